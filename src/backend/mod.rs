@@ -1,0 +1,144 @@
+//! The device seam: all that the engine and the tracker know of a processor or a GPU.
+//!
+//! A backend owns a ring of `depth` slots. A slot goes round: [`Backend::submit`] fills it and starts its standing work,
+//! [`Backend::wait_next`] hands it out with the results, oldest first, [`Backend::search`] may ask more of the frame while it
+//! lies there, [`Backend::release`] frees it. Only integers and what the numeric contract writes out cross this seam, so
+//! that every backend gives the same bytes.
+
+use std::sync::Arc;
+
+use crate::config::{BackendChoice, Limits, ThresholdSpec};
+use crate::error::{Error, Result};
+use crate::frame::{FrameMeta, Plane, PlaneRef, Rect, Size};
+use crate::results::Match;
+use crate::template::Bank;
+
+pub mod cpu;
+pub mod peaks;
+
+/// What is done to every frame, whatever the tracker asks.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    /// Size of the frames.
+    pub frame: Size,
+    /// The templates to search, all of which fit in `roi`.
+    pub bank: Option<Arc<Bank>>,
+    /// Where to search: matches lie inside it.
+    pub roi: Rect,
+    /// What counts as a match.
+    pub limits: Limits,
+    /// The adaptive threshold of the whole frame.
+    pub threshold: Option<ThresholdSpec>,
+    /// The thresholded frame itself is wanted, not only its foreground share.
+    pub wants_mask: bool,
+}
+
+/// Results of the standing work on one frame. Reused from frame to frame, so that its allocations last.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// Accepted matches: names in bank order, best first within a name.
+    pub matches: Vec<Match>,
+    /// Share of the frame's pixels that are foreground.
+    pub foreground: Option<f64>,
+    /// The thresholded frame (255 or 0) in a buffer of its own, which may be kept after the slot is released.
+    pub mask: Option<Arc<Plane>>,
+    /// How long the device worked on it, in microseconds.
+    pub standing_us: u64,
+}
+
+/// A frame that lies in its slot, between `wait_next` and `release`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SlotId(pub usize);
+
+/// A question about a frame that lies in its slot.
+#[derive(Debug, Clone)]
+pub enum Query {
+    /// The best matches of a bank inside a window.
+    Search {
+        /// What to search. All members fit in `window`.
+        bank: Arc<Bank>,
+        /// Where: a box inside the frame.
+        window: Rect,
+        /// What counts as a match.
+        limits: Limits,
+    },
+    /// The luma pixels of a box inside the frame.
+    Patch(Rect),
+}
+
+/// The answer to one [`Query`].
+#[derive(Debug, Default)]
+pub struct Response {
+    /// To `Search`: as [`Findings::matches`].
+    pub matches: Vec<Match>,
+    /// To `Patch`: the pixels.
+    pub patch: Option<Plane>,
+}
+
+/// What does the work, for messages and the run record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// `cpu` or `cuda`.
+    pub backend: &'static str,
+    /// Its name and what is used of it.
+    pub name: String,
+    /// Its driver, where it has one.
+    pub driver: Option<String>,
+}
+
+/// A device with a ring of slots. See the module's documentation for the life of a slot.
+pub trait Backend {
+    /// What does the work.
+    fn describe(&self) -> Device;
+
+    /// Number of slots: 2 is a double buffer.
+    fn depth(&self) -> usize;
+
+    /// Copies `luma` into the next free slot, starts the standing work on it and returns without waiting for that.
+    ///
+    /// # Errors
+    /// `Backend` if the device fails.
+    ///
+    /// # Panics
+    /// If no slot is free, or the plane is not of the size the backend was opened for.
+    fn submit(&mut self, meta: FrameMeta, luma: PlaneRef<'_>) -> Result<()>;
+
+    /// Waits for the oldest frame in flight, fills `findings` and hands its slot out; `None` if nothing is in flight.
+    ///
+    /// # Errors
+    /// `Backend` if the device fails.
+    fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<(SlotId, FrameMeta)>>;
+
+    /// Answers questions about the frame in `slot`, all in one round: `responses[i]` is the answer to `queries[i]`.
+    ///
+    /// # Errors
+    /// `Backend` if the device fails.
+    ///
+    /// # Panics
+    /// If a window or box does not lie inside the frame, or a bank member does not fit its window.
+    fn search(&mut self, slot: &SlotId, queries: &[Query], responses: &mut Vec<Response>) -> Result<()>;
+
+    /// Frees the slot.
+    fn release(&mut self, slot: SlotId);
+}
+
+/// Opens the device that was asked for.
+///
+/// # Errors
+/// `Backend` if it is not to be had.
+pub fn open(
+    choice: BackendChoice,
+    standing: Standing,
+    depth: usize,
+    threads: usize,
+) -> Result<Box<dyn Backend>> {
+    match choice {
+        BackendChoice::Auto | BackendChoice::Cpu => {
+            let _ = (standing, depth, threads);
+            todo!()
+        }
+        BackendChoice::Cuda(_) => {
+            Err(Error::Backend { backend: "cuda", reason: "not in this build (try --backend cpu)".into() })
+        }
+    }
+}

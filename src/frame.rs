@@ -1,0 +1,422 @@
+//! Pictures in memory: sizes, boxes, planes with a stride, pixel formats, and a frame's identity.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::Serialize;
+
+/// Width and height in pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub struct Size {
+    /// Pixels in a row.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+}
+
+impl Size {
+    /// `width` x `height`.
+    pub const fn new(width: usize, height: usize) -> Self {
+        Self { width, height }
+    }
+
+    /// Number of pixels.
+    pub const fn area(self) -> usize {
+        self.width * self.height
+    }
+
+    /// True if this fits inside `outer` without being turned.
+    pub const fn fits_in(self, outer: Self) -> bool {
+        self.width <= outer.width && self.height <= outer.height
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.width, self.height)
+    }
+}
+
+/// A box of whole pixels: columns `x..x+w`, rows `y..y+h`, counted from the picture's top-left pixel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub struct Rect {
+    /// Leftmost column.
+    pub x: usize,
+    /// Topmost row.
+    pub y: usize,
+    /// Width.
+    pub w: usize,
+    /// Height.
+    pub h: usize,
+}
+
+impl Rect {
+    /// The box at (`x`, `y`), `w` pixels wide and `h` high.
+    pub const fn new(x: usize, y: usize, w: usize, h: usize) -> Self {
+        Self { x, y, w, h }
+    }
+
+    /// The box that covers a whole picture.
+    pub const fn whole(size: Size) -> Self {
+        Self::new(0, 0, size.width, size.height)
+    }
+
+    /// Its width and height.
+    pub const fn size(self) -> Size {
+        Size::new(self.w, self.h)
+    }
+
+    /// True if it has pixels and all of them lie in a picture of this size.
+    pub fn is_inside(self, size: Size) -> bool {
+        let fits = |start: usize, len: usize, end: usize| start.checked_add(len).is_some_and(|e| e <= end);
+        self.w > 0 && self.h > 0 && fits(self.x, self.w, size.width) && fits(self.y, self.h, size.height)
+    }
+
+    /// Intersection over union of two boxes, in [0, 1]; 0 if both are empty.
+    pub fn iou(self, other: Self) -> f64 {
+        let overlap = |a: usize, a_len: usize, b: usize, b_len: usize| {
+            (a + a_len).min(b + b_len).saturating_sub(a.max(b))
+        };
+        let both = overlap(self.x, self.w, other.x, other.w) * overlap(self.y, self.h, other.y, other.h);
+        let either = self.w * self.h + other.w * other.h - both;
+        if either == 0 { 0.0 } else { both as f64 / either as f64 }
+    }
+}
+
+impl fmt::Display for Rect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{},{},{}", self.x, self.y, self.w, self.h)
+    }
+}
+
+/// A view of one plane of bytes. Row `y` starts at byte `y * stride`; bytes past `width` in a row are padding.
+#[derive(Clone, Copy)]
+pub struct PlaneRef<'a> {
+    data: &'a [u8],
+    size: Size,
+    stride: usize,
+}
+
+impl<'a> PlaneRef<'a> {
+    /// Views `data` as a plane.
+    ///
+    /// # Panics
+    /// If the stride is less than the width, or the data end before the last row does.
+    pub fn new(data: &'a [u8], size: Size, stride: usize) -> Self {
+        check_layout(data.len(), size, stride);
+        Self { data, size, stride }
+    }
+
+    /// Width and height.
+    pub fn size(self) -> Size {
+        self.size
+    }
+
+    /// Row `y` without its padding.
+    pub fn row(self, y: usize) -> &'a [u8] {
+        &self.data[y * self.stride..][..self.size.width]
+    }
+
+    /// All rows, top to bottom, without their padding.
+    pub fn rows(self) -> impl ExactSizeIterator<Item = &'a [u8]> + DoubleEndedIterator {
+        (0..self.size.height).map(move |y| self.row(y))
+    }
+
+    /// The part of the plane inside `rect`, sharing the same bytes.
+    ///
+    /// # Panics
+    /// If `rect` is not inside the plane.
+    pub fn crop(self, rect: Rect) -> Self {
+        assert!(rect.is_inside(self.size), "crop {rect} of a {} plane", self.size);
+        Self::new(&self.data[rect.y * self.stride + rect.x..], rect.size(), self.stride)
+    }
+
+    /// A copy without padding.
+    pub fn to_plane(self) -> Plane {
+        let mut copy = Plane::new(self.size);
+        copy.as_mut().copy_from(self);
+        copy
+    }
+}
+
+/// A writable view of one plane of bytes; see [`PlaneRef`].
+pub struct PlaneMut<'a> {
+    data: &'a mut [u8],
+    size: Size,
+    stride: usize,
+}
+
+impl<'a> PlaneMut<'a> {
+    /// Views `data` as a writable plane.
+    ///
+    /// # Panics
+    /// As [`PlaneRef::new`].
+    pub fn new(data: &'a mut [u8], size: Size, stride: usize) -> Self {
+        check_layout(data.len(), size, stride);
+        Self { data, size, stride }
+    }
+
+    /// Width and height.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Row `y` without its padding.
+    pub fn row(&mut self, y: usize) -> &mut [u8] {
+        &mut self.data[y * self.stride..][..self.size.width]
+    }
+
+    /// Copies a plane of the same size, row by row, since strides differ between allocators.
+    ///
+    /// # Panics
+    /// If the sizes differ.
+    pub fn copy_from(&mut self, source: PlaneRef<'_>) {
+        assert_eq!(self.size, source.size, "planes of different size");
+        for (y, row) in source.rows().enumerate() {
+            self.row(y).copy_from_slice(row);
+        }
+    }
+}
+
+/// A plane that owns its bytes, without padding (stride = width).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plane {
+    data: Vec<u8>,
+    size: Size,
+}
+
+impl Plane {
+    /// A plane of zeros.
+    pub fn new(size: Size) -> Self {
+        Self { data: vec![0; size.area()], size }
+    }
+
+    /// A plane of `data`, row by row.
+    ///
+    /// # Panics
+    /// If there are not `size.area()` bytes.
+    pub fn from_vec(data: Vec<u8>, size: Size) -> Self {
+        assert_eq!(data.len(), size.area(), "bytes for a {size} plane");
+        Self { data, size }
+    }
+
+    /// Width and height.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Changes the size, keeping the allocation where it is large enough. The contents are then unspecified.
+    pub fn resize(&mut self, size: Size) {
+        self.data.resize(size.area(), 0);
+        self.size = size;
+    }
+
+    /// The bytes, row by row without padding.
+    pub fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// The bytes, writable.
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        &mut self.data
+    }
+
+    /// A view.
+    pub fn as_ref(&self) -> PlaneRef<'_> {
+        PlaneRef::new(&self.data, self.size, self.size.width)
+    }
+
+    /// A writable view.
+    pub fn as_mut(&mut self) -> PlaneMut<'_> {
+        PlaneMut::new(&mut self.data, self.size, self.size.width)
+    }
+}
+
+fn check_layout(len: usize, size: Size, stride: usize) {
+    assert!(stride >= size.width, "stride {stride} is less than the width of a {size} plane");
+    let needed = if size.area() == 0 { 0 } else { (size.height - 1) * stride + size.width };
+    assert!(len >= needed, "{len} bytes for a {size} plane of stride {stride}, which needs {needed}");
+}
+
+/// How a picture's chroma lies behind its luma plane. Plane 0 is always 8-bit luma.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Chroma {
+    /// Luma only.
+    None,
+    /// Two planes, one byte a sample. `u` and `v` are their indices.
+    Planar {
+        /// Plane of Cb.
+        u: usize,
+        /// Plane of Cr.
+        v: usize,
+    },
+    /// One plane (index 1) of byte pairs.
+    Interleaved {
+        /// Position of Cb in a pair, 0 or 1; Cr has the other.
+        u: usize,
+    },
+}
+
+/// The raw formats that lockon takes as they are decoded: those with an 8-bit luma plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PixelFormat {
+    /// GStreamer's name: `I420`, `NV12`.
+    pub name: &'static str,
+    /// Where chroma lies.
+    pub chroma: Chroma,
+    /// Chroma is `width >> x_shift` wide, rounded up.
+    pub x_shift: usize,
+    /// Chroma is `height >> y_shift` high, rounded up.
+    pub y_shift: usize,
+}
+
+impl PixelFormat {
+    /// All of them, the usual ones first.
+    pub const ALL: [Self; 12] = [
+        Self::planar("I420", 1, 2, 1, 1),
+        Self::interleaved("NV12", 0, 1, 1),
+        Self::GRAY8,
+        Self::planar("YV12", 2, 1, 1, 1),
+        Self::interleaved("NV21", 1, 1, 1),
+        Self::planar("Y42B", 1, 2, 1, 0),
+        Self::planar("Y444", 1, 2, 0, 0),
+        Self::interleaved("NV16", 0, 1, 0),
+        Self::interleaved("NV61", 1, 1, 0),
+        Self::interleaved("NV24", 0, 0, 0),
+        Self::planar("Y41B", 1, 2, 2, 0),
+        Self::planar("YUV9", 1, 2, 2, 2),
+    ];
+
+    /// Luma only.
+    pub const GRAY8: Self = Self { name: "GRAY8", chroma: Chroma::None, x_shift: 0, y_shift: 0 };
+
+    const fn planar(name: &'static str, u: usize, v: usize, x_shift: usize, y_shift: usize) -> Self {
+        Self { name, chroma: Chroma::Planar { u, v }, x_shift, y_shift }
+    }
+
+    const fn interleaved(name: &'static str, u: usize, x_shift: usize, y_shift: usize) -> Self {
+        Self { name, chroma: Chroma::Interleaved { u }, x_shift, y_shift }
+    }
+
+    /// The format of that GStreamer name, or `None` if it has no 8-bit luma plane.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|f| f.name == name)
+    }
+
+    /// Number of planes.
+    pub fn planes(self) -> usize {
+        match self.chroma {
+            Chroma::None => 1,
+            Chroma::Interleaved { .. } => 2,
+            Chroma::Planar { .. } => 3,
+        }
+    }
+
+    /// Size in bytes of a row and in rows of plane `index` of a picture of this size.
+    pub fn plane_size(self, index: usize, picture: Size) -> Size {
+        if index == 0 {
+            return picture;
+        }
+        let samples = picture.width.div_ceil(1 << self.x_shift);
+        let height = picture.height.div_ceil(1 << self.y_shift);
+        let per_sample = if matches!(self.chroma, Chroma::Interleaved { .. }) { 2 } else { 1 };
+        Size::new(samples * per_sample, height)
+    }
+}
+
+/// What a decoder announces about its pictures, besides the pictures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VideoFormat {
+    /// Size of the upright picture.
+    pub size: Size,
+    /// How its planes lie.
+    pub pixels: PixelFormat,
+    /// Frames a second as a fraction; (0, 1) where it varies or is unknown.
+    pub frame_rate: (i32, i32),
+    /// Width of a pixel over its height, as a fraction.
+    pub pixel_aspect: (i32, i32),
+    /// GStreamer's colorimetry text, where it is known.
+    pub colorimetry: Option<String>,
+}
+
+/// Planes that stay where the decoder put them for as long as the picture is held.
+pub trait Picture: Send + Sync {
+    /// Plane `index`, below `PixelFormat::planes`; plane 0 is luma.
+    fn plane(&self, index: usize) -> PlaneRef<'_>;
+}
+
+/// Which frame, and when.
+#[derive(Debug, Clone, Copy)]
+pub struct FrameMeta {
+    /// Zero-based count of frames that the source delivered, dropped ones included.
+    pub index: u64,
+    /// Presentation time in nanoseconds, where the source has one.
+    pub pts_ns: Option<u64>,
+    /// How long it is shown, in nanoseconds, where the source says so.
+    pub duration_ns: Option<u64>,
+    /// When it arrived from the source, for latencies.
+    pub arrived: Instant,
+}
+
+/// One decoded frame. Cloning shares the picture.
+#[derive(Clone)]
+pub struct Frame {
+    /// Which, and when.
+    pub meta: FrameMeta,
+    /// What the decoder announced; the same `Arc` until it changes.
+    pub format: Arc<VideoFormat>,
+    /// The planes.
+    pub picture: Arc<dyn Picture>,
+}
+
+impl Frame {
+    /// The luma plane as decoded, range untouched.
+    pub fn luma(&self) -> PlaneRef<'_> {
+        self.picture.plane(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_of_a_row_is_never_seen() {
+        let data = [1, 2, 3, 9, 4, 5, 6, 9, 7, 8, 9];
+        let plane = PlaneRef::new(&data, Size::new(3, 3), 4);
+        assert_eq!(plane.rows().flatten().copied().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(plane.crop(Rect::new(1, 1, 2, 2)).to_plane().data(), [5, 6, 8, 9]);
+    }
+
+    #[test]
+    #[should_panic(expected = "10 bytes for a 3x3 plane of stride 4")]
+    fn a_plane_that_ends_early_is_refused() {
+        let _ = PlaneRef::new(&[0; 10], Size::new(3, 3), 4);
+    }
+
+    #[test]
+    fn iou_of_known_boxes() {
+        let a = Rect::new(0, 0, 4, 4);
+        assert_eq!(a.iou(a), 1.0);
+        assert_eq!(a.iou(Rect::new(2, 0, 4, 4)), 8.0 / 24.0);
+        assert_eq!(a.iou(Rect::new(4, 0, 4, 4)), 0.0);
+    }
+
+    #[test]
+    fn a_box_at_the_end_of_the_number_range_is_outside() {
+        assert!(!Rect::new(usize::MAX, 0, 2, 2).is_inside(Size::new(10, 10)));
+        assert!(!Rect::new(0, 0, 0, 2).is_inside(Size::new(10, 10)));
+        assert!(Rect::new(8, 8, 2, 2).is_inside(Size::new(10, 10)));
+    }
+
+    #[test]
+    fn chroma_of_odd_pictures_is_rounded_up() {
+        let odd = Size::new(5, 3);
+        let size = |name| PixelFormat::from_name(name).expect("known format").plane_size(1, odd);
+        assert_eq!(size("I420"), Size::new(3, 2));
+        assert_eq!(size("NV12"), Size::new(6, 2));
+        assert_eq!(size("Y444"), Size::new(5, 3));
+        assert_eq!(size("NV16"), Size::new(6, 3));
+    }
+}

@@ -1,0 +1,3 @@
+//! The `lockon` program.
+
+fn main() {}

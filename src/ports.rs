@@ -1,0 +1,78 @@
+//! The two ends that the engine is plugged between: where frames come from and where results go.
+//!
+//! The engine knows these traits only. GStreamer implements them in `media`, results files in `output`, tests in memory; a
+//! GStreamer element or a Python module would do the same.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::frame::{Frame, Plane, VideoFormat};
+use crate::results::{FrameRecord, RunRecord, Summary};
+
+/// What a source answers when it is asked for a frame.
+pub enum Next {
+    /// The next frame, in order.
+    Frame(Frame),
+    /// None is there yet.
+    Pending,
+    /// The video has ended. A failure is never told this way.
+    End,
+}
+
+/// Where frames come from.
+pub trait Source {
+    /// The next frame if one is already waiting, without waiting for it.
+    ///
+    /// # Errors
+    /// What made the source fail. Frames that came before are delivered first.
+    fn try_next(&mut self) -> Result<Next>;
+
+    /// The next frame, waited for until `timeout` at most.
+    ///
+    /// # Errors
+    /// As [`Source::try_next`].
+    fn wait_next(&mut self, timeout: Duration) -> Result<Next>;
+
+    /// Frames dropped so far because newer ones waited; always 0 for files.
+    fn dropped(&self) -> u64;
+}
+
+/// One frame with its final results. Everything is shared, so that a sink may keep it while the engine goes on.
+pub struct Delivery<'a> {
+    /// The frame as decoded.
+    pub frame: &'a Frame,
+    /// What was found.
+    pub record: &'a Arc<FrameRecord>,
+    /// The thresholded frame (255 or 0), where a sink asked for it.
+    pub mask: Option<&'a Arc<Plane>>,
+}
+
+/// Where results go. Calls come in order: `begin` once, `deliver` for each frame, `finish` once, on every exit path.
+pub trait Sink {
+    /// For messages: the file's path, `display`.
+    fn name(&self) -> &str;
+
+    /// True if deliveries should carry the thresholded frame.
+    fn wants_mask(&self) -> bool {
+        false
+    }
+
+    /// The run starts: the first frame's format is known.
+    ///
+    /// # Errors
+    /// `Output` or another error that makes the run end.
+    fn begin(&mut self, run: &RunRecord, format: &VideoFormat) -> Result<()>;
+
+    /// Takes one frame and its results. It may wait: that is how a slow output holds back a file.
+    ///
+    /// # Errors
+    /// As [`Sink::begin`]; no further frame is delivered to this sink then, but it is still finished.
+    fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()>;
+
+    /// Closes the output so that what was written is whole: called after the last frame, after an error and after Ctrl-C.
+    ///
+    /// # Errors
+    /// If the output could not be completed.
+    fn finish(&mut self, summary: &Summary) -> Result<()>;
+}

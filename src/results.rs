@@ -1,0 +1,222 @@
+//! What was found, as the records that results files hold. These types' docs are the schema.
+//!
+//! A JSON Lines file has one object a line, `"type"` first: one `run`, one `frame` for each frame in order, one `summary`.
+//! Only the top-level keys of `frame` that end in `_us`, the whole `summary`, and `backend`, `device`, `driver`, `decoder`
+//! and `started` of `run` depend on the clock or the machine: two runs can be compared by bytes without them.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::frame::Rect;
+
+/// One line of a JSON Lines file.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Record<'a> {
+    /// The first line.
+    Run(&'a RunRecord),
+    /// One for each frame, in order.
+    Frame(&'a FrameRecord),
+    /// The last line.
+    Summary(&'a Summary),
+}
+
+/// What was run, on what, with what.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunRecord {
+    /// lockon's version.
+    pub version: &'static str,
+    /// The input as it was typed.
+    pub input: String,
+    /// Width of the upright picture.
+    pub width: usize,
+    /// Its height.
+    pub height: usize,
+    /// Nominal frames a second, 0 where it varies or is unknown.
+    pub frame_rate: f64,
+    /// Format of the decoded frames, whose luma plane is searched.
+    pub format: &'static str,
+    /// `cpu` or `cuda`.
+    pub backend: &'static str,
+    /// The processor or GPU, and what is used of it.
+    pub device: String,
+    /// The GPU's driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// The element that decoded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decoder: Option<String>,
+    /// When, in seconds since 1970.
+    pub started: u64,
+    /// The templates that were searched.
+    pub templates: Vec<TemplateRecord>,
+    /// The boxes that were followed, as typed.
+    pub tracks: Vec<String>,
+    /// The adaptive threshold, as typed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<String>,
+}
+
+/// One template that was given.
+#[derive(Debug, Clone, Serialize)]
+pub struct TemplateRecord {
+    /// Its name in matches.
+    pub name: Arc<str>,
+    /// Its width at scale 1.
+    pub w: usize,
+    /// Its height at scale 1.
+    pub h: usize,
+    /// SHA-256 of its file, in hexadecimal.
+    pub sha256: String,
+    /// In how many sizes and directions it is searched.
+    pub members: usize,
+}
+
+/// What was found in one frame.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct FrameRecord {
+    /// Zero-based count of frames that the source delivered, dropped ones included: a gap shows a drop.
+    pub frame: u64,
+    /// Presentation time in nanoseconds.
+    pub pts_ns: Option<u64>,
+    /// From the frame's arrival to its results being final, in microseconds.
+    pub latency_us: u64,
+    /// From the frame lying in host memory to its tracks being final, in microseconds: no decoding, drawing or writing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tracker_us: Option<u64>,
+    /// Accepted peaks: by name in the order given, best first within a name.
+    pub matches: Vec<Match>,
+    /// Tracks in the order in which they were asked for, from the frame on which they start.
+    pub tracks: Vec<Track>,
+    /// The adaptive threshold, where one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<ThresholdResult>,
+}
+
+impl FrameRecord {
+    /// Makes it an empty record, keeping its allocations.
+    pub fn clear(&mut self) {
+        self.matches.clear();
+        self.tracks.clear();
+        (self.tracker_us, self.threshold) = (None, None);
+    }
+}
+
+/// An accepted peak of a score map.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Match {
+    /// The template's name.
+    pub template: Arc<str>,
+    /// Left column of the axis-aligned box of the (scaled, turned) template.
+    pub x: usize,
+    /// Top row of the box.
+    pub y: usize,
+    /// Width of the box.
+    pub w: usize,
+    /// Height of the box.
+    pub h: usize,
+    /// Exact NCC, in [-1, 1].
+    pub score: f64,
+    /// Size of the template relative to its picture.
+    pub scale: f64,
+    /// Direction of the template in degrees, counter-clockwise positive.
+    pub angle: f64,
+    /// Centre of the box between pixels, in units of 1/1000 pixel: `x + w/2` where the peak is symmetric.
+    pub cx: f64,
+    /// Centre of the box between pixels, see `cx`.
+    pub cy: f64,
+}
+
+impl Match {
+    /// The box in whole pixels.
+    pub fn rect(&self) -> Rect {
+        Rect::new(self.x, self.y, self.w, self.h)
+    }
+}
+
+/// How sure the tracker is of a track in one frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TrackState {
+    /// Found.
+    #[default]
+    Tracked,
+    /// Something was found where the target should be, but it is not clear that it is the target.
+    Uncertain,
+    /// Not found: the box is the last confirmed one, the score that of the best candidate that was rejected.
+    Lost,
+    /// Found again in this frame, after it was lost.
+    Reacquired,
+}
+
+/// A track in one frame.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Track {
+    /// One-based number, in the order in which tracks were asked for.
+    pub id: u32,
+    /// How sure the tracker is.
+    pub state: TrackState,
+    /// Left edge.
+    pub x: f64,
+    /// Top edge.
+    pub y: f64,
+    /// Width.
+    pub w: f64,
+    /// Height.
+    pub h: f64,
+    /// Exact NCC of the best candidate, in [-1, 1]; 1 in the frame on which the track starts.
+    pub score: f64,
+    /// Score of the next best candidate elsewhere over `score`, 0 if there is none: near 1, two places look alike.
+    pub second_peak_ratio: f64,
+}
+
+/// Result of the adaptive threshold of one frame.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ThresholdResult {
+    /// Share of the pixels that are 255 in the mask, in [0, 1].
+    pub foreground: f64,
+}
+
+/// The end of a run.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Summary {
+    /// Frames with a result.
+    pub frames: u64,
+    /// Frames of a live source that were dropped because newer ones waited.
+    pub dropped: u64,
+    /// Wall time from the first frame's arrival to the last result, in seconds.
+    pub seconds: f64,
+    /// Frames a second of that time.
+    pub fps: f64,
+    /// Arrival to final result.
+    pub latency_us: Percentiles,
+    /// Where the time went. Stages overlap, so they may add up to more than the latency.
+    pub stages: Vec<StageSummary>,
+    /// True if it was interrupted before the end of the input.
+    pub interrupted: bool,
+}
+
+/// Percentiles in microseconds, within 0.1 %.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Percentiles {
+    /// Half are below.
+    pub p50: u64,
+    /// 95 % are below.
+    pub p95: u64,
+    /// 99 % are below.
+    pub p99: u64,
+    /// The largest.
+    pub max: u64,
+}
+
+/// Time per frame of one stage.
+#[derive(Debug, Clone, Serialize)]
+pub struct StageSummary {
+    /// `source`, `upload`, `standing`, `tracker`, `sinks`.
+    pub stage: &'static str,
+    /// Mean over the frames, in microseconds.
+    pub mean_us: f64,
+    /// 99 % of the frames were faster, in microseconds.
+    pub p99_us: u64,
+}

@@ -1,0 +1,122 @@
+//! Still pictures: files to luma, and masks to files.
+
+use std::io::Cursor;
+use std::path::Path;
+
+use image::{DynamicImage, ImageDecoder, ImageReader};
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result};
+use crate::frame::{Plane, PlaneRef, Size};
+
+/// A decoded still picture.
+#[derive(Debug)]
+pub struct Still {
+    /// 8-bit luma, upright.
+    pub luma: Plane,
+    /// The alpha channel, where the picture has one.
+    pub alpha: Option<Plane>,
+    /// SHA-256 of the file, in hexadecimal.
+    pub sha256: String,
+}
+
+/// Reads a PNG, JPEG or BMP file, whatever its name, and turns it upright as its EXIF orientation says.
+///
+/// Colours become luma by OpenCV's rule, Y = (4899 R + 9617 G + 1868 B + 8192) >> 14; 16-bit samples lose their low byte.
+///
+/// # Errors
+/// `File` if it cannot be read, `Picture` if it cannot be decoded.
+pub fn load(path: &Path) -> Result<Still> {
+    let bytes = std::fs::read(path).map_err(Error::file("read", path))?;
+    let undecodable = |source| Error::Picture { path: path.to_owned(), source };
+    let reader =
+        ImageReader::new(Cursor::new(&bytes)).with_guessed_format().map_err(Error::file("read", path))?;
+    let mut decoder = reader.into_decoder().map_err(undecodable)?;
+    let orientation = decoder.orientation().map_err(undecodable)?;
+    let mut picture = DynamicImage::from_decoder(decoder).map_err(undecodable)?;
+    picture.apply_orientation(orientation);
+    let size = Size::new(picture.width() as usize, picture.height() as usize);
+    let alpha = picture.color().has_alpha();
+    // One pass over 16-bit RGBA would do for all, but most files are 8-bit and large.
+    let (luma, alpha) = match picture {
+        DynamicImage::ImageLuma8(grey) => (grey.into_raw(), None),
+        DynamicImage::ImageLuma16(grey) => (grey.as_raw().iter().map(|&v| (v >> 8) as u8).collect(), None),
+        picture => {
+            let wide = matches!(
+                picture,
+                DynamicImage::ImageLumaA16(_) | DynamicImage::ImageRgb16(_) | DynamicImage::ImageRgba16(_)
+            );
+            let rgba: Vec<u8> = if wide {
+                picture.into_rgba16().as_raw().iter().map(|&v| (v >> 8) as u8).collect()
+            } else {
+                picture.into_rgba8().into_raw()
+            };
+            let luma = rgba.chunks_exact(4).map(|p| luma_of([p[0], p[1], p[2]])).collect();
+            (luma, alpha.then(|| rgba.chunks_exact(4).map(|p| p[3]).collect()))
+        }
+    };
+    Ok(Still {
+        luma: Plane::from_vec(luma, size),
+        alpha: alpha.map(|a| Plane::from_vec(a, size)),
+        sha256: Sha256::digest(&bytes).iter().map(|b| format!("{b:02x}")).collect(),
+    })
+}
+
+/// OpenCV's integer luma. Grey stays what it is: the weights add up to 2^14.
+fn luma_of([r, g, b]: [u8; 3]) -> u8 {
+    ((4899 * u32::from(r) + 9617 * u32::from(g) + 1868 * u32::from(b) + 8192) >> 14) as u8
+}
+
+/// Writes a plane as a grey picture, in the format of the file's extension.
+///
+/// # Errors
+/// `Picture` if the extension is unknown or the file cannot be written.
+pub fn save(path: &Path, plane: PlaneRef<'_>) -> Result<()> {
+    let Size { width, height } = plane.size();
+    let pixels = plane.to_plane();
+    image::save_buffer(path, pixels.data(), width as u32, height as u32, image::ExtendedColorType::L8)
+        .map_err(|source| Error::Picture { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grey_colours_keep_their_value() {
+        for v in 0..=255 {
+            assert_eq!(luma_of([v, v, v]), v);
+        }
+    }
+
+    #[test]
+    fn luma_follows_opencv() {
+        // cv2.cvtColor(BGR2GRAY) of pure red, green and blue.
+        assert_eq!([luma_of([255, 0, 0]), luma_of([0, 255, 0]), luma_of([0, 0, 255])], [76, 150, 29]);
+    }
+
+    #[test]
+    fn alpha_and_sixteen_bits_survive_a_round_trip() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("wide.png");
+        let mut picture = image::RgbaImage::new(2, 1);
+        picture.put_pixel(0, 0, image::Rgba([9, 9, 9, 255]));
+        picture.put_pixel(1, 0, image::Rgba([200, 200, 200, 100]));
+        DynamicImage::ImageRgba8(picture).to_rgba16().save(&path).unwrap();
+        let still = load(&path).unwrap();
+        assert_eq!(
+            (still.luma.data(), still.alpha.unwrap().data()),
+            ([9, 200].as_slice(), [255, 100].as_slice())
+        );
+        assert_eq!(still.sha256.len(), 64);
+    }
+
+    #[test]
+    fn a_text_file_is_not_a_picture() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("not.png");
+        std::fs::write(&path, "just words, no pixels").unwrap();
+        let said = load(&path).unwrap_err().to_string();
+        assert!(said.contains("not.png") && said.contains("PNG, JPEG and BMP are read"), "{said}");
+    }
+}
