@@ -1,1 +1,245 @@
-//! Under construction.
+//! The loop: source → backend → tracker → sinks, a few frames in flight, in order, drained at the end.
+//!
+//! While a slot is free and a frame is *already waiting*, submit it; otherwise complete the oldest frame in flight; wait for
+//! a new frame only when nothing is in flight. So work overlaps when there is a backlog, and a live result never waits for
+//! the next frame to arrive.
+//!
+//! The engine runs on its caller's thread and names neither GStreamer nor CUDA.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::backend::{Backend, Device, Findings, SlotId};
+use crate::error::Result;
+use crate::frame::{Frame, FrameMeta, VideoFormat};
+use crate::ports::{Delivery, Next, Sink, Source};
+use crate::recycle::Recycler;
+use crate::results::{FrameRecord, Percentiles, RunRecord, StageSummary, Summary, ThresholdResult};
+use crate::stats::{Stage, Stats};
+use crate::tracker::Tracker;
+
+/// How long to wait for a frame before looking whether the run was stopped.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+
+/// What a run is made of.
+pub struct Engine<'a> {
+    /// Where frames come from.
+    pub source: &'a mut dyn Source,
+    /// Opens the device for frames of a format: at the first frame, and again when their size changes.
+    pub open_backend: &'a dyn Fn(&VideoFormat) -> Result<Box<dyn Backend>>,
+    /// Describes the run, once the first frame's format and the device are known.
+    pub describe: &'a dyn Fn(&VideoFormat, &Device) -> RunRecord,
+    /// Follows what it was asked to.
+    pub tracker: Tracker,
+    /// Where results go, in this order.
+    pub sinks: Vec<Box<dyn Sink>>,
+    /// Ends the run after so many frames.
+    pub max_frames: Option<u64>,
+    /// Set from outside, it ends the run as if the video had ended: frames in flight are completed, outputs closed.
+    pub stop: &'a AtomicBool,
+}
+
+impl Engine<'_> {
+    /// Runs to the end of the video, to `max_frames`, until stopped, or until something fails.
+    ///
+    /// Sinks are finished on every path; the summary is true also after an error.
+    pub fn run(mut self) -> (Summary, Result<()>) {
+        let mut run = Run::default();
+        let mut outcome = self.pump(&mut run);
+        if let Some(open) = run.open.take() {
+            // Slots and device memory go before the sinks are waited for.
+            drop(open);
+        }
+        let summary = self.summary(&run.stats);
+        for sink in &mut self.sinks {
+            let finished = sink.finish(&summary);
+            match (&outcome, finished) {
+                (Ok(()), finished) => outcome = finished,
+                (Err(_), Err(also)) => tracing::error!("{}: {also}", sink.name()),
+                (Err(_), Ok(())) => {}
+            }
+        }
+        (summary, outcome)
+    }
+
+    fn pump(&mut self, run: &mut Run) -> Result<()> {
+        let mut submitted = 0;
+        loop {
+            let wants_more = !self.stop.load(Ordering::Relaxed) && self.max_frames.is_none_or(|max| submitted < max);
+            let next = if wants_more && run.has_free_slot() {
+                if run.in_flight.is_empty() {
+                    let asked = Instant::now();
+                    let next = self.source.wait_next(STOP_CHECK)?;
+                    run.waited += asked.elapsed();
+                    next
+                } else {
+                    match self.source.try_next() {
+                        // Frames that came before the failure still get their results.
+                        Err(error) => {
+                            while !run.in_flight.is_empty() {
+                                self.complete(run)?;
+                            }
+                            return Err(error);
+                        }
+                        Ok(next) => next,
+                    }
+                }
+            } else if wants_more {
+                Next::Pending
+            } else {
+                Next::End
+            };
+            match next {
+                Next::Frame(frame) => {
+                    self.submit(run, frame)?;
+                    submitted += 1;
+                }
+                Next::Pending if run.in_flight.is_empty() => {}
+                Next::End if run.in_flight.is_empty() => return Ok(()),
+                Next::Pending | Next::End => self.complete(run)?,
+            }
+        }
+    }
+
+    /// Puts a frame into a free slot.
+    fn submit(&mut self, run: &mut Run, frame: Frame) -> Result<()> {
+        run.stats.stage(Stage::Source, micros(std::mem::take(&mut run.waited)));
+        if run.open.as_ref().is_none_or(|open| open.format.size != frame.format.size) {
+            while !run.in_flight.is_empty() {
+                self.complete(run)?;
+            }
+            self.open(run, &frame.format)?;
+        }
+        let open = run.open.as_mut().expect("opened above");
+        let started = Instant::now();
+        open.backend.submit(frame.meta, frame.luma())?;
+        let upload_us = micros(started.elapsed());
+        run.stats.stage(Stage::Upload, upload_us);
+        run.in_flight.push_back((frame, upload_us));
+        Ok(())
+    }
+
+    fn open(&mut self, run: &mut Run, format: &Arc<VideoFormat>) -> Result<()> {
+        let before = run.open.take().map(|open| open.format.size);
+        let backend = (self.open_backend)(format)?;
+        match before {
+            None => {
+                self.tracker.check(format.size)?;
+                let record = (self.describe)(format, &backend.describe());
+                for sink in &mut self.sinks {
+                    sink.begin(&record, format)?;
+                }
+            }
+            Some(before) => {
+                tracing::info!("frame size changed from {before} to {}", format.size);
+                self.tracker.rescale(before, format.size);
+            }
+        }
+        run.open = Some(Open { backend, format: format.clone() });
+        Ok(())
+    }
+
+    /// Completes the oldest frame in flight: waits for its results, asks the tracker, tells the sinks.
+    fn complete(&mut self, run: &mut Run) -> Result<()> {
+        let (frame, upload_us) = run.in_flight.pop_front().expect("called with a frame in flight");
+        let open = run.open.as_mut().expect("a frame in flight lies in an open backend");
+        let (slot, meta) =
+            open.backend.wait_next(&mut run.findings)?.expect("the backend holds the frame that was submitted");
+        debug_assert_eq!(meta.index, frame.meta.index, "frames come back in order");
+        run.stats.stage(Stage::Standing, run.findings.standing_us);
+        let record = self.decide(run, &slot, meta, upload_us)?;
+        run.open.as_mut().expect("still open").backend.release(slot);
+
+        let started = Instant::now();
+        let delivery = Delivery { frame: &frame, record: &record, mask: run.findings.mask.as_ref() };
+        for sink in &mut self.sinks {
+            sink.deliver(&delivery)?;
+        }
+        run.stats.stage(Stage::Sinks, micros(started.elapsed()));
+        // Lets the backend reuse the mask's buffer as soon as the sinks are done with it.
+        run.findings.mask = None;
+        Ok(())
+    }
+
+    /// Asks the tracker about the frame in `slot` and writes its record.
+    fn decide(&mut self, run: &mut Run, slot: &SlotId, meta: FrameMeta, upload_us: u64) -> Result<Arc<FrameRecord>> {
+        let Run { open, findings, records, stats, .. } = run;
+        let backend = &mut *open.as_mut().expect("a frame lies in an open backend").backend;
+        let mut outcome = Ok(());
+        let record = records.share(|record| {
+            record.clear();
+            (record.frame, record.pts_ns) = (meta.index, meta.pts_ns);
+            record.matches.append(&mut findings.matches);
+            record.threshold = findings.foreground.map(|foreground| ThresholdResult { foreground });
+            let started = Instant::now();
+            outcome = self.tracker.step(meta, backend, slot, &mut record.tracks);
+            if !record.tracks.is_empty() {
+                let step_us = micros(started.elapsed());
+                stats.stage(Stage::Tracker, step_us);
+                record.tracker_us = Some(upload_us + step_us);
+            }
+            record.latency_us = stats.frame(meta.arrived);
+        });
+        outcome.map(|()| record)
+    }
+
+    fn summary(&self, stats: &Stats) -> Summary {
+        let seconds = stats.elapsed().as_secs_f64();
+        let latency = &stats.latency;
+        Summary {
+            frames: stats.frames,
+            dropped: self.source.dropped(),
+            seconds,
+            fps: if seconds > 0.0 { stats.frames as f64 / seconds } else { 0.0 },
+            latency_us: Percentiles {
+                p50: latency.percentile(50.0),
+                p95: latency.percentile(95.0),
+                p99: latency.percentile(99.0),
+                max: latency.max(),
+            },
+            stages: Stage::ALL
+                .into_iter()
+                .map(|stage| {
+                    let durations = stats.of(stage);
+                    StageSummary {
+                        stage: stage.name(),
+                        mean_us: durations.mean(),
+                        p99_us: durations.percentile(99.0),
+                    }
+                })
+                .collect(),
+            interrupted: self.stop.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What changes while a run goes on.
+#[derive(Default)]
+struct Run {
+    open: Option<Open>,
+    /// Frames whose slots the backend holds, oldest first, with the time that filling the slot took. Decoded pictures stay
+    /// alive here for the sinks: at most `depth` of them.
+    in_flight: VecDeque<(Frame, u64)>,
+    findings: Findings,
+    records: Recycler<FrameRecord>,
+    stats: Stats,
+    /// Time spent waiting for the frame that comes next.
+    waited: Duration,
+}
+
+struct Open {
+    backend: Box<dyn Backend>,
+    format: Arc<VideoFormat>,
+}
+
+impl Run {
+    fn has_free_slot(&self) -> bool {
+        self.open.as_ref().is_none_or(|open| self.in_flight.len() < open.backend.depth())
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    duration.as_micros() as u64
+}

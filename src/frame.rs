@@ -186,6 +186,13 @@ pub struct Plane {
     size: Size,
 }
 
+impl Default for Plane {
+    /// A plane without pixels, to be resized.
+    fn default() -> Self {
+        Self::new(Size::new(0, 0))
+    }
+}
+
 impl Plane {
     /// A plane of zeros.
     pub fn new(size: Size) -> Self {

@@ -15,6 +15,7 @@ pub mod media;
 pub mod output;
 pub mod overlay;
 pub mod ports;
+pub mod recycle;
 pub mod reference;
 pub mod results;
 pub mod stats;

@@ -89,6 +89,12 @@ impl Template {
         Ok(Self { name, luma, mask, sums, scale, angle })
     }
 
+    /// The same template under another name.
+    pub fn renamed(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
     /// Its name in matches.
     pub fn name(&self) -> &Arc<str> {
         &self.name

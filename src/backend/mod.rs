@@ -133,10 +133,7 @@ pub fn open(
     threads: usize,
 ) -> Result<Box<dyn Backend>> {
     match choice {
-        BackendChoice::Auto | BackendChoice::Cpu => {
-            let _ = (standing, depth, threads);
-            todo!()
-        }
+        BackendChoice::Auto | BackendChoice::Cpu => Ok(Box::new(cpu::Cpu::open(standing, depth, threads)?)),
         BackendChoice::Cuda(_) => {
             Err(Error::Backend { backend: "cuda", reason: "not in this build (try --backend cpu)".into() })
         }
