@@ -1,3 +1,7 @@
-//! The `lockon` program.
+//! The `lockon` program: finds and follows known patterns in live or recorded video.
 
-fn main() {}
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

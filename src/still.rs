@@ -78,9 +78,43 @@ pub fn save(path: &Path, plane: PlaneRef<'_>) -> Result<()> {
         .map_err(|source| Error::Picture { path: path.to_owned(), source })
 }
 
+/// Writes three planes of full-range Y, Cb, Cr (JPEG's BT.601) of one size as a colour picture, in the format of the
+/// file's extension.
+///
+/// # Errors
+/// As [`save`].
+///
+/// # Panics
+/// If the planes differ in size.
+pub fn save_colour(path: &Path, [y, cb, cr]: [&Plane; 3]) -> Result<()> {
+    let size = y.size();
+    assert!(cb.size() == size && cr.size() == size, "planes of different size");
+    let chroma = cb.data().iter().zip(cr.data());
+    let rgb: Vec<u8> = y.data().iter().zip(chroma).flat_map(|(&y, (&cb, &cr))| rgb_of([y, cb, cr])).collect();
+    image::save_buffer(path, &rgb, size.width as u32, size.height as u32, image::ExtendedColorType::Rgb8)
+        .map_err(|source| Error::Picture { path: path.to_owned(), source })
+}
+
+/// BT.601's inverse at full range, in 16 fraction bits.
+fn rgb_of([y, cb, cr]: [u8; 3]) -> [u8; 3] {
+    let (y, cb, cr) = (i32::from(y) << 16, i32::from(cb) - 128, i32::from(cr) - 128);
+    let channel = |value: i32| ((value + (1 << 15)) >> 16).clamp(0, 255) as u8;
+    [
+        channel(y + 91_881 * cr),
+        channel(y - 22_554 * cb - 46_802 * cr),
+        channel(y + 116_130 * cb),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn known_colours_come_back_from_luma_and_chroma() {
+        assert_eq!(rgb_of([76, 85, 255]), [254, 0, 0]);
+        assert_eq!(rgb_of([200, 128, 128]), [200, 200, 200]);
+    }
 
     #[test]
     fn grey_colours_keep_their_value() {

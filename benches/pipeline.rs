@@ -1,0 +1,133 @@
+//! The whole program on a video file beside decoding alone, in one run: frames per second, their ratio, and memory.
+//!
+//!     cargo bench --bench pipeline -- VIDEO X,Y,W,H [ROUNDS]
+//!
+//! The box is cut out of the first frame as the template that is searched in every frame, and it is the box that is
+//! followed. Rounds alternate, so that all are measured while the machine is in the same mood; medians are printed. The
+//! answer is checked before a time counts: as many frame records as frames, the first match in its place.
+
+#![allow(clippy::print_stdout, reason = "a bench prints its table")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lockon::frame::Rect;
+use serde_json::Value;
+
+const USAGE: &str = "usage: cargo bench --bench pipeline -- VIDEO X,Y,W,H [ROUNDS]";
+
+struct Measured {
+    seconds: f64,
+    peak_rss_kib: u64,
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let (Some(video), Some(rect)) = (args.first(), args.get(1)) else {
+        // `cargo bench` without arguments runs every bench; this one needs a video.
+        println!("{USAGE}");
+        return;
+    };
+    let rect: Rect = rect.parse().expect(USAGE);
+    let rounds = args.get(2).map_or(5, |n| n.parse().expect(USAGE));
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (template, results) = (dir.path().join("template.png"), dir.path().join("results.jsonl"));
+    cut_template(video, rect, &template);
+
+    let decode = ["-q", "filesrc", &format!("location={video}"), "!", "decodebin", "!", "fakesink", "sync=false"]
+        .map(str::to_owned)
+        .to_vec();
+    let run = |words: &[&str]| {
+        let mut args = vec!["run".to_owned(), video.clone()];
+        args.extend(words.iter().map(|w| (*w).to_owned()));
+        args.extend(["--no-progress".into(), "--results".into(), results.display().to_string()]);
+        args
+    };
+    let template = template.display().to_string();
+    let lockon = env!("CARGO_BIN_EXE_lockon");
+    let rows = [
+        ("decode alone (gst-launch-1.0)", "gst-launch-1.0", decode),
+        ("run --template", lockon, run(&["--template", &template])),
+        ("run --track", lockon, run(&["--track", &rect.to_string()])),
+        ("run --threshold mean:31:5", lockon, run(&["--threshold", "mean:31:5"])),
+    ];
+    let mut measured: Vec<Vec<Measured>> = rows.iter().map(|_| Vec::new()).collect();
+    let mut frames = 0;
+    for _ in 0..rounds {
+        for ((name, program, args), measured) in rows.iter().zip(&mut measured) {
+            measured.push(measure(program, args));
+            if *program == lockon {
+                let found = check(&results, rect, *name == "run --template");
+                assert!(frames == 0 || frames == found, "{name}: {found} frame records, {frames} before");
+                frames = found;
+            }
+        }
+    }
+    println!("{frames} frames of {video}, box {rect}, median of {rounds} whole-process runs");
+    println!("{:<32} {:>9} {:>9} {:>9} {:>10}", "", "seconds", "fps", "of decode", "peak MB");
+    let decode_seconds = median(&measured[0]);
+    for ((name, ..), measured) in rows.iter().zip(&measured) {
+        let seconds = median(measured);
+        let peak = measured.iter().map(|m| m.peak_rss_kib).max().unwrap_or(0);
+        println!(
+            "{name:<32} {seconds:>9.3} {:>9.1} {:>9.3} {:>10.1}",
+            frames as f64 / seconds,
+            decode_seconds / seconds,
+            peak as f64 / 1024.0
+        );
+    }
+}
+
+fn cut_template(video: &str, rect: Rect, template: &Path) {
+    let frame: PathBuf = template.with_file_name("frame.png");
+    let pipeline = format!(
+        "filesrc location={video} ! decodebin ! videoconvert ! video/x-raw,format=GRAY8 ! pngenc snapshot=true ! filesink location={}",
+        frame.display()
+    );
+    let done = Command::new("gst-launch-1.0").arg("-q").args(pipeline.split_whitespace()).status();
+    assert!(done.is_ok_and(|status| status.success()), "gst-launch-1.0 gives the first frame of {video}");
+    let luma = lockon::still::load(&frame).expect("the frame is a picture").luma;
+    lockon::still::save(template, luma.as_ref().crop(rect)).expect("the template can be written");
+}
+
+/// Runs a program to its end; its peak memory is what the kernel last said of it.
+fn measure(program: &str, args: &[String]) -> Measured {
+    let started = Instant::now();
+    let mut child = Command::new(program)
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{program}: {error}"));
+    let status_file = format!("/proc/{}/status", child.id());
+    let mut peak_rss_kib = 0;
+    loop {
+        let status = std::fs::read_to_string(&status_file).unwrap_or_default();
+        let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+        peak_rss_kib = peak_rss_kib.max(peak.unwrap_or(0));
+        if let Some(status) = child.try_wait().expect("the child can be waited for") {
+            assert!(status.success(), "{program} {args:?}: {status}");
+            return Measured { seconds: started.elapsed().as_secs_f64(), peak_rss_kib };
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The number of frame records, after checking that they are what they should be.
+fn check(results: &Path, rect: Rect, has_template: bool) -> usize {
+    let text = std::fs::read_to_string(results).expect("results were written");
+    let records = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a valid record"));
+    let frames: Vec<Value> = records.filter(|record| record["type"] == "frame").collect();
+    if has_template {
+        let found = &frames[0]["matches"][0];
+        assert_eq!((&found["x"], &found["y"]), (&rect.x.into(), &rect.y.into()), "{found}");
+    }
+    frames.len()
+}
+
+fn median(measured: &[Measured]) -> f64 {
+    let mut seconds: Vec<f64> = measured.iter().map(|m| m.seconds).collect();
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
+}

@@ -1,0 +1,235 @@
+//! What can be typed.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
+
+use lockon::config::{Angles, BackendChoice, Limits, Scales, ThresholdSpec, TrackSpec, View};
+use lockon::frame::Rect;
+
+use super::Outcome;
+
+/// Finds and follows known patterns in live or recorded video.
+#[derive(Parser)]
+#[command(version, propagate_version = true, max_term_width = 110)]
+pub(super) struct Args {
+    /// Say more: -v for what is decided, -vv for state changes, -vvv for every frame
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    pub(super) verbose: u8,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// Search, follow and threshold a video or a camera
+    Run(Box<RunArgs>),
+    /// Find templates in a still picture; prints one `frame` record, best match first
+    Match(MatchArgs),
+    /// Threshold a still picture
+    Threshold(ThresholdArgs),
+    /// Tell what is installed, what is missing, and the command that mends it
+    Doctor,
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the man page
+    Man,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  Follow a box, see it in a window:
+    lockon run match.mp4 --track 310,120,64,128 --display
+  Find a logo in every frame; keep the video, its sound and the results:
+    lockon run show.mkv --template logo=logo.png -o found.mp4 --results found.jsonl
+  A pattern in any direction, at several sizes, three of them at most:
+    lockon run belt.mp4 --template clip.png --angles -180..180/5 --scales 0.8..1.25/1.05 --max-matches 3 --results -
+  Binarise a camera's picture:
+    lockon run camera --threshold sauvola:31:0.2 --view mask --display
+  Any GStreamer source and sink:
+    lockon run --source 'videotestsrc ! appsink name=frames' --track 10,10,40,40 --sink 'appsrc name=results ! fakesink'
+
+Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 interrupted (outputs are closed properly).";
+
+#[derive(ClapArgs)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(super) struct RunArgs {
+    /// A file, a URI, or `camera[:/dev/videoN]`
+    #[arg(required_unless_present = "source", conflicts_with = "source")]
+    pub(super) input: Option<String>,
+    /// A source of your own: gst-launch text with `appsink name=frames`, or @FILE with such text
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub(super) source: Option<String>,
+
+    /// Search for a picture (PNG, JPEG, BMP; its alpha channel is the mask); may be given several times
+    #[arg(short, long, value_name = "[NAME=]PATH", help_heading = "What to do")]
+    pub(super) template: Vec<String>,
+    /// Follow the object in this box, from this frame on (0 if not given); may be given several times
+    #[arg(long, value_name = "X,Y,W,H[@FRAME]", allow_hyphen_values = true, help_heading = "What to do")]
+    pub(super) track: Vec<TrackSpec>,
+    /// Binarise: `mean:BLOCK:C`, `gaussian:BLOCK:C`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`; `:inv` inverts
+    #[arg(long, value_name = "METHOD:BLOCK:VALUE[:inv]", help_heading = "What to do")]
+    pub(super) threshold: Option<ThresholdSpec>,
+
+    #[command(flatten)]
+    pub(super) search: SearchArgs,
+
+    /// Write the video with what was found drawn into it: .mp4, .mkv, .avi or .webm; may be given several times
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    pub(super) output: Vec<PathBuf>,
+    /// Leave the input's sound out of -o
+    #[arg(long, requires = "output", help_heading = "Output")]
+    pub(super) no_audio: bool,
+    /// Show it in a window
+    #[arg(long, help_heading = "Output")]
+    pub(super) display: bool,
+    /// Send it into a pipeline of your own: gst-launch text with `appsrc name=results`, or @FILE with such text
+    #[arg(long, value_name = "TEXT|@FILE", help_heading = "Output")]
+    pub(super) sink: Vec<String>,
+    /// What -o, --display and --sink show: boxes over the picture, the thresholded picture, or half of each
+    #[arg(long, default_value = "overlay", help_heading = "Output")]
+    pub(super) view: View,
+    /// Write what was found: .jsonl, .csv, .mot.txt, or - for JSON Lines on standard output; may be given several times
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) results: Vec<String>,
+
+    /// The device that does the work: auto, cpu, cuda, cuda:N
+    #[arg(long, default_value = "auto", help_heading = "How")]
+    pub(super) backend: BackendChoice,
+    /// Threads of the CPU backend
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "How")]
+    pub(super) threads: Option<u16>,
+    /// Frames in flight on the device; 2 is a double buffer
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32), help_heading = "How")]
+    pub(super) depth: u8,
+    /// Which decoders may be used; auto takes hardware only with the cuda backend
+    #[arg(long, default_value = "auto", help_heading = "How")]
+    pub(super) decoder: DecoderArg,
+    /// Keep up with the source: newest frame first, older ones are dropped and counted (default for live sources)
+    #[arg(long, conflicts_with = "lossless", help_heading = "How")]
+    pub(super) live: bool,
+    /// Process every frame, however long it takes (default for files)
+    #[arg(long, help_heading = "How")]
+    pub(super) lossless: bool,
+    /// End after so many frames
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "How")]
+    pub(super) max_frames: Option<u64>,
+    /// Print the GStreamer pipelines instead of running them
+    #[arg(long, help_heading = "How")]
+    pub(super) print_pipeline: bool,
+    /// No progress bar, no progress lines
+    #[arg(long, help_heading = "How")]
+    pub(super) no_progress: bool,
+}
+
+/// What counts as a match, for video and stills.
+#[derive(ClapArgs)]
+#[command(next_help_heading = "Search")]
+pub(super) struct SearchArgs {
+    /// Least score of a match, from -1 to 1
+    #[arg(long, value_name = "SCORE", default_value_t = Limits::default().min_score, allow_hyphen_values = true,
+          value_parser = |s: &str| number_between(s, -1.0, 1.0))]
+    pub(super) min_score: f64,
+    /// Most matches of each template in a frame
+    #[arg(long, value_name = "N", default_value_t = Limits::default().max_matches as u32, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) max_matches: u32,
+    /// Most overlap of two matches of one template: intersection over union, from 0 to 1
+    #[arg(long, value_name = "IOU", default_value_t = Limits::default().max_overlap,
+          value_parser = |s: &str| number_between(s, 0.0, 1.0))]
+    pub(super) max_overlap: f64,
+    /// Sizes: every power of FACTOR in the range, and 1
+    #[arg(long, value_name = "FROM..TO/FACTOR", default_value = "1..1/2", hide_default_value = true)]
+    pub(super) scales: Scales,
+    /// Directions in degrees, counter-clockwise positive
+    #[arg(long, value_name = "FROM..TO/STEP", default_value = "0..0/1", hide_default_value = true, allow_hyphen_values = true)]
+    pub(super) angles: Angles,
+    /// Search for templates inside this box only
+    #[arg(long, value_name = "X,Y,W,H", allow_hyphen_values = true)]
+    pub(super) roi: Option<Rect>,
+}
+
+impl SearchArgs {
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            min_score: self.min_score,
+            max_matches: self.max_matches as usize,
+            max_overlap: self.max_overlap,
+        }
+    }
+}
+
+#[derive(ClapArgs)]
+pub(super) struct MatchArgs {
+    /// The picture to search in: PNG, JPEG or BMP
+    pub(super) scene: PathBuf,
+    /// The pictures to search for; an alpha channel is the mask
+    #[arg(required = true, value_name = "[NAME=]PATH")]
+    pub(super) templates: Vec<String>,
+    #[command(flatten)]
+    pub(super) search: SearchArgs,
+    /// Also draw the matches into a picture
+    #[arg(short, long, value_name = "FILE.png")]
+    pub(super) output: Option<PathBuf>,
+    /// Threads of the CPU backend
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(super) threads: Option<u16>,
+    /// The device that does the work: auto, cpu, cuda, cuda:N
+    #[arg(long, default_value = "auto")]
+    pub(super) backend: BackendChoice,
+}
+
+#[derive(ClapArgs)]
+pub(super) struct ThresholdArgs {
+    /// The picture: PNG, JPEG or BMP
+    pub(super) image: PathBuf,
+    /// Where the black and white picture goes
+    #[arg(short, long, value_name = "FILE.png")]
+    pub(super) output: PathBuf,
+    /// `mean:BLOCK:C`, `gaussian:BLOCK:C`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`; `:inv` inverts
+    #[arg(long, value_name = "METHOD:BLOCK:VALUE[:inv]")]
+    pub(super) method: ThresholdSpec,
+    /// The device that does the work: auto, cpu, cuda, cuda:N
+    #[arg(long, default_value = "auto")]
+    pub(super) backend: BackendChoice,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum DecoderArg {
+    Auto,
+    Software,
+    Hardware,
+}
+
+fn number_between(text: &str, least: f64, most: f64) -> Result<f64, String> {
+    let number = text.parse::<f64>().map_err(|error| error.to_string())?;
+    if (least..=most).contains(&number) { Ok(number) } else { Err(format!("not between {least} and {most}")) }
+}
+
+pub(super) fn print_completions(shell: clap_complete::Shell) -> anyhow::Result<Outcome> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Args::command(), "lockon", &mut text);
+    std::io::stdout().write_all(&text)?;
+    Ok(Outcome::Done)
+}
+
+/// One page for the program and all its commands.
+pub(super) fn print_man_page() -> anyhow::Result<Outcome> {
+    let mut page = Vec::new();
+    let mut command = Args::command();
+    command.build();
+    clap_mangen::Man::new(command.clone()).render(&mut page)?;
+    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+        let man = clap_mangen::Man::new(sub.clone());
+        writeln!(page, ".SH \"LOCKON {}\"", sub.get_name().to_uppercase())?;
+        man.render_synopsis_section(&mut page)?;
+        man.render_description_section(&mut page)?;
+        man.render_options_section(&mut page)?;
+        man.render_extra_section(&mut page)?;
+    }
+    std::io::stdout().write_all(&page)?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,244 @@
+//! `lockon run`: from what was typed to an engine with its source, device, tracker and sinks.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+
+use lockon::Error;
+use lockon::backend::{self, Device, Standing};
+use lockon::config::{BackendChoice, View};
+use lockon::engine::Engine;
+use lockon::frame::{Rect, Size, VideoFormat};
+use lockon::media::launch::Launch;
+use lockon::media::sink::VideoSink;
+use lockon::media::source::{Decoder, Input, SourceSpec, VideoSource};
+use lockon::output;
+use lockon::ports::Sink;
+use lockon::results::{RunRecord, TemplateRecord};
+use lockon::template::{Bank, Template};
+use lockon::tracker::Tracker;
+
+use super::args::{DecoderArg, RunArgs, SearchArgs};
+use super::progress::{self, Progress};
+use super::{Outcome, log, stills};
+
+pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
+    check(args)?;
+    lockon::media::init()?;
+    let spec = source_spec(args)?;
+    if args.print_pipeline {
+        return print_pipelines(args, &spec);
+    }
+    // All that can be refused before the video starts is: first what was typed, then files, then devices.
+    let templates = stills::load_templates(&args.template)?;
+    let bank = bank(&templates, &args.search)?;
+    let stop = stop_on_ctrl_c()?;
+    let outputs = outputs(args, &spec)?;
+    refuse_missing_backend(args)?;
+    let mut source = VideoSource::open(&spec, stop.clone())?;
+    let mut sinks = outputs;
+    if !args.no_progress {
+        let duration_ns = if args.max_frames.is_none() { source.duration_ns() } else { None };
+        sinks.push(Box::new(Progress::new(duration_ns)));
+    }
+
+    let wants_mask = sinks.iter().any(|sink| sink.wants_mask());
+    let decoder = source.decoder_name();
+    let threads = threads(args.threads);
+    let open_backend = |format: &VideoFormat| {
+        let standing = Standing {
+            frame: format.size,
+            bank: None,
+            roi: Rect::whole(format.size),
+            limits: args.search.limits(),
+            threshold: args.threshold,
+            wants_mask,
+        };
+        let standing = match &bank {
+            Some(bank) => searching(standing, bank, args.search.roi)?,
+            None => standing,
+        };
+        backend::open(args.backend, standing, usize::from(args.depth), threads)
+    };
+    let describe = |format: &VideoFormat, device: &Device| RunRecord {
+        version: env!("CARGO_PKG_VERSION"),
+        input: args.input.clone().or_else(|| args.source.clone()).unwrap_or_default(),
+        width: format.size.width,
+        height: format.size.height,
+        frame_rate: frame_rate(format),
+        format: format.pixels.name,
+        backend: device.backend,
+        device: device.name.clone(),
+        driver: device.driver.clone(),
+        decoder: decoder.clone(),
+        started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        templates: templates.iter().map(|t| record(t, bank.as_ref())).collect(),
+        tracks: args.track.iter().map(ToString::to_string).collect(),
+        threshold: args.threshold.map(|spec| spec.to_string()),
+    };
+    let engine = Engine {
+        source: &mut source,
+        open_backend: &open_backend,
+        describe: &describe,
+        tracker: Tracker::new(&args.track),
+        sinks,
+        max_frames: args.max_frames,
+        stop: &stop,
+    };
+    let (summary, outcome) = engine.run();
+    if summary.frames > 0 {
+        log::BARS.suspend(|| eprintln!("{}", progress::describe(&summary)));
+    }
+    outcome?;
+    if summary.frames == 0 && !summary.interrupted {
+        let input = args.input.clone().unwrap_or_else(|| "source".into());
+        return Err(Error::NoVideo { input, reason: "it ended without a single frame".into() }.into());
+    }
+    Ok(if summary.interrupted { Outcome::Interrupted } else { Outcome::Done })
+}
+
+/// Refuses combinations that cannot mean anything.
+fn check(args: &RunArgs) -> lockon::Result<()> {
+    let usage = |text: &str| Err(Error::Usage(text.into()));
+    if args.template.is_empty() && args.track.is_empty() && args.threshold.is_none() {
+        return usage("nothing to do: give --template, --track or --threshold");
+    }
+    if args.threshold.is_none() && args.view != View::Overlay {
+        return usage("--view mask and --view split show the thresholded picture: give --threshold too");
+    }
+    Ok(())
+}
+
+fn source_spec(args: &RunArgs) -> lockon::Result<SourceSpec> {
+    let input = match (&args.source, &args.input) {
+        (Some(text), _) => Input::Launch(Launch::user("--source", text)?),
+        (None, Some(input)) => Input::parse(input),
+        (None, None) => return Err(Error::Usage("no input: give a file, a URI, camera, or --source".into())),
+    };
+    let decoder = match (args.decoder, args.backend) {
+        (DecoderArg::Hardware, _) | (DecoderArg::Auto, BackendChoice::Cuda(_)) => Decoder::Hardware,
+        (DecoderArg::Software | DecoderArg::Auto, _) => Decoder::Software,
+    };
+    let live = if args.live || args.lossless { Some(args.live) } else { None };
+    Ok(SourceSpec { input, decoder, live })
+}
+
+/// The outputs, opened: whatever cannot be written is refused here. Results come first, so that they are kept if a video
+/// output fails.
+fn outputs(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<Vec<Box<dyn Sink>>> {
+    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    for path in &args.results {
+        sinks.push(output::open(path)?);
+    }
+    for path in &args.output {
+        sinks.push(Box::new(VideoSink::file(path, args.view, sound_of(args, spec))?));
+    }
+    for text in &args.sink {
+        sinks.push(Box::new(VideoSink::user(Launch::user("--sink", text)?, args.view)?));
+    }
+    if args.display {
+        sinks.push(Box::new(VideoSink::display(args.view)?));
+    }
+    Ok(sinks)
+}
+
+/// The file whose sound goes into `-o`.
+fn sound_of(args: &RunArgs, spec: &SourceSpec) -> Option<PathBuf> {
+    match &spec.input {
+        Input::File(path) if !args.no_audio => Some(path.clone()),
+        _ => None,
+    }
+}
+
+fn print_pipelines(args: &RunArgs, spec: &SourceSpec) -> Result<Outcome> {
+    let mut text = format!("# source\n{}\n", spec.launch()?);
+    for path in &args.output {
+        text += &format!("# {}\n{}\n", path.display(), VideoSink::file_launch(path)?);
+    }
+    for sink in &args.sink {
+        text += &format!("# --sink\n{}\n", Launch::user("--sink", sink)?);
+    }
+    if args.display {
+        text += &format!("# display\n{}\n", VideoSink::display_launch());
+    }
+    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())?;
+    Ok(Outcome::Done)
+}
+
+/// A device that cannot be had is refused before the video is opened.
+fn refuse_missing_backend(args: &RunArgs) -> lockon::Result<()> {
+    if let BackendChoice::Cuda(_) = args.backend {
+        let nothing = Standing {
+            frame: Size::new(1, 1),
+            bank: None,
+            roi: Rect::new(0, 0, 1, 1),
+            limits: args.search.limits(),
+            threshold: None,
+            wants_mask: false,
+        };
+        backend::open(args.backend, nothing, 1, 1)?;
+    }
+    Ok(())
+}
+
+/// Every template at every scale and angle, or `None` if there are none.
+pub(super) fn bank(
+    templates: &[stills::NamedTemplate],
+    search: &SearchArgs,
+) -> lockon::Result<Option<Arc<Bank>>> {
+    if templates.is_empty() {
+        return Ok(None);
+    }
+    let originals: Vec<Template> = templates.iter().map(|t| t.template.clone()).collect();
+    Ok(Some(Arc::new(Bank::expanded(&originals, &search.scales, &search.angles)?)))
+}
+
+/// Standing work that also searches `bank` inside `roi`, or in the whole frame.
+pub(super) fn searching(
+    standing: Standing,
+    bank: &Arc<Bank>,
+    roi: Option<Rect>,
+) -> lockon::Result<Standing> {
+    let roi = roi.unwrap_or(standing.roi);
+    if !roi.is_inside(standing.frame) {
+        return Err(Error::Outside { what: "region of interest", rect: roi, frame: standing.frame });
+    }
+    let bank = Arc::new(Bank::clone(bank).fitting(roi.size())?);
+    Ok(Standing { bank: Some(bank), roi, ..standing })
+}
+
+fn record(template: &stills::NamedTemplate, bank: Option<&Arc<Bank>>) -> TemplateRecord {
+    let name = template.template.name();
+    let size = template.template.size();
+    let members = bank.map_or(0, |bank| bank.members().iter().filter(|m| m.name() == name).count());
+    TemplateRecord { name: name.clone(), w: size.width, h: size.height, sha256: template.sha256.clone(), members }
+}
+
+fn frame_rate(format: &VideoFormat) -> f64 {
+    match format.frame_rate {
+        (_, 0) => 0.0,
+        (frames, seconds) => f64::from(frames) / f64::from(seconds),
+    }
+}
+
+/// All cores, unless told otherwise.
+pub(super) fn threads(asked: Option<u16>) -> usize {
+    asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
+}
+
+/// A flag that the first Ctrl-C sets. The second ends the process at once.
+fn stop_on_ctrl_c() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        log::BARS.suspend(|| eprintln!("stopping: outputs are being closed (Ctrl-C again ends at once)"));
+    })
+    .context("cannot watch for Ctrl-C")?;
+    Ok(stop)
+}

@@ -1,0 +1,93 @@
+//! The frame path allocates nothing per frame after its first few: a binary of its own, since it counts every allocation of
+//! the process.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+#[path = "util.rs"]
+#[allow(dead_code, reason = "this binary uses a part of what the tests share")]
+mod util;
+
+use lockon::frame::Size;
+use lockon::ports::{Delivery, Sink};
+use lockon::results::{RunRecord, Summary};
+use lockon::template::Template;
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+#[expect(unsafe_code, reason = "a global allocator can be written in no other way")]
+// SAFETY: every call is passed on to the system's allocator with its arguments unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's obligations are those of `System`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above; the pointer came from `System`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Counts allocations between two frames.
+struct Meter {
+    from: u64,
+    to: u64,
+    start: usize,
+}
+
+static BETWEEN: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+impl Sink for Meter {
+    fn name(&self) -> &'static str {
+        "meter"
+    }
+
+    fn wants_mask(&self) -> bool {
+        true
+    }
+
+    fn begin(&mut self, _: &RunRecord, _: &lockon::frame::VideoFormat) -> lockon::Result<()> {
+        Ok(())
+    }
+
+    fn deliver(&mut self, delivery: &Delivery<'_>) -> lockon::Result<()> {
+        match delivery.record.frame {
+            frame if frame == self.from => self.start = ALLOCATIONS.load(Ordering::Relaxed),
+            frame if frame == self.to => {
+                BETWEEN.store(ALLOCATIONS.load(Ordering::Relaxed) - self.start, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &Summary) -> lockon::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_frame_path_allocates_nothing_after_its_first_frames() {
+    let size = Size::new(160, 120);
+    let picture = util::noise(3, size);
+    let patch = picture.as_ref().crop(lockon::frame::Rect::new(30, 40, 24, 16)).to_plane();
+    let job = util::Job {
+        templates: vec![Template::new("patch", patch, None).unwrap()],
+        threshold: Some("mean:31:5".parse().unwrap()),
+        tracks: vec!["30,40,24,16".parse().unwrap()],
+        ..util::Job::default()
+    };
+    let (from, to) = (40, 240);
+    let mut source = util::MemorySource::new(&vec![picture; 250]);
+    job.run(&mut source, vec![Box::new(Meter { from, to, start: 0 })]).1.unwrap();
+    let allocations = BETWEEN.load(Ordering::Relaxed);
+    // Handing work to a thread pool takes a block of queue entries now and then; nothing may happen every frame.
+    assert!(allocations * 4 < (to - from) as usize, "{allocations} allocations in {} frames", to - from);
+}

@@ -1,0 +1,408 @@
+//! The program as people run it: real files in, results and exit codes out.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::util::{noise, paste};
+use lockon::frame::{Plane, Rect, Size};
+
+/// A folder with a small video, a template that is in it, and whatever a test adds.
+struct Place {
+    dir: TempDir,
+}
+
+/// Where GStreamer's ball is drawn, and how many frames of it there are.
+const FRAMES: usize = 40;
+
+impl Place {
+    /// `ball.mp4`: a ball that moves over black, 40 frames of 160x120; `ball.png`: the ball.
+    fn new() -> Self {
+        let place = Self { dir: tempfile::tempdir().unwrap() };
+        place.gst(&format!(
+            "videotestsrc num-buffers={FRAMES} pattern=ball motion=sweep ! video/x-raw,format=I420,width=160,height=120,framerate=25/1 \
+             ! x264enc pass=qual quantizer=10 ! mp4mux ! filesink location={}",
+            place.path("ball.mp4").display()
+        ));
+        let frame = place.frame("ball.mp4");
+        let brightest = (0..frame.size().area()).max_by_key(|&i| frame.data()[i]).unwrap();
+        let (x, y) = (brightest % 160, brightest / 160);
+        let corner = |centre: usize, end: usize| centre.saturating_sub(24).min(end - 48);
+        let rect = Rect::new(corner(x, 160), corner(y, 120), 48, 48);
+        lockon::still::save(&place.path("ball.png"), frame.as_ref().crop(rect)).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// The records of a JSON Lines file.
+    fn records(&self, name: &str) -> Vec<Value> {
+        self.read(name).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Runs `lockon` in this folder. Words are separated by spaces; none of ours contain any.
+    fn lockon(&self, words: &str) -> Output {
+        self.lockon_args(&words.split_whitespace().collect::<Vec<_>>())
+    }
+
+    fn lockon_args(&self, args: &[&str]) -> Output {
+        command().args(args).current_dir(self.dir.path()).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Runs a GStreamer pipeline to its end.
+    fn gst(&self, pipeline: &str) {
+        let done = Command::new("gst-launch-1.0")
+            .args(["-q", "-e"])
+            .args(pipeline.split_whitespace())
+            .current_dir(self.dir.path())
+            .output()
+            .expect("gst-launch-1.0 is installed (gstreamer1.0-tools)");
+        assert!(done.status.success(), "{pipeline}\n{}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    /// Luma of the first frame of a video.
+    fn frame(&self, video: &str) -> Plane {
+        let png = self.path("first-frame.png");
+        self.gst(&format!(
+            "filesrc location={video} ! decodebin ! videoconvert ! video/x-raw,format=GRAY8 ! pngenc snapshot=true ! filesink location={}",
+            png.display()
+        ));
+        lockon::still::load(&png).unwrap().luma
+    }
+}
+
+/// The program under test: `LOCKON_BIN`, or the one that cargo built with this test.
+fn command() -> Command {
+    let built = option_env!("CARGO_BIN_EXE_lockon").unwrap_or("lockon");
+    Command::new(std::env::var_os("LOCKON_BIN").unwrap_or_else(|| built.into()))
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn succeeds(output: Output) -> Output {
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    output
+}
+
+/// Asserts an exit code and what the message says, and that there is one message only.
+fn fails(output: &Output, code: i32, says: &str) {
+    let said = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(said.contains(says), "expected {says:?} in {said:?}");
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+fn frames(records: &[Value]) -> Vec<&Value> {
+    records.iter().filter(|r| r["type"] == "frame").collect()
+}
+
+/// Lines of a JSON Lines file without what depends on the clock or the machine.
+fn timeless(text: &str) -> Vec<Value> {
+    let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    records
+        .filter(|record| record["type"] != "summary")
+        .map(|mut record| {
+            let fields = record.as_object_mut().unwrap();
+            fields.retain(|key, _| {
+                !key.ends_with("_us") && !["backend", "device", "driver", "decoder", "started"].contains(&key.as_str())
+            });
+            record
+        })
+        .collect()
+}
+
+#[test]
+fn the_main_job_gives_a_record_for_each_frame_and_a_video_of_as_many() {
+    let place = Place::new();
+    succeeds(place.lockon("run ball.mp4 --template ball.png -o out.mp4 --results out.jsonl --no-progress"));
+    let records = place.records("out.jsonl");
+    assert_eq!((records[0]["type"].as_str(), records.last().unwrap()["type"].as_str()), (Some("run"), Some("summary")));
+    assert_eq!(records[0]["templates"][0]["name"], "ball");
+    let frames = frames(&records);
+    assert_eq!(frames.len(), FRAMES);
+    assert!(frames.iter().enumerate().all(|(index, r)| r["frame"] == index));
+    assert!(frames[0]["matches"][0]["score"].as_f64().unwrap() > 0.99, "{}", frames[0]);
+
+    // The annotated video, read again, has the same frames at the same times.
+    succeeds(place.lockon("run out.mp4 --threshold mean:31:5 --results again.jsonl --no-progress"));
+    let again = place.records("again.jsonl");
+    let times = |records: &[Value]| {
+        records.iter().filter(|r| r["type"] == "frame").map(|r| r["pts_ns"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    let (expected, written) = (times(&records), times(&again));
+    assert_eq!(written.len(), FRAMES);
+    for (a, b) in expected.iter().zip(&written) {
+        assert!(a.abs_diff(*b) < 1_000_000, "{expected:?} {written:?}");
+    }
+}
+
+#[test]
+fn threads_and_repetition_change_nothing_but_times() {
+    let place = Place::new();
+    let run = |name: &str, threads: usize| {
+        succeeds(place.lockon(&format!(
+            "run ball.mp4 --template ball.png --track 50,40,40,40@3 --threshold gaussian:31:5 --min-score 0.3 --max-matches 5 \
+             --angles -20..20/20 --threads {threads} --results {name} --no-progress"
+        )));
+        timeless(&place.read(name))
+    };
+    let expected = run("a.jsonl", 1);
+    assert_eq!(expected.len(), FRAMES + 1);
+    for (name, threads) in [("b.jsonl", 1), ("c.jsonl", 2), ("d.jsonl", 3)] {
+        assert_eq!(run(name, threads), expected);
+    }
+}
+
+#[test]
+fn csv_mot_and_standard_output_tell_the_same_tracks() {
+    let place = Place::new();
+    let out = succeeds(place.lockon(
+        "run ball.mp4 --track 50,40,40,40 --results out.csv --results out.mot.txt --results - --max-frames 5 --no-progress",
+    ));
+    let stdout = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(stdout.lines().filter(|l| l.starts_with("{\"type\":\"frame\"")).count(), 5);
+    assert_eq!(place.read("out.csv").lines().count(), 1 + 5);
+    let mot = place.read("out.mot.txt");
+    // One-based frame, id, one-based corner.
+    assert!(mot.starts_with("1,1,51,41,40,40,1,-1,-1,-1\n"), "{mot}");
+}
+
+#[test]
+fn still_pictures_are_searched_and_the_best_comes_first() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let (mut scene, patch) = (noise(1, Size::new(150, 90)), noise(2, Size::new(21, 13)));
+    paste(&mut scene, &patch, 77, 31);
+    lockon::still::save(&place.path("scene.png"), scene.as_ref()).unwrap();
+    lockon::still::save(&place.path("patch.png"), patch.as_ref()).unwrap();
+    let out = succeeds(place.lockon("match scene.png patch.png --max-matches 3 --min-score 0.1 -o found.png"));
+    let record: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let best = &record["matches"][0];
+    assert_eq!((&best["x"], &best["y"], &best["score"]), (&77.into(), &31.into(), &1.0.into()), "{record}");
+    assert!(record["matches"].as_array().unwrap().len() > 1);
+    assert_eq!(lockon::still::load(&place.path("found.png")).unwrap().luma.size(), scene.size());
+}
+
+#[test]
+fn still_pictures_are_thresholded() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let scene = noise(1, Size::new(91, 57));
+    lockon::still::save(&place.path("scene.png"), scene.as_ref()).unwrap();
+    for method in ["mean:5:-2.5", "gaussian:9:1:inv", "sauvola:15:0.2", "niblack:7:-0.2:inv"] {
+        succeeds(place.lockon(&format!("threshold scene.png -o mask.png --method {method}")));
+        let expected = lockon::reference::threshold::threshold(scene.as_ref(), &method.parse().unwrap());
+        assert_eq!(lockon::still::load(&place.path("mask.png")).unwrap().luma, expected, "{method}");
+    }
+}
+
+#[test]
+fn inputs_that_cannot_be_played_are_told_apart() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("folder")).unwrap();
+    std::fs::write(place.path("empty.mp4"), "").unwrap();
+    std::fs::write(place.path("random.mp4"), noise(9, Size::new(64, 64)).data()).unwrap();
+    let whole = std::fs::read(place.path("ball.mp4")).unwrap();
+    std::fs::write(place.path("cut.mp4"), &whole[..whole.len() / 2]).unwrap();
+    place.gst("audiotestsrc num-buffers=20 ! audio/x-raw,rate=8000 ! wavenc ! filesink location=sound.wav");
+    for (input, says) in [
+        ("nowhere.mp4", "cannot read nowhere.mp4: No such file"),
+        ("folder", "folder"),
+        ("empty.mp4", "empty.mp4"),
+        ("random.mp4", "random.mp4"),
+        ("cut.mp4", "cut.mp4"),
+        ("sound.wav", "sound.wav"),
+        ("camera:/dev/video77", "/dev/video77"),
+    ] {
+        let out = place.lockon(&format!("run {input} --threshold mean:31:5 --results out.jsonl --no-progress"));
+        fails(&out, 1, says);
+    }
+}
+
+#[test]
+fn templates_that_cannot_be_searched_are_refused_by_name() {
+    let place = Place::new();
+    let save = |name: &str, plane: &Plane| lockon::still::save(&place.path(name), plane.as_ref()).unwrap();
+    save("flat.png", &Plane::from_vec(vec![7; 100], Size::new(10, 10)));
+    save("wall.png", &noise(4, Size::new(161, 20)));
+    std::fs::write(place.path("words.png"), "no pixels").unwrap();
+    std::fs::write(place.path("empty.png"), "").unwrap();
+    for (template, says) in [
+        ("flat.png", "template \"flat\" is flat"),
+        ("wall.png", "no template fits: the smallest is 161x20, the searched area 160x120"),
+        ("words.png", "words.png"),
+        ("empty.png", "empty.png"),
+        ("missing.png", "cannot read missing.png"),
+    ] {
+        fails(&place.lockon(&format!("run ball.mp4 --template {template} --no-progress")), 1, says);
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_code_2_before_anything_is_written() {
+    let place = Place::new();
+    for (words, says) in [
+        ("--threshold mean:30:5", "block 30 is not an odd number from 3 to 255"),
+        ("--threshold mean:0:5", "block 0"),
+        ("--threshold mean:-31:5", "block -31"),
+        ("--threshold mean:1000001:5", "block 1000001"),
+        ("--track 1,2,0,4", "width and height must be 1 or more"),
+        ("--track 1,2,3", "expected X,Y,W,H"),
+        ("--threshold mean:31:5 --max-frames 0", "--max-frames"),
+        ("--threshold mean:31:5 -o out.gif", "out.gif"),
+        ("--threshold mean:31:5 --results out.xml", "out.xml"),
+        ("--track 1,2,3,4 --view mask", "give --threshold"),
+        ("--template ball.png --min-score 1.5", "not between -1 and 1"),
+        ("--threshold mean:31:5 --live --lossless", "cannot be used with"),
+        ("", "nothing to do"),
+    ] {
+        let out = place.lockon(&format!("run ball.mp4 {words} --results early.jsonl --no-progress"));
+        fails(&out, 2, says);
+        assert!(!place.path("early.jsonl").exists() || words.contains("out."), "{words}");
+    }
+}
+
+#[test]
+fn pipelines_of_ones_own_are_checked_for_their_ends() {
+    let place = Place::new();
+    let source = |text: &str| {
+        place.lockon_args(&["run", "--source", text, "--threshold", "mean:31:5", "--max-frames", "3", "--no-progress"])
+    };
+    succeeds(source("videotestsrc num-buffers=9 ! appsink name=frames"));
+    fails(&source("videotestsrc ! vidoeconvert ! appsink name=frames"), 1, "vidoeconvert");
+    fails(&source("videotestsrc ! ! appsink name=frames"), 2, "--source");
+    fails(&source("videotestsrc ! fakesink"), 2, "appsink name=frames");
+    fails(&source("videotestsrc ! appsink name=frames videotestsrc ! appsink"), 2, "appsink");
+    let sink = |text: &str| place.lockon_args(&["run", "ball.mp4", "--threshold", "mean:31:5", "--sink", text, "--no-progress"]);
+    fails(&sink("videotestsrc ! fakesink"), 2, "appsrc name=results");
+}
+
+#[test]
+fn gst_launch_text_works_as_source_and_as_a_sink_with_two_outputs() {
+    let place = Place::new();
+    let out = place.lockon_args(&[
+        "run",
+        "--source",
+        "filesrc location=ball.mp4 ! decodebin ! appsink name=frames",
+        "--track",
+        "50,40,40,40",
+        "--sink",
+        "appsrc name=results ! tee name=t ! queue ! videoconvert ! x264enc ! mp4mux ! filesink location=a.mp4 \
+         t. ! queue ! videoconvert ! jpegenc ! avimux ! filesink location=b.avi",
+        "--results",
+        "out.jsonl",
+        "--no-progress",
+    ]);
+    succeeds(out);
+    for video in ["a.mp4", "b.avi"] {
+        succeeds(place.lockon(&format!("run {video} --threshold mean:31:5 --results again.jsonl --no-progress")));
+        assert_eq!(frames(&place.records("again.jsonl")).len(), FRAMES, "{video}");
+    }
+}
+
+#[test]
+fn printed_pipelines_run_in_gst_launch_with_test_ends() {
+    let place = Place::new();
+    let out = succeeds(place.lockon("run ball.mp4 --track 50,40,40,40 -o out.mp4 --print-pipeline"));
+    let text = String::from_utf8(out.stdout).unwrap();
+    let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert!(!place.path("out.mp4").exists());
+    for (line, from, to) in
+        [(lines[0], "appsink", "fakesink"), (lines[1], "appsrc", "videotestsrc num-buffers=5")]
+    {
+        assert!(line.contains(from), "{line}");
+        // Through a shell, as it would be pasted.
+        let script = format!("gst-launch-1.0 -q -e {}", line.replacen(from, to, 1));
+        let done = Command::new("sh").args(["-c", &script]).current_dir(place.dir.path()).output().unwrap();
+        assert!(done.status.success(), "{script}\n{}", stderr(&done));
+    }
+    assert!(place.path("out.mp4").exists());
+}
+
+#[test]
+fn cuda_is_refused_with_the_remedy() {
+    let place = Place::new();
+    let out = place.lockon("run ball.mp4 --threshold mean:31:5 --backend cuda --results out.jsonl --no-progress");
+    fails(&out, 1, "cuda: not in this build (try --backend cpu)");
+}
+
+#[test]
+fn outputs_that_cannot_be_written_are_told_before_the_video_starts() {
+    let place = Place::new();
+    for (words, says) in [("-o nowhere/out.mp4", "nowhere"), ("--results nowhere/out.jsonl", "nowhere/out.jsonl")] {
+        fails(&place.lockon(&format!("run ball.mp4 --threshold mean:31:5 {words} --no-progress")), 1, says);
+    }
+}
+
+#[test]
+fn a_full_disk_fails_the_run_and_the_other_output_is_whole() {
+    let place = Place::new();
+    std::os::unix::fs::symlink("/dev/full", place.path("full.jsonl")).unwrap();
+    let out = place.lockon("run ball.mp4 --threshold mean:31:5 --results full.jsonl -o out.mp4 --no-progress");
+    fails(&out, 1, "No space left on device");
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_leaves_a_playable_video_and_valid_results() {
+    let place = Place::new();
+    // A source without an end, slow enough to be interrupted.
+    let mut child = command()
+        .args(["run", "--source", "videotestsrc is-live=true pattern=ball ! video/x-raw,framerate=50/1 ! appsink name=frames"])
+        .args(["--track", "100,100,60,60", "-o", "out.mp4", "--results", "out.jsonl", "--lossless", "--no-progress"])
+        .current_dir(place.dir.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let written = || std::fs::read_to_string(place.path("out.jsonl")).unwrap_or_default().lines().count();
+    while written() < 51 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let records = place.records("out.jsonl");
+    let count = frames(&records).len();
+    assert!(count >= 50, "{count}");
+    assert_eq!(records.last().unwrap()["interrupted"], true);
+    succeeds(place.lockon("run out.mp4 --threshold mean:31:5 --results again.jsonl --no-progress"));
+    assert_eq!(frames(&place.records("again.jsonl")).len(), count);
+}
+
+#[test]
+fn doctor_completions_and_the_man_page_speak() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let doctor = place.lockon("doctor");
+    let text = String::from_utf8(doctor.stdout).unwrap();
+    assert!(text.contains("GStreamer 1.") && text.contains("cuda"), "{text}");
+    for (words, says) in [("completions bash", "_lockon"), ("man", ".SH NAME"), ("run --help", "Examples:")] {
+        let out = succeeds(place.lockon(words));
+        assert!(String::from_utf8(out.stdout).unwrap().contains(says), "{words}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_crash() {
+    let place = Place::new();
+    let mut child = command()
+        .args(["run", "ball.mp4", "--threshold", "mean:31:5", "--results", "-", "--no-progress"])
+        .current_dir(place.dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let out = child.wait_with_output().unwrap();
+    fails(&out, 1, "");
+}
