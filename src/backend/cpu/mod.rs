@@ -1,1 +1,7 @@
 //! The CPU backend.
+
+mod correlate;
+pub mod ncc;
+mod plan;
+mod search;
+mod sums;
