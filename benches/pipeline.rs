@@ -35,9 +35,10 @@ fn main() {
     let (template, results) = (dir.path().join("template.png"), dir.path().join("results.jsonl"));
     cut_template(video, rect, &template);
 
-    let decode = ["-q", "filesrc", &format!("location={video}"), "!", "decodebin", "!", "fakesink", "sync=false"]
-        .map(str::to_owned)
-        .to_vec();
+    let decode =
+        ["-q", "filesrc", &format!("location={video}"), "!", "decodebin", "!", "fakesink", "sync=false"]
+            .map(str::to_owned)
+            .to_vec();
     let run = |words: &[&str]| {
         let mut args = vec!["run".to_owned(), video.clone()];
         args.extend(words.iter().map(|w| (*w).to_owned()));
@@ -104,7 +105,8 @@ fn measure(program: &str, args: &[String]) -> Measured {
     let mut peak_rss_kib = 0;
     loop {
         let status = std::fs::read_to_string(&status_file).unwrap_or_default();
-        let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+        let peak =
+            status.lines().find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
         peak_rss_kib = peak_rss_kib.max(peak.unwrap_or(0));
         if let Some(status) = child.try_wait().expect("the child can be waited for") {
             assert!(status.success(), "{program} {args:?}: {status}");

@@ -67,7 +67,8 @@ impl Engine<'_> {
     fn pump(&mut self, run: &mut Run) -> Result<()> {
         let mut submitted = 0;
         loop {
-            let wants_more = !self.stop.load(Ordering::Relaxed) && self.max_frames.is_none_or(|max| submitted < max);
+            let wants_more =
+                !self.stop.load(Ordering::Relaxed) && self.max_frames.is_none_or(|max| submitted < max);
             let next = if wants_more && run.has_free_slot() {
                 if run.in_flight.is_empty() {
                     let asked = Instant::now();
@@ -145,8 +146,10 @@ impl Engine<'_> {
     fn complete(&mut self, run: &mut Run) -> Result<()> {
         let (frame, upload_us) = run.in_flight.pop_front().expect("called with a frame in flight");
         let open = run.open.as_mut().expect("a frame in flight lies in an open backend");
-        let (slot, meta) =
-            open.backend.wait_next(&mut run.findings)?.expect("the backend holds the frame that was submitted");
+        let (slot, meta) = open
+            .backend
+            .wait_next(&mut run.findings)?
+            .expect("the backend holds the frame that was submitted");
         debug_assert_eq!(meta.index, frame.meta.index, "frames come back in order");
         run.stats.stage(Stage::Standing, run.findings.standing_us);
         let record = self.decide(run, &slot, meta, upload_us)?;
@@ -164,7 +167,13 @@ impl Engine<'_> {
     }
 
     /// Asks the tracker about the frame in `slot` and writes its record.
-    fn decide(&mut self, run: &mut Run, slot: &SlotId, meta: FrameMeta, upload_us: u64) -> Result<Arc<FrameRecord>> {
+    fn decide(
+        &mut self,
+        run: &mut Run,
+        slot: &SlotId,
+        meta: FrameMeta,
+        upload_us: u64,
+    ) -> Result<Arc<FrameRecord>> {
         let Run { open, findings, records, stats, .. } = run;
         let backend = &mut *open.as_mut().expect("a frame lies in an open backend").backend;
         let mut outcome = Ok(());

@@ -4,7 +4,7 @@
 //! [`tracker`] follows → `media::sink` and [`output`] draw, encode and write. ARCHITECTURE.md tells it in two pages.
 //!
 //! Matching is zero-mean normalised cross-correlation (NCC, OpenCV's `TM_CCOEFF_NORMED`) by exact integer sums: what is
-//! reported is the same to the bit on every backend and for every number of threads. [`reference`] is the definition.
+//! reported is the same to the bit on every backend and for every number of threads. [`mod@reference`] is the definition.
 
 pub mod backend;
 pub mod config;

@@ -42,7 +42,9 @@ pub struct Durations(Histogram<u64>);
 impl Default for Durations {
     fn default() -> Self {
         // One minute is the longest that is told apart; what lasts longer counts as a minute.
-        Self(Histogram::new_with_max(60_000_000, 3).expect("three digits up to a minute is a valid histogram"))
+        Self(
+            Histogram::new_with_max(60_000_000, 3).expect("three digits up to a minute is a valid histogram"),
+        )
     }
 }
 
@@ -119,7 +121,10 @@ mod tests {
     fn percentiles_of_known_durations() {
         let mut durations = Durations::default();
         (1..=1000).for_each(|us| durations.record(us));
-        assert_eq!([durations.percentile(50.0), durations.percentile(99.0), durations.max()], [500, 990, 1000]);
+        assert_eq!(
+            [durations.percentile(50.0), durations.percentile(99.0), durations.max()],
+            [500, 990, 1000]
+        );
         durations.record(u64::MAX);
         assert!(durations.max() >= 60_000_000);
     }
@@ -127,6 +132,9 @@ mod tests {
     #[test]
     fn an_empty_run_has_no_times() {
         let stats = Stats::default();
-        assert_eq!((stats.elapsed(), stats.latency.percentile(99.0), stats.of(Stage::Sinks).mean()), (Duration::ZERO, 0, 0.0));
+        assert_eq!(
+            (stats.elapsed(), stats.latency.percentile(99.0), stats.of(Stage::Sinks).mean()),
+            (Duration::ZERO, 0, 0.0)
+        );
     }
 }

@@ -99,11 +99,7 @@ pub fn save_colour(path: &Path, [y, cb, cr]: [&Plane; 3]) -> Result<()> {
 fn rgb_of([y, cb, cr]: [u8; 3]) -> [u8; 3] {
     let (y, cb, cr) = (i32::from(y) << 16, i32::from(cb) - 128, i32::from(cr) - 128);
     let channel = |value: i32| ((value + (1 << 15)) >> 16).clamp(0, 255) as u8;
-    [
-        channel(y + 91_881 * cr),
-        channel(y - 22_554 * cb - 46_802 * cr),
-        channel(y + 116_130 * cb),
-    ]
+    [channel(y + 91_881 * cr), channel(y - 22_554 * cb - 46_802 * cr), channel(y + 116_130 * cb)]
 }
 
 #[cfg(test)]

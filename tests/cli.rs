@@ -115,7 +115,8 @@ fn timeless(text: &str) -> Vec<Value> {
         .map(|mut record| {
             let fields = record.as_object_mut().unwrap();
             fields.retain(|key, _| {
-                !key.ends_with("_us") && !["backend", "device", "driver", "decoder", "started"].contains(&key.as_str())
+                !key.ends_with("_us")
+                    && !["backend", "device", "driver", "decoder", "started"].contains(&key.as_str())
             });
             record
         })
@@ -127,7 +128,10 @@ fn the_main_job_gives_a_record_for_each_frame_and_a_video_of_as_many() {
     let place = Place::new();
     succeeds(place.lockon("run ball.mp4 --template ball.png -o out.mp4 --results out.jsonl --no-progress"));
     let records = place.records("out.jsonl");
-    assert_eq!((records[0]["type"].as_str(), records.last().unwrap()["type"].as_str()), (Some("run"), Some("summary")));
+    assert_eq!(
+        (records[0]["type"].as_str(), records.last().unwrap()["type"].as_str()),
+        (Some("run"), Some("summary"))
+    );
     assert_eq!(records[0]["templates"][0]["name"], "ball");
     let frames = frames(&records);
     assert_eq!(frames.len(), FRAMES);
@@ -138,7 +142,11 @@ fn the_main_job_gives_a_record_for_each_frame_and_a_video_of_as_many() {
     succeeds(place.lockon("run out.mp4 --threshold mean:31:5 --results again.jsonl --no-progress"));
     let again = place.records("again.jsonl");
     let times = |records: &[Value]| {
-        records.iter().filter(|r| r["type"] == "frame").map(|r| r["pts_ns"].as_u64().unwrap()).collect::<Vec<_>>()
+        records
+            .iter()
+            .filter(|r| r["type"] == "frame")
+            .map(|r| r["pts_ns"].as_u64().unwrap())
+            .collect::<Vec<_>>()
     };
     let (expected, written) = (times(&records), times(&again));
     assert_eq!(written.len(), FRAMES);
@@ -185,7 +193,8 @@ fn still_pictures_are_searched_and_the_best_comes_first() {
     paste(&mut scene, &patch, 77, 31);
     lockon::still::save(&place.path("scene.png"), scene.as_ref()).unwrap();
     lockon::still::save(&place.path("patch.png"), patch.as_ref()).unwrap();
-    let out = succeeds(place.lockon("match scene.png patch.png --max-matches 3 --min-score 0.1 -o found.png"));
+    let out =
+        succeeds(place.lockon("match scene.png patch.png --max-matches 3 --min-score 0.1 -o found.png"));
     let record: Value = serde_json::from_slice(&out.stdout).unwrap();
     let best = &record["matches"][0];
     assert_eq!((&best["x"], &best["y"], &best["score"]), (&77.into(), &31.into(), &1.0.into()), "{record}");
@@ -223,7 +232,8 @@ fn inputs_that_cannot_be_played_are_told_apart() {
         ("sound.wav", "sound.wav"),
         ("camera:/dev/video77", "/dev/video77"),
     ] {
-        let out = place.lockon(&format!("run {input} --threshold mean:31:5 --results out.jsonl --no-progress"));
+        let out =
+            place.lockon(&format!("run {input} --threshold mean:31:5 --results out.jsonl --no-progress"));
         fails(&out, 1, says);
     }
 }
@@ -275,14 +285,25 @@ fn wrong_usage_ends_with_code_2_before_anything_is_written() {
 fn pipelines_of_ones_own_are_checked_for_their_ends() {
     let place = Place::new();
     let source = |text: &str| {
-        place.lockon_args(&["run", "--source", text, "--threshold", "mean:31:5", "--max-frames", "3", "--no-progress"])
+        place.lockon_args(&[
+            "run",
+            "--source",
+            text,
+            "--threshold",
+            "mean:31:5",
+            "--max-frames",
+            "3",
+            "--no-progress",
+        ])
     };
     succeeds(source("videotestsrc num-buffers=9 ! appsink name=frames"));
     fails(&source("videotestsrc ! vidoeconvert ! appsink name=frames"), 1, "vidoeconvert");
     fails(&source("videotestsrc ! ! appsink name=frames"), 2, "--source");
     fails(&source("videotestsrc ! fakesink"), 2, "appsink name=frames");
     fails(&source("videotestsrc ! appsink name=frames videotestsrc ! appsink"), 2, "appsink");
-    let sink = |text: &str| place.lockon_args(&["run", "ball.mp4", "--threshold", "mean:31:5", "--sink", text, "--no-progress"]);
+    let sink = |text: &str| {
+        place.lockon_args(&["run", "ball.mp4", "--threshold", "mean:31:5", "--sink", text, "--no-progress"])
+    };
     fails(&sink("videotestsrc ! fakesink"), 2, "appsrc name=results");
 }
 
@@ -304,7 +325,9 @@ fn gst_launch_text_works_as_source_and_as_a_sink_with_two_outputs() {
     ]);
     succeeds(out);
     for video in ["a.mp4", "b.avi"] {
-        succeeds(place.lockon(&format!("run {video} --threshold mean:31:5 --results again.jsonl --no-progress")));
+        succeeds(
+            place.lockon(&format!("run {video} --threshold mean:31:5 --results again.jsonl --no-progress")),
+        );
         assert_eq!(frames(&place.records("again.jsonl")).len(), FRAMES, "{video}");
     }
 }
@@ -332,14 +355,17 @@ fn printed_pipelines_run_in_gst_launch_with_test_ends() {
 #[test]
 fn cuda_is_refused_with_the_remedy() {
     let place = Place::new();
-    let out = place.lockon("run ball.mp4 --threshold mean:31:5 --backend cuda --results out.jsonl --no-progress");
+    let out =
+        place.lockon("run ball.mp4 --threshold mean:31:5 --backend cuda --results out.jsonl --no-progress");
     fails(&out, 1, "cuda: not in this build (try --backend cpu)");
 }
 
 #[test]
 fn outputs_that_cannot_be_written_are_told_before_the_video_starts() {
     let place = Place::new();
-    for (words, says) in [("-o nowhere/out.mp4", "nowhere"), ("--results nowhere/out.jsonl", "nowhere/out.jsonl")] {
+    for (words, says) in
+        [("-o nowhere/out.mp4", "nowhere"), ("--results nowhere/out.jsonl", "nowhere/out.jsonl")]
+    {
         fails(&place.lockon(&format!("run ball.mp4 --threshold mean:31:5 {words} --no-progress")), 1, says);
     }
 }
@@ -348,7 +374,8 @@ fn outputs_that_cannot_be_written_are_told_before_the_video_starts() {
 fn a_full_disk_fails_the_run_and_the_other_output_is_whole() {
     let place = Place::new();
     std::os::unix::fs::symlink("/dev/full", place.path("full.jsonl")).unwrap();
-    let out = place.lockon("run ball.mp4 --threshold mean:31:5 --results full.jsonl -o out.mp4 --no-progress");
+    let out =
+        place.lockon("run ball.mp4 --threshold mean:31:5 --results full.jsonl -o out.mp4 --no-progress");
     fails(&out, 1, "No space left on device");
 }
 
@@ -358,8 +385,21 @@ fn ctrl_c_leaves_a_playable_video_and_valid_results() {
     let place = Place::new();
     // A source without an end, slow enough to be interrupted.
     let mut child = command()
-        .args(["run", "--source", "videotestsrc is-live=true pattern=ball ! video/x-raw,framerate=50/1 ! appsink name=frames"])
-        .args(["--track", "100,100,60,60", "-o", "out.mp4", "--results", "out.jsonl", "--lossless", "--no-progress"])
+        .args([
+            "run",
+            "--source",
+            "videotestsrc is-live=true pattern=ball ! video/x-raw,framerate=50/1 ! appsink name=frames",
+        ])
+        .args([
+            "--track",
+            "100,100,60,60",
+            "-o",
+            "out.mp4",
+            "--results",
+            "out.jsonl",
+            "--lossless",
+            "--no-progress",
+        ])
         .current_dir(place.dir.path())
         .stderr(Stdio::piped())
         .spawn()

@@ -153,7 +153,10 @@ fn a_track_box_outside_the_frame_is_refused_before_any_frame() {
     let job = Job { tracks: vec!["120,0,10,10@3".parse().unwrap()], ..Job::default() };
     let (summary, outcome) = job.run(&mut MemorySource::new(&pictures(5)), vec![]);
     let said = outcome.unwrap_err().to_string();
-    assert_eq!((said.as_str(), summary.frames), ("track box 120,0,10,10 does not lie inside the 123x65 frame", 0));
+    assert_eq!(
+        (said.as_str(), summary.frames),
+        ("track box 120,0,10,10 does not lie inside the 123x65 frame", 0)
+    );
 }
 
 #[test]

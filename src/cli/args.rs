@@ -145,7 +145,13 @@ pub(super) struct SearchArgs {
     #[arg(long, value_name = "FROM..TO/FACTOR", default_value = "1..1/2", hide_default_value = true)]
     pub(super) scales: Scales,
     /// Directions in degrees, counter-clockwise positive
-    #[arg(long, value_name = "FROM..TO/STEP", default_value = "0..0/1", hide_default_value = true, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "FROM..TO/STEP",
+        default_value = "0..0/1",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
     pub(super) angles: Angles,
     /// Search for templates inside this box only
     #[arg(long, value_name = "X,Y,W,H", allow_hyphen_values = true)]

@@ -197,11 +197,7 @@ pub(super) fn bank(
 }
 
 /// Standing work that also searches `bank` inside `roi`, or in the whole frame.
-pub(super) fn searching(
-    standing: Standing,
-    bank: &Arc<Bank>,
-    roi: Option<Rect>,
-) -> lockon::Result<Standing> {
+pub(super) fn searching(standing: Standing, bank: &Arc<Bank>, roi: Option<Rect>) -> lockon::Result<Standing> {
     let roi = roi.unwrap_or(standing.roi);
     if !roi.is_inside(standing.frame) {
         return Err(Error::Outside { what: "region of interest", rect: roi, frame: standing.frame });
@@ -214,7 +210,13 @@ fn record(template: &stills::NamedTemplate, bank: Option<&Arc<Bank>>) -> Templat
     let name = template.template.name();
     let size = template.template.size();
     let members = bank.map_or(0, |bank| bank.members().iter().filter(|m| m.name() == name).count());
-    TemplateRecord { name: name.clone(), w: size.width, h: size.height, sha256: template.sha256.clone(), members }
+    TemplateRecord {
+        name: name.clone(),
+        w: size.width,
+        h: size.height,
+        sha256: template.sha256.clone(),
+        members,
+    }
 }
 
 fn frame_rate(format: &VideoFormat) -> f64 {

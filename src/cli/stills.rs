@@ -35,7 +35,9 @@ pub(super) fn load_templates(texts: &[String]) -> lockon::Result<Vec<NamedTempla
         let from_file = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let (is_typed, name) = (typed.is_some(), typed.unwrap_or_else(from_file));
         if !is_typed && templates.iter().any(|t| **t.template.name() == *name) {
-            return Err(Error::Usage(format!("two templates are named {name:?}: give them names, NAME=PATH")));
+            return Err(Error::Usage(format!(
+                "two templates are named {name:?}: give them names, NAME=PATH"
+            )));
         }
         let still = still::load(&path)?;
         let template = Template::new(name, still.luma, still.alpha.as_ref())?;
@@ -87,14 +89,7 @@ pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
 
 fn standing(picture: &Plane, limits: Limits) -> Standing {
     let frame = picture.size();
-    Standing {
-        frame,
-        bank: None,
-        roi: Rect::whole(frame),
-        limits,
-        threshold: None,
-        wants_mask: false,
-    }
+    Standing { frame, bank: None, roi: Rect::whole(frame), limits, threshold: None, wants_mask: false }
 }
 
 /// One picture through a backend, as if it were a video of one frame.

@@ -112,7 +112,11 @@ impl Tracker {
                 self.asked_by.push(index);
             }
         }
-        if self.queries.is_empty() { Ok(()) } else { backend.search(slot, &self.queries, &mut self.responses) }
+        if self.queries.is_empty() {
+            Ok(())
+        } else {
+            backend.search(slot, &self.queries, &mut self.responses)
+        }
     }
 
     fn answered(&mut self, hear: impl Fn(&mut Target, &Response)) {

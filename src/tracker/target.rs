@@ -106,7 +106,8 @@ impl Target {
             _ => TrackState::Lost,
         };
         if self.state == TrackState::Uncertain {
-            self.uncertain_frames = if previous == TrackState::Uncertain { self.uncertain_frames + 1 } else { 1 };
+            self.uncertain_frames =
+                if previous == TrackState::Uncertain { self.uncertain_frames + 1 } else { 1 };
             if self.uncertain_frames > PATIENCE_FRAMES {
                 self.state = TrackState::Lost;
             }

@@ -13,14 +13,18 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::backend::{Backend, Device, Findings, Query, Response, SlotId, Standing};
 use crate::error::{Error, Result};
-use crate::frame::{FrameMeta, Plane, PlaneRef, Rect, Size};
+use crate::frame::{FrameMeta, Plane, PlaneRef, Size};
 use crate::recycle::Recycler;
 use crate::template::Bank;
 
-use ncc::Matcher;
+use ncc::{Matcher, Planner};
 use threshold::Thresholder;
 
+mod correlate;
 pub mod ncc;
+mod plan;
+mod search;
+mod sums;
 pub mod threshold;
 
 /// How many searches of the tracker stay planned. Each track asks in a window of one size, and in the whole frame.
@@ -28,7 +32,6 @@ const PLANNED_SEARCHES: usize = 16;
 
 /// The CPU as a device.
 pub struct Cpu {
-    frame: Size,
     threads: usize,
     depth: usize,
     free: Vec<Slot>,
@@ -41,8 +44,7 @@ pub struct Cpu {
     /// Slots between `wait_next` and `release`.
     handed_out: Vec<Slot>,
     search_pool: ThreadPool,
-    /// The most recently used last.
-    planned: Vec<PlannedSearch>,
+    planned: PlannedSearches,
 }
 
 struct Slot {
@@ -52,19 +54,14 @@ struct Slot {
     findings: Findings,
 }
 
-struct PlannedSearch {
-    /// Held, so that its address cannot become another bank's.
-    bank: Arc<Bank>,
-    matcher: Matcher,
-}
-
 impl Cpu {
     /// A ring of `depth` slots (1 or more), worked on by `threads` threads.
     ///
     /// # Errors
     /// `Backend` if the system gives no more threads.
     pub fn open(standing: Standing, depth: usize, threads: usize) -> Result<Self> {
-        let failed = |error: &dyn std::fmt::Display| Error::Backend { backend: "cpu", reason: error.to_string() };
+        let failed =
+            |error: &dyn std::fmt::Display| Error::Backend { backend: "cpu", reason: error.to_string() };
         let pool = |name: &'static str| {
             ThreadPoolBuilder::new()
                 .num_threads(threads)
@@ -91,7 +88,6 @@ impl Cpu {
             })
             .map_err(|error| failed(&error))?;
         Ok(Self {
-            frame,
             threads,
             depth,
             free,
@@ -101,7 +97,7 @@ impl Cpu {
             in_flight: 0,
             handed_out: Vec::with_capacity(depth),
             search_pool,
-            planned: Vec::new(),
+            planned: PlannedSearches::default(),
         })
     }
 }
@@ -146,7 +142,7 @@ impl Backend for Cpu {
             match query {
                 Query::Patch(rect) => response.patch = Some(slot.luma.as_ref().crop(*rect).to_plane()),
                 Query::Search { bank, window, limits } => {
-                    let matcher = planned(&mut self.planned, bank, *window, self.threads);
+                    let matcher = self.planned.matcher(bank, window.size(), self.threads);
                     let luma = slot.luma.as_ref();
                     self.search_pool.install(|| matcher.run(luma, *window, limits, &mut response.matches));
                 }
@@ -172,25 +168,29 @@ impl Drop for Cpu {
     }
 }
 
-/// The matcher for a bank in windows of this size, planned now if it is new.
-fn planned<'a>(
-    planned: &'a mut Vec<PlannedSearch>,
-    bank: &Arc<Bank>,
-    window: Rect,
-    threads: usize,
-) -> &'a mut Matcher {
-    let known = planned.iter().position(|p| Arc::ptr_eq(&p.bank, bank) && p.matcher.region() == window.size());
-    let search = match known {
-        Some(index) => planned.remove(index),
-        None => {
-            if planned.len() == PLANNED_SEARCHES {
-                planned.remove(0);
+/// The tracker's searches, planned once for each bank and window size.
+#[derive(Default)]
+struct PlannedSearches {
+    planner: Planner,
+    /// The most recently used last.
+    matchers: Vec<Matcher>,
+}
+
+impl PlannedSearches {
+    /// The matcher for a bank in windows of this size, planned now if it is new.
+    fn matcher(&mut self, bank: &Arc<Bank>, window: Size, threads: usize) -> &mut Matcher {
+        let is_same = |m: &Matcher| Arc::ptr_eq(m.bank(), bank) && m.region() == window;
+        let matcher = if let Some(index) = self.matchers.iter().position(is_same) {
+            self.matchers.remove(index)
+        } else {
+            if self.matchers.len() == PLANNED_SEARCHES {
+                self.matchers.remove(0);
             }
-            PlannedSearch { bank: bank.clone(), matcher: Matcher::new(bank.clone(), window.size(), threads) }
-        }
-    };
-    planned.push(search);
-    &mut planned.last_mut().expect("pushed above").matcher
+            Matcher::new(&mut self.planner, bank.clone(), window, threads)
+        };
+        self.matchers.push(matcher);
+        self.matchers.last_mut().expect("pushed above")
+    }
 }
 
 /// What the worker does to every frame.
@@ -203,8 +203,11 @@ struct StandingWork {
 
 impl StandingWork {
     fn new(standing: Standing, threads: usize) -> Self {
-        let matcher = standing.bank.clone().map(|bank| Matcher::new(bank, standing.roi.size(), threads));
-        let thresholder = standing.threshold.map(|spec| Thresholder::new(spec, standing.frame));
+        let matcher = standing
+            .bank
+            .clone()
+            .map(|bank| Matcher::new(&mut Planner::new(), bank, standing.roi.size(), threads));
+        let thresholder = standing.threshold.map(|spec| Thresholder::new(spec, standing.frame, threads));
         Self { standing, matcher, thresholder, masks: Recycler::default() }
     }
 
@@ -225,7 +228,10 @@ impl StandingWork {
 }
 
 fn worker_ended() -> Error {
-    Error::Backend { backend: "cpu", reason: "the worker thread has ended (a panic was reported above)".into() }
+    Error::Backend {
+        backend: "cpu",
+        reason: "the worker thread has ended (a panic was reported above)".into(),
+    }
 }
 
 /// The processor's name where the system tells it, for the run record.

@@ -1,0 +1,351 @@
+//! Exact correlation of whole numbers by FFT.
+//!
+//! A tile of whole numbers x and a smaller pattern y of whole numbers have the correlation
+//! z(u, v) = sum over (i, j) of x(u + i, v + j) * y(i, j), whole numbers again. Computed in f64 as the inverse transform
+//! of X * conj(Y), they come out with an error; where that is provably less than 1/2, rounding gives z itself. What is
+//! rounded does not depend on the FFT's algorithm, on the tile's size or on the processor.
+//!
+//! **The bound.** Let N be the tile's pixels and u = 2^-53. Every output of a Cooley-Tukey transform is a sum over all
+//! inputs, each of which reaches it by one path of at most log2 N stages. A stage multiplies by a root of unity (wrong by
+//! 16 u at most: an angle of up to 2 pi made in three roundings, and its sine), which costs 3 u more, and adds, which
+//! costs u: less than 24 u for each factor of 2 in N, whether radices are 2, 3 or 5. Hence
+//! - the computed X is wrong by a vector of norm at most 24 u log2 N * sqrt(N) ||x||, and Y likewise; by Cauchy-Schwarz
+//!   all products together are wrong by 48 u log2 N * N ||x|| ||y||, and each output of the inverse, a mean of N terms,
+//!   therefore by 48 u log2 N * ||x|| ||y||;
+//! - along the paths of the inverse each output is wrong by another 24 u log2 N * (1/N) sum |X Y|, and that sum is
+//!   N ||x|| ||y|| at most, by Cauchy-Schwarz again.
+//!
+//! Together 72 u log2 N * ||x|| ||y||. Two rows share a complex transform and may spill into each other, which at most
+//! doubles the last part; products and scaling add a few u. [`K`] = 128 covers all of it with room to spare, and
+//! [`Correlator::pattern`] checks the bound for the pattern at hand. With pixels counted from 128 and templates from their
+//! mean, the largest template (2^22 pixels of 0 and 255) in a tile of 2^24 pixels has ||x|| = 2^19, ||y|| = 2^18 and a
+//! bound of 1/20; one of 64 x 64 pixels in a tile of 256 x 320 has 1/14,000.
+//!
+//! N. J. Higham, "Accuracy and Stability of Numerical Algorithms", 2002, section 24.1, has the norm-wise argument.
+//!
+//! **The layout.** Transforms go along rows, then along columns. A spectrum lies column by column, so that both directions
+//! read memory in order: blocks of eight rows are turned over on the way. Real rows are transformed in pairs, one as the
+//! real and one as the imaginary part, and taken apart while they are turned over; only the columns 0 to half the width
+//! are kept, the others mirror them.
+
+use std::sync::Arc;
+
+use rustfft::num_complex::Complex;
+use rustfft::{Fft, FftPlanner};
+
+use crate::frame::Size;
+
+/// Error of a rounded output over u * log2 N * ||x|| * ||y||, at most. See the module's documentation.
+const K: f64 = 128.0;
+
+/// Rows that are transformed and turned over at once: eight complex numbers are two cache lines.
+const BLOCK: usize = 8;
+
+/// 1.5 * 2^52. In a f64 of that size the last bit counts 1, so adding it rounds to a whole number, which then stands in the
+/// low bits. Unlike `f64::round` and `as i64` this is two instructions that SSE2 does for two numbers at once.
+const ROUNDER: f64 = 6_755_399_441_055_744.0;
+
+/// Correlates tiles of one size.
+pub(super) struct Correlator {
+    tile: Size,
+    /// Complex numbers from one column of a spectrum to the next.
+    stride: usize,
+    along_rows: Directions,
+    along_cols: Directions,
+}
+
+/// Both directions of a transform.
+struct Directions {
+    forward: Arc<dyn Fft<f64>>,
+    inverse: Arc<dyn Fft<f64>>,
+}
+
+/// Half of the spectrum of a tile, column by column. Zero at first.
+pub(super) struct Spectrum(Vec<Complex<f64>>);
+
+/// A pattern, ready to be correlated with tiles.
+pub(super) struct Pattern {
+    spectrum: Spectrum,
+}
+
+/// What a transform needs beside its input and output.
+pub(super) struct Scratch {
+    /// Half of a block of rows as read, two after each other for each complex row.
+    real: Vec<f64>,
+    /// A block of complex rows.
+    packed: Vec<Complex<f64>>,
+    fft: Vec<Complex<f64>>,
+    /// The spectrum of a correlation.
+    product: Spectrum,
+}
+
+impl Correlator {
+    /// A correlator of tiles of size `tile`. Fast if both sides have no prime factors but 2, 3 and 5, which the bound
+    /// takes for granted.
+    pub(super) fn new(planner: &mut FftPlanner<f64>, tile: Size) -> Self {
+        let mut directions = |length| Directions {
+            forward: planner.plan_fft_forward(length),
+            inverse: planner.plan_fft_inverse(length),
+        };
+        let (along_rows, along_cols) = (directions(tile.width), directions(tile.height));
+        // One block more than needed: with columns a power of two apart, all would compete for the same cache lines.
+        let stride = tile.height.next_multiple_of(BLOCK) + BLOCK;
+        Self { tile, stride, along_rows, along_cols }
+    }
+
+    /// A spectrum of zeros.
+    pub(super) fn spectrum(&self) -> Spectrum {
+        Spectrum(vec![Complex::default(); self.kept_cols() * self.stride])
+    }
+
+    /// What [`Self::transform`] and [`Self::correlate`] need.
+    pub(super) fn scratch(&self) -> Scratch {
+        let needed =
+            |d: &Directions| d.forward.get_inplace_scratch_len().max(d.inverse.get_inplace_scratch_len());
+        Scratch {
+            real: vec![0.0; 2 * self.tile.width],
+            packed: vec![Complex::default(); BLOCK / 2 * self.tile.width],
+            fft: vec![Complex::default(); needed(&self.along_rows).max(needed(&self.along_cols))],
+            product: self.spectrum(),
+        }
+    }
+
+    /// Replaces `spectrum` by that of a tile whose row `y` is written by `load(y, row)`, over its whole width.
+    ///
+    /// Only the first `rows` rows are asked for; those after them are 0.
+    ///
+    /// # Panics
+    /// If there are more than the tile's rows.
+    pub(super) fn transform(
+        &self,
+        rows: usize,
+        mut load: impl FnMut(usize, &mut [f64]),
+        scratch: &mut Scratch,
+        spectrum: &mut Spectrum,
+    ) {
+        let width = self.tile.width;
+        for top in (0..rows).step_by(BLOCK) {
+            for (pair, packed) in scratch.packed.chunks_exact_mut(width).enumerate() {
+                let (even, odd) = scratch.real.split_at_mut(width);
+                for (row, y) in [&mut *even, &mut *odd].into_iter().zip(top + 2 * pair..) {
+                    if y < rows {
+                        load(y, row);
+                    } else {
+                        row.fill(0.0);
+                    }
+                }
+                for ((packed, &re), &im) in packed.iter_mut().zip(even.iter()).zip(odd.iter()) {
+                    *packed = Complex::new(re, im);
+                }
+            }
+            self.along_rows.forward.process_with_scratch(&mut scratch.packed, &mut scratch.fft);
+            self.unpack(&scratch.packed, top, spectrum);
+        }
+        for col in spectrum.0.chunks_exact_mut(self.stride) {
+            let col = &mut col[..self.tile.height];
+            col[rows..].fill(Complex::default());
+            self.along_cols.forward.process_with_scratch(col, &mut scratch.fft);
+        }
+    }
+
+    /// Takes the pairs of a transformed block of rows apart, into rows `top..top + BLOCK` of the spectrum's columns.
+    ///
+    /// Of the transform Z of a + ib, A is (Z(k) + conj Z(-k)) / 2 and B is (Z(k) - conj Z(-k)) / 2i. They are left twice as
+    /// large here; [`Self::pattern`] makes up for it.
+    fn unpack(&self, packed: &[Complex<f64>], top: usize, spectrum: &mut Spectrum) {
+        let width = self.tile.width;
+        for (k, col) in spectrum.0.chunks_exact_mut(self.stride).enumerate() {
+            let mirrored = if k == 0 { 0 } else { width - k };
+            let rows = col[top..top + BLOCK].chunks_exact_mut(2);
+            for (ab, z) in rows.zip(packed.chunks_exact(width)) {
+                let (z, m) = (z[k], z[mirrored]);
+                ab[0] = Complex::new(z.re + m.re, z.im - m.im);
+                ab[1] = Complex::new(z.im + m.im, m.re - z.re);
+            }
+        }
+    }
+
+    /// A pattern of size `size` whose row `y` is written by `load(y, row)`, for correlation with tiles whose numbers are at
+    /// most `largest` in absolute value. `squares` is the sum of the squares of the pattern's numbers.
+    ///
+    /// # Panics
+    /// If the pattern is larger than the tile, or the bound on the error is 1/4 or more: no template that can exist has
+    /// one like that in any tile of up to 2^27 pixels.
+    pub(super) fn pattern(
+        &self,
+        size: Size,
+        mut load: impl FnMut(usize, &mut [f64]),
+        squares: i64,
+        largest: f64,
+        scratch: &mut Scratch,
+    ) -> Pattern {
+        assert!(size.fits_in(self.tile), "pattern {size} in a tile of {}", self.tile);
+        let pixels = self.tile.area() as f64;
+        let norms = largest * pixels.sqrt() * (squares as f64).sqrt();
+        let bound = K * (f64::EPSILON / 2.0) * pixels.log2() * norms;
+        assert!(bound < 0.25, "correlation of {size} in {} may be wrong by {bound}", self.tile);
+        let mut spectrum = self.spectrum();
+        let load_padded = |y: usize, row: &mut [f64]| {
+            row[size.width..].fill(0.0);
+            load(y, &mut row[..size.width]);
+        };
+        self.transform(size.height, load_padded, scratch, &mut spectrum);
+        // Both spectra are twice too large, and the transforms are not normalised.
+        let scale = 1.0 / (4.0 * pixels);
+        for value in &mut spectrum.0 {
+            *value = value.conj() * scale;
+        }
+        Pattern { spectrum }
+    }
+
+    /// Writes the exact correlation of a tile with a pattern to `out`: row by row, `valid.height` rows of `valid.width`
+    /// numbers, which must be positions where the pattern lies inside the tile.
+    ///
+    /// # Panics
+    /// If `valid` is larger than the tile, or `out` does not hold `valid.area()` numbers.
+    pub(super) fn correlate(
+        &self,
+        tile: &Spectrum,
+        pattern: &Pattern,
+        valid: Size,
+        scratch: &mut Scratch,
+        out: &mut [i64],
+    ) {
+        assert_eq!(out.len(), valid.area(), "numbers for {valid} outputs");
+        let product = &mut scratch.product;
+        let columns = |s| <[Complex<f64>]>::chunks_exact(s, self.stride);
+        let factors = columns(&tile.0).zip(columns(&pattern.spectrum.0));
+        for (col, (x, y)) in product.0.chunks_exact_mut(self.stride).zip(factors) {
+            let col = &mut col[..self.tile.height];
+            for ((z, x), y) in col.iter_mut().zip(x).zip(y) {
+                *z = x * y;
+            }
+            self.along_cols.inverse.process_with_scratch(col, &mut scratch.fft);
+        }
+        let width = self.tile.width;
+        for (block, out) in out.chunks_mut(BLOCK * valid.width).enumerate() {
+            self.pack(product, block * BLOCK, &mut scratch.packed);
+            let pairs = out.len().div_ceil(2 * valid.width);
+            let packed = &mut scratch.packed[..pairs * width];
+            self.along_rows.inverse.process_with_scratch(packed, &mut scratch.fft);
+            for (rows, packed) in out.chunks_mut(2 * valid.width).zip(packed.chunks_exact(width)) {
+                let (even, odd) = rows.split_at_mut(valid.width);
+                for (out, z) in even.iter_mut().zip(packed) {
+                    *out = to_whole(z.re);
+                }
+                for (out, z) in odd.iter_mut().zip(packed) {
+                    *out = to_whole(z.im);
+                }
+            }
+        }
+    }
+
+    /// Puts rows `top..top + BLOCK` of a spectrum's columns together in pairs A + iB; undoes [`Self::unpack`].
+    fn pack(&self, spectrum: &Spectrum, top: usize, packed: &mut [Complex<f64>]) {
+        let width = self.tile.width;
+        for (k, col) in spectrum.0.chunks_exact(self.stride).enumerate() {
+            let mirrored = if k == 0 { 0 } else { width - k };
+            let rows = col[top..top + BLOCK].chunks_exact(2);
+            for (ab, z) in rows.zip(packed.chunks_exact_mut(width)) {
+                let (a, b) = (ab[0], ab[1]);
+                // In this order: columns that mirror themselves are real, and their first form is the whole one.
+                z[mirrored] = Complex::new(a.re + b.im, b.re - a.im);
+                z[k] = Complex::new(a.re - b.im, a.im + b.re);
+            }
+        }
+    }
+
+    /// Columns of a spectrum that are kept.
+    fn kept_cols(&self) -> usize {
+        self.tile.width / 2 + 1
+    }
+}
+
+/// The whole number nearest to `v`.
+fn to_whole(v: f64) -> i64 {
+    debug_assert!((v - v.round()).abs() < 0.25, "{v} is not near a whole number");
+    (v + ROUNDER).to_bits() as i64 - ROUNDER.to_bits() as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noise(seed: u64) -> impl FnMut() -> i64 {
+        let mut state = seed;
+        move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as i64
+        }
+    }
+
+    /// Correlates `x` (as large as the tile) with `y` and returns the outputs where `y` lies inside.
+    fn correlate(tile: Size, x: &[i64], size: Size, y: &[i64], largest: f64) -> Vec<i64> {
+        let correlator = Correlator::new(&mut FftPlanner::new(), tile);
+        let mut scratch = correlator.scratch();
+        let load = |numbers: &[i64], width: usize, y: usize, row: &mut [f64]| {
+            for (row, &v) in row.iter_mut().zip(&numbers[y * width..]) {
+                *row = v as f64;
+            }
+        };
+        let squares = y.iter().map(|v| v * v).sum();
+        let pattern =
+            correlator.pattern(size, |j, row| load(y, size.width, j, row), squares, largest, &mut scratch);
+        let mut spectrum = correlator.spectrum();
+        correlator.transform(tile.height, |j, row| load(x, tile.width, j, row), &mut scratch, &mut spectrum);
+        let valid = Size::new(tile.width - size.width + 1, tile.height - size.height + 1);
+        let mut out = vec![i64::MIN; valid.area()];
+        correlator.correlate(&spectrum, &pattern, valid, &mut scratch, &mut out);
+        out
+    }
+
+    fn by_loops(tile: Size, x: &[i64], size: Size, y: &[i64], (u, v): (usize, usize)) -> i64 {
+        (0..size.area()).map(|i| x[(v + i / size.width) * tile.width + u + i % size.width] * y[i]).sum()
+    }
+
+    #[test]
+    fn correlation_equals_its_sum_for_every_kind_of_side() {
+        let mut next = noise(1);
+        for (w, h) in
+            [(1, 1), (1, 8), (2, 3), (3, 2), (5, 9), (15, 16), (16, 15), (24, 10), (27, 32), (45, 50)]
+        {
+            let (tile, size) = (Size::new(w, h), Size::new(w.div_ceil(3), h.div_ceil(2)));
+            let x: Vec<_> = (0..tile.area()).map(|_| next() % 257 - 128).collect();
+            let y: Vec<_> = (0..size.area()).map(|_| next() % 257 - 128).collect();
+            let out = correlate(tile, &x, size, &y, 128.0);
+            let valid = w - size.width + 1;
+            for (i, &found) in out.iter().enumerate() {
+                let expected = by_loops(tile, &x, size, &y, (i % valid, i / valid));
+                assert_eq!(found, expected, "{size} in {tile} at {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_worst_contents_of_a_large_tile_still_round_to_their_sum() {
+        // 2^21 pixels of -128 and 127 in checkerboards, stripes and steps, correlated with themselves and each other.
+        type Picture = fn(usize, usize) -> bool;
+        let (tile, size) = (Size::new(2160, 1080), Size::new(2048, 1024));
+        let pictures: [Picture; 3] = [|x, y| (x + y) % 2 == 0, |x, _| x % 1080 < 540, |_, y| y % 3 == 0];
+        let draw = |size: Size, picture: Picture| -> Vec<i64> {
+            (0..size.area())
+                .map(|i| if picture(i % size.width, i / size.width) { 127 } else { -128 })
+                .collect()
+        };
+        for (a, b) in [(0, 0), (1, 1), (2, 0)] {
+            let (x, y) = (draw(tile, pictures[a]), draw(size, pictures[b]));
+            let out = correlate(tile, &x, size, &y, 128.0);
+            for (u, v) in [(0, 0), (112, 56), (1, 0), (57, 31)] {
+                assert_eq!(out[v * 113 + u], by_loops(tile, &x, size, &y, (u, v)), "{a} {b} at {u}, {v}");
+            }
+        }
+    }
+
+    #[test]
+    fn rounding_reaches_large_and_negative_numbers() {
+        for whole in [0, 1, -1, (1 << 37) - 1, -(1 << 37) + 1] {
+            assert_eq!(to_whole(whole as f64 + 0.2), whole);
+            assert_eq!(to_whole(whole as f64 - 0.2), whole);
+        }
+    }
+}

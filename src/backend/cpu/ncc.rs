@@ -1,0 +1,410 @@
+//! The matches of a bank in a frame, on the processor's cores.
+//!
+//! NCC needs three sums of every window: ST by FFT, exactly (`correlate.rs`), S and SS by sliding (`sums.rs`) or, under a
+//! mask, by FFT as well: as the correlations of I and I * I with the mask. The numerator n * ST - S * t1 and the variances
+//! do not change when grey levels are counted from other numbers, as long as all sums agree: pixels are counted from 128
+//! and a template from its mean, which leaves the FFT small numbers.
+//!
+//! Work is cut into tiles (`plan.rs`). A thread takes the next one, transforms its pixels once, and for each member of the
+//! bank correlates, scores and keeps the peaks (`search.rs`): all of it stays in that core's cache, nothing waits for
+//! other threads, and since all sums are exact the matches do not depend on the tiles or on who computed them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rayon::prelude::*;
+use rustfft::FftPlanner;
+
+use super::plan::{Part, Plan, Workload};
+use super::search::{Search, Worker};
+use crate::backend::peaks::{Candidate, Selector};
+use crate::config::Limits;
+use crate::frame::{PlaneRef, Rect, Size};
+use crate::results::Match;
+use crate::template::Bank;
+
+/// Plans FFTs and remembers them, so that another [`Matcher`] of similar sizes is made quickly.
+pub struct Planner(FftPlanner<f64>);
+
+impl Planner {
+    /// A planner that remembers nothing yet.
+    pub fn new() -> Self {
+        Self(FftPlanner::new())
+    }
+}
+
+impl Default for Planner {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Finds the matches of one bank in regions of one size. See the module's documentation for how.
+pub struct Matcher {
+    search: Search,
+    workers: Vec<Worker>,
+    selector: Selector,
+    candidates: Vec<Candidate>,
+}
+
+impl Matcher {
+    /// A matcher of `bank` in regions of size `region`, which works on up to `threads` threads.
+    ///
+    /// # Panics
+    /// If a member of the bank does not fit in the region, or there are no threads.
+    pub fn new(planner: &mut Planner, bank: Arc<Bank>, region: Size, threads: usize) -> Self {
+        assert!(threads > 0, "a matcher without threads");
+        for member in bank.members() {
+            assert!(member.size().fits_in(region), "template {} in a region of {region}", member.size());
+        }
+        let plan = Plan::new(&workload(&bank, region, threads));
+        let selector = Selector::new(&bank);
+        let search = Search::new(&mut planner.0, bank, region, plan);
+        let workers = (0..threads.min(plan.pieces())).map(|_| Worker::new(&search)).collect();
+        Self { search, workers, selector, candidates: Vec::new() }
+    }
+
+    /// The bank that it searches for.
+    pub fn bank(&self) -> &Arc<Bank> {
+        &self.search.bank
+    }
+
+    /// The size of the regions that it searches.
+    pub fn region(&self) -> Size {
+        self.search.region
+    }
+
+    /// Replaces the contents of `matches` by those inside `roi`, exact: names in bank order, best first within a name.
+    ///
+    /// Runs on the rayon pool that it is called in, or on the calling thread if it was made for one thread. Allocates
+    /// nothing once its lists have grown to their largest.
+    ///
+    /// # Panics
+    /// If `roi` does not lie inside `frame` or is not of the size of [`Self::region`].
+    pub fn run(&mut self, frame: PlaneRef<'_>, roi: Rect, limits: &Limits, matches: &mut Vec<Match>) {
+        let region = self.crop(frame, roi);
+        let (search, next) = (&self.search, AtomicUsize::new(0));
+        let work = |worker: &mut Worker| {
+            worker.found.clear();
+            loop {
+                let piece = next.fetch_add(1, Ordering::Relaxed);
+                if piece >= search.plan.pieces() {
+                    break;
+                }
+                worker.find(search, region, piece, limits.min_score);
+            }
+        };
+        match self.workers.as_mut_slice() {
+            [alone] => work(alone),
+            workers => workers.par_iter_mut().with_max_len(1).for_each(work),
+        }
+        self.candidates.clear();
+        for worker in &self.workers {
+            self.candidates.extend_from_slice(&worker.found);
+        }
+        self.selector.select(&mut self.candidates, &self.search.bank, (roi.x, roi.y), limits, matches);
+    }
+
+    /// The score map of one member inside `roi`: (W-w+1) x (H-h+1) exact scores, row by row. For tests and for looking at:
+    /// [`Self::run`] never makes a whole map.
+    ///
+    /// # Panics
+    /// As [`Self::run`], and if there is no such member.
+    pub fn score_map(&mut self, frame: PlaneRef<'_>, roi: Rect, member: usize) -> Vec<f64> {
+        let region = self.crop(frame, roi);
+        let map = self.search.map_size(member);
+        let mut scores = vec![f64::NAN; map.area()];
+        let worker = &mut self.workers[0];
+        for tile in 0..self.search.plan.tiles() {
+            worker.transform(&self.search, region, tile);
+            let Part { origin: (x, y), own, .. } = self.search.plan.part(tile, map);
+            let computed = worker.score(&self.search, region, tile, member);
+            for row in own.y..own.y + own.h {
+                let from = &computed.scores[row * computed.size.width + own.x..][..own.w];
+                scores[(y + row) * map.width + x + own.x..][..own.w].copy_from_slice(from);
+            }
+        }
+        scores
+    }
+
+    fn crop<'a>(&self, frame: PlaneRef<'a>, roi: Rect) -> PlaneRef<'a> {
+        assert_eq!(roi.size(), self.search.region, "size of a region of interest");
+        frame.crop(roi)
+    }
+}
+
+fn workload(bank: &Bank, region: Size, threads: usize) -> Workload {
+    let members = bank.members();
+    let largest = |side: fn(Size) -> usize| members.iter().map(|m| side(m.size())).max().unwrap_or(1);
+    let masked = members.iter().filter(|m| m.mask().is_some()).count();
+    Workload {
+        region,
+        largest: Size::new(largest(|s| s.width), largest(|s| s.height)),
+        planes: if masked > 0 { 2 } else { 1 },
+        members: members.len(),
+        correlations: members.len() + 2 * masked,
+        threads,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+    use super::*;
+    use crate::frame::Plane;
+    use crate::reference;
+    use crate::template::Template;
+
+    /// Numbers that look random and are the same every time.
+    fn noise(seed: u64) -> impl FnMut() -> usize {
+        let mut state = seed;
+        move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize
+        }
+    }
+
+    /// A picture with structure at several sizes, in rows of `stride` bytes whose padding differs from the pixels.
+    fn picture(size: Size, stride: usize, seed: u64) -> Vec<u8> {
+        let mut next = noise(seed);
+        let mut data: Vec<u8> = (0..stride * size.height).map(|_| next() as u8).collect();
+        for y in 0..size.height {
+            for x in 0..size.width {
+                let pixel = &mut data[y * stride + x];
+                *pixel = (*pixel >> 3) + ((x / 5 * 37 + y / 3 * 59) % 11 * 19) as u8;
+            }
+        }
+        data
+    }
+
+    fn cut(frame: PlaneRef<'_>, rect: Rect, mask: Option<&Plane>) -> Template {
+        Template::new("t", frame.crop(rect).to_plane(), mask).unwrap()
+    }
+
+    fn disc(size: Size) -> Plane {
+        let inside = |x: usize, y: usize| {
+            let (dx, dy) = (2 * x as i64 + 1 - size.width as i64, 2 * y as i64 + 1 - size.height as i64);
+            let (w, h) = (size.width as i64, size.height as i64);
+            dx * dx * h * h + dy * dy * w * w <= w * w * h * h
+        };
+        let data = (0..size.area()).map(|i| u8::from(inside(i % size.width, i / size.width)) * 255).collect();
+        Plane::from_vec(data, size)
+    }
+
+    fn matcher(bank: Bank, region: Size, threads: usize) -> Matcher {
+        Matcher::new(&mut Planner::new(), Arc::new(bank), region, threads)
+    }
+
+    fn run(matcher: &mut Matcher, frame: PlaneRef<'_>, roi: Rect, limits: &Limits) -> Vec<Match> {
+        // Left over from another frame, and to be gone afterwards.
+        let mut matches = reference::ncc::matches(frame, matcher.bank(), roi, limits);
+        for stale in &mut matches {
+            stale.score = f64::NAN;
+        }
+        matcher.run(frame, roi, limits, &mut matches);
+        matches
+    }
+
+    /// Checks maps and matches against the reference, for several numbers of threads.
+    fn check(frame: PlaneRef<'_>, bank: &Bank, roi: Rect, limits: &Limits) {
+        let expected = reference::ncc::matches(frame, bank, roi, limits);
+        for threads in [1, 2, 5] {
+            let mut matcher = matcher(bank.clone(), roi.size(), threads);
+            assert_eq!(run(&mut matcher, frame, roi, limits), expected, "{threads} threads");
+            for (member, template) in bank.members().iter().enumerate() {
+                let expected = reference::ncc::score_map(frame.crop(roi), template);
+                let found = matcher.score_map(frame, roi, member);
+                let differs = found.iter().zip(&expected).position(|(a, b)| a.to_bits() != b.to_bits());
+                assert_eq!((found.len(), differs), (expected.len(), None), "member {member}");
+            }
+        }
+    }
+
+    const EVERYTHING: Limits = Limits { min_score: -1.0, max_matches: usize::MAX, max_overlap: 1.0 };
+
+    #[test]
+    fn ncc_matches_reference_when_stride_exceeds_width() {
+        let size = Size::new(123, 33);
+        let data = picture(size, 131, 1);
+        let frame = PlaneRef::new(&data, size, 131);
+        let bank = Bank::new(vec![cut(frame, Rect::new(61, 19, 7, 5), None)]).unwrap();
+        check(frame, &bank, Rect::whole(size), &EVERYTHING);
+        check(frame, &bank, Rect::new(13, 3, 101, 29), &Limits::default());
+    }
+
+    #[test]
+    fn ncc_matches_reference_under_masks() {
+        let size = Size::new(67, 61);
+        let data = picture(size, 67, 2);
+        let frame = PlaneRef::new(&data, size, 67);
+        let rect = Rect::new(20, 30, 13, 11);
+        let bank =
+            Bank::new(vec![cut(frame, rect, Some(&disc(rect.size()))), cut(frame, rect, None)]).unwrap();
+        check(frame, &bank, Rect::whole(size), &EVERYTHING);
+    }
+
+    #[test]
+    fn ncc_matches_reference_when_tiles_meet_inside_a_plateau() {
+        // Stripes repeat every 8 columns and never change downwards: every score has many equals.
+        let size = Size::new(240, 90);
+        let data = (0..size.area()).map(|i| ((i % size.width) % 8 * 30) as u8).collect();
+        let frame = Plane::from_vec(data, size);
+        let bank = Bank::new(vec![cut(frame.as_ref(), Rect::new(0, 0, 9, 6), None)]).unwrap();
+        check(frame.as_ref(), &bank, Rect::whole(size), &EVERYTHING);
+        let tiles = matcher(bank, size, 5).search.plan.tiles();
+        assert!(tiles > 1, "{tiles} tile has no seams");
+    }
+
+    #[test]
+    fn flat_windows_score_exactly_zero() {
+        for grey in [0, 127, 128, 255] {
+            let mut frame = Plane::from_vec(vec![grey; 64 * 48], Size::new(64, 48));
+            frame.data_mut()[20 * 64 + 50] = 77;
+            let frame = frame.as_ref();
+            let rect = Rect::new(47, 18, 7, 5);
+            let members = vec![cut(frame, rect, None), cut(frame, rect, Some(&disc(rect.size())))];
+            let counted = [members[0].sums().n as usize, members[1].sums().n as usize];
+            let bank = Bank::new(members).unwrap();
+            let mut matcher = matcher(bank, frame.size(), 1);
+            for (member, counted) in counted.into_iter().enumerate() {
+                let map = matcher.score_map(frame, Rect::whole(frame.size()), member);
+                assert_eq!(map[0].to_bits(), 0.0_f64.to_bits());
+                assert_eq!(map[18 * 58 + 47], 1.0);
+                // The one other pixel is in as many windows as the template has counted pixels.
+                assert_eq!(map.iter().filter(|&&s| s != 0.0).count(), counted);
+            }
+        }
+    }
+
+    #[test]
+    fn black_and_white_checkerboards_match_reference() {
+        let size = Size::new(150, 140);
+        for pattern in [|x: usize, y: usize| (x + y) % 2, |x: usize, y: usize| (x / 64 + y / 64) % 2] {
+            let pixel = |i: usize| (pattern(i % size.width, i / size.width) * 255) as u8;
+            let frame = Plane::from_vec((0..size.area()).map(pixel).collect(), size);
+            let bank = Bank::new(vec![cut(frame.as_ref(), Rect::new(3, 5, 131, 127), None)]).unwrap();
+            check(frame.as_ref(), &bank, Rect::whole(size), &EVERYTHING);
+        }
+    }
+
+    #[test]
+    fn a_template_as_large_as_the_region_has_one_position() {
+        let size = Size::new(50, 40);
+        let data = picture(size, 50, 4);
+        let frame = PlaneRef::new(&data, size, 50);
+        let roi = Rect::new(11, 7, 31, 29);
+        let bank = Bank::new(vec![cut(frame, roi, None)]).unwrap();
+        let found = run(&mut matcher(bank, roi.size(), 2), frame, roi, &Limits::default());
+        assert_eq!((found.len(), found[0].rect(), found[0].score), (1, roi, 1.0));
+        assert_eq!((found[0].cx, found[0].cy), (26.5, 21.5));
+    }
+
+    #[test]
+    fn a_large_frame_gives_the_same_matches_however_it_is_cut() {
+        let size = Size::new(771, 577);
+        let data = picture(size, 800, 5);
+        let frame = PlaneRef::new(&data, size, 800);
+        let template = cut(frame, Rect::new(311, 207, 65, 127), None);
+        let roi = Rect::whole(size);
+        let limits = Limits { min_score: 0.1, max_matches: 1000, max_overlap: 0.9 };
+        let results = [1, 2, 3, 16].map(|threads| {
+            let bank = Bank::new(vec![template.clone()]).unwrap();
+            let (mut matcher, mut matches) = (matcher(bank, size, threads), Vec::new());
+            matcher.run(frame, roi, &limits, &mut matches);
+            (matcher.search.plan.tile, matches)
+        });
+        assert_ne!(results[0].0, results[3].0, "all were cut alike");
+        assert!(results[0].1.len() > 20, "{} matches", results[0].1.len());
+        for (tile, matches) in &results {
+            assert_eq!(*matches, results[0].1, "tiles of {tile}");
+        }
+        for found in results[0].1.iter().step_by(7) {
+            assert_eq!(found.score, reference::ncc::score_at(frame, &template, found.x, found.y));
+        }
+    }
+
+    #[test]
+    fn a_matcher_keeps_nothing_of_the_frame_before() {
+        let size = Size::new(90, 70);
+        let (a, b) = (picture(size, 90, 6), picture(size, 90, 7));
+        let (a, b) = (PlaneRef::new(&a, size, 90), PlaneRef::new(&b, size, 90));
+        let roi = Rect::whole(size);
+        let bank = Bank::new(vec![cut(a, Rect::new(5, 6, 17, 13), Some(&disc(Size::new(17, 13))))]).unwrap();
+        let mut matcher = matcher(bank, size, 2);
+        let first = run(&mut matcher, a, roi, &EVERYTHING);
+        let between = run(&mut matcher, b, roi, &EVERYTHING);
+        assert_ne!(first, between);
+        assert_eq!(first, run(&mut matcher, a, roi, &EVERYTHING));
+    }
+
+    #[test]
+    #[should_panic(expected = "size of a region of interest")]
+    fn a_region_of_another_size_is_refused() {
+        let size = Size::new(40, 40);
+        let data = picture(size, 40, 8);
+        let frame = PlaneRef::new(&data, size, 40);
+        let bank = Bank::new(vec![cut(frame, Rect::new(0, 0, 9, 9), None)]).unwrap();
+        matcher(bank, size, 1).run(frame, Rect::new(0, 0, 39, 40), &EVERYTHING, &mut Vec::new());
+    }
+
+    /// A frame, a region of it, and templates cut from it, some masked, some scaled and turned.
+    fn scene() -> impl Strategy<Value = (Plane, Bank, Rect, Limits)> {
+        let frame = (20..90_usize, 20..70_usize, any::<u64>(), 1..256_usize);
+        let member = (2..19_usize, 2..19_usize, any::<u64>(), any::<bool>(), 0..4_usize, 0..3_usize);
+        let limits = (-10..10_i32, 1..40_usize, 0..11_i32);
+        (frame, proptest::collection::vec(member, 1..5), limits, any::<u64>()).prop_map(
+            |((w, h, seed, greys), members, (least, max_matches, overlap), place)| {
+                let size = Size::new(w, h);
+                let mut next = noise(seed);
+                // With few grey levels, ties and flat windows are common.
+                let data = (0..size.area()).map(|_| (next() % greys * (255 / greys)) as u8).collect();
+                let frame = Plane::from_vec(data, size);
+                let mut next = noise(place);
+                let mut place = |inner: Size, outer: Size| {
+                    let (x, y) = (
+                        next() % (outer.width - inner.width + 1),
+                        next() % (outer.height - inner.height + 1),
+                    );
+                    Rect::new(x, y, inner.width, inner.height)
+                };
+                let roi = place(Size::new(w - w / 5, h - h / 6), size);
+                let mut templates = Vec::new();
+                for (w, h, seed, is_masked, turn, name) in members {
+                    let cut_size = Size::new(w.min(roi.w), h.min(roi.h));
+                    let luma = frame.as_ref().crop(place(cut_size, size)).to_plane();
+                    let mut next = noise(seed);
+                    let mask = (0..cut_size.area()).map(|_| (next() % 3 * 127) as u8).collect();
+                    let mask = is_masked.then(|| Plane::from_vec(mask, cut_size));
+                    let (scale, angle) = [(1.0, 0.0), (0.8, 0.0), (1.1, 30.0), (1.0, 90.0)][turn];
+                    let turned = Template::new(["a", "b", "c"][name], luma, mask.as_ref())
+                        .and_then(|template| template.resampled(scale, angle));
+                    templates.extend(turned.ok().filter(|t| t.size().fits_in(roi.size())));
+                }
+                if templates.is_empty() {
+                    let luma = Plane::from_vec(vec![1, 2, 3, 5, 8, 13], Size::new(3, 2));
+                    templates.push(Template::new("d", luma, None).expect("it is not flat"));
+                }
+                let limits = Limits {
+                    min_score: f64::from(least) / 10.0,
+                    max_matches,
+                    max_overlap: f64::from(overlap) / 10.0,
+                };
+                (frame, Bank::new(templates).expect("it is not empty"), roi, limits)
+            },
+        )
+    }
+
+    #[test]
+    fn ncc_matches_reference_on_random_scenes() {
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+        let config = Config { cases: 300, failure_persistence: None, ..Config::default() };
+        TestRunner::new_with_rng(config, rng)
+            .run(&scene(), |(frame, bank, roi, limits)| {
+                check(frame.as_ref(), &bank, roi, &limits);
+                Ok(())
+            })
+            .unwrap();
+    }
+}
