@@ -104,7 +104,9 @@ impl Plan {
             forward * work.planes as f64 + correlation * work.correlations.div_ceil(self.groups) as f64;
         // Tile, template and product, each half a spectrum of 16 bytes a number.
         let excess = (3 * 8 * self.tile.area()) as f64 / CACHE_BYTES;
-        piece * (1.0 + UNCACHED * excess.log2().max(0.0)) * self.pieces().div_ceil(work.threads) as f64
+        let rounds = self.pieces().div_ceil(work.threads) as f64;
+        let woken = if work.threads.min(self.pieces()) > 1 { WAKE_NS } else { 0.0 };
+        piece * (1.0 + UNCACHED * excess.log2().max(0.0)) * rounds + woken
     }
 }
 
@@ -124,6 +126,8 @@ const SCORE_NS: f64 = 8.0;
 const CACHE_BYTES: f64 = 2_097_152.0;
 /// Share by which all of it takes longer for each doubling beyond that.
 const UNCACHED: f64 = 0.15;
+/// Waking other threads and waiting for them; also, what one thread does as fast is not worth the time of two.
+const WAKE_NS: f64 = 30_000.0;
 
 /// About how long a complex transform takes, with what is done before and after it.
 fn fft_ns(length: usize) -> f64 {
