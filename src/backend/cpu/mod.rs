@@ -207,7 +207,7 @@ impl StandingWork {
             .bank
             .clone()
             .map(|bank| Matcher::new(&mut Planner::new(), bank, standing.roi.size(), threads));
-        let thresholder = standing.threshold.map(|spec| Thresholder::new(spec, standing.frame, threads));
+        let thresholder = standing.threshold.map(|spec| Thresholder::new(&spec, standing.frame));
         Self { standing, matcher, thresholder, masks: Recycler::default() }
     }
 
