@@ -4,7 +4,7 @@
 //! elements. Values are never pasted into the text that GStreamer parses, so a file name may hold anything; they are
 //! written in, quoted, only where the text is printed for a shell.
 //!
-//! [`Running`] holds a pipeline from its first change of state to NULL. No GLib main loop runs: a handler on the bus
+//! [`Running`] holds a pipeline from its first change of state to NULL. No `GLib` main loop runs: a handler on the bus
 //! sorts messages on the thread that posts them, and passes on the few that matter through a channel.
 
 use std::fmt;
@@ -81,6 +81,7 @@ impl Launch {
     }
 
     /// Sets a property of the element of that name when the pipeline is built; the last value counts.
+    #[expect(clippy::needless_pass_by_value, reason = "`set(\"input\", \"loop\", true)` reads best")]
     pub fn set(&mut self, element: &str, property: &str, value: impl ToString) -> &mut Self {
         self.properties.retain(|p| (p.element.as_str(), p.name.as_str()) != (element, property));
         let (element, name) = (element.to_owned(), property.to_owned());
@@ -129,7 +130,7 @@ impl Launch {
         // A text of one element alone gives that element, not a pipeline.
         let pipeline = element.downcast::<gst::Pipeline>().or_else(|element| {
             let pipeline = gst::Pipeline::new();
-            pipeline.add(&element).map_err(|e| self.fault(e))?;
+            pipeline.add(&element).map_err(|e| self.fault(e.to_string()))?;
             Ok::<_, Error>(pipeline)
         })?;
         for property in &self.properties {
@@ -179,8 +180,8 @@ impl Launch {
     }
 
     /// This text is at fault.
-    pub fn fault(&self, reason: impl ToString) -> Error {
-        Error::Launch { name: self.name.clone(), reason: reason.to_string() }
+    pub fn fault(&self, reason: impl Into<String>) -> Error {
+        Error::Launch { name: self.name.clone(), reason: reason.into() }
     }
 }
 
@@ -212,7 +213,7 @@ fn words(text: &str) -> Vec<String> {
             }
             // Inside a word an apostrophe is just a character.
             None if matches!(c, '"' | '\'') && (word.is_empty() || word.ends_with(['=', ','])) => {
-                quote = Some(c)
+                quote = Some(c);
             }
             Some(open) if c == open => quote = None,
             _ => {}
