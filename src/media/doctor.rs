@@ -37,43 +37,22 @@ impl Finding {
     }
 }
 
-/// What lockon uses of each package: the package, what it is for, and its elements.
-const NEEDED: &[(&str, &str, &[&str])] = &[
+/// What lockon uses of each package: the package, what it is for, and its elements, with one space between.
+const NEEDED: &[(&str, &str, &str)] = &[
     (
         "gstreamer1.0-plugins-base",
         "reads and converts video",
-        &["appsink", "appsrc", "decodebin", "uridecodebin", "videoconvert"],
+        "appsink appsrc decodebin uridecodebin videoconvert",
     ),
     (
         "gstreamer1.0-plugins-good",
         "reads and writes MP4, Matroska, WebM, AVI; cameras, RTSP, display, rotated and interlaced video",
-        &[
-            "qtdemux",
-            "mp4mux",
-            "matroskademux",
-            "matroskamux",
-            "webmmux",
-            "avidemux",
-            "avimux",
-            "vp8dec",
-            "vp8enc",
-            "jpegdec",
-            "jpegenc",
-            "v4l2src",
-            "rtspsrc",
-            "souphttpsrc",
-            "autovideosink",
-            "videoflip",
-            "deinterlace",
-        ],
+        "qtdemux mp4mux matroskademux matroskamux webmmux avidemux avimux vp8dec vp8enc jpegdec jpegenc \
+         v4l2src rtspsrc souphttpsrc autovideosink videoflip deinterlace",
     ),
-    (
-        "gstreamer1.0-plugins-bad",
-        "reads H.264 and H.265 streams, MPEG-TS",
-        &["h264parse", "h265parse", "tsdemux"],
-    ),
-    ("gstreamer1.0-libav", "decodes H.264, H.265, MPEG-4", &["avdec_h264", "avdec_h265", "avdec_mpeg4"]),
-    ("gstreamer1.0-plugins-ugly", "writes H.264", &["x264enc"]),
+    ("gstreamer1.0-plugins-bad", "reads H.264 and H.265 streams, MPEG-TS", "h264parse h265parse tsdemux"),
+    ("gstreamer1.0-libav", "decodes H.264, H.265, MPEG-4", "avdec_h264 avdec_h265 avdec_mpeg4"),
+    ("gstreamer1.0-plugins-ugly", "writes H.264", "x264enc"),
 ];
 
 /// The oldest GStreamer that lockon is built for.
@@ -126,9 +105,9 @@ fn gstreamer() -> Finding {
     Finding::new("GStreamer", Health::Good, version)
 }
 
-fn plugins(package: &str, purpose: &str, elements: &[&str]) -> Finding {
+fn plugins(package: &str, purpose: &str, elements: &str) -> Finding {
     let missing: Vec<_> =
-        elements.iter().copied().filter(|name| gst::ElementFactory::find(name).is_none()).collect();
+        elements.split(' ').filter(|name| gst::ElementFactory::find(name).is_none()).collect();
     if missing.is_empty() {
         return Finding::new(package, Health::Good, purpose);
     }
@@ -226,125 +205,36 @@ fn gpus(root: &Path) -> String {
 /// Debian's and Ubuntu's packages with the elements of theirs that lockon or its users may name.
 ///
 /// `dpkg -S` on Debian 12; an element that is not in its list is not known to be anywhere, so it is most likely misspelt.
-const PACKAGES: &[(&str, &[&str])] = &[
-    ("libgstreamer1.0-0", &["filesrc", "filesink", "fdsink", "fakesink", "queue", "tee", "typefind"]),
+const PACKAGES: &[(&str, &str)] = &[
+    ("libgstreamer1.0-0", "filesrc filesink fdsink fakesink queue tee typefind"),
     (
         "gstreamer1.0-plugins-base",
-        &[
-            "appsink",
-            "appsrc",
-            "audioconvert",
-            "audioresample",
-            "compositor",
-            "decodebin",
-            "encodebin",
-            "oggdemux",
-            "oggmux",
-            "opusdec",
-            "opusenc",
-            "theoradec",
-            "theoraenc",
-            "uridecodebin",
-            "videoconvert",
-            "videorate",
-            "videoscale",
-            "videotestsrc",
-            "vorbisdec",
-            "vorbisenc",
-        ],
+        "appsink appsrc audioconvert audioresample compositor decodebin encodebin oggdemux oggmux opusdec \
+         opusenc theoradec theoraenc uridecodebin videoconvert videorate videoscale videotestsrc \
+         vorbisdec vorbisenc",
     ),
     (
         "gstreamer1.0-plugins-good",
-        &[
-            "aacparse",
-            "autoaudiosink",
-            "autovideosink",
-            "avidemux",
-            "avimux",
-            "deinterlace",
-            "flvdemux",
-            "flvmux",
-            "imagefreeze",
-            "jpegdec",
-            "jpegenc",
-            "lamemp3enc",
-            "matroskademux",
-            "matroskamux",
-            "mp4mux",
-            "mpegaudioparse",
-            "mpg123audiodec",
-            "multifilesrc",
-            "pngdec",
-            "pngenc",
-            "pulsesink",
-            "qtdemux",
-            "qtmux",
-            "rtph264depay",
-            "rtph264pay",
-            "rtph265depay",
-            "rtpjitterbuffer",
-            "rtspsrc",
-            "souphttpsrc",
-            "taginject",
-            "udpsink",
-            "udpsrc",
-            "v4l2src",
-            "v4l2sink",
-            "videobox",
-            "videocrop",
-            "videoflip",
-            "vp8dec",
-            "vp8enc",
-            "vp9dec",
-            "vp9enc",
-            "wavenc",
-            "webmmux",
-            "y4menc",
-        ],
+        "aacparse autoaudiosink autovideosink avidemux avimux deinterlace flvdemux flvmux imagefreeze \
+         jpegdec jpegenc lamemp3enc matroskademux matroskamux mp4mux mpegaudioparse mpg123audiodec \
+         multifilesrc pngdec pngenc pulsesink qtdemux qtmux rtph264depay rtph264pay rtph265depay \
+         rtpjitterbuffer rtspsrc souphttpsrc taginject udpsink udpsrc v4l2src v4l2sink videobox videocrop \
+         videoflip vp8dec vp8enc vp9dec vp9enc wavenc webmmux y4menc",
     ),
     (
         "gstreamer1.0-plugins-bad",
-        &[
-            "av1dec",
-            "av1enc",
-            "av1parse",
-            "cudadownload",
-            "cudaupload",
-            "dashdemux",
-            "fpsdisplaysink",
-            "h264parse",
-            "h265parse",
-            "hlsdemux",
-            "hlssink2",
-            "mpeg4videoparse",
-            "mpegtsmux",
-            "mpegvideoparse",
-            "openh264dec",
-            "openh264enc",
-            "opusparse",
-            "rtmpsink",
-            "rtmpsrc",
-            "sdpdemux",
-            "shmsink",
-            "shmsrc",
-            "srtsink",
-            "srtsrc",
-            "tsdemux",
-            "voaacenc",
-            "vp9parse",
-            "waylandsink",
-            "webrtcbin",
-            "x265enc",
-            "y4mdec",
-        ],
+        "av1dec av1enc av1parse cudadownload cudaupload dashdemux fpsdisplaysink h264parse h265parse \
+         hlsdemux hlssink2 mpeg4videoparse mpegtsmux mpegvideoparse openh264dec openh264enc opusparse \
+         rtmpsink rtmpsrc sdpdemux shmsink shmsrc srtsink srtsrc tsdemux voaacenc vp9parse waylandsink \
+         webrtcbin x265enc y4mdec",
     ),
-    ("gstreamer1.0-plugins-ugly", &["a52dec", "asfdemux", "mpeg2dec", "x264enc"]),
-    ("gstreamer1.0-libav", &["avdec_h264", "avdec_h265", "avdec_mpeg4", "avenc_aac"]),
-    ("gstreamer1.0-x", &["textoverlay", "ximagesink", "ximagesrc", "xvimagesink"]),
-    ("gstreamer1.0-gl", &["glcolorconvert", "gldownload", "glimagesink", "glupload"]),
-    ("gstreamer1.0-alsa", &["alsasink", "alsasrc"]),
-    ("gstreamer1.0-rtsp", &["rtspclientsink"]),
-    ("gstreamer1.0-gtk3", &["gtksink", "gtkglsink"]),
+    ("gstreamer1.0-plugins-ugly", "a52dec asfdemux mpeg2dec x264enc"),
+    ("gstreamer1.0-libav", "avdec_h264 avdec_h265 avdec_mpeg4 avenc_aac"),
+    ("gstreamer1.0-x", "textoverlay ximagesink ximagesrc xvimagesink"),
+    ("gstreamer1.0-gl", "glcolorconvert gldownload glimagesink glupload"),
+    ("gstreamer1.0-alsa", "alsasink alsasrc"),
+    ("gstreamer1.0-rtsp", "rtspclientsink"),
+    ("gstreamer1.0-gtk3", "gtksink gtkglsink"),
 ];
 
 /// Families of elements that are told by how their names begin.
@@ -359,7 +249,7 @@ const FAMILIES: &[(&str, &str)] = &[
 
 /// The Debian package that has the element of that factory name, where it is known.
 pub fn package_of(element: &str) -> Option<&'static str> {
-    let listed = PACKAGES.iter().find(|(_, elements)| elements.contains(&element));
+    let listed = PACKAGES.iter().find(|(_, elements)| elements.split(' ').any(|name| name == element));
     let family = || FAMILIES.iter().find(|(start, _)| element.starts_with(start));
     listed.map(|(package, _)| *package).or_else(|| family().map(|(_, package)| *package))
 }
@@ -381,7 +271,7 @@ mod tests {
     #[test]
     fn every_needed_element_is_known_to_be_in_its_package() {
         for (package, _, elements) in NEEDED {
-            for element in *elements {
+            for element in elements.split(' ') {
                 assert_eq!(package_of(element), Some(*package), "{element}");
             }
         }
@@ -392,8 +282,8 @@ mod tests {
         let mut findings = vec![Finding::new("camera", Health::Absent, "none")];
         assert_eq!(install_command(&findings), None);
         launch::init().unwrap();
-        findings.push(plugins("one", "does this", &["no-such-element", "queue"]));
-        findings.push(plugins("two", "does that", &["no-other-element"]));
+        findings.push(plugins("one", "does this", "no-such-element queue"));
+        findings.push(plugins("two", "does that", "no-other-element"));
         assert_eq!(findings[1].detail, "does this; missing: no-such-element");
         assert_eq!(install_command(&findings).unwrap(), "apt-get install one two");
     }
