@@ -3,10 +3,11 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
 
 use lockon::config::{Angles, BackendChoice, Limits, Scales, ThresholdSpec, TrackSpec, View};
 use lockon::frame::Rect;
+use lockon::media::source::{Decoder, Input};
 
 use super::Outcome;
 
@@ -60,7 +61,7 @@ Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 interrupted (outp
 pub(super) struct RunArgs {
     /// A file, a URI, or `camera[:/dev/videoN]`
     #[arg(required_unless_present = "source", conflicts_with = "source")]
-    pub(super) input: Option<String>,
+    pub(super) input: Option<Input>,
     /// A source of your own: gst-launch text with `appsink name=frames`, or @FILE with such text
     #[arg(long, value_name = "TEXT|@FILE")]
     pub(super) source: Option<String>,
@@ -106,9 +107,9 @@ pub(super) struct RunArgs {
     /// Frames in flight on the device; 2 is a double buffer
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32), help_heading = "How")]
     pub(super) depth: u8,
-    /// Which decoders may be used; auto takes hardware only with the cuda backend
+    /// Which decoders may be used: auto, software, hardware; auto takes hardware only with the cuda backend
     #[arg(long, default_value = "auto", help_heading = "How")]
-    pub(super) decoder: DecoderArg,
+    pub(super) decoder: Decoder,
     /// Keep up with the source: newest frame first, older ones are dropped and counted (default for live sources)
     #[arg(long, conflicts_with = "lossless", help_heading = "How")]
     pub(super) live: bool,
@@ -201,13 +202,6 @@ pub(super) struct ThresholdArgs {
     /// The device that does the work: auto, cpu, cuda, cuda:N
     #[arg(long, default_value = "auto")]
     pub(super) backend: BackendChoice,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(super) enum DecoderArg {
-    Auto,
-    Software,
-    Hardware,
 }
 
 fn number_between(text: &str, least: f64, most: f64) -> Result<f64, String> {

@@ -12,8 +12,8 @@ use lockon::backend::{self, Device, Standing};
 use lockon::config::{BackendChoice, View};
 use lockon::engine::Engine;
 use lockon::frame::{Rect, Size, VideoFormat};
-use lockon::media::launch::Launch;
-use lockon::media::sink::VideoSink;
+use lockon::media::launch::{self, Launch};
+use lockon::media::sink::{self, VideoSink};
 use lockon::media::source::{Decoder, Input, SourceSpec, VideoSource};
 use lockon::output;
 use lockon::ports::Sink;
@@ -21,13 +21,13 @@ use lockon::results::{RunRecord, TemplateRecord};
 use lockon::template::{Bank, Template};
 use lockon::tracker::Tracker;
 
-use super::args::{DecoderArg, RunArgs, SearchArgs};
+use super::args::{RunArgs, SearchArgs};
 use super::progress::{self, Progress};
 use super::{Outcome, log, stills};
 
 pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     check(args)?;
-    lockon::media::init()?;
+    launch::init()?;
     let spec = source_spec(args)?;
     if args.print_pipeline {
         return print_pipelines(args, &spec);
@@ -36,17 +36,20 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     let templates = stills::load_templates(&args.template)?;
     let bank = bank(&templates, &args.search)?;
     let stop = stop_on_ctrl_c()?;
-    let outputs = outputs(args, &spec)?;
     refuse_missing_backend(args)?;
-    let mut source = VideoSource::open(&spec, stop.clone())?;
-    let mut sinks = outputs;
+    let mut sinks = file_sinks(args, &spec)?;
+    let mut source = match VideoSource::open(&spec, &stop) {
+        Err(_) if stop.load(Ordering::Relaxed) => return Ok(Outcome::Interrupted),
+        opened => opened?,
+    };
+    sinks.extend(pipeline_sinks(args, source.is_live())?);
     if !args.no_progress {
         let duration_ns = if args.max_frames.is_none() { source.duration_ns() } else { None };
         sinks.push(Box::new(Progress::new(duration_ns)));
     }
 
     let wants_mask = sinks.iter().any(|sink| sink.wants_mask());
-    let decoder = source.decoder_name();
+    let decoder = source.decoder_name().map(str::to_owned);
     let threads = threads(args.threads);
     let open_backend = |format: &VideoFormat| {
         let standing = Standing {
@@ -65,7 +68,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     };
     let describe = |format: &VideoFormat, device: &Device| RunRecord {
         version: env!("CARGO_PKG_VERSION"),
-        input: args.input.clone().or_else(|| args.source.clone()).unwrap_or_default(),
+        input: args.source.clone().unwrap_or_else(|| spec.input.to_string()),
         width: format.size.width,
         height: format.size.height,
         frame_rate: frame_rate(format),
@@ -94,8 +97,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     }
     outcome?;
     if summary.frames == 0 && !summary.interrupted {
-        let input = args.input.clone().unwrap_or_else(|| "source".into());
-        return Err(Error::NoVideo { input, reason: "it ended without a single frame".into() }.into());
+        return Err(Error::NoVideo { input: spec.input.to_string(), reason: "it ended without a single frame".into() }.into());
     }
     Ok(if summary.interrupted { Outcome::Interrupted } else { Outcome::Done })
 }
@@ -115,20 +117,21 @@ fn check(args: &RunArgs) -> lockon::Result<()> {
 fn source_spec(args: &RunArgs) -> lockon::Result<SourceSpec> {
     let input = match (&args.source, &args.input) {
         (Some(text), _) => Input::Launch(Launch::user("--source", text)?),
-        (None, Some(input)) => Input::parse(input),
+        (None, Some(input)) => input.clone(),
         (None, None) => return Err(Error::Usage("no input: give a file, a URI, camera, or --source".into())),
     };
+    // Frames that hardware decoded lie on the GPU, which the CPU backend would have to fetch them from.
     let decoder = match (args.decoder, args.backend) {
-        (DecoderArg::Hardware, _) | (DecoderArg::Auto, BackendChoice::Cuda(_)) => Decoder::Hardware,
-        (DecoderArg::Software | DecoderArg::Auto, _) => Decoder::Software,
+        (Decoder::Auto, BackendChoice::Auto | BackendChoice::Cpu) => Decoder::Software,
+        (decoder, _) => decoder,
     };
     let live = if args.live || args.lossless { Some(args.live) } else { None };
     Ok(SourceSpec { input, decoder, live })
 }
 
-/// The outputs, opened: whatever cannot be written is refused here. Results come first, so that they are kept if a video
-/// output fails.
-fn outputs(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<Vec<Box<dyn Sink>>> {
+/// The outputs that are files. Whatever cannot be written is refused here, before the video is opened. Results come first, so
+/// that they are kept if a video output fails.
+fn file_sinks(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<Vec<Box<dyn Sink>>> {
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     for path in &args.results {
         sinks.push(output::open(path)?);
@@ -137,10 +140,19 @@ fn outputs(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<Vec<Box<dyn Sink
         sinks.push(Box::new(VideoSink::file(path, args.view, sound_of(args, spec))?));
     }
     for text in &args.sink {
-        sinks.push(Box::new(VideoSink::user(Launch::user("--sink", text)?, args.view)?));
+        sink::user_launch(text)?;
+    }
+    Ok(sinks)
+}
+
+/// The outputs that have to know whether the source is live.
+fn pipeline_sinks(args: &RunArgs, is_live: bool) -> lockon::Result<Vec<Box<dyn Sink>>> {
+    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    for text in &args.sink {
+        sinks.push(Box::new(VideoSink::user(text, args.view, is_live)?));
     }
     if args.display {
-        sinks.push(Box::new(VideoSink::display(args.view)?));
+        sinks.push(Box::new(VideoSink::display(args.view, is_live)?));
     }
     Ok(sinks)
 }
@@ -156,13 +168,13 @@ fn sound_of(args: &RunArgs, spec: &SourceSpec) -> Option<PathBuf> {
 fn print_pipelines(args: &RunArgs, spec: &SourceSpec) -> Result<Outcome> {
     let mut text = format!("# source\n{}\n", spec.launch()?);
     for path in &args.output {
-        text += &format!("# {}\n{}\n", path.display(), VideoSink::file_launch(path)?);
+        text += &format!("# {}\n{}\n", path.display(), sink::file_launch(path)?);
     }
-    for sink in &args.sink {
-        text += &format!("# --sink\n{}\n", Launch::user("--sink", sink)?);
+    for sink_text in &args.sink {
+        text += &format!("# --sink\n{}\n", sink::user_launch(sink_text)?);
     }
     if args.display {
-        text += &format!("# display\n{}\n", VideoSink::display_launch());
+        text += &format!("# --display\n{}\n", sink::display_launch(matches!(spec.input, Input::Camera(_))));
     }
     std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())?;
     Ok(Outcome::Done)
