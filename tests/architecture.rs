@@ -75,8 +75,12 @@ fn unsafe_is_where_the_list_says() {
 fn command_lines_of_the_readme_are_understood() {
     let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md can be read");
     let mut broken = String::new();
-    let mut checked = 0;
-    for (line, text) in (1..).zip(readme.lines()).filter(|(_, text)| text.starts_with("lockon ")) {
+    let (mut checked, mut is_code) = (0, false);
+    for (line, text) in (1..).zip(readme.lines()) {
+        is_code ^= text.starts_with("```");
+        if !(is_code && text.starts_with("lockon ")) {
+            continue;
+        }
         let typed: Vec<_> = text.split_whitespace().skip(1).collect();
         let help = Command::new(env!("CARGO_BIN_EXE_lockon")).args([typed[0], "--help"]).output();
         let help = help.expect("lockon starts");
@@ -91,7 +95,7 @@ fn command_lines_of_the_readme_are_understood() {
         checked += 1;
     }
     assert!(broken.is_empty(), "\n{broken}");
-    assert!(checked >= 5, "only {checked} lines of README.md begin with `lockon `");
+    assert!(checked >= 5, "only {checked} command lines are in README.md");
 }
 
 /// Every Rust file of the program by its path from the root, as `src/media/source.rs`.
