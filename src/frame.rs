@@ -287,7 +287,7 @@ impl PixelFormat {
         Self::planar("YV12", 2, 1, 1, 1),
         Self::interleaved("NV21", 1, 1, 1),
         Self::planar("Y42B", 1, 2, 1, 0),
-        Self::planar("Y444", 1, 2, 0, 0),
+        Self::Y444,
         Self::interleaved("NV16", 0, 1, 0),
         Self::interleaved("NV61", 1, 1, 0),
         Self::interleaved("NV24", 0, 0, 0),
@@ -297,6 +297,9 @@ impl PixelFormat {
 
     /// Luma only.
     pub const GRAY8: Self = Self { name: "GRAY8", chroma: Chroma::None, x_shift: 0, y_shift: 0 };
+
+    /// Chroma at full resolution.
+    pub const Y444: Self = Self::planar("Y444", 1, 2, 0, 0);
 
     const fn planar(name: &'static str, u: usize, v: usize, x_shift: usize, y_shift: usize) -> Self {
         Self { name, chroma: Chroma::Planar { u, v }, x_shift, y_shift }

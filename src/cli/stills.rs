@@ -9,7 +9,8 @@ use anyhow::Result;
 use lockon::Error;
 use lockon::backend::{self, Findings, Standing};
 use lockon::config::{BackendChoice, Limits};
-use lockon::frame::{FrameMeta, Plane, PlaneRef, Rect};
+use lockon::frame::{FrameMeta, PixelFormat, Plane, PlaneRef, Rect};
+use lockon::overlay::{self, Canvas};
 use lockon::results::{FrameRecord, Record};
 use lockon::still;
 use lockon::template::Template;
@@ -66,11 +67,25 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     let mut record = FrameRecord::default();
     record.matches = work(args.backend, standing, run::threads(args.threads), scene.luma.as_ref())?.matches;
     record.matches.sort_by(|a, b| b.score.total_cmp(&a.score));
+    if let Some(path) = &args.output {
+        save_overlay(path, &scene.luma, &record)?;
+    }
     record.latency_us = started.elapsed().as_micros() as u64;
     let mut line = serde_json::to_vec(&Record::Frame(&record))?;
     line.push(b'\n');
     std::io::stdout().write_all(&line)?;
     Ok(Outcome::Done)
+}
+
+/// The grey picture with the matches drawn in colour.
+fn save_overlay(path: &Path, luma: &Plane, record: &FrameRecord) -> lockon::Result<()> {
+    let size = luma.size();
+    let grey = Plane::from_vec(vec![128; size.area()], size);
+    let mut planes = [luma.clone(), grey.clone(), grey];
+    let views = planes.iter_mut().map(Plane::as_mut).collect();
+    overlay::draw_results(&mut Canvas::new(views, PixelFormat::Y444, size), record);
+    let [y, cb, cr] = &planes;
+    still::save_colour(path, [y, cb, cr])
 }
 
 /// `lockon threshold`: the thresholded picture as a file.
