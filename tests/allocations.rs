@@ -1,6 +1,8 @@
 //! The frame path allocates nothing per frame after its first few: a binary of its own, since it counts every allocation of
 //! the process.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 

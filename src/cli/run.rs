@@ -97,7 +97,11 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     }
     outcome?;
     if summary.frames == 0 && !summary.interrupted {
-        return Err(Error::NoVideo { input: spec.input.to_string(), reason: "it ended without a single frame".into() }.into());
+        return Err(Error::NoVideo {
+            input: spec.input.to_string(),
+            reason: "it ended without a single frame".into(),
+        }
+        .into());
     }
     Ok(if summary.interrupted { Outcome::Interrupted } else { Outcome::Done })
 }
