@@ -280,6 +280,38 @@ impl FromStr for BackendChoice {
     }
 }
 
+/// What an output shows of a frame: `overlay`, `mask` or `split`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum View {
+    /// The picture with the results drawn over it.
+    #[default]
+    Overlay,
+    /// The thresholded frame.
+    Mask,
+    /// The picture on the left and the thresholded frame on the right, with the results over both.
+    Split,
+}
+
+impl View {
+    /// True if the thresholded frame is shown.
+    pub fn has_mask(self) -> bool {
+        self != Self::Overlay
+    }
+}
+
+impl FromStr for View {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "overlay" => Ok(Self::Overlay),
+            "mask" => Ok(Self::Mask),
+            "split" => Ok(Self::Split),
+            _ => Err(Error::value("view", text, "expected overlay, mask or split")),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -343,5 +375,12 @@ mod tests {
         assert_eq!("cuda:3".parse::<BackendChoice>().unwrap(), BackendChoice::Cuda(3));
         assert_eq!("cuda".parse::<BackendChoice>().unwrap(), BackendChoice::Cuda(0));
         assert!("cuda:".parse::<BackendChoice>().is_err() && "gpu".parse::<BackendChoice>().is_err());
+    }
+
+    #[test]
+    fn views_have_three_names() {
+        assert_eq!("split".parse::<View>().unwrap(), View::Split);
+        assert!("mask".parse::<View>().unwrap().has_mask() && !View::default().has_mask());
+        assert!("Overlay".parse::<View>().is_err());
     }
 }

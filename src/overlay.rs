@@ -1,1 +1,668 @@
-//! Under construction.
+//! Drawing results into the planes of a picture: boxes, labels, masks.
+//!
+//! It draws in the picture's own format, whatever its chroma subsampling, so that nothing is converted on the way to an
+//! encoder or a display. Line width and text size follow the height of the picture: what can be read at 360 rows looks the
+//! same at 4320. Boxes may lie partly or wholly outside the picture; labels always stay inside.
+
+use noto_sans_mono_bitmap::{FontWeight, RasterHeight, RasterizedChar, get_raster, get_raster_width};
+
+use crate::frame::{Chroma, PixelFormat, Plane, PlaneMut, Size};
+use crate::results::{FrameRecord, Match, Track, TrackState};
+
+/// The writable planes of one picture.
+pub struct Canvas<'a> {
+    planes: Vec<PlaneMut<'a>>,
+    format: PixelFormat,
+    size: Size,
+}
+
+impl<'a> Canvas<'a> {
+    /// A picture of `size` in `format`, whose planes lie wherever the caller has them.
+    ///
+    /// # Panics
+    /// If their number or sizes are not those of the format; see [`PixelFormat::plane_size`].
+    pub fn new(planes: Vec<PlaneMut<'a>>, format: PixelFormat, size: Size) -> Self {
+        assert_eq!(planes.len(), format.planes(), "planes of a {} picture", format.name);
+        for (index, plane) in planes.iter().enumerate() {
+            assert_eq!(plane.size(), format.plane_size(index, size), "plane {index} of {}", format.name);
+        }
+        Self { planes, format, size }
+    }
+
+    /// Mixes `colour` into the part of `area` that lies in the picture: not at all with `opacity` 0, fully with 255.
+    ///
+    /// A chroma sample that the area touches is mixed whole.
+    fn paint(&mut self, area: Area, colour: Colour, opacity: u8) {
+        let Some((columns, rows)) = area.clipped(self.size) else { return };
+        for y in rows.clone() {
+            for luma in &mut self.planes[0].row(y)[columns.clone()] {
+                *luma = mix(*luma, colour.luma, opacity);
+            }
+        }
+        let (x_shift, y_shift) = (self.format.x_shift, self.format.y_shift);
+        let columns = columns.start >> x_shift..columns.end.div_ceil(1 << x_shift);
+        let rows = rows.start >> y_shift..rows.end.div_ceil(1 << y_shift);
+        for (component, value) in [(0, colour.cb), (1, colour.cr)] {
+            let Some((plane, first, step)) = self.chroma(component) else { return };
+            for y in rows.clone() {
+                let row = &mut self.planes[plane].row(y)[columns.start * step..columns.end * step];
+                for sample in row.iter_mut().skip(first).step_by(step) {
+                    *sample = mix(*sample, value, opacity);
+                }
+            }
+        }
+    }
+
+    /// Darkens the luma of `area`. Colour stays, so that a coloured line next to it keeps its chroma samples.
+    fn shade(&mut self, area: Area, opacity: u8) {
+        let Some((columns, rows)) = area.clipped(self.size) else { return };
+        for y in rows {
+            for luma in &mut self.planes[0].row(y)[columns.clone()] {
+                *luma = mix(*luma, BLACK.luma, opacity);
+            }
+        }
+    }
+
+    /// Where the samples of Cb (0) or Cr (1) lie: plane, place of the first in a row, bytes from one to the next.
+    fn chroma(&self, component: usize) -> Option<(usize, usize, usize)> {
+        match self.format.chroma {
+            Chroma::None => None,
+            Chroma::Planar { u, v } => Some(([u, v][component], 0, 1)),
+            Chroma::Interleaved { u } => Some((1, [u, 1 - u][component], 2)),
+        }
+    }
+
+    /// Shows `mask` from column `first_column` on.
+    fn show_mask(&mut self, mask: &Plane, first_column: usize) {
+        assert_eq!(mask.size(), self.size, "mask of another size");
+        let end = self.size.height as i64;
+        let area = Area { left: first_column as i64, top: 0, right: self.size.width as i64, bottom: end };
+        self.paint(area, BLACK, 255);
+        for (y, row) in mask.as_ref().rows().enumerate() {
+            self.planes[0].row(y)[first_column..].copy_from_slice(&row[first_column..]);
+        }
+    }
+}
+
+/// Draws a box with a label for every match and every track of `record`.
+///
+/// Matches: `name score`, then the scale where it is not 1 and the angle where it is not 0; one colour a name. Tracks: `#id
+/// state score`; the colour is the state's: tracked green, uncertain amber, reacquired cyan, lost red and dashed. Tracks are
+/// drawn last, the first one on top.
+pub fn draw_results(canvas: &mut Canvas<'_>, record: &FrameRecord) {
+    let style = Style::for_height(canvas.size.height);
+    let matches = record
+        .matches
+        .iter()
+        .rev()
+        .map(|m| (match_area(m), colour_of_name(&m.template), false, match_label(m)));
+    let tracks = record.tracks.iter().rev().map(|t| {
+        let is_lost = t.state == TrackState::Lost;
+        (track_area(t), colour_of_state(t.state), is_lost, track_label(t))
+    });
+    let marks: Vec<_> = matches.chain(tracks).collect();
+    // All boxes first: no line crosses a label.
+    for (area, colour, is_dashed, _) in &marks {
+        style.draw_box(canvas, *area, *colour, *is_dashed);
+    }
+    let mut taken = Vec::with_capacity(marks.len());
+    for (area, colour, _, label) in marks.iter().rev() {
+        style.draw_label(canvas, *area, *colour, label, &mut taken);
+    }
+}
+
+/// Makes the picture the thresholded frame: luma is the mask, without colour.
+///
+/// # Panics
+/// If `mask` is not of the picture's size.
+pub fn draw_mask(canvas: &mut Canvas<'_>, mask: &Plane) {
+    canvas.show_mask(mask, 0);
+}
+
+/// Makes the right half of the picture the thresholded frame, with a thin line where the two meet.
+///
+/// # Panics
+/// If `mask` is not of the picture's size.
+pub fn draw_split(canvas: &mut Canvas<'_>, mask: &Plane) {
+    let middle = canvas.size.width / 2;
+    canvas.show_mask(mask, middle);
+    let line = Style::for_height(canvas.size.height).line;
+    let left = middle as i64 - line / 2;
+    let area = Area { left, top: 0, right: left + line, bottom: canvas.size.height as i64 };
+    canvas.paint(area, WHITE, 255);
+}
+
+/// A box in the picture's coordinates that may leave it on any side; `right` and `bottom` lie just behind it.
+#[derive(Clone, Copy)]
+struct Area {
+    left: i64,
+    top: i64,
+    right: i64,
+    bottom: i64,
+}
+
+impl Area {
+    fn grown(self, by: i64) -> Self {
+        Self { left: self.left - by, top: self.top - by, right: self.right + by, bottom: self.bottom + by }
+    }
+
+    fn touches(self, other: Self) -> bool {
+        self.left < other.right
+            && other.left < self.right
+            && self.top < other.bottom
+            && other.top < self.bottom
+    }
+
+    /// Its columns and rows inside a picture, or `None` if it has none there.
+    fn clipped(self, size: Size) -> Option<(std::ops::Range<usize>, std::ops::Range<usize>)> {
+        let range = |start: i64, end: i64, size: usize| {
+            let inside = |v: i64| v.clamp(0, size as i64) as usize;
+            Some(inside(start)..inside(end)).filter(|range| !range.is_empty())
+        };
+        Some((range(self.left, self.right, size.width)?, range(self.top, self.bottom, size.height)?))
+    }
+}
+
+/// A colour as video has it: BT.601, limited range. Other matrices shift it a little, not into another colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Colour {
+    luma: u8,
+    cb: u8,
+    cr: u8,
+}
+
+impl Colour {
+    const fn rgb(r: i32, g: i32, b: i32) -> Self {
+        Self {
+            luma: (16 + ((66 * r + 129 * g + 25 * b + 128) >> 8)) as u8,
+            cb: (128 + ((-38 * r - 74 * g + 112 * b + 128) >> 8)) as u8,
+            cr: (128 + ((112 * r - 94 * g - 18 * b + 128) >> 8)) as u8,
+        }
+    }
+}
+
+const BLACK: Colour = Colour::rgb(0, 0, 0);
+const WHITE: Colour = Colour::rgb(255, 255, 255);
+
+/// Colours of matches: none is a track's.
+const MATCH_COLOURS: [Colour; 8] = [
+    Colour::rgb(255, 64, 255),
+    Colour::rgb(255, 255, 80),
+    Colour::rgb(80, 140, 255),
+    Colour::rgb(255, 150, 190),
+    Colour::rgb(170, 110, 255),
+    Colour::rgb(240, 240, 240),
+    Colour::rgb(222, 170, 120),
+    Colour::rgb(170, 205, 255),
+];
+
+fn colour_of_state(state: TrackState) -> Colour {
+    match state {
+        TrackState::Tracked => Colour::rgb(40, 220, 80),
+        TrackState::Uncertain => Colour::rgb(255, 170, 0),
+        TrackState::Reacquired => Colour::rgb(0, 220, 240),
+        TrackState::Lost => Colour::rgb(255, 50, 50),
+    }
+}
+
+/// One of a few colours, the same for the same name in every frame and every run.
+///
+/// Names that count up in their last letter, such as `cam1` to `cam8`, have eight different ones.
+fn colour_of_name(name: &str) -> Colour {
+    // FNV-1a. Its low three bits are an odd multiple of the last letter's, mixed with all letters before it.
+    let hash =
+        name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    MATCH_COLOURS[hash as usize % MATCH_COLOURS.len()]
+}
+
+fn match_area(m: &Match) -> Area {
+    let (left, top) = (m.x as i64, m.y as i64);
+    Area { left, top, right: left + m.w as i64, bottom: top + m.h as i64 }
+}
+
+fn match_label(m: &Match) -> String {
+    let scale = if m.scale == 1.0 { String::new() } else { format!(" \u{d7}{:.2}", m.scale) };
+    let degrees = libm::round(m.angle * 10.0) / 10.0;
+    let angle = if m.angle == 0.0 { String::new() } else { format!(" {degrees}\u{b0}") };
+    format!("{} {:.2}{scale}{angle}", m.template, m.score)
+}
+
+fn track_area(t: &Track) -> Area {
+    // i32 holds every picture, and what is beyond it saturates there instead of overflowing when lines are added.
+    let pixel = |v: f64| i64::from(libm::round(v) as i32);
+    Area { left: pixel(t.x), top: pixel(t.y), right: pixel(t.x + t.w), bottom: pixel(t.y + t.h) }
+}
+
+fn track_label(t: &Track) -> String {
+    format!("#{} {} {:.2}", t.id, t.state.name(), t.score)
+}
+
+/// Sizes of what is drawn, in pixels of the picture.
+struct Style {
+    /// Width of a line.
+    line: i64,
+    /// Font that is nearest to the wanted height when its pixels are `zoom` pixels wide.
+    font: RasterHeight,
+    zoom: i64,
+    /// Empty space around the text of a label.
+    padding: i64,
+}
+
+impl Style {
+    /// A line is 1/360 of the picture's height and text 1/34, but never too small to see.
+    fn for_height(height: usize) -> Self {
+        let height = height as i64;
+        let wanted = (height / 34).max(16);
+        let fonts = [RasterHeight::Size32, RasterHeight::Size24, RasterHeight::Size20, RasterHeight::Size16];
+        // The largest font first: of equals, the one that is enlarged least looks best.
+        let (font, zoom) = fonts
+            .into_iter()
+            .map(|font| (font, ((wanted + font.val() as i64 / 2) / font.val() as i64).max(1)))
+            .min_by_key(|(font, zoom)| (font.val() as i64 * zoom - wanted).abs())
+            .expect("there are fonts");
+        let line = ((height + 180) / 360).max(2);
+        Self { line, font, zoom, padding: (font.val() as i64 * zoom / 8).max(2) }
+    }
+
+    /// A frame just outside `area`, so that what was found stays visible, with a shadow for bright pictures.
+    fn draw_box(&self, canvas: &mut Canvas<'_>, area: Area, colour: Colour, is_dashed: bool) {
+        let line = self.line;
+        let outline = self.outline(area, canvas.size);
+        let (dash, gap) = (5 * line, 4 * line);
+        let mut dashes = Vec::new();
+        let mut side = |from: i64, to: i64, across: i64, is_row: bool| {
+            let mut draw = |start: i64, end: i64| {
+                dashes.push(if is_row {
+                    Area { left: start, top: across, right: end, bottom: across + line }
+                } else {
+                    Area { left: across, top: start, right: across + line, bottom: end }
+                });
+            };
+            if !is_dashed {
+                return draw(from, to);
+            }
+            // Both halves of a side go from the corner inwards, so that dashes meet in every corner.
+            let half = (to - from + 1) / 2;
+            let mut start = 0;
+            while start < half {
+                let end = (start + dash).min(half);
+                draw(from + start, from + end);
+                draw(to - end, to - start);
+                start = end + gap;
+            }
+        };
+        side(outline.left, outline.right, outline.top, true);
+        side(outline.left, outline.right, outline.bottom - line, true);
+        side(outline.top, outline.bottom, outline.left, false);
+        side(outline.top, outline.bottom, outline.right - line, false);
+        for dash in &dashes {
+            canvas.shade(dash.grown(line / 2), 90);
+        }
+        for dash in &dashes {
+            canvas.paint(*dash, colour, 255);
+        }
+    }
+
+    /// The outer edge of the frame around `area`: moved into the picture where only the line would be outside, and cut
+    /// off where it is far outside, so that nobody counts the dashes of a line of a million pixels.
+    fn outline(&self, area: Area, size: Size) -> Area {
+        let (width, height) = (size.width as i64, size.height as i64);
+        let far = 100 * self.line;
+        let edges = area.grown(self.line);
+        let start =
+            |edge: i64, inside: i64, size: i64| edge.clamp(if inside >= 0 { 0 } else { -far }, size + far);
+        let end = |edge: i64, inside: i64, size: i64| {
+            edge.clamp(-far, if inside <= size { size } else { size + far })
+        };
+        Area {
+            left: start(edges.left, area.left, width),
+            top: start(edges.top, area.top, height),
+            right: end(edges.right, area.right, width),
+            bottom: end(edges.bottom, area.bottom, height),
+        }
+    }
+
+    /// White text on a dark plate beside `area`, where it fits and is not `taken` by another plate, which it then is.
+    fn draw_label(
+        &self,
+        canvas: &mut Canvas<'_>,
+        area: Area,
+        colour: Colour,
+        label: &str,
+        taken: &mut Vec<Area>,
+    ) {
+        let (picture_width, picture_height) = (canvas.size.width as i64, canvas.size.height as i64);
+        let advance = get_raster_width(FontWeight::Bold, self.font) as i64 * self.zoom;
+        // A coloured bar stands at the left end: it says whose label this is where boxes crowd.
+        let around = self.line + 2 * self.padding;
+        let room = ((picture_width - around) / advance).max(0) as usize;
+        let letters = label.chars().count().min(room);
+        let height = self.font.val() as i64 * self.zoom + self.padding;
+        if letters == 0 || height > picture_height {
+            return;
+        }
+        let width = letters as i64 * advance + around;
+        let outline = self.outline(area, canvas.size);
+        let left = outline.left.clamp(0, picture_width - width);
+        let plate = |top: i64| {
+            let top = top.clamp(0, picture_height - height);
+            Area { left, top, right: left + width, bottom: top + height }
+        };
+        let above = outline.top - height;
+        let places =
+            [above, outline.bottom, above - height, outline.bottom + height, area.top, area.bottom - height];
+        let is_free = |plate: &Area| taken.iter().all(|t| !t.touches(*plate));
+        let plate = places
+            .into_iter()
+            // What would have to be moved to stay inside comes after what fits.
+            .filter(|&top| top == top.clamp(0, picture_height - height))
+            .map(plate)
+            .find(is_free)
+            .unwrap_or_else(|| plate(above));
+        taken.push(plate);
+
+        canvas.paint(plate, BLACK, 200);
+        canvas.paint(Area { right: plate.left + self.line, ..plate }, colour, 255);
+        let mut x = plate.left + self.line + self.padding;
+        for letter in label.chars().take(letters) {
+            self.draw_glyph(canvas, &self.glyph(letter), x, plate.top + self.padding / 2);
+            x += advance;
+        }
+    }
+
+    /// The glyph of a letter, or of `?` if the font lacks it.
+    fn glyph(&self, letter: char) -> RasterizedChar {
+        get_raster(letter, FontWeight::Bold, self.font)
+            .or_else(|| get_raster('?', FontWeight::Bold, self.font))
+            .expect("the font has all of ASCII")
+    }
+
+    /// Luma alone: the plate below is grey, and letters are finer than chroma samples.
+    fn draw_glyph(&self, canvas: &mut Canvas<'_>, glyph: &RasterizedChar, x: i64, y: i64) {
+        let (x, y, zoom) = (x as usize, y as usize, self.zoom as usize);
+        for (j, pixels) in glyph.rows().enumerate() {
+            for row in y + j * zoom..y + (j + 1) * zoom {
+                let row = &mut canvas.planes[0].row(row)[x..];
+                for (luma, &opacity) in row.chunks_exact_mut(zoom).zip(pixels) {
+                    for luma in luma {
+                        *luma = mix(*luma, WHITE.luma, opacity);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `over` with an opacity of 0 to 255 over `under`.
+fn mix(under: u8, over: u8, opacity: u8) -> u8 {
+    let opacity = u32::from(opacity);
+    ((u32::from(under) * (255 - opacity) + u32::from(over) * opacity + 127) / 255) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PADDING: usize = 11;
+    const POISON: u8 = 0xFA;
+
+    /// A grey picture with poisoned padding behind every row.
+    struct Picture {
+        format: PixelFormat,
+        size: Size,
+        planes: Vec<Vec<u8>>,
+    }
+
+    impl Picture {
+        fn grey(format: PixelFormat, size: Size) -> Self {
+            let planes = (0..format.planes())
+                .map(|index| {
+                    let Size { width, height } = format.plane_size(index, size);
+                    let mut data = vec![POISON; (width + PADDING) * height];
+                    for row in data.chunks_mut(width + PADDING) {
+                        row[..width].fill(if index == 0 { 100 } else { 128 });
+                    }
+                    data
+                })
+                .collect();
+            Self { format, size, planes }
+        }
+
+        fn draw(&mut self, draw: impl FnOnce(&mut Canvas<'_>)) {
+            let (format, size) = (self.format, self.size);
+            let planes = self
+                .planes
+                .iter_mut()
+                .enumerate()
+                .map(|(index, data)| {
+                    let plane = format.plane_size(index, size);
+                    PlaneMut::new(data, plane, plane.width + PADDING)
+                })
+                .collect();
+            draw(&mut Canvas::new(planes, format, size));
+            for (index, data) in self.planes.iter().enumerate() {
+                let width = format.plane_size(index, size).width;
+                for row in data.chunks(width + PADDING) {
+                    assert_eq!(
+                        row[width..],
+                        [POISON; PADDING],
+                        "padding of plane {index} of {}",
+                        format.name
+                    );
+                }
+            }
+        }
+
+        fn luma(&self, x: usize, y: usize) -> u8 {
+            self.planes[0][y * (self.size.width + PADDING) + x]
+        }
+
+        /// Luma, Cb, Cr; grey chroma where the format has none.
+        fn colour(&self, x: usize, y: usize) -> Colour {
+            let (cx, cy) = (x >> self.format.x_shift, y >> self.format.y_shift);
+            let sample = |plane: usize, x: usize| {
+                self.planes[plane][cy * (self.format.plane_size(plane, self.size).width + PADDING) + x]
+            };
+            let (cb, cr) = match self.format.chroma {
+                Chroma::None => (128, 128),
+                Chroma::Planar { u, v } => (sample(u, cx), sample(v, cx)),
+                Chroma::Interleaved { u } => (sample(1, 2 * cx + u), sample(1, 2 * cx + 1 - u)),
+            };
+            Colour { luma: self.luma(x, y), cb, cr }
+        }
+
+        /// Number of luma pixels that are not the grey ground.
+        fn drawn(&self) -> usize {
+            let Size { width, height } = self.size;
+            (0..width * height).filter(|i| self.luma(i % width, i / width) != 100).count()
+        }
+    }
+
+    fn track(state: TrackState, x: f64, y: f64, w: f64, h: f64) -> FrameRecord {
+        let track = Track { id: 1, state, x, y, w, h, score: 0.87, second_peak_ratio: 0.0 };
+        FrameRecord { tracks: vec![track], ..FrameRecord::default() }
+    }
+
+    fn found(name: &str, x: usize, y: usize) -> FrameRecord {
+        let found = Match {
+            template: name.into(),
+            x,
+            y,
+            w: 30,
+            h: 20,
+            score: 0.934,
+            scale: 1.0,
+            angle: 0.0,
+            cx: 0.0,
+            cy: 0.0,
+        };
+        FrameRecord { matches: vec![found], ..FrameRecord::default() }
+    }
+
+    #[test]
+    fn a_box_has_its_colour_in_every_format_and_leaves_padding_and_inside_alone() {
+        for format in PixelFormat::ALL {
+            let mut picture = Picture::grey(format, Size::new(317, 203));
+            picture.draw(|canvas| draw_results(canvas, &track(TrackState::Tracked, 60.0, 60.0, 90.0, 80.0)));
+            let green = colour_of_state(TrackState::Tracked);
+            let expected =
+                if format.chroma == Chroma::None { Colour { cb: 128, cr: 128, ..green } } else { green };
+            for (x, y) in [(58, 100), (59, 100), (150, 100), (100, 141), (151, 141)] {
+                assert_eq!(picture.colour(x, y), expected, "{} at {x}, {y}", format.name);
+            }
+            for (x, y) in [(64, 64), (100, 100), (145, 135), (300, 190), (4, 4)] {
+                let grey = Colour { luma: 100, cb: 128, cr: 128 };
+                assert_eq!(picture.colour(x, y), grey, "{} at {x}, {y}", format.name);
+            }
+        }
+    }
+
+    #[test]
+    fn boxes_outside_the_picture_are_clipped_and_their_labels_stay_inside() {
+        let size = Size::new(251, 131);
+        for format in PixelFormat::ALL {
+            for x in [-1e30, -400.0, -20.5, 0.0, 120.0, 240.0, 251.0, 9000.0, 1e30] {
+                for y in [-400.0, -10.0, 0.0, 60.0, 120.0, 131.0, 1e30] {
+                    for w in [0.0, 3.0, 50.0, 1000.0, 1e30] {
+                        let mut picture = Picture::grey(format, size);
+                        picture.draw(|canvas| draw_results(canvas, &track(TrackState::Lost, x, y, w, w)));
+                        assert!(picture.drawn() > 1000, "no label for a box at {x}, {y}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_box_along_the_border_keeps_its_lines() {
+        let mut picture = Picture::grey(PixelFormat::GRAY8, Size::new(97, 61));
+        picture.draw(|canvas| draw_results(canvas, &track(TrackState::Uncertain, 0.0, 0.0, 97.0, 61.0)));
+        let amber = colour_of_state(TrackState::Uncertain).luma;
+        for (x, y) in [(0, 50), (1, 50), (96, 50), (95, 50), (50, 60), (50, 59)] {
+            assert_eq!(picture.luma(x, y), amber, "at {x}, {y}");
+        }
+        assert_eq!(picture.luma(50, 50), 100);
+    }
+
+    #[test]
+    fn lost_tracks_are_dashed_with_all_four_corners() {
+        let mut picture = Picture::grey(PixelFormat::GRAY8, Size::new(317, 203));
+        picture.draw(|canvas| draw_results(canvas, &track(TrackState::Lost, 60.0, 60.0, 120.0, 80.0)));
+        let red = colour_of_state(TrackState::Lost).luma;
+        let row: Vec<u8> = (58..182).map(|x| picture.luma(x, 141)).collect();
+        let gaps = row.windows(2).filter(|pair| pair[0] == red && pair[1] != red).count();
+        assert!(gaps > 3, "{gaps} gaps in the line");
+        for (x, y) in [(58, 58), (181, 58), (58, 141), (181, 141)] {
+            assert_eq!(picture.luma(x, y), red, "corner at {x}, {y}");
+        }
+    }
+
+    #[test]
+    fn pictures_too_small_for_text_get_their_box() {
+        for (w, h) in [(1, 1), (7, 5), (40, 9), (9, 40)] {
+            for format in PixelFormat::ALL {
+                let mut picture = Picture::grey(format, Size::new(w, h));
+                picture.draw(|canvas| draw_results(canvas, &found("a long name", 0, 0)));
+                assert!(picture.drawn() > 0);
+            }
+        }
+    }
+
+    #[test]
+    fn letters_that_the_font_lacks_become_question_marks() {
+        let draw = |name: &str| {
+            let mut picture = Picture::grey(PixelFormat::GRAY8, Size::new(640, 360));
+            picture.draw(|canvas| draw_results(canvas, &found(name, 100, 100)));
+            // Right of the bar, which has the name's colour.
+            (100..140).map(|x| picture.luma(x, 90)).collect::<Vec<_>>()
+        };
+        assert_eq!(draw("??"), draw("\u{4f60}\u{1f600}"));
+        assert_ne!(draw("??"), draw("\u{e4}\u{142}"), "umlauts and Latin Extended-A are in the font");
+    }
+
+    #[test]
+    fn labels_say_scale_and_angle_only_where_they_differ() {
+        let mut record = found("logo", 0, 0);
+        assert_eq!(match_label(&record.matches[0]), "logo 0.93");
+        (record.matches[0].scale, record.matches[0].angle) = (1.1025, -12.5);
+        assert_eq!(match_label(&record.matches[0]), "logo 0.93 \u{d7}1.10 -12.5\u{b0}");
+        assert_eq!(
+            track_label(&track(TrackState::Reacquired, 0.0, 0.0, 1.0, 1.0).tracks[0]),
+            "#1 reacquired 0.87"
+        );
+    }
+
+    #[test]
+    fn labels_of_one_place_do_not_cover_each_other() {
+        let style = Style::for_height(360);
+        let mut picture = Picture::grey(PixelFormat::GRAY8, Size::new(640, 360));
+        let mut taken = Vec::new();
+        picture.draw(|canvas| {
+            let area = Area { left: 300, top: 150, right: 380, bottom: 260 };
+            for _ in 0..6 {
+                style.draw_label(canvas, area, WHITE, "#1 tracked 0.87", &mut taken);
+            }
+        });
+        for (i, a) in taken.iter().enumerate() {
+            assert!(taken[..i].iter().all(|b| !a.touches(*b)), "plate {i} covers another");
+        }
+    }
+
+    #[test]
+    fn text_and_lines_grow_with_the_picture() {
+        let sizes = |height| {
+            let style = Style::for_height(height);
+            (style.line, style.font.val() as i64 * style.zoom)
+        };
+        assert_eq!([360, 720, 1080, 2160, 4320].map(sizes), [(2, 16), (2, 20), (3, 32), (6, 64), (12, 128)]);
+    }
+
+    #[test]
+    fn names_keep_their_colours_and_these_differ_from_the_tracks() {
+        use TrackState::{Lost, Reacquired, Tracked, Uncertain};
+        assert_eq!(colour_of_name("logo"), colour_of_name("logo"));
+        let counted = ["cam1", "cam2", "cam3", "cam4", "cam5", "cam6", "cam7", "cam8"].map(colour_of_name);
+        for (i, colour) in counted.iter().enumerate() {
+            assert!(!counted[..i].contains(colour), "cam{} looks like another", i + 1);
+        }
+        for state in [Lost, Reacquired, Tracked, Uncertain] {
+            assert!(!MATCH_COLOURS.contains(&colour_of_state(state)));
+        }
+    }
+
+    #[test]
+    fn a_mask_replaces_the_picture_in_every_format() {
+        let size = Size::new(37, 23);
+        let mask = Plane::from_vec((0..37 * 23).map(|i| if i % 3 == 0 { 255 } else { 0 }).collect(), size);
+        for format in PixelFormat::ALL {
+            let mut picture = Picture::grey(format, size);
+            picture
+                .planes
+                .iter_mut()
+                .skip(1)
+                .for_each(|data| data.iter_mut().for_each(|v| *v = *v / 250 * *v));
+            picture.draw(|canvas| draw_mask(canvas, &mask));
+            for y in 0..23 {
+                for x in 0..37 {
+                    let expected = Colour { luma: mask.data()[y * 37 + x], cb: 128, cr: 128 };
+                    assert_eq!(picture.colour(x, y), expected, "{} at {x}, {y}", format.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_split_has_the_picture_left_and_the_mask_right() {
+        let size = Size::new(41, 23);
+        let mask = Plane::from_vec(vec![255; 41 * 23], size);
+        for format in PixelFormat::ALL {
+            let mut picture = Picture::grey(format, size);
+            picture.draw(|canvas| draw_split(canvas, &mask));
+            let row: Vec<u8> = (0..41).map(|x| picture.luma(x, 11)).collect();
+            assert_eq!(
+                (&row[..19], &row[19..21], &row[21..]),
+                (&[100; 19][..], &[235; 2][..], &[255; 20][..])
+            );
+        }
+    }
+}

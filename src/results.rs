@@ -150,6 +150,18 @@ pub enum TrackState {
     Reacquired,
 }
 
+impl TrackState {
+    /// Its name in results files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tracked => "tracked",
+            Self::Uncertain => "uncertain",
+            Self::Lost => "lost",
+            Self::Reacquired => "reacquired",
+        }
+    }
+}
+
 /// A track in one frame.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Track {

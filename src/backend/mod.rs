@@ -15,6 +15,7 @@ use crate::template::Bank;
 
 pub mod cpu;
 pub mod peaks;
+pub mod threshold;
 
 /// What is done to every frame, whatever the tracker asks.
 #[derive(Debug, Clone)]

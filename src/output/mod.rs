@@ -1,1 +1,254 @@
-//! Under construction.
+//! Results files: JSON Lines, CSV and MOTChallenge text.
+//!
+//! A file is created before the video starts, so that a folder that cannot be written fails at once, and it is written as
+//! results come: every frame's lines reach the system whole, in one call, so that a run that is killed leaves valid lines.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::ports::Sink;
+
+mod csv;
+mod jsonl;
+mod mot;
+
+/// A new results file, its format chosen by the end of its name.
+///
+/// `.jsonl`: JSON Lines, everything there is, see [`crate::results`]; `-` is the same on standard output. `.csv`: a row for
+/// every match and every track. `.mot.txt`: MOTChallenge columns. A file of that name is overwritten.
+///
+/// # Errors
+/// `Value` if the name ends otherwise, `File` if it cannot be created.
+pub fn open(path: &str) -> Result<Box<dyn Sink>> {
+    if path == "-" {
+        return Ok(Box::new(jsonl::JsonLines::new(Target::stdout())));
+    }
+    let ends_in = |ending: &str| path.to_ascii_lowercase().ends_with(ending);
+    if ends_in(".jsonl") {
+        Ok(Box::new(jsonl::JsonLines::new(Target::create(path)?)))
+    } else if ends_in(".csv") {
+        Ok(Box::new(csv::Csv::new(Target::create(path)?)))
+    } else if ends_in(".mot.txt") {
+        Ok(Box::new(mot::Mot::new(Target::create(path)?)))
+    } else {
+        let expected = "expected a name that ends in .jsonl, .csv or .mot.txt, or - for JSON Lines on stdout";
+        Err(Error::value("results", path, expected))
+    }
+}
+
+/// What lines are written to. After a failure it takes nothing more: a line behind half a line would be neither.
+struct Target {
+    name: String,
+    writer: Box<dyn Write>,
+    has_failed: bool,
+}
+
+impl Target {
+    fn create(path: &str) -> Result<Self> {
+        let file = File::create(path).map_err(Error::file("create", Path::new(path)))?;
+        Ok(Self { name: path.to_owned(), writer: Box::new(file), has_failed: false })
+    }
+
+    fn stdout() -> Self {
+        // Rust's stdout passes on whole lines at once, so that it needs no flushing after them.
+        Self { name: "stdout".to_owned(), writer: Box::new(io::stdout()), has_failed: false }
+    }
+
+    /// Writes whole lines, in one call to the system where that takes them all.
+    fn write(&mut self, lines: &[u8]) -> Result<()> {
+        if self.has_failed {
+            return Err(self.failure("not written to any more after it failed"));
+        }
+        self.writer.write_all(lines).map_err(|error| self.failed(&error))
+    }
+
+    /// Hands everything to the system. Says nothing if writing has failed: that was said.
+    fn finish(&mut self) -> Result<()> {
+        if self.has_failed { Ok(()) } else { self.writer.flush().map_err(|error| self.failed(&error)) }
+    }
+
+    fn failed(&mut self, error: &io::Error) -> Error {
+        self.has_failed = true;
+        match error.kind() {
+            ErrorKind::BrokenPipe => self.failure("closed by its reader"),
+            _ => self.failure(&error.to_string()),
+        }
+    }
+
+    fn failure(&self, reason: &str) -> Error {
+        Error::Output { name: self.name.clone(), reason: reason.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod samples {
+    //! A small run for the tests of each format.
+
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use crate::error::Result;
+    use crate::frame::{Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat};
+    use crate::ports::{Delivery, Sink};
+    use crate::results::{FrameRecord, Match, RunRecord, Summary, ThresholdResult, Track, TrackState};
+
+    struct Grey(Plane);
+
+    impl Picture for Grey {
+        fn plane(&self, _: usize) -> PlaneRef<'_> {
+            self.0.as_ref()
+        }
+    }
+
+    pub(super) fn format() -> VideoFormat {
+        VideoFormat {
+            size: Size::new(5, 3),
+            pixels: PixelFormat::GRAY8,
+            frame_rate: (30, 1),
+            pixel_aspect: (1, 1),
+            colorimetry: None,
+        }
+    }
+
+    pub(super) fn run(tracks: &[&str]) -> RunRecord {
+        RunRecord {
+            version: "0.0.0",
+            input: "a \"quoted\" name.mp4".into(),
+            width: 5,
+            height: 3,
+            frame_rate: 30.0,
+            format: "GRAY8",
+            backend: "cpu",
+            device: "this".into(),
+            driver: None,
+            decoder: None,
+            started: 0,
+            templates: Vec::new(),
+            tracks: tracks.iter().map(|&t| t.to_owned()).collect(),
+            threshold: None,
+        }
+    }
+
+    pub(super) fn found(template: &str) -> Match {
+        Match {
+            template: template.into(),
+            x: 1,
+            y: 2,
+            w: 4,
+            h: 3,
+            score: 0.875,
+            scale: 1.1,
+            angle: -5.0,
+            cx: 3.004,
+            cy: 3.5,
+        }
+    }
+
+    pub(super) fn track(id: u32, state: TrackState) -> Track {
+        Track { id, state, x: -0.5, y: 2.25, w: 4.0, h: 3.0, score: 0.5, second_peak_ratio: 0.25 }
+    }
+
+    /// Frame 0 with two matches and three tracks, frame 2 (a drop before it) with nothing but a threshold.
+    pub(super) fn frames() -> [FrameRecord; 2] {
+        let first = FrameRecord {
+            pts_ns: Some(0),
+            latency_us: 7,
+            matches: vec![found("logo"), found("a, \"b\"")],
+            tracks: vec![
+                track(1, TrackState::Tracked),
+                track(2, TrackState::Lost),
+                track(3, TrackState::Uncertain),
+            ],
+            ..FrameRecord::default()
+        };
+        let threshold = Some(ThresholdResult { foreground: 0.25 });
+        [first, FrameRecord { frame: 2, threshold, ..FrameRecord::default() }]
+    }
+
+    /// A whole run into `sink`, until something fails.
+    pub(super) fn play(sink: &mut dyn Sink, tracks: &[&str]) -> Result<()> {
+        sink.begin(&run(tracks), &format())?;
+        for record in frames() {
+            deliver(sink, record)?;
+        }
+        sink.finish(&Summary { frames: 2, dropped: 1, ..Summary::default() })
+    }
+
+    pub(super) fn deliver(sink: &mut dyn Sink, record: FrameRecord) -> Result<()> {
+        let meta =
+            FrameMeta { index: record.frame, pts_ns: None, duration_ns: None, arrived: Instant::now() };
+        let picture = Arc::new(Grey(Plane::new(Size::new(5, 3))));
+        let frame = Frame { meta, format: Arc::new(format()), picture };
+        sink.deliver(&Delivery { frame: &frame, record: &Arc::new(record), mask: None })
+    }
+
+    /// What a run leaves in a file that ends in `extension`.
+    pub(super) fn written(extension: &str, tracks: &[&str]) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(format!("results{extension}"));
+        play(&mut *super::open(path.to_str().unwrap()).unwrap(), tracks).unwrap();
+        std::fs::read_to_string(path).unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Summary;
+
+    #[test]
+    fn an_unknown_ending_is_wrong_usage_and_names_the_known_ones() {
+        for name in ["out.json", "out.txt", "mot.txt", "jsonl", ""] {
+            let error = open(name).err().unwrap();
+            assert!(error.is_usage());
+            assert!(error.to_string().contains(".jsonl, .csv or .mot.txt"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_fails_before_the_video_starts() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a.jsonl", "a.csv", "a.mot.txt"] {
+            let path = folder.path().join("missing").join(name);
+            let error = open(path.to_str().unwrap()).err().unwrap();
+            assert!(matches!(error, Error::File { action: "create", .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_after_a_failure_and_finish_is_silent() {
+        struct Breaks;
+        impl Write for Breaks {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                panic!("flushed after a failure")
+            }
+        }
+        let target = || Target { name: "stdout".into(), writer: Box::new(Breaks), has_failed: false };
+        let sinks: [Box<dyn Sink>; 3] = [
+            Box::new(jsonl::JsonLines::new(target())),
+            Box::new(csv::Csv::new(target())),
+            Box::new(mot::Mot::new(target())),
+        ];
+        for mut sink in sinks {
+            let said = samples::play(&mut *sink, &["1,2,3,4@0"]).unwrap_err().to_string();
+            assert_eq!(said, "output stdout: closed by its reader");
+            sink.finish(&Summary::default()).unwrap();
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_reported_in_the_systems_words() {
+        let file = File::options().write(true).open("/dev/full").unwrap();
+        let target = Target { name: "out.jsonl".into(), writer: Box::new(file), has_failed: false };
+        let mut sink = jsonl::JsonLines::new(target);
+        let said = samples::play(&mut sink, &[]).unwrap_err().to_string();
+        assert!(said.starts_with("output out.jsonl: No space left on device"), "{said}");
+        sink.finish(&Summary::default()).unwrap();
+    }
+}

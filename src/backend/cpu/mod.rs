@@ -1,1 +1,2 @@
 //! The CPU backend.
+pub mod threshold;

@@ -1,0 +1,146 @@
+//! CSV after RFC 4180: a header, then a row for every match and every track of every frame.
+
+use std::io;
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::frame::VideoFormat;
+use crate::output::Target;
+use crate::ports::{Delivery, Sink};
+use crate::results::{Match, RunRecord, Summary, Track};
+
+/// Column names, in the order of [`Row`]'s fields.
+const HEADER: &str = "frame,pts_ns,kind,name_or_id,state,x,y,w,h,score,scale,angle,cx,cy\n";
+
+/// Rows of matches and tracks; a frame without either has none.
+pub(super) struct Csv {
+    target: Target,
+    rows: Vec<u8>,
+}
+
+/// One row. What a match or a track does not have is left empty. Values mean what [`crate::results`] says.
+#[derive(Serialize)]
+struct Row<Name, Pixels> {
+    frame: u64,
+    pts_ns: Option<u64>,
+    /// `match` or `track`.
+    kind: &'static str,
+    /// A match's template, a track's number.
+    name_or_id: Name,
+    state: Option<&'static str>,
+    x: Pixels,
+    y: Pixels,
+    w: Pixels,
+    h: Pixels,
+    score: f64,
+    scale: Option<f64>,
+    angle: Option<f64>,
+    /// Centre of the box; a match's is interpolated between pixels.
+    cx: f64,
+    cy: f64,
+}
+
+impl Csv {
+    pub(super) fn new(target: Target) -> Self {
+        Self { target, rows: Vec::new() }
+    }
+
+    fn failure(&self, error: impl Into<io::Error>) -> Error {
+        self.target.failure(&error.into().to_string())
+    }
+}
+
+impl Sink for Csv {
+    fn name(&self) -> &str {
+        &self.target.name
+    }
+
+    fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> Result<()> {
+        self.target.write(HEADER.as_bytes())
+    }
+
+    fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
+        let record = delivery.record;
+        if record.matches.is_empty() && record.tracks.is_empty() {
+            return Ok(());
+        }
+        self.rows.clear();
+        let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(&mut self.rows);
+        let matches = record.matches.iter().try_for_each(|m| {
+            let Match { x, y, w, h, score, cx, cy, .. } = *m;
+            writer.serialize(Row {
+                frame: record.frame,
+                pts_ns: record.pts_ns,
+                kind: "match",
+                name_or_id: &m.template,
+                state: None,
+                x,
+                y,
+                w,
+                h,
+                score,
+                scale: Some(m.scale),
+                angle: Some(m.angle),
+                cx,
+                cy,
+            })
+        });
+        let tracks = record.tracks.iter().try_for_each(|t| {
+            let Track { x, y, w, h, score, .. } = *t;
+            writer.serialize(Row {
+                frame: record.frame,
+                pts_ns: record.pts_ns,
+                kind: "track",
+                name_or_id: t.id,
+                state: Some(t.state.name()),
+                x,
+                y,
+                w,
+                h,
+                score,
+                scale: None,
+                angle: None,
+                cx: x + w / 2.0,
+                cy: y + h / 2.0,
+            })
+        });
+        let flushed = writer.flush();
+        drop(writer);
+        matches.and(tracks).map_err(|error| self.failure(error))?;
+        flushed.map_err(|error| self.failure(error))?;
+        self.target.write(&self.rows)
+    }
+
+    fn finish(&mut self, _: &Summary) -> Result<()> {
+        self.target.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::output::samples;
+
+    #[test]
+    fn matches_and_tracks_are_rows_under_one_header() {
+        assert_eq!(
+            samples::written(".csv", &["1,2,3,4@0"]).lines().collect::<Vec<_>>(),
+            [
+                "frame,pts_ns,kind,name_or_id,state,x,y,w,h,score,scale,angle,cx,cy",
+                "0,0,match,logo,,1,2,4,3,0.875,1.1,-5.0,3.004,3.5",
+                r#"0,0,match,"a, ""b""",,1,2,4,3,0.875,1.1,-5.0,3.004,3.5"#,
+                "0,0,track,1,tracked,-0.5,2.25,4.0,3.0,0.5,,,1.5,3.75",
+                "0,0,track,2,lost,-0.5,2.25,4.0,3.0,0.5,,,1.5,3.75",
+                "0,0,track,3,uncertain,-0.5,2.25,4.0,3.0,0.5,,,1.5,3.75",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_row_has_the_headers_columns() {
+        let text = samples::written(".csv", &[]);
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let names: Vec<String> = reader.records().take(2).map(|row| row.unwrap()[3].to_owned()).collect();
+        assert_eq!(names, ["logo", "a, \"b\""], "names survive their quotes");
+    }
+}
