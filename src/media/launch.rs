@@ -4,7 +4,7 @@
 //! elements. Values are never pasted into the text that GStreamer parses, so a file name may hold anything; they are
 //! written in, quoted, only where the text is printed for a shell.
 //!
-//! [`Running`] holds a pipeline from its first change of state to NULL. No GLib main loop runs: a handler on the bus
+//! [`Running`] holds a pipeline from its first change of state to NULL. No `GLib` main loop runs: a handler on the bus
 //! sorts messages on the thread that posts them, and passes on the few that matter through a channel.
 
 use std::fmt;
@@ -81,6 +81,7 @@ impl Launch {
     }
 
     /// Sets a property of the element of that name when the pipeline is built; the last value counts.
+    #[expect(clippy::needless_pass_by_value, reason = "`set(\"input\", \"loop\", true)` reads best")]
     pub fn set(&mut self, element: &str, property: &str, value: impl ToString) -> &mut Self {
         self.properties.retain(|p| (p.element.as_str(), p.name.as_str()) != (element, property));
         let (element, name) = (element.to_owned(), property.to_owned());
@@ -90,12 +91,13 @@ impl Launch {
 
     /// True if the element of that name is given the property, by its text or by [`Launch::set`].
     pub fn sets(&self, element: &str, property: &str) -> bool {
-        let words = words(&self.text);
-        let typed = find(&words, element).is_some_and(|(start, at)| {
-            let end = words[at..].iter().position(|w| w == "!").map_or(words.len(), |n| at + n);
-            words[start..end].iter().any(|w| w.split_once('=').is_some_and(|(name, _)| name == property))
-        });
-        typed || self.properties.iter().any(|p| p.element == element && p.name == property)
+        typed(&words(&self.text), element, property).is_some()
+            || self.properties.iter().any(|p| p.element == element && p.name == property)
+    }
+
+    /// True if the text names an element so.
+    pub fn has(&self, element: &str) -> bool {
+        find(&words(&self.text), element).is_some()
     }
 
     /// Puts `chain` (`videoconvert ! deinterlace`) into the text, between the element of that name and the one before.
@@ -129,7 +131,7 @@ impl Launch {
         // A text of one element alone gives that element, not a pipeline.
         let pipeline = element.downcast::<gst::Pipeline>().or_else(|element| {
             let pipeline = gst::Pipeline::new();
-            pipeline.add(&element).map_err(|e| self.fault(e))?;
+            pipeline.add(&element).map_err(|e| self.fault(e.to_string()))?;
             Ok::<_, Error>(pipeline)
         })?;
         for property in &self.properties {
@@ -179,22 +181,27 @@ impl Launch {
     }
 
     /// This text is at fault.
-    pub fn fault(&self, reason: impl ToString) -> Error {
-        Error::Launch { name: self.name.clone(), reason: reason.to_string() }
+    pub fn fault(&self, reason: impl Into<String>) -> Error {
+        Error::Launch { name: self.name.clone(), reason: reason.into() }
     }
 }
 
 impl fmt::Display for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut line = Vec::new();
-        for word in words(&self.text) {
-            let named = word.strip_prefix("name=").map(|name| name.trim_matches('"').to_owned());
-            line.push(for_shell(&unescape_spaces(&word)));
-            for p in self.properties.iter().filter(|p| Some(&p.element) == named.as_ref()) {
-                line.push(for_shell(&format!("{}={}", p.name, for_launch(&p.value))));
+        let mut words = words(&self.text);
+        for word in &mut words {
+            *word = unescape_spaces(word);
+        }
+        for p in self.properties.iter().rev() {
+            let word = format!("{}={}", p.name, for_launch(&p.value));
+            if let Some(at) = typed(&words, &p.element, &p.name) {
+                words[at] = word;
+            } else if let Some((_, at)) = find(&words, &p.element) {
+                words.insert(at + 1, word);
             }
         }
-        f.write_str(&line.join(" "))
+        let words = words.iter().map(|word| for_shell(word)).collect::<Vec<_>>();
+        f.write_str(&words.join(" "))
     }
 }
 
@@ -212,7 +219,7 @@ fn words(text: &str) -> Vec<String> {
             }
             // Inside a word an apostrophe is just a character.
             None if matches!(c, '"' | '\'') && (word.is_empty() || word.ends_with(['=', ','])) => {
-                quote = Some(c)
+                quote = Some(c);
             }
             Some(open) if c == open => quote = None,
             _ => {}
@@ -232,6 +239,14 @@ fn find(words: &[String], element: &str) -> Option<(usize, usize)> {
     let at = words.iter().position(|w| *w == plain || *w == quoted)?;
     let start = words[..at].iter().rposition(|w| !w.contains('='))?;
     Some((start, at))
+}
+
+/// Where the element of that name is given the property.
+fn typed(words: &[String], element: &str, property: &str) -> Option<usize> {
+    let (factory, _) = find(words, element)?;
+    let mut given =
+        words.iter().enumerate().skip(factory + 1).map_while(|(at, w)| Some((at, w.split_once('=')?.0)));
+    given.find(|(_, name)| *name == property).map(|(at, _)| at)
 }
 
 /// `gst-launch-1.0` escapes the spaces of its arguments itself, and would escape these twice.
@@ -416,13 +431,22 @@ fn sort(message: &gst::Message, missing: &Mutex<Option<Error>>, sender: &Sender<
     let _ = sender.send(news);
 }
 
+/// What decodebin says, in our words, of an input that has streams but none of the kind that is asked for.
+///
+/// Its own words are that a plug-in is missing; where that is so, a message of its own has said which.
+pub const NOTHING_WANTED: &str = "no stream of the wanted kind";
+
 /// An error message of a bus as `Pipeline`.
 pub fn bus_error(error: &gst::message::Error) -> Error {
-    Error::Pipeline {
-        element: source_name(error.message()),
-        message: error.error().message().trim_end_matches('.').to_owned(),
-        debug: error.debug().map(Into::into).unwrap_or_default(),
-    }
+    let said = error.error();
+    let debug = error.debug().unwrap_or_default();
+    // The text for people is translated, the one for developers is not.
+    let message = if debug.contains("no suitable plugins found") {
+        NOTHING_WANTED.to_owned()
+    } else {
+        said.message().trim_end_matches('.').to_owned()
+    };
+    Error::Pipeline { element: source_name(error.message()), message, debug: debug.into() }
 }
 
 /// What a `missing-plugin` message asks for, as far as that can be named.
@@ -548,7 +572,12 @@ mod tests {
         let expected =
             "videotestsrc ! videoconvert ! videoflip ! appsink sync=false name=frames fakesrc ! fakesink";
         assert_eq!(launch.to_string(), expected);
-        assert!(launch.sets("frames", "sync") && !launch.sets("frames", "qos"));
+        assert!(launch.sets("frames", "sync") && !launch.sets("frames", "num-buffers"));
+        launch.set("frames", "sync", true).set("frames", "max-buffers", 1);
+        assert!(
+            launch.to_string().contains("! appsink sync=true name=frames max-buffers=1 fakesrc"),
+            "{launch}"
+        );
         assert!(Launch::new("test", "appsink name=frames").insert_before("frames", "identity").is_err());
     }
 

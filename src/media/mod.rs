@@ -5,3 +5,4 @@
 
 pub mod doctor;
 pub mod launch;
+pub mod source;

@@ -1,0 +1,1234 @@
+//! Decoded frames from a file, a URI, a camera or gst-launch text, through an appsink.
+//!
+//! Two threads meet here. GStreamer's streaming thread decodes, and hands each sample to a bounded channel: it does nothing
+//! else with it. The thread that owns the [`VideoSource`] takes samples out and maps them. For a file the streaming thread
+//! waits while the channel is full, so nothing is lost and decoding runs no further ahead than the channel is long. For a
+//! live source it never waits: a sample that nobody took is dropped for the newer one, and counted.
+//!
+//! The luma plane is used where the decoder put it. A converter costs more than matching does, so there is none in the
+//! pipelines; the first frame's caps and tags tell whether this video needs one, and only then is the pipeline built again
+//! with what is needed in front of the appsink.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, select};
+use gst::prelude::*;
+use gst_video::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::frame::{Frame, FrameMeta, Picture, PixelFormat, PlaneRef, Size, VideoFormat};
+use crate::media::doctor;
+use crate::media::launch::{self, Launch, Milestone, Running};
+use crate::ports::{Next, Source};
+
+/// How long the first frame may take: a network camera needs seconds, and nobody waits longer than this for nothing.
+const FIRST_FRAME: Duration = Duration::from_secs(30);
+
+/// How often a wait for the first frame looks whether it should stop.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+
+/// After an error, frames that were on their way are waited for this long, unless the end of the stream comes first.
+const AFTER_ERROR: Duration = Duration::from_secs(1);
+
+/// Samples that wait in the channel of a file. Two keep the decoder busy while the engine takes one; pools are small.
+const LOSSLESS_WAITING: usize = 2;
+
+/// Samples that we may hold at once, for whoever sizes a buffer pool: those that wait, and those in a deep ring.
+const SAMPLES_HELD: u32 = 8;
+
+/// What a conversion may end in: 8-bit luma and the chroma that is there, as planes that `videoflip` and `deinterlace` take.
+const CONVERTED: &str = "video/x-raw,format=(string){I420,Y42B,Y444,GRAY8}";
+
+/// Formats that both `deinterlace` and `videoflip` take (GStreamer 1.22).
+const TURNABLE: [&str; 5] = ["I420", "YV12", "NV12", "NV21", "Y444"];
+
+/// Where video comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// A file.
+    File(PathBuf),
+    /// Anything with a scheme that GStreamer has a source for.
+    Uri(String),
+    /// A camera: a device such as `/dev/video0`, or the first one.
+    Camera(Option<String>),
+    /// gst-launch text with an `appsink name=frames`.
+    Launch(Launch),
+}
+
+impl FromStr for Input {
+    type Err = Error;
+
+    /// INPUT as typed: a file that exists or has no `scheme://`, `camera[:DEVICE]`, or a URI.
+    fn from_str(text: &str) -> Result<Self> {
+        let has_scheme = text.split_once("://").is_some_and(|(scheme, _)| {
+            scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+                && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+        });
+        match text.strip_prefix("camera") {
+            _ if text.is_empty() => Err(Error::value("input", text, "expected a file, a URI or `camera`")),
+            _ if Path::new(text).exists() => Ok(Self::File(text.into())),
+            Some("") => Ok(Self::Camera(None)),
+            Some(":") => {
+                Err(Error::value("input", text, "expected camera:DEVICE, such as camera:/dev/video0"))
+            }
+            Some(rest) if rest.starts_with(':') => Ok(Self::Camera(Some(rest[1..].to_owned()))),
+            _ if has_scheme => Ok(Self::Uri(text.to_owned())),
+            _ => Ok(Self::File(text.into())),
+        }
+    }
+}
+
+impl fmt::Display for Input {
+    /// The input as it was typed; gst-launch text by the name of where it is from.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Uri(uri) => f.write_str(uri),
+            Self::Camera(None) => f.write_str("camera"),
+            Self::Camera(Some(device)) => write!(f, "camera:{device}"),
+            Self::Launch(launch) => f.write_str(launch.name()),
+        }
+    }
+}
+
+/// Which decoders are used. It does not apply to gst-launch text, which names its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Decoder {
+    /// A hardware decoder where there is one for the video, else software.
+    Auto,
+    /// Software only.
+    #[default]
+    Software,
+    /// A hardware decoder, or an error.
+    Hardware,
+}
+
+impl FromStr for Decoder {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "software" => Ok(Self::Software),
+            "hardware" => Ok(Self::Hardware),
+            _ => Err(Error::value("decoder", text, "expected auto, software or hardware")),
+        }
+    }
+}
+
+/// What to open, and how.
+#[derive(Debug, Clone)]
+pub struct SourceSpec {
+    /// Where video comes from.
+    pub input: Input,
+    /// Which decoders are used.
+    pub decoder: Decoder,
+    /// True drops the frames that nobody takes in time, false keeps all; `None` asks the source what it is.
+    ///
+    /// A file that is live plays at its own speed, as a camera would.
+    pub live: Option<bool>,
+}
+
+impl SourceSpec {
+    /// The pipeline for the input, as far as it is known without opening it.
+    ///
+    /// # Errors
+    /// `Launch` if gst-launch text has nothing named `frames`.
+    pub fn launch(&self) -> Result<Launch> {
+        let software = self.decoder == Decoder::Software;
+        let mut launch = match &self.input {
+            Input::File(path) => {
+                let mut launch = Launch::new("file.launch", include_str!("../../pipelines/file.launch"));
+                launch.set("input", "location", path.display());
+                if software {
+                    launch.set("decode", "force-sw-decoders", true);
+                }
+                launch
+            }
+            Input::Uri(uri) => {
+                let mut launch = Launch::new("uri.launch", include_str!("../../pipelines/uri.launch"));
+                launch.set("input", "uri", uri);
+                if software {
+                    launch.set("input", "force-sw-decoders", true);
+                }
+                launch
+            }
+            Input::Camera(device) => {
+                let mut launch = Launch::new("camera.launch", include_str!("../../pipelines/camera.launch"));
+                let first = || Some(doctor::cameras().first()?.display().to_string());
+                if let Some(device) = device.clone().or_else(first) {
+                    launch.set("input", "device", device);
+                }
+                if software {
+                    launch.set("decode", "force-sw-decoders", true);
+                }
+                launch
+            }
+            Input::Launch(launch) => launch.clone(),
+        };
+        if !launch.has("frames") {
+            return Err(
+                launch.fault("it has no appsink named \"frames\" (end it with `! appsink name=frames`)")
+            );
+        }
+        // An appsink keeps time by default, which would play a file at its own speed.
+        if !launch.sets("frames", "sync") {
+            launch.set("frames", "sync", false);
+        }
+        Ok(launch)
+    }
+}
+
+/// Frames of a video, in order. Dropping it stops the pipeline and waits for its threads.
+pub struct VideoSource {
+    /// Declared, and so dropped, before `running`: a streaming thread that waits in the channel is let go by this, and
+    /// stopping the pipeline waits for that thread.
+    samples: Receiver<Arrival>,
+    running: Running,
+    /// The sample that told a live source's caps while it was opened.
+    first: Option<Arrival>,
+    state: State,
+    caps: gst::Caps,
+    info: gst_video::VideoInfo,
+    format: Arc<VideoFormat>,
+    dropped: Arc<AtomicU64>,
+    is_live: bool,
+    decoder: Option<String>,
+    duration_ns: Option<u64>,
+    launch: Launch,
+}
+
+/// What the next answer to a request for a frame depends on.
+enum State {
+    /// Frames come.
+    Playing,
+    /// Something failed. The error is told when the frames before it have been delivered, at the latest at the instant.
+    Failing(Error, Instant),
+    /// The error has been told.
+    Failed,
+    /// The video has ended and the pipeline is in NULL.
+    Ended,
+}
+
+/// A sample with its number and the time of its arrival.
+struct Arrival {
+    index: u64,
+    at: Instant,
+    sample: gst::Sample,
+}
+
+impl VideoSource {
+    /// Opens the input and waits until the first frame's format is known.
+    ///
+    /// While it waits it looks at `stop`, and gives up when that is true.
+    ///
+    /// # Errors
+    /// `File` or `NoVideo` if the input cannot be read or has no video; `MissingElement` if an element is not installed;
+    /// `Launch` if gst-launch text is wrong or has not exactly one appsink, named `frames`.
+    pub fn open(spec: &SourceSpec, stop: &AtomicBool) -> Result<Self> {
+        check(&spec.input)?;
+        launch::init()?;
+        if spec.decoder != Decoder::Software {
+            prefer_hardware();
+        }
+        let mut launch = spec.launch()?;
+        let mut opened = Opened::start(spec, &mut launch, stop)?;
+        if let Some(chain) = opened.adaptation(spec)? {
+            drop(opened);
+            launch.insert_before("frames", &chain)?;
+            opened = Opened::start(spec, &mut launch, stop)?;
+        }
+        opened.into_source(spec, launch)
+    }
+
+    /// What the decoder announced about its pictures; of the first frame until one with another format was delivered.
+    pub fn format(&self) -> Arc<VideoFormat> {
+        Arc::clone(&self.format)
+    }
+
+    /// Factory name of the element that decodes, such as `avdec_h264`; `None` for raw video.
+    pub fn decoder_name(&self) -> Option<&str> {
+        self.decoder.as_deref()
+    }
+
+    /// Length of the video in nanoseconds, where the source knows it.
+    pub fn duration_ns(&self) -> Option<u64> {
+        self.duration_ns
+    }
+
+    /// True if frames that nobody takes in time are dropped.
+    pub fn is_live(&self) -> bool {
+        self.is_live
+    }
+
+    /// The pipeline that runs.
+    pub fn launch(&self) -> &Launch {
+        &self.launch
+    }
+
+    /// The next frame if it comes before `deadline`. `None` does not wait at all.
+    fn next(&mut self, deadline: Option<Instant>) -> Result<Next> {
+        loop {
+            match &self.state {
+                State::Playing | State::Failing(..) => {}
+                State::Ended => return Ok(Next::End),
+                State::Failed => return Err(failure("it has failed before")),
+            }
+            // Frames first: an error or the end is told after all that came before it.
+            match self.first.take().map_or_else(|| self.samples.try_recv(), Ok) {
+                Ok(arrival) => return self.deliver(arrival),
+                Err(TryRecvError::Disconnected) => return self.finish(),
+                Err(TryRecvError::Empty) => {}
+            }
+            let give_up = match &self.state {
+                State::Failing(_, give_up) if Instant::now() >= *give_up => return self.finish(),
+                State::Failing(_, give_up) => Some(*give_up),
+                _ => None,
+            };
+            let now = Instant::now();
+            let Some(deadline) = deadline.filter(|deadline| *deadline > now) else {
+                while let Ok(news) = self.running.news().try_recv() {
+                    self.attend(news);
+                }
+                return Ok(Next::Pending);
+            };
+            let wait = give_up.map_or(deadline, |give_up| give_up.min(deadline)) - now;
+            select! {
+                recv(self.samples) -> arrival => match arrival {
+                    Ok(arrival) => return self.deliver(arrival),
+                    Err(_) => return self.finish(),
+                },
+                recv(self.running.news()) -> news => if let Ok(news) = news {
+                    self.attend(news);
+                },
+                default(wait) => {}
+            }
+        }
+    }
+
+    /// Remembers the first error; later ones are its consequences.
+    fn attend(&mut self, news: launch::News) {
+        if let Err(error) = self.running.attend(news) {
+            if matches!(self.state, State::Playing) {
+                self.state = State::Failing(error, Instant::now() + AFTER_ERROR);
+            } else {
+                tracing::debug!("after the first error: {error}");
+            }
+        }
+    }
+
+    /// No frame will come: stops the pipeline and tells why.
+    fn finish(&mut self) -> Result<Next> {
+        // Elements post their error before they send the end of the stream down, so it is here by now.
+        while let Ok(news) = self.running.news().try_recv() {
+            self.attend(news);
+        }
+        self.stop();
+        match std::mem::replace(&mut self.state, State::Ended) {
+            State::Failing(error, _) => {
+                self.state = State::Failed;
+                Err(error)
+            }
+            _ => Ok(Next::End),
+        }
+    }
+
+    /// Sets the pipeline to NULL, before its time if need be.
+    fn stop(&mut self) {
+        // The streaming thread may be waiting in the channel, and stopping waits for it: let it go first.
+        self.samples = crossbeam_channel::never();
+        self.running.stop();
+    }
+
+    /// The next frame; one that cannot be used is a failure like any other, so nothing comes after it.
+    fn deliver(&mut self, arrival: Arrival) -> Result<Next> {
+        let frame = self.frame(arrival);
+        if frame.is_err() {
+            self.stop();
+            self.state = State::Failed;
+        }
+        frame.map(Next::Frame)
+    }
+
+    /// Maps a sample where it lies.
+    fn frame(&mut self, Arrival { index, at, sample }: Arrival) -> Result<Frame> {
+        let caps = sample.caps().ok_or_else(|| failure("a frame has no caps"))?;
+        // Mostly the same object, so this costs nothing.
+        if *caps != *self.caps {
+            (self.info, self.format) = describe(caps)?;
+            self.caps = caps.to_owned();
+            tracing::debug!("frame {index}: the format changes to {caps}");
+        }
+        let buffer = sample.buffer_owned().ok_or_else(|| failure("a frame has no buffer"))?;
+        let meta = FrameMeta {
+            index,
+            pts_ns: presentation_time(&sample, &buffer),
+            duration_ns: buffer.duration().map(gst::ClockTime::nseconds),
+            arrived: at,
+        };
+        let frame = gst_video::VideoFrame::from_buffer_readable(buffer, &self.info)
+            .map_err(|_| failure(format!("frame {index} is not laid out as its caps say: {}", self.caps)))?;
+        let format = Arc::clone(&self.format);
+        let picture = Arc::new(Decoded { pixels: format.pixels, size: format.size, frame });
+        Ok(Frame { meta, format, picture })
+    }
+}
+
+impl Source for VideoSource {
+    fn try_next(&mut self) -> Result<Next> {
+        self.next(None)
+    }
+
+    fn wait_next(&mut self, timeout: Duration) -> Result<Next> {
+        // An instant too far away cannot be told, and nobody waits for a day.
+        self.next(Some(Instant::now() + timeout.min(Duration::from_hours(24))))
+    }
+
+    fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// A decoder's buffer, mapped for reading for as long as this lives.
+struct Decoded {
+    pixels: PixelFormat,
+    size: Size,
+    frame: gst_video::VideoFrame<gst_video::video_frame::Readable>,
+}
+
+impl Picture for Decoded {
+    fn plane(&self, index: usize) -> PlaneRef<'_> {
+        let data =
+            self.frame.plane_data(index as u32).expect("planes of a format are fewer than its picture has");
+        // Strides are negative in bottom-up pictures only, which no format with a luma plane has.
+        let stride = self.frame.plane_stride()[index] as usize;
+        PlaneRef::new(data, self.pixels.plane_size(index, self.size), stride)
+    }
+}
+
+/// A pipeline that runs, up to the point where its first frame's caps are known.
+struct Opened {
+    /// Dropped before `running`, as in [`VideoSource`].
+    samples: Receiver<Arrival>,
+    running: Running,
+    first: Option<Arrival>,
+    pad: gst::Pad,
+    caps: gst::Caps,
+    dropped: Arc<AtomicU64>,
+    is_live: bool,
+}
+
+impl Opened {
+    /// Starts the pipeline. A file is left in PAUSED with its first frame in the appsink; live video plays.
+    fn start(spec: &SourceSpec, launch: &mut Launch, stop: &AtomicBool) -> Result<Self> {
+        let pipeline = launch.build()?;
+        let sink = the_appsink(launch, &pipeline)?;
+        let pad = sink.static_pad("sink").ok_or_else(|| failure("an appsink has no pad"))?;
+        let feed = Arc::new(Feed::default());
+        feed.attach(&sink);
+        answer_allocation_queries(&pad);
+
+        let running = Running::new(pipeline);
+        let in_words = |error| in_words_of_the_input(error, &spec.input);
+        // Live sources give frames only while they play, so waiting for one in PAUSED would be for ever.
+        let gives_no_preroll =
+            running.set_state(gst::State::Paused).map_err(in_words)? == gst::StateChangeSuccess::NoPreroll;
+        let is_live = spec.live.unwrap_or(gives_no_preroll);
+        if spec.live == Some(true) && !gives_no_preroll {
+            sink.set_sync(true);
+            launch.set("frames", "sync", true);
+        }
+        let samples = feed.open(is_live);
+        let mut first = None;
+        let deadline = Instant::now() + FIRST_FRAME;
+        if gives_no_preroll {
+            running.set_state(gst::State::Playing).map_err(in_words)?;
+        }
+        loop {
+            if gives_no_preroll {
+                first = samples.recv_timeout(STOP_CHECK).ok();
+                while let Ok(news) = running.news().try_recv() {
+                    running.attend(news).map_err(in_words)?;
+                }
+                if first.is_some() {
+                    break;
+                }
+            } else if running.wait(STOP_CHECK).map_err(in_words)? == Some(Milestone::Prerolled) {
+                break;
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(no_video(&spec.input, "interrupted while it was opened"));
+            }
+            if Instant::now() > deadline {
+                let seconds = FIRST_FRAME.as_secs();
+                return Err(no_video(&spec.input, format!("no frame came within {seconds} s")));
+            }
+        }
+        // The end can only be there in PAUSED if no frame was held up before it.
+        let caps = pad.current_caps().filter(|_| first.is_some() || !sink.is_eos());
+        let caps = caps.ok_or_else(|| no_video(&spec.input, "it has no frame"))?;
+        Ok(Self { samples, running, first, pad, caps, dropped: Arc::clone(&feed.dropped), is_live })
+    }
+
+    /// The elements that must stand before the appsink for this video, if any: said once, as it costs time.
+    fn adaptation(&self, spec: &SourceSpec) -> Result<Option<String>> {
+        let info = gst_video::VideoInfo::from_caps(&self.caps)
+            .map_err(|_| no_video(&spec.input, format!("not video: {}", self.caps)))?;
+        let name = info.format().to_str().as_str();
+        let has_luma = PixelFormat::from_name(name).is_some();
+        // What a user wrote is run as written, except for what cannot work.
+        let is_ours = !matches!(spec.input, Input::Launch(_));
+        let is_interlaced = info.is_interlaced();
+        let is_turned = is_ours && self.is_turned();
+        if is_interlaced && !is_ours {
+            tracing::warn!(
+                "{}: interlaced: fields are matched together (put `deinterlace fields=top` in)",
+                spec.input
+            );
+        }
+        let mut chain = Vec::new();
+        let deinterlaces = is_interlaced && is_ours;
+        let converts = !has_luma || ((deinterlaces || is_turned) && !TURNABLE.contains(&name));
+        if converts {
+            // Dithering would add noise to what is compared.
+            chain.push("videoconvert dither=none");
+        }
+        if deinterlaces {
+            // One frame out for each frame in; the default gives each field a frame of its own.
+            chain.push("deinterlace fields=top");
+        }
+        if is_turned {
+            chain.push("videoflip video-direction=auto");
+        }
+        if chain.is_empty() {
+            return Ok(None);
+        }
+        if converts {
+            chain.push(CONVERTED);
+        }
+        if !has_luma {
+            let depth = info.comp_depth(0);
+            let what =
+                if depth > 8 { format!("{depth} bits are reduced to 8") } else { "luma is computed".into() };
+            tracing::warn!("{}: {name} has no 8-bit luma plane: {what}", spec.input);
+        }
+        if deinterlaces {
+            tracing::warn!("{}: interlaced: frames are made of the top fields", spec.input);
+        }
+        Ok(Some(chain.join(" ! ")))
+    }
+
+    /// True if a tag says that the picture is to be turned or mirrored before it is shown.
+    fn is_turned(&self) -> bool {
+        let tags = (0..).map_while(|n| self.pad.sticky_event::<gst::event::Tag>(n));
+        let mut turned = tags.filter_map(|event| {
+            event
+                .tag()
+                .get::<gst::tags::ImageOrientation>()
+                .map(|orientation| orientation.get() != "rotate-0")
+        });
+        turned.any(|turned| turned)
+    }
+
+    /// Lets a file play, now that its frames can be used as they are.
+    fn into_source(self, spec: &SourceSpec, launch: Launch) -> Result<VideoSource> {
+        let Self { samples, running, first, caps, dropped, is_live, .. } = self;
+        let (info, format) = describe(&caps).map_err(|error| in_words_of_the_input(error, &spec.input))?;
+        let decoder = decoder_of(running.pipeline());
+        if spec.decoder == Decoder::Hardware
+            && let Some(factory) = decoder.as_ref().filter(|factory| !is_hardware(factory))
+        {
+            let reason = format!(
+                "no hardware decoder takes it, only {} does (try --decoder software)",
+                factory.name()
+            );
+            return Err(no_video(&spec.input, reason));
+        }
+        let duration_ns = running
+            .pipeline()
+            .query_duration::<gst::ClockTime>()
+            .map(gst::ClockTime::nseconds)
+            .filter(|ns| *ns > 0);
+        tracing::debug!("{}: {caps}", spec.input);
+        running.set_state(gst::State::Playing).map_err(|error| in_words_of_the_input(error, &spec.input))?;
+        Ok(VideoSource {
+            samples,
+            running,
+            first,
+            state: State::Playing,
+            caps,
+            info,
+            format,
+            dropped,
+            is_live,
+            decoder: decoder.map(|factory| factory.name().into()),
+            duration_ns,
+            launch,
+        })
+    }
+}
+
+/// The streaming thread's end of the channel.
+///
+/// The appsink's callbacks hold it, and it holds nothing of the pipeline, so there is no cycle.
+#[derive(Default)]
+struct Feed {
+    outlet: Mutex<Outlet>,
+    dropped: Arc<AtomicU64>,
+}
+
+/// Where samples go.
+#[derive(Clone, Default)]
+enum Outlet {
+    /// It is not known yet whether the source is live. No sample arrives before that is known.
+    #[default]
+    Closed,
+    /// Every sample goes in, waiting for room. It ends when the receiver is dropped.
+    Lossless(Sender<Arrival>),
+    /// The newest sample goes in, and what it meets there is taken out.
+    Live(Sender<Arrival>, Receiver<Arrival>),
+    /// The stream has ended. The channel's last sender is gone, which is how the receiver knows.
+    Ended,
+}
+
+impl Feed {
+    /// Connects it to the appsink. The first frame of a file stays in the appsink in PAUSED; it arrives here, once, as
+    /// soon as the pipeline plays.
+    fn attach(self: &Arc<Self>, sink: &gst_app::AppSink) {
+        // The appsink's own queue is passed by: a sample is pulled as soon as it is there.
+        sink.set_max_buffers(1);
+        sink.set_wait_on_eos(false);
+        // The last sample would be held back from the decoder's pool.
+        sink.set_enable_last_sample(false);
+        let (of_samples, of_end) = (Arc::clone(self), Arc::clone(self));
+        let mut index = 0;
+        sink.set_callbacks(
+            gst_app::AppSinkCallbacks::builder()
+                .new_sample(move |sink| {
+                    let sample = sink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
+                    let arrival = Arrival { index, at: Instant::now(), sample };
+                    index += 1;
+                    of_samples.push(arrival)
+                })
+                .eos(move |_| of_end.end())
+                .build(),
+        );
+    }
+
+    /// Opens the channel, before the pipeline plays.
+    fn open(&self, is_live: bool) -> Receiver<Arrival> {
+        let (sender, receiver) = crossbeam_channel::bounded(if is_live { 1 } else { LOSSLESS_WAITING });
+        let mut outlet = self.outlet.lock().unwrap_or_else(PoisonError::into_inner);
+        match *outlet {
+            Outlet::Ended => {}
+            _ if is_live => *outlet = Outlet::Live(sender, receiver.clone()),
+            _ => *outlet = Outlet::Lossless(sender),
+        }
+        receiver
+    }
+
+    /// Hands over one sample; on the streaming thread.
+    fn push(&self, arrival: Arrival) -> Result<gst::FlowSuccess, gst::FlowError> {
+        // Cloned, so that the lock is not held while the channel is full.
+        let outlet = self.outlet.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match outlet {
+            Outlet::Lossless(sender) => {
+                // Nobody listens any more: the pipeline is about to be stopped.
+                sender.send(arrival).map_err(|_| gst::FlowError::Flushing)?;
+            }
+            Outlet::Live(sender, receiver) => {
+                let mut newest = arrival;
+                while let Err(TrySendError::Full(back)) = sender.try_send(newest) {
+                    newest = back;
+                    if receiver.try_recv().is_ok() {
+                        self.dropped.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+            Outlet::Closed | Outlet::Ended => return Err(gst::FlowError::Flushing),
+        }
+        Ok(gst::FlowSuccess::Ok)
+    }
+
+    /// No sample will follow; on the streaming thread.
+    fn end(&self) {
+        *self.outlet.lock().unwrap_or_else(PoisonError::into_inner) = Outlet::Ended;
+    }
+}
+
+/// Says to decoders that rows may be padded, so that they do not copy each picture to take the padding out.
+///
+/// An appsink says nothing of itself before GStreamer 1.24.
+fn answer_allocation_queries(pad: &gst::Pad) {
+    pad.add_probe(gst::PadProbeType::QUERY_DOWNSTREAM, |_, info| {
+        let Some(gst::QueryViewMut::Allocation(query)) = info.query_mut().map(gst::QueryRef::view_mut) else {
+            return gst::PadProbeReturn::Ok;
+        };
+        query.add_allocation_meta::<gst_video::VideoMeta>(None);
+        let caps = query.get_owned().0;
+        if let Some(info) = caps.and_then(|caps| gst_video::VideoInfo::from_caps(&caps).ok()) {
+            query.add_allocation_pool(None::<&gst::BufferPool>, info.size() as u32, SAMPLES_HELD, 0);
+        }
+        gst::PadProbeReturn::Handled
+    });
+}
+
+/// The one appsink of a pipeline, which must be named `frames`.
+fn the_appsink(launch: &Launch, pipeline: &gst::Pipeline) -> Result<gst_app::AppSink> {
+    let sink = launch.element(pipeline, "frames")?.downcast::<gst_app::AppSink>().map_err(|element| {
+        let factory = element.factory().map_or_else(String::new, |factory| factory.name().into());
+        launch.fault(format!("\"frames\" must name an appsink, not a {factory}"))
+    })?;
+    let others = pipeline.iterate_recurse().into_iter().flatten();
+    match others.filter(ObjectExt::is::<gst_app::AppSink>).count() {
+        1 => Ok(sink),
+        count => Err(launch.fault(format!("it has {count} appsinks, and only one can be read"))),
+    }
+}
+
+/// What caps say, for GStreamer and for us.
+fn describe(caps: &gst::CapsRef) -> Result<(gst_video::VideoInfo, Arc<VideoFormat>)> {
+    let info = gst_video::VideoInfo::from_caps(caps).map_err(|_| failure(format!("not video: {caps}")))?;
+    let pixels = PixelFormat::from_name(info.format().to_str())
+        .ok_or_else(|| failure(format!("{} has no 8-bit luma plane", info.format())))?;
+    let (fps, par) = (info.fps(), info.par());
+    let colorimetry = caps.structure(0).and_then(|s| s.get::<String>("colorimetry").ok());
+    let format = VideoFormat {
+        size: Size::new(info.width() as usize, info.height() as usize),
+        pixels,
+        frame_rate: (fps.numer(), fps.denom()),
+        pixel_aspect: (par.numer(), par.denom()),
+        colorimetry,
+    };
+    Ok((info, Arc::new(format)))
+}
+
+/// When the frame is to be shown, counted from the beginning of the video rather than of the file's own clock.
+fn presentation_time(sample: &gst::Sample, buffer: &gst::Buffer) -> Option<u64> {
+    let pts = buffer.pts()?;
+    let segment = sample.segment().and_then(|segment| segment.downcast_ref::<gst::ClockTime>());
+    let time = segment.and_then(|segment| segment.to_stream_time(pts)).unwrap_or(pts);
+    Some(time.nseconds())
+}
+
+/// The first element that decodes pictures.
+fn decoder_of(pipeline: &gst::Pipeline) -> Option<gst::ElementFactory> {
+    let factories = pipeline.iterate_recurse().into_iter().flatten().filter_map(|element| element.factory());
+    factories.into_iter().find(|factory| {
+        let class = factory.metadata("klass").unwrap_or_default();
+        class.contains("Codec/Decoder") && (class.contains("Video") || class.contains("Image"))
+    })
+}
+
+fn is_hardware(factory: &gst::ElementFactory) -> bool {
+    factory.metadata("klass").is_some_and(|class| class.contains("Hardware"))
+}
+
+/// Ranks hardware decoders above all others, for this process: by itself GStreamer ranks many of them last.
+fn prefer_hardware() {
+    let video = gst::ElementFactoryType::DECODER | gst::ElementFactoryType::MEDIA_VIDEO;
+    for factory in gst::ElementFactory::factories_with_type(video, gst::Rank::NONE) {
+        if is_hardware(&factory) {
+            factory.set_rank(gst::Rank::PRIMARY + 64);
+        }
+    }
+}
+
+/// Finds out without GStreamer what it would say less clearly.
+fn check(input: &Input) -> Result<()> {
+    match input {
+        Input::File(path) => {
+            let found = std::fs::metadata(path).map_err(Error::file("read", path))?;
+            match found {
+                found if found.is_dir() => Err(no_video(input, "a folder, not a file")),
+                found if found.is_file() && found.len() == 0 => Err(no_video(input, "the file is empty")),
+                _ => Ok(()),
+            }
+        }
+        Input::Camera(Some(device)) if !Path::new(device).exists() => {
+            Err(no_video(input, format!("there is no device {device}")))
+        }
+        Input::Camera(None) if doctor::cameras().is_empty() => {
+            Err(no_video(input, "no camera was found: there is no /dev/video*"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// While an input is opened, what fails is the input: its name helps more than an element's.
+fn in_words_of_the_input(error: Error, input: &Input) -> Error {
+    match error {
+        Error::Pipeline { message, .. } if message == launch::NOTHING_WANTED => {
+            no_video(input, "it has no video stream")
+        }
+        Error::Pipeline { message, debug, .. } => {
+            // The second line of the debug text is for people.
+            let detail =
+                debug.split_once('\n').map(|(_, detail)| detail.trim()).filter(|detail| !detail.is_empty());
+            let mut reason = message;
+            if !reason.get(1..2).is_some_and(|second| second.chars().all(char::is_uppercase)) {
+                reason.get_mut(..1).map(str::make_ascii_lowercase);
+            }
+            no_video(input, detail.map_or_else(|| reason.clone(), |detail| format!("{reason} ({detail})")))
+        }
+        other => other,
+    }
+}
+
+fn no_video(input: &Input, reason: impl Into<String>) -> Error {
+    Error::NoVideo { input: input.to_string(), reason: reason.into() }
+}
+
+fn failure(message: impl Into<String>) -> Error {
+    Error::Pipeline { element: "frames".into(), message: message.into(), debug: String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(10);
+
+    fn spec(input: Input) -> SourceSpec {
+        SourceSpec { input, decoder: Decoder::Software, live: None }
+    }
+
+    fn text(text: &str) -> SourceSpec {
+        spec(Input::Launch(Launch::user("--source", text).unwrap()))
+    }
+
+    fn open(spec: &SourceSpec) -> Result<VideoSource> {
+        VideoSource::open(spec, &AtomicBool::new(false))
+    }
+
+    fn refused(spec: &SourceSpec) -> Error {
+        open(spec).err().expect("this should not open")
+    }
+
+    fn wait(source: &mut VideoSource) -> Frame {
+        match source.wait_next(SECOND).unwrap() {
+            Next::Frame(frame) => frame,
+            Next::Pending => panic!("no frame came"),
+            Next::End => panic!("the video has ended"),
+        }
+    }
+
+    fn all(source: &mut VideoSource) -> Result<Vec<Frame>> {
+        let mut frames = Vec::new();
+        loop {
+            match source.wait_next(SECOND)? {
+                Next::Frame(frame) => frames.push(frame),
+                Next::Pending => panic!("no frame came"),
+                Next::End => return Ok(frames),
+            }
+        }
+    }
+
+    /// A file made by a gst-launch text, to which ` ! filesink` is added.
+    fn clip(folder: &tempfile::TempDir, name: &str, text: &str) -> PathBuf {
+        let path = folder.path().join(name);
+        let mut launch = Launch::new("clip", &format!("{text} ! filesink name=out"));
+        launch.set("out", "location", path.display());
+        let running = Running::new(launch.build().unwrap());
+        running.set_state(gst::State::Playing).unwrap();
+        while running.wait(SECOND).unwrap().expect("the clip is written in time") != Milestone::Ended {}
+        path
+    }
+
+    #[test]
+    fn inputs_are_told_apart() {
+        let parse = |text: &str| text.parse::<Input>().unwrap();
+        assert_eq!(parse("clip.mp4"), Input::File("clip.mp4".into()));
+        assert_eq!(parse("a:b//c.mp4"), Input::File("a:b//c.mp4".into()));
+        assert_eq!(parse("rtsp://host/path"), Input::Uri("rtsp://host/path".into()));
+        assert_eq!(parse("1://x"), Input::File("1://x".into()));
+        assert_eq!(parse("camera"), Input::Camera(None));
+        assert_eq!(parse("camera:/dev/video2"), Input::Camera(Some("/dev/video2".into())));
+        assert_eq!(parse("camera2.mp4"), Input::File("camera2.mp4".into()));
+        assert!("".parse::<Input>().is_err() && "camera:".parse::<Input>().is_err());
+        for typed in ["clip.mp4", "rtsp://host/path", "camera", "camera:/dev/video2"] {
+            assert_eq!(parse(typed).to_string(), typed);
+        }
+    }
+
+    #[test]
+    fn pts_survives_source() {
+        let folder = tempfile::tempdir().unwrap();
+        let video = "videotestsrc num-buffers=9 ! video/x-raw,framerate=25/1,width=64,height=48 ! jpegenc";
+        for (name, muxer) in [("a.mov", "qtmux"), ("a.avi", "avimux"), ("a.mkv", "matroskamux")] {
+            let path = clip(&folder, name, &format!("{video} ! {muxer}"));
+            let mut source = open(&spec(Input::File(path))).unwrap();
+            assert!(!source.is_live() && source.decoder_name() == Some("jpegdec"));
+            assert_eq!(source.duration_ns().unwrap() / 1_000_000, 360, "{name}");
+            let frames = all(&mut source).unwrap();
+            assert_eq!(frames.len(), 9, "{name}");
+            for (n, frame) in (0..).zip(&frames) {
+                assert_eq!(frame.meta.index, n);
+                assert_eq!(
+                    (frame.meta.pts_ns, frame.meta.duration_ns),
+                    (Some(n * 40_000_000), Some(40_000_000))
+                );
+            }
+            assert_eq!(frames[0].format.frame_rate, (25, 1));
+            assert!(matches!(source.wait_next(SECOND).unwrap(), Next::End), "the end stays the end");
+        }
+    }
+
+    #[test]
+    fn pts_counts_from_the_beginning_of_what_is_shown() {
+        // An mp4 file's first frame may lie anywhere on the clock of its track; an edit list says where it is shown.
+        let folder = tempfile::tempdir().unwrap();
+        let video = "videotestsrc num-buffers=4 timestamp-offset=1500000000 ! video/x-raw,framerate=10/1";
+        let sound = "audiotestsrc num-buffers=80 ! audio/x-raw,format=S16LE,rate=44100 ! mux.";
+        let path = clip(&folder, "late.mov", &format!("{sound} {video} ! jpegenc ! qtmux name=mux"));
+        let mut source = open(&spec(Input::File(path))).unwrap();
+        let times =
+            all(&mut source).unwrap().iter().map(|f| f.meta.pts_ns.unwrap() / 1_000_000).collect::<Vec<_>>();
+        assert_eq!(times, [1500, 1600, 1700, 1800]);
+    }
+
+    #[test]
+    fn formats_with_a_luma_plane_are_not_converted() {
+        let pattern = "videotestsrc num-buffers=2 pattern=smpte ! video/x-raw,width=51,height=37,format=";
+        let luma = |format: &str| {
+            let mut source = open(&text(&format!("{pattern}{format} ! appsink name=frames"))).unwrap();
+            assert!(!source.launch().to_string().contains("videoconvert"), "{format}");
+            let frames = all(&mut source).unwrap();
+            let frame = &frames[1];
+            assert_eq!((frame.format.pixels.name, frame.format.size), (format, Size::new(51, 37)));
+            for index in 0..frame.format.pixels.planes() {
+                let expected = frame.format.pixels.plane_size(index, frame.format.size);
+                assert_eq!(frame.picture.plane(index).size(), expected, "{format} plane {index}");
+            }
+            frame.luma().to_plane()
+        };
+        let expected = luma("I420");
+        // GRAY8 is left out of the comparison: videotestsrc gives it another range.
+        for format in ["NV12", "YV12", "NV21", "Y42B", "Y444", "NV16", "NV61", "NV24", "Y41B", "YUV9"] {
+            assert_eq!(luma(format), expected, "{format}");
+        }
+        luma("GRAY8");
+    }
+
+    #[test]
+    fn formats_without_a_luma_plane_are_converted() {
+        let pattern = "videotestsrc num-buffers=2 ! video/x-raw,width=51,height=37,format=";
+        for format in ["BGR", "YUY2", "RGBA", "GRAY16_LE", "AYUV"] {
+            let mut source = open(&text(&format!("{pattern}{format} ! appsink name=frames"))).unwrap();
+            assert!(source.launch().to_string().contains("videoconvert"), "{format}");
+            assert_eq!(all(&mut source).unwrap().len(), 2);
+        }
+    }
+
+    #[test]
+    fn luma_is_used_where_it_lies() {
+        let folder = tempfile::tempdir().unwrap();
+        // Not a multiple of 16, so that the decoder's rows and pictures are padded.
+        let video = "videotestsrc num-buffers=6 ! video/x-raw,format=I420,width=330,height=250";
+        let path = clip(&folder, "a.mp4", &format!("{video} ! x264enc ! mp4mux"));
+        let mut source = open(&spec(Input::File(path))).unwrap();
+        let mut elements = source.running.pipeline().iterate_recurse().into_iter().flatten();
+        let name = source.decoder_name().unwrap();
+        let decoder = elements.find(|e| e.factory().is_some_and(|factory| factory.name() == name)).unwrap();
+        let decoded = Arc::new(Mutex::new(Vec::new()));
+        let (seen, info) = (Arc::clone(&decoded), source.info.clone());
+        decoder.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, probe| {
+            let buffer = probe.buffer().unwrap();
+            let frame = gst_video::VideoFrameRef::from_buffer_ref_readable(buffer, &info).unwrap();
+            let has_meta = buffer.meta::<gst_video::VideoMeta>().is_some();
+            seen.lock().unwrap().push((has_meta, frame.plane_data(0).unwrap().as_ptr() as usize));
+            gst::PadProbeReturn::Ok
+        });
+        let frames = all(&mut source).unwrap();
+        // Padding is told of, not taken out.
+        let delivered = frames.iter().map(|f| (true, f.luma().row(0).as_ptr() as usize)).collect::<Vec<_>>();
+        let decoded = decoded.lock().unwrap();
+        // The first frames had been decoded before the probe was there.
+        assert!(decoded.len() >= 2);
+        assert!(delivered.ends_with(&decoded));
+    }
+
+    #[test]
+    fn ten_bit_files_become_eight_bit() {
+        let folder = tempfile::tempdir().unwrap();
+        let video =
+            "videotestsrc num-buffers=3 pattern=gradient ! video/x-raw,width=64,height=48,format=I420_10LE";
+        let path = clip(&folder, "a.mkv", &format!("{video} ! avenc_ffv1 ! matroskamux"));
+        let mut source = open(&spec(Input::File(path))).unwrap();
+        assert_eq!(source.format().pixels.name, "I420");
+        let frame = all(&mut source).unwrap().pop().unwrap();
+        let same = "videotestsrc num-buffers=3 pattern=gradient ! video/x-raw,width=64,height=48,format=I420";
+        let eight =
+            all(&mut open(&text(&format!("{same} ! appsink name=frames"))).unwrap()).unwrap().pop().unwrap();
+        for (ten, eight) in frame.luma().rows().flatten().zip(eight.luma().rows().flatten()) {
+            assert!(ten.abs_diff(*eight) <= 1, "{ten} {eight}");
+        }
+    }
+
+    /// Says in a `QuickTime` file that it is to be turned by 90 degrees clockwise, as a telephone held upright does.
+    fn turn(path: &Path) {
+        let mut bytes = std::fs::read(path).unwrap();
+        let header = bytes.windows(4).position(|w| w == b"tkhd").unwrap();
+        let matrix: [u32; 9] = [0, 0x1_0000, 0, 0xFFFF_0000, 0, 0, 0, 0, 0x4000_0000];
+        for (n, value) in matrix.into_iter().enumerate() {
+            // Version and flags, times, track, duration, layer, group and volume come before the matrix.
+            bytes[header + 44 + 4 * n..][..4].copy_from_slice(&value.to_be_bytes());
+        }
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    #[test]
+    fn rotated_clip_is_upright() {
+        let folder = tempfile::tempdir().unwrap();
+        // Dark on the left, bright on the right; the second format is one that videoflip does not take.
+        for format in ["I420", "Y42B"] {
+            let left = "videotestsrc num-buffers=3 pattern=black ! video/x-raw,width=32,height=48 ! mix.";
+            let right = "videotestsrc num-buffers=3 pattern=white ! video/x-raw,width=32,height=48 ! mix.";
+            let mix = "compositor name=mix sink_1::xpos=32 ! videoconvert ! video/x-raw,width=64,height=48";
+            let text = format!("{left} {right} {mix},format={format} ! jpegenc ! qtmux");
+            let path = clip(&folder, "a.mov", &text);
+            turn(&path);
+            let mut source = open(&spec(Input::File(path))).unwrap();
+            assert_eq!(source.format().size, Size::new(48, 64), "{}", source.launch());
+            let frames = all(&mut source).unwrap();
+            assert_eq!(frames.len(), 3);
+            let luma = frames[2].luma();
+            let (top, bottom) = (luma.row(8)[24], luma.row(56)[24]);
+            // Turned clockwise, the left side is at the top.
+            assert!(top < 50 && bottom > 200, "{format}: {top} above {bottom}");
+        }
+    }
+
+    #[test]
+    fn interlaced_clip_is_deinterlaced_frame_by_frame() {
+        let folder = tempfile::tempdir().unwrap();
+        // Each interlaced frame is made of two.
+        let video =
+            "videotestsrc num-buffers=16 pattern=ball ! video/x-raw,framerate=50/1,width=64,height=48";
+        let encoder = "interlace field-pattern=1:1 ! x264enc interlaced=true ! mp4mux";
+        let path = clip(&folder, "a.mp4", &format!("{video} ! {encoder}"));
+        let mut source = open(&spec(Input::File(path))).unwrap();
+        assert!(source.launch().to_string().contains("deinterlace"), "{}", source.launch());
+        let times = all(&mut source).unwrap().iter().map(|f| f.meta.pts_ns.unwrap()).collect::<Vec<_>>();
+        assert_eq!(times.len(), 8);
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 40_000_000), "{times:?}");
+    }
+
+    #[test]
+    fn a_new_format_comes_with_its_first_frame() {
+        let part =
+            |caps: &str| format!("videotestsrc num-buffers=2 ! video/x-raw,framerate=10/1,{caps} ! c.");
+        let (first, second) =
+            (part("format=GRAY8,width=64,height=48"), part("format=I420,width=32,height=24"));
+        let mut source =
+            open(&text(&format!("concat name=c ! appsink name=frames {first} {second}"))).unwrap();
+        let frames = all(&mut source).unwrap();
+        let seen = frames.iter().map(|f| (f.format.pixels.name, f.format.size.width)).collect::<Vec<_>>();
+        assert_eq!(seen, [("GRAY8", 64), ("GRAY8", 64), ("I420", 32), ("I420", 32)]);
+        assert!(Arc::ptr_eq(&frames[0].format, &frames[1].format));
+        assert_eq!(source.format().pixels.name, "I420");
+    }
+
+    #[test]
+    fn a_format_that_cannot_be_used_ends_in_an_error() {
+        let part = |format| format!("videotestsrc num-buffers=2 ! video/x-raw,format={format} ! c.");
+        let parts = format!("{} {} {}", part("GRAY8"), part("BGR"), part("GRAY8"));
+        let mut source = open(&text(&format!("concat name=c ! appsink name=frames {parts}"))).unwrap();
+        assert_eq!([wait(&mut source).meta.index, wait(&mut source).meta.index], [0, 1]);
+        let error = source.wait_next(SECOND).err().unwrap();
+        assert!(error.to_string().contains("BGR has no 8-bit luma plane"), "{error}");
+        assert!(source.wait_next(SECOND).is_err(), "nothing comes after an error");
+    }
+
+    #[test]
+    fn frames_before_an_error_are_delivered() {
+        let video = "videotestsrc ! video/x-raw,format=GRAY8 ! identity name=breaks error-after=6";
+        let mut source = open(&text(&format!("{video} ! appsink name=frames"))).unwrap();
+        // The error is there long before the frames are taken.
+        std::thread::sleep(Duration::from_millis(100));
+        let mut frames = 0;
+        let error = loop {
+            match source.wait_next(SECOND) {
+                Ok(Next::Frame(_)) => frames += 1,
+                Ok(_) => panic!("an error was turned into something else after {frames} frames"),
+                Err(error) => break error,
+            }
+        };
+        assert!(frames >= 5, "{frames} frames");
+        assert!(matches!(&error, Error::Pipeline { element, .. } if element == "breaks"), "{error}");
+        assert!(source.try_next().is_err(), "an error is never followed by an end");
+    }
+
+    #[test]
+    fn late_frames_are_dropped_oldest_first() {
+        launch::init().unwrap();
+        let feed = Feed::default();
+        let samples = feed.open(true);
+        let push = |index| {
+            let arrival = Arrival { index, at: Instant::now(), sample: gst::Sample::builder().build() };
+            feed.push(arrival).unwrap();
+        };
+        for index in 0..5 {
+            push(index);
+        }
+        assert_eq!(samples.try_recv().unwrap().index, 4);
+        assert!(samples.try_recv().is_err());
+        push(5);
+        assert_eq!(samples.try_recv().unwrap().index, 5);
+        assert_eq!(feed.dropped.load(Ordering::Relaxed), 4);
+        feed.end();
+        assert!(matches!(samples.try_recv().err(), Some(TryRecvError::Disconnected)));
+    }
+
+    #[test]
+    fn gaps_in_the_numbers_of_live_frames_are_the_dropped_ones() {
+        let video = "videotestsrc is-live=true num-buffers=40 ! video/x-raw,format=GRAY8,framerate=100/1";
+        let mut source = open(&text(&format!("{video} ! appsink name=frames"))).unwrap();
+        assert!(source.is_live());
+        let mut indices = Vec::new();
+        while let Next::Frame(frame) = source.wait_next(SECOND).unwrap() {
+            indices.push(frame.meta.index);
+            std::thread::sleep(Duration::from_millis(35));
+        }
+        assert!(indices.is_sorted() && *indices.last().unwrap() == 39, "{indices:?}");
+        assert!(source.dropped() > 0);
+        assert_eq!(source.dropped(), 40 - indices.len() as u64, "{indices:?}");
+    }
+
+    #[test]
+    fn a_slow_reader_loses_nothing_of_a_file() {
+        let video = "videotestsrc num-buffers=30 ! video/x-raw,format=GRAY8 ! appsink name=frames";
+        let mut source = open(&text(video)).unwrap();
+        for n in 0..30 {
+            assert_eq!(wait(&mut source).meta.index, n);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert!(matches!(source.wait_next(SECOND).unwrap(), Next::End));
+        assert_eq!(source.dropped(), 0);
+    }
+
+    #[test]
+    fn a_file_that_is_live_plays_at_its_own_speed() {
+        let folder = tempfile::tempdir().unwrap();
+        let video = "videotestsrc num-buffers=10 ! video/x-raw,framerate=25/1 ! jpegenc ! avimux";
+        let path = clip(&folder, "a.avi", video);
+        let mut source = open(&SourceSpec { live: Some(true), ..spec(Input::File(path)) }).unwrap();
+        assert!(source.is_live() && source.launch().to_string().contains("sync=true"));
+        let start = Instant::now();
+        while let Next::Frame(_) = source.wait_next(SECOND).unwrap() {}
+        assert!(start.elapsed() >= Duration::from_millis(300), "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn dropping_a_source_lets_go_of_a_waiting_decoder() {
+        for live in [None, Some(true)] {
+            let video = "videotestsrc ! video/x-raw,format=GRAY8 ! appsink name=frames";
+            let mut source = open(&SourceSpec { live, ..text(video) }).unwrap();
+            let frame = wait(&mut source);
+            let pipeline = source.running.pipeline().clone();
+            std::thread::sleep(Duration::from_millis(20));
+            let start = Instant::now();
+            drop(source);
+            assert!(start.elapsed() < Duration::from_secs(2));
+            assert_eq!(pipeline.current_state(), gst::State::Null);
+            // What was delivered stays readable.
+            assert_eq!(frame.luma().rows().count(), 240);
+        }
+    }
+
+    #[test]
+    fn inputs_without_video_are_refused_in_plain_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            spec(Input::File(path))
+        };
+        let said = |spec: &SourceSpec, expected: &str| {
+            let start = Instant::now();
+            let error = refused(spec);
+            assert!(!error.is_usage() && error.to_string().contains(expected), "{error}");
+            assert!(start.elapsed() < Duration::from_secs(5), "{error}");
+        };
+        said(&spec(Input::File("/no/such/clip.mp4".into())), "cannot read /no/such/clip.mp4: No such file");
+        said(&spec(Input::File(folder.path().into())), "a folder, not a file");
+        said(&file("empty.mp4", b""), "the file is empty");
+        let noise = (0..50_000u64).map(|n| (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8);
+        said(&file("noise.mp4", &noise.collect::<Vec<_>>()), "noise.mp4: could not determine");
+
+        let video = "videotestsrc num-buffers=5 ! jpegenc ! qtmux";
+        let whole = std::fs::read(clip(&folder, "whole.mp4", video)).unwrap();
+        said(&file("cut.mp4", &whole[..whole.len() / 2]), "no playable streams");
+        let sound = clip(&folder, "sound.mkv", "audiotestsrc num-buffers=5 ! vorbisenc ! matroskamux");
+        said(&spec(Input::File(sound)), "sound.mkv: it has no video stream");
+        said(&spec(Input::Camera(Some("/dev/no-camera".into()))), "there is no device /dev/no-camera");
+        said(&spec(Input::Uri("nosuchscheme://host/x".into())), "nosuchscheme");
+        said(&text("audiotestsrc num-buffers=3 ! appsink name=frames"), "not video: audio/x-raw");
+        said(&text("videotestsrc num-buffers=0 ! appsink name=frames"), "it has no frame");
+    }
+
+    #[test]
+    fn text_without_its_one_appsink_is_wrong_usage() {
+        for (typed, expected) in [
+            ("videotestsrc ! fakesink", "no appsink named \"frames\""),
+            ("videotestsrc ! appsink", "no appsink named \"frames\""),
+            ("videotestsrc ! fakesink name=frames", "not a fakesink"),
+            ("videotestsrc ! tee name=t ! appsink name=frames t. ! appsink", "2 appsinks"),
+            ("videotestsrc ! vidoeconvert ! appsink name=frames", "\"vidoeconvert\""),
+            ("videotestsrc pattern=nosuch ! appsink name=frames", "pattern"),
+        ] {
+            let error = refused(&text(typed));
+            assert!(error.is_usage() && error.to_string().contains(expected), "{typed}: {error}");
+        }
+    }
+
+    #[test]
+    fn opening_stops_when_it_is_asked_to() {
+        // A live source that never gives a frame.
+        let silent = text("appsrc is-live=true ! video/x-raw ! appsink name=frames");
+        let start = Instant::now();
+        let error = VideoSource::open(&silent, &AtomicBool::new(true)).err().unwrap();
+        assert!(error.to_string().contains("interrupted"), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn printed_pipelines_run_with_a_fakesink() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = clip(&folder, "it's a clip.mov", "videotestsrc num-buffers=3 ! jpegenc ! qtmux");
+        let source = open(&spec(Input::File(path))).unwrap();
+        let line = source.launch().to_string().replace("appsink", "fakesink");
+        let words = std::process::Command::new("sh")
+            .args(["-c", &format!("printf '%s\\n' {line}")])
+            .output()
+            .unwrap();
+        let words = String::from_utf8(words.stdout).unwrap();
+        let pipeline = gst::parse::launchv(&words.lines().collect::<Vec<_>>()).unwrap();
+        let running = Running::new(pipeline.downcast().unwrap());
+        running.set_state(gst::State::Playing).unwrap();
+        while running.wait(SECOND).unwrap().expect("it ends in time") != Milestone::Ended {}
+    }
+
+    #[test]
+    fn every_input_pipeline_can_be_built() {
+        for input in [
+            Input::File("clip.mp4".into()),
+            Input::Uri("https://host/clip.mp4".into()),
+            Input::Camera(Some("/dev/video0".into())),
+            Input::Launch(Launch::user("--source", "@pipelines/rtsp.launch").unwrap()),
+        ] {
+            for decoder in [Decoder::Auto, Decoder::Software] {
+                let launch = SourceSpec { input: input.clone(), decoder, live: None }.launch().unwrap();
+                let pipeline = launch.build().unwrap_or_else(|error| panic!("{input}: {error}"));
+                the_appsink(&launch, &pipeline).unwrap();
+            }
+        }
+    }
+}
