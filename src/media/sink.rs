@@ -157,8 +157,9 @@ impl VideoSink {
     /// Shows the frames on the screen: those of a file at their own pace, or slower if the search is; a camera's at once.
     ///
     /// # Errors
-    /// `MissingElement` if GStreamer has no video output.
+    /// `Output` if there is no screen, `MissingElement` if GStreamer has no video output.
     pub fn display(view: View, is_live: bool) -> Result<Self> {
+        check_screen(|name| std::env::var_os(name).is_some())?;
         let launch = display_launch(is_live);
         let ready = Some(launch::Running::new(launch.build()?));
         Ok(Self {
@@ -232,6 +233,18 @@ fn check_writable(path: &Path) -> Result<bool> {
         std::fs::remove_file(path).map_err(Error::file("write", path))?;
     }
     Ok(is_new)
+}
+
+/// There is a desktop to open a window on. `is_set` looks up a variable of the environment.
+fn check_screen(is_set: impl Fn(&str) -> bool) -> Result<()> {
+    // autovideosink tries every output that is installed, and some end the process where there is no screen: DirectFB's
+    // does in Debian 12. Who draws on a console names kmssink with --sink.
+    if cfg!(target_os = "linux") && !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
+        let reason =
+            "there is no screen here: neither DISPLAY nor WAYLAND_DISPLAY is set (-o FILE writes a file)";
+        return Err(Error::Output { name: "display".to_owned(), reason: reason.to_owned() });
+    }
+    Ok(())
 }
 
 /// The pipeline has exactly one appsrc, and it is ours.
@@ -375,7 +388,9 @@ impl Playing {
         let appsrc = sink.launch.element(pipeline, "results")?.downcast::<gst_app::AppSrc>();
         let appsrc = appsrc.map_err(|_| sink.launch.fault("`results` is not an appsrc"))?;
         prepare(&appsrc, &easel.info, sink.is_live);
-        if let Some(pad) = pipeline.by_name("mux").and_then(|mux| mux.static_pad("video_0"))
+        // A pad's property, which text cannot set before the pad is there.
+        if container.is_some()
+            && let Some(pad) = pipeline.by_name("mux").and_then(|mux| mux.static_pad("video_0"))
             && pad.has_property("trak-timescale")
         {
             pad.set_property("trak-timescale", MP4_TIMESCALE);
@@ -751,6 +766,13 @@ impl Easel {
         }
         drop(canvas);
         Ok(buffer)
+    }
+}
+
+impl Drop for Easel {
+    /// A pool that is active keeps its buffers for ever; those still in the pipeline are freed when they come back.
+    fn drop(&mut self) {
+        let _ = self.pool.set_active(false);
     }
 }
 

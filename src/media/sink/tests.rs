@@ -416,6 +416,31 @@ fn one_of_two_outputs_that_fails_leaves_the_other_playable() {
 }
 
 #[test]
+fn a_file_is_displayed_at_its_own_pace() {
+    let text = DISPLAY.replace("autovideosink", "fakesink");
+    let mut launch = Launch::new("test", &text);
+    launch.set("screen", "sync", true);
+    let ready = Some(Running::new(launch.build().unwrap()));
+    let (name, view, target) = (String::new(), View::Overlay, Target::Display);
+    let mut sink = VideoSink { name, launch, view, target, is_live: false, ready, playing: None };
+    let started = Instant::now();
+    // Its first time is that of a video cut out of the middle of another.
+    let times: Vec<u64> = (0..20).map(|i| 5_000_000_000 + i * 40_000_000).collect();
+    write(&mut sink, &format("NV12", 64, 48, (25, 1)), &times).unwrap();
+    let took = started.elapsed();
+    assert!((Duration::from_millis(700)..Duration::from_millis(2500)).contains(&took), "took {took:?}");
+}
+
+#[test]
+fn a_display_without_a_screen_is_an_error_that_says_what_to_do() {
+    assert!(check_screen(|name| name == "WAYLAND_DISPLAY").is_ok());
+    assert!(check_screen(|name| name == "DISPLAY").is_ok());
+    if cfg!(target_os = "linux") {
+        assert!(check_screen(|_| false).unwrap_err().to_string().contains("-o FILE"));
+    }
+}
+
+#[test]
 fn a_user_sink_needs_one_appsrc_named_results() {
     for (text, says) in [
         ("videotestsrc ! fakesink", "begin with `appsrc name=results`"),
