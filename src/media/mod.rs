@@ -1,8 +1,11 @@
 //! The GStreamer seam: video comes in, is shown and is written here. GStreamer is named nowhere else.
 //!
 //! [`launch`] makes pipelines from gst-launch text, most of which lies in `pipelines/*.launch`, and holds them while they run.
-//! [`source`] hands decoded frames to the engine. [`doctor`] says what is installed and what is not.
+//! [`source`] hands decoded frames to the engine; [`sink`] takes them back with their results, draws those in, and encodes or
+//! shows the frames, with the input's own sound where that is wanted. [`doctor`] says what is installed and what is not.
 
 pub mod doctor;
 pub mod launch;
+pub mod sink;
+mod sound;
 pub mod source;

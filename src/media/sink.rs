@@ -1,0 +1,823 @@
+//! Where frames go with their results drawn in: a video file, the screen, or a pipeline of the user's own.
+//!
+//! Threads: the engine's thread only hands frames over. A worker of the sink's copies each into a pooled buffer, draws, and
+//! pushes it into `appsrc`, so that this overlaps with the search for the next frame; GStreamer encodes and writes on its
+//! own threads.
+//!
+//! Who waits for whom: a full `appsrc` holds up the worker, the worker holds up [`Sink::deliver`], and that is how an encoder
+//! holds back the reading of a file. The engine's thread is the only one that hears what the pipeline says and that changes its
+//! state. It never waits for the worker without listening, and going to NULL makes a push that waits return: so a pipeline
+//! that fails while it is full is noticed and closed.
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, select};
+use gst::prelude::*;
+use gst_video::prelude::*;
+
+use super::launch::{self, Launch, Milestone, News};
+use super::sound::{self, Gate};
+use crate::config::View;
+use crate::error::{Error, Result};
+use crate::frame::{Chroma, Frame, FrameMeta, PixelFormat, Plane, PlaneMut, Size, VideoFormat};
+use crate::overlay;
+use crate::ports::{Delivery, Sink};
+use crate::results::{FrameRecord, RunRecord, Summary};
+
+/// Frames that may wait for the worker. Together with the one being copied a sink keeps two decoded pictures at most, since
+/// a decoder's pool is small.
+const WAITING: usize = 1;
+/// Drawn frames that may wait in `appsrc`: enough to bridge an encoder's uneven pace.
+const QUEUED: u64 = 4;
+/// How often waiting for the end is interrupted to see whether anything still moves.
+const POLL: Duration = Duration::from_millis(50);
+/// How long an output may take after the last frame without anything moving in it. Slow encoders move, broken ones do not.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The same for the other ends of a pipeline after one of them failed.
+const LAST_RITES: Duration = Duration::from_secs(1);
+/// Time steps a second in MP4: the smallest number that holds the frames of 24, 25, 30, 50, 60, their 1000/1001 relatives,
+/// MPEG's 1/90000 s and milliseconds to the tick.
+const MP4_TIMESCALE: u32 = 360_000;
+/// How long a frame is shown if nothing says so, in nanoseconds.
+const FALLBACK_DURATION_NS: u64 = 40_000_000;
+
+/// One kind of file that we write.
+struct Container {
+    extension: &'static str,
+    launch: &'static str,
+    /// Its encoder subsamples chroma and cannot crop single pixels: the picture is made even.
+    needs_even_size: bool,
+    /// It has no times, only a frame rate.
+    is_constant_rate: bool,
+}
+
+const CONTAINERS: [Container; 4] = [
+    Container {
+        extension: "mp4",
+        launch: include_str!("../../pipelines/mp4.launch"),
+        needs_even_size: true,
+        is_constant_rate: false,
+    },
+    Container {
+        extension: "mkv",
+        launch: include_str!("../../pipelines/mkv.launch"),
+        needs_even_size: true,
+        is_constant_rate: false,
+    },
+    Container {
+        extension: "avi",
+        launch: include_str!("../../pipelines/avi.launch"),
+        needs_even_size: true,
+        is_constant_rate: true,
+    },
+    Container {
+        extension: "webm",
+        launch: include_str!("../../pipelines/webm.launch"),
+        needs_even_size: false,
+        is_constant_rate: false,
+    },
+];
+
+const DISPLAY: &str = include_str!("../../pipelines/display.launch");
+
+impl Container {
+    fn of(path: &Path) -> Result<&'static Self> {
+        let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+        CONTAINERS.iter().find(|c| extension == c.extension).ok_or_else(|| {
+            let known: Vec<_> = CONTAINERS.iter().map(|c| format!(".{}", c.extension)).collect();
+            Error::value(
+                "output",
+                &path.to_string_lossy(),
+                format!("its name must end in {}, which says what it holds", known.join(", ")),
+            )
+        })
+    }
+}
+
+/// Where the pipeline leads.
+enum Target {
+    File {
+        path: PathBuf,
+        container: &'static Container,
+        sound: Option<PathBuf>,
+        /// Nothing was there before, so that an empty file is ours to remove.
+        is_new: bool,
+    },
+    Display,
+    User,
+}
+
+/// A [`Sink`] that draws results into the frames and passes them to a GStreamer pipeline.
+pub struct VideoSink {
+    name: String,
+    launch: Launch,
+    view: View,
+    target: Target,
+    /// True if frames come from a live source: then the newest frame matters, not each of them.
+    is_live: bool,
+    /// Built on opening, so that what is missing is known before the video starts.
+    ready: Option<launch::Running>,
+    playing: Option<Playing>,
+}
+
+impl VideoSink {
+    /// Writes `path`: `.mp4`, `.mkv`, `.avi` (H.264) or `.webm` (VP9), with the first audio stream of the file `sound`.
+    ///
+    /// Frames keep their number and their times, to the precision of the container: 3 µs in MP4, 0.05 ms in Matroska, 0.5 ms
+    /// in `WebM`; AVI has a frame rate and no times. Sound is copied, not encoded again, and ends with the video; where
+    /// the container cannot hold it, it is left out with a warning. A file that exists is replaced when the first frame comes.
+    ///
+    /// # Errors
+    /// `Value` for another extension, `File` if the file could not be written there, `Usage` if it is the input itself,
+    /// `MissingElement` without the encoder.
+    pub fn file(path: &Path, view: View, sound: Option<PathBuf>) -> Result<Self> {
+        let container = Container::of(path)?;
+        if let Some(input) = &sound
+            && let (Ok(input), Ok(output)) = (input.canonicalize(), path.canonicalize())
+            && input == output
+        {
+            return Err(Error::Usage(format!("{} is both input and output", path.display())));
+        }
+        let launch = file_launch(path)?;
+        let pipeline = launch.build()?;
+        // Once more, as the bytes that it is: text holds no name that is not UTF-8.
+        launch.element(&pipeline, "file")?.set_property("location", path);
+        let ready = Some(launch::Running::new(pipeline));
+        let is_new = check_writable(path)?;
+        let target = Target::File { path: path.to_owned(), container, sound, is_new };
+        let name = path.display().to_string();
+        Ok(Self { name, launch, view, target, is_live: false, ready, playing: None })
+    }
+
+    /// Shows the frames on the screen: those of a file at their own pace, or slower if the search is; a camera's at once.
+    ///
+    /// # Errors
+    /// `Output` if there is no screen, `MissingElement` if GStreamer has no video output.
+    pub fn display(view: View, is_live: bool) -> Result<Self> {
+        check_screen(|name| std::env::var_os(name).is_some())?;
+        let launch = display_launch(is_live);
+        let ready = Some(launch::Running::new(launch.build()?));
+        Ok(Self {
+            name: "display".to_owned(),
+            launch,
+            view,
+            target: Target::Display,
+            is_live,
+            ready,
+            playing: None,
+        })
+    }
+
+    /// Passes the frames to gst-launch text that begins with `appsrc name=results`.
+    ///
+    /// Frames of a file keep their times, and the pipeline may hold the run back. Those of a live source are moved onto the
+    /// clock of this pipeline, so that a sink that synchronises shows them at once, and the oldest is dropped if it is slow.
+    ///
+    /// # Errors
+    /// `Launch` if the text is not a pipeline with exactly one appsrc, named `results`; `MissingElement`.
+    pub fn user(text: &str, view: View, is_live: bool) -> Result<Self> {
+        let launch = user_launch(text)?;
+        let pipeline = launch.build()?;
+        check_appsrc(&launch, &pipeline)?;
+        let (name, ready) = (launch.name().to_owned(), Some(launch::Running::new(pipeline)));
+        Ok(Self { name, launch, view, target: Target::User, is_live, ready, playing: None })
+    }
+
+    /// The pipeline as text, for `--print-pipeline`.
+    pub fn launch(&self) -> &Launch {
+        &self.launch
+    }
+}
+
+/// The pipeline that writes `path`, without opening anything.
+///
+/// # Errors
+/// `Value` for an extension that we do not write.
+pub fn file_launch(path: &Path) -> Result<Launch> {
+    let container = Container::of(path)?;
+    let name = format!("{}.launch", container.extension);
+    let mut launch = Launch::new(name, container.launch);
+    launch.set("file", "location", path.to_string_lossy());
+    Ok(launch)
+}
+
+/// The pipeline that shows frames on the screen, without opening anything.
+pub fn display_launch(is_live: bool) -> Launch {
+    let mut launch = Launch::new("display.launch", DISPLAY);
+    launch.set("screen", "sync", !is_live);
+    launch
+}
+
+/// The user's pipeline `text` (or `@file`), without opening anything.
+///
+/// # Errors
+/// `File` if the file cannot be read.
+pub fn user_launch(text: &str) -> Result<Launch> {
+    Launch::user("--sink", text)
+}
+
+/// True if nothing is at `path` yet. Leaves everything as it was.
+fn check_writable(path: &Path) -> Result<bool> {
+    let is_new = path.symlink_metadata().is_err();
+    // Opening a named pipe would wait for its reader.
+    if is_new || path.is_file() || path.is_dir() {
+        let file = OpenOptions::new().write(true).create(is_new).truncate(false).open(path);
+        drop(file.map_err(Error::file("write", path))?);
+    }
+    if is_new {
+        std::fs::remove_file(path).map_err(Error::file("write", path))?;
+    }
+    Ok(is_new)
+}
+
+/// There is a desktop to open a window on. `is_set` looks up a variable of the environment.
+fn check_screen(is_set: impl Fn(&str) -> bool) -> Result<()> {
+    // autovideosink tries every output that is installed, and some end the process where there is no screen: DirectFB's
+    // does in Debian 12. Who draws on a console names kmssink with --sink.
+    if cfg!(target_os = "linux") && !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
+        let reason =
+            "there is no screen here: neither DISPLAY nor WAYLAND_DISPLAY is set (-o FILE writes a file)";
+        return Err(Error::Output { name: "display".to_owned(), reason: reason.to_owned() });
+    }
+    Ok(())
+}
+
+/// The pipeline has exactly one appsrc, and it is ours.
+fn check_appsrc(launch: &Launch, pipeline: &gst::Pipeline) -> Result<()> {
+    let sources: Vec<_> =
+        pipeline.iterate_all_by_element_factory_name("appsrc").into_iter().flatten().collect();
+    match sources.as_slice() {
+        [source] if source.name() == "results" => Ok(()),
+        [] => Err(launch.fault("it must begin with `appsrc name=results`, from which the frames come")),
+        [source] => {
+            Err(launch.fault(format!("its appsrc is named {:?}: write `appsrc name=results`", source.name())))
+        }
+        more => Err(launch.fault(format!(
+            "it has {} appsrc elements, but frames come from one, `appsrc name=results` (a tee splits them)",
+            more.len()
+        ))),
+    }
+}
+
+impl Sink for VideoSink {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn wants_mask(&self) -> bool {
+        self.view.has_mask()
+    }
+
+    /// Waits until the sound of the input is found, if there is any; the file is created here.
+    fn begin(&mut self, _run: &RunRecord, format: &VideoFormat) -> Result<()> {
+        let pipeline = match self.ready.take() {
+            Some(pipeline) => pipeline,
+            None => launch::Running::new(self.launch.build()?),
+        };
+        let playing = Playing::start(self, pipeline, format).map_err(|error| named(&self.name, error))?;
+        self.playing = Some(playing);
+        Ok(())
+    }
+
+    /// Waits while the output is behind; frames of a live source do not wait for a slow screen.
+    fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
+        let Some(playing) = &mut self.playing else { return Ok(()) };
+        playing.check_format(&self.name, &delivery.frame.format)?;
+        let job = Job {
+            frame: delivery.frame.clone(),
+            record: delivery.record.clone(),
+            mask: delivery.mask.cloned(),
+        };
+        let handed_over = playing.hand_over(job);
+        if handed_over.is_err()
+            && let Some(mut playing) = self.playing.take()
+        {
+            playing.let_others_finish();
+        }
+        handed_over.map_err(|error| named(&self.name, error))
+    }
+
+    /// Waits until everything is encoded and written; gives up if nothing moves for 30 s.
+    fn finish(&mut self, _summary: &Summary) -> Result<()> {
+        self.ready = None;
+        let Some(mut playing) = self.playing.take() else { return Ok(()) };
+        let is_empty = playing.delivered == 0;
+        let finished = if is_empty { Ok(()) } else { playing.drain() };
+        if finished.is_err() {
+            playing.let_others_finish();
+        }
+        drop(playing);
+        if let Target::File { path, is_new: true, .. } = &self.target
+            && is_empty
+            && path.metadata().is_ok_and(|m| m.len() == 0)
+        {
+            std::fs::remove_file(path).map_err(Error::file("remove", path))?;
+        }
+        finished.map_err(|error| named(&self.name, error))
+    }
+}
+
+/// Says which output failed, unless the error is about the installation or about what was typed.
+fn named(name: &str, error: Error) -> Error {
+    let name = name.to_owned();
+    match error {
+        Error::MissingElement { .. } | Error::Launch { .. } => error,
+        Error::Output { reason, .. } => Error::Output { name, reason },
+        other => Error::Output { name, reason: other.to_string() },
+    }
+}
+
+/// A failure of the output's own, named by [`named`].
+fn fault(reason: impl Into<String>) -> Error {
+    Error::Output { name: String::new(), reason: reason.into() }
+}
+
+/// What the worker draws.
+struct Job {
+    frame: Frame,
+    record: Arc<FrameRecord>,
+    mask: Option<Arc<Plane>>,
+}
+
+/// A pipeline that plays, and its worker. Dropping it stops both, wherever they wait.
+struct Playing {
+    pipeline: launch::Running,
+    gate: Option<Arc<Gate>>,
+    jobs: Option<Sender<Job>>,
+    worker: Option<JoinHandle<()>>,
+    progress: Arc<Progress>,
+    /// What the pipeline was started for.
+    format: (Size, PixelFormat),
+    /// Frames handed to the worker.
+    delivered: u64,
+    /// Every sink has said that it is done.
+    has_ended: bool,
+}
+
+/// Shows that something still moves in a pipeline.
+#[derive(Default)]
+struct Progress {
+    /// Frames that the worker pushed and buffers that arrived at the pipeline's ends.
+    moved: AtomicU64,
+    /// Ends that have seen the end of the stream.
+    ended: AtomicUsize,
+    /// Ends.
+    ends: AtomicUsize,
+}
+
+impl Playing {
+    /// Starts the pipeline and the worker for frames of that format.
+    fn start(sink: &VideoSink, running: launch::Running, format: &VideoFormat) -> Result<Self> {
+        let (container, input) = match &sink.target {
+            Target::File { container, sound, .. } => (Some(*container), sound.as_deref()),
+            Target::Display | Target::User => (None, None),
+        };
+        if container.is_some_and(|c| c.is_constant_rate) && format.frame_rate.0 == 0 {
+            return Err(fault(
+                "AVI needs a constant frame rate, which this video does not have (.mp4, .mkv and .webm do not)",
+            ));
+        }
+        let easel = Easel::new(format, sink.view, container.is_some_and(|c| c.needs_even_size))
+            .map_err(|e| fault(e.to_string()))?;
+        let pipeline = running.pipeline();
+        let appsrc = sink.launch.element(pipeline, "results")?.downcast::<gst_app::AppSrc>();
+        let appsrc = appsrc.map_err(|_| sink.launch.fault("`results` is not an appsrc"))?;
+        prepare(&appsrc, &easel.info, sink.is_live);
+        // A pad's property, which text cannot set before the pad is there.
+        if container.is_some()
+            && let Some(pad) = pipeline.by_name("mux").and_then(|mux| mux.static_pad("video_0"))
+            && pad.has_property("trak-timescale")
+        {
+            pad.set_property("trak-timescale", MP4_TIMESCALE);
+        }
+        let gate = match (container, input) {
+            (Some(container), Some(input)) => sound::attach(&running, container.extension, input)?,
+            _ => None,
+        };
+
+        // A file's frames stay at their times in a file; what is watched goes by the clock.
+        let on_clock = sink.is_live || matches!(sink.target, Target::Display);
+        let constant_rate = container.is_some_and(|c| c.is_constant_rate);
+        let times = Timeline::new(format.frame_rate, on_clock, constant_rate.then(|| sink.name.clone()));
+        let progress = Arc::new(Progress::default());
+        progress.watch(pipeline);
+        let (jobs, waiting) = crossbeam_channel::bounded(WAITING);
+        let worker =
+            Worker { jobs: waiting, appsrc, easel, times, gate: gate.clone(), progress: progress.clone() };
+        let mut playing = Self {
+            pipeline: running,
+            gate,
+            jobs: Some(jobs),
+            worker: None,
+            progress,
+            format: (format.size, format.pixels),
+            delivered: 0,
+            has_ended: false,
+        };
+        playing.pipeline.set_state(gst::State::Playing)?;
+        let thread = std::thread::Builder::new().name("lockon-sink".to_owned());
+        let worker = thread.spawn(move || worker.run());
+        playing.worker = Some(worker.map_err(|e| fault(format!("no thread can be started: {e}")))?);
+        Ok(playing)
+    }
+
+    /// A file or stream is of one size and format. The frames before the change are finished properly.
+    fn check_format(&self, name: &str, format: &VideoFormat) -> Result<()> {
+        let (size, pixels) = self.format;
+        let change = if format.size != size {
+            format!("frame size changed from {size} to {}", format.size)
+        } else if format.pixels != pixels {
+            format!("pixel format changed from {} to {}", pixels.name, format.pixels.name)
+        } else {
+            return Ok(());
+        };
+        Err(Error::Output { name: name.to_owned(), reason: format!("{change}, and it cannot hold both") })
+    }
+
+    /// Waits until the worker takes a frame, or the pipeline fails.
+    fn hand_over(&mut self, job: Job) -> Result<()> {
+        // What has happened comes first: a failed pipeline takes no more frames.
+        self.listen(Duration::ZERO)?;
+        while !self.has_ended {
+            let jobs = self.jobs.as_ref().expect("closed by drain and drop only");
+            select! {
+                send(jobs, job) -> sent => {
+                    // The worker goes before its time only if it panics, or if the pipeline is closed.
+                    return if sent.is_ok() { self.delivered += 1; Ok(()) } else { self.join_worker() };
+                }
+                recv(self.pipeline.news()) -> news => self.heed(news.ok())?,
+            }
+        }
+        // A pipeline of the user's may have enough before we do.
+        Ok(())
+    }
+
+    /// Waits until what was handed over is encoded and written.
+    fn drain(&mut self) -> Result<()> {
+        self.jobs = None;
+        let mut moved = self.progress.moved.load(Ordering::Relaxed);
+        let mut deadline = Instant::now() + PATIENCE;
+        while !self.has_ended {
+            if self.worker.as_ref().is_some_and(JoinHandle::is_finished) {
+                self.join_worker()?;
+            }
+            self.listen(POLL)?;
+            let now_moved = self.progress.moved.load(Ordering::Relaxed);
+            if now_moved != moved {
+                (moved, deadline) = (now_moved, Instant::now() + PATIENCE);
+            } else if Instant::now() > deadline {
+                return Err(fault(format!("nothing has moved in it for {} s", PATIENCE.as_secs())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for what the pipeline has to say, until `timeout` at most.
+    fn listen(&mut self, timeout: Duration) -> Result<()> {
+        if self.pipeline.wait(timeout)? == Some(Milestone::Ended) {
+            self.has_ended = true;
+        }
+        Ok(())
+    }
+
+    fn heed(&mut self, news: Option<News>) -> Result<()> {
+        if let Some(news) = news
+            && self.pipeline.attend(news)? == Some(Milestone::Ended)
+        {
+            self.has_ended = true;
+        }
+        Ok(())
+    }
+
+    fn join_worker(&mut self) -> Result<()> {
+        match self.worker.take().map(JoinHandle::join) {
+            Some(Err(_)) => Err(fault("the thread that draws panicked")),
+            _ => Ok(()),
+        }
+    }
+
+    /// After an error: ends the stream and gives the other ends of a pipeline with several the time to complete their files.
+    fn let_others_finish(&mut self) {
+        let ends = self.progress.ends.load(Ordering::Relaxed);
+        if ends < 2 {
+            return;
+        }
+        self.jobs = None;
+        if let Some(gate) = &self.gate {
+            gate.close();
+        }
+        let mut moved = 0;
+        let mut deadline = Instant::now() + LAST_RITES;
+        // The end that failed may or may not see the end of the stream.
+        while self.progress.ended.load(Ordering::Relaxed) < ends && Instant::now() <= deadline {
+            let now_moved = self.progress.moved.load(Ordering::Relaxed);
+            if now_moved != moved {
+                (moved, deadline) = (now_moved, Instant::now() + LAST_RITES);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Playing {
+    /// Wakes whoever waits, and only then waits itself: sound at its gate, a push in the appsrc, the worker for a frame.
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(gate) = &self.gate {
+            gate.open();
+        }
+        self.pipeline.stop();
+        let _ = self.join_worker();
+    }
+}
+
+impl Progress {
+    /// Counts what arrives at the ends of `pipeline`.
+    fn watch(self: &Arc<Self>, pipeline: &gst::Pipeline) {
+        let pads = pipeline
+            .iterate_sinks()
+            .into_iter()
+            .flatten()
+            .filter_map(|end| end.sink_pads().into_iter().next());
+        for pad in pads {
+            self.ends.fetch_add(1, Ordering::Relaxed);
+            let types = gst::PadProbeType::BUFFER
+                | gst::PadProbeType::BUFFER_LIST
+                | gst::PadProbeType::EVENT_DOWNSTREAM;
+            let progress = self.clone();
+            pad.add_probe(types, move |_, info| {
+                progress.moved.fetch_add(1, Ordering::Relaxed);
+                if info.event().is_some_and(|event| event.type_() == gst::EventType::Eos) {
+                    progress.ended.fetch_add(1, Ordering::Relaxed);
+                }
+                gst::PadProbeReturn::Ok
+            });
+        }
+    }
+}
+
+/// Everything about the appsrc that text cannot say, because people put videotestsrc in its place.
+fn prepare(appsrc: &gst_app::AppSrc, info: &gst_video::VideoInfo, is_live: bool) {
+    appsrc.set_caps(info.to_caps().ok().as_ref());
+    appsrc.set_format(gst::Format::Time);
+    // Bytes are no useful limit for pictures.
+    appsrc.set_max_bytes(0);
+    appsrc.set_max_buffers(QUEUED);
+    appsrc.set_is_live(is_live);
+    appsrc.set_block(!is_live);
+    if is_live {
+        appsrc.set_max_buffers(1);
+        appsrc.set_leaky_type(gst_app::AppLeakyType::Downstream);
+        // Frames are stamped with the time at which they are pushed: none is older.
+        appsrc.set_min_latency(0);
+    }
+}
+
+/// The thread that draws and pushes.
+struct Worker {
+    jobs: Receiver<Job>,
+    appsrc: gst_app::AppSrc,
+    easel: Easel,
+    times: Timeline,
+    gate: Option<Arc<Gate>>,
+    progress: Arc<Progress>,
+}
+
+impl Worker {
+    /// Ends when no more frames come, or as soon as the pipeline takes none: why that is, its bus says.
+    fn run(mut self) {
+        while let Ok(job) = self.jobs.recv() {
+            let times = self.times.next(&job.frame.meta, || self.appsrc.current_running_time());
+            let painted = self.easel.paint(&job, times);
+            // Back to the decoder before we wait for the encoder.
+            drop(job);
+            let buffer = match painted {
+                Ok(buffer) => buffer,
+                Err(error) => {
+                    gst::element_error!(
+                        self.appsrc,
+                        gst::ResourceError::Failed,
+                        ["no buffer for a frame: {error}"]
+                    );
+                    return;
+                }
+            };
+            if let Some(gate) = &self.gate {
+                gate.video_reached(times.pts + times.duration);
+            }
+            if self.appsrc.push_buffer(buffer).is_err() {
+                return;
+            }
+            self.progress.moved.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(gate) = &self.gate {
+            gate.close();
+        }
+        // Refused only by a pipeline that is closed already.
+        let _ = self.appsrc.end_of_stream();
+    }
+}
+
+/// When a frame is shown, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Times {
+    pts: u64,
+    /// For how long: a guess where nothing says so, but never nothing, or MP4's players would not show the last frame.
+    duration: u64,
+}
+
+/// Gives every frame its time in the output.
+struct Timeline {
+    /// Nanoseconds a frame of a constant rate, as a fraction; `None` where it varies.
+    interval: Option<(u64, u64)>,
+    /// Frames go by the clock of the output, not by their own times.
+    on_clock: bool,
+    /// Added to the frames' own times so that none is late on the clock.
+    shift: Option<i128>,
+    /// The output's name, if it has a constant rate and we did not warn yet.
+    constant_rate: Option<String>,
+    frames: u64,
+    first: u64,
+    last: Option<u64>,
+}
+
+impl Timeline {
+    fn new((n, d): (i32, i32), on_clock: bool, constant_rate: Option<String>) -> Self {
+        let interval = (n > 0 && d > 0).then(|| (d as u64 * 1_000_000_000, n as u64));
+        Self { interval, on_clock, shift: None, constant_rate, frames: 0, first: 0, last: None }
+    }
+
+    /// The next frame's times. `now` is the output's clock, where it has one that runs.
+    fn next(&mut self, meta: &FrameMeta, now: impl FnOnce() -> Option<gst::ClockTime>) -> Times {
+        let nominal = self.interval.map(|(ns, frames)| ns / frames);
+        let step = |last: u64| last + meta.duration_ns.or(nominal).unwrap_or(FALLBACK_DURATION_NS);
+        // A source without times gets those of its frame rate, or else evenly spaced ones.
+        let own = meta.pts_ns.or_else(|| self.interval.map(|i| grid(i, self.frames)));
+        let own = own.unwrap_or_else(|| self.last.map_or(0, step));
+        let pts = if self.on_clock { self.on_clock(own, now()) } else { own };
+        if self.frames == 0 {
+            self.first = pts;
+        }
+        self.warn_if_off_the_grid(pts);
+        let gap = self.last.and_then(|last| own.checked_sub(last)).filter(|&gap| gap > 0);
+        self.last = Some(own);
+        self.frames += 1;
+        let duration = meta.duration_ns.or(nominal).or(gap).unwrap_or(FALLBACK_DURATION_NS);
+        Times { pts, duration }
+    }
+
+    /// The frame's own time, moved so that the first is shown at once and none is late.
+    ///
+    /// A frame that is late moves itself and those after it: a search slower than the video shows it in slow motion. Were it
+    /// not moved, a screen would drop it, and with it all that follow.
+    fn on_clock(&mut self, own: u64, now: Option<gst::ClockTime>) -> u64 {
+        let (own, now) = (i128::from(own), now.map_or(0, |now| i128::from(now.nseconds())));
+        let shift = self.shift.map_or(now - own, |shift| shift.max(now - own));
+        self.shift = Some(shift);
+        u64::try_from(own + shift).unwrap_or(0)
+    }
+
+    fn warn_if_off_the_grid(&mut self, pts: u64) {
+        let (Some(name), Some(interval)) = (&self.constant_rate, self.interval) else { return };
+        let shown = self.first + grid(interval, self.frames);
+        if shown.abs_diff(pts) > interval.0 / interval.1 {
+            tracing::warn!(
+                "{name}: the frame rate varies, but AVI shows frames at a constant rate (.mp4, .mkv and .webm keep times)"
+            );
+            self.constant_rate = None;
+        }
+    }
+}
+
+/// Time of frame `index` at a constant rate.
+fn grid((ns, frames): (u64, u64), index: u64) -> u64 {
+    (u128::from(ns) * u128::from(index) / u128::from(frames)) as u64
+}
+
+/// Copies frames into writable buffers and draws on them.
+struct Easel {
+    pool: gst_video::VideoBufferPool,
+    /// Of the buffers.
+    info: gst_video::VideoInfo,
+    /// Of the buffers: colour, even for grey frames.
+    pixels: PixelFormat,
+    /// Of the frames; a buffer may be one column and one row larger.
+    size: Size,
+    view: View,
+}
+
+impl Easel {
+    fn new(format: &VideoFormat, view: View, even: bool) -> Result<Self, gst::glib::BoolError> {
+        let is_grey = format.pixels.chroma == Chroma::None;
+        let pixels =
+            if is_grey { PixelFormat::from_name("I420").unwrap_or(format.pixels) } else { format.pixels };
+        let info = video_info(format, pixels, even, is_grey)?;
+        let pool = gst_video::VideoBufferPool::new();
+        let mut config = pool.config();
+        // No upper limit: an encoder that looks ahead keeps as many as it needs, and from then on buffers only go round.
+        config.set_params(Some(&info.to_caps()?), info.size() as u32, 0, 0);
+        pool.set_config(config)?;
+        pool.set_active(true)?;
+        Ok(Self { pool, info, pixels, size: format.size, view })
+    }
+
+    /// A buffer with the frame and its results, due at `times`.
+    fn paint(&self, job: &Job, times: Times) -> Result<gst::Buffer, String> {
+        let mut buffer = self.pool.acquire_buffer(None).map_err(|e| e.to_string())?;
+        let writable = buffer.get_mut().ok_or("the pool lent a buffer that is in use")?;
+        writable.set_pts(gst::ClockTime::from_nseconds(times.pts));
+        writable.set_duration(gst::ClockTime::from_nseconds(times.duration));
+        let mut canvas = gst_video::VideoFrameRef::from_buffer_ref_writable(writable, &self.info)
+            .map_err(|e| e.to_string())?;
+        let strides: Vec<usize> = canvas.plane_stride().iter().map(|&s| s as usize).collect();
+        let mut planes = canvas.planes_data_mut();
+        {
+            let mut views: Vec<PlaneMut<'_>> = planes
+                .iter_mut()
+                .zip(&strides)
+                .take(self.pixels.planes())
+                .enumerate()
+                .map(|(i, (data, &stride))| PlaneMut::new(data, self.pixels.plane_size(i, self.size), stride))
+                .collect();
+            for (i, view) in views.iter_mut().enumerate() {
+                if i < job.frame.format.pixels.planes() {
+                    view.copy_from(job.frame.picture.plane(i));
+                } else {
+                    (0..view.size().height).for_each(|y| view.row(y).fill(128));
+                }
+            }
+            draw(self.view, views, self.pixels, self.size, job);
+        }
+        let padded = Size::new(self.info.width() as usize, self.info.height() as usize);
+        if padded != self.size {
+            for (i, (data, &stride)) in planes.iter_mut().zip(&strides).take(self.pixels.planes()).enumerate()
+            {
+                let (inner, outer) =
+                    (self.pixels.plane_size(i, self.size), self.pixels.plane_size(i, padded));
+                let sample =
+                    if i > 0 && matches!(self.pixels.chroma, Chroma::Interleaved { .. }) { 2 } else { 1 };
+                extend_edges(data, stride, inner, outer, sample);
+            }
+        }
+        drop(canvas);
+        Ok(buffer)
+    }
+}
+
+impl Drop for Easel {
+    /// A pool that is active keeps its buffers for ever; those still in the pipeline are freed when they come back.
+    fn drop(&mut self) {
+        let _ = self.pool.set_active(false);
+    }
+}
+
+fn draw(view: View, planes: Vec<PlaneMut<'_>>, pixels: PixelFormat, size: Size, job: &Job) {
+    let mut canvas = overlay::Canvas::new(planes, pixels, size);
+    match (view, &job.mask) {
+        (View::Mask, Some(mask)) => return overlay::draw_mask(&mut canvas, mask),
+        (View::Split, Some(mask)) => overlay::draw_split(&mut canvas, mask),
+        _ => {}
+    }
+    overlay::draw_results(&mut canvas, &job.record);
+}
+
+/// Repeats the last column and the last row, so that a picture of odd size fills one of even size without an edge that
+/// costs bits or shows. `sample` bytes belong together.
+fn extend_edges(data: &mut [u8], stride: usize, inner: Size, outer: Size, sample: usize) {
+    for row in data.chunks_mut(stride).take(inner.height) {
+        for x in (inner.width..outer.width).step_by(sample) {
+            row.copy_within(x - sample..x, x);
+        }
+    }
+    for y in inner.height..outer.height {
+        data.copy_within((y - 1) * stride..(y - 1) * stride + outer.width, y * stride);
+    }
+}
+
+/// What the buffers are like: the frames' rate, pixel aspect and colours, in another format where they are grey.
+fn video_info(
+    format: &VideoFormat,
+    pixels: PixelFormat,
+    even: bool,
+    is_grey: bool,
+) -> Result<gst_video::VideoInfo, gst::glib::BoolError> {
+    let round = |length: usize| if even { length.next_multiple_of(2) } else { length } as u32;
+    let fraction = |(n, d): (i32, i32)| gst::Fraction::new(n, d.max(1));
+    // Grey pictures are full range unless they say otherwise; colour without a word has GStreamer's default for its size.
+    let colours = format.colorimetry.as_deref().or(is_grey.then_some("1:4:0:0"));
+    let colours = colours.and_then(|text| text.parse::<gst_video::VideoColorimetry>().ok());
+    let kind = pixels.name.parse::<gst_video::VideoFormat>()?;
+    gst_video::VideoInfo::builder(kind, round(format.size.width), round(format.size.height))
+        .fps(fraction(format.frame_rate))
+        .par(fraction(format.pixel_aspect))
+        .colorimetry_if_some(colours.as_ref())
+        .build()
+}
+
+#[cfg(test)]
+pub(super) mod tests;

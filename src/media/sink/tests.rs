@@ -1,0 +1,483 @@
+//! Real pipelines, from frames in memory to files that are played again.
+
+use std::process::Command;
+
+use super::*;
+use crate::frame::{Picture, PlaneRef};
+use crate::media::launch::Running;
+
+/// A picture in memory, with padding after each row, as decoders have it.
+struct Still {
+    planes: Vec<(Plane, Size)>,
+}
+
+const PADDING: usize = 5;
+
+impl Picture for Still {
+    fn plane(&self, index: usize) -> PlaneRef<'_> {
+        let (plane, size) = &self.planes[index];
+        PlaneRef::new(plane.data(), *size, size.width + PADDING)
+    }
+}
+
+/// Luma of frame `index`, far enough from its neighbours' to survive an encoder.
+fn level(index: usize) -> u8 {
+    60 + 40 * (index % 4) as u8
+}
+
+/// Frame `index`: even grey of its level, without colour.
+fn frame(index: usize, format: &Arc<VideoFormat>, pts_ns: Option<u64>) -> Frame {
+    let planes = (0..format.pixels.planes())
+        .map(|i| {
+            let size = format.pixels.plane_size(i, format.size);
+            let stored = Size::new(size.width + PADDING, size.height);
+            let value = if i == 0 { level(index) } else { 128 };
+            (Plane::from_vec(vec![value; stored.area()], stored), size)
+        })
+        .collect();
+    let meta = FrameMeta { index: index as u64, pts_ns, duration_ns: None, arrived: Instant::now() };
+    Frame { meta, format: format.clone(), picture: Arc::new(Still { planes }) }
+}
+
+pub(in crate::media) fn format(
+    name: &str,
+    width: usize,
+    height: usize,
+    frame_rate: (i32, i32),
+) -> Arc<VideoFormat> {
+    Arc::new(VideoFormat {
+        size: Size::new(width, height),
+        pixels: PixelFormat::from_name(name).unwrap(),
+        frame_rate,
+        pixel_aspect: (1, 1),
+        colorimetry: None,
+    })
+}
+
+fn run_record() -> RunRecord {
+    RunRecord {
+        version: "",
+        input: String::new(),
+        width: 0,
+        height: 0,
+        frame_rate: 0.0,
+        format: "",
+        backend: "",
+        device: String::new(),
+        driver: None,
+        decoder: None,
+        started: 0,
+        templates: Vec::new(),
+        tracks: Vec::new(),
+        threshold: None,
+    }
+}
+
+fn deliver(sink: &mut VideoSink, frame: &Frame) -> Result<()> {
+    sink.deliver(&Delivery { frame, record: &Arc::default(), mask: None })
+}
+
+/// Hands over frames with these times.
+pub(in crate::media) fn begin_and_deliver(
+    sink: &mut VideoSink,
+    format: &Arc<VideoFormat>,
+    times: &[u64],
+) -> Result<()> {
+    sink.begin(&run_record(), format)?;
+    times.iter().enumerate().try_for_each(|(i, &t)| deliver(sink, &frame(i, format, Some(t))))
+}
+
+/// Writes frames with these times.
+pub(in crate::media) fn write(sink: &mut VideoSink, format: &Arc<VideoFormat>, times: &[u64]) -> Result<()> {
+    let delivered = begin_and_deliver(sink, format, times);
+    let finished = sink.finish(&Summary::default());
+    delivered.and(finished)
+}
+
+pub(in crate::media) fn constant(frames: u64, (n, d): (u64, u64)) -> Vec<u64> {
+    (0..frames).map(|i| i * d * 1_000_000_000 / n).collect()
+}
+
+pub(in crate::media) struct Decoded {
+    pts: u64,
+    size: Size,
+    /// Mean luma.
+    mean: f64,
+    caps: String,
+}
+
+/// Plays a file as other programs would.
+pub(in crate::media) fn decode(path: &Path) -> Vec<Decoded> {
+    let mut launch = Launch::new(
+        "test",
+        "filesrc name=in ! decodebin ! video/x-raw ! queue ! appsink name=out sync=false",
+    );
+    launch.set("in", "location", path.display());
+    let pipeline = Running::new(launch.build().unwrap());
+    let out = pipeline.pipeline().by_name("out").and_downcast::<gst_app::AppSink>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let mut frames = Vec::new();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !out.is_eos() {
+        // A file without an index makes the demuxer wait for ever.
+        assert!(Instant::now() < deadline, "{} does not play", path.display());
+        let sample = out.try_pull_sample(gst::ClockTime::from_mseconds(100));
+        // The end must be one, not a failure.
+        pipeline.wait(Duration::ZERO).unwrap();
+        let Some(sample) = sample else { continue };
+        let info = gst_video::VideoInfo::from_caps(sample.caps().unwrap()).unwrap();
+        let buffer = sample.buffer().unwrap();
+        let picture = gst_video::VideoFrameRef::from_buffer_ref_readable(buffer, &info).unwrap();
+        let size = Size::new(info.width() as usize, info.height() as usize);
+        let luma = PlaneRef::new(picture.plane_data(0).unwrap(), size, picture.plane_stride()[0] as usize);
+        let sum: u64 = luma.rows().flatten().map(|&v| u64::from(v)).sum();
+        frames.push(Decoded {
+            // As it is in the file: the segment would count from the first frame.
+            pts: buffer.pts().unwrap().nseconds(),
+            size,
+            mean: sum as f64 / size.area() as f64,
+            caps: sample.caps().unwrap().to_string(),
+        });
+    }
+    frames
+}
+
+/// Every frame is there, with its picture, within `precision` of its time.
+fn assert_frames(decoded: &[Decoded], times: &[u64], precision: u64, what: &str) {
+    assert_eq!(decoded.len(), times.len(), "{what}: number of frames");
+    for (i, (frame, &time)) in decoded.iter().zip(times).enumerate() {
+        assert!(
+            frame.pts.abs_diff(time) <= precision,
+            "{what}: frame {i} at {} instead of {time}",
+            frame.pts
+        );
+        assert!(
+            (frame.mean - f64::from(level(i))).abs() < 6.0,
+            "{what}: frame {i} is of grey {}",
+            frame.mean
+        );
+    }
+}
+
+fn precision(extension: &str) -> u64 {
+    match extension {
+        "mp4" => 1_500,
+        "mkv" => 50_000,
+        "webm" => 500_000,
+        // AVI's rate is a fraction of whole microseconds.
+        _ => 20_000,
+    }
+}
+
+#[test]
+fn output_has_every_frame_at_its_pts() {
+    let folder = tempfile::tempdir().unwrap();
+    let format = format("I420", 128, 96, (30_000, 1001));
+    let times = constant(50, (30_000, 1001));
+    for Container { extension, .. } in CONTAINERS {
+        let path = folder.path().join("out").with_extension(extension);
+        let mut sink = VideoSink::file(&path, View::Overlay, None).unwrap();
+        write(&mut sink, &format, &times).unwrap();
+        let decoded = decode(&path);
+        assert_frames(&decoded, &times, precision(extension), extension);
+        assert!(decoded[0].caps.contains("framerate=(fraction)30000/1001"), "{}", decoded[0].caps);
+    }
+}
+
+#[test]
+fn variable_frame_rate_keeps_its_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let format = format("NV12", 128, 96, (0, 1));
+    // From 80 ms on, irregular, two frames 1 ms apart, one gap of 2 s.
+    let times: Vec<u64> = [80, 113, 114, 180, 2180, 2190, 2300].map(|ms| ms * 1_000_000).to_vec();
+    for extension in ["mp4", "mkv", "webm"] {
+        let path = folder.path().join("out").with_extension(extension);
+        let mut sink = VideoSink::file(&path, View::Overlay, None).unwrap();
+        write(&mut sink, &format, &times).unwrap();
+        // MP4 begins where its first track does.
+        let begin = if extension == "mp4" { times[0] } else { 0 };
+        let expected: Vec<u64> = times.iter().map(|t| t - begin).collect();
+        assert_frames(&decode(&path), &expected, precision(extension), extension);
+    }
+    let path = folder.path().join("out.avi");
+    let mut sink = VideoSink::file(&path, View::Overlay, None).unwrap();
+    let error = write(&mut sink, &format, &times).unwrap_err().to_string();
+    assert!(error.contains("out.avi: AVI needs a constant frame rate"), "{error}");
+}
+
+#[test]
+fn odd_sizes_are_playable() {
+    let folder = tempfile::tempdir().unwrap();
+    let times = constant(8, (25, 1));
+    for name in ["I420", "NV12", "Y444", "GRAY8"] {
+        for Container { extension, needs_even_size, .. } in CONTAINERS {
+            let format = format(name, 123, 33, (25, 1));
+            let path = folder.path().join(name).with_extension(extension);
+            let mut sink = VideoSink::file(&path, View::Overlay, None).unwrap();
+            write(&mut sink, &format, &times).unwrap();
+            let decoded = decode(&path);
+            assert_frames(&decoded, &times, precision(extension), extension);
+            let expected = if needs_even_size { Size::new(124, 34) } else { Size::new(123, 33) };
+            assert_eq!(decoded[0].size, expected, "{name} {extension}");
+        }
+    }
+}
+
+#[test]
+fn every_pixel_format_becomes_8_bit_420() {
+    let folder = tempfile::tempdir().unwrap();
+    let times = constant(6, (25, 1));
+    for pixels in PixelFormat::ALL {
+        for extension in ["mkv", "webm"] {
+            let format = format(pixels.name, 64, 48, (25, 1));
+            let path = folder.path().join(pixels.name).with_extension(extension);
+            let mut sink = VideoSink::file(&path, View::Overlay, None).unwrap();
+            write(&mut sink, &format, &times).unwrap();
+            let decoded = decode(&path);
+            assert_frames(&decoded, &times, precision(extension), pixels.name);
+            assert!(
+                ["I420", "NV12", "YV12"]
+                    .iter()
+                    .any(|f| decoded[0].caps.contains(&format!("format=(string){f}"))),
+                "{}: {}",
+                pixels.name,
+                decoded[0].caps
+            );
+        }
+    }
+}
+
+#[test]
+fn pixel_aspect_and_colours_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut format = VideoFormat::clone(&format("I420", 96, 64, (25, 1)));
+    format.pixel_aspect = (4, 3);
+    format.colorimetry = Some("bt709".to_owned());
+    let format = Arc::new(format);
+    for extension in ["mp4", "mkv", "webm"] {
+        let path = folder.path().join("out").with_extension(extension);
+        let mut sink = VideoSink::file(&path, View::Overlay, None).unwrap();
+        write(&mut sink, &format, &constant(5, (25, 1))).unwrap();
+        let caps = decode(&path).remove(0).caps;
+        assert!(caps.contains("pixel-aspect-ratio=(fraction)4/3"), "{extension}: {caps}");
+        assert!(caps.contains("colorimetry=(string)bt709"), "{extension}: {caps}");
+    }
+}
+
+#[test]
+fn missing_times_follow_the_frame_rate() {
+    let mut times = Timeline::new((25, 1), false, None);
+    let meta = |pts_ns| FrameMeta { index: 0, pts_ns, duration_ns: None, arrived: Instant::now() };
+    let mut pts = |given| times.next(&meta(given), || None).pts / 1_000_000;
+    assert_eq!([pts(None), pts(None), pts(Some(90_000_000)), pts(None)], [0, 40, 90, 120]);
+    let mut times = Timeline::new((0, 1), false, None);
+    let last = [None, None].map(|given| times.next(&meta(given), || None))[1];
+    assert_eq!(last, Times { pts: 40_000_000, duration: 40_000_000 });
+}
+
+#[test]
+fn what_is_watched_is_never_late() {
+    let mut times = Timeline::new((25, 1), true, None);
+    let meta = |ms: u64| FrameMeta {
+        index: 0,
+        pts_ns: Some(ms * 1_000_000),
+        duration_ns: None,
+        arrived: Instant::now(),
+    };
+    let mut shown = |own: u64, now: Option<u64>| {
+        times.next(&meta(own), || now.map(gst::ClockTime::from_mseconds)).pts / 1_000_000
+    };
+    // Starts at once; keeps its pace while the clock has not passed it; a late frame moves those after it.
+    assert_eq!(shown(5000, None), 0);
+    assert_eq!(shown(5040, Some(10)), 40);
+    assert_eq!(shown(5080, Some(100)), 100);
+    assert_eq!(shown(5120, Some(110)), 140);
+}
+
+#[test]
+fn unknown_extension_is_refused() {
+    for name in ["out.gif", "out", "mp4", "out.mp4.part"] {
+        let error = VideoSink::file(Path::new(name), View::Overlay, None).err().unwrap();
+        assert!(error.is_usage() && error.to_string().contains(".mp4, .mkv, .avi, .webm"), "{error}");
+    }
+    assert!(file_launch(Path::new("OUT.MP4")).is_ok());
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_an_error_before_the_video_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing/out.mp4");
+    let error = VideoSink::file(&missing, View::Overlay, None).err().unwrap();
+    assert!(matches!(&error, Error::File { path, .. } if *path == missing), "{error}");
+    let taken = folder.path().join("folder.mp4");
+    std::fs::create_dir(&taken).unwrap();
+    assert!(VideoSink::file(&taken, View::Overlay, None).is_err());
+
+    // Neither opening nor a run without frames leaves anything behind.
+    let path = folder.path().join("out.mp4");
+    let mut sink = VideoSink::file(&path, View::Overlay, None).unwrap();
+    assert!(!path.exists());
+    write(&mut sink, &format("I420", 64, 48, (25, 1)), &[]).unwrap();
+    assert!(!path.exists());
+}
+
+#[test]
+fn the_input_is_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("video.mp4");
+    std::fs::write(&path, "precious").unwrap();
+    let error = VideoSink::file(&path, View::Overlay, Some(path.clone())).err().unwrap();
+    assert!(error.is_usage(), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+}
+
+#[test]
+fn a_full_disk_is_an_error_not_a_hang() {
+    let started = Instant::now();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("full.mkv");
+    if std::os::unix::fs::symlink("/dev/full", &path).is_err() || !Path::new("/dev/full").exists() {
+        eprintln!("skipped: there is no /dev/full");
+        return;
+    }
+    let mut sink = VideoSink::file(&path, View::Overlay, None).unwrap();
+    let error = write(&mut sink, &format("I420", 64, 48, (25, 1)), &constant(2000, (25, 1))).unwrap_err();
+    assert!(matches!(&error, Error::Output { name, .. } if name.ends_with("full.mkv")), "{error}");
+    assert!(error.to_string().to_lowercase().contains("space"), "{error}");
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_pipeline_that_fails_while_appsrc_is_full_is_noticed() {
+    // The queue of appsrc is full by the time `identity` fails, and nobody empties it any more.
+    let text = "appsrc name=results ! identity sleep-time=20000 error-after=5 ! fakesink";
+    let mut sink = VideoSink::user(text, View::Overlay, false).unwrap();
+    let error = write(&mut sink, &format("I420", 64, 48, (25, 1)), &constant(100, (25, 1))).unwrap_err();
+    assert!(error.to_string().contains("output --sink: identity"), "{error}");
+}
+
+#[test]
+fn a_change_of_size_is_an_error_and_the_file_before_it_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.mp4");
+    let (before, after) = (format("I420", 64, 48, (25, 1)), format("I420", 48, 64, (25, 1)));
+    let mut sink = VideoSink::file(&path, View::Overlay, None).unwrap();
+    sink.begin(&run_record(), &before).unwrap();
+    let times = constant(10, (25, 1));
+    for (i, &t) in times.iter().enumerate() {
+        deliver(&mut sink, &frame(i, &before, Some(t))).unwrap();
+    }
+    let error = deliver(&mut sink, &frame(10, &after, Some(400_000_000))).unwrap_err().to_string();
+    assert!(error.contains("frame size changed from 64x48 to 48x64"), "{error}");
+    sink.finish(&Summary::default()).unwrap();
+    assert_frames(&decode(&path), &times, precision("mp4"), "mp4");
+}
+
+#[test]
+fn a_sink_dropped_without_finish_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let format = format("I420", 64, 48, (25, 1));
+    let mut sink = VideoSink::file(&folder.path().join("out.mp4"), View::Overlay, None).unwrap();
+    sink.begin(&run_record(), &format).unwrap();
+    for i in 0..10 {
+        deliver(&mut sink, &frame(i, &format, Some(i as u64 * 40_000_000))).unwrap();
+    }
+}
+
+fn user_text(folder: &Path) -> String {
+    format!(
+        "appsrc name=results ! tee name=t ! queue ! videoconvert ! x264enc tune=zerolatency ! mp4mux !
+         filesink name=a location={0}/a.mp4  t. ! queue ! videoconvert ! x264enc tune=zerolatency ! matroskamux !
+         filesink name=b location={0}/b.mkv",
+        folder.display()
+    )
+}
+
+#[test]
+fn user_sink_tees_to_two_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sink = VideoSink::user(&user_text(folder.path()), View::Overlay, false).unwrap();
+    let times = constant(20, (25, 1));
+    write(&mut sink, &format("NV12", 64, 48, (25, 1)), &times).unwrap();
+    assert_frames(&decode(&folder.path().join("a.mp4")), &times, 100_000, "mp4");
+    assert_frames(&decode(&folder.path().join("b.mkv")), &times, 500_000, "mkv");
+}
+
+#[test]
+fn one_of_two_outputs_that_fails_leaves_the_other_playable() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = user_text(folder.path()).replace("matroskamux", "identity error-after=100 ! matroskamux");
+    let mut sink = VideoSink::user(&text, View::Overlay, false).unwrap();
+    let times = constant(3000, (25, 1));
+    assert!(write(&mut sink, &format("NV12", 64, 48, (25, 1)), &times).is_err());
+    let decoded = decode(&folder.path().join("a.mp4"));
+    assert!(!decoded.is_empty());
+    assert_frames(&decoded, &times[..decoded.len()], 100_000, "mp4");
+}
+
+#[test]
+fn a_file_is_displayed_at_its_own_pace() {
+    let text = DISPLAY.replace("autovideosink", "fakesink");
+    let mut launch = Launch::new("test", &text);
+    launch.set("screen", "sync", true);
+    let ready = Some(Running::new(launch.build().unwrap()));
+    let (name, view, target) = (String::new(), View::Overlay, Target::Display);
+    let mut sink = VideoSink { name, launch, view, target, is_live: false, ready, playing: None };
+    let started = Instant::now();
+    // Its first time is that of a video cut out of the middle of another.
+    let times: Vec<u64> = (0..20).map(|i| 5_000_000_000 + i * 40_000_000).collect();
+    write(&mut sink, &format("NV12", 64, 48, (25, 1)), &times).unwrap();
+    let took = started.elapsed();
+    assert!((Duration::from_millis(700)..Duration::from_millis(2500)).contains(&took), "took {took:?}");
+}
+
+#[test]
+fn a_display_without_a_screen_is_an_error_that_says_what_to_do() {
+    assert!(check_screen(|name| name == "WAYLAND_DISPLAY").is_ok());
+    assert!(check_screen(|name| name == "DISPLAY").is_ok());
+    if cfg!(target_os = "linux") {
+        assert!(check_screen(|_| false).unwrap_err().to_string().contains("-o FILE"));
+    }
+}
+
+#[test]
+fn a_user_sink_needs_one_appsrc_named_results() {
+    for (text, says) in [
+        ("videotestsrc ! fakesink", "begin with `appsrc name=results`"),
+        ("appsrc ! fakesink", "write `appsrc name=results`"),
+        ("appsrc name=results ! fakesink  appsrc ! fakesink", "2 appsrc elements"),
+    ] {
+        let error = VideoSink::user(text, View::Overlay, false).err().unwrap();
+        assert!(error.is_usage() && error.to_string().contains(says), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_user_sink_may_end_before_the_video() {
+    let text = "appsrc name=results ! identity eos-after=4 ! fakesink";
+    let mut sink = VideoSink::user(text, View::Overlay, false).unwrap();
+    write(&mut sink, &format("I420", 64, 48, (25, 1)), &constant(60, (25, 1))).unwrap();
+}
+
+#[test]
+fn a_slow_live_sink_does_not_hold_up_the_run() {
+    let text = "appsrc name=results ! identity sleep-time=100000 ! fakesink sync=true";
+    let mut sink = VideoSink::user(text, View::Overlay, true).unwrap();
+    let started = Instant::now();
+    write(&mut sink, &format("I420", 64, 48, (25, 1)), &constant(100, (1000, 1))).unwrap();
+    assert!(started.elapsed() < Duration::from_secs(3), "took {:?}", started.elapsed());
+}
+
+#[test]
+fn printed_pipelines_run_with_a_test_picture_in_place_of_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    for Container { extension, .. } in CONTAINERS {
+        let path = folder.path().join("out").with_extension(extension);
+        let line = file_launch(&path).unwrap().to_string();
+        let source = "videotestsrc num-buffers=5 ! video/x-raw,width=64,height=48";
+        let line = line.replacen("appsrc name=results", source, 1);
+        let output = Command::new("sh").arg("-c").arg(format!("gst-launch-1.0 -q {line}")).output().unwrap();
+        assert!(output.status.success(), "{line}\n{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(decode(&path).len(), 5);
+    }
+}
