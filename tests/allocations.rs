@@ -2,6 +2,7 @@
 //! the process.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+#![allow(unreachable_pub, reason = "nothing outside this binary can reach anything")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

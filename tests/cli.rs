@@ -1,5 +1,6 @@
 //! The program as people run it: real files in, results and exit codes out.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -55,7 +56,10 @@ impl Place {
     }
 
     fn lockon_args(&self, args: &[&str]) -> Output {
-        command().args(args).current_dir(self.dir.path()).stdin(Stdio::null()).output().unwrap()
+        // A run that hangs is a failure, not the end of the tests.
+        let mut limited = Command::new("timeout");
+        limited.arg("120").arg(program()).args(args).current_dir(self.dir.path()).stdin(Stdio::null());
+        limited.output().unwrap()
     }
 
     /// Runs a GStreamer pipeline to its end.
@@ -81,9 +85,9 @@ impl Place {
 }
 
 /// The program under test: `LOCKON_BIN`, or the one that cargo built with this test.
-fn command() -> Command {
+fn program() -> OsString {
     let built = option_env!("CARGO_BIN_EXE_lockon").unwrap_or("lockon");
-    Command::new(std::env::var_os("LOCKON_BIN").unwrap_or_else(|| built.into()))
+    std::env::var_os("LOCKON_BIN").unwrap_or_else(|| built.into())
 }
 
 fn stderr(output: &Output) -> String {
@@ -277,7 +281,7 @@ fn wrong_usage_ends_with_code_2_before_anything_is_written() {
     ] {
         let out = place.lockon(&format!("run ball.mp4 {words} --results early.jsonl --no-progress"));
         fails(&out, 2, says);
-        assert!(!place.path("early.jsonl").exists() || words.contains("out."), "{words}");
+        assert!(!place.path("early.jsonl").exists(), "{words}");
     }
 }
 
@@ -297,7 +301,7 @@ fn pipelines_of_ones_own_are_checked_for_their_ends() {
         ])
     };
     succeeds(source("videotestsrc num-buffers=9 ! appsink name=frames"));
-    fails(&source("videotestsrc ! vidoeconvert ! appsink name=frames"), 1, "vidoeconvert");
+    fails(&source("videotestsrc ! vidoeconvert ! appsink name=frames"), 2, "is it misspelt?");
     fails(&source("videotestsrc ! ! appsink name=frames"), 2, "--source");
     fails(&source("videotestsrc ! fakesink"), 2, "appsink name=frames");
     fails(&source("videotestsrc ! appsink name=frames videotestsrc ! appsink"), 2, "appsink");
@@ -384,7 +388,7 @@ fn a_full_disk_fails_the_run_and_the_other_output_is_whole() {
 fn ctrl_c_leaves_a_playable_video_and_valid_results() {
     let place = Place::new();
     // A source without an end, slow enough to be interrupted.
-    let mut child = command()
+    let mut child = Command::new(program())
         .args([
             "run",
             "--source",
@@ -435,7 +439,7 @@ fn doctor_completions_and_the_man_page_speak() {
 #[test]
 fn a_reader_that_goes_away_is_no_crash() {
     let place = Place::new();
-    let mut child = command()
+    let mut child = Command::new(program())
         .args(["run", "ball.mp4", "--threshold", "mean:31:5", "--results", "-", "--no-progress"])
         .current_dir(place.dir.path())
         .stdout(Stdio::piped())

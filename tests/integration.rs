@@ -1,6 +1,7 @@
 //! Integration tests, in one binary: the engine in memory, the program on real files, the rules of the tree.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+#![allow(unreachable_pub, reason = "nothing outside this binary can reach anything")]
 
 mod architecture;
 mod cli;

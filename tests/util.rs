@@ -137,7 +137,7 @@ pub struct MemorySink {
 }
 
 impl Sink for MemorySink {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "memory"
     }
 
@@ -233,8 +233,7 @@ impl Job {
         let heard = sink.heard.clone();
         let (_, outcome) = self.run(&mut MemorySource::new(pictures), vec![Box::new(sink)]);
         outcome.expect("the run succeeds");
-        let records = heard.borrow().records.iter().map(|record| FrameRecord::clone(record)).collect();
-        records
+        heard.borrow().records.iter().map(|record| FrameRecord::clone(record)).collect()
     }
 }
 

@@ -58,6 +58,7 @@ Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 interrupted (outp
 
 #[derive(ClapArgs)]
 #[command(after_help = RUN_EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
 pub(super) struct RunArgs {
     /// A file, a URI, or `camera[:/dev/videoN]`
     #[arg(required_unless_present = "source", conflicts_with = "source")]

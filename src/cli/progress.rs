@@ -44,11 +44,10 @@ impl Progress {
     /// `1234 frames, 98.7 fps, 3.3x real time`, where `played_ns` of video have been processed.
     fn status(&self, played_ns: Option<u64>) -> String {
         let seconds = self.started.elapsed().as_secs_f64().max(1e-9);
-        let mut status = format!("{} frames, {:.1} fps", self.frames, self.frames as f64 / seconds);
-        if let Some(played_ns) = played_ns.filter(|ns| *ns > 0) {
-            status += &format!(", {:.1}x real time", played_ns as f64 / 1e9 / seconds);
-        }
-        status
+        let speed = played_ns.filter(|ns| *ns > 0).map_or(String::new(), |played_ns| {
+            format!(", {:.1}x real time", played_ns as f64 / 1e9 / seconds)
+        });
+        format!("{} frames, {:.1} fps{speed}", self.frames, self.frames as f64 / seconds)
     }
 }
 

@@ -1,5 +1,7 @@
 //! `lockon run`: from what was typed to an engine with its source, device, tracker and sinks.
 
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,9 +28,9 @@ use super::progress::{self, Progress};
 use super::{Outcome, log, stills};
 
 pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
-    check(args)?;
     launch::init()?;
     let spec = source_spec(args)?;
+    check(args, &spec)?;
     if args.print_pipeline {
         return print_pipelines(args, &spec);
     }
@@ -52,17 +54,14 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     let decoder = source.decoder_name().map(str::to_owned);
     let threads = threads(args.threads);
     let open_backend = |format: &VideoFormat| {
+        let (bank, roi) = searched(bank.as_deref(), args.search.roi, format.size)?;
         let standing = Standing {
             frame: format.size,
-            bank: None,
-            roi: Rect::whole(format.size),
+            bank,
+            roi,
             limits: args.search.limits(),
             threshold: args.threshold,
             wants_mask,
-        };
-        let standing = match &bank {
-            Some(bank) => searching(standing, bank, args.search.roi)?,
-            None => standing,
         };
         backend::open(args.backend, standing, usize::from(args.depth), threads)
     };
@@ -106,9 +105,23 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     Ok(if summary.interrupted { Outcome::Interrupted } else { Outcome::Done })
 }
 
-/// Refuses combinations that cannot mean anything.
-fn check(args: &RunArgs) -> lockon::Result<()> {
+/// Refuses what cannot mean anything, before any file is touched.
+fn check(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<()> {
     let usage = |text: &str| Err(Error::Usage(text.into()));
+    for path in &args.results {
+        output::Format::of(path)?;
+    }
+    for path in &args.output {
+        sink::file_launch(path)?;
+        if let (Input::File(input), Ok(output)) = (&spec.input, path.canonicalize())
+            && input.canonicalize().is_ok_and(|input| input == output)
+        {
+            return Err(Error::Usage(format!("{} is both input and output", path.display())));
+        }
+    }
+    for text in &args.sink {
+        VideoSink::user(text, args.view, false)?;
+    }
     if args.template.is_empty() && args.track.is_empty() && args.threshold.is_none() {
         return usage("nothing to do: give --template, --track or --threshold");
     }
@@ -143,9 +156,6 @@ fn file_sinks(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<Vec<Box<dyn S
     for path in &args.output {
         sinks.push(Box::new(VideoSink::file(path, args.view, sound_of(args, spec))?));
     }
-    for text in &args.sink {
-        sink::user_launch(text)?;
-    }
     Ok(sinks)
 }
 
@@ -170,17 +180,19 @@ fn sound_of(args: &RunArgs, spec: &SourceSpec) -> Option<PathBuf> {
 }
 
 fn print_pipelines(args: &RunArgs, spec: &SourceSpec) -> Result<Outcome> {
-    let mut text = format!("# source\n{}\n", spec.launch()?);
+    let mut text = String::new();
+    let mut add = |title: &str, launch: &Launch| writeln!(text, "# {title}\n{launch}");
+    add("source", &spec.launch()?)?;
     for path in &args.output {
-        text += &format!("# {}\n{}\n", path.display(), sink::file_launch(path)?);
+        add(&path.display().to_string(), &sink::file_launch(path)?)?;
     }
     for sink_text in &args.sink {
-        text += &format!("# --sink\n{}\n", sink::user_launch(sink_text)?);
+        add("--sink", &sink::user_launch(sink_text)?)?;
     }
     if args.display {
-        text += &format!("# --display\n{}\n", sink::display_launch(matches!(spec.input, Input::Camera(_))));
+        add("--display", &sink::display_launch(matches!(spec.input, Input::Camera(_))))?;
     }
-    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())?;
+    std::io::stdout().write_all(text.as_bytes())?;
     Ok(Outcome::Done)
 }
 
@@ -212,14 +224,18 @@ pub(super) fn bank(
     Ok(Some(Arc::new(Bank::expanded(&originals, &search.scales, &search.angles)?)))
 }
 
-/// Standing work that also searches `bank` inside `roi`, or in the whole frame.
-pub(super) fn searching(standing: Standing, bank: &Arc<Bank>, roi: Option<Rect>) -> lockon::Result<Standing> {
-    let roi = roi.unwrap_or(standing.roi);
-    if !roi.is_inside(standing.frame) {
-        return Err(Error::Outside { what: "region of interest", rect: roi, frame: standing.frame });
+/// What of the bank fits, and where it is searched: inside `roi`, or in the whole frame.
+pub(super) fn searched(
+    bank: Option<&Bank>,
+    roi: Option<Rect>,
+    frame: Size,
+) -> lockon::Result<(Option<Arc<Bank>>, Rect)> {
+    let roi = roi.unwrap_or(Rect::whole(frame));
+    if !roi.is_inside(frame) {
+        return Err(Error::Outside { what: "region of interest", rect: roi, frame });
     }
-    let bank = Arc::new(Bank::clone(bank).fitting(roi.size())?);
-    Ok(Standing { bank: Some(bank), roi, ..standing })
+    let bank = bank.map(|bank| bank.clone().fitting(roi.size()).map(Arc::new)).transpose()?;
+    Ok((bank, roi))
 }
 
 fn record(template: &stills::NamedTemplate, bank: Option<&Arc<Bank>>) -> TemplateRecord {

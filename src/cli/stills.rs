@@ -62,10 +62,11 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     let scene = still::load(&args.scene)?;
     let templates = load_templates(&args.templates)?;
     let started = Instant::now();
-    let bank = run::bank(&templates, &args.search)?.expect("at least one template is required");
-    let standing = run::searching(standing(&scene.luma, args.search.limits()), &bank, args.search.roi)?;
-    let mut record = FrameRecord::default();
-    record.matches = work(args.backend, standing, run::threads(args.threads), scene.luma.as_ref())?.matches;
+    let bank = run::bank(&templates, &args.search)?;
+    let (bank, roi) = run::searched(bank.as_deref(), args.search.roi, scene.luma.size())?;
+    let standing = Standing { bank, roi, ..standing(&scene.luma, args.search.limits()) };
+    let found = work(args.backend, standing, run::threads(args.threads), scene.luma.as_ref())?;
+    let mut record = FrameRecord { matches: found.matches, ..FrameRecord::default() };
     record.matches.sort_by(|a, b| b.score.total_cmp(&a.score));
     if let Some(path) = &args.output {
         save_overlay(path, &scene.luma, &record)?;

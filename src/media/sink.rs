@@ -184,6 +184,7 @@ impl VideoSink {
         let launch = user_launch(text)?;
         let pipeline = launch.build()?;
         check_appsrc(&launch, &pipeline)?;
+        start_without_preroll(&pipeline);
         let (name, ready) = (launch.name().to_owned(), Some(launch::Running::new(pipeline)));
         Ok(Self { name, launch, view, target: Target::User, is_live, ready, playing: None })
     }
@@ -261,6 +262,18 @@ fn check_appsrc(launch: &Launch, pipeline: &gst::Pipeline) -> Result<()> {
             "it has {} appsrc elements, but frames come from one, `appsrc name=results` (a tee splits them)",
             more.len()
         ))),
+    }
+}
+
+/// Lets ends that keep no time start without a first frame each. Behind a tee, an encoder that looks ahead gives none until
+/// it has had many, while an end that has its own holds the tee up: the pipeline would wait for ever, as it does in
+/// `gst-launch-1.0`.
+fn start_without_preroll(pipeline: &gst::Pipeline) {
+    for end in pipeline.iterate_sinks().into_iter().flatten() {
+        let has = |property: &str| end.has_property_with_type(property, bool::static_type());
+        if has("sync") && has("async") && !end.property::<bool>("sync") {
+            end.set_property("async", false);
+        }
     }
 }
 

@@ -14,28 +14,49 @@ mod csv;
 mod jsonl;
 mod mot;
 
-/// A new results file, its format chosen by the end of its name.
-///
-/// `.jsonl`: JSON Lines, everything there is, see [`crate::results`]; `-` is the same on standard output. `.csv`: a row for
-/// every match and every track. `.mot.txt`: MOTChallenge columns. A file of that name is overwritten.
+/// What a results file looks like inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Everything there is, see [`crate::results`].
+    JsonLines,
+    /// A row for every match and every track.
+    Csv,
+    /// MOTChallenge columns.
+    Mot,
+}
+
+impl Format {
+    /// The format that the end of a name stands for: `.jsonl`, `.csv`, `.mot.txt`; `-` is JSON Lines.
+    ///
+    /// # Errors
+    /// `Value` if it ends otherwise.
+    pub fn of(path: &str) -> Result<Self> {
+        let ends_in = |ending: &str| path.to_ascii_lowercase().ends_with(ending);
+        match () {
+            () if path == "-" || ends_in(".jsonl") => Ok(Self::JsonLines),
+            () if ends_in(".csv") => Ok(Self::Csv),
+            () if ends_in(".mot.txt") => Ok(Self::Mot),
+            () => {
+                let expected =
+                    "expected a name that ends in .jsonl, .csv or .mot.txt, or - for JSON Lines on stdout";
+                Err(Error::value("results", path, expected))
+            }
+        }
+    }
+}
+
+/// A new results file in the [`Format`] of its name; `-` is standard output. A file of that name is overwritten.
 ///
 /// # Errors
-/// `Value` if the name ends otherwise, `File` if it cannot be created.
+/// `Value` if the name stands for no format, `File` if it cannot be created.
 pub fn open(path: &str) -> Result<Box<dyn Sink>> {
-    if path == "-" {
-        return Ok(Box::new(jsonl::JsonLines::new(Target::stdout())));
-    }
-    let ends_in = |ending: &str| path.to_ascii_lowercase().ends_with(ending);
-    if ends_in(".jsonl") {
-        Ok(Box::new(jsonl::JsonLines::new(Target::create(path)?)))
-    } else if ends_in(".csv") {
-        Ok(Box::new(csv::Csv::new(Target::create(path)?)))
-    } else if ends_in(".mot.txt") {
-        Ok(Box::new(mot::Mot::new(Target::create(path)?)))
-    } else {
-        let expected = "expected a name that ends in .jsonl, .csv or .mot.txt, or - for JSON Lines on stdout";
-        Err(Error::value("results", path, expected))
-    }
+    let format = Format::of(path)?;
+    let target = if path == "-" { Target::stdout() } else { Target::create(path)? };
+    Ok(match format {
+        Format::JsonLines => Box::new(jsonl::JsonLines::new(target)),
+        Format::Csv => Box::new(csv::Csv::new(target)),
+        Format::Mot => Box::new(mot::Mot::new(target)),
+    })
 }
 
 /// What lines are written to. After a failure it takes nothing more: a line behind half a line would be neither.
