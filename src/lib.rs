@@ -5,6 +5,36 @@
 //!
 //! Matching is zero-mean normalised cross-correlation (NCC, OpenCV's `TM_CCOEFF_NORMED`) by exact integer sums: what is
 //! reported is the same to the bit on every backend and for every number of threads. [`mod@reference`] is the definition.
+//!
+//! Finding a template in one picture takes a [`template::Bank`] and a [`backend::Backend`]:
+//!
+//! ```
+//! use std::{sync::Arc, time::Instant};
+//! use lockon::backend::{self, Findings, Standing};
+//! use lockon::config::{BackendChoice, Limits};
+//! use lockon::frame::{FrameMeta, Plane, Rect, Size};
+//! use lockon::template::{Bank, Template};
+//!
+//! let size = Size::new(40, 30);
+//! let picture = Plane::from_vec((0..size.area()).map(|i| (i * 2_654_435_761 >> 13) as u8).collect(), size);
+//! let pattern = picture.as_ref().crop(Rect::new(21, 8, 9, 7)).to_plane();
+//! let bank = Bank::new(vec![Template::new("pattern", pattern, None)?])?;
+//! let standing = Standing {
+//!     frame: size,
+//!     bank: Some(Arc::new(bank)),
+//!     roi: Rect::whole(size),
+//!     limits: Limits::default(),
+//!     threshold: None,
+//!     wants_mask: false,
+//! };
+//! let mut backend = backend::open(BackendChoice::Cpu, standing, 2, 1)?;
+//! let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
+//! backend.submit(meta, picture.as_ref())?;
+//! let mut findings = Findings::default();
+//! backend.wait_next(&mut findings)?;
+//! assert_eq!((findings.matches[0].rect(), findings.matches[0].score), (Rect::new(21, 8, 9, 7), 1.0));
+//! # Ok::<(), lockon::Error>(())
+//! ```
 
 pub mod backend;
 pub mod config;
