@@ -27,6 +27,10 @@ mod search;
 mod sums;
 pub mod threshold;
 
+/// A search in this part of the frame or less stays on the engine's thread: waking others takes about as long as they save,
+/// and they would take their time from the decoder.
+const SMALL_SEARCH: usize = 4;
+
 /// How many searches of the tracker stay planned. Each track asks in a window of one size, and in the whole frame.
 const PLANNED_SEARCHES: usize = 16;
 
@@ -80,7 +84,12 @@ impl Cpu {
             .spawn(move || {
                 let mut work = StandingWork::new(standing, threads);
                 for mut slot in to_work {
-                    standing_pool.install(|| work.run(&mut slot));
+                    // Without work there is nothing to wake the pool for.
+                    if work.is_idle() {
+                        work.run(&mut slot);
+                    } else {
+                        standing_pool.install(|| work.run(&mut slot));
+                    }
                     if worked.send(slot).is_err() {
                         break;
                     }
@@ -142,9 +151,12 @@ impl Backend for Cpu {
             match query {
                 Query::Patch(rect) => response.patch = Some(slot.luma.as_ref().crop(*rect).to_plane()),
                 Query::Search { bank, window, limits } => {
-                    let matcher = self.planned.matcher(bank, window.size(), self.threads);
                     let luma = slot.luma.as_ref();
-                    self.search_pool.install(|| matcher.run(luma, *window, limits, &mut response.matches));
+                    let is_small = SMALL_SEARCH * window.size().area() <= luma.size().area();
+                    let threads = if is_small { 1 } else { self.threads };
+                    let matcher = self.planned.matcher(bank, window.size(), threads);
+                    let mut run = || matcher.run(luma, *window, limits, &mut response.matches);
+                    if threads == 1 { run() } else { self.search_pool.install(run) }
                 }
             }
         }
@@ -209,6 +221,11 @@ impl StandingWork {
             .map(|bank| Matcher::new(&mut Planner::new(), bank, standing.roi.size(), threads));
         let thresholder = standing.threshold.map(|spec| Thresholder::new(&spec, standing.frame));
         Self { standing, matcher, thresholder, masks: Recycler::default() }
+    }
+
+    /// Nothing is asked for: the tracker's searches are all there is.
+    fn is_idle(&self) -> bool {
+        self.matcher.is_none() && self.thresholder.is_none()
     }
 
     fn run(&mut self, slot: &mut Slot) {
