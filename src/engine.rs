@@ -52,6 +52,11 @@ impl Engine<'_> {
             // Slots and device memory go before the sinks are waited for.
             drop(open);
         }
+        if outcome.is_ok() && !self.stop.load(Ordering::Relaxed) {
+            for (id, spec) in self.tracker.not_started() {
+                tracing::warn!("track {id} never started: the video ended before frame {}", spec.frame);
+            }
+        }
         let summary = self.summary(&run.stats);
         for sink in &mut self.sinks {
             let finished = sink.finish(&summary);
@@ -114,11 +119,8 @@ impl Engine<'_> {
             self.open(run, &frame.format)?;
         }
         let open = run.open.as_mut().expect("opened above");
-        let started = Instant::now();
         open.backend.submit(frame.meta, frame.luma())?;
-        let upload_us = micros(started.elapsed());
-        run.stats.stage(Stage::Upload, upload_us);
-        run.in_flight.push_back((frame, upload_us));
+        run.in_flight.push_back(frame);
         Ok(())
     }
 
@@ -144,15 +146,16 @@ impl Engine<'_> {
 
     /// Completes the oldest frame in flight: waits for its results, asks the tracker, tells the sinks.
     fn complete(&mut self, run: &mut Run) -> Result<()> {
-        let (frame, upload_us) = run.in_flight.pop_front().expect("called with a frame in flight");
+        let frame = run.in_flight.pop_front().expect("called with a frame in flight");
         let open = run.open.as_mut().expect("a frame in flight lies in an open backend");
         let (slot, meta) = open
             .backend
             .wait_next(&mut run.findings)?
             .expect("the backend holds the frame that was submitted");
         debug_assert_eq!(meta.index, frame.meta.index, "frames come back in order");
+        run.stats.stage(Stage::Upload, run.findings.upload_us);
         run.stats.stage(Stage::Standing, run.findings.standing_us);
-        let record = self.decide(run, &slot, meta, upload_us)?;
+        let record = self.decide(run, &slot, meta)?;
         run.open.as_mut().expect("still open").backend.release(slot);
 
         let started = Instant::now();
@@ -161,19 +164,14 @@ impl Engine<'_> {
             sink.deliver(&delivery)?;
         }
         run.stats.stage(Stage::Sinks, micros(started.elapsed()));
+        run.stats.frames += 1;
         // Lets the backend reuse the mask's buffer as soon as the sinks are done with it.
         run.findings.mask = None;
         Ok(())
     }
 
     /// Asks the tracker about the frame in `slot` and writes its record.
-    fn decide(
-        &mut self,
-        run: &mut Run,
-        slot: &SlotId,
-        meta: FrameMeta,
-        upload_us: u64,
-    ) -> Result<Arc<FrameRecord>> {
+    fn decide(&mut self, run: &mut Run, slot: &SlotId, meta: FrameMeta) -> Result<Arc<FrameRecord>> {
         let Run { open, findings, records, stats, .. } = run;
         let backend = &mut *open.as_mut().expect("a frame lies in an open backend").backend;
         let mut outcome = Ok(());
@@ -187,9 +185,9 @@ impl Engine<'_> {
             if !record.tracks.is_empty() {
                 let step_us = micros(started.elapsed());
                 stats.stage(Stage::Tracker, step_us);
-                record.tracker_us = Some(upload_us + step_us);
+                record.tracker_us = Some(findings.upload_us + step_us);
             }
-            record.latency_us = stats.frame(meta.arrived);
+            record.latency_us = stats.result(meta.arrived);
         });
         outcome.map(|()| record)
     }
@@ -228,9 +226,8 @@ impl Engine<'_> {
 #[derive(Default)]
 struct Run {
     open: Option<Open>,
-    /// Frames whose slots the backend holds, oldest first, with the time that filling the slot took. Decoded pictures stay
-    /// alive here for the sinks: at most `depth` of them.
-    in_flight: VecDeque<(Frame, u64)>,
+    /// Frames whose slots the backend holds, oldest first. Decoded pictures stay alive here for the sinks: at most `depth`.
+    in_flight: VecDeque<Frame>,
     findings: Findings,
     records: Recycler<FrameRecord>,
     stats: Stats,

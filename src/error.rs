@@ -28,22 +28,30 @@ pub enum Error {
     #[error("{0}")]
     Usage(String),
     /// A file or folder could not be read or written.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {cause}", path.display())]
     File {
         /// What was tried: `read`, `write`, `create`.
         action: &'static str,
         /// On what.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
-    /// A still picture could not be decoded or encoded.
-    #[error("{}: {source} (PNG, JPEG and BMP are read)", path.display())]
+    /// A still picture could not be decoded.
+    #[error("{}: {cause} (PNG, JPEG and BMP are read)", path.display())]
     Picture {
         /// The file.
         path: PathBuf,
         /// What the decoder said.
-        source: image::ImageError,
+        cause: image::ImageError,
+    },
+    /// A still picture could not be written.
+    #[error("cannot write {}: {cause}", path.display())]
+    PictureNotWritten {
+        /// The file.
+        path: PathBuf,
+        /// What the encoder or the system said.
+        cause: image::ImageError,
     },
     /// A template that cannot be searched for.
     #[error("template {name:?} {fault}")]
@@ -162,7 +170,7 @@ impl Error {
     /// For `map_err`: the system's error with what was tried and on what.
     pub fn file(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::File { action, path, source }
+        move |cause| Self::File { action, path, cause }
     }
 
     /// A typed value that cannot mean anything.

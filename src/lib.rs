@@ -40,6 +40,7 @@ pub mod backend;
 pub mod config;
 pub mod engine;
 pub mod error;
+pub mod files;
 pub mod frame;
 pub mod media;
 pub mod output;

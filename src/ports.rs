@@ -21,7 +21,7 @@ pub enum Next {
 }
 
 /// Where frames come from.
-pub trait Source {
+pub trait Source: Send {
     /// The next frame if one is already waiting, without waiting for it.
     ///
     /// # Errors
@@ -48,8 +48,9 @@ pub struct Delivery<'a> {
     pub mask: Option<&'a Arc<Plane>>,
 }
 
-/// Where results go. Calls come in order: `begin` once, `deliver` for each frame, `finish` once, on every exit path.
-pub trait Sink {
+/// Where results go. Calls come in order: `begin` once, `deliver` for each frame, `finish` once, on
+/// every exit path: also without `begin`, where the run failed before it.
+pub trait Sink: Send {
     /// For messages: the file's path, `display`.
     fn name(&self) -> &str;
 

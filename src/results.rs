@@ -51,9 +51,9 @@ pub struct RunRecord {
     pub started: u64,
     /// The templates that were searched.
     pub templates: Vec<TemplateRecord>,
-    /// The boxes that were followed, as typed.
+    /// The boxes that were followed: `X,Y,W,H@FRAME`.
     pub tracks: Vec<String>,
-    /// The adaptive threshold, as typed.
+    /// The adaptive threshold: `METHOD:BLOCK:VALUE[:inv]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<String>,
 }
@@ -193,7 +193,7 @@ pub struct ThresholdResult {
 /// The end of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Summary {
-    /// Frames with a result.
+    /// Frames whose results every output took.
     pub frames: u64,
     /// Frames of a live source that were dropped because newer ones waited.
     pub dropped: u64,

@@ -73,7 +73,7 @@ impl Durations {
 /// Counts and times of a run.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Frames with a result.
+    /// Frames whose results every sink took.
     pub frames: u64,
     /// Arrival of a frame to its results being final.
     pub latency: Durations,
@@ -93,11 +93,10 @@ impl Stats {
         &self.stages[stage as usize]
     }
 
-    /// Counts a frame whose results are final now, and gives its latency in microseconds.
-    pub fn frame(&mut self, arrived: Instant) -> u64 {
+    /// Notes that a frame's results are final now, and gives its latency in microseconds.
+    pub fn result(&mut self, arrived: Instant) -> u64 {
         let now = Instant::now();
         let latency_us = now.saturating_duration_since(arrived).as_micros() as u64;
-        self.frames += 1;
         self.latency.record(latency_us);
         self.first_arrival.get_or_insert(arrived);
         self.last_result = Some(now);

@@ -28,7 +28,7 @@ pub struct Still {
 /// `File` if it cannot be read, `Picture` if it cannot be decoded.
 pub fn load(path: &Path) -> Result<Still> {
     let bytes = std::fs::read(path).map_err(Error::file("read", path))?;
-    let undecodable = |source| Error::Picture { path: path.to_owned(), source };
+    let undecodable = |cause| Error::Picture { path: path.to_owned(), cause };
     let reader =
         ImageReader::new(Cursor::new(&bytes)).with_guessed_format().map_err(Error::file("read", path))?;
     let mut decoder = reader.into_decoder().map_err(undecodable)?;
@@ -67,15 +67,40 @@ fn luma_of([r, g, b]: [u8; 3]) -> u8 {
     ((4899 * u32::from(r) + 9617 * u32::from(g) + 1868 * u32::from(b) + 8192) >> 14) as u8
 }
 
+/// The name ends in that of a format that can be written: `.png`, `.jpg`, `.jpeg`, `.bmp`.
+///
+/// # Errors
+/// `Value` if not.
+pub fn check_extension(path: &Path) -> Result<()> {
+    match image::ImageFormat::from_path(path) {
+        Ok(format) if format.can_write() && format.writing_enabled() => Ok(()),
+        _ => Err(Error::value("output", &path.to_string_lossy(), "its name must end in .png, .jpg or .bmp")),
+    }
+}
+
 /// Writes a plane as a grey picture, in the format of the file's extension.
 ///
 /// # Errors
-/// `Picture` if the extension is unknown or the file cannot be written.
+/// `PictureNotWritten` if the extension is unknown, `File` if the file cannot be written.
 pub fn save(path: &Path, plane: PlaneRef<'_>) -> Result<()> {
-    let Size { width, height } = plane.size();
-    let pixels = plane.to_plane();
-    image::save_buffer(path, pixels.data(), width as u32, height as u32, image::ExtendedColorType::L8)
-        .map_err(|source| Error::Picture { path: path.to_owned(), source })
+    encode(path, plane.to_plane().data(), plane.size(), image::ExtendedColorType::L8)
+}
+
+/// Encoded in memory first: what cannot be written is then an error, and no half of a picture.
+fn encode(path: &Path, pixels: &[u8], size: Size, colours: image::ExtendedColorType) -> Result<()> {
+    let unwritable = |cause| Error::PictureNotWritten { path: path.to_owned(), cause };
+    let format = image::ImageFormat::from_path(path).map_err(unwritable)?;
+    let mut bytes = Cursor::new(Vec::new());
+    image::write_buffer_with_format(
+        &mut bytes,
+        pixels,
+        size.width as u32,
+        size.height as u32,
+        colours,
+        format,
+    )
+    .map_err(unwritable)?;
+    std::fs::write(path, bytes.into_inner()).map_err(Error::file("write", path))
 }
 
 /// Writes three planes of full-range Y, Cb, Cr (JPEG's BT.601) of one size as a colour picture, in the format of the
@@ -91,8 +116,7 @@ pub fn save_colour(path: &Path, [y, cb, cr]: [&Plane; 3]) -> Result<()> {
     assert!(cb.size() == size && cr.size() == size, "planes of different size");
     let chroma = cb.data().iter().zip(cr.data());
     let rgb: Vec<u8> = y.data().iter().zip(chroma).flat_map(|(&y, (&cb, &cr))| rgb_of([y, cb, cr])).collect();
-    image::save_buffer(path, &rgb, size.width as u32, size.height as u32, image::ExtendedColorType::Rgb8)
-        .map_err(|source| Error::Picture { path: path.to_owned(), source })
+    encode(path, &rgb, size, image::ExtendedColorType::Rgb8)
 }
 
 /// BT.601's inverse at full range, in 16 fraction bits.

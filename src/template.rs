@@ -142,19 +142,30 @@ impl Template {
         if scale == 1.0 && angle == 0.0 {
             return Ok(self.clone());
         }
+        // Asked before its pixels are made: there may be more of them than there is memory.
+        let pixels = resampled_size(self.size(), scale, angle).area() as u64;
+        if pixels > MAX_PIXELS {
+            let fault = TemplateFault::TooManyPixels { pixels, max: MAX_PIXELS };
+            return Err(Error::Template { name: self.name.to_string(), fault });
+        }
         let (luma, counted) = resample(&self.luma, self.mask.as_ref(), scale, angle);
         Self::with_counted(self.name.clone(), luma, Some(counted), scale, angle)
     }
+}
+
+/// The smallest box around a picture of this size that is scaled and turned.
+fn resampled_size(size: Size, scale: f64, angle: f64) -> Size {
+    let (sin, cos) = sin_cos_degrees(angle);
+    let (wide, high) = (size.width as f64 * scale, size.height as f64 * scale);
+    let pixels = |length: f64| (libm::round(length) as usize).max(1);
+    Size::new(pixels(wide * cos.abs() + high * sin.abs()), pixels(wide * sin.abs() + high * cos.abs()))
 }
 
 /// Pixels and 0/1 mask of a picture scaled and turned about its centre; see [`Template::resampled`].
 fn resample(luma: &Plane, mask: Option<&Plane>, scale: f64, angle: f64) -> (Plane, Plane) {
     let (sin, cos) = sin_cos_degrees(angle);
     let Size { width: w, height: h } = luma.size();
-    let (wide, high) = (w as f64 * scale, h as f64 * scale);
-    let pixels = |length: f64| (libm::round(length) as usize).max(1);
-    let turned =
-        Size::new(pixels(wide * cos.abs() + high * sin.abs()), pixels(wide * sin.abs() + high * cos.abs()));
+    let turned = resampled_size(luma.size(), scale, angle);
     // Source pixels per turned pixel along each axis, in 20 fraction bits.
     let fixed = |v: f64| libm::round(v / scale * f64::from(1 << 20)) as i64;
     let (cos, sin) = (fixed(cos), fixed(sin));
@@ -352,6 +363,12 @@ mod tests {
                 .unwrap();
         let half = t.resampled(0.5, 0.0).unwrap();
         assert_eq!((half.size(), half.luma().data()), (Size::new(2, 1), [15, 35].as_slice()));
+    }
+
+    #[test]
+    fn a_scale_that_leaves_no_room_for_exact_sums_is_refused_before_it_is_made() {
+        let said = template(100, 100).resampled(100.0, 45.0).unwrap_err();
+        assert!(matches!(said, Error::Template { fault: TemplateFault::TooManyPixels { .. }, .. }), "{said}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ const LAYERS: &[&[&str]] = &[
     &["backend"],
     &["ports"],
     &["template"],
-    &["results", "config", "still"],
+    &["results", "config", "still", "files"],
     &["error"],
     &["frame", "stats", "recycle"],
 ];

@@ -228,18 +228,35 @@ fn inputs_that_cannot_be_played_are_told_apart() {
     std::fs::write(place.path("cut.mp4"), &whole[..whole.len() / 2]).unwrap();
     place.gst("audiotestsrc num-buffers=20 ! audio/x-raw,rate=8000 ! wavenc ! filesink location=sound.wav");
     for (input, says) in [
-        ("nowhere.mp4", "cannot read nowhere.mp4: No such file"),
-        ("folder", "folder"),
-        ("empty.mp4", "empty.mp4"),
-        ("random.mp4", "random.mp4"),
-        ("cut.mp4", "cut.mp4"),
-        ("sound.wav", "sound.wav"),
-        ("camera:/dev/video77", "/dev/video77"),
+        ("nowhere.mp4", "error: cannot read nowhere.mp4: No such file or directory (os error 2)\n"),
+        ("folder", "folder: a folder, not a file"),
+        ("empty.mp4", "empty.mp4: the file is empty"),
+        ("random.mp4", "random.mp4: could not determine type of stream"),
+        ("cut.mp4", "cut.mp4: the file is cut off"),
+        ("sound.wav", "sound.wav: it has no video stream"),
+        ("camera:/dev/video77", "there is no device /dev/video77"),
     ] {
         let out =
             place.lockon(&format!("run {input} --threshold mean:31:5 --results out.jsonl --no-progress"));
         fails(&out, 1, says);
     }
+}
+
+#[test]
+fn what_is_left_of_a_cut_file_is_processed_before_the_run_fails() {
+    let place = Place::new();
+    // With the index in front, a file can be played up to where it was cut.
+    place.gst(
+        "filesrc location=ball.mp4 ! qtdemux ! h264parse ! mp4mux faststart=true ! filesink location=front.mp4",
+    );
+    let whole = std::fs::read(place.path("front.mp4")).unwrap();
+    std::fs::write(place.path("cut.mp4"), &whole[..whole.len() * 9 / 10]).unwrap();
+    let out = place.lockon("run cut.mp4 --threshold mean:31:5 --results out.jsonl -o out.mp4 --no-progress");
+    fails(&out, 1, &format!("cut.mp4: the file is cut off: it should have {} bytes", whole.len()));
+    let records = place.records("out.jsonl");
+    assert!((10..FRAMES).contains(&frames(&records).len()));
+    assert_eq!(records.last().unwrap()["type"], "summary");
+    succeeds(place.lockon("run out.mp4 --threshold mean:31:5 --no-progress"));
 }
 
 #[test]
@@ -283,6 +300,65 @@ fn wrong_usage_ends_with_code_2_before_anything_is_written() {
         fails(&out, 2, says);
         assert!(!place.path("early.jsonl").exists(), "{words}");
     }
+}
+
+#[test]
+fn files_that_would_destroy_each_other_are_refused() {
+    let place = Place::new();
+    std::fs::hard_link(place.path("ball.mp4"), place.path("hard.mp4")).unwrap();
+    std::os::unix::fs::symlink(place.path("ball.mp4"), place.path("soft.jsonl")).unwrap();
+    let uri = format!("file://{}", place.path("ball.mp4").display());
+    let before = std::fs::read(place.path("ball.mp4")).unwrap();
+    for (input, words, says) in [
+        ("ball.mp4", "-o ball.mp4", "is both input and output"),
+        ("ball.mp4", "-o hard.mp4 --no-audio", "is both input and output"),
+        ("ball.mp4", "--results soft.jsonl", "is both input and output"),
+        (uri.as_str(), "-o ball.mp4", "is both input and output"),
+        ("ball.mp4", "-o a.mp4 -o ./a.mp4", "is given twice as an output"),
+        ("ball.mp4", "--results - --results -", "given twice"),
+    ] {
+        let out = place.lockon(&format!("run {input} --threshold mean:31:5 {words} --no-progress"));
+        fails(&out, 2, says);
+    }
+    assert_eq!(std::fs::read(place.path("ball.mp4")).unwrap(), before);
+}
+
+#[test]
+fn results_of_the_last_run_are_kept_until_the_next_has_begun() {
+    let place = Place::new();
+    for name in ["keep.jsonl", "keep.csv", "keep.mot.txt"] {
+        std::fs::write(place.path(name), "kept").unwrap();
+        let run = |words: &str| place.lockon(&format!("run {words} --results {name} --no-progress"));
+        fails(&run("nowhere.mp4 --threshold mean:31:5"), 1, "nowhere.mp4");
+        fails(&run("ball.mp4 --track 150,110,40,40"), 1, "track box 150,110,40,40");
+        assert_eq!(place.read(name), "kept");
+        succeeds(run("ball.mp4 --track 50,40,40,40 --max-frames 3"));
+        assert_ne!(place.read(name), "kept");
+    }
+}
+
+#[test]
+fn a_track_that_can_never_start_is_told() {
+    let place = Place::new();
+    let out = place.lockon("run ball.mp4 --track 1,1,9,9@5 --max-frames 5 --no-progress");
+    fails(&out, 2, "--track 1,1,9,9@5 starts after the last of --max-frames 5");
+    let out = succeeds(place.lockon("run ball.mp4 --track 1,1,9,9@100 --no-progress"));
+    assert!(
+        stderr(&out).contains("track 1 never started: the video ended before frame 100"),
+        "{}",
+        stderr(&out)
+    );
+}
+
+#[test]
+fn nobody_listening_on_standard_error_is_no_reason_to_stop() {
+    let place = Place::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut run = Command::new(program());
+    run.args(["run", "ball.mp4", "--threshold", "mean:31:5", "-o", "out.mp4", "-vv"]);
+    let status = run.current_dir(place.dir.path()).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert!(place.path("out.mp4").exists());
 }
 
 #[test]
@@ -375,7 +451,7 @@ fn outputs_that_cannot_be_written_are_told_before_the_video_starts() {
 }
 
 #[test]
-fn a_full_disk_fails_the_run_and_the_other_output_is_whole() {
+fn a_full_disk_fails_the_run_in_the_systems_words() {
     let place = Place::new();
     std::os::unix::fs::symlink("/dev/full", place.path("full.jsonl")).unwrap();
     let out =
@@ -386,6 +462,16 @@ fn a_full_disk_fails_the_run_and_the_other_output_is_whole() {
 #[test]
 #[cfg(unix)]
 fn ctrl_c_leaves_a_playable_video_and_valid_results() {
+    interrupted_by("-INT");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_polite_request_to_end_leaves_them_too() {
+    interrupted_by("-TERM");
+}
+
+fn interrupted_by(signal: &str) {
     let place = Place::new();
     // A source without an end, slow enough to be interrupted.
     let mut child = Command::new(program())
@@ -413,7 +499,7 @@ fn ctrl_c_leaves_a_playable_video_and_valid_results() {
     while written() < 51 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
-    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let interrupted = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
     assert!(interrupted.success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let records = place.records("out.jsonl");

@@ -1,7 +1,7 @@
 //! The engine between ends in memory.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use lockon::Error;
 use lockon::config::Limits;
@@ -9,7 +9,7 @@ use lockon::frame::{Plane, Rect, Size};
 use lockon::results::FrameRecord;
 use lockon::template::Template;
 
-use crate::util::{Job, MemorySink, MemorySource, noise, paste};
+use crate::util::{Heard, Job, MemorySink, MemorySource, noise, paste};
 
 const SIZE: Size = Size::new(123, 65);
 
@@ -82,7 +82,7 @@ fn masks_belong_to_their_frame_however_long_they_are_held() {
     let spec = "mean:5:1".parse().unwrap();
     let job = Job { threshold: Some(spec), ..Job::default() };
     job.run(&mut MemorySource::new(&pictures), vec![Box::new(sink)]).1.unwrap();
-    for (picture, mask) in pictures.iter().zip(&heard.borrow().masks) {
+    for (picture, mask) in pictures.iter().zip(&heard.lock().unwrap().masks) {
         let expected = lockon::reference::threshold::threshold(picture.as_ref(), &spec);
         assert_eq!(**mask.as_ref().unwrap(), expected);
     }
@@ -96,17 +96,23 @@ fn frames_before_an_error_are_delivered_and_the_error_is_told() {
     let heard = sink.heard.clone();
     let (summary, outcome) = job().run(&mut source, vec![Box::new(sink)]);
     assert!(matches!(outcome, Err(Error::NoVideo { .. })));
-    assert_eq!((summary.frames, heard.borrow().records.len(), heard.borrow().finished), (5, 5, 1));
+    let heard = heard.lock().unwrap();
+    assert_eq!((summary.frames, heard.records.len(), heard.finished), (5, 5, 1));
 }
 
 #[test]
 fn a_failing_sink_ends_the_run_and_the_others_are_finished() {
     let (good, bad) = (MemorySink::default(), MemorySink { fails_at: Some(3), ..MemorySink::default() });
     let (heard, heard_bad) = (good.heard.clone(), bad.heard.clone());
-    let (_, outcome) = job().run(&mut MemorySource::new(&pictures(9)), vec![Box::new(good), Box::new(bad)]);
+    let (summary, outcome) =
+        job().run(&mut MemorySource::new(&pictures(9)), vec![Box::new(good), Box::new(bad)]);
+    assert_eq!(summary.frames, 3, "frames that every sink took");
     assert!(matches!(outcome, Err(Error::Output { .. })));
-    assert_eq!((heard.borrow().records.len(), heard.borrow().finished), (4, 1));
-    assert_eq!((heard_bad.borrow().records.len(), heard_bad.borrow().finished), (3, 1));
+    let told = |heard: &Mutex<Heard>| {
+        let heard = heard.lock().unwrap();
+        (heard.records.len(), heard.finished)
+    };
+    assert_eq!((told(&heard), told(&heard_bad)), ((4, 1), (3, 1)));
 }
 
 #[test]
@@ -119,7 +125,7 @@ fn a_stopped_run_completes_the_frames_in_flight() {
     outcome.unwrap();
     assert!(summary.interrupted);
     // Frame 4 was delivered with two more in flight.
-    assert_eq!((summary.frames, heard.borrow().records.len()), (7, 7));
+    assert_eq!((summary.frames, heard.lock().unwrap().records.len()), (7, 7));
 }
 
 #[test]

@@ -95,3 +95,52 @@ fn a_box_on_something_flat_is_refused() {
     let said = job.run(&mut source, vec![]).1.unwrap_err().to_string();
     assert!(said.starts_with("template \"track 1\" is flat"), "{said}");
 }
+
+/// Records of a run over frames that change their size.
+fn follow_sizes(pictures: &[Plane], track: &str) -> Vec<Vec<Track>> {
+    let job = Job { tracks: vec![track.parse().unwrap()], ..Job::default() };
+    job.records(pictures).into_iter().map(|record| record.tracks).collect()
+}
+
+#[test]
+fn a_box_that_waits_is_scaled_with_the_frames() {
+    let (large, small) = (smooth(1, Size::new(320, 240)), smooth(1, Size::new(160, 120)));
+    let tracks = follow_sizes(&[large.clone(), large, small.clone(), small], "200,150,40,40@3");
+    let track = &tracks[3][0];
+    assert_eq!((track.x, track.y, track.w, track.h), (100.0, 75.0, 20.0, 20.0));
+}
+
+#[test]
+fn a_target_larger_than_the_frame_is_lost() {
+    let (large, small) = (smooth(1, Size::new(320, 240)), smooth(1, Size::new(160, 120)));
+    let tracks = follow_sizes(&[large.clone(), large, small.clone(), small], "20,20,200,200");
+    let states: Vec<_> = tracks.iter().map(|t| (t[0].state, t[0].score)).collect();
+    assert_eq!(states[2..], [(TrackState::Lost, 0.0), (TrackState::Lost, 0.0)]);
+    assert_eq!(states[1].0, TrackState::Tracked);
+}
+
+#[test]
+fn uncertain_frames_do_not_move_the_last_confirmed_box() {
+    // The target moves on while something half-transparent passes in front of it, and then it is gone.
+    let (background, target, veil) = (smooth(7, FRAME), smooth(99, TARGET), smooth(55, TARGET));
+    let mut veiled = target.clone();
+    for (pixel, &veil) in veiled.data_mut().iter_mut().zip(veil.data()) {
+        *pixel = ((u32::from(*pixel) * 4 + u32::from(veil) * 12) / 16) as u8;
+    }
+    let pictures: Vec<_> = (0..12)
+        .map(|index| {
+            let mut picture = background.clone();
+            match index {
+                0..5 => paste(&mut picture, &target, 20 + 2 * index, 30),
+                5..8 => paste(&mut picture, &veiled, 20 + 2 * index, 30),
+                _ => {}
+            }
+            picture
+        })
+        .collect();
+    let tracks = follow_sizes(&pictures, "20,30,24,20");
+    let confirmed = tracks.iter().rfind(|t| t[0].state == TrackState::Tracked).unwrap()[0].clone();
+    assert!(tracks.iter().any(|t| t[0].state == TrackState::Uncertain), "{tracks:?}");
+    let lost = tracks.iter().find(|t| t[0].state == TrackState::Lost).unwrap()[0].clone();
+    assert_eq!((lost.x, lost.y), (confirmed.x, confirmed.y), "{tracks:?}");
+}

@@ -1,16 +1,14 @@
 //! What the tests share: frames made in memory, and ends for the engine to run between.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockon::backend::{self, Backend, Device, Standing};
 use lockon::config::{BackendChoice, Limits, ThresholdSpec, TrackSpec};
 use lockon::engine::Engine;
-use lockon::frame::{Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Rect, Size, VideoFormat};
+use lockon::frame::{Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat};
 use lockon::ports::{Delivery, Next, Sink, Source};
 use lockon::results::{FrameRecord, RunRecord, Summary};
 use lockon::template::{Bank, Template};
@@ -88,7 +86,7 @@ pub struct MemorySource {
     /// Nothing is ever waiting: frames come only when they are waited for.
     pub is_slow: bool,
     /// Records that this sink had heard of whenever a frame was waited for.
-    pub watched: Option<Rc<RefCell<Heard>>>,
+    pub watched: Option<Arc<Mutex<Heard>>>,
     pub heard_at_wait: Vec<usize>,
 }
 
@@ -109,7 +107,7 @@ impl Source for MemorySource {
     }
 
     fn wait_next(&mut self, _: Duration) -> Result<Next> {
-        self.heard_at_wait.extend(self.watched.as_ref().map(|heard| heard.borrow().records.len()));
+        self.heard_at_wait.extend(self.watched.as_ref().map(|heard| heard.lock().unwrap().records.len()));
         self.next()
     }
 
@@ -130,7 +128,7 @@ pub struct Heard {
 /// Keeps what it is told; fails on purpose at a frame if asked to.
 #[derive(Default)]
 pub struct MemorySink {
-    pub heard: Rc<RefCell<Heard>>,
+    pub heard: Arc<Mutex<Heard>>,
     pub fails_at: Option<u64>,
     /// Sets the engine's stop flag when this frame is delivered, as Ctrl-C would.
     pub stops_at: Option<(u64, Arc<AtomicBool>)>,
@@ -146,7 +144,7 @@ impl Sink for MemorySink {
     }
 
     fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> Result<()> {
-        self.heard.borrow_mut().begun += 1;
+        self.heard.lock().unwrap().begun += 1;
         Ok(())
     }
 
@@ -160,14 +158,14 @@ impl Sink for MemorySink {
         {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         }
-        let mut heard = self.heard.borrow_mut();
+        let mut heard = self.heard.lock().unwrap();
         heard.records.push(delivery.record.clone());
         heard.masks.push(delivery.mask.cloned());
         Ok(())
     }
 
     fn finish(&mut self, _: &Summary) -> Result<()> {
-        self.heard.borrow_mut().finished += 1;
+        self.heard.lock().unwrap().finished += 1;
         Ok(())
     }
 }
@@ -201,15 +199,10 @@ impl Default for Job {
 
 impl Job {
     pub fn open_backend(&self, size: Size) -> Result<Box<dyn Backend>> {
-        let bank = if self.templates.is_empty() { None } else { Some(Bank::new(self.templates.clone())?) };
-        let standing = Standing {
-            frame: size,
-            bank: bank.map(Arc::new),
-            roi: Rect::whole(size),
-            limits: self.limits,
-            threshold: self.threshold,
-            wants_mask: self.threshold.is_some(),
-        };
+        let mut standing = Standing::new(size).thresholding(self.threshold, self.threshold.is_some());
+        if !self.templates.is_empty() {
+            standing = standing.searching(&Bank::new(self.templates.clone())?, None, self.limits)?;
+        }
         backend::open(BackendChoice::Cpu, standing, self.depth, self.threads)
     }
 
@@ -233,7 +226,7 @@ impl Job {
         let heard = sink.heard.clone();
         let (_, outcome) = self.run(&mut MemorySource::new(pictures), vec![Box::new(sink)]);
         outcome.expect("the run succeeds");
-        heard.borrow().records.iter().map(|record| FrameRecord::clone(record)).collect()
+        heard.lock().unwrap().records.iter().map(|record| FrameRecord::clone(record)).collect()
     }
 }
 

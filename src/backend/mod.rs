@@ -44,6 +44,8 @@ pub struct Findings {
     pub foreground: Option<f64>,
     /// The thresholded frame (255 or 0) in a buffer of its own, which may be kept after the slot is released.
     pub mask: Option<Arc<Plane>>,
+    /// How long it took the frame to come from host memory into the slot, in microseconds.
+    pub upload_us: u64,
     /// How long the device worked on it, in microseconds.
     pub standing_us: u64,
 }
@@ -68,7 +70,7 @@ pub enum Query {
     Patch(Rect),
 }
 
-/// The answer to one [`Query`].
+/// The answer to one [`Query`]. The backend empties what it does not answer with; lists keep their allocations.
 #[derive(Debug, Default)]
 pub struct Response {
     /// To `Search`: as [`Findings::matches`].
@@ -89,7 +91,7 @@ pub struct Device {
 }
 
 /// A device with a ring of slots. See the module's documentation for the life of a slot.
-pub trait Backend {
+pub trait Backend: Send {
     /// What does the work.
     fn describe(&self) -> Device;
 
@@ -124,6 +126,51 @@ pub trait Backend {
     fn release(&mut self, slot: SlotId);
 }
 
+impl Standing {
+    /// Nothing to do to frames of this size yet.
+    pub fn new(frame: Size) -> Self {
+        Self {
+            frame,
+            bank: None,
+            roi: Rect::whole(frame),
+            limits: Limits::default(),
+            threshold: None,
+            wants_mask: false,
+        }
+    }
+
+    /// Also searches what fits of `bank`: inside `roi`, or in the whole frame.
+    ///
+    /// # Errors
+    /// `Outside` if `roi` does not lie inside the frame, `NothingFits` if no member fits.
+    pub fn searching(self, bank: &Bank, roi: Option<Rect>, limits: Limits) -> Result<Self> {
+        let roi = roi.unwrap_or(self.roi);
+        if !roi.is_inside(self.frame) {
+            return Err(Error::Outside { what: "region of interest", rect: roi, frame: self.frame });
+        }
+        let bank = Some(Arc::new(bank.clone().fitting(roi.size())?));
+        Ok(Self { bank, roi, limits, ..self })
+    }
+
+    /// Also thresholds; the thresholded frame itself is given only if it is wanted.
+    pub fn thresholding(self, threshold: Option<ThresholdSpec>, wants_mask: bool) -> Self {
+        Self { threshold, wants_mask, ..self }
+    }
+}
+
+/// Tells, without opening it, that a device is not to be had.
+///
+/// # Errors
+/// As [`open`].
+pub fn probe(choice: BackendChoice) -> Result<()> {
+    match choice {
+        BackendChoice::Auto | BackendChoice::Cpu => Ok(()),
+        BackendChoice::Cuda(_) => {
+            Err(Error::Backend { backend: "cuda", reason: "not in this build (try --backend cpu)".into() })
+        }
+    }
+}
+
 /// Opens the device that was asked for.
 ///
 /// # Errors
@@ -134,10 +181,6 @@ pub fn open(
     depth: usize,
     threads: usize,
 ) -> Result<Box<dyn Backend>> {
-    match choice {
-        BackendChoice::Auto | BackendChoice::Cpu => Ok(Box::new(cpu::Cpu::open(standing, depth, threads)?)),
-        BackendChoice::Cuda(_) => {
-            Err(Error::Backend { backend: "cuda", reason: "not in this build (try --backend cpu)".into() })
-        }
-    }
+    probe(choice)?;
+    Ok(Box::new(cpu::Cpu::open(standing, depth, threads)?))
 }

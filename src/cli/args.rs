@@ -130,7 +130,7 @@ pub(super) struct RunArgs {
 
 /// What counts as a match, for video and stills.
 #[derive(ClapArgs)]
-#[command(next_help_heading = "Search")]
+#[command(next_help_heading = "Search of templates (tracks have their own)")]
 pub(super) struct SearchArgs {
     /// Least score of a match, from -1 to 1
     #[arg(long, value_name = "SCORE", default_value_t = Limits::default().min_score, allow_hyphen_values = true,

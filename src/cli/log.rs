@@ -22,14 +22,23 @@ pub(super) fn start(verbose: u8) {
         .with_writer(|| AroundBars)
         .with_ansi(is_colourful())
         .with_target(false)
+        // It would say that standard error cannot be written on standard error, and panic.
+        .log_internal_errors(false)
         .without_time()
         .init();
+}
+
+/// Says something to people, around the progress bar. Nobody may be listening: that is no reason to stop.
+pub(super) fn say(message: &str) {
+    BARS.suspend(|| {
+        let _ = writeln!(io::stderr(), "{message}");
+    });
 }
 
 /// Says what made the program fail, once.
 pub(super) fn error(message: &str) {
     let label = if is_colourful() { "\x1b[1;31merror:\x1b[0m" } else { "error:" };
-    BARS.suspend(|| eprintln!("{label} {message}"));
+    say(&format!("{label} {message}"));
 }
 
 /// Colour only on a terminal, and not where <https://no-color.org> says no.

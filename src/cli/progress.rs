@@ -10,7 +10,7 @@ use lockon::frame::VideoFormat;
 use lockon::ports::{Delivery, Sink};
 use lockon::results::{RunRecord, Summary};
 
-use super::log::BARS;
+use super::log::{self, BARS};
 
 /// Between two lines in a log.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
@@ -83,7 +83,7 @@ impl Sink for Progress {
                 let share = share.map_or(String::new(), |(whole, now)| {
                     format!(", {:.0} %", 100.0 * now as f64 / whole as f64)
                 });
-                eprintln!("{}{share}", self.status(played_ns));
+                log::say(&format!("{}{share}", self.status(played_ns)));
                 self.last_line = Instant::now();
             }
             _ => {}

@@ -13,6 +13,7 @@ use lockon::Error;
 use lockon::backend::{self, Device, Standing};
 use lockon::config::{BackendChoice, View};
 use lockon::engine::Engine;
+use lockon::files;
 use lockon::frame::{Rect, Size, VideoFormat};
 use lockon::media::launch::{self, Launch};
 use lockon::media::sink::{self, VideoSink};
@@ -38,7 +39,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     let templates = stills::load_templates(&args.template)?;
     let bank = bank(&templates, &args.search)?;
     let stop = stop_on_ctrl_c()?;
-    refuse_missing_backend(args)?;
+    backend::probe(args.backend)?;
     let mut sinks = file_sinks(args, &spec)?;
     let mut source = match VideoSource::open(&spec, &stop) {
         Err(_) if stop.load(Ordering::Relaxed) => return Ok(Outcome::Interrupted),
@@ -46,7 +47,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     };
     sinks.extend(pipeline_sinks(args, source.is_live())?);
     if !args.no_progress {
-        let duration_ns = if args.max_frames.is_none() { source.duration_ns() } else { None };
+        let nominal = frame_rate(&source.format());
+        let asked_ns =
+            args.max_frames.filter(|_| nominal > 0.0).map(|max| (max as f64 / nominal * 1e9) as u64);
+        let duration_ns = source.duration_ns().into_iter().chain(asked_ns).min();
         sinks.push(Box::new(Progress::new(duration_ns)));
     }
 
@@ -54,14 +58,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     let decoder = source.decoder_name().map(str::to_owned);
     let threads = threads(args.threads);
     let open_backend = |format: &VideoFormat| {
-        let (bank, roi) = searched(bank.as_deref(), args.search.roi, format.size)?;
-        let standing = Standing {
-            frame: format.size,
-            bank,
-            roi,
-            limits: args.search.limits(),
-            threshold: args.threshold,
-            wants_mask,
+        let standing = Standing::new(format.size).thresholding(args.threshold, wants_mask);
+        let standing = match &bank {
+            Some(bank) => standing.searching(bank, args.search.roi, args.search.limits())?,
+            None => standing,
         };
         backend::open(args.backend, standing, usize::from(args.depth), threads)
     };
@@ -77,7 +77,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         driver: device.driver.clone(),
         decoder: decoder.clone(),
         started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        templates: templates.iter().map(|t| record(t, bank.as_ref())).collect(),
+        templates: templates.iter().map(|t| record(t, bank.as_ref(), &args.search, format.size)).collect(),
         tracks: args.track.iter().map(ToString::to_string).collect(),
         threshold: args.threshold.map(|spec| spec.to_string()),
     };
@@ -92,7 +92,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     };
     let (summary, outcome) = engine.run();
     if summary.frames > 0 {
-        log::BARS.suspend(|| eprintln!("{}", progress::describe(&summary)));
+        log::say(&progress::describe(&summary));
     }
     outcome?;
     if summary.frames == 0 && !summary.interrupted {
@@ -113,14 +113,23 @@ fn check(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<()> {
     }
     for path in &args.output {
         sink::file_launch(path)?;
-        if let (Input::File(input), Ok(output)) = (&spec.input, path.canonicalize())
-            && input.canonicalize().is_ok_and(|input| input == output)
-        {
-            return Err(Error::Usage(format!("{} is both input and output", path.display())));
-        }
     }
     for text in &args.sink {
         VideoSink::user(text, args.view, false)?;
+    }
+    let is_twice = |path: &&String| args.results.iter().filter(|other| other == path).count() > 1;
+    if args.results.iter().any(|path| is_twice(&path)) {
+        return usage("--results is given twice with the same name");
+    }
+    let results = args.results.iter().filter(|path| *path != "-").map(PathBuf::from);
+    files::check_distinct(
+        &input_files(args, spec),
+        &args.output.iter().cloned().chain(results).collect::<Vec<_>>(),
+    )?;
+    if let (Some(max), Some(late)) =
+        (args.max_frames, args.track.iter().find(|t| Some(t.frame) >= args.max_frames))
+    {
+        return Err(Error::Usage(format!("--track {late} starts after the last of --max-frames {max}")));
     }
     if args.template.is_empty() && args.track.is_empty() && args.threshold.is_none() {
         return usage("nothing to do: give --template, --track or --threshold");
@@ -129,6 +138,14 @@ fn check(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<()> {
         return usage("--view mask and --view split show the thresholded picture: give --threshold too");
     }
     Ok(())
+}
+
+/// The files that are read: the video, as a path or a URI, and the templates.
+fn input_files(args: &RunArgs, spec: &SourceSpec) -> Vec<PathBuf> {
+    video_file(spec)
+        .into_iter()
+        .chain(args.template.iter().map(|text| stills::name_and_path(text).1))
+        .collect()
 }
 
 fn source_spec(args: &RunArgs) -> lockon::Result<SourceSpec> {
@@ -153,8 +170,9 @@ fn file_sinks(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<Vec<Box<dyn S
     for path in &args.results {
         sinks.push(output::open(path)?);
     }
+    let sound = if args.output.is_empty() { None } else { sound_of(args, spec) };
     for path in &args.output {
-        sinks.push(Box::new(VideoSink::file(path, args.view, sound_of(args, spec))?));
+        sinks.push(Box::new(VideoSink::file(path, args.view, sound.clone())?));
     }
     Ok(sinks)
 }
@@ -173,16 +191,34 @@ fn pipeline_sinks(args: &RunArgs, is_live: bool) -> lockon::Result<Vec<Box<dyn S
 
 /// The file whose sound goes into `-o`.
 fn sound_of(args: &RunArgs, spec: &SourceSpec) -> Option<PathBuf> {
+    if args.no_audio {
+        return None;
+    }
+    let file = video_file(spec);
+    if file.is_none() {
+        tracing::warn!("-o has no sound: only that of a file is carried along (--no-audio says so)");
+    }
+    file
+}
+
+/// The video as a file, if it is one.
+fn video_file(spec: &SourceSpec) -> Option<PathBuf> {
     match &spec.input {
-        Input::File(path) if !args.no_audio => Some(path.clone()),
-        _ => None,
+        Input::File(path) => Some(path.clone()),
+        Input::Uri(uri) => uri.strip_prefix("file://").map(PathBuf::from).filter(|path| path.exists()),
+        Input::Camera(_) | Input::Launch(_) => None,
     }
 }
 
 fn print_pipelines(args: &RunArgs, spec: &SourceSpec) -> Result<Outcome> {
     let mut text = String::new();
     let mut add = |title: &str, launch: &Launch| writeln!(text, "# {title}\n{launch}");
-    add("source", &spec.launch()?)?;
+    // What runs depends on what is in the file: a turned or interlaced video, one of 10 bits.
+    let source = match &spec.input {
+        Input::File(_) => VideoSource::open(spec, &AtomicBool::new(false))?.launch().clone(),
+        _ => spec.launch()?,
+    };
+    add("source", &source)?;
     for path in &args.output {
         add(&path.display().to_string(), &sink::file_launch(path)?)?;
     }
@@ -196,52 +232,26 @@ fn print_pipelines(args: &RunArgs, spec: &SourceSpec) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// A device that cannot be had is refused before the video is opened.
-fn refuse_missing_backend(args: &RunArgs) -> lockon::Result<()> {
-    if let BackendChoice::Cuda(_) = args.backend {
-        let nothing = Standing {
-            frame: Size::new(1, 1),
-            bank: None,
-            roi: Rect::new(0, 0, 1, 1),
-            limits: args.search.limits(),
-            threshold: None,
-            wants_mask: false,
-        };
-        backend::open(args.backend, nothing, 1, 1)?;
-    }
-    Ok(())
-}
-
 /// Every template at every scale and angle, or `None` if there are none.
-pub(super) fn bank(
-    templates: &[stills::NamedTemplate],
-    search: &SearchArgs,
-) -> lockon::Result<Option<Arc<Bank>>> {
+pub(super) fn bank(templates: &[stills::NamedTemplate], search: &SearchArgs) -> lockon::Result<Option<Bank>> {
     if templates.is_empty() {
         return Ok(None);
     }
     let originals: Vec<Template> = templates.iter().map(|t| t.template.clone()).collect();
-    Ok(Some(Arc::new(Bank::expanded(&originals, &search.scales, &search.angles)?)))
+    Bank::expanded(&originals, &search.scales, &search.angles).map(Some)
 }
 
-/// What of the bank fits, and where it is searched: inside `roi`, or in the whole frame.
-pub(super) fn searched(
+fn record(
+    template: &stills::NamedTemplate,
     bank: Option<&Bank>,
-    roi: Option<Rect>,
+    search: &SearchArgs,
     frame: Size,
-) -> lockon::Result<(Option<Arc<Bank>>, Rect)> {
-    let roi = roi.unwrap_or(Rect::whole(frame));
-    if !roi.is_inside(frame) {
-        return Err(Error::Outside { what: "region of interest", rect: roi, frame });
-    }
-    let bank = bank.map(|bank| bank.clone().fitting(roi.size()).map(Arc::new)).transpose()?;
-    Ok((bank, roi))
-}
-
-fn record(template: &stills::NamedTemplate, bank: Option<&Arc<Bank>>) -> TemplateRecord {
+) -> TemplateRecord {
     let name = template.template.name();
     let size = template.template.size();
-    let members = bank.map_or(0, |bank| bank.members().iter().filter(|m| m.name() == name).count());
+    let area = search.roi.map_or(frame, Rect::size);
+    let members = bank.into_iter().flat_map(Bank::members);
+    let members = members.filter(|member| member.name() == name && member.size().fits_in(area)).count();
     TemplateRecord {
         name: name.clone(),
         w: size.width,
@@ -271,7 +281,7 @@ fn stop_on_ctrl_c() -> Result<Arc<AtomicBool>> {
         if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
-        log::BARS.suspend(|| eprintln!("stopping: outputs are being closed (Ctrl-C again ends at once)"));
+        log::say("stopping: outputs are being closed (Ctrl-C again ends at once)");
     })
     .context("cannot watch for Ctrl-C")?;
     Ok(stop)

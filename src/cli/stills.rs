@@ -8,8 +8,9 @@ use anyhow::Result;
 
 use lockon::Error;
 use lockon::backend::{self, Findings, Standing};
-use lockon::config::{BackendChoice, Limits};
-use lockon::frame::{FrameMeta, PixelFormat, Plane, PlaneRef, Rect};
+use lockon::config::BackendChoice;
+use lockon::files;
+use lockon::frame::{FrameMeta, PixelFormat, Plane, PlaneRef};
 use lockon::overlay::{self, Canvas};
 use lockon::results::{FrameRecord, Record};
 use lockon::still;
@@ -25,17 +26,12 @@ pub(super) struct NamedTemplate {
     pub(super) sha256: String,
 }
 
-/// Loads `[NAME=]PATH` templates. Without a name they take their file's, without its extension.
-///
-/// A name that is typed several times gathers several appearances of one thing; a file's name that another template has
-/// is refused, since it was hardly meant.
+/// Loads `[NAME=]PATH` templates. Without a name they take their file's, without its extension. No two may have the same.
 pub(super) fn load_templates(texts: &[String]) -> lockon::Result<Vec<NamedTemplate>> {
     let mut templates: Vec<NamedTemplate> = Vec::new();
     for text in texts {
-        let (typed, path) = name_and_path(text);
-        let from_file = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let (is_typed, name) = (typed.is_some(), typed.unwrap_or_else(from_file));
-        if !is_typed && templates.iter().any(|t| **t.template.name() == *name) {
+        let (name, path) = name_and_path(text);
+        if templates.iter().any(|t| **t.template.name() == *name) {
             return Err(Error::Usage(format!(
                 "two templates are named {name:?}: give them names, NAME=PATH"
             )));
@@ -48,33 +44,39 @@ pub(super) fn load_templates(texts: &[String]) -> lockon::Result<Vec<NamedTempla
 }
 
 /// Splits `NAME=PATH`. A file whose own name has a `=` is a path.
-fn name_and_path(text: &str) -> (Option<String>, PathBuf) {
+pub(super) fn name_and_path(text: &str) -> (String, PathBuf) {
     match text.split_once('=') {
         Some((name, path)) if !name.is_empty() && !name.contains('/') && !Path::new(text).exists() => {
-            (Some(name.to_owned()), path.into())
+            (name.to_owned(), path.into())
         }
-        _ => (None, text.into()),
+        _ => (Path::new(text).file_stem().unwrap_or_default().to_string_lossy().into_owned(), text.into()),
     }
 }
 
 /// `lockon match`: one `frame` record on standard output, best match first.
 pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
+    if let Some(output) = &args.output {
+        let templates = args.templates.iter().map(|text| name_and_path(text).1);
+        let inputs: Vec<_> = templates.chain([args.scene.clone()]).collect();
+        check_output(&inputs, output)?;
+    }
     let scene = still::load(&args.scene)?;
     let templates = load_templates(&args.templates)?;
     let started = Instant::now();
-    let bank = run::bank(&templates, &args.search)?;
-    let (bank, roi) = run::searched(bank.as_deref(), args.search.roi, scene.luma.size())?;
-    let standing = Standing { bank, roi, ..standing(&scene.luma, args.search.limits()) };
+    let bank = run::bank(&templates, &args.search)?.expect("at least one template is required");
+    let standing =
+        Standing::new(scene.luma.size()).searching(&bank, args.search.roi, args.search.limits())?;
     let found = work(args.backend, standing, run::threads(args.threads), scene.luma.as_ref())?;
     let mut record = FrameRecord { matches: found.matches, ..FrameRecord::default() };
-    record.matches.sort_by(|a, b| b.score.total_cmp(&a.score));
-    if let Some(path) = &args.output {
-        save_overlay(path, &scene.luma, &record)?;
-    }
+    // The tie order of the peaks, across names too; the sort keeps the bank's order for the rest.
+    record.matches.sort_by(|a, b| b.score.total_cmp(&a.score).then((a.y, a.x).cmp(&(b.y, b.x))));
     record.latency_us = started.elapsed().as_micros() as u64;
     let mut line = serde_json::to_vec(&Record::Frame(&record))?;
     line.push(b'\n');
     std::io::stdout().write_all(&line)?;
+    if let Some(path) = &args.output {
+        save_overlay(path, &scene.luma, &record)?;
+    }
     Ok(Outcome::Done)
 }
 
@@ -91,21 +93,20 @@ fn save_overlay(path: &Path, luma: &Plane, record: &FrameRecord) -> lockon::Resu
 
 /// `lockon threshold`: the thresholded picture as a file.
 pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
+    check_output(std::slice::from_ref(&args.image), &args.output)?;
     let picture = still::load(&args.image)?;
-    let standing = Standing {
-        threshold: Some(args.method),
-        wants_mask: true,
-        ..standing(&picture.luma, Limits::default())
-    };
+    let standing = Standing::new(picture.luma.size()).thresholding(Some(args.method), true);
     let found = work(args.backend, standing, run::threads(None), picture.luma.as_ref())?;
     let mask = found.mask.expect("the mask was asked for");
     still::save(&args.output, mask.as_ref().as_ref())?;
     Ok(Outcome::Done)
 }
 
-fn standing(picture: &Plane, limits: Limits) -> Standing {
-    let frame = picture.size();
-    Standing { frame, bank: None, roi: Rect::whole(frame), limits, threshold: None, wants_mask: false }
+/// Refuses, before any work, a picture that could not be written.
+fn check_output(inputs: &[PathBuf], output: &PathBuf) -> lockon::Result<()> {
+    still::check_extension(output)?;
+    files::check_distinct(inputs, std::slice::from_ref(output))?;
+    files::check_writable(output).map(|_| ())
 }
 
 /// One picture through a backend, as if it were a video of one frame.

@@ -9,3 +9,4 @@ pub mod launch;
 pub mod sink;
 mod sound;
 pub mod source;
+mod truncated;

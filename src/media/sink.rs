@@ -9,7 +9,6 @@
 //! state. It never waits for the worker without listening, and going to NULL makes a push that waits return: so a pipeline
 //! that fails while it is full is noticed and closed.
 
-use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -24,6 +23,7 @@ use super::launch::{self, Launch, Milestone, News};
 use super::sound::{self, Gate};
 use crate::config::View;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::frame::{Chroma, Frame, FrameMeta, PixelFormat, Plane, PlaneMut, Size, VideoFormat};
 use crate::overlay;
 use crate::ports::{Delivery, Sink};
@@ -128,27 +128,22 @@ pub struct VideoSink {
 impl VideoSink {
     /// Writes `path`: `.mp4`, `.mkv`, `.avi` (H.264) or `.webm` (VP9), with the first audio stream of the file `sound`.
     ///
-    /// Frames keep their number and their times, to the precision of the container: 3 µs in MP4, 0.05 ms in Matroska, 0.5 ms
+    /// Frames keep their number and their times, to the precision of the container; MP4 without sound begins at 0 whatever
+    /// the first frame's time. The precision is 3 µs in MP4, 0.05 ms in Matroska, 0.5 ms
     /// in `WebM`; AVI has a frame rate and no times. Sound is copied, not encoded again, and ends with the video; where
     /// the container cannot hold it, it is left out with a warning. A file that exists is replaced when the first frame comes.
     ///
     /// # Errors
-    /// `Value` for another extension, `File` if the file could not be written there, `Usage` if it is the input itself,
+    /// `Value` for another extension, `File` if the file could not be written there,
     /// `MissingElement` without the encoder.
     pub fn file(path: &Path, view: View, sound: Option<PathBuf>) -> Result<Self> {
         let container = Container::of(path)?;
-        if let Some(input) = &sound
-            && let (Ok(input), Ok(output)) = (input.canonicalize(), path.canonicalize())
-            && input == output
-        {
-            return Err(Error::Usage(format!("{} is both input and output", path.display())));
-        }
         let launch = file_launch(path)?;
         let pipeline = launch.build()?;
         // Once more, as the bytes that it is: text holds no name that is not UTF-8.
         launch.element(&pipeline, "file")?.set_property("location", path);
         let ready = Some(launch::Running::new(pipeline));
-        let is_new = check_writable(path)?;
+        let is_new = files::check_writable(path)?;
         let target = Target::File { path: path.to_owned(), container, sound, is_new };
         let name = path.display().to_string();
         Ok(Self { name, launch, view, target, is_live: false, ready, playing: None })
@@ -179,11 +174,15 @@ impl VideoSink {
     /// clock of this pipeline, so that a sink that synchronises shows them at once, and the oldest is dropped if it is slow.
     ///
     /// # Errors
-    /// `Launch` if the text is not a pipeline with exactly one appsrc, named `results`; `MissingElement`.
+    /// `Launch` if the text is not a pipeline with exactly one appsrc, named `results`; `MissingElement`; `Output` if it
+    /// ends in `autovideosink` and there is no screen.
     pub fn user(text: &str, view: View, is_live: bool) -> Result<Self> {
         let launch = user_launch(text)?;
         let pipeline = launch.build()?;
         check_appsrc(&launch, &pipeline)?;
+        if pipeline.iterate_all_by_element_factory_name("autovideosink").into_iter().next().is_some() {
+            check_screen(|name| std::env::var_os(name).is_some())?;
+        }
         start_without_preroll(&pipeline);
         let (name, ready) = (launch.name().to_owned(), Some(launch::Running::new(pipeline)));
         Ok(Self { name, launch, view, target: Target::User, is_live, ready, playing: None })
@@ -220,20 +219,6 @@ pub fn display_launch(is_live: bool) -> Launch {
 /// `File` if the file cannot be read.
 pub fn user_launch(text: &str) -> Result<Launch> {
     Launch::user("--sink", text)
-}
-
-/// True if nothing is at `path` yet. Leaves everything as it was.
-fn check_writable(path: &Path) -> Result<bool> {
-    let is_new = path.symlink_metadata().is_err();
-    // Opening a named pipe would wait for its reader.
-    if is_new || path.is_file() || path.is_dir() {
-        let file = OpenOptions::new().write(true).create(is_new).truncate(false).open(path);
-        drop(file.map_err(Error::file("write", path))?);
-    }
-    if is_new {
-        std::fs::remove_file(path).map_err(Error::file("write", path))?;
-    }
-    Ok(is_new)
 }
 
 /// There is a desktop to open a window on. `is_set` looks up a variable of the environment.

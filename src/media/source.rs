@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::frame::{Frame, FrameMeta, Picture, PixelFormat, PlaneRef, Size, VideoFormat};
 use crate::media::doctor;
 use crate::media::launch::{self, Launch, Milestone, Running};
+use crate::media::truncated::{self, Truncation};
 use crate::ports::{Next, Source};
 
 /// How long the first frame may take: a network camera needs seconds, and nobody waits longer than this for nothing.
@@ -201,6 +202,9 @@ pub struct VideoSource {
     decoder: Option<String>,
     duration_ns: Option<u64>,
     launch: Launch,
+    input: Input,
+    /// What is missing of the file, to be told when what is there has been delivered.
+    truncation: Option<Truncation>,
 }
 
 /// What the next answer to a request for a frame depends on.
@@ -334,7 +338,11 @@ impl VideoSource {
                 self.state = State::Failed;
                 Err(error)
             }
-            _ => Ok(Next::End),
+            _ => match self.truncation.take() {
+                // Told once; asked again, the video has ended.
+                Some(found) => Err(no_video(&self.input, found.to_string())),
+                None => Ok(Next::End),
+            },
         }
     }
 
@@ -556,7 +564,13 @@ impl Opened {
             .filter(|ns| *ns > 0);
         tracing::debug!("{}: {caps}", spec.input);
         running.set_state(gst::State::Playing).map_err(|error| in_words_of_the_input(error, &spec.input))?;
+        let truncation = match &spec.input {
+            Input::File(path) => truncated::truncation(path),
+            _ => None,
+        };
         Ok(VideoSource {
+            input: spec.input.clone(),
+            truncation,
             samples,
             running,
             first,
@@ -747,7 +761,11 @@ fn check(input: &Input) -> Result<()> {
             match found {
                 found if found.is_dir() => Err(no_video(input, "a folder, not a file")),
                 found if found.is_file() && found.len() == 0 => Err(no_video(input, "the file is empty")),
-                _ => Ok(()),
+                // GStreamer 1.22 refuses it too, but once in a hundred times it waits for ever instead.
+                _ => match truncated::truncation(path).filter(|found| !found.has_index) {
+                    Some(found) => Err(no_video(input, found.to_string())),
+                    None => Ok(()),
+                },
             }
         }
         Input::Camera(Some(device)) if !Path::new(device).exists() => {
@@ -1165,7 +1183,7 @@ mod tests {
 
         let video = "videotestsrc num-buffers=5 ! jpegenc ! qtmux";
         let whole = std::fs::read(clip(&folder, "whole.mp4", video)).unwrap();
-        said(&file("cut.mp4", &whole[..whole.len() / 2]), "no playable streams");
+        said(&file("cut.mp4", &whole[..whole.len() / 2]), "cut.mp4: the file is cut off");
         let sound = clip(&folder, "sound.mkv", "audiotestsrc num-buffers=5 ! vorbisenc ! matroskamux");
         said(&spec(Input::File(sound)), "sound.mkv: it has no video stream");
         said(&spec(Input::Camera(Some("/dev/no-camera".into()))), "there is no device /dev/no-camera");

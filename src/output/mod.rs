@@ -1,13 +1,14 @@
 //! Results files: JSON Lines, CSV and MOTChallenge text.
 //!
-//! A file is created before the video starts, so that a folder that cannot be written fails at once, and it is written as
-//! results come: every frame's lines reach the system whole, in one call, so that a run that is killed leaves valid lines.
+//! Whether a file can be written is tried before the video starts, so that a folder that is read-only fails at once. It is
+//! written as results come: every frame's lines reach the system whole, in one call, so that a run that is killed leaves valid lines.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::files;
 use crate::ports::Sink;
 
 mod csv;
@@ -51,7 +52,7 @@ impl Format {
 /// `Value` if the name stands for no format, `File` if it cannot be created.
 pub fn open(path: &str) -> Result<Box<dyn Sink>> {
     let format = Format::of(path)?;
-    let target = if path == "-" { Target::stdout() } else { Target::create(path)? };
+    let target = if path == "-" { Target::stdout() } else { Target::file(path)? };
     Ok(match format {
         Format::JsonLines => Box::new(jsonl::JsonLines::new(target)),
         Format::Csv => Box::new(csv::Csv::new(target)),
@@ -62,19 +63,46 @@ pub fn open(path: &str) -> Result<Box<dyn Sink>> {
 /// What lines are written to. After a failure it takes nothing more: a line behind half a line would be neither.
 struct Target {
     name: String,
-    writer: Box<dyn Write>,
+    writer: Box<dyn Write + Send>,
     has_failed: bool,
 }
 
+/// A file that comes to be with its first line, and replaces what was there only then: a run that cannot start keeps the
+/// results of the one before.
+struct NewFile {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => File::create(&self.path)?,
+        };
+        self.file.insert(file).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), File::flush)
+    }
+}
+
 impl Target {
-    fn create(path: &str) -> Result<Self> {
-        let file = File::create(path).map_err(Error::file("create", Path::new(path)))?;
-        Ok(Self { name: path.to_owned(), writer: Box::new(file), has_failed: false })
+    fn file(path: &str) -> Result<Self> {
+        files::check_writable(Path::new(path))?;
+        let writer = NewFile { path: path.into(), file: None };
+        Ok(Self { name: path.to_owned(), writer: Box::new(writer), has_failed: false })
     }
 
     fn stdout() -> Self {
         // Rust's stdout passes on whole lines at once, so that it needs no flushing after them.
         Self { name: "stdout".to_owned(), writer: Box::new(io::stdout()), has_failed: false }
+    }
+
+    /// Lets the file come to be, for a format that may have no line at all.
+    fn start(&mut self) -> Result<()> {
+        self.writer.write(&[]).map(|_| ()).map_err(|error| self.failed(&error))
     }
 
     /// Writes whole lines, in one call to the system where that takes them all.
@@ -234,7 +262,7 @@ mod tests {
         for name in ["a.jsonl", "a.csv", "a.mot.txt"] {
             let path = folder.path().join("missing").join(name);
             let error = open(path.to_str().unwrap()).err().unwrap();
-            assert!(matches!(error, Error::File { action: "create", .. }), "{error}");
+            assert!(matches!(error, Error::File { action: "write", .. }), "{error}");
         }
     }
 

@@ -40,7 +40,7 @@ impl Sink for Mot {
 
     fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {
         self.has_tracks = !run.tracks.is_empty();
-        Ok(())
+        self.target.start()
     }
 
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {

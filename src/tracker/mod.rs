@@ -53,8 +53,8 @@ impl Tracker {
         Ok(())
     }
 
-    /// Frames have another size from now on: boxes are scaled with them. Templates are not, so a target may have to be
-    /// found again.
+    /// Frames have another size from now on: boxes are scaled with them, also those that have not started. Templates are
+    /// not, so a target may have to be found again.
     pub fn rescale(&mut self, before: Size, after: Size) {
         self.frame = after;
         let (x_factor, y_factor) =
@@ -62,11 +62,18 @@ impl Tracker {
         for target in &mut self.targets {
             target.rescale(x_factor, y_factor);
         }
+        let scaled = |length: usize, factor: f64| libm::round(length as f64 * factor) as usize;
+        for (_, TrackSpec { rect, .. }) in &mut self.waiting {
+            rect.x = scaled(rect.x, x_factor);
+            rect.y = scaled(rect.y, y_factor);
+            rect.w = scaled(rect.w, x_factor).clamp(1, after.width - rect.x.min(after.width - 1));
+            rect.h = scaled(rect.h, y_factor).clamp(1, after.height - rect.y.min(after.height - 1));
+        }
     }
 
-    /// Numbers of the frames at which boxes that have not started would start.
-    pub fn not_started(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        self.waiting.iter().map(|(id, spec)| (*id, spec.frame))
+    /// The boxes whose frame has not come, each with its one-based id.
+    pub fn not_started(&self) -> &[(u32, TrackSpec)] {
+        &self.waiting
     }
 
     /// Follows every track into the frame that lies in `slot` and appends the results to `tracks`, in the order of ids.
@@ -82,7 +89,9 @@ impl Tracker {
     ) -> Result<()> {
         let frame = self.frame;
         let new_from = self.targets.len();
-
+        for target in &mut self.targets {
+            target.lose_if_too_large(frame);
+        }
         self.ask(backend, slot, |target| target.nearby_query(frame))?;
         self.answered(Target::nearby_answer);
         self.ask(backend, slot, |target| target.anywhere_query(frame))?;

@@ -40,8 +40,10 @@ const RECENT: &str = "recent";
 pub(super) struct Target {
     id: u32,
     size: Size,
-    /// Centre of the last confirmed box, in pixels.
+    /// Centre of the box in the last frame in which something was found, in pixels: where the search goes on.
     centre: (f64, f64),
+    /// Centre of the last box that was surely the target.
+    confirmed: (f64, f64),
     /// Displacement from frame to frame, smoothed, in pixels.
     velocity: (f64, f64),
     /// The first template, and the recent one once there is one.
@@ -70,6 +72,7 @@ impl Target {
             id,
             size: rect.size(),
             centre,
+            confirmed: centre,
             velocity: (0.0, 0.0),
             bank: Arc::new(Bank::new(vec![first])?),
             state: TrackState::Tracked,
@@ -79,15 +82,23 @@ impl Target {
     }
 
     pub(super) fn rescale(&mut self, x_factor: f64, y_factor: f64) {
-        for point in [&mut self.centre, &mut self.velocity, &mut self.found.centre] {
+        for point in [&mut self.centre, &mut self.confirmed, &mut self.velocity, &mut self.found.centre] {
             *point = (point.0 * x_factor, point.1 * y_factor);
+        }
+    }
+
+    /// A target that is larger than the frame cannot be searched for: it is lost until the frame has its size again.
+    pub(super) fn lose_if_too_large(&mut self, frame: Size) {
+        if !self.size.fits_in(frame) {
+            self.state = TrackState::Lost;
+            self.found = Found::default();
         }
     }
 
     /// Where it should be by now, plus half its size on every side, at least 16 pixels: people and cars at video rate move
     /// less than half of themselves from frame to frame.
     pub(super) fn nearby_query(&self, frame: Size) -> Option<Query> {
-        if self.state == TrackState::Lost || !self.size.fits_in(frame) {
+        if self.state == TrackState::Lost {
             return None;
         }
         let around = |length: usize, end: usize| (length + 2 * (length / 2).max(16)).min(end);
@@ -117,7 +128,7 @@ impl Target {
                 let moved = (self.found.centre.0 - self.centre.0, self.found.centre.1 - self.centre.1);
                 let smoothed = |velocity: f64, moved: f64| 0.5 * velocity + 0.5 * moved;
                 self.velocity = (smoothed(self.velocity.0, moved.0), smoothed(self.velocity.1, moved.1));
-                self.centre = self.found.centre;
+                (self.centre, self.confirmed) = (self.found.centre, self.found.centre);
             }
             // Follow it, but do not trust its motion.
             TrackState::Uncertain => (self.centre, self.velocity) = (self.found.centre, (0.0, 0.0)),
@@ -134,7 +145,7 @@ impl Target {
         self.read(response);
         if self.found.score >= REACQUIRE && self.found.second_peak_ratio < AMBIGUOUS {
             self.state = TrackState::Reacquired;
-            self.centre = self.found.centre;
+            (self.centre, self.confirmed) = (self.found.centre, self.found.centre);
         }
     }
 
@@ -158,12 +169,14 @@ impl Target {
     /// This frame's record.
     pub(super) fn track(&self) -> Track {
         let (w, h) = (self.size.width as f64, self.size.height as f64);
-        let at = if self.state == TrackState::Lost { self.centre } else { self.found.centre };
+        let at = if self.state == TrackState::Lost { self.confirmed } else { self.found.centre };
+        // As precise as a match's centre is, without the noise of taking half the size off it.
+        let thousandths = |v: f64| libm::round(v * 1000.0) / 1000.0;
         Track {
             id: self.id,
             state: self.state,
-            x: at.0 - w / 2.0,
-            y: at.1 - h / 2.0,
+            x: thousandths(at.0 - w / 2.0),
+            y: thousandths(at.1 - h / 2.0),
             w,
             h,
             score: self.found.score,

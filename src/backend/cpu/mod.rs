@@ -123,7 +123,9 @@ impl Backend for Cpu {
 
     fn submit(&mut self, meta: FrameMeta, luma: PlaneRef<'_>) -> Result<()> {
         let mut slot = self.free.pop().expect("a slot is free");
+        let started = Instant::now();
         slot.luma.as_mut().copy_from(luma);
+        slot.findings.upload_us = started.elapsed().as_micros() as u64;
         slot.meta = Some(meta);
         let sender = self.submitted.as_ref().expect("open until dropped");
         sender.send(slot).map_err(|_| worker_ended())?;
@@ -149,8 +151,14 @@ impl Backend for Cpu {
         responses.resize_with(queries.len(), Response::default);
         for (query, response) in queries.iter().zip(responses) {
             match query {
-                Query::Patch(rect) => response.patch = Some(slot.luma.as_ref().crop(*rect).to_plane()),
+                Query::Patch(rect) => {
+                    response.matches.clear();
+                    let patch = response.patch.get_or_insert_default();
+                    patch.resize(rect.size());
+                    patch.as_mut().copy_from(slot.luma.as_ref().crop(*rect));
+                }
                 Query::Search { bank, window, limits } => {
+                    response.patch = None;
                     let luma = slot.luma.as_ref();
                     let is_small = SMALL_SEARCH * window.size().area() <= luma.size().area();
                     let threads = if is_small { 1 } else { self.threads };

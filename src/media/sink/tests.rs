@@ -322,22 +322,12 @@ fn a_file_that_cannot_be_written_is_an_error_before_the_video_starts() {
 }
 
 #[test]
-fn the_input_is_not_overwritten() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("video.mp4");
-    std::fs::write(&path, "precious").unwrap();
-    let error = VideoSink::file(&path, View::Overlay, Some(path.clone())).err().unwrap();
-    assert!(error.is_usage(), "{error}");
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
-}
-
-#[test]
 fn a_full_disk_is_an_error_not_a_hang() {
     let started = Instant::now();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("full.mkv");
     if std::os::unix::fs::symlink("/dev/full", &path).is_err() || !Path::new("/dev/full").exists() {
-        eprintln!("skipped: there is no /dev/full");
+        println!("skipped: there is no /dev/full");
         return;
     }
     let mut sink = VideoSink::file(&path, View::Overlay, None).unwrap();
