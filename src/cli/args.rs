@@ -92,7 +92,8 @@ pub(super) struct RunArgs {
     /// Send it into a pipeline of your own: gst-launch text with `appsrc name=results`, or @FILE with such text
     #[arg(long, value_name = "TEXT|@FILE", help_heading = "Output")]
     pub(super) sink: Vec<String>,
-    /// What -o, --display and --sink show: boxes over the picture, the thresholded picture, or half of each
+    /// What -o, --display and --sink show: `overlay` (boxes over the picture), `mask` (the thresholded picture) or `split`
+    /// (half of each)
     #[arg(long, default_value = "overlay", help_heading = "Output")]
     pub(super) view: View,
     /// Write what was found: .jsonl, .csv, .mot.txt, or - for JSON Lines on standard output; may be given several times
