@@ -48,10 +48,8 @@ impl Engine<'_> {
     pub fn run(mut self) -> (Summary, Result<()>) {
         let mut run = Run::default();
         let mut outcome = self.pump(&mut run);
-        if let Some(open) = run.open.take() {
-            // Slots and device memory go before the sinks are waited for.
-            drop(open);
-        }
+        // Slots and device memory go before the sinks are waited for.
+        run.open = None;
         if outcome.is_ok() && !self.stop.load(Ordering::Relaxed) {
             for (id, spec) in self.tracker.not_started() {
                 tracing::warn!("track {id} never started: the video ended before frame {}", spec.frame);
@@ -74,28 +72,24 @@ impl Engine<'_> {
         loop {
             let wants_more =
                 !self.stop.load(Ordering::Relaxed) && self.max_frames.is_none_or(|max| submitted < max);
-            let next = if wants_more && run.has_free_slot() {
-                if run.in_flight.is_empty() {
+            let next = match (wants_more, run.has_free_slot()) {
+                (false, _) => Ok(Next::End),
+                (true, false) => Ok(Next::Pending),
+                (true, true) if run.in_flight.is_empty() => {
                     let asked = Instant::now();
-                    let next = self.source.wait_next(STOP_CHECK)?;
+                    let next = self.source.wait_next(STOP_CHECK);
                     run.waited += asked.elapsed();
                     next
-                } else {
-                    match self.source.try_next() {
-                        // Frames that came before the failure still get their results.
-                        Err(error) => {
-                            while !run.in_flight.is_empty() {
-                                self.complete(run)?;
-                            }
-                            return Err(error);
-                        }
-                        Ok(next) => next,
-                    }
                 }
-            } else if wants_more {
-                Next::Pending
-            } else {
-                Next::End
+                (true, true) => self.source.try_next(),
+            };
+            let next = match next {
+                Ok(next) => next,
+                Err(error) => {
+                    // Frames that came before the failure still get their results.
+                    self.drain(run)?;
+                    return Err(error);
+                }
             };
             match next {
                 Next::Frame(frame) => {
@@ -113,9 +107,7 @@ impl Engine<'_> {
     fn submit(&mut self, run: &mut Run, frame: Frame) -> Result<()> {
         run.stats.stage(Stage::Source, micros(std::mem::take(&mut run.waited)));
         if run.open.as_ref().is_none_or(|open| open.format.size != frame.format.size) {
-            while !run.in_flight.is_empty() {
-                self.complete(run)?;
-            }
+            self.drain(run)?;
             self.open(run, &frame.format)?;
         }
         let open = run.open.as_mut().expect("opened above");
@@ -141,6 +133,14 @@ impl Engine<'_> {
             }
         }
         run.open = Some(Open { backend, format: format.clone() });
+        Ok(())
+    }
+
+    /// Completes all frames in flight.
+    fn drain(&mut self, run: &mut Run) -> Result<()> {
+        while !run.in_flight.is_empty() {
+            self.complete(run)?;
+        }
         Ok(())
     }
 

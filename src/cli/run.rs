@@ -117,17 +117,17 @@ fn check(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<()> {
     for text in &args.sink {
         VideoSink::user(text, args.view, false)?;
     }
-    let is_twice = |path: &&String| args.results.iter().filter(|other| other == path).count() > 1;
-    if args.results.iter().any(|path| is_twice(&path)) {
-        return usage("--results is given twice with the same name");
+    // Files are told apart below; standard output is none.
+    if args.results.iter().filter(|path| *path == "-").count() > 1 {
+        return usage("--results - is given twice");
     }
     let results = args.results.iter().filter(|path| *path != "-").map(PathBuf::from);
     files::check_distinct(
         &input_files(args, spec),
         &args.output.iter().cloned().chain(results).collect::<Vec<_>>(),
     )?;
-    if let (Some(max), Some(late)) =
-        (args.max_frames, args.track.iter().find(|t| Some(t.frame) >= args.max_frames))
+    if let Some(max) = args.max_frames
+        && let Some(late) = args.track.iter().find(|track| track.frame >= max)
     {
         return Err(Error::Usage(format!("--track {late} starts after the last of --max-frames {max}")));
     }
