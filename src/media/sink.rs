@@ -187,11 +187,6 @@ impl VideoSink {
         let (name, ready) = (launch.name().to_owned(), Some(launch::Running::new(pipeline)));
         Ok(Self { name, launch, view, target: Target::User, is_live, ready, playing: None })
     }
-
-    /// The pipeline as text, for `--print-pipeline`.
-    pub fn launch(&self) -> &Launch {
-        &self.launch
-    }
 }
 
 /// The pipeline that writes `path`, without opening anything.
