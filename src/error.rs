@@ -3,6 +3,7 @@
 //! A message says what failed, with both values, and then the remedy if one is known: lower case, no full stop.
 //! The end of a video is not an error, and an error is never turned into the end of a video.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::frame::{Rect, Size};
@@ -113,13 +114,13 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
-    /// A device that was asked for is not to be had.
-    #[error("{backend}: {reason}")]
+    /// A device that was asked for is not to be had, or failed.
+    #[error("{backend}: {fault}")]
     Backend {
         /// `cuda`, `cpu`.
         backend: &'static str,
-        /// Why not, and what to try.
-        reason: String,
+        /// Why.
+        fault: DeviceFault,
     },
     /// An output failed; the others were finished.
     #[error("output {name}: {reason}")]
@@ -129,6 +130,104 @@ pub enum Error {
         /// What happened.
         reason: String,
     },
+}
+
+/// Why a device cannot be used, or what happened to it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceFault {
+    /// Its driver is not installed.
+    #[error("no NVIDIA driver is installed ({library} was not found); install one, or use --backend cpu")]
+    NoDriver {
+        /// The library that was looked for.
+        library: &'static str,
+    },
+    /// Its driver is older than the kernels.
+    #[error("the driver knows CUDA {found} and {needed} is needed; install a newer driver, or use --backend cpu")]
+    DriverTooOld {
+        /// The newest CUDA version that it knows.
+        found: CudaVersion,
+        /// The least that is needed.
+        needed: CudaVersion,
+    },
+    /// There is no device of that number.
+    #[error("there is no device {asked}: {} (nvidia-smi lists them)", devices(*count))]
+    NoSuchDevice {
+        /// The number that was asked for, counted from 0.
+        asked: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// The device lacks what the kernels need.
+    #[error("{name} has compute capability {found} and {needed} is needed; use --backend cpu")]
+    DeviceTooOld {
+        /// The device.
+        name: String,
+        /// Its compute capability.
+        found: CudaVersion,
+        /// The least that is needed.
+        needed: CudaVersion,
+    },
+    /// The frames are larger than the device's textures.
+    #[error("frames of {frame} are larger than the {max} that it can take; use --backend cpu")]
+    FrameTooLarge {
+        /// Their size.
+        frame: Size,
+        /// The largest.
+        max: Size,
+    },
+    /// Device or pinned host memory is exhausted.
+    #[error("no room for {wanted} bytes for {what}: {free} of its {total} bytes are free; use a smaller --depth, or --backend cpu")]
+    OutOfMemory {
+        /// What the memory was for.
+        what: &'static str,
+        /// Bytes that were asked for.
+        wanted: usize,
+        /// Bytes of the device that are free.
+        free: usize,
+        /// Bytes of the device.
+        total: usize,
+    },
+    /// A kernel could not be started.
+    #[error("kernel {kernel} cannot be launched: {reason}")]
+    Launch {
+        /// Its name.
+        kernel: &'static str,
+        /// What the driver said.
+        reason: String,
+    },
+    /// The device failed while it worked. What was in flight is gone, and nothing more can be asked of it.
+    #[error("the device was lost: {reason}; run again, or with --on-device-loss cpu")]
+    Lost {
+        /// What the driver said.
+        reason: String,
+    },
+    /// Anything else.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// A version of CUDA, or a compute capability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CudaVersion {
+    /// Before the point.
+    pub major: u32,
+    /// After the point.
+    pub minor: u32,
+}
+
+impl fmt::Display for CudaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+fn devices(count: usize) -> String {
+    match count {
+        0 => "none is visible".into(),
+        1 => "there is only device 0".into(),
+        _ => format!("they count from 0 to {}", count - 1),
+    }
 }
 
 /// Why a template cannot be searched for.
@@ -165,6 +264,11 @@ impl Error {
     /// True for a wrong request (exit code 2), false for a failure at run time (exit code 1).
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Value { .. } | Self::Usage(_) | Self::Launch { .. })
+    }
+
+    /// True if a device failed while it worked, so that another could take over.
+    pub fn is_device_lost(&self) -> bool {
+        matches!(self, Self::Backend { fault: DeviceFault::Lost { .. } | DeviceFault::Launch { .. }, .. })
     }
 
     /// For `map_err`: the system's error with what was tried and on what.

@@ -14,6 +14,7 @@ use crate::results::Match;
 use crate::template::Bank;
 
 pub mod cpu;
+pub mod cuda;
 pub mod peaks;
 pub mod score;
 pub mod threshold;
@@ -166,7 +167,7 @@ pub fn probe(choice: BackendChoice) -> Result<()> {
     match choice {
         BackendChoice::Auto | BackendChoice::Cpu => Ok(()),
         BackendChoice::Cuda(_) => {
-            Err(Error::Backend { backend: "cuda", reason: "not in this build (try --backend cpu)".into() })
+            cuda::driver::device(0).map(|_| ())
         }
     }
 }

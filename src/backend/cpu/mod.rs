@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::backend::{Backend, Device, Findings, Query, Response, SlotId, Standing};
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 use crate::frame::{FrameMeta, Plane, PlaneRef, Size};
 use crate::recycle::Recycler;
 use crate::template::Bank;
@@ -65,7 +65,7 @@ impl Cpu {
     /// `Backend` if the system gives no more threads.
     pub fn open(standing: Standing, depth: usize, threads: usize) -> Result<Self> {
         let failed =
-            |error: &dyn std::fmt::Display| Error::Backend { backend: "cpu", reason: error.to_string() };
+            |error: &dyn std::fmt::Display| Error::Backend { backend: "cpu", fault: DeviceFault::Other(error.to_string()) };
         let pool = |name: &'static str| {
             ThreadPoolBuilder::new()
                 .num_threads(threads)
@@ -255,7 +255,7 @@ impl StandingWork {
 fn worker_ended() -> Error {
     Error::Backend {
         backend: "cpu",
-        reason: "the worker thread has ended (a panic was reported above)".into(),
+        fault: DeviceFault::Other("the worker thread has ended (a panic was reported above)".into()),
     }
 }
 

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Compiles kernels/*.cu to kernels/ptx/*.ptx, which is committed: building lockon needs no CUDA.
+#
+#   scripts/compile-kernels.sh [--check]     (--check compares with what is committed and writes nothing)
+#
+# The compiler is NVRTC of one version, a Python wheel that is kept under target/. A .cu file is compiled for compute
+# capability 7.5, or for what a line `// target: compute_90a` in it says. PTX of ISA 8.1 runs on driver 530 and newer.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+check=
+for argument; do
+  case $argument in
+    --check) check=yes ;;
+    -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit ;;
+    *) echo "scripts/compile-kernels.sh: unknown argument $argument (see --help)" >&2; exit 2 ;;
+  esac
+done
+
+package=nvidia-cuda-nvrtc-cu12
+version=12.1.105
+compiler=${CARGO_TARGET_DIR:-target}/nvrtc-$version
+[ "$(uname -sm)" = 'Linux x86_64' ] || {
+  echo "scripts/compile-kernels.sh: NVRTC $version is used on 64-bit x86 Linux only; this is $(uname -sm)" >&2
+  exit 1
+}
+if [ ! -e "$compiler/nvidia" ]; then
+  python3 -m pip --version >/dev/null 2>&1 || {
+    echo "scripts/compile-kernels.sh: pip is missing; install it: apt-get install python3-pip" >&2
+    exit 1
+  }
+  mkdir -p "$compiler"
+  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+    --dest "$compiler" "$package==$version"
+  python3 -m zipfile -e "$compiler"/*.whl "$compiler"
+fi
+
+python3 - "$compiler" "${check:-}" <<'PYTHON'
+import ctypes
+import pathlib
+import re
+import sys
+
+folder, check = pathlib.Path(sys.argv[1]), bool(sys.argv[2])
+library = folder / "nvidia/cuda_nvrtc/lib"
+# NVRTC looks for its builtins beside the libraries that are loaded already.
+ctypes.CDLL(str(next(library.glob("libnvrtc-builtins.so.*"))), mode=ctypes.RTLD_GLOBAL)
+nvrtc = ctypes.CDLL(str(library / "libnvrtc.so.12"))
+nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
+
+
+def call(name, *arguments):
+    code = getattr(nvrtc, name)(*arguments)
+    if code:
+        raise RuntimeError(f"{name}: {nvrtc.nvrtcGetErrorString(code).decode()}")
+
+
+def text(program, what):
+    size = ctypes.c_size_t()
+    call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    call(f"nvrtcGet{what}", program, buffer)
+    return buffer.value.decode()
+
+
+def compile_(source):
+    code = source.read_text()
+    target = re.search(r"^// target: (\w+)$", code, re.MULTILINE)
+    # A multiply and an add stay two roundings, as on the processor; division and square root are correctly rounded.
+    options = [
+        f"--gpu-architecture={target[1] if target else 'compute_75'}",
+        "--std=c++17",
+        "--fmad=false",
+        "--include-path=kernels",
+        "--define-macro=LOCKON_KERNEL",
+    ]
+    program = ctypes.c_void_p()
+    call("nvrtcCreateProgram", ctypes.byref(program), code.encode(), str(source).encode(), 0, None, None)
+    arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+    failed = nvrtc.nvrtcCompileProgram(program, len(options), arguments)
+    log = text(program, "ProgramLog").strip()
+    if log:
+        print(log, file=sys.stderr)
+    if failed:
+        sys.exit(f"scripts/compile-kernels.sh: {source} does not compile")
+    return text(program, "PTX")
+
+
+stale = []
+sources = sorted(pathlib.Path("kernels").glob("*.cu"))
+for source in sources:
+    ptx, committed = compile_(source), pathlib.Path("kernels/ptx", source.stem + ".ptx")
+    if committed.exists() and committed.read_text() == ptx:
+        continue
+    stale.append(str(committed))
+    if not check:
+        committed.write_text(ptx)
+        print(f"wrote {committed}")
+names = {source.stem for source in sources}
+stray = [str(path) for path in pathlib.Path("kernels/ptx").glob("*.ptx") if path.stem not in names]
+if check and stale:
+    sys.exit(f"scripts/compile-kernels.sh: not what the sources compile to: {', '.join(stale)}; run it without --check")
+if stray:
+    sys.exit(f"scripts/compile-kernels.sh: no source for {', '.join(stray)}; delete them")
+print(f"{len(sources)} files of kernels, {'as committed' if check else 'compiled'}")
+PYTHON

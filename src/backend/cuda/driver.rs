@@ -1,0 +1,622 @@
+//! The CUDA driver: devices, memory, copies, kernels. What cudarc has is used; what it lacks (launches without allocation,
+//! plain pinned memory, copies that never wait) is here, and `unsafe` with it.
+//!
+//! Nothing waits on the device but [`Stream::wait`] and what frees memory. Everything on a [`Stream`] runs in order; the
+//! caller orders streams among each other.
+
+#![expect(unsafe_code, reason = "the driver's interface is C: addresses without lengths, calls without types")]
+
+use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
+use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaModule, CudaStream};
+use cudarc::nvrtc::Ptx;
+
+use crate::error::{CudaVersion, DeviceFault, Error, Result};
+
+/// PTX of ISA 8.1 needs the driver of CUDA 12.1 (530) or a newer one.
+const NEEDED_DRIVER: CudaVersion = CudaVersion { major: 12, minor: 1 };
+
+/// The kernels are compiled for this and what follows.
+const NEEDED_CAPABILITY: CudaVersion = CudaVersion { major: 7, minor: 5 };
+
+/// Plain numbers, of which every pattern of bits is a value, so that they can be copied to and from a device.
+///
+/// # Safety
+/// The type has no padding, no pointer and no invalid value.
+pub(super) unsafe trait Pod: Copy + Send + Sync + 'static {}
+
+macro_rules! pod {
+    ($($number:ty),*) => { $(
+        // SAFETY: a plain number.
+        unsafe impl Pod for $number {}
+    )* };
+}
+pod!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
+
+/// An error of the CUDA backend.
+pub(super) fn fault(fault: DeviceFault) -> Error {
+    Error::Backend { backend: "cuda", fault }
+}
+
+/// The driver's error, for `map_err`, with what was tried. Errors that end a context are told from the others.
+pub(super) fn failed(doing: &'static str) -> impl FnOnce(DriverError) -> Error {
+    move |error| {
+        let reason = format!("{doing}: {}", said(error));
+        fault(if is_fatal(error) { DeviceFault::Lost { reason } } else { DeviceFault::Other(reason) })
+    }
+}
+
+fn said(DriverError(code): DriverError) -> String {
+    let text = DriverError(code).error_string().map(|text| text.to_string_lossy().into_owned());
+    format!("{} ({code:?})", text.unwrap_or_else(|_| "unknown error".into()))
+}
+
+/// After these nothing more can be done in the context ("sticky" errors), or the device is gone.
+fn is_fatal(DriverError(code): DriverError) -> bool {
+    matches!(
+        code,
+        CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUresult::CUDA_ERROR_LAUNCH_FAILED
+            | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+            | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUresult::CUDA_ERROR_INVALID_PC
+            | CUresult::CUDA_ERROR_ASSERT
+            | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+            | CUresult::CUDA_ERROR_DEINITIALIZED
+            | CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE
+            | CUresult::CUDA_ERROR_EXTERNAL_DEVICE
+            | CUresult::CUDA_ERROR_UNKNOWN
+    )
+}
+
+/// What is told of a device without a context on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// The number that `--backend cuda:N` takes.
+    pub number: usize,
+    /// As the driver calls it.
+    pub name: String,
+    /// Compute capability.
+    pub capability: CudaVersion,
+    /// Bytes of device memory.
+    pub memory: usize,
+    /// The newest CUDA version that the driver knows.
+    pub driver: CudaVersion,
+}
+
+/// Number of devices, and the newest CUDA version that the driver knows, after the driver was found and started.
+fn start_driver() -> Result<(usize, CudaVersion)> {
+    // SAFETY: looks for the library and nothing else.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(fault(DeviceFault::NoDriver { library: "libcuda.so.1" }));
+    }
+    let mut version: c_int = 0;
+    // SAFETY: may be asked before anything else; writes one number.
+    unsafe { sys::cuDriverGetVersion(&raw mut version) }
+        .result()
+        .map_err(failed("asking for the driver's version"))?;
+    let found = CudaVersion { major: version as u32 / 1000, minor: version as u32 % 1000 / 10 };
+    if found < NEEDED_DRIVER {
+        return Err(fault(DeviceFault::DriverTooOld { found, needed: NEEDED_DRIVER }));
+    }
+    let count = match result::init().and_then(|()| result::device::get_count()) {
+        Ok(count) => count as usize,
+        Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE)) => 0,
+        Err(error) => return Err(failed("starting the driver")(error)),
+    };
+    Ok((count, found))
+}
+
+/// Describes the devices that there are.
+///
+/// # Errors
+/// `Backend` with `NoDriver`, `DriverTooOld`, or what the driver said.
+pub fn devices() -> Result<Vec<DeviceInfo>> {
+    let (count, driver) = start_driver()?;
+    (0..count).map(|number| describe(number, driver)).collect()
+}
+
+/// Describes one device, which exists and is new enough for the kernels.
+///
+/// # Errors
+/// As [`devices`]; `NoSuchDevice`, `DeviceTooOld`.
+pub fn device(number: usize) -> Result<DeviceInfo> {
+    let (count, driver) = start_driver()?;
+    if number >= count {
+        return Err(fault(DeviceFault::NoSuchDevice { asked: number, count }));
+    }
+    let info = describe(number, driver)?;
+    if info.capability < NEEDED_CAPABILITY {
+        let DeviceInfo { name, capability: found, .. } = info;
+        return Err(fault(DeviceFault::DeviceTooOld { name, found, needed: NEEDED_CAPABILITY }));
+    }
+    Ok(info)
+}
+
+fn describe(number: usize, driver: CudaVersion) -> Result<DeviceInfo> {
+    let ask = || {
+        let device = result::device::get(number as c_int)?;
+        // SAFETY: the driver is started and gave the handle.
+        let (memory, attribute) = unsafe {
+            let attribute = |which| result::device::get_attribute(device, which);
+            (result::device::total_mem(device)?, [
+                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ])
+        };
+        let capability = CudaVersion { major: attribute[0] as u32, minor: attribute[1] as u32 };
+        Ok(DeviceInfo { number, name: result::device::get_name(device)?, capability, memory, driver })
+    };
+    ask().map_err(failed("asking what the device is"))
+}
+
+/// A device with its context, shared by all that lives on it.
+#[derive(Clone)]
+pub(super) struct Gpu {
+    context: Arc<CudaContext>,
+    info: Arc<DeviceInfo>,
+}
+
+impl Gpu {
+    /// Opens the device of that number.
+    pub(super) fn open(number: usize) -> Result<Self> {
+        let info = Arc::new(device(number)?);
+        let context = CudaContext::new(number).map_err(failed("opening the device"))?;
+        Ok(Self { context, info })
+    }
+
+    pub(super) fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// A number that the driver tells of the device.
+    pub(super) fn attribute(&self, which: Attribute) -> Result<usize> {
+        Ok(self.context.attribute(which).map_err(failed("asking for a limit of the device"))? as usize)
+    }
+
+    /// Most bytes of shared memory that a block can have.
+    pub(super) fn max_shared_bytes(&self) -> Result<usize> {
+        self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+    }
+
+    /// Makes this device the one that driver calls of the current thread mean.
+    pub(super) fn bind(&self) -> Result<()> {
+        self.context.bind_to_thread().map_err(failed("binding the device to a thread"))
+    }
+
+    /// The first error that happened where none could be returned: while something was dropped.
+    pub(super) fn check_dropped(&self) -> Result<()> {
+        self.context.check_err().map_err(failed("freeing what lay on the device"))
+    }
+
+    /// Loads PTX; the driver compiles it, and keeps what it compiled in its cache on disk.
+    pub(super) fn load(&self, ptx: &str) -> Result<Module> {
+        let module = self.context.load_module(Ptx::from_src(ptx)).map_err(failed("loading kernels"))?;
+        Ok(Module { gpu: self.clone(), module })
+    }
+
+    /// Room for `length` numbers on the device, all 0.
+    pub(super) fn alloc<T: Pod>(&self, what: &'static str, length: usize) -> Result<DeviceBuffer<T>> {
+        self.bind()?;
+        let bytes = (length * size_of::<T>()).max(1);
+        let no_room = |error| self.no_room(what, bytes, error);
+        // SAFETY: the context is bound. The memory set is what was just given.
+        let address = unsafe {
+            let address = result::malloc_sync(bytes).map_err(no_room)?;
+            result::memset_d8_sync(address, 0, bytes).map_err(failed("clearing device memory"))?;
+            address
+        };
+        Ok(DeviceBuffer { gpu: self.clone(), address, length, of: PhantomData })
+    }
+
+    /// Room for `length` numbers of page-locked host memory, all 0, which the device reads and writes directly.
+    ///
+    /// Write-combined memory is for what the host only writes: reading it is very slow.
+    pub(super) fn alloc_pinned<T: Pod>(
+        &self,
+        what: &'static str,
+        length: usize,
+        kind: Pinned,
+    ) -> Result<PinnedBuffer<T>> {
+        self.bind()?;
+        let bytes = (length * size_of::<T>()).max(1);
+        let flags = match kind {
+            Pinned::Plain => 0,
+            Pinned::WriteCombined => sys::CU_MEMHOSTALLOC_WRITECOMBINED,
+        };
+        // SAFETY: the context is bound. What is written lies within what was just given, which is aligned to a page.
+        let pointer = unsafe {
+            let pointer = result::malloc_host(bytes, flags).map_err(|error| self.no_room(what, bytes, error))?;
+            pointer.cast::<u8>().write_bytes(0, bytes);
+            pointer.cast::<T>()
+        };
+        Ok(PinnedBuffer { gpu: self.clone(), pointer, length })
+    }
+
+    fn no_room(&self, what: &'static str, wanted: usize, error: DriverError) -> Error {
+        if error.0 != CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            return failed("allocating memory")(error);
+        }
+        let (free, total) = self.context.mem_get_info().unwrap_or((0, self.info.memory));
+        fault(DeviceFault::OutOfMemory { what, wanted, free, total })
+    }
+
+    /// A queue of work. Those of high priority come before the others where both could run.
+    pub(super) fn stream(&self, priority: Priority) -> Result<Stream> {
+        self.bind()?;
+        let create = || match priority {
+            Priority::Normal => self.context.new_stream(),
+            Priority::High => {
+                let (_least, greatest) = result::stream::get_priority_range()?;
+                self.context.new_stream_with_priority(greatest)
+            }
+        };
+        Ok(Stream { gpu: self.clone(), stream: create().map_err(failed("creating a stream"))? })
+    }
+
+    /// A mark in a stream, which also tells the time.
+    pub(super) fn event(&self) -> Result<Event> {
+        let timed = sys::CUevent_flags::CU_EVENT_DEFAULT;
+        let event = self.context.new_event(Some(timed)).map_err(failed("creating an event"))?;
+        Ok(Event { event })
+    }
+}
+
+/// Kinds of page-locked memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pinned {
+    /// Cached by the processor: for results.
+    Plain,
+    /// Not cached: for uploads.
+    WriteCombined,
+}
+
+/// Whose work comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Priority {
+    Normal,
+    High,
+}
+
+/// Memory of a device. It is freed when dropped, which waits for the work on the device.
+pub(super) struct DeviceBuffer<T> {
+    gpu: Gpu,
+    address: sys::CUdeviceptr,
+    length: usize,
+    of: PhantomData<T>,
+}
+
+impl<T: Pod> DeviceBuffer<T> {
+    /// Number of elements.
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Where it lies, as a kernel takes it.
+    pub(super) fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Where element `index` lies.
+    ///
+    /// # Panics
+    /// If there is no such element, or one behind the last.
+    pub(super) fn address_of(&self, index: usize) -> u64 {
+        assert!(index <= self.length, "element {index} of {}", self.length);
+        self.address + (index * size_of::<T>()) as u64
+    }
+}
+
+impl<T> Drop for DeviceBuffer<T> {
+    fn drop(&mut self) {
+        let context = &self.gpu.context;
+        context.record_err(context.bind_to_thread());
+        // SAFETY: allocated by `Gpu::alloc`, and nobody else has the address; freeing waits for kernels that use it.
+        context.record_err(unsafe { result::free_sync(self.address) });
+    }
+}
+
+/// Page-locked memory of the host. Whoever starts a copy to or from it keeps it, untouched, until the copy is done.
+pub(super) struct PinnedBuffer<T> {
+    gpu: Gpu,
+    pointer: *mut T,
+    length: usize,
+}
+
+// SAFETY: the buffer owns what the pointer points to, which is not bound to a thread.
+unsafe impl<T: Pod> Send for PinnedBuffer<T> {}
+
+impl<T: Pod> PinnedBuffer<T> {
+    /// Number of elements.
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    pub(super) fn as_slice(&self) -> &[T] {
+        // SAFETY: `length` elements were allocated and set to 0, every pattern of bits is a value, and copies from the
+        // device into it are waited for before it is read (the contract of `Stream::download`).
+        unsafe {
+            std::slice::from_raw_parts(self.pointer, self.length)
+        }
+    }
+
+    pub(super) fn as_mut_slice(&mut self) -> &mut [T] {
+        // SAFETY: as above, and the borrow is exclusive.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.pointer, self.length)
+        }
+    }
+}
+
+impl<T> Drop for PinnedBuffer<T> {
+    fn drop(&mut self) {
+        let context = &self.gpu.context;
+        context.record_err(context.bind_to_thread());
+        // SAFETY: allocated by `Gpu::alloc_pinned`, and nobody else has the pointer; freeing waits for copies.
+        context.record_err(unsafe { result::free_host(self.pointer.cast()) });
+    }
+}
+
+/// A rectangle of bytes in device memory, for copies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rows {
+    /// Address of the first byte.
+    pub(super) address: u64,
+    /// Bytes from the start of a row to that of the next.
+    pub(super) pitch: usize,
+}
+
+/// A queue of work on a device: what is put into it runs in order.
+pub(super) struct Stream {
+    gpu: Gpu,
+    stream: Arc<CudaStream>,
+}
+
+impl Stream {
+    pub(super) fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// The driver's handle, for calls that are not here.
+    pub(super) fn handle(&self) -> sys::CUstream {
+        self.stream.cu_stream()
+    }
+
+    /// Waits until everything in it is done.
+    pub(super) fn wait(&self) -> Result<()> {
+        self.stream.synchronize().map_err(failed("waiting for the device"))
+    }
+
+    /// What comes next in this stream starts after `event`.
+    pub(super) fn wait_for(&self, event: &Event) -> Result<()> {
+        self.stream.wait(&event.event).map_err(failed("ordering streams"))
+    }
+
+    /// Copies the first `length` elements to the device, without waiting: `source` must not be written before it is done.
+    pub(super) fn upload<T: Pod>(
+        &self,
+        source: &PinnedBuffer<T>,
+        to: &mut DeviceBuffer<T>,
+        length: usize,
+    ) -> Result<()> {
+        assert!(length <= source.length && length <= to.length, "upload of {length} elements");
+        self.gpu.bind()?;
+        // SAFETY: both ends have `length` elements; both outlive the copy, since freeing either waits for it.
+        unsafe {
+            result::memcpy_htod_async(to.address, &source.as_slice()[..length], self.handle())
+        }
+        .map_err(failed("uploading"))
+    }
+
+    /// Copies `length` elements from element `from` on to the start of `to`, without waiting: `to` must not be read before
+    /// it is done.
+    pub(super) fn download<T: Pod>(
+        &self,
+        source: &DeviceBuffer<T>,
+        from: usize,
+        to: &mut PinnedBuffer<T>,
+        length: usize,
+    ) -> Result<()> {
+        assert!(from + length <= source.length && length <= to.length, "download of {length} elements");
+        self.gpu.bind()?;
+        let address = source.address_of(from);
+        // SAFETY: as for `upload`.
+        unsafe {
+            result::memcpy_dtoh_async(&mut to.as_mut_slice()[..length], address, self.handle())
+        }
+        .map_err(failed("reading back"))
+    }
+
+    /// Copies to the device and waits.
+    pub(super) fn upload_now<T: Pod>(&self, source: &[T], to: &mut DeviceBuffer<T>) -> Result<()> {
+        assert!(source.len() <= to.length, "upload of {} elements into {}", source.len(), to.length);
+        self.gpu.bind()?;
+        // SAFETY: the buffer has room, and the wait below keeps `source` until the copy is done.
+        unsafe {
+            result::memcpy_htod_async(to.address, source, self.handle())
+        }
+        .map_err(failed("uploading"))?;
+        self.wait()
+    }
+
+    /// Copies from the device and waits.
+    pub(super) fn download_now<T: Pod>(&self, source: &DeviceBuffer<T>, to: &mut [T]) -> Result<()> {
+        assert!(to.len() <= source.length, "download of {} elements from {}", to.len(), source.length);
+        self.gpu.bind()?;
+        // SAFETY: the buffer has as many, and the wait below keeps `to` until the copy is done.
+        unsafe {
+            result::memcpy_dtoh_async(to, source.address, self.handle())
+        }
+        .map_err(failed("reading back"))?;
+        self.wait()
+    }
+
+    /// Copies `height` rows of `width` bytes within the device.
+    ///
+    /// # Safety
+    /// Both rectangles lie in live allocations of this device.
+    pub(super) unsafe fn copy_rows(&self, from: Rows, to: Rows, width: usize, height: usize) -> Result<()> {
+        self.gpu.bind()?;
+        let copy = sys::CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcHost: std::ptr::null(),
+            srcDevice: from.address,
+            srcArray: std::ptr::null_mut(),
+            srcPitch: from.pitch,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstHost: std::ptr::null_mut(),
+            dstDevice: to.address,
+            dstArray: std::ptr::null_mut(),
+            dstPitch: to.pitch,
+            WidthInBytes: width,
+            Height: height,
+        };
+        // SAFETY: the caller's.
+        unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.handle()) }
+            .result()
+            .map_err(failed("copying within the device"))
+    }
+
+    /// Sets the first `length` elements to bytes of 0.
+    pub(super) fn clear<T: Pod>(&self, buffer: &mut DeviceBuffer<T>, length: usize) -> Result<()> {
+        assert!(length <= buffer.length, "clearing {length} elements of {}", buffer.length);
+        self.gpu.bind()?;
+        // SAFETY: the buffer has so many elements.
+        unsafe {
+            result::memset_d8_async(buffer.address, 0, length * size_of::<T>(), self.handle())
+        }
+        .map_err(failed("clearing device memory"))
+    }
+
+    /// Starts a kernel.
+    ///
+    /// # Safety
+    /// `args` are what the kernel takes, in order, and what it writes and reads with them lies in live allocations.
+    pub(super) unsafe fn launch(
+        &self,
+        kernel: &Kernel,
+        grid: [usize; 3],
+        block: [usize; 3],
+        shared_bytes: usize,
+        args: &mut [*mut c_void],
+    ) -> Result<()> {
+        self.gpu.bind()?;
+        let dim = |d: [usize; 3]| (d[0] as u32, d[1] as u32, d[2] as u32);
+        // SAFETY: the caller's.
+        unsafe {
+            result::launch_kernel(
+                kernel.function.cu_function(),
+                dim(grid),
+                dim(block),
+                shared_bytes as u32,
+                self.handle(),
+                args,
+            )
+        }
+        .map_err(|error| {
+            let reason = said(error);
+            fault(if is_fatal(error) {
+                DeviceFault::Lost { reason }
+            } else {
+                DeviceFault::Launch { kernel: kernel.name, reason }
+            })
+        })
+    }
+}
+
+/// One argument of a kernel: an address of a number that lives until the launch returns.
+pub(super) fn arg<T: Pod>(value: &T) -> *mut c_void {
+    std::ptr::from_ref(value).cast_mut().cast()
+}
+
+/// A mark in a stream.
+pub(super) struct Event {
+    event: CudaEvent,
+}
+
+impl Event {
+    /// Marks the end of what is in the stream now.
+    pub(super) fn record(&self, stream: &Stream) -> Result<()> {
+        self.event.record(&stream.stream).map_err(failed("recording an event"))
+    }
+
+    /// Waits until the device has passed it.
+    pub(super) fn wait(&self) -> Result<()> {
+        self.event.synchronize().map_err(failed("waiting for the device"))
+    }
+
+    /// Microseconds from this mark to `end`; waits for both.
+    pub(super) fn micros_to(&self, end: &Self) -> Result<f64> {
+        let millis = self.event.elapsed_ms(&end.event).map_err(failed("timing the device"))?;
+        Ok(f64::from(millis) * 1000.0)
+    }
+}
+
+/// Loaded kernels, with `__constant__` memory of their own.
+#[derive(Clone)]
+pub(super) struct Module {
+    gpu: Gpu,
+    module: Arc<CudaModule>,
+}
+
+impl Module {
+    pub(super) fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// The kernel of that name, allowed all the shared memory that a block can have.
+    pub(super) fn kernel(&self, name: &'static str) -> Result<Kernel> {
+        let load = || {
+            let function = self.module.load_function(name)?;
+            let all = self.gpu.context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+            let fixed = function.shared_size_bytes()?;
+            let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            function.set_attribute(which, all - fixed)?;
+            Ok(Kernel { name, function })
+        };
+        load().map_err(failed("loading a kernel"))
+    }
+
+    /// Address and bytes of a `__constant__` or `__device__` variable.
+    pub(super) fn global(&self, name: &str, stream: &Stream) -> Result<(u64, usize)> {
+        use cudarc::driver::DevicePtr;
+        let view = self.module.get_global(name, &stream.stream).map_err(failed("looking for a variable"))?;
+        let (address, _not_tracked) = view.device_ptr(&stream.stream);
+        Ok((address, view.len()))
+    }
+
+    /// Copies `source` to the start of a `__constant__` variable and waits.
+    ///
+    /// # Panics
+    /// If the variable is smaller.
+    pub(super) fn set_constant<T: Pod>(&self, name: &str, source: &[T], stream: &Stream) -> Result<()> {
+        let (address, bytes) = self.global(name, stream)?;
+        assert!(size_of_val(source) <= bytes, "{} bytes into {name} of {bytes}", size_of_val(source));
+        // SAFETY: the variable has room, and the wait below keeps `source` until the copy is done.
+        unsafe {
+            result::memcpy_htod_async(address, source, stream.handle())
+        }
+        .map_err(failed("setting a constant"))?;
+        stream.wait()
+    }
+}
+
+/// A function that runs on the device.
+#[derive(Clone)]
+pub(super) struct Kernel {
+    name: &'static str,
+    function: CudaFunction,
+}
