@@ -280,6 +280,104 @@ impl FromStr for BackendChoice {
     }
 }
 
+/// One hand-written kernel of the CUDA backend, as `--kernel` and the bench table name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// How the products of NCC are summed.
+    Ncc(NccKernel),
+    /// How the sums of the box thresholds (mean, Sauvola, Niblack) are made.
+    Box(BoxKernel),
+    /// How the Gaussian threshold is convolved.
+    Gaussian(GaussianKernel),
+}
+
+/// How the products of NCC are summed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NccKernel {
+    /// Image and template through textures: any size.
+    Texture,
+    /// The template in constant memory, the image through a texture.
+    Constant,
+    /// The image's tile in shared memory, the template in constant memory.
+    Shared,
+}
+
+/// How the sums of a box are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BoxKernel {
+    /// Each pixel's window is summed from a tile in shared memory.
+    Tile,
+    /// Sums slide down the columns and along the rows.
+    Sliding,
+}
+
+/// How a picture is convolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GaussianKernel {
+    /// The tile and its halo lie in shared memory.
+    Shared,
+    /// The tile lies in shared memory, the halo is left to the cache.
+    Cached,
+}
+
+impl Kernel {
+    /// All of them, with their names.
+    pub const ALL: [(&str, Self); 7] = [
+        ("ncc-texture", Self::Ncc(NccKernel::Texture)),
+        ("ncc-constant", Self::Ncc(NccKernel::Constant)),
+        ("ncc-shared", Self::Ncc(NccKernel::Shared)),
+        ("box-tile", Self::Box(BoxKernel::Tile)),
+        ("box-sliding", Self::Box(BoxKernel::Sliding)),
+        ("gaussian-shared", Self::Gaussian(GaussianKernel::Shared)),
+        ("gaussian-cached", Self::Gaussian(GaussianKernel::Cached)),
+    ];
+}
+
+impl FromStr for Kernel {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let known = Self::ALL.iter().find(|(name, _)| *name == text);
+        known.map(|(_, kernel)| *kernel).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|(name, _)| *name).collect();
+            Error::value("kernel", text, format!("expected one of {}", names.join(", ")))
+        })
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = Self::ALL.iter().find(|(_, kernel)| kernel == self);
+        f.write_str(known.expect("all kernels have names").0)
+    }
+}
+
+/// The kernels that were chosen; for what is `None`, the fastest is taken that can do the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Kernels {
+    /// For template matching.
+    pub ncc: Option<NccKernel>,
+    /// For the mean, Sauvola and Niblack.
+    pub boxes: Option<BoxKernel>,
+    /// For the Gaussian.
+    pub gaussian: Option<GaussianKernel>,
+}
+
+impl FromIterator<Kernel> for Kernels {
+    /// Of two for the same thing the later counts.
+    fn from_iter<I: IntoIterator<Item = Kernel>>(kernels: I) -> Self {
+        let mut chosen = Self::default();
+        for kernel in kernels {
+            match kernel {
+                Kernel::Ncc(kernel) => chosen.ncc = Some(kernel),
+                Kernel::Box(kernel) => chosen.boxes = Some(kernel),
+                Kernel::Gaussian(kernel) => chosen.gaussian = Some(kernel),
+            }
+        }
+        chosen
+    }
+}
+
 /// What an output shows of a frame: `overlay`, `mask` or `split`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum View {

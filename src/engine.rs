@@ -111,7 +111,7 @@ impl Engine<'_> {
             self.open(run, &frame.format)?;
         }
         let open = run.open.as_mut().expect("opened above");
-        open.backend.submit(frame.meta, frame.luma())?;
+        open.backend.submit(frame.meta, &mut |mut plane| plane.copy_from(frame.luma()))?;
         run.in_flight.push_back(frame);
         Ok(())
     }

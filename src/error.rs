@@ -236,6 +236,9 @@ pub enum TemplateFault {
     /// Zero width or height.
     #[error("is empty: {0}")]
     Empty(Size),
+    /// A single pixel has no pattern.
+    #[error("is a single pixel: two or more are needed")]
+    OnePixel,
     /// All counted pixels are equal, so no correlation is defined.
     #[error("is flat: all of its pixels have the value {0}, so nothing can be recognised")]
     Flat(u8),

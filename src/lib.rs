@@ -10,8 +10,8 @@
 //!
 //! ```
 //! use std::{sync::Arc, time::Instant};
-//! use lockon::backend::{self, Findings, Standing};
-//! use lockon::config::{BackendChoice, Limits};
+//! use lockon::backend::{self, Findings, Options, Standing};
+//! use lockon::config::{BackendChoice, Kernels, Limits};
 //! use lockon::frame::{FrameMeta, Plane, Rect, Size};
 //! use lockon::template::{Bank, Template};
 //!
@@ -27,9 +27,10 @@
 //!     threshold: None,
 //!     wants_mask: false,
 //! };
-//! let mut backend = backend::open(BackendChoice::Cpu, standing, 2, 1)?;
+//! let options = Options { choice: BackendChoice::Cpu, depth: 2, threads: 1, kernels: Kernels::default() };
+//! let mut backend = backend::open(&options, &standing)?;
 //! let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
-//! backend.submit(meta, picture.as_ref())?;
+//! backend.submit(meta, &mut |mut plane| plane.copy_from(picture.as_ref()))?;
 //! let mut findings = Findings::default();
 //! backend.wait_next(&mut findings)?;
 //! assert_eq!((findings.matches[0].rect(), findings.matches[0].score), (Rect::new(21, 8, 9, 7), 1.0));

@@ -20,8 +20,17 @@ pub struct Template {
     angle: f64,
 }
 
+/// A box cut out of a frame, with its sums: what becomes a template.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Patch {
+    /// Its pixels.
+    pub luma: Plane,
+    /// Their exact sums.
+    pub sums: TemplateSums,
+}
+
 /// The sums of a template over its counted pixels, exact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TemplateSums {
     /// n, the number of counted pixels.
     pub n: i64,
@@ -32,6 +41,12 @@ pub struct TemplateSums {
 }
 
 impl TemplateSums {
+    /// The sums of a plane without a mask.
+    pub fn of(luma: &Plane) -> Self {
+        let sum = |f: fn(i64) -> i64| luma.data().iter().map(|&v| f(i64::from(v))).sum();
+        Self { n: luma.data().len() as i64, t1: sum(|v| v), t2: sum(|v| v * v) }
+    }
+
     /// n * t2 - t1 * t1, the template's part of the denominator of NCC; 0 if it is flat.
     pub fn variance(self) -> i64 {
         self.n * self.t2 - self.t1 * self.t1
@@ -50,6 +65,20 @@ impl Template {
         Self::with_counted(name, luma, mask, 1.0, 0.0)
     }
 
+    /// A template of a box of a frame, all of whose pixels count.
+    ///
+    /// # Errors
+    /// As [`Template::new`].
+    pub fn of_patch(name: impl Into<Arc<str>>, patch: Patch) -> Result<Self> {
+        let (name, Patch { luma, sums }) = (name.into(), patch);
+        let fault = |fault| Error::Template { name: name.to_string(), fault };
+        check_size(luma.size()).map_err(fault)?;
+        if sums.variance() == 0 {
+            return Err(fault(TemplateFault::Flat(luma.data()[0])));
+        }
+        Ok(Self { name, luma, mask: None, sums, scale: 1.0, angle: 0.0 })
+    }
+
     fn with_counted(
         name: Arc<str>,
         mut luma: Plane,
@@ -59,11 +88,8 @@ impl Template {
     ) -> Result<Self> {
         let fault = |fault| Err(Error::Template { name: name.to_string(), fault });
         let size = luma.size();
-        if size.area() == 0 {
-            return fault(TemplateFault::Empty(size));
-        }
-        if size.area() as u64 > MAX_PIXELS {
-            return fault(TemplateFault::TooManyPixels { pixels: size.area() as u64, max: MAX_PIXELS });
+        if let Err(refused) = check_size(size) {
+            return fault(refused);
         }
         if let Some(mask) = counted.as_ref().filter(|m| m.size() != size) {
             return fault(TemplateFault::MaskSize { template: size, mask: mask.size() });
@@ -77,12 +103,14 @@ impl Template {
                 *pixel *= counts;
             }
         }
-        let n = mask.as_ref().map_or(size.area() as i64, |m| m.data().iter().map(|&c| i64::from(c)).sum());
-        if mask.is_some() && n < 2 {
-            return fault(TemplateFault::MaskTooSmall(n as u64));
+        // What does not count is 0 by now, so only n depends on the mask.
+        let mut sums = TemplateSums::of(&luma);
+        if let Some(mask) = &mask {
+            sums.n = mask.data().iter().map(|&c| i64::from(c)).sum();
+            if sums.n < 2 {
+                return fault(TemplateFault::MaskTooSmall(sums.n as u64));
+            }
         }
-        let sum = |f: fn(i64) -> i64| luma.data().iter().map(|&v| f(i64::from(v))).sum();
-        let sums = TemplateSums { n, t1: sum(|v| v), t2: sum(|v| v * v) };
         if sums.variance() == 0 {
             return fault(TemplateFault::Flat(any_counted));
         }
@@ -150,6 +178,16 @@ impl Template {
         }
         let (luma, counted) = resample(&self.luma, self.mask.as_ref(), scale, angle);
         Self::with_counted(self.name.clone(), luma, Some(counted), scale, angle)
+    }
+}
+
+/// Refuses sizes for which sums would not be exact, or are none.
+fn check_size(size: Size) -> Result<(), TemplateFault> {
+    match size.area() as u64 {
+        0 => Err(TemplateFault::Empty(size)),
+        1 => Err(TemplateFault::OnePixel),
+        pixels if pixels > MAX_PIXELS => Err(TemplateFault::TooManyPixels { pixels, max: MAX_PIXELS }),
+        _ => Ok(()),
     }
 }
 

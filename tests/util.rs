@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lockon::backend::{self, Backend, Device, Standing};
-use lockon::config::{BackendChoice, Limits, ThresholdSpec, TrackSpec};
+use lockon::backend::{self, Backend, Device, Options, Standing};
+use lockon::config::{BackendChoice, Kernels, Limits, ThresholdSpec, TrackSpec};
 use lockon::engine::Engine;
 use lockon::frame::{Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat};
 use lockon::ports::{Delivery, Next, Sink, Source};
@@ -203,7 +203,9 @@ impl Job {
         if !self.templates.is_empty() {
             standing = standing.searching(&Bank::new(self.templates.clone())?, None, self.limits)?;
         }
-        backend::open(BackendChoice::Cpu, standing, self.depth, self.threads)
+        let Self { depth, threads, .. } = *self;
+        let options = Options { choice: BackendChoice::Cpu, depth, threads, kernels: Kernels::default() };
+        backend::open(&options, &standing)
     }
 
     /// Runs the engine from `source` to `sinks`.

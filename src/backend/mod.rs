@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 
-use crate::config::{BackendChoice, Limits, ThresholdSpec};
+use crate::config::{BackendChoice, Kernels, Limits, ThresholdSpec};
 use crate::error::{Error, Result};
-use crate::frame::{FrameMeta, Plane, PlaneRef, Rect, Size};
+use crate::frame::{FrameMeta, Plane, PlaneMut, Rect, Size};
 use crate::results::Match;
-use crate::template::Bank;
+use crate::template::{Bank, Patch};
 
 pub mod cpu;
 pub mod cuda;
@@ -76,8 +76,8 @@ pub enum Query {
 pub struct Response {
     /// To `Search`: as [`Findings::matches`].
     pub matches: Vec<Match>,
-    /// To `Patch`: the pixels.
-    pub patch: Option<Plane>,
+    /// To `Patch`: the pixels and their sums.
+    pub patch: Option<Patch>,
 }
 
 /// What does the work, for messages and the run record.
@@ -99,14 +99,17 @@ pub trait Backend: Send {
     /// Number of slots: 2 is a double buffer.
     fn depth(&self) -> usize;
 
-    /// Copies `luma` into the next free slot, starts the standing work on it and returns without waiting for that.
+    /// Lends the next free slot's plane to `fill`, starts the standing work on it and returns without waiting for that.
+    ///
+    /// The plane is of the size that the backend was opened for and holds what its last user left there. `fill` writes it
+    /// once, from start to end, and reads nothing: it may lie in memory that is slow to read.
     ///
     /// # Errors
     /// `Backend` if the device fails.
     ///
     /// # Panics
-    /// If no slot is free, or the plane is not of the size the backend was opened for.
-    fn submit(&mut self, meta: FrameMeta, luma: PlaneRef<'_>) -> Result<()>;
+    /// If no slot is free.
+    fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()>;
 
     /// Waits for the oldest frame in flight, fills `findings` and hands its slot out; `None` if nothing is in flight.
     ///
@@ -159,6 +162,19 @@ impl Standing {
     }
 }
 
+/// How the work is to be done.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// On which device.
+    pub choice: BackendChoice,
+    /// Number of slots, 1 or more: 2 is a double buffer.
+    pub depth: usize,
+    /// Threads of the CPU backend.
+    pub threads: usize,
+    /// Kernels of the CUDA backend.
+    pub kernels: Kernels,
+}
+
 /// Tells, without opening it, that a device is not to be had.
 ///
 /// # Errors
@@ -166,22 +182,30 @@ impl Standing {
 pub fn probe(choice: BackendChoice) -> Result<()> {
     match choice {
         BackendChoice::Auto | BackendChoice::Cpu => Ok(()),
-        BackendChoice::Cuda(_) => {
-            cuda::driver::device(0).map(|_| ())
-        }
+        BackendChoice::Cuda(number) => cuda::device(number).map(drop),
     }
 }
 
-/// Opens the device that was asked for.
+/// Opens the device that was asked for. `Auto` takes the first GPU, or the CPU, with a warning that says why.
 ///
 /// # Errors
-/// `Backend` if it is not to be had.
-pub fn open(
-    choice: BackendChoice,
-    standing: Standing,
-    depth: usize,
-    threads: usize,
-) -> Result<Box<dyn Backend>> {
-    probe(choice)?;
-    Ok(Box::new(cpu::Cpu::open(standing, depth, threads)?))
+/// `Backend` if it is not to be had; `Usage` if kernels were chosen for a device that has none.
+pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> {
+    let open_cpu = || -> Result<Box<dyn Backend>> {
+        Ok(Box::new(cpu::Cpu::open(standing.clone(), options.depth, options.threads)?))
+    };
+    let open_cuda = |number| -> Result<Box<dyn Backend>> {
+        Ok(Box::new(cuda::Cuda::open(standing.clone(), options.depth, options.kernels, number)?))
+    };
+    match options.choice {
+        BackendChoice::Cuda(number) => open_cuda(number),
+        BackendChoice::Cpu if options.kernels != Kernels::default() => {
+            Err(Error::Usage("--kernel chooses among the CUDA backend's: it needs --backend cuda".into()))
+        }
+        BackendChoice::Cpu => open_cpu(),
+        BackendChoice::Auto => open_cuda(0).or_else(|why| {
+            tracing::warn!("the CPU does the work: {why}");
+            open_cpu()
+        }),
+    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
 
-use lockon::config::{Angles, BackendChoice, Limits, Scales, ThresholdSpec, TrackSpec, View};
+use lockon::config::{Angles, BackendChoice, Kernel, Limits, Scales, ThresholdSpec, TrackSpec, View};
 use lockon::frame::Rect;
 use lockon::media::source::{Decoder, Input};
 
@@ -106,6 +106,10 @@ pub(super) struct RunArgs {
     /// Threads of the CPU backend
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "How")]
     pub(super) threads: Option<u16>,
+    /// A kernel of the CUDA backend instead of the fastest: ncc-texture, ncc-constant, ncc-shared, box-tile, box-sliding,
+    /// gaussian-shared, gaussian-cached; may be given several times
+    #[arg(long, value_name = "NAME", help_heading = "How")]
+    pub(super) kernel: Vec<Kernel>,
     /// Frames in flight on the device; 2 is a double buffer
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32), help_heading = "How")]
     pub(super) depth: u8,

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 
 use lockon::Error;
-use lockon::backend::{self, Device, Standing};
+use lockon::backend::{self, Device, Options, Standing};
 use lockon::config::{BackendChoice, View};
 use lockon::engine::Engine;
 use lockon::files;
@@ -56,14 +56,19 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
 
     let wants_mask = sinks.iter().any(|sink| sink.wants_mask());
     let decoder = source.decoder_name().map(str::to_owned);
-    let threads = threads(args.threads);
+    let options = Options {
+        choice: args.backend,
+        depth: usize::from(args.depth),
+        threads: threads(args.threads),
+        kernels: args.kernel.iter().copied().collect(),
+    };
     let open_backend = |format: &VideoFormat| {
         let standing = Standing::new(format.size).thresholding(args.threshold, wants_mask);
         let standing = match &bank {
             Some(bank) => standing.searching(bank, args.search.roi, args.search.limits())?,
             None => standing,
         };
-        backend::open(args.backend, standing, usize::from(args.depth), threads)
+        backend::open(&options, &standing)
     };
     let describe = |format: &VideoFormat, device: &Device| RunRecord {
         version: env!("CARGO_PKG_VERSION"),

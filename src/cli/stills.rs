@@ -7,8 +7,8 @@ use std::time::Instant;
 use anyhow::Result;
 
 use lockon::Error;
-use lockon::backend::{self, Findings, Standing};
-use lockon::config::BackendChoice;
+use lockon::backend::{self, Findings, Options, Standing};
+use lockon::config::{BackendChoice, Kernels};
 use lockon::files;
 use lockon::frame::{FrameMeta, PixelFormat, Plane, PlaneRef};
 use lockon::overlay::{self, Canvas};
@@ -116,9 +116,10 @@ fn work(
     threads: usize,
     picture: PlaneRef<'_>,
 ) -> lockon::Result<Findings> {
-    let mut backend = backend::open(choice, standing, 1, threads)?;
+    let options = Options { choice, depth: 1, threads, kernels: Kernels::default() };
+    let mut backend = backend::open(&options, &standing)?;
     let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
-    backend.submit(meta, picture)?;
+    backend.submit(meta, &mut |mut plane| plane.copy_from(picture))?;
     let mut findings = Findings::default();
     backend.wait_next(&mut findings)?;
     Ok(findings)

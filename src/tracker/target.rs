@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::backend::{Query, Response};
 use crate::config::Limits;
 use crate::error::Result;
-use crate::frame::{Plane, Rect, Size};
+use crate::frame::{Rect, Size};
 use crate::results::{Match, Track, TrackState};
-use crate::template::{Bank, Template};
+use crate::template::{Bank, Patch, Template};
 
 use super::pushed_inside;
 
@@ -65,9 +65,9 @@ struct Found {
 }
 
 impl Target {
-    pub(super) fn new(id: u32, rect: Rect, patch: Plane) -> Result<Self> {
+    pub(super) fn new(id: u32, rect: Rect, patch: Patch) -> Result<Self> {
         let centre = (rect.x as f64 + rect.w as f64 / 2.0, rect.y as f64 + rect.h as f64 / 2.0);
-        let first = Template::new(format!("track {id}"), patch, None)?.renamed(FIRST);
+        let first = Template::of_patch(format!("track {id}"), patch)?.renamed(FIRST);
         Ok(Self {
             id,
             size: rect.size(),
@@ -159,7 +159,7 @@ impl Target {
     pub(super) fn refresh_answer(&mut self, response: &Response) {
         let first = self.bank.members()[0].clone();
         // A flat box teaches nothing; what is known stays.
-        if let Some(Ok(recent)) = response.patch.clone().map(|patch| Template::new(RECENT, patch, None))
+        if let Some(Ok(recent)) = response.patch.clone().map(|patch| Template::of_patch(RECENT, patch))
             && let Ok(bank) = Bank::new(vec![first, recent])
         {
             self.bank = Arc::new(bank);

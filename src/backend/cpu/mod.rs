@@ -13,9 +13,9 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::backend::{Backend, Device, Findings, Query, Response, SlotId, Standing};
 use crate::error::{DeviceFault, Error, Result};
-use crate::frame::{FrameMeta, Plane, PlaneRef, Size};
+use crate::frame::{FrameMeta, Plane, PlaneMut, Size};
 use crate::recycle::Recycler;
-use crate::template::Bank;
+use crate::template::{Bank, TemplateSums};
 
 use ncc::{Matcher, Planner};
 use threshold::Thresholder;
@@ -121,10 +121,10 @@ impl Backend for Cpu {
         self.depth
     }
 
-    fn submit(&mut self, meta: FrameMeta, luma: PlaneRef<'_>) -> Result<()> {
+    fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()> {
         let mut slot = self.free.pop().expect("a slot is free");
         let started = Instant::now();
-        slot.luma.as_mut().copy_from(luma);
+        fill(slot.luma.as_mut());
         slot.findings.upload_us = started.elapsed().as_micros() as u64;
         slot.meta = Some(meta);
         let sender = self.submitted.as_ref().expect("open until dropped");
@@ -154,8 +154,9 @@ impl Backend for Cpu {
                 Query::Patch(rect) => {
                     response.matches.clear();
                     let patch = response.patch.get_or_insert_default();
-                    patch.resize(rect.size());
-                    patch.as_mut().copy_from(slot.luma.as_ref().crop(*rect));
+                    patch.luma.resize(rect.size());
+                    patch.luma.as_mut().copy_from(slot.luma.as_ref().crop(*rect));
+                    patch.sums = TemplateSums::of(&patch.luma);
                 }
                 Query::Search { bank, window, limits } => {
                     response.patch = None;
