@@ -280,6 +280,28 @@ impl FromStr for BackendChoice {
     }
 }
 
+/// What a run does when its device is lost: `end` or `cpu`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnDeviceLoss {
+    /// It ends with the error; what was written so far is kept.
+    #[default]
+    End,
+    /// The CPU does the rest.
+    Cpu,
+}
+
+impl FromStr for OnDeviceLoss {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "end" => Ok(Self::End),
+            "cpu" => Ok(Self::Cpu),
+            _ => Err(Error::value("on-device-loss", text, "expected end or cpu")),
+        }
+    }
+}
+
 /// One hand-written kernel of the CUDA backend, as `--kernel` and the bench table name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
@@ -473,6 +495,13 @@ mod tests {
         assert_eq!("cuda:3".parse::<BackendChoice>().unwrap(), BackendChoice::Cuda(3));
         assert_eq!("cuda".parse::<BackendChoice>().unwrap(), BackendChoice::Cuda(0));
         assert!("cuda:".parse::<BackendChoice>().is_err() && "gpu".parse::<BackendChoice>().is_err());
+    }
+
+    #[test]
+    fn a_lost_device_ends_the_run_unless_told_otherwise() {
+        assert_eq!("end".parse::<OnDeviceLoss>().unwrap(), OnDeviceLoss::default());
+        assert_eq!("cpu".parse::<OnDeviceLoss>().unwrap(), OnDeviceLoss::Cpu);
+        assert!("auto".parse::<OnDeviceLoss>().is_err());
     }
 
     #[test]

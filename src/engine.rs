@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::backend::{Backend, Device, Findings, SlotId};
-use crate::error::Result;
-use crate::frame::{Frame, FrameMeta, VideoFormat};
+use crate::backend::{Backend, Device, Findings};
+use crate::error::{DeviceFault, Error, Result};
+use crate::frame::{Frame, VideoFormat};
 use crate::ports::{Delivery, Next, Sink, Source};
 use crate::recycle::Recycler;
 use crate::results::{FrameRecord, Percentiles, RunRecord, StageSummary, Summary, ThresholdResult};
@@ -23,12 +23,18 @@ use crate::tracker::Tracker;
 /// How long to wait for a frame before looking whether the run was stopped.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
+/// Opens a device for frames of a format.
+pub type OpenBackend<'a> = dyn Fn(&VideoFormat) -> Result<Box<dyn Backend>> + 'a;
+
 /// What a run is made of.
 pub struct Engine<'a> {
     /// Where frames come from.
     pub source: &'a mut dyn Source,
     /// Opens the device for frames of a format: at the first frame, and again when their size changes.
-    pub open_backend: &'a dyn Fn(&VideoFormat) -> Result<Box<dyn Backend>>,
+    pub open_backend: &'a OpenBackend<'a>,
+    /// Opens what takes over for the rest of the run if that device is lost, with as many slots; without it the run ends
+    /// with the error.
+    pub open_spare: Option<&'a OpenBackend<'a>>,
     /// Describes the run, once the first frame's format and the device are known.
     pub describe: &'a dyn Fn(&VideoFormat, &Device) -> RunRecord,
     /// Follows what it was asked to.
@@ -55,7 +61,7 @@ impl Engine<'_> {
                 tracing::warn!("track {id} never started: the video ended before frame {}", spec.frame);
             }
         }
-        let summary = self.summary(&run.stats);
+        let summary = self.summary(&run);
         for sink in &mut self.sinks {
             let finished = sink.finish(&summary);
             match (&outcome, finished) {
@@ -111,14 +117,18 @@ impl Engine<'_> {
             self.open(run, &frame.format)?;
         }
         let open = run.open.as_mut().expect("opened above");
-        open.backend.submit(frame.meta, &mut |mut plane| plane.copy_from(frame.luma()))?;
+        let submitted = open.submit(&frame);
         run.in_flight.push_back(frame);
-        Ok(())
+        submitted.or_else(|error| self.take_over(run, error))
     }
 
     fn open(&mut self, run: &mut Run, format: &Arc<VideoFormat>) -> Result<()> {
         let before = run.open.take().map(|open| open.format.size);
-        let backend = (self.open_backend)(format)?;
+        let open_backend = match self.open_spare {
+            Some(open_spare) if run.device_lost.is_some() => open_spare,
+            _ => self.open_backend,
+        };
+        let backend = open_backend(format)?;
         match before {
             None => {
                 self.tracker.check(format.size)?;
@@ -136,6 +146,36 @@ impl Engine<'_> {
         Ok(())
     }
 
+    /// The backend failed. If that means that its device is lost and there is a spare one, that one gets the frames in
+    /// flight, whose pictures are still held, and the run goes on; otherwise the error comes back.
+    fn take_over(&mut self, run: &mut Run, error: Error) -> Result<()> {
+        let open_spare = match self.open_spare {
+            Some(open_spare) if error.is_device_lost() && run.device_lost.is_none() => open_spare,
+            _ => return Err(error),
+        };
+        let Open { backend: lost, format } = run.open.take().expect("it failed, so it was open");
+        let lost_name = lost.describe().backend;
+        // What it still holds of the host's memory is free before the spare one asks for its own.
+        drop(lost);
+        let mut open = Open { backend: open_spare(&format)?, format };
+        let first = run.in_flight.front().expect("backends fail while they work on a frame").meta.index;
+        // The fault's own words end with the remedy that is being applied here.
+        let reason = match error {
+            Error::Backend { fault: DeviceFault::Lost { reason }, .. } => reason,
+            error => error.to_string(),
+        };
+        tracing::warn!(
+            "{lost_name} was lost, {} does the work from frame {first} on: {reason}",
+            open.backend.describe().backend
+        );
+        for frame in &run.in_flight {
+            open.submit(frame)?;
+        }
+        run.open = Some(open);
+        run.device_lost = Some(first);
+        Ok(())
+    }
+
     /// Completes all frames in flight.
     fn drain(&mut self, run: &mut Run) -> Result<()> {
         while !run.in_flight.is_empty() {
@@ -146,17 +186,15 @@ impl Engine<'_> {
 
     /// Completes the oldest frame in flight: waits for its results, asks the tracker, tells the sinks.
     fn complete(&mut self, run: &mut Run) -> Result<()> {
+        let record = loop {
+            match self.decide(run) {
+                Ok(record) => break record,
+                // The frame is still the oldest in flight, on the spare device now.
+                Err(error) => self.take_over(run, error)?,
+            }
+        };
         let frame = run.in_flight.pop_front().expect("called with a frame in flight");
-        let open = run.open.as_mut().expect("a frame in flight lies in an open backend");
-        let (slot, meta) = open
-            .backend
-            .wait_next(&mut run.findings)?
-            .expect("the backend holds the frame that was submitted");
-        debug_assert_eq!(meta.index, frame.meta.index, "frames come back in order");
-        run.stats.stage(Stage::Upload, run.findings.upload_us);
-        run.stats.stage(Stage::Standing, run.findings.standing_us);
-        let record = self.decide(run, &slot, meta)?;
-        run.open.as_mut().expect("still open").backend.release(slot);
+        debug_assert_eq!(record.frame, frame.meta.index, "frames come back in order");
 
         let started = Instant::now();
         let delivery = Delivery { frame: &frame, record: &record, mask: run.findings.mask.as_ref() };
@@ -170,10 +208,13 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Asks the tracker about the frame in `slot` and writes its record.
-    fn decide(&mut self, run: &mut Run, slot: &SlotId, meta: FrameMeta) -> Result<Arc<FrameRecord>> {
+    /// Waits for the results of the oldest frame in flight, asks the tracker about it, and writes its record. If the backend
+    /// fails, tracker and statistics are as if it had not been asked.
+    fn decide(&mut self, run: &mut Run) -> Result<Arc<FrameRecord>> {
         let Run { open, findings, records, stats, .. } = run;
-        let backend = &mut *open.as_mut().expect("a frame lies in an open backend").backend;
+        let backend = &mut *open.as_mut().expect("a frame in flight lies in an open backend").backend;
+        let (slot, meta) =
+            backend.wait_next(findings)?.expect("the backend holds the frame that was submitted");
         let mut outcome = Ok(());
         let record = records.share(|record| {
             record.clear();
@@ -181,7 +222,12 @@ impl Engine<'_> {
             record.matches.append(&mut findings.matches);
             record.threshold = findings.foreground.map(|foreground| ThresholdResult { foreground });
             let started = Instant::now();
-            outcome = self.tracker.step(meta, backend, slot, &mut record.tracks);
+            outcome = self.tracker.step(meta, backend, &slot, &mut record.tracks);
+            if outcome.is_err() {
+                return;
+            }
+            stats.stage(Stage::Upload, findings.upload_us);
+            stats.stage(Stage::Standing, findings.standing_us);
             if !record.tracks.is_empty() {
                 let step_us = micros(started.elapsed());
                 stats.stage(Stage::Tracker, step_us);
@@ -189,10 +235,13 @@ impl Engine<'_> {
             }
             record.latency_us = stats.result(meta.arrived);
         });
-        outcome.map(|()| record)
+        outcome?;
+        backend.release(slot);
+        Ok(record)
     }
 
-    fn summary(&self, stats: &Stats) -> Summary {
+    fn summary(&self, run: &Run) -> Summary {
+        let stats = &run.stats;
         let seconds = stats.elapsed().as_secs_f64();
         let latency = &stats.latency;
         Summary {
@@ -218,6 +267,7 @@ impl Engine<'_> {
                 })
                 .collect(),
             interrupted: self.stop.load(Ordering::Relaxed),
+            device_lost: run.device_lost,
         }
     }
 }
@@ -233,11 +283,19 @@ struct Run {
     stats: Stats,
     /// Time spent waiting for the frame that comes next.
     waited: Duration,
+    /// The first frame that the spare device did.
+    device_lost: Option<u64>,
 }
 
 struct Open {
     backend: Box<dyn Backend>,
     format: Arc<VideoFormat>,
+}
+
+impl Open {
+    fn submit(&mut self, frame: &Frame) -> Result<()> {
+        self.backend.submit(frame.meta, &mut |mut plane| plane.copy_from(frame.luma()))
+    }
 }
 
 impl Run {

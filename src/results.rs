@@ -207,6 +207,9 @@ pub struct Summary {
     pub stages: Vec<StageSummary>,
     /// True if it was interrupted before the end of the input.
     pub interrupted: bool,
+    /// The first frame that was not done by the device of `run`, which was lost: from here on the CPU did the work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_lost: Option<u64>,
 }
 
 /// Percentiles in microseconds, within 0.1 %.

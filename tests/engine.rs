@@ -3,11 +3,14 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use lockon::Error;
+use lockon::backend::{Backend, Device, Findings, Query, Response, SlotId};
 use lockon::config::Limits;
-use lockon::frame::{Plane, Rect, Size};
-use lockon::results::FrameRecord;
+use lockon::engine::OpenBackend;
+use lockon::error::DeviceFault;
+use lockon::frame::{FrameMeta, Plane, PlaneMut, Rect, Size, VideoFormat};
+use lockon::results::{FrameRecord, Summary};
 use lockon::template::Template;
+use lockon::{Error, Result};
 
 use crate::util::{Heard, Job, MemorySink, MemorySource, noise, paste};
 
@@ -173,4 +176,208 @@ fn a_result_is_not_held_back_for_the_next_frame() {
     let mut source = MemorySource { is_slow: true, watched: Some(heard), ..MemorySource::new(&pictures(3)) };
     job().run(&mut source, vec![Box::new(sink)]).1.unwrap();
     assert_eq!(source.heard_at_wait, [0, 1, 2, 3]);
+}
+
+/// What a backend is called for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Call {
+    Submit,
+    WaitNext,
+    Search,
+}
+
+/// The CPU, failing at a call. Nothing may be asked of it afterwards.
+struct Failing {
+    cpu: Box<dyn Backend>,
+    call: Call,
+    /// How many such calls still succeed.
+    good: usize,
+    fault: DeviceFault,
+    has_failed: bool,
+}
+
+impl Failing {
+    fn check(&mut self, call: Call) -> Result<()> {
+        assert!(!self.has_failed, "{call:?} of a backend that has failed");
+        if call != self.call {
+            return Ok(());
+        }
+        self.has_failed = self.good == 0;
+        self.good = self.good.saturating_sub(1);
+        if self.has_failed { Err(failure(&self.fault)) } else { Ok(()) }
+    }
+}
+
+impl Backend for Failing {
+    fn describe(&self) -> Device {
+        Device { backend: "failing", name: "a device that fails".into(), driver: None }
+    }
+
+    fn depth(&self) -> usize {
+        self.cpu.depth()
+    }
+
+    fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()> {
+        self.check(Call::Submit)?;
+        self.cpu.submit(meta, fill)
+    }
+
+    fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<(SlotId, FrameMeta)>> {
+        let next = self.cpu.wait_next(findings)?;
+        // What it wrote before it failed must not matter.
+        self.check(Call::WaitNext).map(|()| next)
+    }
+
+    fn search(&mut self, slot: &SlotId, queries: &[Query], responses: &mut Vec<Response>) -> Result<()> {
+        self.cpu.search(slot, queries, responses)?;
+        self.check(Call::Search)
+    }
+
+    fn release(&mut self, slot: SlotId) {
+        assert!(!self.has_failed, "release on a backend that has failed");
+        self.cpu.release(slot);
+    }
+}
+
+fn failure(fault: &DeviceFault) -> Error {
+    Error::Backend { backend: "failing", fault: fault.clone() }
+}
+
+fn lost() -> DeviceFault {
+    DeviceFault::Lost { reason: "an illegal address".into() }
+}
+
+/// A target that moves, is gone for some frames and comes back, so that every kind of question is asked; two boxes that start
+/// at different frames; templates and a mask besides.
+fn busy_job(depth: usize) -> (Job, Vec<Plane>) {
+    let pictures = (0..14).map(|index| {
+        let mut picture = noise(500 + index as u64, SIZE);
+        paste(&mut picture, &noise(2, Size::new(21, 15)), 60, 40);
+        if !(6..9).contains(&index) {
+            // It changes, so that its new look is learnt.
+            let mut target = patch();
+            let fresh = noise(900 + index as u64, target.size());
+            for (old, new) in target.data_mut().iter_mut().zip(fresh.data()).skip(index).step_by(5) {
+                *old = *new;
+            }
+            paste(&mut picture, &target, 10 + 2 * index, 5 + index);
+        }
+        picture
+    });
+    let job = Job {
+        depth,
+        threshold: Some("mean:9:3".parse().unwrap()),
+        tracks: vec!["10,5,17,11".parse().unwrap(), "60,40,21,15@4".parse().unwrap()],
+        ..job()
+    };
+    (job, pictures.collect())
+}
+
+/// Runs on a backend whose `call` number `good` fails; a spare CPU stands by if `has_spare`.
+fn run_failing(
+    (job, pictures): &(Job, Vec<Plane>),
+    (call, good, fault): (Call, usize, &DeviceFault),
+    has_spare: bool,
+) -> (Vec<FrameRecord>, Vec<Option<Arc<Plane>>>, Summary, Result<()>) {
+    let open = |format: &VideoFormat| -> Result<Box<dyn Backend>> {
+        let cpu = job.open_backend(format.size)?;
+        Ok(Box::new(Failing { cpu, call, good, fault: fault.clone(), has_failed: false }))
+    };
+    let spare = |format: &VideoFormat| job.open_backend(format.size);
+    let sink = MemorySink::default();
+    let heard = sink.heard.clone();
+    let open_spare = has_spare.then_some(&spare as &OpenBackend<'_>);
+    let (summary, outcome) =
+        job.run_on(&mut MemorySource::new(pictures), vec![Box::new(sink)], &open, open_spare);
+    let heard = heard.lock().unwrap();
+    assert_eq!((heard.begun.max(1), heard.finished), (1, 1));
+    let records = heard.records.iter().map(|record| FrameRecord::clone(record)).collect();
+    (records, heard.masks.clone(), summary, outcome)
+}
+
+#[test]
+fn the_spare_device_gives_what_the_run_would_have_given_without_a_loss() {
+    for depth in [1, 2, 3] {
+        let busy = busy_job(depth);
+        let never = (Call::Submit, usize::MAX, &lost());
+        let (expected, masks, summary, _) = run_failing(&busy, never, false);
+        assert_eq!((expected.len(), summary.device_lost), (14, None));
+        for fault in [lost(), DeviceFault::Launch { kernel: "ncc", reason: "no such function".into() }] {
+            for call in [Call::Submit, Call::WaitNext, Call::Search] {
+                let mut losses = 0;
+                for good in 0.. {
+                    let (records, its_masks, summary, outcome) =
+                        run_failing(&busy, (call, good, &fault), true);
+                    let what = format!("depth {depth}, {call:?} {good}, {fault}");
+                    outcome.unwrap_or_else(|error| panic!("{what}: {error}"));
+                    assert!(same(&records, &expected), "{what}");
+                    assert!(its_masks == masks, "{what}");
+                    let Some(first) = summary.device_lost else { break };
+                    losses += 1;
+                    match call {
+                        Call::WaitNext => assert_eq!(first, good as u64, "{what}"),
+                        // Up to a frame for each slot was in flight; the oldest is done again.
+                        Call::Submit => {
+                            assert!(first <= good as u64 && good as u64 - first < depth as u64, "{what}")
+                        }
+                        Call::Search => assert!(first < 14, "{what}"),
+                    }
+                }
+                // Two boxes that start, one search a frame, and more while a target is lost or changed.
+                assert!(losses >= 14, "{call:?}: {losses}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lost_device_ends_the_run_with_its_error_after_what_was_delivered() {
+    for depth in [1, 2, 3] {
+        let busy = busy_job(depth);
+        let (expected, ..) = run_failing(&busy, (Call::Submit, usize::MAX, &lost()), false);
+        for (call, good) in [(Call::Submit, 7), (Call::WaitNext, 5), (Call::Search, 9)] {
+            let (records, _, summary, outcome) = run_failing(&busy, (call, good, &lost()), false);
+            let what = format!("depth {depth}, {call:?} {good}");
+            assert_eq!(outcome.unwrap_err().to_string(), failure(&lost()).to_string(), "{what}");
+            assert!(!records.is_empty() && records.len() < 14, "{what}: {}", records.len());
+            assert!(same(&records, &expected[..records.len()]), "{what}");
+            assert_eq!((summary.frames, summary.device_lost), (records.len() as u64, None), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_failure_that_is_no_loss_ends_the_run_although_there_is_a_spare() {
+    let full = DeviceFault::OutOfMemory { what: "a mask", wanted: 9, free: 0, total: 9 };
+    for call in [Call::Submit, Call::WaitNext, Call::Search] {
+        for has_spare in [false, true] {
+            let (records, _, summary, outcome) = run_failing(&busy_job(2), (call, 6, &full), has_spare);
+            assert_eq!(outcome.unwrap_err().to_string(), failure(&full).to_string(), "{call:?}");
+            assert!(records.len() < 14 && summary.device_lost.is_none(), "{call:?}");
+        }
+    }
+}
+
+#[test]
+fn a_spare_device_that_is_lost_too_ends_the_run() {
+    let (job, pictures) = busy_job(2);
+    let open = |format: &VideoFormat| -> Result<Box<dyn Backend>> {
+        let cpu = job.open_backend(format.size)?;
+        Ok(Box::new(Failing { cpu, call: Call::WaitNext, good: 3, fault: lost(), has_failed: false }))
+    };
+    let mut source = MemorySource::new(&pictures);
+    let (summary, outcome) = job.run_on(&mut source, vec![], &open, Some(&open));
+    assert!(outcome.unwrap_err().is_device_lost());
+    assert_eq!((summary.frames, summary.device_lost), (6, Some(3)));
+}
+
+#[test]
+fn what_took_over_stays_when_the_frames_change_their_size() {
+    let (job, mut pictures) = busy_job(2);
+    pictures.extend((0..3).map(|seed| noise(seed, Size::new(201, 99))));
+    let expected = job.records(&pictures);
+    let (records, _, summary, outcome) = run_failing(&(job, pictures), (Call::WaitNext, 2, &lost()), true);
+    outcome.unwrap();
+    assert!(same(&records, &expected));
+    assert_eq!(summary.device_lost, Some(2));
 }

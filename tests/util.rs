@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use lockon::backend::{self, Backend, Device, Options, Standing};
 use lockon::config::{BackendChoice, Kernels, Limits, ThresholdSpec, TrackSpec};
-use lockon::engine::Engine;
+use lockon::engine::{Engine, OpenBackend};
 use lockon::frame::{Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat};
 use lockon::ports::{Delivery, Next, Sink, Source};
 use lockon::results::{FrameRecord, RunRecord, Summary};
@@ -210,9 +210,21 @@ impl Job {
 
     /// Runs the engine from `source` to `sinks`.
     pub fn run(&self, source: &mut MemorySource, sinks: Vec<Box<dyn Sink>>) -> (Summary, Result<()>) {
+        self.run_on(source, sinks, &|format| self.open_backend(format.size), None)
+    }
+
+    /// Runs the engine on a backend that `open_backend` opens, with what `open_spare` opens to take over.
+    pub fn run_on(
+        &self,
+        source: &mut MemorySource,
+        sinks: Vec<Box<dyn Sink>>,
+        open_backend: &OpenBackend<'_>,
+        open_spare: Option<&OpenBackend<'_>>,
+    ) -> (Summary, Result<()>) {
         let engine = Engine {
             source,
-            open_backend: &|format: &VideoFormat| self.open_backend(format.size),
+            open_backend,
+            open_spare,
             describe: &run_record,
             tracker: Tracker::new(&self.tracks),
             sinks,

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
 
-use lockon::config::{Angles, BackendChoice, Kernel, Limits, Scales, ThresholdSpec, TrackSpec, View};
+use lockon::config::{
+    Angles, BackendChoice, Kernel, Limits, OnDeviceLoss, Scales, ThresholdSpec, TrackSpec, View,
+};
 use lockon::frame::Rect;
 use lockon::media::source::{Decoder, Input};
 
@@ -113,6 +115,9 @@ pub(super) struct RunArgs {
     /// Frames in flight on the device; 2 is a double buffer
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32), help_heading = "How")]
     pub(super) depth: u8,
+    /// When the GPU fails in the middle of a run: end (with an error, what was written is kept), or cpu (it does the rest)
+    #[arg(long, value_name = "WHAT", default_value = "end", help_heading = "How")]
+    pub(super) on_device_loss: OnDeviceLoss,
     /// Which decoders may be used: auto, software, hardware; auto takes hardware only with the cuda backend
     #[arg(long, default_value = "auto", help_heading = "How")]
     pub(super) decoder: Decoder,

@@ -117,7 +117,12 @@ pub(super) fn describe(summary: &Summary) -> String {
         summary.seconds,
         summary.fps,
         summary.dropped,
-        if summary.interrupted { " (interrupted)" } else { "" },
+        match (summary.interrupted, summary.device_lost) {
+            (false, None) => String::new(),
+            (true, None) => " (interrupted)".into(),
+            (false, Some(frame)) => format!(" (on the CPU from frame {frame} on)"),
+            (true, Some(frame)) => format!(" (on the CPU from frame {frame} on, interrupted)"),
+        },
         ms(latency.p50),
         ms(latency.p95),
         ms(latency.p99),

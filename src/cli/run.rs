@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use lockon::Error;
 use lockon::backend::{self, Device, Options, Standing};
-use lockon::config::{BackendChoice, View};
+use lockon::config::{BackendChoice, Kernels, OnDeviceLoss, View};
 use lockon::engine::Engine;
 use lockon::files;
 use lockon::frame::{Rect, Size, VideoFormat};
@@ -62,13 +62,18 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         threads: threads(args.threads),
         kernels: args.kernel.iter().copied().collect(),
     };
-    let open_backend = |format: &VideoFormat| {
+    let open = |options: &Options, format: &VideoFormat| {
         let standing = Standing::new(format.size).thresholding(args.threshold, wants_mask);
         let standing = match &bank {
             Some(bank) => standing.searching(bank, args.search.roi, args.search.limits())?,
             None => standing,
         };
-        backend::open(&options, &standing)
+        backend::open(options, &standing)
+    };
+    let open_backend = |format: &VideoFormat| open(&options, format);
+    let open_spare = |format: &VideoFormat| {
+        let on_cpu = Options { choice: BackendChoice::Cpu, kernels: Kernels::default(), ..options };
+        open(&on_cpu, format)
     };
     let describe = |format: &VideoFormat, device: &Device| RunRecord {
         version: env!("CARGO_PKG_VERSION"),
@@ -89,6 +94,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     let engine = Engine {
         source: &mut source,
         open_backend: &open_backend,
+        open_spare: match args.on_device_loss {
+            OnDeviceLoss::End => None,
+            OnDeviceLoss::Cpu => Some(&open_spare),
+        },
         describe: &describe,
         tracker: Tracker::new(&args.track),
         sinks,

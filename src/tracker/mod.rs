@@ -17,6 +17,8 @@ use target::Target;
 /// Everything that is followed in one video.
 pub struct Tracker {
     targets: Vec<Target>,
+    /// The targets as they were before the step that goes on; empty between steps.
+    before: Vec<Target>,
     /// Boxes whose frame has not come yet, each with its one-based id.
     waiting: Vec<(u32, TrackSpec)>,
     frame: Size,
@@ -31,6 +33,7 @@ impl Tracker {
     pub fn new(specs: &[TrackSpec]) -> Self {
         Self {
             targets: Vec::new(),
+            before: Vec::new(),
             waiting: (1..).zip(specs.iter().copied()).collect(),
             frame: Size::new(0, 0),
             queries: Vec::new(),
@@ -78,9 +81,28 @@ impl Tracker {
 
     /// Follows every track into the frame that lies in `slot` and appends the results to `tracks`, in the order of ids.
     ///
+    /// If it fails, the tracker is as it was, so that another backend can be asked about the same frame.
+    ///
     /// # Errors
     /// `Template` if a box that starts here is flat; what the backend failed with.
     pub fn step(
+        &mut self,
+        meta: FrameMeta,
+        backend: &mut dyn Backend,
+        slot: &SlotId,
+        tracks: &mut Vec<Track>,
+    ) -> Result<()> {
+        self.before.extend_from_slice(&self.targets);
+        let outcome = self.follow(meta, backend, slot, tracks);
+        if outcome.is_err() {
+            std::mem::swap(&mut self.targets, &mut self.before);
+        }
+        // Emptied, so that a template that was replaced is not kept for a frame longer.
+        self.before.clear();
+        outcome
+    }
+
+    fn follow(
         &mut self,
         meta: FrameMeta,
         backend: &mut dyn Backend,
@@ -139,13 +161,16 @@ impl Tracker {
         if self.waiting.iter().all(|(_, spec)| spec.frame > meta.index) {
             return Ok(());
         }
-        let starting: Vec<_> = self.waiting.extract_if(.., |(_, spec)| spec.frame <= meta.index).collect();
-        let queries: Vec<_> = starting.iter().map(|(_, spec)| Query::Patch(spec.rect)).collect();
+        let starts = |(_, spec): &(u32, TrackSpec)| spec.frame <= meta.index;
+        let starting = || self.waiting.iter().filter(|waiting| starts(waiting));
+        let queries: Vec<_> = starting().map(|(_, spec)| Query::Patch(spec.rect)).collect();
         backend.search(slot, &queries, &mut self.responses)?;
-        for ((id, spec), response) in starting.into_iter().zip(&self.responses) {
+        for ((id, spec), response) in starting().zip(&self.responses) {
             let patch = response.patch.clone().expect("a patch was asked for");
-            self.targets.push(Target::new(id, spec.rect, patch)?);
+            self.targets.push(Target::new(*id, spec.rect, patch)?);
         }
+        // Only now that nothing can fail any more.
+        self.waiting.retain(|waiting| !starts(waiting));
         Ok(())
     }
 }

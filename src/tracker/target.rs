@@ -37,6 +37,7 @@ const ANCHOR: f64 = 0.5;
 const FIRST: &str = "first";
 const RECENT: &str = "recent";
 
+#[derive(Clone)]
 pub(super) struct Target {
     id: u32,
     size: Size,
