@@ -66,7 +66,7 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     let bank = run::bank(&templates, &args.search)?.expect("at least one template is required");
     let standing =
         Standing::new(scene.luma.size()).searching(&bank, args.search.roi, args.search.limits())?;
-    let found = work(args.backend, standing, run::threads(args.threads), scene.luma.as_ref())?;
+    let found = work(args.backend, &standing, run::threads(args.threads), scene.luma.as_ref())?;
     let mut record = FrameRecord { matches: found.matches, ..FrameRecord::default() };
     // The tie order of the peaks, across names too; the sort keeps the bank's order for the rest.
     record.matches.sort_by(|a, b| b.score.total_cmp(&a.score).then((a.y, a.x).cmp(&(b.y, b.x))));
@@ -96,7 +96,7 @@ pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
     check_output(std::slice::from_ref(&args.image), &args.output)?;
     let picture = still::load(&args.image)?;
     let standing = Standing::new(picture.luma.size()).thresholding(Some(args.method), true);
-    let found = work(args.backend, standing, run::threads(None), picture.luma.as_ref())?;
+    let found = work(args.backend, &standing, run::threads(None), picture.luma.as_ref())?;
     let mask = found.mask.expect("the mask was asked for");
     still::save(&args.output, mask.as_ref().as_ref())?;
     Ok(Outcome::Done)
@@ -112,12 +112,12 @@ fn check_output(inputs: &[PathBuf], output: &PathBuf) -> lockon::Result<()> {
 /// One picture through a backend, as if it were a video of one frame.
 fn work(
     choice: BackendChoice,
-    standing: Standing,
+    standing: &Standing,
     threads: usize,
     picture: PlaneRef<'_>,
 ) -> lockon::Result<Findings> {
     let options = Options { choice, depth: 1, threads, kernels: Kernels::default() };
-    let mut backend = backend::open(&options, &standing)?;
+    let mut backend = backend::open(&options, standing)?;
     let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
     backend.submit(meta, &mut |mut plane| plane.copy_from(picture))?;
     let mut findings = Findings::default();
