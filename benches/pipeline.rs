@@ -46,7 +46,8 @@ fn main() {
         args
     };
     let template = template.display().to_string();
-    let lockon = env!("CARGO_BIN_EXE_lockon");
+    let lockon = std::env::var("LOCKON_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_lockon").into());
+    let lockon = lockon.as_str();
     let rows = [
         ("decode alone (gst-launch-1.0)", "gst-launch-1.0", decode),
         ("run --template", lockon, run(&["--template", &template])),

@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::util::{program, root};
 
 /// From the top down. A module may use the rows below its own, and its own submodules; not what is beside it, not what is
 /// above. What is not named here belongs to the longest name that it begins with: `backend::peaks` to `backend`.
@@ -82,7 +83,7 @@ fn command_lines_of_the_readme_are_understood() {
             continue;
         }
         let typed: Vec<_> = text.split_whitespace().skip(1).collect();
-        let help = Command::new(env!("CARGO_BIN_EXE_lockon")).args([typed[0], "--help"]).output();
+        let help = Command::new(program()).args([typed[0], "--help"]).output();
         let help = help.expect("lockon starts");
         let known = String::from_utf8_lossy(&help.stdout);
         let known: Vec<_> = known.split(|c: char| !(c.is_alphanumeric() || c == '-')).collect();
@@ -115,10 +116,6 @@ fn sources() -> BTreeMap<String, String> {
         }
     }
     found
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
 fn broken_arrows(path: &str, text: &str) -> Vec<String> {

@@ -1,6 +1,5 @@
 //! The program as people run it: real files in, results and exit codes out.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::util::{noise, paste};
+use crate::util::{gpu, noise, paste, program, root};
 use lockon::frame::{Plane, Rect, Size};
 
 /// A folder with a small video, a template that is in it, and whatever a test adds.
@@ -82,12 +81,6 @@ impl Place {
         ));
         lockon::still::load(&png).unwrap().luma
     }
-}
-
-/// The program under test: `LOCKON_BIN`, or the one that cargo built with this test.
-fn program() -> OsString {
-    let built = option_env!("CARGO_BIN_EXE_lockon").unwrap_or("lockon");
-    std::env::var_os("LOCKON_BIN").unwrap_or_else(|| built.into())
 }
 
 fn stderr(output: &Output) -> String {
@@ -165,7 +158,7 @@ fn threads_and_repetition_change_nothing_but_times() {
     let run = |name: &str, threads: usize| {
         succeeds(place.lockon(&format!(
             "run ball.mp4 --template ball.png --track 50,40,40,40@3 --threshold gaussian:31:5 --min-score 0.3 --max-matches 5 \
-             --angles -20..20/20 --threads {threads} --results {name} --no-progress"
+             --angles -20..20/20 --backend cpu --threads {threads} --results {name} --no-progress"
         )));
         timeless(&place.read(name))
     };
@@ -294,6 +287,9 @@ fn wrong_usage_ends_with_code_2_before_anything_is_written() {
         ("--track 1,2,3,4 --view mask", "give --threshold"),
         ("--template ball.png --min-score 1.5", "not between -1 and 1"),
         ("--threshold mean:31:5 --live --lossless", "cannot be used with"),
+        ("--threshold mean:31:5 --on-device-loss gpu", "expected end or cpu"),
+        ("--threshold mean:31:5 --kernel box", "expected one of ncc-texture"),
+        ("--threshold mean:31:5 --kernel box-tile --backend cpu", "it needs --backend cuda"),
         ("", "nothing to do"),
     ] {
         let out = place.lockon(&format!("run ball.mp4 {words} --results early.jsonl --no-progress"));
@@ -433,11 +429,56 @@ fn printed_pipelines_run_in_gst_launch_with_test_ends() {
 }
 
 #[test]
-fn cuda_is_refused_with_the_remedy() {
+fn a_gpu_that_is_not_there_is_refused_with_the_remedy_and_auto_takes_the_cpu() {
     let place = Place::new();
-    let out =
-        place.lockon("run ball.mp4 --threshold mean:31:5 --backend cuda --results out.jsonl --no-progress");
-    fails(&out, 1, "cuda: not in this build (try --backend cpu)");
+    let run = |backend: &str| {
+        place.lockon(&format!(
+            "run ball.mp4 --threshold mean:31:5 --backend {backend} --results out.jsonl --no-progress"
+        ))
+    };
+    let Err(error) = lockon::backend::cuda::device(0) else {
+        return fails(&run("cuda:77"), 1, "error: cuda: there is no device 77");
+    };
+    fails(&run("cuda"), 1, &format!("error: {error}\n"));
+    assert!(!place.path("out.jsonl").exists());
+    let out = succeeds(run("auto"));
+    assert!(stderr(&out).contains(&format!("the CPU does the work: {error}\n")), "{}", stderr(&out));
+    assert_eq!(place.records("out.jsonl")[0]["backend"], "cpu");
+}
+
+#[test]
+fn the_gpu_gives_what_the_cpu_gives() {
+    if gpu().is_none() {
+        return;
+    }
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let (video, car) = (root().join("examples/media/cars.mp4"), root().join("examples/media/car.png"));
+    let (video, car) = (video.to_str().unwrap(), format!("car={}", car.display()));
+    for what in [
+        ["--template", &car],
+        ["--track", "318,245,172,110@18"],
+        ["--threshold", "mean:31:5"],
+        ["--threshold", "gaussian:31:5"],
+        ["--threshold", "sauvola:31:0.2"],
+    ] {
+        let run = |backend: &str| {
+            // Decoders of the GPU give another format, which the first record names.
+            let mut args = vec!["run", video, "--decoder", "software", "--backend", backend];
+            args.extend(what);
+            args.extend(["-o", "out.mp4", "--results", "out.jsonl", "--no-progress"]);
+            succeeds(place.lockon_args(&args));
+            let records = place.records("out.jsonl");
+            assert_eq!(records[0]["backend"], backend, "{what:?}");
+            succeeds(place.lockon("run out.mp4 --threshold mean:31:5 --results again.jsonl --no-progress"));
+            assert_eq!(frames(&place.records("again.jsonl")).len(), frames(&records).len(), "{what:?}");
+            timeless(&place.read("out.jsonl"))
+        };
+        let (expected, found) = (run("cpu"), run("cuda"));
+        assert_eq!(found.len(), expected.len(), "{what:?}");
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found, expected, "{what:?}");
+        }
+    }
 }
 
 #[test]

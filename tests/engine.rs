@@ -1,10 +1,10 @@
-//! The engine between ends in memory.
+//! The engine between ends in memory, on every backend.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use lockon::backend::{Backend, Device, Findings, Query, Response, SlotId};
-use lockon::config::Limits;
+use lockon::config::{BackendChoice, Kernel, Limits};
 use lockon::engine::OpenBackend;
 use lockon::error::DeviceFault;
 use lockon::frame::{FrameMeta, Plane, PlaneMut, Rect, Size, VideoFormat};
@@ -12,7 +12,7 @@ use lockon::results::{FrameRecord, Summary};
 use lockon::template::Template;
 use lockon::{Error, Result};
 
-use crate::util::{Heard, Job, MemorySink, MemorySource, noise, paste};
+use crate::util::{Heard, Job, MemorySink, MemorySource, backends, gpu, noise, paste, timeless};
 
 const SIZE: Size = Size::new(123, 65);
 
@@ -29,30 +29,20 @@ fn patch() -> Plane {
 }
 
 fn job() -> Job {
-    Job { templates: vec![Template::new("patch", patch(), None).unwrap()], ..Job::default() }
+    job_on(BackendChoice::Cpu)
+}
+
+fn job_on(backend: BackendChoice) -> Job {
+    Job { backend, templates: vec![Template::new("patch", patch(), None).unwrap()], ..Job::default() }
 }
 
 fn pictures(count: usize) -> Vec<Plane> {
     (0..count).map(|index| scene(index, &patch()).0).collect()
 }
 
-/// Without what depends on the clock.
-fn timeless(mut record: FrameRecord) -> FrameRecord {
-    record.latency_us = 0;
-    record.tracker_us = record.tracker_us.map(|_| 0);
-    record
-}
-
-fn same(a: &[FrameRecord], b: &[FrameRecord]) -> bool {
-    let text = |records: &[FrameRecord]| {
-        records.iter().map(|r| serde_json::to_string(&timeless(r.clone())).unwrap()).collect::<Vec<_>>()
-    };
-    text(a) == text(b)
-}
-
 #[test]
 fn every_frame_is_delivered_in_order_with_its_own_match() {
-    let records = job().records(&pictures(20));
+    let records = job().records_of_all(&pictures(20));
     assert_eq!(records.len(), 20);
     for (index, record) in records.iter().enumerate() {
         assert_eq!((record.frame, record.pts_ns), (index as u64, Some(index as u64 * 40_000_000)));
@@ -68,72 +58,103 @@ fn results_are_the_same_for_every_depth_and_number_of_threads() {
     let limits = Limits { min_score: 0.1, max_matches: 50, max_overlap: 0.5 };
     let tracks = vec!["0,0,17,11".parse().unwrap()];
     let threshold = Some("gaussian:11:2".parse().unwrap());
-    let with = |depth, threads| {
-        Job { limits, depth, threads, threshold, tracks: tracks.clone(), ..job() }.records(&pictures)
+    let with = |backend, depth, threads| {
+        let job = Job { limits, depth, threads, threshold, tracks: tracks.clone(), ..job_on(backend) };
+        timeless(&job.records(&pictures))
     };
-    let expected = with(1, 1);
-    for (depth, threads) in [(2, 1), (2, 2), (3, 3), (8, 5)] {
-        assert!(same(&with(depth, threads), &expected), "depth {depth}, {threads} threads");
+    let expected = with(BackendChoice::Cpu, 1, 1);
+    for backend in backends() {
+        for (depth, threads) in [(1, 1), (2, 1), (2, 2), (3, 3), (8, 5)] {
+            assert_eq!(
+                with(backend, depth, threads),
+                expected,
+                "{backend:?}, depth {depth}, {threads} threads"
+            );
+        }
+    }
+}
+
+#[test]
+fn results_are_the_same_for_every_kernel() {
+    let Some(backend) = gpu() else { return };
+    let pictures = pictures(5);
+    for threshold in ["mean:11:2", "gaussian:11:2", "sauvola:11:0.2:inv", "niblack:11:-0.2"] {
+        let limits = Limits { min_score: 0.1, max_matches: 50, max_overlap: 0.5 };
+        let threshold = Some(threshold.parse().unwrap());
+        let expected = timeless(&Job { threshold, limits, ..job() }.records(&pictures));
+        for (name, kernel) in Kernel::ALL {
+            let kernels = [kernel].into_iter().collect();
+            let job = Job { kernels, threshold, limits, ..job_on(backend) };
+            assert_eq!(timeless(&job.records(&pictures)), expected, "{name}, {threshold:?}");
+        }
     }
 }
 
 #[test]
 fn masks_belong_to_their_frame_however_long_they_are_held() {
     let pictures = pictures(6);
-    let sink = MemorySink::default();
-    let heard = sink.heard.clone();
     let spec = "mean:5:1".parse().unwrap();
-    let job = Job { threshold: Some(spec), ..Job::default() };
-    job.run(&mut MemorySource::new(&pictures), vec![Box::new(sink)]).1.unwrap();
-    for (picture, mask) in pictures.iter().zip(&heard.lock().unwrap().masks) {
-        let expected = lockon::reference::threshold::threshold(picture.as_ref(), &spec);
-        assert_eq!(**mask.as_ref().unwrap(), expected);
+    for backend in backends() {
+        let sink = MemorySink::default();
+        let heard = sink.heard.clone();
+        let job = Job { backend, threshold: Some(spec), ..Job::default() };
+        job.run(&mut MemorySource::new(&pictures), vec![Box::new(sink)]).1.unwrap();
+        for (picture, mask) in pictures.iter().zip(&heard.lock().unwrap().masks) {
+            let expected = lockon::reference::threshold::threshold(picture.as_ref(), &spec);
+            assert!(**mask.as_ref().unwrap() == expected, "{backend:?}");
+        }
     }
 }
 
 #[test]
 fn frames_before_an_error_are_delivered_and_the_error_is_told() {
-    let mut source = MemorySource::new(&pictures(5));
-    source.frames.push_back(Err(Error::NoVideo { input: "x".into(), reason: "broke".into() }));
-    let sink = MemorySink::default();
-    let heard = sink.heard.clone();
-    let (summary, outcome) = job().run(&mut source, vec![Box::new(sink)]);
-    assert!(matches!(outcome, Err(Error::NoVideo { .. })));
-    let heard = heard.lock().unwrap();
-    assert_eq!((summary.frames, heard.records.len(), heard.finished), (5, 5, 1));
+    for backend in backends() {
+        let mut source = MemorySource::new(&pictures(5));
+        source.frames.push_back(Err(Error::NoVideo { input: "x".into(), reason: "broke".into() }));
+        let sink = MemorySink::default();
+        let heard = sink.heard.clone();
+        let (summary, outcome) = job_on(backend).run(&mut source, vec![Box::new(sink)]);
+        assert!(matches!(outcome, Err(Error::NoVideo { .. })), "{backend:?}");
+        let heard = heard.lock().unwrap();
+        assert_eq!((summary.frames, heard.records.len(), heard.finished), (5, 5, 1), "{backend:?}");
+    }
 }
 
 #[test]
 fn a_failing_sink_ends_the_run_and_the_others_are_finished() {
-    let (good, bad) = (MemorySink::default(), MemorySink { fails_at: Some(3), ..MemorySink::default() });
-    let (heard, heard_bad) = (good.heard.clone(), bad.heard.clone());
-    let (summary, outcome) =
-        job().run(&mut MemorySource::new(&pictures(9)), vec![Box::new(good), Box::new(bad)]);
-    assert_eq!(summary.frames, 3, "frames that every sink took");
-    assert!(matches!(outcome, Err(Error::Output { .. })));
-    let told = |heard: &Mutex<Heard>| {
-        let heard = heard.lock().unwrap();
-        (heard.records.len(), heard.finished)
-    };
-    assert_eq!((told(&heard), told(&heard_bad)), ((4, 1), (3, 1)));
+    for backend in backends() {
+        let (good, bad) = (MemorySink::default(), MemorySink { fails_at: Some(3), ..MemorySink::default() });
+        let (heard, heard_bad) = (good.heard.clone(), bad.heard.clone());
+        let (summary, outcome) =
+            job_on(backend).run(&mut MemorySource::new(&pictures(9)), vec![Box::new(good), Box::new(bad)]);
+        assert_eq!(summary.frames, 3, "{backend:?}: frames that every sink took");
+        assert!(matches!(outcome, Err(Error::Output { .. })), "{backend:?}");
+        let told = |heard: &Mutex<Heard>| {
+            let heard = heard.lock().unwrap();
+            (heard.records.len(), heard.finished)
+        };
+        assert_eq!((told(&heard), told(&heard_bad)), ((4, 1), (3, 1)), "{backend:?}");
+    }
 }
 
 #[test]
 fn a_stopped_run_completes_the_frames_in_flight() {
-    let stop = Arc::new(AtomicBool::new(false));
-    let sink = MemorySink { stops_at: Some((4, stop.clone())), ..MemorySink::default() };
-    let heard = sink.heard.clone();
-    let job = Job { stop, depth: 3, ..job() };
-    let (summary, outcome) = job.run(&mut MemorySource::new(&pictures(50)), vec![Box::new(sink)]);
-    outcome.unwrap();
-    assert!(summary.interrupted);
-    // Frame 4 was delivered with two more in flight.
-    assert_eq!((summary.frames, heard.lock().unwrap().records.len()), (7, 7));
+    for backend in backends() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let sink = MemorySink { stops_at: Some((4, stop.clone())), ..MemorySink::default() };
+        let heard = sink.heard.clone();
+        let job = Job { stop, depth: 3, ..job_on(backend) };
+        let (summary, outcome) = job.run(&mut MemorySource::new(&pictures(50)), vec![Box::new(sink)]);
+        outcome.unwrap();
+        assert!(summary.interrupted, "{backend:?}");
+        // Frame 4 was delivered with two more in flight.
+        assert_eq!((summary.frames, heard.lock().unwrap().records.len()), (7, 7), "{backend:?}");
+    }
 }
 
 #[test]
 fn max_frames_ends_the_run_exactly_there() {
-    let records = Job { max_frames: Some(7), depth: 3, ..job() }.records(&pictures(20));
+    let records = Job { max_frames: Some(7), depth: 3, ..job() }.records_of_all(&pictures(20));
     assert_eq!(records.last().map(|r| r.frame), Some(6));
 }
 
@@ -143,7 +164,7 @@ fn a_change_of_frame_size_drains_and_goes_on() {
     let mut larger = noise(77, Size::new(201, 99));
     paste(&mut larger, &patch(), 150, 80);
     pictures.push(larger);
-    let records = job().records(&pictures);
+    let records = job().records_of_all(&pictures);
     assert_eq!(records.len(), 5);
     assert_eq!(records[4].matches[0].rect(), Rect::new(150, 80, 17, 11));
 }
@@ -159,23 +180,29 @@ fn a_template_larger_than_the_frame_is_refused_with_both_sizes() {
 
 #[test]
 fn a_track_box_outside_the_frame_is_refused_before_any_frame() {
-    let job = Job { tracks: vec!["120,0,10,10@3".parse().unwrap()], ..Job::default() };
-    let (summary, outcome) = job.run(&mut MemorySource::new(&pictures(5)), vec![]);
-    let said = outcome.unwrap_err().to_string();
-    assert_eq!(
-        (said.as_str(), summary.frames),
-        ("track box 120,0,10,10 does not lie inside the 123x65 frame", 0)
-    );
+    for backend in backends() {
+        let job = Job { tracks: vec!["120,0,10,10@3".parse().unwrap()], backend, ..Job::default() };
+        let (summary, outcome) = job.run(&mut MemorySource::new(&pictures(5)), vec![]);
+        let said = outcome.unwrap_err().to_string();
+        assert_eq!(
+            (said.as_str(), summary.frames),
+            ("track box 120,0,10,10 does not lie inside the 123x65 frame", 0),
+            "{backend:?}"
+        );
+    }
 }
 
 #[test]
 fn a_result_is_not_held_back_for_the_next_frame() {
-    // Whenever the engine waits for a frame, all results of the frames before must be out.
-    let sink = MemorySink::default();
-    let heard = sink.heard.clone();
-    let mut source = MemorySource { is_slow: true, watched: Some(heard), ..MemorySource::new(&pictures(3)) };
-    job().run(&mut source, vec![Box::new(sink)]).1.unwrap();
-    assert_eq!(source.heard_at_wait, [0, 1, 2, 3]);
+    for backend in backends() {
+        // Whenever the engine waits for a frame, all results of the frames before must be out.
+        let sink = MemorySink::default();
+        let heard = sink.heard.clone();
+        let mut source =
+            MemorySource { is_slow: true, watched: Some(heard), ..MemorySource::new(&pictures(3)) };
+        job_on(backend).run(&mut source, vec![Box::new(sink)]).1.unwrap();
+        assert_eq!(source.heard_at_wait, [0, 1, 2, 3], "{backend:?}");
+    }
 }
 
 /// What a backend is called for.
@@ -186,9 +213,9 @@ enum Call {
     Search,
 }
 
-/// The CPU, failing at a call. Nothing may be asked of it afterwards.
+/// A backend that fails at a call. Nothing may be asked of it afterwards.
 struct Failing {
-    cpu: Box<dyn Backend>,
+    inner: Box<dyn Backend>,
     call: Call,
     /// How many such calls still succeed.
     good: usize,
@@ -214,28 +241,28 @@ impl Backend for Failing {
     }
 
     fn depth(&self) -> usize {
-        self.cpu.depth()
+        self.inner.depth()
     }
 
     fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()> {
         self.check(Call::Submit)?;
-        self.cpu.submit(meta, fill)
+        self.inner.submit(meta, fill)
     }
 
     fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<(SlotId, FrameMeta)>> {
-        let next = self.cpu.wait_next(findings)?;
+        let next = self.inner.wait_next(findings)?;
         // What it wrote before it failed must not matter.
         self.check(Call::WaitNext).map(|()| next)
     }
 
     fn search(&mut self, slot: &SlotId, queries: &[Query], responses: &mut Vec<Response>) -> Result<()> {
-        self.cpu.search(slot, queries, responses)?;
+        self.inner.search(slot, queries, responses)?;
         self.check(Call::Search)
     }
 
     fn release(&mut self, slot: SlotId) {
         assert!(!self.has_failed, "release on a backend that has failed");
-        self.cpu.release(slot);
+        self.inner.release(slot);
     }
 }
 
@@ -247,9 +274,11 @@ fn lost() -> DeviceFault {
     DeviceFault::Lost { reason: "an illegal address".into() }
 }
 
+const NEVER: (Call, usize, &DeviceFault) = (Call::Submit, usize::MAX, &DeviceFault::Other(String::new()));
+
 /// A target that moves, is gone for some frames and comes back, so that every kind of question is asked; two boxes that start
 /// at different frames; templates and a mask besides.
-fn busy_job(depth: usize) -> (Job, Vec<Plane>) {
+fn busy_job(backend: BackendChoice, depth: usize) -> (Job, Vec<Plane>) {
     let pictures = (0..14).map(|index| {
         let mut picture = noise(500 + index as u64, SIZE);
         paste(&mut picture, &noise(2, Size::new(21, 15)), 60, 40);
@@ -268,22 +297,25 @@ fn busy_job(depth: usize) -> (Job, Vec<Plane>) {
         depth,
         threshold: Some("mean:9:3".parse().unwrap()),
         tracks: vec!["10,5,17,11".parse().unwrap(), "60,40,21,15@4".parse().unwrap()],
-        ..job()
+        ..job_on(backend)
     };
     (job, pictures.collect())
 }
 
-/// Runs on a backend whose `call` number `good` fails; a spare CPU stands by if `has_spare`.
+type Masks = Vec<Option<Arc<Plane>>>;
+
+/// Runs on the job's backend, whose `call` number `good` fails; the CPU stands by if `has_spare`.
 fn run_failing(
     (job, pictures): &(Job, Vec<Plane>),
     (call, good, fault): (Call, usize, &DeviceFault),
     has_spare: bool,
-) -> (Vec<FrameRecord>, Vec<Option<Arc<Plane>>>, Summary, Result<()>) {
+) -> (Vec<FrameRecord>, Masks, Summary, Result<()>) {
     let open = |format: &VideoFormat| -> Result<Box<dyn Backend>> {
-        let cpu = job.open_backend(format.size)?;
-        Ok(Box::new(Failing { cpu, call, good, fault: fault.clone(), has_failed: false }))
+        let inner = job.open_backend(format.size)?;
+        Ok(Box::new(Failing { inner, call, good, fault: fault.clone(), has_failed: false }))
     };
-    let spare = |format: &VideoFormat| job.open_backend(format.size);
+    let on_cpu = Job { backend: BackendChoice::Cpu, ..job.clone() };
+    let spare = |format: &VideoFormat| on_cpu.open_backend(format.size);
     let sink = MemorySink::default();
     let heard = sink.heard.clone();
     let open_spare = has_spare.then_some(&spare as &OpenBackend<'_>);
@@ -297,20 +329,19 @@ fn run_failing(
 
 #[test]
 fn the_spare_device_gives_what_the_run_would_have_given_without_a_loss() {
-    for depth in [1, 2, 3] {
-        let busy = busy_job(depth);
-        let never = (Call::Submit, usize::MAX, &lost());
-        let (expected, masks, summary, _) = run_failing(&busy, never, false);
+    for (backend, depth) in backends_and_depths() {
+        let (expected, masks, summary, _) = run_failing(&busy_job(BackendChoice::Cpu, depth), NEVER, false);
         assert_eq!((expected.len(), summary.device_lost), (14, None));
+        let busy = busy_job(backend, depth);
         for fault in [lost(), DeviceFault::Launch { kernel: "ncc", reason: "no such function".into() }] {
             for call in [Call::Submit, Call::WaitNext, Call::Search] {
                 let mut losses = 0;
                 for good in 0.. {
+                    let what = format!("{backend:?}, depth {depth}, {call:?} {good}, {fault}");
                     let (records, its_masks, summary, outcome) =
                         run_failing(&busy, (call, good, &fault), true);
-                    let what = format!("depth {depth}, {call:?} {good}, {fault}");
                     outcome.unwrap_or_else(|error| panic!("{what}: {error}"));
-                    assert!(same(&records, &expected), "{what}");
+                    assert_eq!(timeless(&records), timeless(&expected), "{what}");
                     assert!(its_masks == masks, "{what}");
                     let Some(first) = summary.device_lost else { break };
                     losses += 1;
@@ -318,29 +349,36 @@ fn the_spare_device_gives_what_the_run_would_have_given_without_a_loss() {
                         Call::WaitNext => assert_eq!(first, good as u64, "{what}"),
                         // Up to a frame for each slot was in flight; the oldest is done again.
                         Call::Submit => {
-                            assert!(first <= good as u64 && good as u64 - first < depth as u64, "{what}")
+                            assert!((first..first + depth as u64).contains(&(good as u64)), "{what}");
                         }
                         Call::Search => assert!(first < 14, "{what}"),
                     }
                 }
-                // Two boxes that start, one search a frame, and more while a target is lost or changed.
-                assert!(losses >= 14, "{call:?}: {losses}");
+                // One a frame, and the searches of a target that is lost or changed besides.
+                let least = if call == Call::Search { 20 } else { 14 };
+                assert!(losses >= least, "{backend:?}, depth {depth}, {call:?}: {losses}");
             }
         }
     }
 }
 
+/// Every depth on the CPU; one on others, which take long to open.
+fn backends_and_depths() -> Vec<(BackendChoice, usize)> {
+    let depths = |backend| if backend == BackendChoice::Cpu { 1..=3 } else { 2..=2 };
+    backends().into_iter().flat_map(|backend| depths(backend).map(move |depth| (backend, depth))).collect()
+}
+
 #[test]
 fn a_lost_device_ends_the_run_with_its_error_after_what_was_delivered() {
-    for depth in [1, 2, 3] {
-        let busy = busy_job(depth);
-        let (expected, ..) = run_failing(&busy, (Call::Submit, usize::MAX, &lost()), false);
+    for (backend, depth) in backends_and_depths() {
+        let busy = busy_job(backend, depth);
+        let (expected, ..) = run_failing(&busy, NEVER, false);
         for (call, good) in [(Call::Submit, 7), (Call::WaitNext, 5), (Call::Search, 9)] {
             let (records, _, summary, outcome) = run_failing(&busy, (call, good, &lost()), false);
-            let what = format!("depth {depth}, {call:?} {good}");
+            let what = format!("{backend:?}, depth {depth}, {call:?} {good}");
             assert_eq!(outcome.unwrap_err().to_string(), failure(&lost()).to_string(), "{what}");
             assert!(!records.is_empty() && records.len() < 14, "{what}: {}", records.len());
-            assert!(same(&records, &expected[..records.len()]), "{what}");
+            assert_eq!(timeless(&records), timeless(&expected[..records.len()]), "{what}");
             assert_eq!((summary.frames, summary.device_lost), (records.len() as u64, None), "{what}");
         }
     }
@@ -349,21 +387,25 @@ fn a_lost_device_ends_the_run_with_its_error_after_what_was_delivered() {
 #[test]
 fn a_failure_that_is_no_loss_ends_the_run_although_there_is_a_spare() {
     let full = DeviceFault::OutOfMemory { what: "a mask", wanted: 9, free: 0, total: 9 };
-    for call in [Call::Submit, Call::WaitNext, Call::Search] {
-        for has_spare in [false, true] {
-            let (records, _, summary, outcome) = run_failing(&busy_job(2), (call, 6, &full), has_spare);
-            assert_eq!(outcome.unwrap_err().to_string(), failure(&full).to_string(), "{call:?}");
-            assert!(records.len() < 14 && summary.device_lost.is_none(), "{call:?}");
+    for backend in backends() {
+        for call in [Call::Submit, Call::WaitNext, Call::Search] {
+            for has_spare in [false, true] {
+                let busy = busy_job(backend, 2);
+                let (records, _, summary, outcome) = run_failing(&busy, (call, 6, &full), has_spare);
+                let what = format!("{backend:?}, {call:?}");
+                assert_eq!(outcome.unwrap_err().to_string(), failure(&full).to_string(), "{what}");
+                assert!(records.len() < 14 && summary.device_lost.is_none(), "{what}");
+            }
         }
     }
 }
 
 #[test]
 fn a_spare_device_that_is_lost_too_ends_the_run() {
-    let (job, pictures) = busy_job(2);
+    let (job, pictures) = busy_job(BackendChoice::Cpu, 2);
     let open = |format: &VideoFormat| -> Result<Box<dyn Backend>> {
-        let cpu = job.open_backend(format.size)?;
-        Ok(Box::new(Failing { cpu, call: Call::WaitNext, good: 3, fault: lost(), has_failed: false }))
+        let inner = job.open_backend(format.size)?;
+        Ok(Box::new(Failing { inner, call: Call::WaitNext, good: 3, fault: lost(), has_failed: false }))
     };
     let mut source = MemorySource::new(&pictures);
     let (summary, outcome) = job.run_on(&mut source, vec![], &open, Some(&open));
@@ -373,11 +415,14 @@ fn a_spare_device_that_is_lost_too_ends_the_run() {
 
 #[test]
 fn what_took_over_stays_when_the_frames_change_their_size() {
-    let (job, mut pictures) = busy_job(2);
-    pictures.extend((0..3).map(|seed| noise(seed, Size::new(201, 99))));
-    let expected = job.records(&pictures);
-    let (records, _, summary, outcome) = run_failing(&(job, pictures), (Call::WaitNext, 2, &lost()), true);
-    outcome.unwrap();
-    assert!(same(&records, &expected));
-    assert_eq!(summary.device_lost, Some(2));
+    for backend in backends() {
+        let (job, mut pictures) = busy_job(backend, 2);
+        pictures.extend((0..3).map(|seed| noise(seed, Size::new(201, 99))));
+        let expected = Job { backend: BackendChoice::Cpu, ..job.clone() }.records(&pictures);
+        let (records, _, summary, outcome) =
+            run_failing(&(job, pictures), (Call::WaitNext, 2, &lost()), true);
+        outcome.unwrap();
+        assert_eq!(timeless(&records), timeless(&expected), "{backend:?}");
+        assert_eq!(summary.device_lost, Some(2), "{backend:?}");
+    }
 }

@@ -1,9 +1,9 @@
-//! The tracker on scenes whose truth is known.
+//! The tracker on scenes whose truth is known, on every backend.
 
 use lockon::frame::{Plane, Size};
 use lockon::results::{Track, TrackState};
 
-use crate::util::{Job, noise, paste};
+use crate::util::{Job, MemorySource, backends, noise, paste};
 
 const FRAME: Size = Size::new(211, 157);
 const TARGET: Size = Size::new(24, 20);
@@ -36,7 +36,7 @@ fn video(places: &[Option<(usize, usize)>]) -> Vec<Plane> {
 
 fn follow(places: &[Option<(usize, usize)>], tracks: &[&str]) -> Vec<Vec<Track>> {
     let tracks = tracks.iter().map(|text| text.parse().unwrap()).collect();
-    let records = Job { tracks, ..Job::default() }.records(&video(places));
+    let records = Job { tracks, ..Job::default() }.records_of_all(&video(places));
     records.into_iter().map(|record| record.tracks).collect()
 }
 
@@ -90,16 +90,17 @@ fn a_box_starts_at_its_frame() {
 #[test]
 fn a_box_on_something_flat_is_refused() {
     let pictures = vec![Plane::from_vec(vec![9; FRAME.area()], FRAME)];
-    let job = Job { tracks: vec!["5,5,10,10".parse().unwrap()], ..Job::default() };
-    let mut source = crate::util::MemorySource::new(&pictures);
-    let said = job.run(&mut source, vec![]).1.unwrap_err().to_string();
-    assert!(said.starts_with("template \"track 1\" is flat"), "{said}");
+    for backend in backends() {
+        let job = Job { backend, tracks: vec!["5,5,10,10".parse().unwrap()], ..Job::default() };
+        let said = job.run(&mut MemorySource::new(&pictures), vec![]).1.unwrap_err().to_string();
+        assert!(said.starts_with("template \"track 1\" is flat"), "{backend:?}: {said}");
+    }
 }
 
 /// Records of a run over frames that change their size.
 fn follow_sizes(pictures: &[Plane], track: &str) -> Vec<Vec<Track>> {
     let job = Job { tracks: vec![track.parse().unwrap()], ..Job::default() };
-    job.records(pictures).into_iter().map(|record| record.tracks).collect()
+    job.records_of_all(pictures).into_iter().map(|record| record.tracks).collect()
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What the tests share: frames made in memory, and ends for the engine to run between.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -14,6 +16,49 @@ use lockon::results::{FrameRecord, RunRecord, Summary};
 use lockon::template::{Bank, Template};
 use lockon::tracker::Tracker;
 use lockon::{Error, Result};
+
+/// The repository, whose files tests read: `LOCKON_ROOT`, or the working directory if it is one, or where this test was built.
+pub fn root() -> PathBuf {
+    let named = std::env::var_os("LOCKON_ROOT").map(PathBuf::from);
+    let here = std::env::current_dir().ok().filter(|here| here.join("examples/media/cars.mp4").exists());
+    named.or(here).unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).to_owned())
+}
+
+/// The program under test: `LOCKON_BIN`, or the one that cargo built with this test.
+pub fn program() -> OsString {
+    let built = option_env!("CARGO_BIN_EXE_lockon").unwrap_or("lockon");
+    std::env::var_os("LOCKON_BIN").unwrap_or_else(|| built.into())
+}
+
+/// The first GPU. Where there is none, the test that asks says that it is skipped, or fails if `LOCKON_REQUIRE_GPU` is 1.
+#[allow(clippy::print_stderr, reason = "what is skipped is said")]
+pub fn gpu() -> Option<BackendChoice> {
+    match backend::cuda::device(0) {
+        Ok(_) => Some(BackendChoice::Cuda(0)),
+        Err(error) => {
+            let is_required = std::env::var_os("LOCKON_REQUIRE_GPU").is_some_and(|value| value == "1");
+            assert!(!is_required, "LOCKON_REQUIRE_GPU is set: {error}");
+            eprintln!("skipped: no GPU: {error}");
+            None
+        }
+    }
+}
+
+/// What a test runs on: the CPU first, and the GPU where there is one.
+pub fn backends() -> Vec<BackendChoice> {
+    std::iter::once(BackendChoice::Cpu).chain(gpu()).collect()
+}
+
+/// Records as they are written, without what depends on the clock.
+pub fn timeless(records: &[FrameRecord]) -> Vec<String> {
+    let text = |record: &FrameRecord| {
+        let mut record = record.clone();
+        record.latency_us = 0;
+        record.tracker_us = record.tracker_us.map(|_| 0);
+        serde_json::to_string(&record).expect("records can be written")
+    };
+    records.iter().map(text).collect()
+}
 
 /// Numbers that look random and are the same every time: D. Lehmer's generator, as L'Ecuyer parametrised it.
 pub struct Random(u64);
@@ -171,7 +216,10 @@ impl Sink for MemorySink {
 }
 
 /// What a test asks the engine for.
+#[derive(Clone)]
 pub struct Job {
+    pub backend: BackendChoice,
+    pub kernels: Kernels,
     pub templates: Vec<Template>,
     pub threshold: Option<ThresholdSpec>,
     pub tracks: Vec<TrackSpec>,
@@ -185,6 +233,8 @@ pub struct Job {
 impl Default for Job {
     fn default() -> Self {
         Self {
+            backend: BackendChoice::Cpu,
+            kernels: Kernels::default(),
             templates: Vec::new(),
             threshold: None,
             tracks: Vec::new(),
@@ -203,8 +253,8 @@ impl Job {
         if !self.templates.is_empty() {
             standing = standing.searching(&Bank::new(self.templates.clone())?, None, self.limits)?;
         }
-        let Self { depth, threads, .. } = *self;
-        let options = Options { choice: BackendChoice::Cpu, depth, threads, kernels: Kernels::default() };
+        let Self { backend: choice, kernels, depth, threads, .. } = *self;
+        let options = Options { choice, depth, threads, kernels };
         backend::open(&options, &standing)
     }
 
@@ -241,6 +291,18 @@ impl Job {
         let (_, outcome) = self.run(&mut MemorySource::new(pictures), vec![Box::new(sink)]);
         outcome.expect("the run succeeds");
         heard.lock().unwrap().records.iter().map(|record| FrameRecord::clone(record)).collect()
+    }
+
+    /// The same on every backend, all of which must find what the CPU finds.
+    pub fn records_of_all(&self, pictures: &[Plane]) -> Vec<FrameRecord> {
+        let on = |backend| Self { backend, ..self.clone() }.records(pictures);
+        let expected = on(BackendChoice::Cpu);
+        for backend in backends() {
+            for (record, expected) in timeless(&on(backend)).iter().zip(timeless(&expected)) {
+                assert_eq!(*record, expected, "{backend:?}");
+            }
+        }
+        expected
     }
 }
 
