@@ -5,13 +5,17 @@ use std::io::Write as _;
 
 use anyhow::Result;
 
-use lockon::media::doctor::{self, Health};
+use lockon::Error;
+use lockon::backend::cuda::{self, DeviceInfo};
+use lockon::error::DeviceFault;
+use lockon::media::doctor::{self, Finding, Health};
 
 use super::Outcome;
 
 /// Prints one line a finding, and what to do about the bad ones. Fails (code 1) if something is missing that lockon needs.
 pub(super) fn doctor() -> Result<Outcome> {
-    let findings = doctor::check();
+    let mut findings = doctor::check();
+    findings.extend(gpus());
     let mut report = String::new();
     for finding in &findings {
         let mark = match finding.health {
@@ -30,4 +34,77 @@ pub(super) fn doctor() -> Result<Outcome> {
     std::io::stdout().write_all(report.as_bytes())?;
     let is_bad = findings.iter().any(|finding| finding.health == Health::Bad);
     Ok(if is_bad { Outcome::Incomplete } else { Outcome::Done })
+}
+
+/// The first NVIDIA driver with CUDA 12.1, for which the kernels are compiled.
+const OLDEST_DRIVER: u32 = 530;
+
+/// A finding for each GPU, or why there is none: lockon works without.
+fn gpus() -> Vec<Finding> {
+    match cuda::devices() {
+        Ok(devices) if devices.is_empty() => {
+            vec![absent(Error::Backend {
+                backend: "cuda",
+                fault: DeviceFault::NoSuchDevice { asked: 0, count: 0 },
+            })]
+        }
+        Ok(devices) => {
+            devices.iter().map(|info| cuda::device(info.number).map_or_else(absent, good)).collect()
+        }
+        Err(error) => vec![absent(error)],
+    }
+}
+
+fn good(info: DeviceInfo) -> Finding {
+    let DeviceInfo { number, name, capability, memory, driver } = info;
+    let memory = memory as f64 / f64::from(1 << 30);
+    let detail = format!(
+        "{name} (--backend cuda:{number}), compute capability {capability}, {memory:.1} GiB, driver for CUDA {driver}"
+    );
+    Finding { subject: "cuda".into(), health: Health::Good, detail, mend: None }
+}
+
+fn absent(error: Error) -> Finding {
+    // Without the backend's name, which is the subject.
+    let (detail, is_driver) = match error {
+        Error::Backend { fault, .. } => {
+            let is_driver = matches!(fault, DeviceFault::NoDriver { .. } | DeviceFault::DriverTooOld { .. });
+            (fault.to_string(), is_driver)
+        }
+        error => (error.to_string(), false),
+    };
+    let mend = is_driver.then(|| format!("install NVIDIA's driver {OLDEST_DRIVER} or newer"));
+    Finding { subject: "cuda".into(), health: Health::Absent, detail, mend }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockon::error::CudaVersion;
+
+    #[test]
+    fn a_gpu_is_told_with_what_decides_whether_it_can_be_used() {
+        let version = |major, minor| CudaVersion { major, minor };
+        let info = DeviceInfo {
+            number: 1,
+            name: "NVIDIA H100".into(),
+            capability: version(9, 0),
+            memory: 85 << 30,
+            driver: version(12, 4),
+        };
+        assert_eq!(
+            good(info).detail,
+            "NVIDIA H100 (--backend cuda:1), compute capability 9.0, 85.0 GiB, driver for CUDA 12.4"
+        );
+    }
+
+    #[test]
+    fn a_driver_is_only_asked_for_where_it_mends_something() {
+        let fault = |fault| absent(Error::Backend { backend: "cuda", fault });
+        let none = fault(DeviceFault::NoDriver { library: "libcuda.so.1" });
+        assert_eq!(none.health, Health::Absent);
+        assert!(none.detail.starts_with("no NVIDIA driver"), "{}", none.detail);
+        assert_eq!(none.mend.unwrap(), "install NVIDIA's driver 530 or newer");
+        assert_eq!(fault(DeviceFault::NoSuchDevice { asked: 0, count: 0 }).mend, None);
+    }
 }

@@ -16,7 +16,7 @@ pub struct Finding {
     pub health: Health,
     /// What was found or is missing, and what that means.
     pub detail: String,
-    /// The command that mends it, where one does.
+    /// What mends it, where something does: a command if it is a package.
     pub mend: Option<String>,
 }
 
@@ -58,10 +58,7 @@ const NEEDED: &[(&str, &str, &str)] = &[
 /// The oldest GStreamer that lockon is built for.
 const OLDEST_GSTREAMER: (u32, u32) = (1, 22);
 
-/// The oldest NVIDIA driver that takes our kernels: the first with CUDA 12.1.
-const OLDEST_DRIVER: u32 = 530;
-
-/// Looks at GStreamer, its plugins, cameras and the GPU. What is bad comes with the command that mends it.
+/// Looks at GStreamer, its plugins and cameras. What is bad comes with the command that mends it.
 pub fn check() -> Vec<Finding> {
     let mut findings = Vec::new();
     match launch::init() {
@@ -78,7 +75,6 @@ pub fn check() -> Vec<Finding> {
         }
     }
     findings.push(camera());
-    findings.push(cuda(Path::new("/")));
     findings
 }
 
@@ -133,73 +129,6 @@ fn camera() -> Finding {
 fn camera_name(device: &Path) -> Option<String> {
     let file = Path::new("/sys/class/video4linux").join(device.file_name()?).join("name");
     Some(std::fs::read_to_string(file).ok()?.trim().to_owned())
-}
-
-/// Tells of the GPU by the files that a driver leaves, under `root`: the driver itself is not loaded.
-fn cuda(root: &Path) -> Finding {
-    let on_cpu = "lockon runs on the CPU";
-    let version = std::fs::read_to_string(root.join("proc/driver/nvidia/version"));
-    let Some(version) = version.ok().as_deref().and_then(driver_version).map(str::to_owned) else {
-        return Finding::new("cuda", Health::Absent, format!("no NVIDIA driver found: {on_cpu}"));
-    };
-    let driver = format!("driver {version}");
-    if !has_libcuda(root) {
-        let detail = format!("{driver} is loaded, but its library libcuda.so.1 is not installed: {on_cpu}");
-        let mut finding = Finding::new("cuda", Health::Bad, detail);
-        finding.mend = Some(format!("{INSTALL}libcuda1"));
-        return finding;
-    }
-    if !root.join("dev/nvidia0").exists() {
-        // The devices are made by whoever asks first with the rights to; a container must be given them.
-        let detail = format!("{driver} is loaded, but no device /dev/nvidia0 is here: {on_cpu}");
-        let mut finding = Finding::new("cuda", Health::Bad, detail);
-        finding.mend = Some("nvidia-modprobe -u -c 0".into());
-        return finding;
-    }
-    let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok()).unwrap_or(0);
-    let gpus = gpus(root);
-    if major < OLDEST_DRIVER {
-        let detail = format!("{gpus}, {driver}: {OLDEST_DRIVER} or newer is needed, {on_cpu}");
-        return Finding::new("cuda", Health::Bad, detail);
-    }
-    Finding::new("cuda", Health::Good, format!("{gpus}, {driver}"))
-}
-
-/// The version in `/proc/driver/nvidia/version`: the first word of its first line that is numbers and dots.
-fn driver_version(text: &str) -> Option<&str> {
-    let is_version = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
-    text.lines().next()?.split_whitespace().find(is_version)
-}
-
-/// True if the dynamic loader would find `libcuda.so.1`.
-fn has_libcuda(root: &Path) -> bool {
-    const LIBRARY: &str = "libcuda.so.1";
-    // The loader's own list of all libraries; names in it end with a zero byte.
-    let listed = std::fs::read(root.join("etc/ld.so.cache"))
-        .is_ok_and(|cache| cache.windows(LIBRARY.len()).any(|name| name == LIBRARY.as_bytes()));
-    let search = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    listed
-        || std::env::split_paths(&search).any(|folder| folder.join(LIBRARY).exists())
-        || ["usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib/wsl/lib"]
-            .iter()
-            .any(|folder| root.join(folder).join(LIBRARY).exists())
-}
-
-/// The GPUs' models, such as `NVIDIA H200`; several of a kind as `8 x NVIDIA H200`.
-fn gpus(root: &Path) -> String {
-    let entries = std::fs::read_dir(root.join("proc/driver/nvidia/gpus")).into_iter().flatten().flatten();
-    let model = |entry: std::fs::DirEntry| {
-        let text = std::fs::read_to_string(entry.path().join("information")).ok()?;
-        text.lines().find_map(|line| line.strip_prefix("Model:")).map(|model| model.trim().to_owned())
-    };
-    let mut models: Vec<_> = entries.filter_map(model).collect();
-    models.sort();
-    let kinds = models.chunk_by(|a, b| a == b).map(|kind| match kind.len() {
-        1 => kind[0].clone(),
-        count => format!("{count} x {}", kind[0]),
-    });
-    let kinds = kinds.collect::<Vec<_>>().join(", ");
-    if kinds.is_empty() { "an NVIDIA GPU".into() } else { kinds }
 }
 
 /// Debian's and Ubuntu's packages with the elements of theirs that lockon or its users may name.
@@ -289,36 +218,10 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_is_told_by_what_its_driver_leaves() {
-        let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        assert!(cuda(root.path()).detail.starts_with("no NVIDIA driver found"));
-        write(
-            "proc/driver/nvidia/version",
-            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023\nGCC version: 12.3.0",
-        );
-        assert!(cuda(root.path()).detail.contains("libcuda.so.1 is not installed"));
-        write("usr/lib64/libcuda.so.1", "");
-        assert!(cuda(root.path()).detail.contains("no device /dev/nvidia0 is here"));
-        write("dev/nvidia0", "");
-        write("proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t\t NVIDIA H200\nIRQ: 16");
-        write("proc/driver/nvidia/gpus/0000:02:00.0/information", "Model: \t\t NVIDIA H200\nIRQ: 17");
-        let finding = cuda(root.path());
-        assert_eq!(
-            (finding.health, finding.detail.as_str()),
-            (Health::Good, "2 x NVIDIA H200, driver 535.129.03")
-        );
-    }
-
-    #[test]
     fn the_machine_that_runs_the_tests_is_told_about() {
         let subjects = check().into_iter().map(|finding| finding.subject).collect::<Vec<_>>();
         assert!(
-            ["GStreamer", "gstreamer1.0-plugins-base", "camera", "cuda"]
+            ["GStreamer", "gstreamer1.0-plugins-base", "camera"]
                 .iter()
                 .all(|s| subjects.iter().any(|t| t == s))
         );
