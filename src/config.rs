@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
-use crate::frame::Rect;
+use crate::frame::{Rect, Size};
 
 /// What counts as a match, and how many of them are reported. Limits count per named template.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -97,15 +97,37 @@ impl FromStr for ThresholdSpec {
     }
 }
 
+impl ThresholdMethod {
+    /// As it is typed.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Mean { .. } => "mean",
+            Self::Gaussian { .. } => "gaussian",
+            Self::Sauvola { .. } => "sauvola",
+            Self::Niblack { .. } => "niblack",
+        }
+    }
+}
+
 impl fmt::Display for ThresholdSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, value) = match self.method {
-            ThresholdMethod::Mean { c } => ("mean", c),
-            ThresholdMethod::Gaussian { c } => ("gaussian", c),
-            ThresholdMethod::Sauvola { k } => ("sauvola", k),
-            ThresholdMethod::Niblack { k } => ("niblack", k),
+        let value = match self.method {
+            ThresholdMethod::Mean { c } | ThresholdMethod::Gaussian { c } => c,
+            ThresholdMethod::Sauvola { k } | ThresholdMethod::Niblack { k } => k,
         };
-        write!(f, "{name}:{}:{value}{}", self.block, if self.inverse { ":inv" } else { "" })
+        write!(f, "{}:{}:{value}{}", self.method.name(), self.block, if self.inverse { ":inv" } else { "" })
+    }
+}
+
+impl FromStr for Size {
+    type Err = Error;
+
+    /// `WxH` in whole pixels, each 1 or more.
+    fn from_str(text: &str) -> Result<Self> {
+        let side = |text: &str| text.parse().ok().filter(|&side: &usize| side > 0);
+        text.split_once('x')
+            .and_then(|(width, height)| Some(Self::new(side(width)?, side(height)?)))
+            .ok_or_else(|| Error::value("size", text, "expected WIDTHxHEIGHT, such as 64x48"))
     }
 }
 

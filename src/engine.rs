@@ -211,7 +211,7 @@ impl Engine<'_> {
     /// Waits for the results of the oldest frame in flight, asks the tracker about it, and writes its record. If the backend
     /// fails, tracker and statistics are as if it had not been asked.
     fn decide(&mut self, run: &mut Run) -> Result<Arc<FrameRecord>> {
-        let Run { open, findings, records, stats, .. } = run;
+        let Run { open, findings, records, stats, redone, .. } = run;
         let backend = &mut *open.as_mut().expect("a frame in flight lies in an open backend").backend;
         let (slot, meta) =
             backend.wait_next(findings)?.expect("the backend holds the frame that was submitted");
@@ -226,6 +226,7 @@ impl Engine<'_> {
             if outcome.is_err() {
                 return;
             }
+            *redone += u64::from(findings.redone);
             stats.stage(Stage::Upload, findings.upload_us);
             stats.stage(Stage::Standing, findings.standing_us);
             if !record.tracks.is_empty() {
@@ -267,6 +268,7 @@ impl Engine<'_> {
                 })
                 .collect(),
             interrupted: self.stop.load(Ordering::Relaxed),
+            redone: run.redone,
             device_lost: run.device_lost,
         }
     }
@@ -283,6 +285,8 @@ struct Run {
     stats: Stats,
     /// Time spent waiting for the frame that comes next.
     waited: Duration,
+    /// Frames that were searched twice.
+    redone: u64,
     /// The first frame that the spare device did.
     device_lost: Option<u64>,
 }

@@ -143,7 +143,9 @@ pub enum DeviceFault {
         library: &'static str,
     },
     /// Its driver is older than the kernels.
-    #[error("the driver knows CUDA {found} and {needed} is needed; install a newer driver, or use --backend cpu")]
+    #[error(
+        "the driver knows CUDA {found} and {needed} is needed; install a newer driver, or use --backend cpu"
+    )]
     DriverTooOld {
         /// The newest CUDA version that it knows.
         found: CudaVersion,
@@ -177,7 +179,9 @@ pub enum DeviceFault {
         max: Size,
     },
     /// Device or pinned host memory is exhausted.
-    #[error("no room for {wanted} bytes for {what}: {free} of its {total} bytes are free; use a smaller --depth, or --backend cpu")]
+    #[error(
+        "no room for {wanted} bytes for {what}: {free} of its {total} bytes are free; use a smaller --depth, or --backend cpu"
+    )]
     OutOfMemory {
         /// What the memory was for.
         what: &'static str,

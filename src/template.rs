@@ -192,7 +192,7 @@ fn check_size(size: Size) -> Result<(), TemplateFault> {
 }
 
 /// The smallest box around a picture of this size that is scaled and turned.
-fn resampled_size(size: Size, scale: f64, angle: f64) -> Size {
+pub(crate) fn resampled_size(size: Size, scale: f64, angle: f64) -> Size {
     let (sin, cos) = sin_cos_degrees(angle);
     let (wide, high) = (size.width as f64 * scale, size.height as f64 * scale);
     let pixels = |length: f64| (libm::round(length) as usize).max(1);
@@ -246,7 +246,7 @@ fn resample(luma: &Plane, mask: Option<&Plane>, scale: f64, angle: f64) -> (Plan
 }
 
 /// Sine and cosine, exact for quarter turns, so that these move pixels without mixing them.
-fn sin_cos_degrees(angle: f64) -> (f64, f64) {
+pub(crate) fn sin_cos_degrees(angle: f64) -> (f64, f64) {
     match angle.rem_euclid(360.0) {
         0.0 => (0.0, 1.0),
         90.0 => (1.0, 0.0),

@@ -45,6 +45,8 @@ pub struct Findings {
     pub foreground: Option<f64>,
     /// The thresholded frame (255 or 0) in a buffer of its own, which may be kept after the slot is released.
     pub mask: Option<Arc<Plane>>,
+    /// There were more candidates than there was room for on the device, so that the frame was searched twice.
+    pub redone: bool,
     /// How long it took the frame to come from host memory into the slot, in microseconds.
     pub upload_us: u64,
     /// How long the device worked on it, in microseconds.

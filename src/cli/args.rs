@@ -8,7 +8,7 @@ use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
 use lockon::config::{
     Angles, BackendChoice, Kernel, Limits, OnDeviceLoss, Scales, ThresholdSpec, TrackSpec, View,
 };
-use lockon::frame::Rect;
+use lockon::frame::{Rect, Size};
 use lockon::media::source::{Decoder, Input};
 
 use super::Outcome;
@@ -32,6 +32,9 @@ pub(super) enum Command {
     Match(MatchArgs),
     /// Threshold a still picture
     Threshold(ThresholdArgs),
+    /// Measure on this machine
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Tell what is installed, what is missing, and the command that mends it
     Doctor,
     /// Print completions for a shell
@@ -213,6 +216,40 @@ pub(super) struct ThresholdArgs {
     /// The device that does the work: auto, cpu, cuda, cuda:N
     #[arg(long, default_value = "auto")]
     pub(super) backend: BackendChoice,
+}
+
+#[derive(Subcommand)]
+pub(super) enum BenchCommand {
+    /// Time every kernel, after checking its answer against the definition
+    Kernels(BenchKernelsArgs),
+}
+
+#[derive(ClapArgs)]
+pub(super) struct BenchKernelsArgs {
+    /// The device: auto, cpu, cuda, cuda:N
+    #[arg(long, default_value = "auto")]
+    pub(super) backend: BackendChoice,
+    /// Frames of this size only, instead of 1920x1080 and 3840x2160
+    #[arg(long, value_name = "WxH")]
+    pub(super) frame: Option<Size>,
+    /// Templates of this size only, instead of all sizes and the thresholds
+    #[arg(long, value_name = "WxH")]
+    pub(super) template: Option<Size>,
+    /// So many templates in one pass
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = |s: &str| s.parse().ok().filter(|&n: &usize| n > 0).ok_or("not a number of 1 or more"))]
+    pub(super) bank: usize,
+    /// Thresholds of this block only, instead of all blocks and the templates
+    #[arg(long, value_name = "N", value_parser = |s: &str| s.parse().ok().filter(|n: &usize| n % 2 == 1 && (3..=255).contains(n)).ok_or("not an odd number from 3 to 255"))]
+    pub(super) block: Option<usize>,
+    /// This kernel only, beside what is taken by itself
+    #[arg(long, value_name = "NAME")]
+    pub(super) kernel: Option<Kernel>,
+    /// Threads of the CPU backend
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(super) threads: Option<u16>,
+    /// One JSON object instead of a table
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 fn number_between(text: &str, least: f64, most: f64) -> Result<f64, String> {

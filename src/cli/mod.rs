@@ -8,13 +8,14 @@ use std::process::ExitCode;
 use clap::Parser;
 
 mod args;
+mod bench;
 mod doctor;
 mod log;
 mod progress;
 mod run;
 mod stills;
 
-use args::{Args, Command};
+use args::{Args, BenchCommand, Command};
 
 /// How a command that did not fail ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Match(args) => stills::find(&args),
         Command::Threshold(args) => stills::threshold(&args),
+        Command::Bench(BenchCommand::Kernels(args)) => bench::kernels(&args),
         Command::Doctor => doctor::doctor(),
         Command::Completions { shell } => args::print_completions(shell),
         Command::Man => args::print_man_page(),

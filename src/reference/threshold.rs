@@ -13,24 +13,31 @@ pub fn threshold(src: PlaneRef<'_>, spec: &ThresholdSpec) -> Plane {
     let mut mask = Plane::new(size);
     for y in 0..size.height {
         for x in 0..size.width {
-            let is_foreground = match spec.method {
-                ThresholdMethod::Mean { c } => above(src, x, y, mean(src, x, y, spec.block), c, spec.inverse),
-                ThresholdMethod::Gaussian { c } => {
-                    above(src, x, y, gaussian_mean(src, x, y, spec.block), c, spec.inverse)
-                }
-                ThresholdMethod::Sauvola { k } => {
-                    let (m, s) = mean_and_deviation(src, x, y, spec.block);
-                    (f64::from(src.row(y)[x]) > m * (1.0 + k * (s / 128.0 - 1.0))) != spec.inverse
-                }
-                ThresholdMethod::Niblack { k } => {
-                    let (m, s) = mean_and_deviation(src, x, y, spec.block);
-                    (f64::from(src.row(y)[x]) > m + k * s) != spec.inverse
-                }
-            };
-            mask.data_mut()[y * size.width + x] = if is_foreground { 255 } else { 0 };
+            mask.data_mut()[y * size.width + x] = if is_foreground(src, spec, x, y) { 255 } else { 0 };
         }
     }
     mask
+}
+
+/// True if the pixel at (`x`, `y`) is 255 after the threshold.
+///
+/// # Panics
+/// If there is no such pixel.
+pub fn is_foreground(src: PlaneRef<'_>, spec: &ThresholdSpec, x: usize, y: usize) -> bool {
+    match spec.method {
+        ThresholdMethod::Mean { c } => above(src, x, y, mean(src, x, y, spec.block), c, spec.inverse),
+        ThresholdMethod::Gaussian { c } => {
+            above(src, x, y, gaussian_mean(src, x, y, spec.block), c, spec.inverse)
+        }
+        ThresholdMethod::Sauvola { k } => {
+            let (m, s) = mean_and_deviation(src, x, y, spec.block);
+            (f64::from(src.row(y)[x]) > m * (1.0 + k * (s / 128.0 - 1.0))) != spec.inverse
+        }
+        ThresholdMethod::Niblack { k } => {
+            let (m, s) = mean_and_deviation(src, x, y, spec.block);
+            (f64::from(src.row(y)[x]) > m + k * s) != spec.inverse
+        }
+    }
 }
 
 /// OpenCV's comparison with a rounded mean.

@@ -64,8 +64,10 @@ impl Cpu {
     /// # Errors
     /// `Backend` if the system gives no more threads.
     pub fn open(standing: Standing, depth: usize, threads: usize) -> Result<Self> {
-        let failed =
-            |error: &dyn std::fmt::Display| Error::Backend { backend: "cpu", fault: DeviceFault::Other(error.to_string()) };
+        let failed = |error: &dyn std::fmt::Display| Error::Backend {
+            backend: "cpu",
+            fault: DeviceFault::Other(error.to_string()),
+        };
         let pool = |name: &'static str| {
             ThreadPoolBuilder::new()
                 .num_threads(threads)

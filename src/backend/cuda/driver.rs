@@ -4,16 +4,21 @@
 //! Nothing waits on the device but [`Stream::wait`] and what frees memory. Everything on a [`Stream`] runs in order; the
 //! caller orders streams among each other.
 
-#![expect(unsafe_code, reason = "the driver's interface is C: addresses without lengths, calls without types")]
+#![expect(
+    unsafe_code,
+    reason = "the driver's interface is C: addresses without lengths, calls without types"
+)]
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use cudarc::driver::result::{self, DriverError};
-use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
+use cudarc::driver::sys::{self, CUresult};
 use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaModule, CudaStream};
 use cudarc::nvrtc::Ptx;
+
+pub(super) use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
 use crate::error::{CudaVersion, DeviceFault, Error, Result};
 
@@ -148,10 +153,13 @@ fn describe(number: usize, driver: CudaVersion) -> Result<DeviceInfo> {
         // SAFETY: the driver is started and gave the handle.
         let (memory, attribute) = unsafe {
             let attribute = |which| result::device::get_attribute(device, which);
-            (result::device::total_mem(device)?, [
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-            ])
+            (
+                result::device::total_mem(device)?,
+                [
+                    attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                    attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+                ],
+            )
         };
         let capability = CudaVersion { major: attribute[0] as u32, minor: attribute[1] as u32 };
         Ok(DeviceInfo { number, name: result::device::get_name(device)?, capability, memory, driver })
@@ -198,6 +206,12 @@ impl Gpu {
         self.context.check_err().map_err(failed("freeing what lay on the device"))
     }
 
+    /// Frees something while it is dropped. [`Gpu::check_dropped`] tells what went wrong.
+    pub(super) fn free(&self, free: impl FnOnce() -> Result<(), DriverError>) {
+        self.context.record_err(self.context.bind_to_thread());
+        self.context.record_err(free());
+    }
+
     /// Loads PTX; the driver compiles it, and keeps what it compiled in its cache on disk.
     pub(super) fn load(&self, ptx: &str) -> Result<Module> {
         let module = self.context.load_module(Ptx::from_src(ptx)).map_err(failed("loading kernels"))?;
@@ -209,13 +223,17 @@ impl Gpu {
         self.bind()?;
         let bytes = (length * size_of::<T>()).max(1);
         let no_room = |error| self.no_room(what, bytes, error);
-        // SAFETY: the context is bound. The memory set is what was just given.
-        let address = unsafe {
+        // SAFETY: the context is bound. The memory set is what was just given. Setting it is put into the default stream,
+        // which the others do not wait for, so it is waited for here.
+        let (address, cleared) = unsafe {
             let address = result::malloc_sync(bytes).map_err(no_room)?;
-            result::memset_d8_sync(address, 0, bytes).map_err(failed("clearing device memory"))?;
-            address
+            let cleared = result::memset_d8_sync(address, 0, bytes)
+                .and_then(|()| result::stream::synchronize(std::ptr::null_mut()));
+            (address, cleared)
         };
-        Ok(DeviceBuffer { gpu: self.clone(), address, length, of: PhantomData })
+        let buffer = DeviceBuffer { gpu: self.clone(), address, length, of: PhantomData };
+        cleared.map_err(failed("clearing device memory"))?;
+        Ok(buffer)
     }
 
     /// Room for `length` numbers of page-locked host memory, all 0, which the device reads and writes directly.
@@ -235,7 +253,8 @@ impl Gpu {
         };
         // SAFETY: the context is bound. What is written lies within what was just given, which is aligned to a page.
         let pointer = unsafe {
-            let pointer = result::malloc_host(bytes, flags).map_err(|error| self.no_room(what, bytes, error))?;
+            let pointer =
+                result::malloc_host(bytes, flags).map_err(|error| self.no_room(what, bytes, error))?;
             pointer.cast::<u8>().write_bytes(0, bytes);
             pointer.cast::<T>()
         };
@@ -344,16 +363,12 @@ impl<T: Pod> PinnedBuffer<T> {
     pub(super) fn as_slice(&self) -> &[T] {
         // SAFETY: `length` elements were allocated and set to 0, every pattern of bits is a value, and copies from the
         // device into it are waited for before it is read (the contract of `Stream::download`).
-        unsafe {
-            std::slice::from_raw_parts(self.pointer, self.length)
-        }
+        unsafe { std::slice::from_raw_parts(self.pointer, self.length) }
     }
 
     pub(super) fn as_mut_slice(&mut self) -> &mut [T] {
         // SAFETY: as above, and the borrow is exclusive.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.pointer, self.length)
-        }
+        unsafe { std::slice::from_raw_parts_mut(self.pointer, self.length) }
     }
 }
 
@@ -375,7 +390,8 @@ pub(super) struct Rows {
     pub(super) pitch: usize,
 }
 
-/// A queue of work on a device: what is put into it runs in order.
+/// A queue of work on a device: what is put into it runs in order. Clones put work into the same queue.
+#[derive(Clone)]
 pub(super) struct Stream {
     gpu: Gpu,
     stream: Arc<CudaStream>,
@@ -396,11 +412,6 @@ impl Stream {
         self.stream.synchronize().map_err(failed("waiting for the device"))
     }
 
-    /// What comes next in this stream starts after `event`.
-    pub(super) fn wait_for(&self, event: &Event) -> Result<()> {
-        self.stream.wait(&event.event).map_err(failed("ordering streams"))
-    }
-
     /// Copies the first `length` elements to the device, without waiting: `source` must not be written before it is done.
     pub(super) fn upload<T: Pod>(
         &self,
@@ -411,10 +422,8 @@ impl Stream {
         assert!(length <= source.length && length <= to.length, "upload of {length} elements");
         self.gpu.bind()?;
         // SAFETY: both ends have `length` elements; both outlive the copy, since freeing either waits for it.
-        unsafe {
-            result::memcpy_htod_async(to.address, &source.as_slice()[..length], self.handle())
-        }
-        .map_err(failed("uploading"))
+        unsafe { result::memcpy_htod_async(to.address, &source.as_slice()[..length], self.handle()) }
+            .map_err(failed("uploading"))
     }
 
     /// Copies `length` elements from element `from` on to the start of `to`, without waiting: `to` must not be read before
@@ -430,10 +439,8 @@ impl Stream {
         self.gpu.bind()?;
         let address = source.address_of(from);
         // SAFETY: as for `upload`.
-        unsafe {
-            result::memcpy_dtoh_async(&mut to.as_mut_slice()[..length], address, self.handle())
-        }
-        .map_err(failed("reading back"))
+        unsafe { result::memcpy_dtoh_async(&mut to.as_mut_slice()[..length], address, self.handle()) }
+            .map_err(failed("reading back"))
     }
 
     /// Copies to the device and waits.
@@ -441,10 +448,8 @@ impl Stream {
         assert!(source.len() <= to.length, "upload of {} elements into {}", source.len(), to.length);
         self.gpu.bind()?;
         // SAFETY: the buffer has room, and the wait below keeps `source` until the copy is done.
-        unsafe {
-            result::memcpy_htod_async(to.address, source, self.handle())
-        }
-        .map_err(failed("uploading"))?;
+        unsafe { result::memcpy_htod_async(to.address, source, self.handle()) }
+            .map_err(failed("uploading"))?;
         self.wait()
     }
 
@@ -453,10 +458,8 @@ impl Stream {
         assert!(to.len() <= source.length, "download of {} elements from {}", to.len(), source.length);
         self.gpu.bind()?;
         // SAFETY: the buffer has as many, and the wait below keeps `to` until the copy is done.
-        unsafe {
-            result::memcpy_dtoh_async(to, source.address, self.handle())
-        }
-        .map_err(failed("reading back"))?;
+        unsafe { result::memcpy_dtoh_async(to, source.address, self.handle()) }
+            .map_err(failed("reading back"))?;
         self.wait()
     }
 
@@ -495,10 +498,26 @@ impl Stream {
         assert!(length <= buffer.length, "clearing {length} elements of {}", buffer.length);
         self.gpu.bind()?;
         // SAFETY: the buffer has so many elements.
+        unsafe { result::memset_d8_async(buffer.address, 0, length * size_of::<T>(), self.handle()) }
+            .map_err(failed("clearing device memory"))
+    }
+
+    /// Sets all bytes of a buffer.
+    #[cfg(test)]
+    pub(super) fn fill<T: Pod>(&self, buffer: &mut DeviceBuffer<T>, byte: u8) -> Result<()> {
+        self.gpu.bind()?;
+        // SAFETY: the buffer has so many bytes.
         unsafe {
-            result::memset_d8_async(buffer.address, 0, length * size_of::<T>(), self.handle())
+            result::memset_d8_async(buffer.address, byte, buffer.length * size_of::<T>(), self.handle())
         }
-        .map_err(failed("clearing device memory"))
+        .map_err(failed("filling device memory"))
+    }
+
+    /// Starts a kernel that takes nothing, on one thread.
+    #[cfg(test)]
+    pub(super) fn launch_without_arguments(&self, kernel: &Kernel) -> Result<()> {
+        // SAFETY: there are no arguments that could be wrong.
+        unsafe { self.launch(kernel, [1; 3], [1; 3], 0, &mut []) }
     }
 
     /// Starts a kernel.
@@ -581,7 +600,10 @@ impl Module {
     pub(super) fn kernel(&self, name: &'static str) -> Result<Kernel> {
         let load = || {
             let function = self.module.load_function(name)?;
-            let all = self.gpu.context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+            let all = self
+                .gpu
+                .context
+                .attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
             let fixed = function.shared_size_bytes()?;
             let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             function.set_attribute(which, all - fixed)?;
@@ -606,10 +628,8 @@ impl Module {
         let (address, bytes) = self.global(name, stream)?;
         assert!(size_of_val(source) <= bytes, "{} bytes into {name} of {bytes}", size_of_val(source));
         // SAFETY: the variable has room, and the wait below keeps `source` until the copy is done.
-        unsafe {
-            result::memcpy_htod_async(address, source, stream.handle())
-        }
-        .map_err(failed("setting a constant"))?;
+        unsafe { result::memcpy_htod_async(address, source, stream.handle()) }
+            .map_err(failed("setting a constant"))?;
         stream.wait()
     }
 }

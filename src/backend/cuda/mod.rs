@@ -1,42 +1,445 @@
-//! The CUDA backend.
+//! The CUDA backend: a ring of slots on a GPU, each with a stream of its own.
+//!
+//! A frame's way: `submit` has it written into the slot's pinned buffer and puts upload, threshold, searches and the reading
+//! back of their results into the slot's stream; nothing waits. `wait_next` waits for the oldest slot's last event, and is
+//! the only one that does; the frames behind it go on meanwhile, the upload of one beside the kernels of another. What the
+//! tracker asks runs on a lane of high priority while the frame lies in its slot.
+//!
+//! What comes back are exact integers and scores by the numeric contract, so the host's part (vertices, suppression, limits)
+//! is the code that the CPU backend runs too, and so are the bytes.
 
-#![allow(dead_code, reason = "being written")]
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
 
+use crate::backend::peaks::Candidate;
 use crate::backend::{Backend, Device, Findings, Query, Response, SlotId, Standing};
 use crate::config::Kernels;
-use crate::error::Result;
-use crate::frame::{FrameMeta, PlaneMut};
+use crate::error::{DeviceFault, Error, Result};
+use crate::frame::{FrameMeta, Plane, PlaneMut, Rect, Size};
+use crate::recycle::Recycler;
+use crate::template::{Bank, TemplateSums};
 
+use driver::{Attribute, DeviceBuffer, Event, Gpu, Pinned, PinnedBuffer, Priority, fault};
+use ncc::{DeviceFrame, MAX_SIDE, patch_words};
+use search::{Lane, PlannedSearch};
+use threshold::Thresholder;
+
+pub mod bench;
 mod driver;
+mod ncc;
+mod search;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod texture;
+#[cfg(test)]
+mod texture_model;
+mod threshold;
 
 pub use driver::{DeviceInfo, device, devices};
 
+/// How many searches of the tracker stay planned. Each track asks in a window of one size, and in the whole frame.
+const PLANNED_SEARCHES: usize = 16;
+
 /// A CUDA device.
-pub struct Cuda {}
+pub struct Cuda {
+    gpu: Gpu,
+    standing: Arc<Standing>,
+    plan: Option<Arc<PlannedSearch>>,
+    depth: usize,
+    free: Vec<Slot>,
+    /// Submitted slots, oldest first.
+    in_flight: VecDeque<Slot>,
+    /// Slots between `wait_next` and `release`.
+    handed_out: Vec<Slot>,
+    masks: Recycler<Plane>,
+    tracker: TrackerLane,
+    candidates: Vec<Candidate>,
+}
 
 impl Cuda {
-    /// A ring of `depth` slots (1 or more) on the device of that number.
-    pub fn open(_standing: Standing, _depth: usize, _kernels: Kernels, number: usize) -> Result<Self> {
-        driver::Gpu::open(number)?;
-        Ok(Self {})
+    /// A ring of `depth` slots (1 or more) on the device of that number. Everything is allocated here.
+    ///
+    /// # Errors
+    /// `Backend`: no driver, an old one, no such device, frames larger than it can take, no room for them.
+    pub fn open(standing: Standing, depth: usize, kernels: Kernels, number: usize) -> Result<Self> {
+        let gpu = Gpu::open(number)?;
+        check_size(&gpu, standing.frame)?;
+        let free: Result<Vec<_>> =
+            (0..depth).rev().map(|id| Slot::new(&gpu, id, &standing, kernels)).collect();
+        let free = free?;
+        let stream = &free[0].lane.stream;
+        let plan = match &standing.bank {
+            Some(bank) => {
+                let plan = PlannedSearch::new(&gpu, stream, bank.clone(), standing.roi.size(), None, 0)?;
+                Some(Arc::new(plan))
+            }
+            None => None,
+        };
+        let tracker = TrackerLane::new(&gpu, standing.frame, kernels);
+        Ok(Self {
+            gpu,
+            standing: Arc::new(standing),
+            plan,
+            depth,
+            free,
+            in_flight: VecDeque::with_capacity(depth),
+            handed_out: Vec::with_capacity(depth),
+            masks: Recycler::default(),
+            tracker,
+            candidates: Vec::new(),
+        })
     }
+}
+
+/// Refuses frames that textures cannot read, or for which 32-bit sums of a row would not do.
+fn check_size(gpu: &Gpu, frame: Size) -> Result<()> {
+    let limit = |which| Ok::<_, Error>(gpu.attribute(which)?.min(MAX_SIDE));
+    let max = Size::new(
+        limit(Attribute::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH)?,
+        limit(Attribute::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT)?,
+    );
+    if frame.fits_in(max) { Ok(()) } else { Err(fault(DeviceFault::FrameTooLarge { frame, max })) }
 }
 
 impl Backend for Cuda {
     fn describe(&self) -> Device {
-        todo!()
+        let DeviceInfo { number, name, capability, memory, driver } = self.gpu.info();
+        let gib = *memory as f64 / f64::from(1 << 30);
+        Device {
+            backend: "cuda",
+            name: format!("{name} (device {number}, compute capability {capability}, {gib:.0} GiB)"),
+            driver: Some(format!("CUDA {driver}")),
+        }
     }
+
     fn depth(&self) -> usize {
-        todo!()
+        self.depth
     }
-    fn submit(&mut self, _meta: FrameMeta, _fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()> {
-        todo!()
+
+    fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()> {
+        let mut slot = self.free.pop().expect("a slot is free");
+        let started = Instant::now();
+        fill(slot.upload_plane());
+        slot.fill_us = started.elapsed().as_micros() as u64;
+        slot.meta = Some(meta);
+        let outcome = slot.start(&self.standing, self.plan.as_deref());
+        self.in_flight.push_back(slot);
+        outcome
     }
-    fn wait_next(&mut self, _findings: &mut Findings) -> Result<Option<(SlotId, FrameMeta)>> {
-        todo!()
+
+    fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<(SlotId, FrameMeta)>> {
+        let Some(slot) = self.in_flight.front_mut() else { return Ok(None) };
+        slot.finish(&self.standing, self.plan.as_deref(), &mut self.candidates, &mut self.masks, findings)?;
+        let mut slot = self.in_flight.pop_front().expect("looked at above");
+        let handed_out = (SlotId(slot.id), slot.meta.take().expect("filled by submit"));
+        self.handed_out.push(slot);
+        Ok(Some(handed_out))
     }
-    fn search(&mut self, _slot: &SlotId, _queries: &[Query], _responses: &mut Vec<Response>) -> Result<()> {
-        todo!()
+
+    fn search(&mut self, slot: &SlotId, queries: &[Query], responses: &mut Vec<Response>) -> Result<()> {
+        let slot = self.handed_out.iter().find(|s| s.id == slot.0).expect("the slot was handed out");
+        responses.resize_with(queries.len(), Response::default);
+        self.tracker.answer(&slot.frame, queries, responses, &mut self.candidates)
     }
-    fn release(&mut self, _slot: SlotId) {}
+
+    fn release(&mut self, slot: SlotId) {
+        let index = self.handed_out.iter().position(|s| s.id == slot.0).expect("the slot was handed out");
+        self.free.push(self.handed_out.swap_remove(index));
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // What still runs may be copying to and from the host's memory. That it fails was told, or ends the run now.
+        for slot in &self.in_flight {
+            let _ = slot.lane.stream.wait();
+        }
+        // What lies on the device is freed now, so that what goes wrong can be told.
+        self.free.clear();
+        self.in_flight.clear();
+        self.handed_out.clear();
+        match self.gpu.check_dropped() {
+            // That it is lost was said when it happened.
+            Err(error) if error.is_device_lost() => tracing::debug!("{error}"),
+            Err(error) => tracing::warn!("{error}"),
+            Ok(()) => {}
+        }
+    }
+}
+
+/// One place of the ring: buffers on both sides, a lane, and marks in its stream.
+struct Slot {
+    id: usize,
+    meta: Option<FrameMeta>,
+    /// Rows as they lie on the device.
+    upload: PinnedBuffer<u8>,
+    frame: DeviceFrame,
+    lane: Lane,
+    threshold: Option<Threshold>,
+    started: Event,
+    uploaded: Event,
+    done: Event,
+    fill_us: u64,
+}
+
+/// The adaptive threshold's part of a slot.
+struct Threshold {
+    thresholder: Thresholder,
+    mask: DeviceBuffer<u8>,
+    /// Where the mask is read back to, if it is wanted.
+    host: Option<PinnedBuffer<u8>>,
+}
+
+impl Slot {
+    fn new(gpu: &Gpu, id: usize, standing: &Standing, kernels: Kernels) -> Result<Self> {
+        let size = standing.frame;
+        let frame = DeviceFrame::new(gpu, size)?;
+        let searched = standing.bank.as_ref().map_or(0, |_| standing.roi.size().area());
+        let lane = Lane::new(gpu, Priority::Normal, searched, kernels.ncc)?;
+        let threshold = match &standing.threshold {
+            None => None,
+            Some(spec) => Some(Threshold {
+                thresholder: Thresholder::new(gpu, &lane.stream, spec, size, kernels)?,
+                mask: gpu.alloc("a mask", size.area())?,
+                host: if standing.wants_mask {
+                    Some(gpu.alloc_pinned("a mask", size.area(), Pinned::Plain)?)
+                } else {
+                    None
+                },
+            }),
+        };
+        Ok(Self {
+            id,
+            meta: None,
+            upload: gpu.alloc_pinned("a frame", frame.pixels.len(), Pinned::WriteCombined)?,
+            frame,
+            lane,
+            threshold,
+            started: gpu.event()?,
+            uploaded: gpu.event()?,
+            done: gpu.event()?,
+            fill_us: 0,
+        })
+    }
+
+    /// The pinned buffer as a plane.
+    fn upload_plane(&mut self) -> PlaneMut<'_> {
+        PlaneMut::new(self.upload.as_mut_slice(), self.frame.size, self.frame.pitch)
+    }
+
+    /// Puts a frame's standing work into the stream.
+    fn start(&mut self, standing: &Standing, plan: Option<&PlannedSearch>) -> Result<()> {
+        let Self { upload, frame, lane, threshold, .. } = self;
+        self.started.record(&lane.stream)?;
+        let bytes = upload.len();
+        lane.stream.upload(upload, &mut frame.pixels, bytes)?;
+        self.uploaded.record(&lane.stream)?;
+        lane.clear()?;
+        if let Some(Threshold { thresholder, mask, host }) = threshold {
+            thresholder.run(&lane.stream, frame.rows_from(0, 0), mask, lane.foreground())?;
+            if let Some(host) = host {
+                lane.stream.download(mask, 0, host, frame.size.area())?;
+            }
+        }
+        if let Some(plan) = plan {
+            lane.search(frame, plan, standing.roi, standing.limits.min_score, 0)?;
+        }
+        if plan.is_some() || threshold.is_some() {
+            lane.read_back()?;
+        }
+        self.done.record(&self.lane.stream)
+    }
+
+    /// Waits for the standing work and gives its results.
+    fn finish(
+        &mut self,
+        standing: &Standing,
+        plan: Option<&PlannedSearch>,
+        candidates: &mut Vec<Candidate>,
+        masks: &mut Recycler<Plane>,
+        findings: &mut Findings,
+    ) -> Result<()> {
+        self.done.wait()?;
+        findings.upload_us = self.fill_us + self.started.micros_to(&self.uploaded)? as u64;
+        findings.standing_us = self.uploaded.micros_to(&self.done)? as u64;
+        findings.matches.clear();
+        (findings.foreground, findings.mask, findings.redone) = (None, None, false);
+        if let Some(Threshold { host, .. }) = &self.threshold {
+            let area = self.frame.size.area();
+            findings.foreground = Some(self.lane.foreground_count() as f64 / area as f64);
+            findings.mask = host.as_ref().map(|host| {
+                masks.share(|mask| {
+                    mask.resize(self.frame.size);
+                    mask.data_mut().copy_from_slice(host.as_slice());
+                })
+            });
+        }
+        if let Some(plan) = plan {
+            while !self.lane.had_room()? {
+                findings.redone = true;
+                self.lane.clear()?;
+                self.lane.search(&self.frame, plan, standing.roi, standing.limits.min_score, 0)?;
+                self.lane.read_back()?;
+                self.lane.stream.wait()?;
+            }
+            let Rect { x, y, .. } = standing.roi;
+            let found = self.lane.candidates()?;
+            plan.select(found, 0, (x, y), &standing.limits, candidates, &mut findings.matches);
+        }
+        Ok(())
+    }
+}
+
+/// What answers the tracker: a lane of high priority, and the banks it has asked for lately.
+struct TrackerLane {
+    gpu: Gpu,
+    frame: Size,
+    kernels: Kernels,
+    /// Made when the first question comes: most runs have no tracks.
+    lane: Option<Lane>,
+    /// The most recently used last.
+    planned: Vec<PlannedSearch>,
+    plans_made: u64,
+    patches: Vec<Patches>,
+}
+
+/// A box that is being cut out of a frame, on both sides.
+struct Patches {
+    device: DeviceBuffer<u64>,
+    host: PinnedBuffer<u64>,
+}
+
+impl TrackerLane {
+    fn new(gpu: &Gpu, frame: Size, kernels: Kernels) -> Self {
+        Self {
+            gpu: gpu.clone(),
+            frame,
+            kernels,
+            lane: None,
+            planned: Vec::new(),
+            plans_made: 0,
+            patches: Vec::new(),
+        }
+    }
+
+    /// All questions of a round go to the device together, and their answers come back together.
+    fn answer(
+        &mut self,
+        frame: &DeviceFrame,
+        queries: &[Query],
+        responses: &mut [Response],
+        candidates: &mut Vec<Candidate>,
+    ) -> Result<()> {
+        let mut lane = match self.lane.take() {
+            Some(lane) => lane,
+            None => Lane::new(&self.gpu, Priority::High, self.frame.area(), self.kernels.ncc)?,
+        };
+        let outcome = self.answer_on(&mut lane, frame, queries, responses, candidates);
+        self.lane = Some(lane);
+        outcome
+    }
+
+    fn answer_on(
+        &mut self,
+        lane: &mut Lane,
+        frame: &DeviceFrame,
+        queries: &[Query],
+        responses: &mut [Response],
+        candidates: &mut Vec<Candidate>,
+    ) -> Result<()> {
+        self.start_patches(lane, frame, queries)?;
+        loop {
+            lane.clear()?;
+            let (mut tag, mut has_searches) = (0, false);
+            for query in queries {
+                let Query::Search { bank, window, limits } = query else { continue };
+                let plan = self.plan(lane, bank, window.size())?;
+                lane.search(frame, plan, *window, limits.min_score, tag)?;
+                tag += plan.members() as u32;
+                has_searches = true;
+            }
+            if has_searches {
+                lane.read_back()?;
+            }
+            lane.stream.wait()?;
+            if !has_searches || lane.had_room()? {
+                break;
+            }
+        }
+        let has_searches = queries.iter().any(|query| matches!(query, Query::Search { .. }));
+        let found: Vec<_> = if has_searches { lane.candidates()?.collect() } else { Vec::new() };
+        let (mut tag, mut patch) = (0, 0);
+        for (query, response) in queries.iter().zip(responses) {
+            match query {
+                Query::Patch(rect) => {
+                    response.matches.clear();
+                    let words = self.patches[patch].host.as_slice();
+                    patch += 1;
+                    let answer = response.patch.get_or_insert_default();
+                    answer.luma.resize(rect.size());
+                    let area = rect.size().area() as i64;
+                    answer.sums = TemplateSums { n: area, t1: words[0] as i64, t2: words[1] as i64 };
+                    for (pixels, word) in answer.luma.data_mut().chunks_mut(8).zip(&words[2..]) {
+                        pixels.copy_from_slice(&word.to_le_bytes()[..pixels.len()]);
+                    }
+                }
+                Query::Search { bank, window, limits } => {
+                    response.patch = None;
+                    let plan = self.plan(lane, bank, window.size())?;
+                    let tags = tag..tag + plan.members() as u32;
+                    let of_this = found.iter().filter(|peak| tags.contains(&peak.tag)).copied();
+                    let origin = (window.x, window.y);
+                    plan.select(of_this, tags.start, origin, limits, candidates, &mut response.matches);
+                    tag = tags.end;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts cutting all boxes out of the frame and reading them back.
+    fn start_patches(&mut self, lane: &mut Lane, frame: &DeviceFrame, queries: &[Query]) -> Result<()> {
+        let boxes = queries.iter().filter_map(|query| match query {
+            Query::Patch(rect) => Some(*rect),
+            Query::Search { .. } => None,
+        });
+        for (index, rect) in boxes.enumerate() {
+            let words = patch_words(rect.size());
+            if self.patches.get(index).is_none_or(|patch| patch.host.len() < words) {
+                let room = Patches {
+                    device: self.gpu.alloc("a patch", words)?,
+                    host: self.gpu.alloc_pinned("a patch", words, Pinned::Plain)?,
+                };
+                if index < self.patches.len() {
+                    self.patches[index] = room;
+                } else {
+                    self.patches.push(room);
+                }
+            }
+            let Patches { device, host } = &mut self.patches[index];
+            lane.stream.clear(device, words)?;
+            lane.kernels.cut_patch(&lane.stream, frame, rect, device)?;
+            lane.stream.download(device, 0, host, words)?;
+        }
+        Ok(())
+    }
+
+    /// The plan for a bank in windows of this size, made now if it is new.
+    fn plan(&mut self, lane: &Lane, bank: &Arc<Bank>, window: Size) -> Result<&PlannedSearch> {
+        if let Some(index) = self.planned.iter().position(|plan| plan.is_for(bank, window)) {
+            let plan = self.planned.remove(index);
+            self.planned.push(plan);
+        } else {
+            let is_full = self.planned.len() == PLANNED_SEARCHES;
+            let retired = is_full.then(|| self.planned.remove(0));
+            self.plans_made += 1;
+            let plan =
+                PlannedSearch::new(&self.gpu, &lane.stream, bank.clone(), window, retired, self.plans_made)?;
+            self.planned.push(plan);
+        }
+        Ok(self.planned.last().expect("pushed above"))
+    }
 }

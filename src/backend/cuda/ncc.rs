@@ -1,0 +1,391 @@
+//! The kernels of `kernels/ncc.cu`, with the checks that make launching them safe.
+
+#![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
+
+use crate::config::NccKernel;
+use crate::error::Result;
+use crate::frame::{Rect, Size};
+use crate::template::TemplateSums;
+
+use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Pod, Rows, Stream, arg};
+use super::texture::{Sampling, Texture, pitch_for};
+
+/// Widest and highest frame and template: 32-bit sums of a row or column of squares reach so far.
+pub(super) const MAX_SIDE: usize = 65_536;
+
+/// As in `ncc.cu`.
+const CONSTANT_BYTES: usize = 65_024;
+const TILE_WIDTH: usize = 32;
+const STRIP_ROWS: usize = 32;
+const SEGMENT: usize = 256;
+
+/// Threads of a block: the literature's 8x8 for the texture kernel, a warp by eight rows for the others.
+const TEXTURE_BLOCK: [usize; 3] = [8, 8, 1];
+const BLOCK: [usize; 3] = [32, 8, 1];
+
+/// A template as the kernels take it.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(super) struct Pattern {
+    w: i32,
+    h: i32,
+    n: i64,
+    t1: i64,
+    variance: i64,
+}
+
+// SAFETY: five numbers that fill it.
+unsafe impl Pod for Pattern {}
+
+impl Pattern {
+    /// A template of this size with these sums.
+    pub(super) fn new(size: Size, sums: TemplateSums) -> Self {
+        Self {
+            w: size.width as i32,
+            h: size.height as i32,
+            n: sums.n,
+            t1: sums.t1,
+            variance: sums.variance(),
+        }
+    }
+
+    /// As it lies in the device's memory.
+    pub(super) fn to_bytes(self) -> [u8; size_of::<Self>()] {
+        let mut bytes = [0; size_of::<Self>()];
+        bytes[..4].copy_from_slice(&self.w.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.h.to_ne_bytes());
+        for (bytes, number) in bytes[8..].chunks_exact_mut(8).zip([self.n, self.t1, self.variance]) {
+            bytes.copy_from_slice(&number.to_ne_bytes());
+        }
+        bytes
+    }
+}
+
+/// `Image` of `window_sums.cuh`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Image {
+    pixels: u64,
+    pitch: i32,
+    width: i32,
+    height: i32,
+    unused: i32,
+}
+
+// SAFETY: four numbers and what the compiler would fill in.
+unsafe impl Pod for Image {}
+
+/// A template on the device.
+pub(super) struct Member {
+    pub(super) pattern: Pattern,
+    pub(super) size: Size,
+    pub(super) is_masked: bool,
+    /// Its pixels, and below them its mask.
+    pub(super) texture: Texture,
+    /// The same, and the statistics, for copies into constant memory.
+    pub(super) rows: Rows,
+    pub(super) statistics: u64,
+}
+
+impl Member {
+    fn bytes(&self) -> usize {
+        self.size.area() * if self.is_masked { 2 } else { 1 }
+    }
+}
+
+/// A frame on the device.
+pub(super) struct DeviceFrame {
+    pub(super) pixels: DeviceBuffer<u8>,
+    pub(super) pitch: usize,
+    pub(super) size: Size,
+    pub(super) texture: Texture,
+}
+
+impl DeviceFrame {
+    /// Room for a frame of `size`.
+    pub(super) fn new(gpu: &Gpu, size: Size) -> Result<Self> {
+        let pitch = pitch_for(gpu, size.width)?;
+        let pixels = gpu.alloc("a frame", pitch * size.height)?;
+        let texture = Texture::over_rows::<u8, _>(gpu, &pixels, 0, pitch, size, Sampling::default())?;
+        Ok(Self { pixels, pitch, size, texture })
+    }
+
+    /// Its pixels from (`x`, `y`) on.
+    pub(super) fn rows_from(&self, x: usize, y: usize) -> Rows {
+        Rows { address: self.pixels.address_of(y * self.pitch + x), pitch: self.pitch }
+    }
+
+    fn image(&self, rect: Rect) -> Image {
+        assert!(rect.is_inside(self.size), "{rect} of a {} frame", self.size);
+        let Rows { address, pitch } = self.rows_from(rect.x, rect.y);
+        Image { pixels: address, pitch: pitch as i32, width: rect.w as i32, height: rect.h as i32, unused: 0 }
+    }
+}
+
+/// The kernels, with constant memory of their own: one template lies there at a time.
+pub(super) struct NccKernels {
+    texture: [Kernel; 2],
+    constant: [Kernel; 2],
+    shared: [Kernel; 2],
+    column_sums: Kernel,
+    scores: Kernel,
+    peaks: Kernel,
+    cut_patch: Kernel,
+    constant_pattern: u64,
+    constant_pixels: u64,
+    max_shared_bytes: usize,
+}
+
+impl NccKernels {
+    /// Loads them anew.
+    pub(super) fn load(gpu: &Gpu, stream: &Stream) -> Result<Self> {
+        let module: Module = gpu.load(include_str!("../../../kernels/ptx/ncc.ptx"))?;
+        let pair = |plain, masked| Ok([module.kernel(plain)?, module.kernel(masked)?]);
+        let (constant_pattern, pattern_bytes) = module.global("constant_pattern", stream)?;
+        let (constant_pixels, bytes) = module.global("constant_pixels", stream)?;
+        assert_eq!((pattern_bytes, bytes), (size_of::<Pattern>(), CONSTANT_BYTES), "as in ncc.cu");
+        Ok(Self {
+            texture: pair("correlate_texture", "correlate_texture_masked")?,
+            constant: pair("correlate_constant", "correlate_constant_masked")?,
+            shared: pair("correlate_shared", "correlate_shared_masked")?,
+            column_sums: module.kernel("column_sums")?,
+            scores: module.kernel("scores")?,
+            peaks: module.kernel("peaks")?,
+            cut_patch: module.kernel("cut_patch")?,
+            constant_pattern,
+            constant_pixels,
+            max_shared_bytes: gpu.max_shared_bytes()?,
+        })
+    }
+
+    /// The kernel that correlates with `member`: the one that was asked for if the template is small enough for it, else
+    /// the one that takes any; the fastest, if none was asked for.
+    pub(super) fn choose(&self, asked: Option<NccKernel>, member: &Member) -> NccKernel {
+        let fits_constant = member.bytes() <= CONSTANT_BYTES;
+        let fits_shared = fits_constant && tile_bytes(member.size) <= self.max_shared_bytes;
+        match asked.unwrap_or(NccKernel::Shared) {
+            NccKernel::Shared if fits_shared => NccKernel::Shared,
+            NccKernel::Constant if fits_constant => NccKernel::Constant,
+            _ => NccKernel::Texture,
+        }
+    }
+
+    /// Copies a template and its statistics from device memory into constant memory.
+    ///
+    /// # Panics
+    /// If it does not fit.
+    pub(super) fn set_constant(&mut self, stream: &Stream, member: &Member) -> Result<()> {
+        assert!(member.bytes() <= CONSTANT_BYTES, "{} bytes of template in constant memory", member.bytes());
+        let Size { width, height } = member.size;
+        let packed = Rows { address: self.constant_pixels, pitch: width };
+        let statistics = Rows { address: member.statistics, pitch: size_of::<Pattern>() };
+        let to = Rows { address: self.constant_pattern, pitch: size_of::<Pattern>() };
+        // SAFETY: a `Member`'s rows and statistics lie in its bank's buffer; the two variables have room, as asserted here
+        // and in `load`.
+        unsafe {
+            stream.copy_rows(member.rows, packed, width, member.bytes() / width)?;
+            stream.copy_rows(statistics, to, size_of::<Pattern>(), 1)?;
+        }
+        debug_assert_eq!(member.bytes() / width, height * if member.is_masked { 2 } else { 1 });
+        Ok(())
+    }
+
+    /// Sums of I and I I down every column of `region`, for windows `h` high: `region.w` numbers a row.
+    pub(super) fn column_sums(
+        &self,
+        stream: &Stream,
+        frame: &DeviceFrame,
+        region: Rect,
+        h: usize,
+        sums: &mut [DeviceBuffer<u32>; 2],
+    ) -> Result<()> {
+        let rows = region.h - h + 1;
+        assert!(sums.iter().all(|sums| sums.len() >= rows * region.w), "column sums of {region}");
+        let grid = [region.w.div_ceil(256), rows.div_ceil(STRIP_ROWS), 1];
+        let (image, h, rows) = (frame.image(region), h as i32, rows as i32);
+        let (s, ss) = (sums[0].address(), sums[1].address());
+        let mut args = [arg(&image), arg(&h), arg(&rows), arg(&s), arg(&ss)];
+        // SAFETY: `image` lies in the frame, the sums have room for `rows` rows of its width, as asserted.
+        unsafe { stream.launch(&self.column_sums, grid, [256, 1, 1], 0, &mut args) }
+    }
+
+    /// ST of every position of `region` into `map`; of a masked template the score. For `Constant` and `Shared` the
+    /// template lies in constant memory.
+    pub(super) fn correlate(
+        &self,
+        stream: &Stream,
+        kernel: NccKernel,
+        frame: &DeviceFrame,
+        region: Rect,
+        member: &Member,
+        map: &mut DeviceBuffer<i64>,
+    ) -> Result<()> {
+        let positions = positions(region.size(), member.size);
+        assert!(region.is_inside(frame.size) && map.len() >= positions.area(), "{region} in {}", frame.size);
+        let which = usize::from(member.is_masked);
+        let (image, left, top) = (frame.texture.handle(), region.x as i32, region.y as i32);
+        let (width, height, map) = (positions.width as i32, positions.height as i32, map.address());
+        let (pixels, pattern) = (member.texture.handle(), member.pattern);
+        let mut all = [
+            arg(&image),
+            arg(&left),
+            arg(&top),
+            arg(&pixels),
+            arg(&pattern),
+            arg(&width),
+            arg(&height),
+            arg(&map),
+        ];
+        let mut without_template = [arg(&image), arg(&left), arg(&top), arg(&width), arg(&height), arg(&map)];
+        let grid =
+            |block: [usize; 3]| [positions.width.div_ceil(block[0]), positions.height.div_ceil(block[1]), 1];
+        // SAFETY: the map has room for all positions, textures cannot be left, and a tile has the bytes that its rows take.
+        unsafe {
+            match kernel {
+                NccKernel::Texture => {
+                    stream.launch(&self.texture[which], grid(TEXTURE_BLOCK), TEXTURE_BLOCK, 0, &mut all)
+                }
+                NccKernel::Constant => {
+                    stream.launch(&self.constant[which], grid(BLOCK), BLOCK, 0, &mut without_template)
+                }
+                NccKernel::Shared => {
+                    let bytes = tile_bytes(member.size);
+                    stream.launch(&self.shared[which], grid(BLOCK), BLOCK, bytes, &mut without_template)
+                }
+            }
+        }
+    }
+
+    /// Turns ST in `map` into scores. `sums` are those of [`Self::column_sums`] for the same region and template.
+    pub(super) fn scores(
+        &self,
+        stream: &Stream,
+        region: Size,
+        member: &Member,
+        sums: &[DeviceBuffer<u32>; 2],
+        map: &mut DeviceBuffer<i64>,
+    ) -> Result<()> {
+        let positions = positions(region, member.size);
+        assert!(map.len() >= positions.area(), "map of {positions}");
+        assert!(sums.iter().all(|sums| sums.len() >= positions.height * region.width), "sums of {region}");
+        let grid = [positions.width.div_ceil(SEGMENT), positions.height.div_ceil(BLOCK[1]), 1];
+        let (s, ss, columns, pattern) =
+            (sums[0].address(), sums[1].address(), region.width as i32, member.pattern);
+        let (width, height, map) = (positions.width as i32, positions.height as i32, map.address());
+        let mut args =
+            [arg(&s), arg(&ss), arg(&columns), arg(&pattern), arg(&width), arg(&height), arg(&map)];
+        // SAFETY: as asserted.
+        unsafe { stream.launch(&self.scores, grid, BLOCK, 0, &mut args) }
+    }
+
+    /// Appends the peaks of `map` to `found`.
+    pub(super) fn peaks(
+        &self,
+        stream: &Stream,
+        positions: Size,
+        map: &DeviceBuffer<i64>,
+        min_score: f64,
+        tag: u32,
+        found: &mut Found,
+    ) -> Result<()> {
+        assert!(map.len() >= positions.area(), "map of {positions}");
+        let grid = [positions.width.div_ceil(BLOCK[0]), positions.height.div_ceil(BLOCK[1]), 1];
+        let (width, height, map) = (positions.width as i32, positions.height as i32, map.address());
+        let (candidates, capacity) = (found.words.address_of(Found::HEADER), found.capacity() as u32);
+        let count = found.words.address();
+        let mut args = [
+            arg(&map),
+            arg(&width),
+            arg(&height),
+            arg(&min_score),
+            arg(&tag),
+            arg(&candidates),
+            arg(&capacity),
+            arg(&count),
+        ];
+        // SAFETY: as asserted; the list has room for `capacity` candidates behind its header.
+        unsafe { stream.launch(&self.peaks, grid, BLOCK, 0, &mut args) }
+    }
+
+    /// Copies a box of the frame to `patch`: word 0 sum I, word 1 sum I I, which must be 0 before, then the pixels.
+    pub(super) fn cut_patch(
+        &self,
+        stream: &Stream,
+        frame: &DeviceFrame,
+        rect: Rect,
+        patch: &mut DeviceBuffer<u64>,
+    ) -> Result<()> {
+        assert!(patch.len() >= patch_words(rect.size()), "a patch of {rect}");
+        let grid = [rect.w.div_ceil(BLOCK[0]), rect.h.div_ceil(BLOCK[1]), 1];
+        let (image, pixels, sums) = (frame.image(rect), patch.address_of(2), patch.address());
+        let mut args = [arg(&image), arg(&pixels), arg(&sums)];
+        // SAFETY: the box lies in the frame, and the patch has room for it, as asserted.
+        unsafe { stream.launch(&self.cut_patch, grid, BLOCK, 0, &mut args) }
+    }
+}
+
+/// Words of 8 bytes that a patch and its two sums take.
+pub(super) fn patch_words(size: Size) -> usize {
+    2 + size.area().div_ceil(8)
+}
+
+/// Where a template of this size can lie in a region.
+pub(super) fn positions(region: Size, template: Size) -> Size {
+    Size::new(region.width - template.width + 1, region.height - template.height + 1)
+}
+
+/// Shared memory that `correlate_shared` needs.
+fn tile_bytes(template: Size) -> usize {
+    (TILE_WIDTH + template.width).next_multiple_of(64) * (BLOCK[1] + template.height)
+}
+
+/// The list of candidates on the device: a header, then candidates.
+pub(super) struct Found {
+    pub(super) words: DeviceBuffer<u64>,
+}
+
+/// A candidate as `peaks` writes it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct FoundPeak {
+    pub(super) tag: u32,
+    pub(super) x: u32,
+    pub(super) y: u32,
+    pub(super) score: f64,
+    /// Scores to the left, right, above and below; meaningless where the map ends.
+    pub(super) beside: [f64; 4],
+}
+
+impl Found {
+    /// Words of the header: the number of candidates, and the number of foreground pixels.
+    pub(super) const HEADER: usize = 2;
+    /// Words of a candidate.
+    pub(super) const CANDIDATE: usize = 7;
+
+    /// Room for `capacity` candidates.
+    pub(super) fn new(gpu: &Gpu, capacity: usize) -> Result<Self> {
+        Ok(Self { words: gpu.alloc("candidates", Self::words(capacity))? })
+    }
+
+    /// Words that so many candidates and the header take.
+    pub(super) fn words(candidates: usize) -> usize {
+        Self::HEADER + candidates * Self::CANDIDATE
+    }
+
+    /// How many candidates there is room for.
+    pub(super) fn capacity(&self) -> usize {
+        (self.words.len() - Self::HEADER) / Self::CANDIDATE
+    }
+
+    /// Where the number of foreground pixels is counted.
+    pub(super) fn foreground(&self) -> u64 {
+        self.words.address_of(1)
+    }
+
+    /// A candidate from its words.
+    pub(super) fn decode(words: &[u64; Self::CANDIDATE]) -> FoundPeak {
+        let halves = |word: u64| [word as u32, (word >> 32) as u32];
+        let ([tag, x], [y, _]) = (halves(words[0]), halves(words[1]));
+        let [score, left, right, above, below] = [2, 3, 4, 5, 6].map(|i| f64::from_bits(words[i]));
+        FoundPeak { tag, x, y, score, beside: [left, right, above, below] }
+    }
+}

@@ -1,0 +1,282 @@
+//! Searches on the device: a bank that lies there, and the lane that runs it.
+//!
+//! A lane is a stream with what one search at a time needs: constant memory, column sums, a score map, the list of
+//! candidates. Each slot of the ring has one for the standing work; the tracker's searches have one of high priority.
+
+use std::sync::Arc;
+
+use crate::backend::peaks::{Candidate, Selector, vertex};
+use crate::config::{Limits, NccKernel};
+use crate::error::Result;
+use crate::frame::{Rect, Size};
+use crate::results::Match;
+use crate::template::Bank;
+
+use super::driver::{DeviceBuffer, Gpu, Pinned, PinnedBuffer, Priority, Rows, Stream};
+use super::ncc::{DeviceFrame, Found, FoundPeak, Member, NccKernels, Pattern, positions};
+use super::texture::{Sampling, Texture, pitch_for};
+
+/// Candidates that are read back with every search, 28 KiB of them. The rest, if there are more, costs a second trip.
+const FIRST_CANDIDATES: usize = 512;
+
+/// What textures want the address of their first row to be a multiple of, on every device so far; it is checked.
+const TEXTURE_ALIGNMENT: usize = 512;
+
+/// Room for candidates before a search showed that it needs more.
+const CAPACITY: usize = 16_384;
+
+/// A bank on the device, ready to be searched in regions of one size.
+pub(super) struct PlannedSearch {
+    bank: Arc<Bank>,
+    region: Size,
+    members: Vec<Member>,
+    /// Pixels, masks and statistics of all members. The members' textures read it.
+    storage: DeviceBuffer<u8>,
+    selector: Selector,
+    /// Tells banks apart, for what lies in constant memory.
+    id: u64,
+}
+
+impl PlannedSearch {
+    /// Puts a bank on the device, in the memory that `retired` had if it suffices.
+    pub(super) fn new(
+        gpu: &Gpu,
+        stream: &Stream,
+        bank: Arc<Bank>,
+        region: Size,
+        retired: Option<Self>,
+        id: u64,
+    ) -> Result<Self> {
+        // Statistics come first, then each template's pixels and mask in rows that textures can read.
+        let statistics = bank.members().len() * size_of::<Pattern>();
+        let mut bytes = vec![0; statistics.next_multiple_of(TEXTURE_ALIGNMENT)];
+        let mut places = Vec::with_capacity(bank.members().len());
+        for (template, slot) in bank.members().iter().zip(0..) {
+            let size = template.size();
+            let pattern = Pattern::new(size, template.sums());
+            bytes[slot * size_of::<Pattern>()..][..size_of::<Pattern>()].copy_from_slice(&pattern.to_bytes());
+            let pitch = pitch_for(gpu, size.width)?;
+            let start = bytes.len();
+            for plane in std::iter::once(template.luma()).chain(template.mask()) {
+                for row in plane.as_ref().rows() {
+                    let end = bytes.len() + pitch;
+                    bytes.extend_from_slice(row);
+                    bytes.resize(end, 0);
+                }
+            }
+            bytes.resize(bytes.len().next_multiple_of(TEXTURE_ALIGNMENT), 0);
+            places.push((pattern, size, template.mask().is_some(), start, pitch));
+        }
+        // Nothing may still read what lay there before; then its textures go, and its memory stays.
+        if retired.is_some() {
+            stream.wait()?;
+        }
+        let reused = retired.map(|retired| retired.storage).filter(|storage| storage.len() >= bytes.len());
+        let mut storage = match reused {
+            Some(storage) => storage,
+            None => gpu.alloc("templates", bytes.len())?,
+        };
+        stream.upload_now(&bytes, &mut storage)?;
+        let members =
+            places.into_iter().enumerate().map(|(index, (pattern, size, is_masked, start, pitch))| {
+                let rows = Rows { address: storage.address_of(start), pitch };
+                let planes = Size::new(size.width, size.height * if is_masked { 2 } else { 1 });
+                let texture =
+                    Texture::over_rows::<u8, _>(gpu, &storage, start, pitch, planes, Sampling::default())?;
+                let statistics = storage.address_of(index * size_of::<Pattern>());
+                Ok(Member { pattern, size, is_masked, texture, rows, statistics })
+            });
+        let members = members.collect::<Result<Vec<_>>>()?;
+        let selector = Selector::new(&bank);
+        Ok(Self { bank, region, members, storage, selector, id })
+    }
+
+    /// True if it is the plan for this bank in regions of this size.
+    pub(super) fn is_for(&self, bank: &Arc<Bank>, region: Size) -> bool {
+        Arc::ptr_eq(&self.bank, bank) && self.region == region
+    }
+
+    /// The kernel that a lane takes for the first member.
+    pub(super) fn kernel(&self, lane: &Lane) -> NccKernel {
+        lane.kernels.choose(lane.asked, &self.members[0])
+    }
+
+    /// Number of members.
+    pub(super) fn members(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Turns what the device found into matches. `tags` are those that [`Lane::search`] was told to begin with.
+    pub(super) fn select(
+        &self,
+        found: impl Iterator<Item = FoundPeak>,
+        first_tag: u32,
+        origin: (usize, usize),
+        limits: &Limits,
+        scratch: &mut Vec<Candidate>,
+        matches: &mut Vec<Match>,
+    ) {
+        scratch.clear();
+        scratch.extend(found.map(|peak| {
+            let member = peak.tag - first_tag;
+            let FoundPeak { x, y, score, beside: [left, right, above, below], .. } = peak;
+            let map = positions(self.region, self.members[member as usize].size);
+            // What the device read where the map ends means nothing.
+            let there = |is_there: bool, score: f64| is_there.then_some(score);
+            let shift = [
+                vertex(there(x > 0, left), score, there(x as usize + 1 < map.width, right)),
+                vertex(there(y > 0, above), score, there(y as usize + 1 < map.height, below)),
+            ];
+            Candidate { member, x, y, score, shift }
+        }));
+        self.selector.select(scratch, &self.bank, origin, limits, matches);
+    }
+}
+
+/// A stream, and what one search at a time needs.
+pub(super) struct Lane {
+    pub(super) stream: Stream,
+    pub(super) kernels: NccKernels,
+    asked: Option<NccKernel>,
+    columns: [DeviceBuffer<u32>; 2],
+    map: DeviceBuffer<i64>,
+    found: Found,
+    /// What is read back of `found`.
+    host: PinnedBuffer<u64>,
+    /// Which bank's which member lies in constant memory.
+    resident: Option<(u64, usize)>,
+}
+
+impl Lane {
+    /// A lane for searches in regions of up to `area` pixels; 0 if it searches nothing.
+    pub(super) fn new(gpu: &Gpu, priority: Priority, area: usize, asked: Option<NccKernel>) -> Result<Self> {
+        let stream = gpu.stream(priority)?;
+        let kernels = NccKernels::load(gpu, &stream)?;
+        let capacity = if area == 0 { 0 } else { CAPACITY };
+        Ok(Self {
+            kernels,
+            asked,
+            columns: [gpu.alloc("column sums", area)?, gpu.alloc("column sums", area)?],
+            map: gpu.alloc("a score map", area)?,
+            found: Found::new(gpu, capacity)?,
+            host: gpu.alloc_pinned("candidates", Found::words(FIRST_CANDIDATES), Pinned::Plain)?,
+            resident: None,
+            stream,
+        })
+    }
+
+    /// Where foreground pixels are counted, until the next [`Self::clear`].
+    pub(super) fn foreground(&self) -> u64 {
+        self.found.foreground()
+    }
+
+    /// Empties the list of candidates and the count of foreground pixels.
+    pub(super) fn clear(&mut self) -> Result<()> {
+        self.stream.clear(&mut self.found.words, Found::HEADER)
+    }
+
+    /// Starts the search of a bank in a box of the frame. Its candidates carry tags from `first_tag` on, one a member.
+    pub(super) fn search(
+        &mut self,
+        frame: &DeviceFrame,
+        plan: &PlannedSearch,
+        window: Rect,
+        min_score: f64,
+        first_tag: u32,
+    ) -> Result<()> {
+        assert_eq!(window.size(), plan.region, "the size of a region of interest");
+        let Self { stream, kernels, columns, map, found, resident, .. } = self;
+        // Column sums serve all members of one height that follow each other.
+        let mut summed = None;
+        for (index, member) in plan.members.iter().enumerate() {
+            let kernel = kernels.choose(self.asked, member);
+            if kernel != NccKernel::Texture && *resident != Some((plan.id, index)) {
+                kernels.set_constant(stream, member)?;
+                *resident = Some((plan.id, index));
+            }
+            kernels.correlate(stream, kernel, frame, window, member, map)?;
+            if !member.is_masked {
+                if summed != Some(member.size.height) {
+                    kernels.column_sums(stream, frame, window, member.size.height, columns)?;
+                    summed = Some(member.size.height);
+                }
+                kernels.scores(stream, window.size(), member, columns, map)?;
+            }
+            let map_size = positions(window.size(), member.size);
+            kernels.peaks(stream, map_size, map, min_score, first_tag + index as u32, found)?;
+        }
+        Ok(())
+    }
+
+    /// Starts reading back the counts and the first candidates.
+    pub(super) fn read_back(&mut self) -> Result<()> {
+        let words = self.found.words.len().min(Found::words(FIRST_CANDIDATES));
+        self.stream.download(&self.found.words, 0, &mut self.host, words)
+    }
+
+    /// After [`Self::read_back`] is done: the number of foreground pixels.
+    pub(super) fn foreground_count(&self) -> u64 {
+        self.host.as_slice()[1]
+    }
+
+    /// After [`Self::read_back`] is done: true if all candidates had room on the device. If not, there is room for them
+    /// now, and the search is to be done again.
+    pub(super) fn had_room(&mut self) -> Result<bool> {
+        let count = self.count();
+        if count <= self.found.capacity() {
+            return Ok(true);
+        }
+        let gpu = self.stream.gpu().clone();
+        self.found = Found::new(&gpu, count + count / 4)?;
+        Ok(false)
+    }
+
+    /// After [`Self::had_room`]: all candidates, in no order. Reads back those that did not come with the first.
+    pub(super) fn candidates(&mut self) -> Result<impl Iterator<Item = FoundPeak> + use<'_>> {
+        let count = self.count();
+        if count > FIRST_CANDIDATES {
+            let words = Found::words(count);
+            if self.host.len() < words {
+                let gpu = self.stream.gpu().clone();
+                self.host = gpu.alloc_pinned(
+                    "candidates",
+                    words.next_power_of_two().min(self.found.words.len()),
+                    Pinned::Plain,
+                )?;
+            }
+            self.stream.download(&self.found.words, 0, &mut self.host, words)?;
+            self.stream.wait()?;
+        }
+        let (candidates, _) = self.host.as_slice()[Found::HEADER..][..count * Found::CANDIDATE]
+            .as_chunks::<{ Found::CANDIDATE }>();
+        Ok(candidates.iter().map(Found::decode))
+    }
+
+    fn count(&self) -> usize {
+        // The list of a lane that searches nothing is empty, whatever lies in its header.
+        if self.found.capacity() == 0 { 0 } else { self.host.as_slice()[0] as u32 as usize }
+    }
+
+    /// Takes another kernel from now on.
+    #[cfg(test)]
+    pub(super) fn choose(&mut self, asked: Option<NccKernel>) {
+        self.asked = asked;
+        self.resident = None;
+    }
+
+    /// Fills what a search writes with what no search leaves there.
+    #[cfg(test)]
+    pub(super) fn poison(&mut self) -> Result<()> {
+        let Self { stream, columns: [s, ss], map, .. } = self;
+        stream.fill(s, 0xA5)?;
+        stream.fill(ss, 0xA5)?;
+        stream.fill(map, 0xA5)
+    }
+
+    /// The score map of the last member that was searched, for tests and benches.
+    pub(super) fn score_map(&self, size: Size) -> Result<Vec<f64>> {
+        let mut bits = vec![0; size.area()];
+        self.stream.download_now(&self.map, &mut bits)?;
+        Ok(bits.into_iter().map(|bits: i64| f64::from_bits(bits as u64)).collect())
+    }
+}

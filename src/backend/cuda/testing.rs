@@ -1,0 +1,19 @@
+//! What the tests of the CUDA backend share.
+
+use super::driver::Gpu;
+
+/// Device 0, or nothing where there is none: a test then has nothing to do, and says so.
+///
+/// With `LOCKON_REQUIRE_GPU=1` in the environment its absence is a failure.
+pub(super) fn gpu() -> Option<Gpu> {
+    match Gpu::open(0) {
+        Ok(gpu) => Some(gpu),
+        Err(error) if std::env::var("LOCKON_REQUIRE_GPU").is_ok_and(|value| value == "1") => {
+            panic!("no GPU: {error}")
+        }
+        Err(error) => {
+            eprintln!("skipped: no GPU: {error}");
+            None
+        }
+    }
+}

@@ -1,0 +1,552 @@
+//! The backend on a real device, against the definition and against the CPU backend. Without a GPU each says that it skips.
+
+use std::sync::{Arc, Mutex};
+
+use rayon::prelude::*;
+
+use super::driver::Stream;
+use super::search::{Lane, PlannedSearch};
+use super::*;
+use crate::backend::peaks::{ScoreTile, Selector};
+use crate::backend::{Options, cpu};
+use crate::config::{BackendChoice, Kernel, Limits, NccKernel, ThresholdSpec};
+use crate::frame::PlaneRef;
+use crate::reference;
+use crate::results::Match;
+use crate::template::Template;
+
+/// Numbers that look random and are the same every time.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.next() % end
+    }
+
+    /// From `least` to `most`, each doubling as likely as any other.
+    fn log_uniform(&mut self, least: usize, most: usize) -> usize {
+        let share = self.below(1 << 20) as f64 / f64::from(1 << 20);
+        let (low, high) = ((least as f64).ln(), (most as f64 + 1.0).ln());
+        ((low + share * (high - low)).exp() as usize).clamp(least, most)
+    }
+
+    fn place(&mut self, inner: Size, outer: Size) -> Rect {
+        let (x, y) = (self.below(outer.width - inner.width + 1), self.below(outer.height - inner.height + 1));
+        Rect::new(x, y, inner.width, inner.height)
+    }
+
+    /// A picture of one of the kinds that break things.
+    fn picture(&mut self, size: Size) -> Plane {
+        let kind = self.below(7);
+        let data = (0..size.area()).map(|i| {
+            let (x, y, noise) = (i % size.width, i / size.width, self.next());
+            (match kind {
+                // Noise; black and white; nearly saturated; flat with specks; flat halves; a ramp with noise; few greys.
+                0 => noise % 256,
+                1 => noise % 2 * 255,
+                2 => 255 - usize::from(noise.is_multiple_of(50)),
+                3 => {
+                    if noise.is_multiple_of(200) {
+                        noise / 200 % 256
+                    } else {
+                        7
+                    }
+                }
+                4 => {
+                    if x < size.width / 2 {
+                        255
+                    } else {
+                        noise % 3
+                    }
+                }
+                5 => (x / 3 + y / 2 + noise % 9) % 256,
+                _ => noise % 4 * 85,
+            }) as u8
+        });
+        Plane::from_vec(data.collect(), size)
+    }
+
+    /// A template that is not flat: mostly cut out of `region`, sometimes changed, sometimes masked.
+    fn template(&mut self, region: PlaneRef<'_>, size: Size, name: &str) -> Template {
+        let mut luma = match self.below(4) {
+            0 => self.picture(size),
+            _ => region.crop(self.place(size, region.size())).to_plane(),
+        };
+        if self.below(3) == 0 {
+            for pixel in luma.data_mut() {
+                *pixel = pixel.saturating_add((self.next() % 5) as u8);
+            }
+        }
+        let density = self.below(4) + 1;
+        let mask = (self.below(3) == 0).then(|| {
+            let data = (0..size.area()).map(|_| if self.below(4) < density { 255 } else { 0 });
+            Plane::from_vec(data.collect(), size)
+        });
+        if let Ok(template) = Template::new(name, luma.clone(), mask.as_ref()) {
+            return template;
+        }
+        // It was flat, or its mask too sparse.
+        let last = luma.data().len() - 1;
+        luma.data_mut()[last] = luma.data()[0] ^ 0x55;
+        Template::new(name, luma, None).unwrap()
+    }
+}
+
+/// One template in one region of one frame, as a failure prints it.
+#[derive(Debug)]
+#[expect(dead_code, reason = "printed")]
+struct Case {
+    seed: u64,
+    frame: Size,
+    roi: Rect,
+    template: Size,
+    is_masked: bool,
+    kernel: Option<NccKernel>,
+    limits: Limits,
+}
+
+/// Most products that the definition is asked for in one case.
+const MOST_PRODUCTS: usize = 2_000_000_000;
+
+/// Positions that are looked at where all would be too many.
+const SAMPLED: usize = 4_096;
+
+fn case(seed: u64) -> (Case, Plane, Arc<Bank>) {
+    let mut random = Random(seed);
+    random.next();
+    let frame = loop {
+        let size = Size::new(random.log_uniform(1, 4097), random.log_uniform(1, 2161));
+        if size.area() >= 2 {
+            break size;
+        }
+    };
+    let picture = random.picture(frame);
+    let whole = random.below(3) > 0;
+    let roi_size =
+        if whole { frame } else { Size::new(random.below(frame.width) + 1, random.below(frame.height) + 1) };
+    let roi_size = if roi_size.area() < 2 { frame } else { roi_size };
+    let roi = random.place(roi_size, frame);
+    let fills = random.below(20) == 0 && roi.size().area() <= 1 << 22;
+    let template = loop {
+        let side = |random: &mut Random, most: usize| random.log_uniform(1, most.min(300));
+        let size = Size::new(side(&mut random, roi.w), side(&mut random, roi.h));
+        if fills {
+            break roi.size();
+        }
+        if size.area() >= 2 {
+            break size;
+        }
+    };
+    let region = picture.as_ref().crop(roi);
+    let made = random.template(region, template, "t");
+    let is_masked = made.mask().is_some();
+    let positions = ncc::positions(roi.size(), template).area();
+    let min_score = [-1.0, 0.0, 0.5, 0.9][random.below(4)];
+    let min_score: f64 = if positions > 200_000 { f64::max(min_score, 0.3) } else { min_score };
+    let limits =
+        Limits { min_score, max_matches: 1 + random.below(30), max_overlap: random.below(11) as f64 / 10.0 };
+    let kernel =
+        [None, Some(NccKernel::Texture), Some(NccKernel::Constant), Some(NccKernel::Shared)][random.below(4)];
+    let case = Case { seed, frame, roi, template, is_masked, kernel, limits };
+    (case, picture, Arc::new(Bank::new(vec![made]).unwrap()))
+}
+
+/// A frame on the device whose padding is poisoned.
+fn upload(gpu: &Gpu, stream: &Stream, picture: &Plane) -> DeviceFrame {
+    let mut frame = DeviceFrame::new(gpu, picture.size()).unwrap();
+    let mut bytes = vec![0xA5; frame.pixels.len()];
+    for (row, padded) in picture.as_ref().rows().zip(bytes.chunks_mut(frame.pitch)) {
+        padded[..row.len()].copy_from_slice(row);
+    }
+    stream.upload_now(&bytes, &mut frame.pixels).unwrap();
+    frame
+}
+
+/// The score map and the matches that the device finds.
+fn search_on(
+    gpu: &Gpu,
+    lane: &mut Lane,
+    case: &Case,
+    picture: &Plane,
+    bank: &Arc<Bank>,
+) -> (Vec<f64>, Vec<Match>) {
+    let frame = upload(gpu, &lane.stream, picture);
+    let plan = PlannedSearch::new(gpu, &lane.stream, bank.clone(), case.roi.size(), None, case.seed).unwrap();
+    lane.choose(case.kernel);
+    lane.poison().unwrap();
+    loop {
+        lane.clear().unwrap();
+        lane.search(&frame, &plan, case.roi, case.limits.min_score, 40).unwrap();
+        lane.read_back().unwrap();
+        lane.stream.wait().unwrap();
+        if lane.had_room().unwrap() {
+            break;
+        }
+    }
+    let map = lane.score_map(ncc::positions(case.roi.size(), case.template)).unwrap();
+    let mut matches = Vec::new();
+    let origin = (case.roi.x, case.roi.y);
+    plan.select(lane.candidates().unwrap(), 40, origin, &case.limits, &mut Vec::new(), &mut matches);
+    (map, matches)
+}
+
+/// The matches that a score map holds.
+fn matches_of(map: &[f64], case: &Case, bank: &Bank) -> Vec<Match> {
+    let mut found = Vec::new();
+    let size = ncc::positions(case.roi.size(), case.template);
+    ScoreTile::whole(map, size).find(0, case.limits.min_score, &mut found);
+    let mut matches = Vec::new();
+    let origin = (case.roi.x, case.roi.y);
+    Selector::new(bank).select(&mut found, bank, origin, &case.limits, &mut matches);
+    matches
+}
+
+fn check_case(gpu: &Gpu, lane: &Mutex<Lane>, seed: u64) -> usize {
+    let (case, picture, bank) = case(seed);
+    let region = picture.as_ref().crop(case.roi);
+    let template = &bank.members()[0];
+    let size = ncc::positions(case.roi.size(), case.template);
+    let (map, matches) = {
+        let mut lane = lane.lock().unwrap();
+        search_on(gpu, &mut lane, &case, &picture, &bank)
+    };
+    // Peaks, limits and suppression, from the map that the device made.
+    assert_eq!(matches, matches_of(&map, &case, &bank), "{case:?}");
+    let products = size.area() * case.template.area();
+    let check = |index: usize| {
+        let expected = reference::ncc::score_at(region, template, index % size.width, index / size.width);
+        let found = map[index];
+        assert_eq!(
+            found.to_bits(),
+            expected.to_bits(),
+            "{case:?}: position {index}: {found} is not {expected}"
+        );
+    };
+    if products <= MOST_PRODUCTS {
+        (0..size.area()).for_each(check);
+        if products <= MOST_PRODUCTS / 20 {
+            let expected = reference::ncc::matches(picture.as_ref(), &bank, case.roi, &case.limits);
+            assert_eq!(matches, expected, "{case:?}");
+        }
+        return products;
+    }
+    let mut random = Random(!seed);
+    (0..SAMPLED).for_each(|_| check(random.below(size.area())));
+    for found in &matches {
+        check((found.y - case.roi.y) * size.width + found.x - case.roi.x);
+    }
+    SAMPLED * case.template.area()
+}
+
+#[test]
+fn scores_and_matches_of_2100_random_searches_are_those_of_the_definition() {
+    let Some(gpu) = testing::gpu() else { return };
+    let lane = Lane::new(&gpu, Priority::Normal, 4097 * 2161, None).unwrap();
+    let lane = Mutex::new(lane);
+    let products: usize = (0..2100_u64).into_par_iter().map(|seed| check_case(&gpu, &lane, seed)).sum();
+    assert!(products > 0);
+    gpu.check_dropped().unwrap();
+}
+
+/// What a backend says of frames that are submitted as fast as it has slots for them.
+fn findings_of(backend: &mut dyn Backend, frames: &[Plane]) -> Vec<Findings> {
+    let mut all = Vec::new();
+    let mut finish = |backend: &mut dyn Backend, index: usize| {
+        let mut findings = Findings::default();
+        let (slot, meta) = backend.wait_next(&mut findings).unwrap().expect("a frame is in flight");
+        assert_eq!(meta.index, index as u64);
+        backend.release(slot);
+        all.push(findings);
+    };
+    let mut done = 0;
+    for (index, frame) in frames.iter().enumerate() {
+        if index - done == backend.depth() {
+            finish(backend, done);
+            done += 1;
+        }
+        let meta =
+            FrameMeta { index: index as u64, pts_ns: None, duration_ns: None, arrived: Instant::now() };
+        backend.submit(meta, &mut |mut plane| plane.copy_from(frame.as_ref())).unwrap();
+    }
+    while done < frames.len() {
+        finish(backend, done);
+        done += 1;
+    }
+    all
+}
+
+/// Both backends must say the same of these frames.
+fn compare(
+    standing: &Standing,
+    depth: usize,
+    kernels: Kernels,
+    frames: &[Plane],
+    what: &str,
+) -> Vec<Findings> {
+    let mut cuda = Cuda::open(standing.clone(), depth, kernels, 0).unwrap();
+    let mut cpu = cpu::Cpu::open(standing.clone(), depth, 1).unwrap();
+    let found = findings_of(&mut cuda, frames);
+    for (index, (found, expected)) in found.iter().zip(findings_of(&mut cpu, frames)).enumerate() {
+        assert_eq!(found.matches, expected.matches, "{what}, frame {index}: matches");
+        assert_eq!(found.foreground, expected.foreground, "{what}, frame {index}: foreground");
+        assert!(found.mask == expected.mask, "{what}, frame {index}: masks differ");
+    }
+    found
+}
+
+/// About 60 small cases that reach every kernel and every edge of its tiles: what a sanitizer has time for.
+#[test]
+fn each_kernel_agrees_with_the_cpu_at_its_smallest_interesting_sizes() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    let mut random = Random(5);
+    let kernel = |name: &str| std::iter::once(name.parse::<Kernel>().unwrap()).collect::<Kernels>();
+    let sizes = [
+        (Size::new(2, 1), Size::new(3, 1)),
+        (Size::new(1, 2), Size::new(1, 2)),
+        (Size::new(5, 3), Size::new(37, 9)),
+        (Size::new(17, 11), Size::new(300, 41)),
+        (Size::new(40, 70), Size::new(101, 90)),
+        (Size::new(65, 3), Size::new(131, 7)),
+    ];
+    for name in ["ncc-texture", "ncc-constant", "ncc-shared"] {
+        for (template, frame) in sizes {
+            for is_masked in [false, true] {
+                let pictures: Vec<_> = (0..2).map(|_| random.picture(frame)).collect();
+                let luma = pictures[0].as_ref().crop(random.place(template, frame)).to_plane();
+                let mut mask = Plane::from_vec(vec![255; template.area()], template);
+                if is_masked && template.area() > 4 {
+                    mask.data_mut()[2] = 0;
+                }
+                let made = Template::new("t", luma, Some(&mask));
+                let made = made.unwrap_or_else(|_| random.template(pictures[0].as_ref(), template, "t"));
+                let limits = Limits { min_score: -1.0, max_matches: 3, max_overlap: 0.5 };
+                let standing =
+                    Standing::new(frame).searching(&Bank::new(vec![made]).unwrap(), None, limits).unwrap();
+                compare(&standing, 2, kernel(name), &pictures, &format!("{name} {template} in {frame}"));
+            }
+        }
+    }
+    for name in ["box-tile", "box-sliding", "gaussian-shared", "gaussian-cached"] {
+        let methods: &[&str] =
+            if name.starts_with("box") { &["mean", "sauvola", "niblack"] } else { &["gaussian"] };
+        for method in methods {
+            for (block, frame) in [(3, Size::new(1, 1)), (11, Size::new(67, 35)), (33, Size::new(19, 70))] {
+                let text = format!("{method}:{block}:{}", if *method == "mean" { "2.5:inv" } else { "0.2" });
+                let spec: ThresholdSpec = text.parse().unwrap();
+                let pictures: Vec<_> = (0..2).map(|_| random.picture(frame)).collect();
+                let standing = Standing::new(frame).thresholding(Some(spec), true);
+                compare(&standing, 2, kernel(name), &pictures, &format!("{name} {text} of {frame}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn banks_thresholds_and_masks_of_a_full_ring_are_the_cpus() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    for seed in 0..60 {
+        let mut random = Random(1000 + seed);
+        let frame = Size::new(40 + random.below(300), 40 + random.below(200));
+        let frames: Vec<_> = (0..5).map(|_| random.picture(frame)).collect();
+        let searched = Size::new(frame.width - random.below(9), frame.height - random.below(9));
+        let roi = random.place(searched, frame);
+        let members = (0..=random.below(6)).map(|i| {
+            let size = Size::new(2 + random.below(30), 2 + random.below(30));
+            random.template(frames[i % 5].as_ref().crop(roi), size, ["a", "b", "c"][i % 3])
+        });
+        let mut members: Vec<_> = members.collect();
+        let turned = members[0].resampled(1.1, 30.0);
+        members.extend(turned.ok().filter(|t| t.size().fits_in(roi.size())));
+        let limits = Limits {
+            min_score: random.below(10) as f64 / 10.0 - 0.2,
+            max_matches: 1 + random.below(5),
+            max_overlap: 0.4,
+        };
+        let specs = ["mean:31:5", "gaussian:11:2:inv", "sauvola:15:0.2", "niblack:9:-0.2"];
+        let spec = specs[random.below(4)].parse().unwrap();
+        let standing = Standing::new(frame)
+            .thresholding(Some(spec), random.below(2) == 0)
+            .searching(&Bank::new(members).unwrap(), Some(roi), limits)
+            .unwrap();
+        let depth = 1 + random.below(4);
+        compare(&standing, depth, Kernels::default(), &frames, &format!("seed {seed}, depth {depth}"));
+    }
+}
+
+#[test]
+fn a_frame_with_more_candidates_than_there_is_room_for_is_searched_again() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    let mut random = Random(77);
+    let frame = Size::new(640, 480);
+    let noise = |random: &mut Random| {
+        Plane::from_vec((0..frame.area()).map(|_| random.next() as u8).collect(), frame)
+    };
+    let frames: Vec<_> = (0..3).map(|_| noise(&mut random)).collect();
+    let template = random.template(frames[0].as_ref(), Size::new(3, 3), "t");
+    let limits = Limits { min_score: -1.0, max_matches: 50, max_overlap: 0.0 };
+    let standing = Standing::new(frame).searching(&Bank::new(vec![template]).unwrap(), None, limits).unwrap();
+    let found = compare(&standing, 1, Kernels::default(), &frames, "overflow");
+    // Once there was not enough room, then there was.
+    assert_eq!(found.iter().map(|findings| findings.redone).collect::<Vec<_>>(), [true, false, false]);
+}
+
+#[test]
+fn answers_to_the_tracker_are_the_cpus() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    let mut random = Random(9);
+    let size = Size::new(321, 205);
+    let picture = random.picture(size);
+    let standing = Standing::new(size);
+    let mut queries = Vec::new();
+    // More than stay planned, so that plans are replaced.
+    for index in 0..3 * PLANNED_SEARCHES {
+        let window = Size::new(40 + random.below(100), 30 + random.below(90));
+        let window = random.place(window, size);
+        let template = Size::new(2 + random.below(28), 2 + random.below(28));
+        let members = vec![
+            random.template(picture.as_ref().crop(window), template, "first"),
+            random.template(picture.as_ref().crop(window), template, "recent"),
+        ];
+        let bank = Arc::new(Bank::new(members).unwrap());
+        let limits = Limits { min_score: [-1.0, 0.0][index % 2], max_matches: 2, max_overlap: 0.3 };
+        queries.push(Query::Search { bank, window, limits });
+        let cut = Size::new(1 + random.below(90), 1 + random.below(60));
+        queries.push(Query::Patch(random.place(cut, size)));
+    }
+    let answers = |backend: &mut dyn Backend| {
+        let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
+        backend.submit(meta, &mut |mut plane| plane.copy_from(picture.as_ref())).unwrap();
+        let (slot, _) = backend.wait_next(&mut Findings::default()).unwrap().unwrap();
+        let mut responses = Vec::new();
+        // Twice, with the responses' memory reused.
+        for _ in 0..2 {
+            backend.search(&slot, &queries, &mut responses).unwrap();
+        }
+        backend.release(slot);
+        responses
+    };
+    let found = answers(&mut Cuda::open(standing.clone(), 2, Kernels::default(), 0).unwrap());
+    let expected = answers(&mut cpu::Cpu::open(standing, 2, 1).unwrap());
+    for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        assert_eq!(found.matches, expected.matches, "query {index}");
+        assert_eq!(found.patch, expected.patch, "query {index}");
+    }
+}
+
+#[test]
+fn several_backends_work_side_by_side() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    std::thread::scope(|scope| {
+        for seed in 0..6 {
+            scope.spawn(move || {
+                let mut random = Random(40 + seed);
+                let size = Size::new(200, 150);
+                let frames: Vec<_> = (0..20).map(|_| random.picture(size)).collect();
+                let template = random.template(frames[0].as_ref(), Size::new(12, 9), "t");
+                let limits = Limits { min_score: 0.2, ..Limits::default() };
+                let standing = Standing::new(size)
+                    .thresholding(Some("mean:15:3".parse().unwrap()), true)
+                    .searching(&Bank::new(vec![template]).unwrap(), None, limits)
+                    .unwrap();
+                compare(&standing, 3, Kernels::default(), &frames, &format!("backend {seed}"));
+            });
+        }
+    });
+}
+
+#[test]
+fn devices_that_are_not_there_are_refused_by_number() {
+    let Some(gpu) = testing::gpu() else { return };
+    let count = devices().unwrap().len();
+    let error = Cuda::open(Standing::new(Size::new(8, 8)), 1, Kernels::default(), count).err().unwrap();
+    let Error::Backend { fault: DeviceFault::NoSuchDevice { asked, count: there }, .. } = error else {
+        panic!("{error}")
+    };
+    assert_eq!((asked, there), (count, count));
+    let options = Options { choice: BackendChoice::Auto, depth: 1, threads: 1, kernels: Kernels::default() };
+    let backend = crate::backend::open(&options, &Standing::new(Size::new(8, 8))).unwrap();
+    assert_eq!(backend.describe().backend, "cuda");
+    assert!(backend.describe().name.contains(&gpu.info().name));
+}
+
+#[test]
+fn frames_that_do_not_fit_are_refused_with_the_bytes_that_are_free() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    let template =
+        Random(3).template(Plane::from_vec(vec![1, 2, 3, 4], Size::new(2, 2)).as_ref(), Size::new(2, 2), "t");
+    let bank = Bank::new(vec![template]).unwrap();
+    let open = |size: Size, depth: usize| {
+        let standing = Standing::new(size).searching(&bank, None, Limits::default()).unwrap();
+        Cuda::open(standing, depth, Kernels::default(), 0).err().unwrap()
+    };
+    // 17 bytes a pixel: 15 GB for each of 32 slots.
+    let error = open(Size::new(30_000, 30_000), 32);
+    let Error::Backend { fault: DeviceFault::OutOfMemory { wanted, free, total, .. }, .. } = error else {
+        panic!("{error}")
+    };
+    assert!(wanted > free && free < total, "{wanted} {free} {total}");
+    let said = open(Size::new(200_000, 4), 1).to_string();
+    assert!(said.contains("200000x4 are larger than the 65536x"), "{said}");
+}
+
+/// A kernel that ends its context.
+const TRAP: &str = ".version 8.1\n.target sm_75\n.address_size 64\n.visible .entry trap_now() { trap; }\n";
+
+#[test]
+fn a_lost_device_is_an_error_and_not_a_hang() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    // What happens then ends the process's context, so it happens in another process.
+    let test = "backend::cuda::tests::a_device_is_lost";
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(
+        child.status.success() && said.contains("1 passed"),
+        "{said}{}",
+        String::from_utf8_lossy(&child.stderr)
+    );
+}
+
+#[test]
+#[ignore = "run by the test above, in a process of its own"]
+fn a_device_is_lost() {
+    let size = Size::new(64, 48);
+    let standing = Standing::new(size).thresholding(Some("mean:5:1".parse().unwrap()), true);
+    let mut backend = Cuda::open(standing, 2, Kernels::default(), 0).unwrap();
+    let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
+    backend.submit(meta, &mut |mut plane| plane.copy_from(Plane::new(size).as_ref())).unwrap();
+    let module = backend.gpu.load(TRAP).unwrap();
+    let trap = module.kernel("trap_now").unwrap();
+    let stream = &backend.in_flight[0].lane.stream;
+    stream.launch_without_arguments(&trap).unwrap();
+    let _ = stream.wait();
+    let mut findings = Findings::default();
+    let outcome = match backend.wait_next(&mut findings) {
+        Ok(_) => backend.submit(meta, &mut |_| {}).map(drop),
+        Err(error) => Err(error),
+    };
+    let error = outcome.unwrap_err();
+    assert!(error.is_device_lost(), "{error}");
+    drop(backend);
+}

@@ -1,0 +1,620 @@
+//! Adaptive threshold on the device: kernels/threshold.cu, planned and launched.
+
+#![expect(unsafe_code, reason = "launching a kernel: what it reads and writes are addresses without lengths")]
+
+use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Rows, Stream, arg};
+use crate::backend::threshold;
+use crate::config::{self, BoxKernel, GaussianKernel, Kernels, ThresholdMethod, ThresholdSpec};
+use crate::error::Result;
+use crate::frame::Size;
+
+const PTX: &str = include_str!("../../../kernels/ptx/threshold.ptx");
+
+// As in kernels/threshold.cu and kernels/window_sums.cuh, each [x, y].
+
+const BOX_TILE: [usize; 2] = [32, 4];
+const STRIP_ROWS: usize = 32;
+const SEGMENT: usize = 256;
+const ROWS_TILE: [usize; 2] = [128, 2];
+const COLUMNS_TILE: [usize; 2] = [32, 64];
+const COLUMNS_THREADS: [usize; 2] = [32, 8];
+
+/// Threads of the two sliding kernels: warps of neighbours, few in a block, so that small frames keep many blocks busy.
+const SLIDING_THREADS: [usize; 2] = [32, 4];
+
+/// An adaptive threshold planned for frames of one size on one stream, whose working memory it has.
+pub(super) struct Thresholder {
+    size: Size,
+    radius: i32,
+    inverse: i32,
+    rule: Rule,
+    steps: Steps,
+}
+
+/// How a pixel is compared, with what can be computed before a frame is there.
+enum Rule {
+    Mean {
+        scale: f32,
+        offset: i32,
+    },
+    Gaussian {
+        offset: i32,
+    },
+    /// Sauvola or Niblack: the kernel knows which.
+    Deviation {
+        k: f64,
+    },
+}
+
+/// The kernels that make the mask, with what one leaves for the next.
+enum Steps {
+    Tile { compare: Kernel },
+    Sliding { columns: Kernel, rows: Kernel, sums: DeviceBuffer<u32>, squares: DeviceBuffer<u32> },
+    Gaussian { how: GaussianKernel, rows: Kernel, columns: Kernel, weighed: DeviceBuffer<u32> },
+}
+
+impl Thresholder {
+    /// Plans `spec` for frames of `size`: loads the kernels, takes working memory, sets the weights by way of `stream`.
+    ///
+    /// What `kernels` leaves open is the fastest. A box too large for a tile in this device's shared memory is slid.
+    pub(super) fn new(
+        gpu: &Gpu,
+        stream: &Stream,
+        spec: &ThresholdSpec,
+        size: Size,
+        kernels: Kernels,
+    ) -> Result<Self> {
+        // The weights lie in the module, so that two thresholds cannot share one.
+        Self::from_module(&gpu.load(PTX)?, stream, spec, size, kernels)
+    }
+
+    fn from_module(
+        module: &Module,
+        stream: &Stream,
+        spec: &ThresholdSpec,
+        size: Size,
+        kernels: Kernels,
+    ) -> Result<Self> {
+        let radius = spec.block / 2;
+        let offset = |c| threshold::offset(c, spec.inverse);
+        let boxes = |tile, rows| Steps::boxes(module, size, radius, kernels.boxes, tile, rows);
+        let (rule, steps) = match spec.method {
+            ThresholdMethod::Mean { c } => {
+                let rule = Rule::Mean { scale: threshold::mean_scale(spec.block), offset: offset(c) };
+                (rule, boxes("mean_tile", "mean_rows")?)
+            }
+            ThresholdMethod::Sauvola { k } => (Rule::Deviation { k }, boxes("sauvola_tile", "sauvola_rows")?),
+            ThresholdMethod::Niblack { k } => (Rule::Deviation { k }, boxes("niblack_tile", "niblack_rows")?),
+            ThresholdMethod::Gaussian { c } => {
+                module.set_constant("weights", &threshold::gaussian_weights(spec.block), stream)?;
+                let how = kernels.gaussian.unwrap_or(GaussianKernel::Shared);
+                (Rule::Gaussian { offset: offset(c) }, Steps::gaussian(module, size, how)?)
+            }
+        };
+        Ok(Self { size, radius: radius as i32, inverse: i32::from(spec.inverse), rule, steps })
+    }
+
+    /// The kernel that makes the mask.
+    pub(super) fn kernel(&self) -> config::Kernel {
+        match self.steps {
+            Steps::Tile { .. } => config::Kernel::Box(BoxKernel::Tile),
+            Steps::Sliding { .. } => config::Kernel::Box(BoxKernel::Sliding),
+            Steps::Gaussian { how, .. } => config::Kernel::Gaussian(how),
+        }
+    }
+
+    /// Enqueues the threshold of `image` without waiting: 255 or 0 for every pixel in `mask`, and the number of 255 added
+    /// to the u64 at `counter`.
+    ///
+    /// Image and counter must lie in live memory of the device until the work is done. An empty picture does nothing.
+    ///
+    /// # Panics
+    /// If the mask is too small, or the image's rows overlap.
+    pub(super) fn run(
+        &mut self,
+        stream: &Stream,
+        image: Rows,
+        mask: &mut DeviceBuffer<u8>,
+        counter: u64,
+    ) -> Result<()> {
+        let Size { width, height } = self.size;
+        assert!(mask.len() >= self.size.area(), "a mask of {} bytes for {}", mask.len(), self.size);
+        assert!(image.pitch >= width, "rows of {width} bytes, {} apart", image.pitch);
+        let int = |value: usize| i32::try_from(value).expect("a frame's sides fit in 31 bits");
+        if self.size.area() == 0 {
+            return Ok(());
+        }
+        let (pixels, pitch, w, h) = (&image.address, &int(image.pitch), &int(width), &int(height));
+        let (mask, counter, radius, inverse) = (&mask.address(), &counter, &self.radius, &self.inverse);
+        // The last arguments of a kernel that compares; one that takes only the first leaves the other.
+        let (first, second) = match &self.rule {
+            Rule::Mean { scale, offset } => (arg(scale), arg(offset)),
+            Rule::Gaussian { offset } => (arg(offset), std::ptr::null_mut()),
+            Rule::Deviation { k } => (arg(k), std::ptr::null_mut()),
+        };
+        let across = |tile: [usize; 2]| [width.div_ceil(tile[0]), height.div_ceil(tile[1]), 1];
+        let threads = |block: [usize; 2]| [block[0], block[1], 1];
+        match &self.steps {
+            Steps::Tile { compare } => {
+                let args = &mut [
+                    arg(pixels),
+                    arg(pitch),
+                    arg(w),
+                    arg(h),
+                    arg(mask),
+                    arg(counter),
+                    arg(radius),
+                    arg(inverse),
+                    first,
+                    second,
+                ];
+                // SAFETY: the arguments of `mean_tile`, the longest list of the three that `compare` can be: the driver
+                // reads as many as the kernel takes. It reads the image, which is the caller's, within w x h and the
+                // pitch asserted above; it writes w * h bytes of the mask, whose length is asserted above. Its tile was
+                // compared with the device's limit by `Steps::boxes`.
+                unsafe {
+                    let shared_bytes = box_tile_bytes(self.radius as usize);
+                    stream.launch(compare, across(BOX_TILE), threads(BOX_TILE), shared_bytes, args)
+                }
+            }
+            Steps::Sliding { columns, rows, sums, squares } => {
+                let (sums, squares) = (&sums.address(), &squares.address());
+                let args =
+                    &mut [arg(pixels), arg(pitch), arg(w), arg(h), arg(sums), arg(squares), arg(radius)];
+                // SAFETY: the arguments of `box_columns`, which reads the image as above and writes w * h numbers of
+                // either sum: they were allocated for this size.
+                unsafe {
+                    let [threads_x, threads_y] = SLIDING_THREADS;
+                    let grid = across([threads_x, threads_y * STRIP_ROWS]);
+                    stream.launch(columns, grid, threads(SLIDING_THREADS), 0, args)?;
+                }
+                let args = &mut [
+                    arg(pixels),
+                    arg(pitch),
+                    arg(w),
+                    arg(h),
+                    arg(sums),
+                    arg(squares),
+                    arg(mask),
+                    arg(counter),
+                    arg(radius),
+                    arg(inverse),
+                    first,
+                    second,
+                ];
+                // SAFETY: the arguments of `mean_rows`, the longest list of the three that `rows` can be. It reads the
+                // image and the sums and writes the mask as above. A warp is one row of threads, as it must be.
+                unsafe {
+                    let grid = across([SEGMENT, SLIDING_THREADS[1]]);
+                    stream.launch(rows, grid, threads(SLIDING_THREADS), 0, args)
+                }
+            }
+            Steps::Gaussian { how, rows, columns, weighed } => {
+                let weighed = &weighed.address();
+                let [halo_x, halo_y] = match how {
+                    GaussianKernel::Shared => {
+                        let halo = 2 * self.radius as usize;
+                        [(ROWS_TILE[0] + halo) * ROWS_TILE[1], (COLUMNS_TILE[1] + halo) * COLUMNS_TILE[0] * 4]
+                    }
+                    // Their tiles do not depend on the block, so they have them by themselves.
+                    GaussianKernel::Cached => [0, 0],
+                };
+                let args = &mut [arg(pixels), arg(pitch), arg(w), arg(h), arg(weighed), arg(radius)];
+                // SAFETY: the arguments of `gaussian_rows_*`, which read the image as above and write w * h numbers of
+                // `weighed`, which was allocated for this size.
+                unsafe {
+                    stream.launch(rows, across(ROWS_TILE), threads(ROWS_TILE), halo_x, args)?;
+                }
+                let args = &mut [
+                    arg(pixels),
+                    arg(pitch),
+                    arg(w),
+                    arg(h),
+                    arg(weighed),
+                    arg(mask),
+                    arg(counter),
+                    arg(radius),
+                    arg(inverse),
+                    first,
+                ];
+                // SAFETY: the arguments of `gaussian_columns_*`, which read the image and `weighed` and write the mask
+                // as above. The tile of the largest block has 40704 bytes, less than any device gives.
+                unsafe {
+                    stream.launch(columns, across(COLUMNS_TILE), threads(COLUMNS_THREADS), halo_y, args)
+                }
+            }
+        }
+    }
+}
+
+impl Steps {
+    fn boxes(
+        module: &Module,
+        size: Size,
+        radius: usize,
+        wanted: Option<BoxKernel>,
+        tile: &'static str,
+        rows: &'static str,
+    ) -> Result<Self> {
+        let gpu = module.gpu();
+        if wanted == Some(BoxKernel::Tile) && box_tile_bytes(radius) <= gpu.max_shared_bytes()? {
+            return Ok(Self::Tile { compare: module.kernel(tile)? });
+        }
+        Ok(Self::Sliding {
+            columns: module.kernel("box_columns")?,
+            rows: module.kernel(rows)?,
+            sums: gpu.alloc("sums of columns", size.area())?,
+            squares: gpu.alloc("sums of squares of columns", size.area())?,
+        })
+    }
+
+    fn gaussian(module: &Module, size: Size, how: GaussianKernel) -> Result<Self> {
+        let [rows, columns] = match how {
+            GaussianKernel::Shared => ["gaussian_rows_shared", "gaussian_columns_shared"],
+            GaussianKernel::Cached => ["gaussian_rows_cached", "gaussian_columns_cached"],
+        };
+        Ok(Self::Gaussian {
+            how,
+            rows: module.kernel(rows)?,
+            columns: module.kernel(columns)?,
+            weighed: module.gpu().alloc("rows of the Gaussian threshold", size.area())?,
+        })
+    }
+}
+
+/// Bytes of a tile of `box_tile` with its halo.
+fn box_tile_bytes(radius: usize) -> usize {
+    BOX_TILE.map(|side| side + 2 * radius).iter().product()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+    use super::super::driver::Priority;
+    use super::super::testing;
+    use super::*;
+    use crate::frame::{Plane, PlaneRef};
+    use crate::reference;
+
+    const BOXES: [BoxKernel; 2] = [BoxKernel::Tile, BoxKernel::Sliding];
+    const GAUSSIANS: [GaussianKernel; 2] = [GaussianKernel::Shared, GaussianKernel::Cached];
+
+    /// A picture in rows longer than it is wide, the padding poisoned.
+    struct Padded {
+        data: Vec<u8>,
+        size: Size,
+        stride: usize,
+    }
+
+    impl Padded {
+        fn new(size: Size, padding: usize, mut pixel: impl FnMut(usize, usize) -> u8) -> Self {
+            let stride = size.width + padding;
+            let mut data = vec![0xFA; stride * size.height];
+            for (y, row) in data.chunks_mut(stride).enumerate() {
+                for (x, value) in row[..size.width].iter_mut().enumerate() {
+                    *value = pixel(x, y);
+                }
+            }
+            Self { data, size, stride }
+        }
+
+        /// Noise over slow waves: neighbourhoods differ, and so do their deviations.
+        fn noise(size: Size, padding: usize, seed: u64) -> Self {
+            let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+            Self::new(size, padding, |x, y| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                let noise = (state >> 40) % (1 + (x as u64 * 5 + y as u64) % 120);
+                ((x * 3 + y * 2) % 170) as u8 + (noise % 86) as u8
+            })
+        }
+
+        fn view(&self) -> PlaneRef<'_> {
+            PlaneRef::new(&self.data, self.size, self.stride)
+        }
+    }
+
+    struct Bench {
+        gpu: Gpu,
+        stream: Stream,
+        /// For thresholds one after the other: loading takes longer than most cases.
+        module: Module,
+    }
+
+    impl Bench {
+        /// Nothing where there is no device.
+        fn open() -> Option<Self> {
+            let gpu = testing::gpu()?;
+            let stream = gpu.stream(Priority::Normal).unwrap();
+            let module = gpu.load(PTX).unwrap();
+            Some(Self { gpu, stream, module })
+        }
+
+        fn plan(&self, spec: &ThresholdSpec, size: Size, kernel: config::Kernel) -> Thresholder {
+            let kernels = std::iter::once(kernel).collect();
+            Thresholder::from_module(&self.module, &self.stream, spec, size, kernels).unwrap()
+        }
+
+        /// The mask and the count of a second run into poisoned memory, on top of what the first left behind.
+        fn run(&self, picture: &Padded, spec: &ThresholdSpec, kernel: config::Kernel) -> (Plane, u64) {
+            const BEFORE: u64 = (1 << 32) - 1;
+            const GUARD: usize = 64;
+            let (gpu, stream, size) = (&self.gpu, &self.stream, picture.size);
+            let mut image = gpu.alloc::<u8>("a picture", picture.data.len()).unwrap();
+            stream.upload_now(&picture.data, &mut image).unwrap();
+            let mut mask = gpu.alloc::<u8>("a mask", size.area() + GUARD).unwrap();
+            let mut counter = gpu.alloc::<u64>("counters", 3).unwrap();
+            let mut thresholder = self.plan(spec, size, kernel);
+            let rows = Rows { address: image.address(), pitch: picture.stride };
+            for _ in 0..2 {
+                stream.upload_now(&vec![0xAA; size.area() + GUARD], &mut mask).unwrap();
+                stream.upload_now(&[7, BEFORE, 7], &mut counter).unwrap();
+                thresholder.run(stream, rows, &mut mask, counter.address_of(1)).unwrap();
+            }
+            let mut bytes = vec![0; size.area() + GUARD];
+            stream.download_now(&mask, &mut bytes).unwrap();
+            assert!(
+                bytes.split_off(size.area()).iter().all(|&b| b == 0xAA),
+                "{kernel} wrote behind the mask"
+            );
+            let mut counts = [0; 3];
+            stream.download_now(&counter, &mut counts).unwrap();
+            assert_eq!([counts[0], counts[2]], [7, 7], "{kernel} wrote beside the counter");
+            (Plane::from_vec(bytes, size), counts[1] - BEFORE)
+        }
+
+        fn check(&self, picture: &Padded, spec: &ThresholdSpec) {
+            let expected = reference::threshold::threshold(picture.view(), spec);
+            self.check_against(picture, spec, &expected);
+        }
+
+        fn check_against(&self, picture: &Padded, spec: &ThresholdSpec, expected: &Plane) {
+            let foreground = expected.data().iter().filter(|&&v| v == 255).count() as u64;
+            let kernels = match spec.method {
+                ThresholdMethod::Gaussian { .. } => GAUSSIANS.map(config::Kernel::Gaussian),
+                _ => BOXES.map(config::Kernel::Box),
+            };
+            for kernel in kernels {
+                let (mask, count) = self.run(picture, spec, kernel);
+                let wrong = mask.data().iter().zip(expected.data()).position(|(got, want)| got != want);
+                let place = wrong.map(|at| (at % picture.size.width, at / picture.size.width));
+                assert_eq!(place, None, "{kernel}, {spec} of {}: first wrong pixel (x, y)", picture.size);
+                assert_eq!(count, foreground, "{kernel}, {spec} of {}: foreground", picture.size);
+            }
+        }
+    }
+
+    const SPECS: [&str; 6] =
+        ["mean:31:5", "mean:3:-7.5", "gaussian:11:2.5", "gaussian:31:-3", "sauvola:15:0.2", "niblack:7:-0.2"];
+
+    fn with_both_polarities(specs: &[&str]) -> Vec<ThresholdSpec> {
+        let both = specs.iter().flat_map(|spec| [(*spec).to_owned(), format!("{spec}:inv")]);
+        both.map(|spec| spec.parse().unwrap()).collect()
+    }
+
+    /// Sides around those of the tiles, segments, strips and warps.
+    const SIZES: [(usize, usize); 14] = [
+        (1, 1),
+        (1, 300),
+        (300, 1),
+        (33, 5),
+        (32, 4),
+        (31, 3),
+        (128, 64),
+        (129, 65),
+        (123, 65),
+        (256, 33),
+        (257, 31),
+        (513, 34),
+        (5, 130),
+        (2, 2),
+    ];
+
+    #[test]
+    fn every_method_and_polarity_is_the_reference_on_odd_sizes() {
+        let Some(bench) = Bench::open() else { return };
+        for (seed, (w, h)) in (1..).zip(SIZES) {
+            let picture = Padded::noise(Size::new(w, h), seed as usize * 7 % 30, seed);
+            for spec in with_both_polarities(&SPECS) {
+                bench.check(&picture, &spec);
+            }
+        }
+    }
+
+    #[test]
+    fn every_block_is_the_reference() {
+        let Some(bench) = Bench::open() else { return };
+        // Few pixels, because the reference takes block * block steps for each.
+        let picture = Padded::noise(Size::new(35, 5), 29, 3);
+        for block in (3..=255).step_by(2) {
+            for method in ["mean:B:2.5", "gaussian:B:2", "sauvola:B:0.2", "niblack:B:-0.2"] {
+                let spec = method.replace('B', &block.to_string());
+                bench.check(&picture, &spec.parse().unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_larger_than_all_tiles_is_the_cpus() {
+        let Some(bench) = Bench::open() else { return };
+        let picture = Padded::noise(Size::new(517, 389), 123, 5);
+        for spec in
+            with_both_polarities(&["mean:255:5", "gaussian:255:1", "sauvola:101:0.2", "niblack:255:0"])
+                .iter()
+                .chain(&with_both_polarities(&SPECS))
+        {
+            // The reference would take minutes; the CPU's mask is tested against it.
+            let mut expected = Plane::new(Size::new(0, 0));
+            crate::backend::cpu::threshold::Thresholder::new(spec, picture.size)
+                .run(picture.view(), &mut expected);
+            bench.check_against(&picture, spec, &expected);
+        }
+    }
+
+    #[test]
+    fn flat_and_saturated_pictures_are_the_reference() {
+        let Some(bench) = Bench::open() else { return };
+        let size = Size::new(67, 9);
+        let flat = [0, 9, 128, 255].map(|value| Padded::new(size, 5, |_, _| value));
+        let steps =
+            [1, 2, 13].map(|side| Padded::new(size, 5, |x, y| ((x / side + y / side) % 2) as u8 * 255));
+        for picture in flat.iter().chain(&steps) {
+            for spec in with_both_polarities(&[
+                "mean:255:0",
+                "mean:3:0.1",
+                "gaussian:255:0",
+                "gaussian:3:0.1",
+                "sauvola:63:0.5",
+                "niblack:255:0",
+                "niblack:3:0.2",
+            ]) {
+                bench.check(picture, &spec);
+            }
+        }
+    }
+
+    #[test]
+    fn parameters_beyond_all_pixels_are_all_or_nothing() {
+        let Some(bench) = Bench::open() else { return };
+        let picture = Padded::noise(Size::new(41, 7), 0, 5);
+        for spec in with_both_polarities(&[
+            "mean:3:1e300",
+            "mean:3:-1e300",
+            "gaussian:3:-300",
+            "sauvola:3:1e308",
+            "niblack:3:-1e308",
+        ]) {
+            bench.check(&picture, &spec);
+        }
+    }
+
+    #[test]
+    fn an_empty_picture_has_no_foreground() {
+        let Some(bench) = Bench::open() else { return };
+        let picture = Padded::new(Size::new(0, 4), 3, |_, _| 0);
+        for spec in with_both_polarities(&SPECS) {
+            let kernel = bench.plan(&spec, picture.size, config::Kernel::Box(BoxKernel::Tile)).kernel();
+            assert_eq!(bench.run(&picture, &spec, kernel).1, 0);
+        }
+    }
+
+    #[test]
+    fn the_kernel_asked_for_is_launched_unless_its_tile_is_too_large() {
+        let Some(bench) = Bench::open() else { return };
+        let size = Size::new(40, 30);
+        let launched = |spec: &str, kernels: Kernels| {
+            let spec = spec.parse().unwrap();
+            Thresholder::from_module(&bench.module, &bench.stream, &spec, size, kernels)
+                .unwrap()
+                .kernel()
+                .to_string()
+        };
+        assert_eq!(launched("mean:31:5", Kernels::default()), "box-sliding");
+        assert_eq!(launched("gaussian:31:5", Kernels::default()), "gaussian-shared");
+        for (name, kernel) in config::Kernel::ALL {
+            let kernels = std::iter::once(kernel).collect();
+            match kernel {
+                config::Kernel::Ncc(_) => {}
+                config::Kernel::Box(_) => assert_eq!(launched("niblack:31:0.1", kernels), name),
+                config::Kernel::Gaussian(_) => assert_eq!(launched("gaussian:255:0", kernels), name),
+            }
+        }
+        let tile = Kernels { boxes: Some(BoxKernel::Tile), ..Kernels::default() };
+        let fits = bench.gpu.max_shared_bytes().unwrap() >= 73_788;
+        assert_eq!(launched("mean:255:5", tile), if fits { "box-tile" } else { "box-sliding" });
+    }
+
+    #[test]
+    fn thresholds_of_two_streams_do_not_mix() {
+        let Some(bench) = Bench::open() else { return };
+        // Two Gaussians at once: each has its own weights.
+        let picture = Padded::noise(Size::new(100, 40), 1, 11);
+        let specs = ["gaussian:5:0", "gaussian:21:0"].map(|spec| spec.parse::<ThresholdSpec>().unwrap());
+        let mut image = bench.gpu.alloc::<u8>("a picture", picture.data.len()).unwrap();
+        bench.stream.upload_now(&picture.data, &mut image).unwrap();
+        let counter = bench.gpu.alloc::<u64>("a counter", 1).unwrap();
+        let mut lanes = specs.map(|spec| {
+            let stream = bench.gpu.stream(Priority::Normal).unwrap();
+            let mask = bench.gpu.alloc::<u8>("a mask", picture.size.area()).unwrap();
+            let planned = Thresholder::new(&bench.gpu, &stream, &spec, picture.size, Kernels::default());
+            (spec, stream, planned.unwrap(), mask)
+        });
+        let rows = Rows { address: image.address(), pitch: picture.stride };
+        for (_, stream, thresholder, mask) in &mut lanes {
+            thresholder.run(stream, rows, mask, counter.address()).unwrap();
+        }
+        for (spec, stream, _, mask) in &lanes {
+            let mut bytes = vec![0; picture.size.area()];
+            stream.download_now(mask, &mut bytes).unwrap();
+            let expected = reference::threshold::threshold(picture.view(), spec);
+            assert!(bytes == expected.data(), "{spec}");
+        }
+    }
+
+    /// A picture and a threshold that the reference makes in a few million steps.
+    fn case() -> impl Strategy<Value = (Padded, ThresholdSpec)> {
+        let size = (1..600_usize, 1..200_usize, 0..40_usize);
+        (size, any::<u64>(), 1..128_usize, 0..4_usize, -12..13_i32, any::<bool>()).prop_map(
+            |((w, h, padding), seed, radius, method, parameter, inverse)| {
+                let block = 2 * radius + 1;
+                let height = h.min(2_000_000 / (w * block * block)).max(1);
+                let width = w.min(2_000_000 / (height * block * block)).max(1);
+                let value = f64::from(parameter);
+                let method = match method {
+                    0 => ThresholdMethod::Mean { c: value / 2.0 },
+                    1 => ThresholdMethod::Gaussian { c: value / 2.0 },
+                    2 => ThresholdMethod::Sauvola { k: value / 20.0 },
+                    _ => ThresholdMethod::Niblack { k: value / 10.0 },
+                };
+                let picture = Padded::noise(Size::new(width, height), padding, seed);
+                (picture, ThresholdSpec { method, block, inverse })
+            },
+        )
+    }
+
+    impl std::fmt::Debug for Padded {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "{} with rows {} apart", self.size, self.stride)
+        }
+    }
+
+    #[test]
+    fn threshold_matches_reference_on_random_pictures() {
+        let Some(bench) = Bench::open() else { return };
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[9; 32]);
+        let config = Config { cases: 300, failure_persistence: None, ..Config::default() };
+        TestRunner::new_with_rng(config, rng)
+            .run(&case(), |(picture, spec)| {
+                bench.check(&picture, &spec);
+                Ok(())
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn the_sides_are_those_of_the_kernels() {
+        let text = concat!(
+            include_str!("../../../kernels/threshold.cu"),
+            include_str!("../../../kernels/window_sums.cuh")
+        );
+        for (name, value) in [
+            ("BOX_TILE_X", BOX_TILE[0]),
+            ("BOX_TILE_Y", BOX_TILE[1]),
+            ("STRIP_ROWS", STRIP_ROWS),
+            ("SEGMENT", SEGMENT),
+            ("ROWS_TILE_X", ROWS_TILE[0]),
+            ("ROWS_TILE_Y", ROWS_TILE[1]),
+            ("COLUMNS_TILE_X", COLUMNS_TILE[0]),
+            ("COLUMNS_TILE_Y", COLUMNS_TILE[1]),
+            ("COLUMNS_THREADS_Y", COLUMNS_THREADS[1]),
+            ("WEIGHT_BITS", threshold::WEIGHT_BITS as usize),
+            ("ROW_BITS", threshold::ROW_BITS as usize),
+        ] {
+            let line = format!("constexpr int {name} = {value};");
+            assert!(text.contains(&line), "no `{line}` in the kernels");
+        }
+    }
+}
