@@ -9,9 +9,11 @@
     reason = "the driver's interface is C: addresses without lengths, calls without types"
 )]
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::thread::LocalKey;
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUresult};
@@ -41,6 +43,16 @@ macro_rules! pod {
     )* };
 }
 pod!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
+
+thread_local! {
+    /// How often this thread allocated memory, and waited for a device: tests look that no frame does what it should not.
+    pub(super) static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+    pub(super) static WAITS: Cell<usize> = const { Cell::new(0) };
+}
+
+fn count(what: &'static LocalKey<Cell<usize>>) {
+    what.set(what.get() + 1);
+}
 
 /// An error of the CUDA backend.
 pub(super) fn fault(fault: DeviceFault) -> Error {
@@ -220,6 +232,7 @@ impl Gpu {
 
     /// Room for `length` numbers on the device, all 0.
     pub(super) fn alloc<T: Pod>(&self, what: &'static str, length: usize) -> Result<DeviceBuffer<T>> {
+        count(&ALLOCATIONS);
         self.bind()?;
         let bytes = (length * size_of::<T>()).max(1);
         let no_room = |error| self.no_room(what, bytes, error);
@@ -245,6 +258,7 @@ impl Gpu {
         length: usize,
         kind: Pinned,
     ) -> Result<PinnedBuffer<T>> {
+        count(&ALLOCATIONS);
         self.bind()?;
         let bytes = (length * size_of::<T>()).max(1);
         let flags = match kind {
@@ -409,6 +423,7 @@ impl Stream {
 
     /// Waits until everything in it is done.
     pub(super) fn wait(&self) -> Result<()> {
+        count(&WAITS);
         self.stream.synchronize().map_err(failed("waiting for the device"))
     }
 
@@ -513,11 +528,11 @@ impl Stream {
         .map_err(failed("filling device memory"))
     }
 
-    /// Starts a kernel that takes nothing, on one thread.
+    /// Starts a kernel that takes nothing.
     #[cfg(test)]
-    pub(super) fn launch_without_arguments(&self, kernel: &Kernel) -> Result<()> {
+    pub(super) fn launch_without_arguments(&self, kernel: &Kernel, threads: usize) -> Result<()> {
         // SAFETY: there are no arguments that could be wrong.
-        unsafe { self.launch(kernel, [1; 3], [1; 3], 0, &mut []) }
+        unsafe { self.launch(kernel, [1; 3], [threads, 1, 1], 0, &mut []) }
     }
 
     /// Starts a kernel.
@@ -574,6 +589,7 @@ impl Event {
 
     /// Waits until the device has passed it.
     pub(super) fn wait(&self) -> Result<()> {
+        count(&WAITS);
         self.event.synchronize().map_err(failed("waiting for the device"))
     }
 

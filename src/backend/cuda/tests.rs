@@ -506,6 +506,61 @@ fn frames_that_do_not_fit_are_refused_with_the_bytes_that_are_free() {
     assert!(said.contains("200000x4 are larger than the 65536x"), "{said}");
 }
 
+#[test]
+fn uploads_overlap_kernels_and_frames_neither_allocate_nor_wait_twice() {
+    let Some(gpu) = testing::gpu() else { return };
+    let mut random = Random(21);
+    let size = Size::new(1920, 1080);
+    let frames: Vec<_> = (0..3).map(|_| random.picture(size)).collect();
+    // Kernels that take longer than an upload, as they do in a backlog.
+    let template = random.template(frames[0].as_ref(), Size::new(48, 48), "t");
+    let standing = Standing::new(size)
+        .thresholding(Some("mean:31:5".parse().unwrap()), true)
+        .searching(&Bank::new(vec![template]).unwrap(), None, Limits::default())
+        .unwrap();
+    let mut cuda = Cuda::open(standing, 2, Kernels::default(), 0).unwrap();
+    let epoch = gpu.event().unwrap();
+    epoch.record(&cuda.free[0].lane.stream).unwrap();
+    let mut findings = Findings::default();
+    let (mut timeline, mut counts) = (Vec::new(), Vec::new());
+    for index in 0..40 {
+        if index >= 2 {
+            let (slot, _) = cuda.wait_next(&mut findings).unwrap().unwrap();
+            let worked = cuda.handed_out.last().unwrap();
+            let at = |event: &Event| epoch.micros_to(event).unwrap();
+            timeline.push([at(&worked.started), at(&worked.uploaded), at(&worked.done)]);
+            cuda.release(slot);
+            counts.push((driver::ALLOCATIONS.get(), driver::WAITS.get()));
+        }
+        let meta = FrameMeta { index, pts_ns: None, duration_ns: None, arrived: Instant::now() };
+        let frame = &frames[index as usize % 3];
+        cuda.submit(meta, &mut |mut plane| plane.copy_from(frame.as_ref())).unwrap();
+    }
+    for (index, [started, uploaded, done]) in timeline.iter().enumerate().take(12) {
+        println!("frame {index}: upload {started:.0} to {uploaded:.0} us, kernels to {done:.0} us");
+    }
+    let later = &timeline[8..];
+    let overlapping = later.windows(2).filter(|pair| pair[1][1] < pair[0][2]).count();
+    println!("{overlapping} of {} uploads ended before the kernels of the frame before", later.len() - 1);
+    assert!(overlapping * 2 > later.len(), "{timeline:?}");
+    let ((allocated, waited), (allocated_last, waited_last)) = (counts[10], counts[30]);
+    assert_eq!(allocated_last - allocated, 0, "allocations in 20 frames");
+    assert_eq!(waited_last - waited, 20, "waits in 20 frames");
+}
+
+#[test]
+fn a_kernel_that_cannot_be_launched_is_told_by_name() {
+    let Some(gpu) = testing::gpu() else { return };
+    let kernel = gpu.load(TRAP).unwrap().kernel("trap_now").unwrap();
+    let stream = gpu.stream(Priority::Normal).unwrap();
+    let error = stream.launch_without_arguments(&kernel, 4096).unwrap_err();
+    assert!(
+        error.to_string().starts_with("cuda: kernel trap_now cannot be launched: invalid argument"),
+        "{error}"
+    );
+    assert!(error.is_device_lost(), "another device could do it");
+}
+
 /// A kernel that ends its context.
 const TRAP: &str = ".version 8.1\n.target sm_75\n.address_size 64\n.visible .entry trap_now() { trap; }\n";
 
@@ -539,7 +594,7 @@ fn a_device_is_lost() {
     let module = backend.gpu.load(TRAP).unwrap();
     let trap = module.kernel("trap_now").unwrap();
     let stream = &backend.in_flight[0].lane.stream;
-    stream.launch_without_arguments(&trap).unwrap();
+    stream.launch_without_arguments(&trap, 1).unwrap();
     let _ = stream.wait();
     let mut findings = Findings::default();
     let outcome = match backend.wait_next(&mut findings) {
