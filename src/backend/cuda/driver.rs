@@ -427,6 +427,11 @@ impl Stream {
         self.stream.synchronize().map_err(failed("waiting for the device"))
     }
 
+    /// What comes next in this stream starts after `event`.
+    pub(super) fn wait_for(&self, event: &Event) -> Result<()> {
+        self.stream.wait(&event.event).map_err(failed("ordering streams"))
+    }
+
     /// Copies the first `length` elements to the device, without waiting: `source` must not be written before it is done.
     pub(super) fn upload<T: Pod>(
         &self,

@@ -21,7 +21,7 @@ use crate::recycle::Recycler;
 use crate::template::{Bank, TemplateSums};
 
 use driver::{Attribute, DeviceBuffer, Event, Gpu, Pinned, PinnedBuffer, Priority, fault};
-use ncc::{DeviceFrame, MAX_SIDE, patch_words};
+use ncc::{DeviceFrame, FoundPeak, MAX_SIDE, patch_words};
 use search::{Lane, PlannedSearch};
 use threshold::Thresholder;
 
@@ -125,7 +125,7 @@ impl Backend for Cuda {
         fill(slot.upload_plane());
         slot.fill_us = started.elapsed().as_micros() as u64;
         slot.meta = Some(meta);
-        let outcome = slot.start(&self.standing, self.plan.as_deref());
+        let outcome = slot.start(&self.standing, self.plan.as_deref(), self.in_flight.back());
         self.in_flight.push_back(slot);
         outcome
     }
@@ -181,6 +181,8 @@ struct Slot {
     threshold: Option<Threshold>,
     started: Event,
     uploaded: Event,
+    computing: Event,
+    computed: Event,
     done: Event,
     fill_us: u64,
 }
@@ -220,6 +222,8 @@ impl Slot {
             threshold,
             started: gpu.event()?,
             uploaded: gpu.event()?,
+            computing: gpu.event()?,
+            computed: gpu.event()?,
             done: gpu.event()?,
             fill_us: 0,
         })
@@ -230,27 +234,38 @@ impl Slot {
         PlaneMut::new(self.upload.as_mut_slice(), self.frame.size, self.frame.pitch)
     }
 
-    /// Puts a frame's standing work into the stream.
-    fn start(&mut self, standing: &Standing, plan: Option<&PlannedSearch>) -> Result<()> {
+    /// Puts a frame's standing work into the stream. Its kernels come after those of `before`, the frame submitted last:
+    /// side by side both would take as long as one after the other, and the older would be late.
+    fn start(
+        &mut self,
+        standing: &Standing,
+        plan: Option<&PlannedSearch>,
+        before: Option<&Self>,
+    ) -> Result<()> {
         let Self { upload, frame, lane, threshold, .. } = self;
         self.started.record(&lane.stream)?;
         let bytes = upload.len();
         lane.stream.upload(upload, &mut frame.pixels, bytes)?;
         self.uploaded.record(&lane.stream)?;
+        if let Some(before) = before {
+            lane.stream.wait_for(&before.computed)?;
+        }
+        self.computing.record(&lane.stream)?;
         lane.clear()?;
-        if let Some(Threshold { thresholder, mask, host }) = threshold {
+        if let Some(Threshold { thresholder, mask, .. }) = threshold {
             thresholder.run(&lane.stream, frame.rows_from(0, 0), mask, lane.foreground())?;
-            if let Some(host) = host {
-                lane.stream.download(mask, 0, host, frame.size.area())?;
-            }
         }
         if let Some(plan) = plan {
             lane.search(frame, plan, standing.roi, standing.limits.min_score, 0)?;
         }
+        self.computed.record(&lane.stream)?;
+        if let Some(Threshold { mask, host: Some(host), .. }) = threshold {
+            lane.stream.download(mask, 0, host, frame.size.area())?;
+        }
         if plan.is_some() || threshold.is_some() {
             lane.read_back()?;
         }
-        self.done.record(&self.lane.stream)
+        self.done.record(&lane.stream)
     }
 
     /// Waits for the standing work and gives its results.
@@ -264,7 +279,7 @@ impl Slot {
     ) -> Result<()> {
         self.done.wait()?;
         findings.upload_us = self.fill_us + self.started.micros_to(&self.uploaded)? as u64;
-        findings.standing_us = self.uploaded.micros_to(&self.done)? as u64;
+        findings.standing_us = self.computing.micros_to(&self.done)? as u64;
         findings.matches.clear();
         (findings.foreground, findings.mask, findings.redone) = (None, None, false);
         if let Some(Threshold { host, .. }) = &self.threshold {
@@ -304,6 +319,8 @@ struct TrackerLane {
     planned: Vec<PlannedSearch>,
     plans_made: u64,
     patches: Vec<Patches>,
+    /// What the device found in this round.
+    found: Vec<FoundPeak>,
 }
 
 /// A box that is being cut out of a frame, on both sides.
@@ -322,6 +339,7 @@ impl TrackerLane {
             planned: Vec::new(),
             plans_made: 0,
             patches: Vec::new(),
+            found: Vec::new(),
         }
     }
 
@@ -370,7 +388,11 @@ impl TrackerLane {
             }
         }
         let has_searches = queries.iter().any(|query| matches!(query, Query::Search { .. }));
-        let found: Vec<_> = if has_searches { lane.candidates()?.collect() } else { Vec::new() };
+        let mut found = std::mem::take(&mut self.found);
+        found.clear();
+        if has_searches {
+            found.extend(lane.candidates()?);
+        }
         let (mut tag, mut patch) = (0, 0);
         for (query, response) in queries.iter().zip(responses) {
             match query {
@@ -397,6 +419,7 @@ impl TrackerLane {
                 }
             }
         }
+        self.found = found;
         Ok(())
     }
 

@@ -528,7 +528,9 @@ fn uploads_overlap_kernels_and_frames_neither_allocate_nor_wait_twice() {
             let (slot, _) = cuda.wait_next(&mut findings).unwrap().unwrap();
             let worked = cuda.handed_out.last().unwrap();
             let at = |event: &Event| epoch.micros_to(event).unwrap();
-            timeline.push([at(&worked.started), at(&worked.uploaded), at(&worked.done)]);
+            let marks =
+                [&worked.started, &worked.uploaded, &worked.computing, &worked.computed, &worked.done];
+            timeline.push(marks.map(at));
             cuda.release(slot);
             counts.push((driver::ALLOCATIONS.get(), driver::WAITS.get()));
         }
@@ -536,11 +538,14 @@ fn uploads_overlap_kernels_and_frames_neither_allocate_nor_wait_twice() {
         let frame = &frames[index as usize % 3];
         cuda.submit(meta, &mut |mut plane| plane.copy_from(frame.as_ref())).unwrap();
     }
-    for (index, [started, uploaded, done]) in timeline.iter().enumerate().take(12) {
-        println!("frame {index}: upload {started:.0} to {uploaded:.0} us, kernels to {done:.0} us");
+    for (index, [started, uploaded, computing, computed, done]) in timeline.iter().enumerate().take(12) {
+        println!(
+            "frame {index}: upload {started:.0} to {uploaded:.0} us, kernels {computing:.0} to {computed:.0}, \
+             read back by {done:.0}"
+        );
     }
     let later = &timeline[8..];
-    let overlapping = later.windows(2).filter(|pair| pair[1][1] < pair[0][2]).count();
+    let overlapping = later.windows(2).filter(|pair| pair[1][1] < pair[0][3]).count();
     println!("{overlapping} of {} uploads ended before the kernels of the frame before", later.len() - 1);
     assert!(overlapping * 2 > later.len(), "{timeline:?}");
     let ((allocated, waited), (allocated_last, waited_last)) = (counts[10], counts[30]);
