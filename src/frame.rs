@@ -356,6 +356,13 @@ pub trait Picture: Send + Sync {
     fn plane(&self, index: usize) -> PlaneRef<'_>;
 }
 
+impl Picture for Plane {
+    fn plane(&self, index: usize) -> PlaneRef<'_> {
+        assert_eq!(index, 0, "a plane is a picture of one plane");
+        self.as_ref()
+    }
+}
+
 /// Which frame, and when.
 #[derive(Debug, Clone, Copy)]
 pub struct FrameMeta {

@@ -6,7 +6,7 @@
 
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, RasterizedChar, get_raster, get_raster_width};
 
-use crate::frame::{Chroma, PixelFormat, Plane, PlaneMut, Size};
+use crate::frame::{Chroma, PixelFormat, PlaneMut, PlaneRef, Size};
 use crate::results::{FrameRecord, Match, Track, TrackState};
 
 /// The writable planes of one picture.
@@ -73,12 +73,12 @@ impl<'a> Canvas<'a> {
     }
 
     /// Shows `mask` from column `first_column` on.
-    fn show_mask(&mut self, mask: &Plane, first_column: usize) {
+    fn show_mask(&mut self, mask: PlaneRef<'_>, first_column: usize) {
         assert_eq!(mask.size(), self.size, "mask of another size");
         let end = self.size.height as i64;
         let area = Area { left: first_column as i64, top: 0, right: self.size.width as i64, bottom: end };
         self.paint(area, BLACK, 255);
-        for (y, row) in mask.as_ref().rows().enumerate() {
+        for (y, row) in mask.rows().enumerate() {
             self.planes[0].row(y)[first_column..].copy_from_slice(&row[first_column..]);
         }
     }
@@ -115,7 +115,7 @@ pub fn draw_results(canvas: &mut Canvas<'_>, record: &FrameRecord) {
 ///
 /// # Panics
 /// If `mask` is not of the picture's size.
-pub fn draw_mask(canvas: &mut Canvas<'_>, mask: &Plane) {
+pub fn draw_mask(canvas: &mut Canvas<'_>, mask: PlaneRef<'_>) {
     canvas.show_mask(mask, 0);
 }
 
@@ -123,7 +123,7 @@ pub fn draw_mask(canvas: &mut Canvas<'_>, mask: &Plane) {
 ///
 /// # Panics
 /// If `mask` is not of the picture's size.
-pub fn draw_split(canvas: &mut Canvas<'_>, mask: &Plane) {
+pub fn draw_split(canvas: &mut Canvas<'_>, mask: PlaneRef<'_>) {
     let middle = canvas.size.width / 2;
     canvas.show_mask(mask, middle);
     let line = Style::for_height(canvas.size.height).line;
@@ -402,6 +402,7 @@ fn mix(under: u8, over: u8, opacity: u8) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::Plane;
 
     const PADDING: usize = 11;
     const POISON: u8 = 0xFA;
@@ -641,7 +642,7 @@ mod tests {
                 .iter_mut()
                 .skip(1)
                 .for_each(|data| data.iter_mut().for_each(|v| *v = *v / 250 * *v));
-            picture.draw(|canvas| draw_mask(canvas, &mask));
+            picture.draw(|canvas| draw_mask(canvas, mask.as_ref()));
             for y in 0..23 {
                 for x in 0..37 {
                     let expected = Colour { luma: mask.data()[y * 37 + x], cb: 128, cr: 128 };
@@ -657,7 +658,7 @@ mod tests {
         let mask = Plane::from_vec(vec![255; 41 * 23], size);
         for format in PixelFormat::ALL {
             let mut picture = Picture::grey(format, size);
-            picture.draw(|canvas| draw_split(canvas, &mask));
+            picture.draw(|canvas| draw_split(canvas, mask.as_ref()));
             let row: Vec<u8> = (0..41).map(|x| picture.luma(x, 11)).collect();
             assert_eq!(
                 (&row[..19], &row[19..21], &row[21..]),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::frame::{Frame, Plane, VideoFormat};
+use crate::frame::{Frame, Picture, VideoFormat};
 use crate::results::{FrameRecord, RunRecord, Summary};
 
 /// What a source answers when it is asked for a frame.
@@ -44,8 +44,8 @@ pub struct Delivery<'a> {
     pub frame: &'a Frame,
     /// What was found.
     pub record: &'a Arc<FrameRecord>,
-    /// The thresholded frame (255 or 0), where a sink asked for it.
-    pub mask: Option<&'a Arc<Plane>>,
+    /// The thresholded frame (255 or 0), a picture of one plane, where a sink asked for it.
+    pub mask: Option<&'a Arc<dyn Picture>>,
 }
 
 /// Where results go. Calls come in order: `begin` once, `deliver` for each frame, `finish` once, on

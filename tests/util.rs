@@ -167,7 +167,7 @@ pub struct Heard {
     pub begun: usize,
     pub finished: usize,
     pub records: Vec<Arc<FrameRecord>>,
-    pub masks: Vec<Option<Arc<Plane>>>,
+    pub masks: Vec<Option<Arc<dyn Picture>>>,
 }
 
 /// Keeps what it is told; fails on purpose at a frame if asked to.

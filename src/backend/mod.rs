@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::config::{BackendChoice, Kernels, Limits, ThresholdSpec};
 use crate::error::{Error, Result};
-use crate::frame::{FrameMeta, Plane, PlaneMut, Rect, Size};
+use crate::frame::{FrameMeta, Picture, PlaneMut, Rect, Size};
 use crate::results::Match;
 use crate::template::{Bank, Patch};
 
@@ -37,14 +37,15 @@ pub struct Standing {
 }
 
 /// Results of the standing work on one frame. Reused from frame to frame, so that its allocations last.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Findings {
     /// Accepted matches: names in bank order, best first within a name.
     pub matches: Vec<Match>,
     /// Share of the frame's pixels that are foreground.
     pub foreground: Option<f64>,
-    /// The thresholded frame (255 or 0) in a buffer of its own, which may be kept after the slot is released.
-    pub mask: Option<Arc<Plane>>,
+    /// The thresholded frame (255 or 0), a picture of one plane, in a buffer of its own, which may be kept after the slot
+    /// is released.
+    pub mask: Option<Arc<dyn Picture>>,
     /// There were more candidates than there was room for on the device, so that the frame was searched twice.
     pub redone: bool,
     /// How long it took the frame to come from host memory into the slot, in microseconds.

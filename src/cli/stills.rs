@@ -98,7 +98,7 @@ pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
     let standing = Standing::new(picture.luma.size()).thresholding(Some(args.method), true);
     let found = work(args.backend, &standing, run::threads(None), picture.luma.as_ref())?;
     let mask = found.mask.expect("the mask was asked for");
-    still::save(&args.output, mask.as_ref().as_ref())?;
+    still::save(&args.output, mask.plane(0))?;
     Ok(Outcome::Done)
 }
 

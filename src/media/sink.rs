@@ -24,7 +24,7 @@ use super::sound::{self, Gate};
 use crate::config::View;
 use crate::error::{Error, Result};
 use crate::files;
-use crate::frame::{Chroma, Frame, FrameMeta, PixelFormat, Plane, PlaneMut, Size, VideoFormat};
+use crate::frame::{Chroma, Frame, FrameMeta, Picture, PixelFormat, PlaneMut, Size, VideoFormat};
 use crate::overlay;
 use crate::ports::{Delivery, Sink};
 use crate::results::{FrameRecord, RunRecord, Summary};
@@ -334,7 +334,7 @@ fn fault(reason: impl Into<String>) -> Error {
 struct Job {
     frame: Frame,
     record: Arc<FrameRecord>,
-    mask: Option<Arc<Plane>>,
+    mask: Option<Arc<dyn Picture>>,
 }
 
 /// A pipeline that plays, and its worker. Dropping it stops both, wherever they wait.
@@ -772,8 +772,8 @@ impl Drop for Easel {
 fn draw(view: View, planes: Vec<PlaneMut<'_>>, pixels: PixelFormat, size: Size, job: &Job) {
     let mut canvas = overlay::Canvas::new(planes, pixels, size);
     match (view, &job.mask) {
-        (View::Mask, Some(mask)) => return overlay::draw_mask(&mut canvas, mask),
-        (View::Split, Some(mask)) => overlay::draw_split(&mut canvas, mask),
+        (View::Mask, Some(mask)) => return overlay::draw_mask(&mut canvas, mask.plane(0)),
+        (View::Split, Some(mask)) => overlay::draw_split(&mut canvas, mask.plane(0)),
         _ => {}
     }
     overlay::draw_results(&mut canvas, &job.record);

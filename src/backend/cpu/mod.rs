@@ -249,7 +249,7 @@ impl StandingWork {
         }
         if let Some(thresholder) = &mut self.thresholder {
             let mask = self.masks.share(|mask| findings.foreground = Some(thresholder.run(luma, mask)));
-            findings.mask = self.standing.wants_mask.then_some(mask);
+            findings.mask = if self.standing.wants_mask { Some(mask) } else { None };
         }
         findings.standing_us = started.elapsed().as_micros() as u64;
     }

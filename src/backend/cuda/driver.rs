@@ -367,6 +367,8 @@ pub(super) struct PinnedBuffer<T> {
 
 // SAFETY: the buffer owns what the pointer points to, which is not bound to a thread.
 unsafe impl<T: Pod> Send for PinnedBuffer<T> {}
+// SAFETY: a shared borrow only reads.
+unsafe impl<T: Pod> Sync for PinnedBuffer<T> {}
 
 impl<T: Pod> PinnedBuffer<T> {
     /// Number of elements.

@@ -16,8 +16,7 @@ use crate::backend::peaks::Candidate;
 use crate::backend::{Backend, Device, Findings, Query, Response, SlotId, Standing};
 use crate::config::Kernels;
 use crate::error::{DeviceFault, Error, Result};
-use crate::frame::{FrameMeta, Plane, PlaneMut, Rect, Size};
-use crate::recycle::Recycler;
+use crate::frame::{FrameMeta, Picture, PlaneMut, PlaneRef, Rect, Size};
 use crate::template::{Bank, TemplateSums};
 
 use driver::{Attribute, DeviceBuffer, Event, Gpu, Pinned, PinnedBuffer, Priority, fault};
@@ -54,7 +53,7 @@ pub struct Cuda {
     in_flight: VecDeque<Slot>,
     /// Slots between `wait_next` and `release`.
     handed_out: Vec<Slot>,
-    masks: Recycler<Plane>,
+    masks: MaskPool,
     tracker: TrackerLane,
     candidates: Vec<Candidate>,
 }
@@ -78,6 +77,8 @@ impl Cuda {
             }
             None => None,
         };
+        // One a slot; more are made when sinks hold on to them.
+        let masks = MaskPool::new(&gpu, standing.frame, if standing.wants_mask { depth } else { 0 })?;
         let tracker = TrackerLane::new(&gpu, standing.frame, kernels);
         Ok(Self {
             gpu,
@@ -87,7 +88,7 @@ impl Cuda {
             free,
             in_flight: VecDeque::with_capacity(depth),
             handed_out: Vec::with_capacity(depth),
-            masks: Recycler::default(),
+            masks,
             tracker,
             candidates: Vec::new(),
         })
@@ -125,7 +126,14 @@ impl Backend for Cuda {
         fill(slot.upload_plane());
         slot.fill_us = started.elapsed().as_micros() as u64;
         slot.meta = Some(meta);
-        let outcome = slot.start(&self.standing, self.plan.as_deref(), self.in_flight.back());
+        let mut start = || {
+            if let Some(Threshold { host, .. }) = slot.threshold.as_mut().filter(|_| self.standing.wants_mask)
+            {
+                *host = Some(self.masks.take()?);
+            }
+            slot.start(&self.standing, self.plan.as_deref(), self.in_flight.back())
+        };
+        let outcome = start();
         self.in_flight.push_back(slot);
         outcome
     }
@@ -191,8 +199,58 @@ struct Slot {
 struct Threshold {
     thresholder: Thresholder,
     mask: DeviceBuffer<u8>,
-    /// Where the mask is read back to, if it is wanted.
-    host: Option<PinnedBuffer<u8>>,
+    /// Where this frame's mask is read back to, if it is wanted.
+    host: Option<Arc<HostMask>>,
+}
+
+/// A mask in page-locked memory, where the device writes it and sinks read it.
+struct HostMask {
+    pixels: PinnedBuffer<u8>,
+    size: Size,
+}
+
+impl Picture for HostMask {
+    fn plane(&self, index: usize) -> PlaneRef<'_> {
+        assert_eq!(index, 0, "a mask is a picture of one plane");
+        PlaneRef::new(self.pixels.as_slice(), self.size, self.size.width)
+    }
+}
+
+/// Masks that were lent, to be used again when everybody has dropped them.
+struct MaskPool {
+    gpu: Gpu,
+    size: Size,
+    lent: Vec<Arc<HostMask>>,
+}
+
+impl MaskPool {
+    fn new(gpu: &Gpu, size: Size, count: usize) -> Result<Self> {
+        let mut pool = Self { gpu: gpu.clone(), size, lent: Vec::new() };
+        for _ in 0..count {
+            let mask = pool.make()?;
+            pool.lent.push(mask);
+        }
+        Ok(pool)
+    }
+
+    fn make(&self) -> Result<Arc<HostMask>> {
+        let pixels = self.gpu.alloc_pinned("a mask", self.size.area(), Pinned::Plain)?;
+        Ok(Arc::new(HostMask { pixels, size: self.size }))
+    }
+
+    /// A mask that nobody else has.
+    fn take(&mut self) -> Result<Arc<HostMask>> {
+        match self.lent.iter_mut().position(|mask| Arc::get_mut(mask).is_some()) {
+            Some(index) => Ok(self.lent.swap_remove(index)),
+            None => self.make(),
+        }
+    }
+
+    /// Lends a mask that the device has written.
+    fn lend(&mut self, mask: Arc<HostMask>) -> Arc<dyn Picture> {
+        self.lent.push(mask.clone());
+        mask
+    }
 }
 
 impl Slot {
@@ -206,11 +264,7 @@ impl Slot {
             Some(spec) => Some(Threshold {
                 thresholder: Thresholder::new(gpu, &lane.stream, spec, size, kernels)?,
                 mask: gpu.alloc("a mask", size.area())?,
-                host: if standing.wants_mask {
-                    Some(gpu.alloc_pinned("a mask", size.area(), Pinned::Plain)?)
-                } else {
-                    None
-                },
+                host: None,
             }),
         };
         Ok(Self {
@@ -260,7 +314,8 @@ impl Slot {
         }
         self.computed.record(&lane.stream)?;
         if let Some(Threshold { mask, host: Some(host), .. }) = threshold {
-            lane.stream.download(mask, 0, host, frame.size.area())?;
+            let host = Arc::get_mut(host).expect("it was taken from the pool");
+            lane.stream.download(mask, 0, &mut host.pixels, frame.size.area())?;
         }
         if plan.is_some() || threshold.is_some() {
             lane.read_back()?;
@@ -274,7 +329,7 @@ impl Slot {
         standing: &Standing,
         plan: Option<&PlannedSearch>,
         candidates: &mut Vec<Candidate>,
-        masks: &mut Recycler<Plane>,
+        masks: &mut MaskPool,
         findings: &mut Findings,
     ) -> Result<()> {
         self.done.wait()?;
@@ -282,15 +337,10 @@ impl Slot {
         findings.standing_us = self.computing.micros_to(&self.done)? as u64;
         findings.matches.clear();
         (findings.foreground, findings.mask, findings.redone) = (None, None, false);
-        if let Some(Threshold { host, .. }) = &self.threshold {
+        if let Some(Threshold { host, .. }) = &mut self.threshold {
             let area = self.frame.size.area();
             findings.foreground = Some(self.lane.foreground_count() as f64 / area as f64);
-            findings.mask = host.as_ref().map(|host| {
-                masks.share(|mask| {
-                    mask.resize(self.frame.size);
-                    mask.data_mut().copy_from_slice(host.as_slice());
-                })
-            });
+            findings.mask = host.take().map(|host| masks.lend(host));
         }
         if let Some(plan) = plan {
             while !self.lane.had_room()? {

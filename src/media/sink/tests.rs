@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::*;
-use crate::frame::{Picture, PlaneRef};
+use crate::frame::{Plane, PlaneRef};
 use crate::media::launch::Running;
 
 /// A picture in memory, with padding after each row, as decoders have it.
