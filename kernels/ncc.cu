@@ -7,7 +7,7 @@
 // f64 once, and product, square root and division are rounded once each: what the processor computes, to the bit.
 //
 // A search takes four steps, all of which run over the region's positions (its width - w + 1 by its height - h + 1):
-//   sum_columns                    sums of I and I I down the h rows of every column
+//   column_sums                    sums of I and I I down the h rows of every column
 //   correlate_{texture, ...}       ST of every position, into the map
 //   scores                         S and SS from the column sums, sliding; the map's ST becomes the score
 //   peaks                          positions that beat their neighbours go to the list of candidates
@@ -75,7 +75,7 @@ struct WindowSums {
   __device__ long long result(Pattern t) const { return MASKED ? __double_as_longlong(score(t, s, ss, st)) : st; }
 };
 
-// Image and template through textures; one thread a position. The template's mask lies below its pixels.
+// Image and template through textures; one thread a position. The template's mask lies to the right of its pixels.
 template <bool MASKED>
 __device__ void correlate_texture_(cudaTextureObject_t image, int left, int top, cudaTextureObject_t pixels, Pattern t,
                                    int width, int height, long long* map) {
@@ -86,7 +86,7 @@ __device__ void correlate_texture_(cudaTextureObject_t image, int left, int top,
   for (int j = 0; j < t.h; j++) {
     for (int i = 0; i < t.w; i++) {
       sums.add(tex2D<unsigned char>(image, left + x + i, top + y + j), tex2D<unsigned char>(pixels, i, j),
-               MASKED ? tex2D<unsigned char>(pixels, i, t.h + j) : 1);
+               MASKED ? tex2D<unsigned char>(pixels, t.w + i, j) : 1);
     }
     sums.end_row();
   }
@@ -114,8 +114,8 @@ __device__ void correlate_constant_(cudaTextureObject_t image, int left, int top
 
 // The template in constant memory; the image's tile with a halo of w - 1 columns and h - 1 rows in shared memory.
 //
-// Rows of the tile lie (TILE_WIDTH + w) bytes apart, rounded up to whole 64, so that rows begin in the same bank and a warp
-// reads eight neighbouring ones. Dynamic shared memory: that times (blockDim.y + h).
+// Rows of the tile lie (TILE_WIDTH + w) bytes apart, rounded up to whole 64: a warp is one row of 32 positions, whose bytes
+// lie in eight or nine neighbouring banks, whatever the template's width. Dynamic shared memory: that times (blockDim.y + h).
 template <bool MASKED>
 __device__ void correlate_shared_(cudaTextureObject_t image, int left, int top, int width, int height, long long* map) {
   extern __shared__ unsigned char tile[];

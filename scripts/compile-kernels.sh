@@ -19,6 +19,7 @@ done
 
 package=nvidia-cuda-nvrtc-cu12
 version=12.1.105
+sha256=339b385f50c309763ca65456ec75e17bbefcbbf2893f462cb8b90584cd27a1c2
 compiler=${CARGO_TARGET_DIR:-target}/nvrtc-$version
 [ "$(uname -sm)" = 'Linux x86_64' ] || {
   echo "scripts/compile-kernels.sh: NVRTC $version is used on 64-bit x86 Linux only; this is $(uname -sm)" >&2
@@ -29,10 +30,16 @@ if [ ! -e "$compiler/nvidia" ]; then
     echo "scripts/compile-kernels.sh: pip is missing; install it: apt-get install python3-pip" >&2
     exit 1
   }
-  mkdir -p "$compiler"
+  # Made elsewhere and moved, so that what is there is whole.
+  mkdir -p "${compiler%/*}"
+  fetched=$(mktemp -d "$compiler.XXXXXX")
+  trap 'rm -rf "$fetched"' EXIT
   python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-    --dest "$compiler" "$package==$version"
-  python3 -m zipfile -e "$compiler"/*.whl "$compiler"
+    --dest "$fetched" "$package==$version"
+  echo "$sha256  $(ls "$fetched"/*.whl)" | sha256sum --check --quiet
+  python3 -m zipfile -e "$fetched"/*.whl "$fetched"
+  rm -rf "$compiler"
+  mv "$fetched" "$compiler"
 fi
 
 python3 - "$compiler" "${check:-}" <<'PYTHON'
@@ -72,7 +79,6 @@ def compile_(source):
         "--std=c++17",
         "--fmad=false",
         "--include-path=kernels",
-        "--define-macro=LOCKON_KERNEL",
     ]
     program = ctypes.c_void_p()
     call("nvrtcCreateProgram", ctypes.byref(program), code.encode(), str(source).encode(), 0, None, None)

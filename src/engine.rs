@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::backend::{Backend, Device, Findings};
 use crate::error::{DeviceFault, Error, Result};
-use crate::frame::{Frame, VideoFormat};
+use crate::frame::{Frame, Size, VideoFormat};
 use crate::ports::{Delivery, Next, Sink, Source};
 use crate::recycle::Recycler;
 use crate::results::{FrameRecord, Percentiles, RunRecord, StageSummary, Summary, ThresholdResult};
@@ -114,7 +114,13 @@ impl Engine<'_> {
         run.stats.stage(Stage::Source, micros(std::mem::take(&mut run.waited)));
         if run.open.as_ref().is_none_or(|open| open.format.size != frame.format.size) {
             self.drain(run)?;
-            self.open(run, &frame.format)?;
+            if let Err(error) = self.open(run, &frame.format) {
+                // A change of size is no reason to end a run that another device could go on with.
+                if !self.lose(run, &error, frame.meta.index) {
+                    return Err(error);
+                }
+                self.open(run, &frame.format)?;
+            }
         }
         let open = run.open.as_mut().expect("opened above");
         let submitted = open.submit(&frame);
@@ -123,13 +129,13 @@ impl Engine<'_> {
     }
 
     fn open(&mut self, run: &mut Run, format: &Arc<VideoFormat>) -> Result<()> {
-        let before = run.open.take().map(|open| open.format.size);
+        run.open = None;
         let open_backend = match self.open_spare {
             Some(open_spare) if run.device_lost.is_some() => open_spare,
             _ => self.open_backend,
         };
         let backend = open_backend(format)?;
-        match before {
+        match run.size {
             None => {
                 self.tracker.check(format.size)?;
                 let record = (self.describe)(format, &backend.describe());
@@ -142,6 +148,7 @@ impl Engine<'_> {
                 self.tracker.rescale(before, format.size);
             }
         }
+        run.size = Some(format.size);
         run.open = Some(Open { backend, format: format.clone() });
         Ok(())
     }
@@ -149,31 +156,40 @@ impl Engine<'_> {
     /// The backend failed. If that means that its device is lost and there is a spare one, that one gets the frames in
     /// flight, whose pictures are still held, and the run goes on; otherwise the error comes back.
     fn take_over(&mut self, run: &mut Run, error: Error) -> Result<()> {
-        let open_spare = match self.open_spare {
-            Some(open_spare) if error.is_device_lost() && run.device_lost.is_none() => open_spare,
-            _ => return Err(error),
-        };
+        let first = run.in_flight.front().expect("backends fail while they work on a frame").meta.index;
+        if !self.lose(run, &error, first) {
+            return Err(error);
+        }
         let Open { backend: lost, format } = run.open.take().expect("it failed, so it was open");
-        let lost_name = lost.describe().backend;
         // What it still holds of the host's memory is free before the spare one asks for its own.
         drop(lost);
+        let open_spare = self.open_spare.expect("there is one, or nothing would be lost");
         let mut open = Open { backend: open_spare(&format)?, format };
-        let first = run.in_flight.front().expect("backends fail while they work on a frame").meta.index;
-        // The fault's own words end with the remedy that is being applied here.
-        let reason = match error {
-            Error::Backend { fault: DeviceFault::Lost { reason }, .. } => reason,
-            error => error.to_string(),
-        };
-        tracing::warn!(
-            "{lost_name} was lost, {} does the work from frame {first} on: {reason}",
-            open.backend.describe().backend
-        );
         for frame in &run.in_flight {
             open.submit(frame)?;
         }
         run.open = Some(open);
-        run.device_lost = Some(first);
         Ok(())
+    }
+
+    /// True if the device is lost and a spare one is to do the work from frame `first` on, which is said once.
+    fn lose(&self, run: &mut Run, error: &Error, first: u64) -> bool {
+        // Before the first frame there is no run that could go on.
+        let has_begun = run.size.is_some();
+        let is_lost =
+            has_begun && self.open_spare.is_some() && error.is_device_lost() && run.device_lost.is_none();
+        if is_lost {
+            // A fault's own words can end with the remedy that is being applied here.
+            let reason = match error {
+                Error::Backend { fault: DeviceFault::Lost { reason }, .. } => reason.clone(),
+                error => error.to_string(),
+            };
+            tracing::warn!(
+                "the device was lost, the spare one does the work from frame {first} on: {reason}"
+            );
+            run.device_lost = Some(first);
+        }
+        is_lost
     }
 
     /// Completes all frames in flight.
@@ -226,7 +242,7 @@ impl Engine<'_> {
             if outcome.is_err() {
                 return;
             }
-            *redone += u64::from(findings.redone);
+            *redone += findings.redone;
             stats.stage(Stage::Upload, findings.upload_us);
             stats.stage(Stage::Standing, findings.standing_us);
             if !record.tracks.is_empty() {
@@ -285,7 +301,9 @@ struct Run {
     stats: Stats,
     /// Time spent waiting for the frame that comes next.
     waited: Duration,
-    /// Frames that were searched twice.
+    /// Size of the frames so far, once there was one.
+    size: Option<Size>,
+    /// Searches that were done again.
     redone: u64,
     /// The first frame that the spare device did.
     device_lost: Option<u64>,

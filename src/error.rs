@@ -180,7 +180,7 @@ pub enum DeviceFault {
     },
     /// Device or pinned host memory is exhausted.
     #[error(
-        "no room for {wanted} bytes for {what}: {free} of its {total} bytes are free; use a smaller --depth, or --backend cpu"
+        "no room for {wanted} bytes for {what}: {free} of its {total} bytes are free; use a smaller --depth if it is not 1, or --backend cpu"
     )]
     OutOfMemory {
         /// What the memory was for.
@@ -191,6 +191,16 @@ pub enum DeviceFault {
         free: usize,
         /// Bytes of the device.
         total: usize,
+    },
+    /// Page-locked memory of the host is exhausted.
+    #[error(
+        "the host has no {wanted} bytes of page-locked memory for {what}; free some, or use --backend cpu"
+    )]
+    OutOfHostMemory {
+        /// What the memory was for.
+        what: &'static str,
+        /// Bytes that were asked for.
+        wanted: usize,
     },
     /// A kernel could not be started.
     #[error("kernel {kernel} cannot be launched: {reason}")]
@@ -273,9 +283,16 @@ impl Error {
         matches!(self, Self::Value { .. } | Self::Usage(_) | Self::Launch { .. })
     }
 
-    /// True if a device failed while it worked, so that another could take over.
+    /// True if a device failed while it worked, or has no room for what it is asked, so that another could take over.
     pub fn is_device_lost(&self) -> bool {
-        matches!(self, Self::Backend { fault: DeviceFault::Lost { .. } | DeviceFault::Launch { .. }, .. })
+        let Self::Backend { fault, .. } = self else { return false };
+        matches!(
+            fault,
+            DeviceFault::Lost { .. }
+                | DeviceFault::Launch { .. }
+                | DeviceFault::OutOfMemory { .. }
+                | DeviceFault::OutOfHostMemory { .. }
+        )
     }
 
     /// For `map_err`: the system's error with what was tried and on what.

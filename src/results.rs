@@ -207,7 +207,7 @@ pub struct Summary {
     pub stages: Vec<StageSummary>,
     /// True if it was interrupted before the end of the input.
     pub interrupted: bool,
-    /// Frames that were searched twice, because they had more peaks than the device had room for at first.
+    /// Searches that were done again, because there were more peaks than the device had room for at first.
     pub redone: u64,
     /// The first frame that was not done by the device of `run`, which was lost: from here on the CPU did the work.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -46,8 +46,9 @@ pub struct Findings {
     /// The thresholded frame (255 or 0), a picture of one plane, in a buffer of its own, which may be kept after the slot
     /// is released.
     pub mask: Option<Arc<dyn Picture>>,
-    /// There were more candidates than there was room for on the device, so that the frame was searched twice.
-    pub redone: bool,
+    /// Searches that were done again, because there were more candidates than the device had room for: of this frame, and of
+    /// the tracker since the last.
+    pub redone: u64,
     /// How long it took the frame to come from host memory into the slot, in microseconds.
     pub upload_us: u64,
     /// How long the device worked on it, in microseconds.
@@ -206,6 +207,8 @@ pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> 
             Err(Error::Usage("--kernel chooses among the CUDA backend's: it needs --backend cuda".into()))
         }
         BackendChoice::Cpu => open_cpu(),
+        // Kernels that were chosen are meant to run.
+        BackendChoice::Auto if options.kernels != Kernels::default() => open_cuda(0),
         BackendChoice::Auto => open_cuda(0).or_else(|why| {
             tracing::warn!("the CPU does the work: {why}");
             open_cpu()

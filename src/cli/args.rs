@@ -111,9 +111,7 @@ pub(super) struct RunArgs {
     /// Threads of the CPU backend
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "How")]
     pub(super) threads: Option<u16>,
-    /// A kernel of the CUDA backend instead of the fastest: ncc-texture, ncc-constant, ncc-shared, box-tile, box-sliding,
-    /// gaussian-shared, gaussian-cached; may be given several times
-    #[arg(long, value_name = "NAME", help_heading = "How")]
+    #[arg(long, value_name = "NAME", help = kernel_help(), help_heading = "How")]
     pub(super) kernel: Vec<Kernel>,
     /// Frames in flight on the device; 2 is a double buffer
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32), help_heading = "How")]
@@ -201,6 +199,8 @@ pub(super) struct MatchArgs {
     /// The device that does the work: auto, cpu, cuda, cuda:N
     #[arg(long, default_value = "auto")]
     pub(super) backend: BackendChoice,
+    #[arg(long, value_name = "NAME", help = kernel_help())]
+    pub(super) kernel: Vec<Kernel>,
 }
 
 #[derive(ClapArgs)]
@@ -216,6 +216,8 @@ pub(super) struct ThresholdArgs {
     /// The device that does the work: auto, cpu, cuda, cuda:N
     #[arg(long, default_value = "auto")]
     pub(super) backend: BackendChoice,
+    #[arg(long, value_name = "NAME", help = kernel_help())]
+    pub(super) kernel: Vec<Kernel>,
 }
 
 #[derive(Subcommand)]
@@ -250,6 +252,14 @@ pub(super) struct BenchKernelsArgs {
     /// One JSON object instead of a table
     #[arg(long)]
     pub(super) json: bool,
+}
+
+fn kernel_help() -> String {
+    let names: Vec<_> = Kernel::ALL.iter().map(|(name, _)| *name).collect();
+    format!(
+        "A kernel of the CUDA backend instead of what it takes by itself: {}; may be given several times",
+        names.join(", ")
+    )
 }
 
 fn number_between(text: &str, least: f64, most: f64) -> Result<f64, String> {

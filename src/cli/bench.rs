@@ -7,13 +7,11 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
+use lockon::Error;
 use lockon::backend::cuda::bench::{Bench, Copy, Micros, Picture};
 use lockon::backend::cuda::{self, Cuda};
 use lockon::backend::{Backend, Findings, Standing, cpu};
-use lockon::config::{
-    BackendChoice, BoxKernel, GaussianKernel, Kernel, Kernels, Limits, NccKernel, ThresholdMethod,
-    ThresholdSpec,
-};
+use lockon::config::{BackendChoice, Kernel, Kernels, Limits, ThresholdMethod, ThresholdSpec};
 use lockon::frame::{FrameMeta, Plane, Rect, Size};
 use lockon::reference;
 use lockon::results::Match;
@@ -29,6 +27,9 @@ const BLOCKS: [usize; 6] = [3, 11, 31, 51, 127, 255];
 
 /// Positions of a score map and pixels of a mask that are compared with the definition.
 const CHECKED: usize = 256;
+
+/// What is searched for in frames that go through the ring.
+const RING_TEMPLATE: Size = Size::new(32, 32);
 
 /// Frames that go through the ring for one measurement.
 const RING_FRAMES: u64 = 2_000;
@@ -107,6 +108,7 @@ struct Report {
 
 /// Measures, prints a table line by line, or JSON at the end.
 pub(super) fn kernels(args: &BenchKernelsArgs) -> Result<Outcome> {
+    check(args)?;
     let mut work = Work::new(args);
     let number = match args.backend {
         BackendChoice::Cpu => None,
@@ -147,6 +149,26 @@ pub(super) fn kernels(args: &BenchKernelsArgs) -> Result<Outcome> {
         std::io::stdout().write_all(&text)?;
     }
     Ok(Outcome::Done)
+}
+
+/// Refuses what cannot mean anything.
+fn check(args: &BenchKernelsArgs) -> lockon::Result<()> {
+    let usage = |text: String| Err(Error::Usage(text));
+    if let (Some(template), Some(frame)) = (args.template, args.frame)
+        && !template.fits_in(frame)
+    {
+        return usage(format!("--template {template} does not fit in --frame {frame}"));
+    }
+    if args.bank > 1 && args.template.is_none() && args.block.is_some() {
+        return usage("--bank is for templates, and --block measures thresholds only".into());
+    }
+    match args.backend {
+        BackendChoice::Cpu if args.kernel.is_some() => {
+            usage("--kernel chooses among the CUDA backend's: it needs --backend cuda".into())
+        }
+        BackendChoice::Cuda(_) if args.threads.is_some() => usage("--threads is for the CPU backend".into()),
+        _ => Ok(()),
+    }
 }
 
 /// What is to be measured, and what has been.
@@ -194,13 +216,12 @@ impl Work {
         for frame in self.frames.clone() {
             let picture = picture(frame);
             for template in self.templates.clone().into_iter().filter(|size| size.fits_in(frame)) {
-                let (bank, place) = bank(&picture, template, self.bank);
-                let mut kernels = vec![None];
-                kernels.extend([NccKernel::Texture, NccKernel::Constant, NccKernel::Shared].map(Some));
-                for asked in kernels {
-                    if asked.is_some_and(|kernel| !self.wants(Kernel::Ncc(kernel))) {
-                        continue;
-                    }
+                let (bank, place) = bank(&picture, template, self.bank)?;
+                let wanted = Kernel::ALL.into_iter().filter_map(|(_, kernel)| match kernel {
+                    Kernel::Ncc(ncc) if self.wants(kernel) => Some(Some(ncc)),
+                    _ => None,
+                });
+                for asked in std::iter::once(None).chain(wanted).collect::<Vec<_>>() {
                     let timed = bench.search(&picture, &bank, asked)?;
                     // A kernel that is too small for the template has its row where it is that kernel's own.
                     if asked.is_some_and(|asked| timed.kernel != Kernel::Ncc(asked)) {
@@ -214,15 +235,17 @@ impl Work {
             for block in self.blocks.clone() {
                 for method in methods() {
                     let spec = ThresholdSpec { method, block, inverse: false };
-                    for kernels in threshold_kernels(method) {
-                        let timed = bench.threshold(&picture, &spec, kernels)?;
-                        let asked = Kernels::from_iter([timed.kernel]) == kernels;
-                        let is_auto = kernels == Kernels::default();
-                        if !(is_auto || asked && self.wants(timed.kernel)) {
+                    let wanted = Kernel::ALL.into_iter().filter_map(|(_, kernel)| {
+                        (makes(kernel, method) && self.wants(kernel)).then_some(Some(kernel))
+                    });
+                    for asked in std::iter::once(None).chain(wanted).collect::<Vec<_>>() {
+                        let timed = bench.threshold(&picture, &spec, asked.into_iter().collect())?;
+                        // As above.
+                        if asked.is_some_and(|asked| timed.kernel != asked) {
                             continue;
                         }
                         check_mask(&picture, &spec, &timed.mask)?;
-                        let name = if is_auto { "auto".into() } else { timed.kernel.to_string() };
+                        let name = asked.map_or("auto".into(), |asked| asked.to_string());
                         self.add_threshold(name, frame, &spec, &timed.micros)?;
                     }
                 }
@@ -230,10 +253,10 @@ impl Work {
             if self.is_all && self.kernel.is_none() {
                 self.copies(bench, frame)?;
                 for (name, from) in [("rows", Picture::Rows), ("array", Picture::Array)] {
-                    let micros = bench.resample(&picture, 1.0, 30.0, from)?;
-                    self.add(Row::new("resample", name.into(), frame, 2 * frame.area(), &micros))?;
+                    let (micros, made) = bench.resample(&picture, 1.0, 30.0, from)?;
+                    self.add(Row::new("resample", name.into(), frame, frame.area() + made.area(), &micros))?;
                 }
-                for depth in 1..=4 {
+                for depth in (1..=4).filter(|_| RING_TEMPLATE.fits_in(frame)) {
                     for mask in [false, true] {
                         self.ring(number, &picture, depth, mask)?;
                     }
@@ -258,7 +281,7 @@ impl Work {
     /// Frames through the whole ring, from pinned host memory: they lie in the slots' buffers already.
     fn ring(&mut self, number: usize, picture: &Plane, depth: usize, mask: bool) -> Result<()> {
         let frame = picture.size();
-        let (bank, place) = bank(picture, Size::new(32, 32), 1);
+        let (bank, place) = bank(picture, RING_TEMPLATE, 1)?;
         let spec = ThresholdSpec { method: ThresholdMethod::Mean { c: 5.0 }, block: 31, inverse: false };
         let standing =
             Standing::new(frame).thresholding(Some(spec), mask).searching(&bank, None, Limits::default())?;
@@ -268,24 +291,29 @@ impl Work {
             if let Some((slot, _)) = cuda.wait_next(&mut findings)? {
                 cuda.release(slot);
             }
-            ensure!(findings.matches[0].rect() == place, "the ring found {:?}", findings.matches);
+            let found = findings.matches.first();
+            ensure!(found.is_some_and(|found| found.rect() == place), "the ring found {found:?}");
             Ok(())
         };
+        // Frames leave the ring in bunches of up to `depth`: what is timed is `depth` of them.
+        let bunch = depth as u64;
         let mut times = Vec::new();
         let mut before = Instant::now();
         for index in 0..RING_FRAMES {
             let meta = FrameMeta { index, pts_ns: None, duration_ns: None, arrived: before };
-            if index >= depth as u64 {
+            if index >= bunch {
                 finish(&mut cuda)?;
+            }
+            if index % bunch == 0 {
                 let now = Instant::now();
                 // The first frames find an empty ring.
                 if index > RING_FRAMES / 10 {
-                    times.push((now - before).as_secs_f64() * 1e6);
+                    times.push((now - before).as_secs_f64() * 1e6 / bunch as f64);
                 }
                 before = now;
             }
             // Each slot's buffer is written once; after that it holds the frame already.
-            let is_new = index < depth as u64;
+            let is_new = index < bunch;
             cuda.submit(meta, &mut |mut plane| {
                 if is_new {
                     plane.copy_from(picture.as_ref());
@@ -295,12 +323,10 @@ impl Work {
         for _ in 0..depth {
             finish(&mut cuda)?;
         }
-        // Frames leave the ring in bunches: the mean is the rate, and stands for the median.
-        let mean = times.iter().sum::<f64>() / times.len() as f64;
         times.sort_by(f64::total_cmp);
         let mut row = Row::new("ring", "auto".into(), frame, frame.area(), &times);
-        (row.median_us, row.bytes_per_s) = (mean, frame.area() as f64 / mean * 1e6);
-        (row.template, row.method, row.block) = (Some([32, 32]), Some("mean"), Some(31));
+        (row.template, row.method, row.block) =
+            (Some([RING_TEMPLATE.width, RING_TEMPLATE.height]), Some("mean"), Some(31));
         (row.depth, row.mask) = (Some(depth), Some(mask));
         self.add(row)
     }
@@ -310,7 +336,7 @@ impl Work {
         for frame in self.frames.clone() {
             let picture = picture(frame);
             for template in self.templates.clone().into_iter().filter(|size| size.fits_in(frame)) {
-                let (bank, place) = bank(&picture, template, self.bank);
+                let (bank, place) = bank(&picture, template, self.bank)?;
                 let mut planner = cpu::ncc::Planner::new();
                 let mut matcher = cpu::ncc::Matcher::new(&mut planner, bank.clone(), frame, threads);
                 let (mut matches, limits) = (Vec::new(), Limits::default());
@@ -433,17 +459,13 @@ fn methods() -> [ThresholdMethod; 4] {
     ]
 }
 
-/// The default, and each kernel that makes this method's sums.
-fn threshold_kernels(method: ThresholdMethod) -> Vec<Kernels> {
-    let mut all = vec![Kernels::default()];
-    if let ThresholdMethod::Gaussian { .. } = method {
-        let kernels = [GaussianKernel::Shared, GaussianKernel::Cached];
-        all.extend(kernels.map(|kernel| Kernels { gaussian: Some(kernel), ..Kernels::default() }));
-    } else {
-        let kernels = [BoxKernel::Tile, BoxKernel::Sliding];
-        all.extend(kernels.map(|kernel| Kernels { boxes: Some(kernel), ..Kernels::default() }));
+/// True if the kernel is one of those that this method's threshold can be made by.
+fn makes(kernel: Kernel, method: ThresholdMethod) -> bool {
+    match kernel {
+        Kernel::Ncc(_) => false,
+        Kernel::Gaussian(_) => matches!(method, ThresholdMethod::Gaussian { .. }),
+        Kernel::Box(_) => !matches!(method, ThresholdMethod::Gaussian { .. }),
     }
-    all
 }
 
 /// Blobs and noise, the same every time.
@@ -459,7 +481,7 @@ fn picture(size: Size) -> Plane {
 }
 
 /// Templates cut out of a picture along its diagonal, and the place of the first.
-fn bank(picture: &Plane, size: Size, members: usize) -> (Arc<Bank>, Rect) {
+fn bank(picture: &Plane, size: Size, members: usize) -> Result<(Arc<Bank>, Rect)> {
     let room = Size::new(picture.size().width - size.width, picture.size().height - size.height);
     let place = |index: usize| {
         let share = (index + 1) as f64 / (members + 2) as f64;
@@ -468,9 +490,10 @@ fn bank(picture: &Plane, size: Size, members: usize) -> (Arc<Bank>, Rect) {
     };
     let cut = |index: usize| {
         let luma = picture.as_ref().crop(place(index)).to_plane();
-        Template::new(format!("{index}"), luma, None).expect("the picture is nowhere flat")
+        Template::new(format!("{index}"), luma, None)
     };
-    (Arc::new(Bank::new((0..members).map(cut).collect()).expect("there are members")), place(0))
+    let members: lockon::Result<Vec<_>> = (0..members).map(cut).collect();
+    Ok((Arc::new(Bank::new(members?)?), place(0)))
 }
 
 /// Compares a score map with the definition where it can be afforded, and the matches.
@@ -486,14 +509,16 @@ fn check_search(picture: &Plane, bank: &Bank, place: Rect, scores: &[f64], match
     Ok(())
 }
 
-/// Each member was cut out of the picture, so it must be found with score 1, the first in its place.
+/// Each member was cut out of the picture, so it must be found with score 1: the first in its place, or in one that comes
+/// before it and looks the same.
 fn check_matches(picture: &Plane, bank: &Bank, place: Rect, matches: &[Match]) -> Result<()> {
     ensure!(matches.len() == bank.members().len(), "{} matches", matches.len());
     for (found, template) in matches.iter().zip(bank.members()) {
         let exact = reference::ncc::score_at(picture.as_ref(), template, found.x, found.y);
         ensure!(found.score == 1.0 && exact == 1.0, "{found:?}, exactly {exact}");
     }
-    ensure!(matches[0].rect() == place, "{:?} and not at {place}", matches[0]);
+    let first = &matches[0];
+    ensure!((first.y, first.x) <= (place.y, place.x), "{first:?} and not at {place}");
     Ok(())
 }
 

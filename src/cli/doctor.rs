@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::Path;
 
 use anyhow::Result;
 
@@ -39,6 +40,9 @@ pub(super) fn doctor() -> Result<Outcome> {
 /// The first NVIDIA driver with CUDA 12.1, for which the kernels are compiled.
 const OLDEST_DRIVER: u32 = 530;
 
+/// Is there when the driver is loaded, whether or not its library is installed.
+const LOADED_DRIVER: &str = "/proc/driver/nvidia/version";
+
 /// A finding for each GPU, or why there is none: lockon works without.
 fn gpus() -> Vec<Finding> {
     match cuda::devices() {
@@ -65,16 +69,24 @@ fn good(info: DeviceInfo) -> Finding {
 }
 
 fn absent(error: Error) -> Finding {
-    // Without the backend's name, which is the subject.
-    let (detail, is_driver) = match error {
+    let newer = format!("install NVIDIA's driver {OLDEST_DRIVER} or newer");
+    // Without the backend's name, which is the subject. What is there and cannot be used is worth more than a word.
+    let (detail, health, mend) = match error {
         Error::Backend { fault, .. } => {
-            let is_driver = matches!(fault, DeviceFault::NoDriver { .. } | DeviceFault::DriverTooOld { .. });
-            (fault.to_string(), is_driver)
+            let (health, mend) = match fault {
+                DeviceFault::NoDriver { .. } if Path::new(LOADED_DRIVER).exists() => {
+                    (Health::Bad, Some("its library is missing: apt-get install libcuda1".into()))
+                }
+                DeviceFault::NoDriver { .. } => (Health::Absent, Some(newer)),
+                DeviceFault::DriverTooOld { .. } => (Health::Bad, Some(newer)),
+                DeviceFault::NoSuchDevice { .. } | DeviceFault::DeviceTooOld { .. } => (Health::Absent, None),
+                _ => (Health::Bad, Some("look at nvidia-smi; the driver may not match its library".into())),
+            };
+            (fault.to_string(), health, mend)
         }
-        error => (error.to_string(), false),
+        error => (error.to_string(), Health::Bad, None),
     };
-    let mend = is_driver.then(|| format!("install NVIDIA's driver {OLDEST_DRIVER} or newer"));
-    Finding { subject: "cuda".into(), health: Health::Absent, detail, mend }
+    Finding { subject: "cuda".into(), health, detail, mend }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! `lockon run`: from what was typed to an engine with its source, device, tracker and sinks.
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -70,7 +71,16 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         };
         backend::open(options, &standing)
     };
-    let open_backend = |format: &VideoFormat| open(&options, format);
+    // What `auto` takes at the first frame stays when the frames' size changes.
+    let choice = Cell::new(options.choice);
+    let open_backend = |format: &VideoFormat| {
+        let backend = open(&Options { choice: choice.get(), ..options }, format)?;
+        if choice.get() == BackendChoice::Auto {
+            let is_gpu = backend.describe().backend == "cuda";
+            choice.set(if is_gpu { BackendChoice::Cuda(0) } else { BackendChoice::Cpu });
+        }
+        Ok(backend)
+    };
     let open_spare = |format: &VideoFormat| {
         let on_cpu = Options { choice: BackendChoice::Cpu, kernels: Kernels::default(), ..options };
         open(&on_cpu, format)
@@ -148,6 +158,8 @@ fn check(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<()> {
     if args.template.is_empty() && args.track.is_empty() && args.threshold.is_none() {
         return usage("nothing to do: give --template, --track or --threshold");
     }
+    let searches = !args.template.is_empty() || !args.track.is_empty();
+    stills::check_kernels(&args.kernel, args.backend, searches, args.threshold)?;
     if args.threshold.is_none() && args.view != View::Overlay {
         return usage("--view mask and --view split show the thresholded picture: give --threshold too");
     }

@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use lockon::Error;
 use lockon::backend::{self, Findings, Options, Standing};
-use lockon::config::{BackendChoice, Kernels};
+use lockon::config::{BackendChoice, Kernel, ThresholdMethod, ThresholdSpec};
 use lockon::files;
 use lockon::frame::{FrameMeta, PixelFormat, Plane, PlaneRef};
 use lockon::overlay::{self, Canvas};
@@ -60,13 +60,14 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
         let inputs: Vec<_> = templates.chain([args.scene.clone()]).collect();
         check_output(&inputs, output)?;
     }
+    check_kernels(&args.kernel, args.backend, true, None)?;
     let scene = still::load(&args.scene)?;
     let templates = load_templates(&args.templates)?;
     let started = Instant::now();
     let bank = run::bank(&templates, &args.search)?.expect("at least one template is required");
     let standing =
         Standing::new(scene.luma.size()).searching(&bank, args.search.roi, args.search.limits())?;
-    let found = work(args.backend, &standing, run::threads(args.threads), scene.luma.as_ref())?;
+    let found = work(args.backend, &args.kernel, &standing, run::threads(args.threads), scene.luma.as_ref())?;
     let mut record = FrameRecord { matches: found.matches, ..FrameRecord::default() };
     // The tie order of the peaks, across names too; the sort keeps the bank's order for the rest.
     record.matches.sort_by(|a, b| b.score.total_cmp(&a.score).then((a.y, a.x).cmp(&(b.y, b.x))));
@@ -93,10 +94,11 @@ fn save_overlay(path: &Path, luma: &Plane, record: &FrameRecord) -> lockon::Resu
 
 /// `lockon threshold`: the thresholded picture as a file.
 pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
+    check_kernels(&args.kernel, args.backend, false, Some(args.method))?;
     check_output(std::slice::from_ref(&args.image), &args.output)?;
     let picture = still::load(&args.image)?;
     let standing = Standing::new(picture.luma.size()).thresholding(Some(args.method), true);
-    let found = work(args.backend, &standing, run::threads(None), picture.luma.as_ref())?;
+    let found = work(args.backend, &args.kernel, &standing, run::threads(None), picture.luma.as_ref())?;
     let mask = found.mask.expect("the mask was asked for");
     still::save(&args.output, mask.plane(0))?;
     Ok(Outcome::Done)
@@ -109,14 +111,44 @@ fn check_output(inputs: &[PathBuf], output: &PathBuf) -> lockon::Result<()> {
     files::check_writable(output).map(|_| ())
 }
 
+/// Refuses kernels that have nothing to do, or have their work done by another.
+pub(super) fn check_kernels(
+    kernels: &[Kernel],
+    backend: BackendChoice,
+    searches: bool,
+    threshold: Option<ThresholdSpec>,
+) -> lockon::Result<()> {
+    let usage = |text: String| Err(lockon::Error::Usage(text));
+    let is_gaussian = threshold.map(|spec| matches!(spec.method, ThresholdMethod::Gaussian { .. }));
+    for (index, kernel) in kernels.iter().enumerate() {
+        if backend == BackendChoice::Cpu {
+            return usage(format!("--kernel {kernel} is the CUDA backend's: it needs --backend cuda"));
+        }
+        let has_work = match kernel {
+            Kernel::Ncc(_) => searches,
+            Kernel::Box(_) => is_gaussian == Some(false),
+            Kernel::Gaussian(_) => is_gaussian == Some(true),
+        };
+        if !has_work {
+            return usage(format!("--kernel {kernel} has nothing to do here"));
+        }
+        let same = |other: &&Kernel| std::mem::discriminant(*other) == std::mem::discriminant(kernel);
+        if let Some(other) = kernels[..index].iter().find(same) {
+            return usage(format!("--kernel {other} and --kernel {kernel} are for the same work"));
+        }
+    }
+    Ok(())
+}
+
 /// One picture through a backend, as if it were a video of one frame.
 fn work(
     choice: BackendChoice,
+    kernels: &[Kernel],
     standing: &Standing,
     threads: usize,
     picture: PlaneRef<'_>,
 ) -> lockon::Result<Findings> {
-    let options = Options { choice, depth: 1, threads, kernels: Kernels::default() };
+    let options = Options { choice, depth: 1, threads, kernels: kernels.iter().copied().collect() };
     let mut backend = backend::open(&options, standing)?;
     let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
     backend.submit(meta, &mut |mut plane| plane.copy_from(picture))?;

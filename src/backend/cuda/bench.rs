@@ -148,22 +148,27 @@ impl Bench {
         let size = picture.size();
         let frame = self.upload(picture)?;
         let mut mask = self.gpu.alloc("a mask", size.area())?;
-        let counter = self.gpu.alloc::<u64>("a counter", 1)?;
+        let mut counter = self.gpu.alloc::<u64>("a counter", 1)?;
         let mut thresholder = Thresholder::new(&self.gpu, &self.stream, spec, size, kernels)?;
         let stream = self.stream.clone();
-        let micros = self.time(&stream, &mut || {
-            thresholder.run(&stream, frame.rows_from(0, 0), &mut mask, counter.address())
-        })?;
+        let micros =
+            self.time(&stream, &mut || thresholder.run(&stream, &frame, &mut mask, (&mut counter, 0)))?;
         let mut found = Plane::new(size);
         self.stream.download_now(&mask, found.data_mut())?;
         Ok(TimedThreshold { kernel: thresholder.kernel(), mask: found, micros })
     }
 
-    /// Times scaling and turning a picture with linear filtering.
+    /// Times scaling and turning a picture with linear filtering, and tells the size of what comes out.
     ///
     /// # Errors
     /// `Backend`.
-    pub fn resample(&mut self, picture: &Plane, scale: f64, angle: f64, from: Picture) -> Result<Micros> {
+    pub fn resample(
+        &mut self,
+        picture: &Plane,
+        scale: f64,
+        angle: f64,
+        from: Picture,
+    ) -> Result<(Micros, Size)> {
         let sampling = Sampling {
             filter: Filter::Linear,
             address: Address::Wrap,
@@ -183,10 +188,12 @@ impl Bench {
             }
         };
         let resample = Resample::load(&self.gpu)?;
-        let room = crate::template::resampled_size(size, scale, angle).area();
-        let mut out = self.gpu.alloc("a resampled picture", room)?;
+        let made = crate::template::resampled_size(size, scale, angle);
+        let mut out = self.gpu.alloc("a resampled picture", made.area())?;
         let stream = self.stream.clone();
-        self.time(&stream, &mut || resample.run(&stream, &texture, scale, angle, &mut out).map(drop))
+        let micros =
+            self.time(&stream, &mut || resample.run(&stream, &texture, scale, angle, &mut out).map(drop))?;
+        Ok((micros, made))
     }
 
     /// Times copying one plane between pinned host memory and the device.
@@ -231,6 +238,7 @@ impl Bench {
             self.start.record(stream)?;
             work()?;
             self.end.record(stream)?;
+            self.end.wait()?;
             micros.push(self.start.micros_to(&self.end)?);
         }
         micros.sort_by(f64::total_cmp);

@@ -1,8 +1,9 @@
 //! The CUDA driver: devices, memory, copies, kernels. What cudarc has is used; what it lacks (launches without allocation,
 //! plain pinned memory, copies that never wait) is here, and `unsafe` with it.
 //!
-//! Nothing waits on the device but [`Stream::wait`] and what frees memory. Everything on a [`Stream`] runs in order; the
-//! caller orders streams among each other.
+//! Nothing waits on the device but [`Stream::wait`], [`Event::wait`] and what frees device memory. Everything on a [`Stream`]
+//! runs in order; the caller orders streams among each other. What the types cannot say, this folder keeps: a pinned buffer
+//! is not touched from the start of a copy to the end of a wait, and outlives the copy.
 
 #![expect(
     unsafe_code,
@@ -12,7 +13,7 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::LocalKey;
 
 use cudarc::driver::result::{self, DriverError};
@@ -67,6 +68,11 @@ pub(super) fn failed(doing: &'static str) -> impl FnOnce(DriverError) -> Error {
     }
 }
 
+/// As [`failed`] where there is no device yet that could be lost.
+fn failed_to_open(doing: &'static str) -> impl FnOnce(DriverError) -> Error {
+    move |error| fault(DeviceFault::Other(format!("{doing}: {}", said(error))))
+}
+
 fn said(DriverError(code): DriverError) -> String {
     let text = DriverError(code).error_string().map(|text| text.to_string_lossy().into_owned());
     format!("{} ({code:?})", text.unwrap_or_else(|_| "unknown error".into()))
@@ -91,6 +97,7 @@ fn is_fatal(DriverError(code): DriverError) -> bool {
             | CUresult::CUDA_ERROR_DEINITIALIZED
             | CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE
             | CUresult::CUDA_ERROR_EXTERNAL_DEVICE
+            | CUresult::CUDA_ERROR_CONTAINED
             | CUresult::CUDA_ERROR_UNKNOWN
     )
 }
@@ -120,7 +127,7 @@ fn start_driver() -> Result<(usize, CudaVersion)> {
     // SAFETY: may be asked before anything else; writes one number.
     unsafe { sys::cuDriverGetVersion(&raw mut version) }
         .result()
-        .map_err(failed("asking for the driver's version"))?;
+        .map_err(failed_to_open("asking for the driver's version"))?;
     let found = CudaVersion { major: version as u32 / 1000, minor: version as u32 % 1000 / 10 };
     if found < NEEDED_DRIVER {
         return Err(fault(DeviceFault::DriverTooOld { found, needed: NEEDED_DRIVER }));
@@ -128,7 +135,7 @@ fn start_driver() -> Result<(usize, CudaVersion)> {
     let count = match result::init().and_then(|()| result::device::get_count()) {
         Ok(count) => count as usize,
         Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE)) => 0,
-        Err(error) => return Err(failed("starting the driver")(error)),
+        Err(error) => return Err(failed_to_open("starting the driver")(error)),
     };
     Ok((count, found))
 }
@@ -176,7 +183,7 @@ fn describe(number: usize, driver: CudaVersion) -> Result<DeviceInfo> {
         let capability = CudaVersion { major: attribute[0] as u32, minor: attribute[1] as u32 };
         Ok(DeviceInfo { number, name: result::device::get_name(device)?, capability, memory, driver })
     };
-    ask().map_err(failed("asking what the device is"))
+    ask().map_err(failed_to_open("asking what the device is"))
 }
 
 /// A device with its context, shared by all that lives on it.
@@ -184,14 +191,16 @@ fn describe(number: usize, driver: CudaVersion) -> Result<DeviceInfo> {
 pub(super) struct Gpu {
     context: Arc<CudaContext>,
     info: Arc<DeviceInfo>,
+    /// The first error of what was dropped.
+    dropped: Arc<OnceLock<DriverError>>,
 }
 
 impl Gpu {
     /// Opens the device of that number.
     pub(super) fn open(number: usize) -> Result<Self> {
         let info = Arc::new(device(number)?);
-        let context = CudaContext::new(number).map_err(failed("opening the device"))?;
-        Ok(Self { context, info })
+        let context = CudaContext::new(number).map_err(failed_to_open("opening the device"))?;
+        Ok(Self { context, info, dropped: Arc::default() })
     }
 
     pub(super) fn info(&self) -> &DeviceInfo {
@@ -210,18 +219,27 @@ impl Gpu {
 
     /// Makes this device the one that driver calls of the current thread mean.
     pub(super) fn bind(&self) -> Result<()> {
-        self.context.bind_to_thread().map_err(failed("binding the device to a thread"))
+        self.set_current().map_err(failed("binding the device to a thread"))
+    }
+
+    /// cudarc's own way first returns an error that was stored by something dropped, whatever is asked of it.
+    fn set_current(&self) -> Result<(), DriverError> {
+        // SAFETY: the context lives as long as this does.
+        unsafe { result::ctx::set_current(self.context.cu_ctx()) }
     }
 
     /// The first error that happened where none could be returned: while something was dropped.
     pub(super) fn check_dropped(&self) -> Result<()> {
-        self.context.check_err().map_err(failed("freeing what lay on the device"))
+        let ours = self.dropped.get().map_or(Ok(()), |error| Err(*error));
+        ours.and_then(|()| self.context.check_err()).map_err(failed("freeing what lay on the device"))
     }
 
     /// Frees something while it is dropped. [`Gpu::check_dropped`] tells what went wrong.
     pub(super) fn free(&self, free: impl FnOnce() -> Result<(), DriverError>) {
-        self.context.record_err(self.context.bind_to_thread());
-        self.context.record_err(free());
+        // Freed even if the context is lost, so that nothing of the host's is kept.
+        if let Err(error) = self.set_current().and(free()) {
+            let _ = self.dropped.set(error);
+        }
     }
 
     /// Loads PTX; the driver compiles it, and keeps what it compiled in its cache on disk.
@@ -268,7 +286,7 @@ impl Gpu {
         // SAFETY: the context is bound. What is written lies within what was just given, which is aligned to a page.
         let pointer = unsafe {
             let pointer =
-                result::malloc_host(bytes, flags).map_err(|error| self.no_room(what, bytes, error))?;
+                result::malloc_host(bytes, flags).map_err(|error| no_host_room(what, bytes, error))?;
             pointer.cast::<u8>().write_bytes(0, bytes);
             pointer.cast::<T>()
         };
@@ -301,6 +319,15 @@ impl Gpu {
         let timed = sys::CUevent_flags::CU_EVENT_DEFAULT;
         let event = self.context.new_event(Some(timed)).map_err(failed("creating an event"))?;
         Ok(Event { event })
+    }
+}
+
+fn no_host_room(what: &'static str, wanted: usize, error: DriverError) -> Error {
+    match error {
+        DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
+            fault(DeviceFault::OutOfHostMemory { what, wanted })
+        }
+        error => failed("allocating page-locked memory")(error),
     }
 }
 
@@ -351,10 +378,8 @@ impl<T: Pod> DeviceBuffer<T> {
 
 impl<T> Drop for DeviceBuffer<T> {
     fn drop(&mut self) {
-        let context = &self.gpu.context;
-        context.record_err(context.bind_to_thread());
         // SAFETY: allocated by `Gpu::alloc`, and nobody else has the address; freeing waits for kernels that use it.
-        context.record_err(unsafe { result::free_sync(self.address) });
+        self.gpu.free(|| unsafe { result::free_sync(self.address) });
     }
 }
 
@@ -390,10 +415,9 @@ impl<T: Pod> PinnedBuffer<T> {
 
 impl<T> Drop for PinnedBuffer<T> {
     fn drop(&mut self) {
-        let context = &self.gpu.context;
-        context.record_err(context.bind_to_thread());
-        // SAFETY: allocated by `Gpu::alloc_pinned`, and nobody else has the pointer; freeing waits for copies.
-        context.record_err(unsafe { result::free_host(self.pointer.cast()) });
+        // SAFETY: allocated by `Gpu::alloc_pinned`, and nobody else has the pointer. Whoever started a copy has waited for
+        // it, as the type says.
+        self.gpu.free(|| unsafe { result::free_host(self.pointer.cast()) });
     }
 }
 
@@ -600,9 +624,11 @@ impl Event {
         self.event.synchronize().map_err(failed("waiting for the device"))
     }
 
-    /// Microseconds from this mark to `end`; waits for both.
+    /// Microseconds from this mark to `end`, both of which the device has passed.
     pub(super) fn micros_to(&self, end: &Self) -> Result<f64> {
-        let millis = self.event.elapsed_ms(&end.event).map_err(failed("timing the device"))?;
+        // SAFETY: both events live, and were recorded.
+        let millis = unsafe { result::event::elapsed(self.event.cu_event(), end.event.cu_event()) }
+            .map_err(failed("timing the device"))?;
         Ok(f64::from(millis) * 1000.0)
     }
 }

@@ -39,7 +39,7 @@ mod threshold;
 
 pub use driver::{DeviceInfo, device, devices};
 
-/// How many searches of the tracker stay planned. Each track asks in a window of one size, and in the whole frame.
+/// Fewest searches of the tracker that stay planned. Each track asks in a window of one size, and in the whole frame.
 const PLANNED_SEARCHES: usize = 16;
 
 /// A CUDA device.
@@ -59,7 +59,8 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// A ring of `depth` slots (1 or more) on the device of that number. Everything is allocated here.
+    /// A ring of `depth` slots (1 or more) on the device of that number. All that every frame needs is allocated here; what
+    /// the tracker needs, when it asks for the first time.
     ///
     /// # Errors
     /// `Backend`: no driver, an old one, no such device, frames larger than it can take, no room for them.
@@ -141,6 +142,7 @@ impl Backend for Cuda {
     fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<(SlotId, FrameMeta)>> {
         let Some(slot) = self.in_flight.front_mut() else { return Ok(None) };
         slot.finish(&self.standing, self.plan.as_deref(), &mut self.candidates, &mut self.masks, findings)?;
+        findings.redone += std::mem::take(&mut self.tracker.redone);
         let mut slot = self.in_flight.pop_front().expect("looked at above");
         let handed_out = (SlotId(slot.id), slot.meta.take().expect("filled by submit"));
         self.handed_out.push(slot);
@@ -161,14 +163,17 @@ impl Backend for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // What still runs may be copying to and from the host's memory. That it fails was told, or ends the run now.
-        for slot in &self.in_flight {
+        // What still runs may be copying to and from the host's memory. That it failed was told, or ends the run now.
+        for slot in self.free.iter().chain(&self.in_flight).chain(&self.handed_out) {
             let _ = slot.lane.stream.wait();
         }
+        self.tracker.wait();
         // What lies on the device is freed now, so that what goes wrong can be told.
         self.free.clear();
         self.in_flight.clear();
         self.handed_out.clear();
+        self.tracker.clear();
+        self.plan = None;
         match self.gpu.check_dropped() {
             // That it is lost was said when it happened.
             Err(error) if error.is_device_lost() => tracing::debug!("{error}"),
@@ -307,7 +312,8 @@ impl Slot {
         self.computing.record(&lane.stream)?;
         lane.clear()?;
         if let Some(Threshold { thresholder, mask, .. }) = threshold {
-            thresholder.run(&lane.stream, frame.rows_from(0, 0), mask, lane.foreground())?;
+            let (stream, counters, index) = lane.foreground();
+            thresholder.run(stream, frame, mask, (counters, index))?;
         }
         if let Some(plan) = plan {
             lane.search(frame, plan, standing.roi, standing.limits.min_score, 0)?;
@@ -336,7 +342,7 @@ impl Slot {
         findings.upload_us = self.fill_us + self.started.micros_to(&self.uploaded)? as u64;
         findings.standing_us = self.computing.micros_to(&self.done)? as u64;
         findings.matches.clear();
-        (findings.foreground, findings.mask, findings.redone) = (None, None, false);
+        (findings.foreground, findings.mask, findings.redone) = (None, None, 0);
         if let Some(Threshold { host, .. }) = &mut self.threshold {
             let area = self.frame.size.area();
             findings.foreground = Some(self.lane.foreground_count() as f64 / area as f64);
@@ -344,7 +350,7 @@ impl Slot {
         }
         if let Some(plan) = plan {
             while !self.lane.had_room()? {
-                findings.redone = true;
+                findings.redone += 1;
                 self.lane.clear()?;
                 self.lane.search(&self.frame, plan, standing.roi, standing.limits.min_score, 0)?;
                 self.lane.read_back()?;
@@ -371,6 +377,10 @@ struct TrackerLane {
     patches: Vec<Patches>,
     /// What the device found in this round.
     found: Vec<FoundPeak>,
+    /// How many searches stay planned.
+    keep: usize,
+    /// Rounds that were done twice, since somebody asked.
+    redone: u64,
 }
 
 /// A box that is being cut out of a frame, on both sides.
@@ -390,6 +400,8 @@ impl TrackerLane {
             plans_made: 0,
             patches: Vec::new(),
             found: Vec::new(),
+            keep: PLANNED_SEARCHES,
+            redone: 0,
         }
     }
 
@@ -406,8 +418,26 @@ impl TrackerLane {
             None => Lane::new(&self.gpu, Priority::High, self.frame.area(), self.kernels.ncc)?,
         };
         let outcome = self.answer_on(&mut lane, frame, queries, responses, candidates);
+        if outcome.is_err() {
+            // Copies that were started before it failed end before anything is freed.
+            let _ = lane.stream.wait();
+        }
         self.lane = Some(lane);
         outcome
+    }
+
+    /// Waits for what still runs.
+    fn wait(&self) {
+        if let Some(lane) = &self.lane {
+            let _ = lane.stream.wait();
+        }
+    }
+
+    /// Frees all that lies on the device, after [`Self::wait`].
+    fn clear(&mut self) {
+        self.lane = None;
+        self.planned.clear();
+        self.patches.clear();
     }
 
     fn answer_on(
@@ -419,6 +449,8 @@ impl TrackerLane {
         candidates: &mut Vec<Candidate>,
     ) -> Result<()> {
         self.start_patches(lane, frame, queries)?;
+        // Two rounds' plans stay, so that tracks that ask in turn nearby and anywhere are not planned anew each time.
+        self.keep = PLANNED_SEARCHES.max(2 * queries.len());
         loop {
             lane.clear()?;
             let (mut tag, mut has_searches) = (0, false);
@@ -436,6 +468,7 @@ impl TrackerLane {
             if !has_searches || lane.had_room()? {
                 break;
             }
+            self.redone += 1;
         }
         let has_searches = queries.iter().any(|query| matches!(query, Query::Search { .. }));
         let mut found = std::mem::take(&mut self.found);
@@ -506,7 +539,7 @@ impl TrackerLane {
             let plan = self.planned.remove(index);
             self.planned.push(plan);
         } else {
-            let is_full = self.planned.len() == PLANNED_SEARCHES;
+            let is_full = self.planned.len() >= self.keep;
             let retired = is_full.then(|| self.planned.remove(0));
             self.plans_made += 1;
             let plan =

@@ -77,10 +77,12 @@ unsafe impl Pod for Image {}
 
 /// A template on the device.
 pub(super) struct Member {
+    /// Tells it from all others that the same kernels are used for.
+    pub(super) key: (u64, usize),
     pub(super) pattern: Pattern,
     pub(super) size: Size,
     pub(super) is_masked: bool,
-    /// Its pixels, and below them its mask.
+    /// Its pixels, and to their right its mask.
     pub(super) texture: Texture,
     /// The same, and the statistics, for copies into constant memory.
     pub(super) rows: Rows,
@@ -88,8 +90,13 @@ pub(super) struct Member {
 }
 
 impl Member {
+    /// Its pixels and its mask.
+    pub(super) fn planes(&self) -> usize {
+        if self.is_masked { 2 } else { 1 }
+    }
+
     fn bytes(&self) -> usize {
-        self.size.area() * if self.is_masked { 2 } else { 1 }
+        self.size.area() * self.planes()
     }
 }
 
@@ -124,6 +131,8 @@ impl DeviceFrame {
 
 /// The kernels, with constant memory of their own: one template lies there at a time.
 pub(super) struct NccKernels {
+    /// The template in constant memory.
+    resident: Option<(u64, usize)>,
     texture: [Kernel; 2],
     constant: [Kernel; 2],
     shared: [Kernel; 2],
@@ -145,6 +154,7 @@ impl NccKernels {
         let (constant_pixels, bytes) = module.global("constant_pixels", stream)?;
         assert_eq!((pattern_bytes, bytes), (size_of::<Pattern>(), CONSTANT_BYTES), "as in ncc.cu");
         Ok(Self {
+            resident: None,
             texture: pair("correlate_texture", "correlate_texture_masked")?,
             constant: pair("correlate_constant", "correlate_constant_masked")?,
             shared: pair("correlate_shared", "correlate_shared_masked")?,
@@ -159,34 +169,36 @@ impl NccKernels {
     }
 
     /// The kernel that correlates with `member`: the one that was asked for if the template is small enough for it, else
-    /// the one that takes any; the fastest, if none was asked for.
+    /// the one that takes any; if none was asked for, the fastest that fits.
     pub(super) fn choose(&self, asked: Option<NccKernel>, member: &Member) -> NccKernel {
         let fits_constant = member.bytes() <= CONSTANT_BYTES;
         let fits_shared = fits_constant && tile_bytes(member.size) <= self.max_shared_bytes;
-        match asked.unwrap_or(NccKernel::Shared) {
-            NccKernel::Shared if fits_shared => NccKernel::Shared,
-            NccKernel::Constant if fits_constant => NccKernel::Constant,
+        match asked {
+            None | Some(NccKernel::Shared) if fits_shared => NccKernel::Shared,
+            None | Some(NccKernel::Constant) if fits_constant => NccKernel::Constant,
             _ => NccKernel::Texture,
         }
     }
 
-    /// Copies a template and its statistics from device memory into constant memory.
-    ///
-    /// # Panics
-    /// If it does not fit.
-    pub(super) fn set_constant(&mut self, stream: &Stream, member: &Member) -> Result<()> {
-        assert!(member.bytes() <= CONSTANT_BYTES, "{} bytes of template in constant memory", member.bytes());
-        let Size { width, height } = member.size;
-        let packed = Rows { address: self.constant_pixels, pitch: width };
-        let statistics = Rows { address: member.statistics, pitch: size_of::<Pattern>() };
-        let to = Rows { address: self.constant_pattern, pitch: size_of::<Pattern>() };
-        // SAFETY: a `Member`'s rows and statistics lie in its bank's buffer; the two variables have room, as asserted here
-        // and in `load`.
-        unsafe {
-            stream.copy_rows(member.rows, packed, width, member.bytes() / width)?;
-            stream.copy_rows(statistics, to, size_of::<Pattern>(), 1)?;
+    /// Puts a template and its statistics into constant memory, from where they lie on the device, unless they are there.
+    fn load_constant(&mut self, stream: &Stream, member: &Member) -> Result<()> {
+        if self.resident == Some(member.key) {
+            return Ok(());
         }
-        debug_assert_eq!(member.bytes() / width, height * if member.is_masked { 2 } else { 1 });
+        assert!(member.bytes() <= CONSTANT_BYTES, "{} bytes of template in constant memory", member.bytes());
+        self.resident = None;
+        let Size { width, height } = member.size;
+        for plane in 0..member.planes() {
+            let from = Rows { address: member.rows.address + (plane * width) as u64, ..member.rows };
+            let to = Rows { address: self.constant_pixels + (plane * width * height) as u64, pitch: width };
+            // SAFETY: a `Member`'s rows lie in its bank's buffer, its planes side by side; the variable has room.
+            unsafe { stream.copy_rows(from, to, width, height)? };
+        }
+        let pitch = size_of::<Pattern>();
+        let (from, to) = (member.statistics, self.constant_pattern);
+        // SAFETY: so do its statistics; the variable is of that size, as asserted in `load`.
+        unsafe { stream.copy_rows(Rows { address: from, pitch }, Rows { address: to, pitch }, pitch, 1)? };
+        self.resident = Some(member.key);
         Ok(())
     }
 
@@ -209,10 +221,9 @@ impl NccKernels {
         unsafe { stream.launch(&self.column_sums, grid, [256, 1, 1], 0, &mut args) }
     }
 
-    /// ST of every position of `region` into `map`; of a masked template the score. For `Constant` and `Shared` the
-    /// template lies in constant memory.
+    /// ST of every position of `region` into `map`; of a masked template the score. `kernel` is what [`Self::choose`] says.
     pub(super) fn correlate(
-        &self,
+        &mut self,
         stream: &Stream,
         kernel: NccKernel,
         frame: &DeviceFrame,
@@ -222,6 +233,9 @@ impl NccKernels {
     ) -> Result<()> {
         let positions = positions(region.size(), member.size);
         assert!(region.is_inside(frame.size) && map.len() >= positions.area(), "{region} in {}", frame.size);
+        if kernel != NccKernel::Texture {
+            self.load_constant(stream, member)?;
+        }
         let which = usize::from(member.is_masked);
         let (image, left, top) = (frame.texture.handle(), region.x as i32, region.y as i32);
         let (width, height, map) = (positions.width as i32, positions.height as i32, map.address());
@@ -239,7 +253,8 @@ impl NccKernels {
         let mut without_template = [arg(&image), arg(&left), arg(&top), arg(&width), arg(&height), arg(&map)];
         let grid =
             |block: [usize; 3]| [positions.width.div_ceil(block[0]), positions.height.div_ceil(block[1]), 1];
-        // SAFETY: the map has room for all positions, textures cannot be left, and a tile has the bytes that its rows take.
+        // SAFETY: the map has room for all positions, textures cannot be left, this template lies in constant memory where
+        // the kernel reads it, and its tile has the bytes that its rows take.
         unsafe {
             match kernel {
                 NccKernel::Texture => {
@@ -358,6 +373,8 @@ pub(super) struct FoundPeak {
 impl Found {
     /// Words of the header: the number of candidates, and the number of foreground pixels.
     pub(super) const HEADER: usize = 2;
+    /// The word of the header that counts foreground pixels.
+    pub(super) const FOREGROUND: usize = 1;
     /// Words of a candidate.
     pub(super) const CANDIDATE: usize = 7;
 
@@ -376,16 +393,40 @@ impl Found {
         (self.words.len() - Self::HEADER) / Self::CANDIDATE
     }
 
-    /// Where the number of foreground pixels is counted.
-    pub(super) fn foreground(&self) -> u64 {
-        self.words.address_of(1)
-    }
-
     /// A candidate from its words.
     pub(super) fn decode(words: &[u64; Self::CANDIDATE]) -> FoundPeak {
         let halves = |word: u64| [word as u32, (word >> 32) as u32];
         let ([tag, x], [y, _]) = (halves(words[0]), halves(words[1]));
         let [score, left, right, above, below] = [2, 3, 4, 5, 6].map(|i| f64::from_bits(words[i]));
         FoundPeak { tag, x, y, score, beside: [left, right, above, below] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_are_those_of_the_kernels() {
+        let sources =
+            [include_str!("../../../kernels/ncc.cu"), include_str!("../../../kernels/window_sums.cuh")]
+                .concat();
+        let constant = |name: &str| {
+            let (_, rest) = sources.split_once(&format!("constexpr int {name} = ")).expect("it is there");
+            rest.split_once(';').and_then(|(value, _)| value.parse::<usize>().ok()).expect("a number")
+        };
+        let ours = [
+            ("CONSTANT_BYTES", CONSTANT_BYTES),
+            ("TILE_WIDTH", TILE_WIDTH),
+            ("STRIP_ROWS", STRIP_ROWS),
+            ("SEGMENT", SEGMENT),
+        ];
+        for (name, value) in ours {
+            assert_eq!(constant(name), value, "{name}");
+        }
+        assert!(
+            sources.contains("(TILE_WIDTH + t.w + 63) / 64 * 64"),
+            "the tile's pitch is that of tile_bytes"
+        );
     }
 }

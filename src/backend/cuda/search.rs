@@ -33,12 +33,11 @@ pub(super) struct PlannedSearch {
     /// Pixels, masks and statistics of all members. The members' textures read it.
     storage: DeviceBuffer<u8>,
     selector: Selector,
-    /// Tells banks apart, for what lies in constant memory.
-    id: u64,
 }
 
 impl PlannedSearch {
-    /// Puts a bank on the device, in the memory that `retired` had if it suffices.
+    /// Puts a bank on the device, in the memory that `retired` had if it suffices. `id` tells it from all banks that the same
+    /// lane searches.
     pub(super) fn new(
         gpu: &Gpu,
         stream: &Stream,
@@ -55,14 +54,16 @@ impl PlannedSearch {
             let size = template.size();
             let pattern = Pattern::new(size, template.sums());
             bytes[slot * size_of::<Pattern>()..][..size_of::<Pattern>()].copy_from_slice(&pattern.to_bytes());
-            let pitch = pitch_for(gpu, size.width)?;
+            // The mask's rows lie beside the pixels'.
+            let planes: Vec<_> = std::iter::once(template.luma()).chain(template.mask()).collect();
+            let pitch = pitch_for(gpu, planes.len() * size.width)?;
             let start = bytes.len();
-            for plane in std::iter::once(template.luma()).chain(template.mask()) {
-                for row in plane.as_ref().rows() {
-                    let end = bytes.len() + pitch;
-                    bytes.extend_from_slice(row);
-                    bytes.resize(end, 0);
+            for y in 0..size.height {
+                let end = bytes.len() + pitch;
+                for plane in &planes {
+                    bytes.extend_from_slice(plane.as_ref().row(y));
                 }
+                bytes.resize(end, 0);
             }
             bytes.resize(bytes.len().next_multiple_of(TEXTURE_ALIGNMENT), 0);
             places.push((pattern, size, template.mask().is_some(), start, pitch));
@@ -80,15 +81,15 @@ impl PlannedSearch {
         let members =
             places.into_iter().enumerate().map(|(index, (pattern, size, is_masked, start, pitch))| {
                 let rows = Rows { address: storage.address_of(start), pitch };
-                let planes = Size::new(size.width, size.height * if is_masked { 2 } else { 1 });
+                let planes = Size::new(size.width * if is_masked { 2 } else { 1 }, size.height);
                 let texture =
                     Texture::over_rows::<u8, _>(gpu, &storage, start, pitch, planes, Sampling::default())?;
                 let statistics = storage.address_of(index * size_of::<Pattern>());
-                Ok(Member { pattern, size, is_masked, texture, rows, statistics })
+                Ok(Member { key: (id, index), pattern, size, is_masked, texture, rows, statistics })
             });
         let members = members.collect::<Result<Vec<_>>>()?;
         let selector = Selector::new(&bank);
-        Ok(Self { bank, region, members, storage, selector, id })
+        Ok(Self { bank, region, members, storage, selector })
     }
 
     /// True if it is the plan for this bank in regions of this size.
@@ -143,8 +144,6 @@ pub(super) struct Lane {
     found: Found,
     /// What is read back of `found`.
     host: PinnedBuffer<u64>,
-    /// Which bank's which member lies in constant memory.
-    resident: Option<(u64, usize)>,
 }
 
 impl Lane {
@@ -160,14 +159,13 @@ impl Lane {
             map: gpu.alloc("a score map", area)?,
             found: Found::new(gpu, capacity)?,
             host: gpu.alloc_pinned("candidates", Found::words(FIRST_CANDIDATES), Pinned::Plain)?,
-            resident: None,
             stream,
         })
     }
 
-    /// Where foreground pixels are counted, until the next [`Self::clear`].
-    pub(super) fn foreground(&self) -> u64 {
-        self.found.foreground()
+    /// The stream, and where foreground pixels are counted from one [`Self::clear`] to the next.
+    pub(super) fn foreground(&mut self) -> (&Stream, &mut DeviceBuffer<u64>, usize) {
+        (&self.stream, &mut self.found.words, Found::FOREGROUND)
     }
 
     /// Empties the list of candidates and the count of foreground pixels.
@@ -185,15 +183,11 @@ impl Lane {
         first_tag: u32,
     ) -> Result<()> {
         assert_eq!(window.size(), plan.region, "the size of a region of interest");
-        let Self { stream, kernels, columns, map, found, resident, .. } = self;
+        let Self { stream, kernels, columns, map, found, .. } = self;
         // Column sums serve all members of one height that follow each other.
         let mut summed = None;
         for (index, member) in plan.members.iter().enumerate() {
             let kernel = kernels.choose(self.asked, member);
-            if kernel != NccKernel::Texture && *resident != Some((plan.id, index)) {
-                kernels.set_constant(stream, member)?;
-                *resident = Some((plan.id, index));
-            }
             kernels.correlate(stream, kernel, frame, window, member, map)?;
             if !member.is_masked {
                 if summed != Some(member.size.height) {
@@ -261,7 +255,6 @@ impl Lane {
     #[cfg(test)]
     pub(super) fn choose(&mut self, asked: Option<NccKernel>) {
         self.asked = asked;
-        self.resident = None;
     }
 
     /// Fills what a search writes with what no search leaves there.

@@ -1,6 +1,8 @@
 //! What the tests of the CUDA backend share.
 
-use super::driver::Gpu;
+use super::driver::{Gpu, Stream};
+use super::ncc::DeviceFrame;
+use crate::frame::PlaneRef;
 
 /// Device 0, or nothing where there is none: a test then has nothing to do, and says so.
 ///
@@ -16,4 +18,15 @@ pub(super) fn gpu() -> Option<Gpu> {
             None
         }
     }
+}
+
+/// A frame on the device, in rows whose padding is poisoned.
+pub(super) fn upload(gpu: &Gpu, stream: &Stream, picture: PlaneRef<'_>) -> DeviceFrame {
+    let mut frame = DeviceFrame::new(gpu, picture.size()).unwrap();
+    let mut bytes = vec![0xA5; frame.pixels.len()];
+    for (row, padded) in picture.rows().zip(bytes.chunks_mut(frame.pitch)) {
+        padded[..row.len()].copy_from_slice(row);
+    }
+    stream.upload_now(&bytes, &mut frame.pixels).unwrap();
+    frame
 }

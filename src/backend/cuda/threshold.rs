@@ -2,7 +2,8 @@
 
 #![expect(unsafe_code, reason = "launching a kernel: what it reads and writes are addresses without lengths")]
 
-use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Rows, Stream, arg};
+use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Stream, arg};
+use super::ncc::DeviceFrame;
 use crate::backend::threshold;
 use crate::config::{self, BoxKernel, GaussianKernel, Kernels, ThresholdMethod, ThresholdSpec};
 use crate::error::Result;
@@ -106,20 +107,22 @@ impl Thresholder {
     /// Enqueues the threshold of `image` without waiting: 255 or 0 for every pixel in `mask`, and the number of 255 added
     /// to the u64 at `counter`.
     ///
-    /// Image and counter must lie in live memory of the device until the work is done. An empty picture does nothing.
+    /// What is given must be kept until the work is done. An empty picture does nothing.
     ///
     /// # Panics
-    /// If the mask is too small, or the image's rows overlap.
+    /// If the frame is of another size, the mask is too small, or there is no such counter.
     pub(super) fn run(
         &mut self,
         stream: &Stream,
-        image: Rows,
+        frame: &DeviceFrame,
         mask: &mut DeviceBuffer<u8>,
-        counter: u64,
+        (counters, index): (&mut DeviceBuffer<u64>, usize),
     ) -> Result<()> {
         let Size { width, height } = self.size;
         assert!(mask.len() >= self.size.area(), "a mask of {} bytes for {}", mask.len(), self.size);
-        assert!(image.pitch >= width, "rows of {width} bytes, {} apart", image.pitch);
+        assert_eq!(frame.size, self.size, "threshold planned for another size");
+        assert!(index < counters.len(), "counter {index} of {}", counters.len());
+        let (image, counter) = (frame.rows_from(0, 0), counters.address_of(index));
         let int = |value: usize| i32::try_from(value).expect("a frame's sides fit in 31 bits");
         if self.size.area() == 0 {
             return Ok(());
@@ -343,16 +346,14 @@ mod tests {
             const BEFORE: u64 = (1 << 32) - 1;
             const GUARD: usize = 64;
             let (gpu, stream, size) = (&self.gpu, &self.stream, picture.size);
-            let mut image = gpu.alloc::<u8>("a picture", picture.data.len()).unwrap();
-            stream.upload_now(&picture.data, &mut image).unwrap();
+            let frame = testing::upload(gpu, stream, picture.view());
             let mut mask = gpu.alloc::<u8>("a mask", size.area() + GUARD).unwrap();
             let mut counter = gpu.alloc::<u64>("counters", 3).unwrap();
             let mut thresholder = self.plan(spec, size, kernel);
-            let rows = Rows { address: image.address(), pitch: picture.stride };
             for _ in 0..2 {
                 stream.upload_now(&vec![0xAA; size.area() + GUARD], &mut mask).unwrap();
                 stream.upload_now(&[7, BEFORE, 7], &mut counter).unwrap();
-                thresholder.run(stream, rows, &mut mask, counter.address_of(1)).unwrap();
+                thresholder.run(stream, &frame, &mut mask, (&mut counter, 1)).unwrap();
             }
             let mut bytes = vec![0; size.area() + GUARD];
             stream.download_now(&mask, &mut bytes).unwrap();
@@ -492,16 +493,6 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_picture_has_no_foreground() {
-        let Some(bench) = Bench::open() else { return };
-        let picture = Padded::new(Size::new(0, 4), 3, |_, _| 0);
-        for spec in with_both_polarities(&SPECS) {
-            let kernel = bench.plan(&spec, picture.size, config::Kernel::Box(BoxKernel::Tile)).kernel();
-            assert_eq!(bench.run(&picture, &spec, kernel).1, 0);
-        }
-    }
-
-    #[test]
     fn the_kernel_asked_for_is_launched_unless_its_tile_is_too_large() {
         let Some(bench) = Bench::open() else { return };
         let size = Size::new(40, 30);
@@ -533,18 +524,16 @@ mod tests {
         // Two Gaussians at once: each has its own weights.
         let picture = Padded::noise(Size::new(100, 40), 1, 11);
         let specs = ["gaussian:5:0", "gaussian:21:0"].map(|spec| spec.parse::<ThresholdSpec>().unwrap());
-        let mut image = bench.gpu.alloc::<u8>("a picture", picture.data.len()).unwrap();
-        bench.stream.upload_now(&picture.data, &mut image).unwrap();
-        let counter = bench.gpu.alloc::<u64>("a counter", 1).unwrap();
+        let frame = testing::upload(&bench.gpu, &bench.stream, picture.view());
+        let mut counter = bench.gpu.alloc::<u64>("a counter", 1).unwrap();
         let mut lanes = specs.map(|spec| {
             let stream = bench.gpu.stream(Priority::Normal).unwrap();
             let mask = bench.gpu.alloc::<u8>("a mask", picture.size.area()).unwrap();
             let planned = Thresholder::new(&bench.gpu, &stream, &spec, picture.size, Kernels::default());
             (spec, stream, planned.unwrap(), mask)
         });
-        let rows = Rows { address: image.address(), pitch: picture.stride };
         for (_, stream, thresholder, mask) in &mut lanes {
-            thresholder.run(stream, rows, mask, counter.address()).unwrap();
+            thresholder.run(stream, &frame, mask, (&mut counter, 0)).unwrap();
         }
         for (spec, stream, _, mask) in &lanes {
             let mut bytes = vec![0; picture.size.area()];
