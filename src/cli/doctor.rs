@@ -45,6 +45,7 @@ const LOADED_DRIVER: &str = "/proc/driver/nvidia/version";
 
 /// A finding for each GPU, or why there is none: lockon works without.
 fn gpus() -> Vec<Finding> {
+    let absent = |error| absent(error, Path::new(LOADED_DRIVER).exists());
     match cuda::devices() {
         Ok(devices) if devices.is_empty() => {
             vec![absent(Error::Backend {
@@ -68,13 +69,14 @@ fn good(info: DeviceInfo) -> Finding {
     Finding { subject: "cuda".into(), health: Health::Good, detail, mend: None }
 }
 
-fn absent(error: Error) -> Finding {
+/// A finding for what cannot be used. `is_loaded`: the driver is, whether or not its library is there.
+fn absent(error: Error, is_loaded: bool) -> Finding {
     let newer = format!("install NVIDIA's driver {OLDEST_DRIVER} or newer");
     // Without the backend's name, which is the subject. What is there and cannot be used is worth more than a word.
     let (detail, health, mend) = match error {
         Error::Backend { fault, .. } => {
             let (health, mend) = match fault {
-                DeviceFault::NoDriver { .. } if Path::new(LOADED_DRIVER).exists() => {
+                DeviceFault::NoDriver { .. } if is_loaded => {
                     (Health::Bad, Some("its library is missing: apt-get install libcuda1".into()))
                 }
                 DeviceFault::NoDriver { .. } => (Health::Absent, Some(newer)),
@@ -112,11 +114,15 @@ mod tests {
 
     #[test]
     fn a_driver_is_only_asked_for_where_it_mends_something() {
-        let fault = |fault| absent(Error::Backend { backend: "cuda", fault });
+        let fault = |fault| absent(Error::Backend { backend: "cuda", fault }, false);
         let none = fault(DeviceFault::NoDriver { library: "libcuda.so.1" });
         assert_eq!(none.health, Health::Absent);
         assert!(none.detail.starts_with("no NVIDIA driver"), "{}", none.detail);
         assert_eq!(none.mend.unwrap(), "install NVIDIA's driver 530 or newer");
         assert_eq!(fault(DeviceFault::NoSuchDevice { asked: 0, count: 0 }).mend, None);
+        let half =
+            Error::Backend { backend: "cuda", fault: DeviceFault::NoDriver { library: "libcuda.so.1" } };
+        let half = absent(half, true);
+        assert_eq!((half.health, half.mend.unwrap().contains("libcuda1")), (Health::Bad, true));
     }
 }

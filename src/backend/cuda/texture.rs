@@ -912,12 +912,12 @@ mod tests {
     ///
     /// Element reads by point fetches are exact. Normalised floats are a quotient in f32: two units in the
     /// last place are allowed. How products of two or three weights are rounded is not documented: each may be
-    /// half a step off, and what they are off cancels out in their sum, so that each counts for half the range; the
-    /// sum may be rounded to half a step once more.
+    /// half a step off, and what they are off cancels out in their sum, so that each counts for half the range; what is
+    /// blended may be rounded to a step before or after.
     /// Where a coordinate is not exactly on a step, each axis may take the next weight.
     fn allowed(model: &Model, sampling: Sampling, weights_are_exact: bool, dimensions: usize) -> f64 {
         let step = model.range() / 256.0;
-        let rounded = f64::from(1 << dimensions) * step / 4.0 + step / 2.0;
+        let rounded = f64::from(1 << dimensions) * step / 4.0 + step;
         match (sampling.filter, sampling.read) {
             (Filter::Point, Read::Element) => 0.0,
             (Filter::Point, Read::NormalisedFloat) => 2.0 * f64::from(f32::EPSILON),
