@@ -585,7 +585,7 @@ impl Worker {
     /// Ends when no more frames come, or as soon as the pipeline takes none: why that is, its bus says.
     fn run(mut self) {
         while let Ok(job) = self.jobs.recv() {
-            let times = self.times.next(&job.frame.meta, || self.appsrc.current_running_time());
+            let times = self.times.next(&job.frame.meta, || running_time(&self.appsrc));
             let painted = self.easel.paint(&job, times);
             // Back to the decoder before we wait for the encoder.
             drop(job);
@@ -614,6 +614,12 @@ impl Worker {
         // Refused only by a pipeline that is closed already.
         let _ = self.appsrc.end_of_stream();
     }
+}
+
+/// How long the output has been playing. While it is being started an element has a clock, but not yet the time from which
+/// to count: it would tell the clock's own time, and the first frame would be shown after as many hours.
+fn running_time(appsrc: &gst_app::AppSrc) -> Option<gst::ClockTime> {
+    if appsrc.current_state() == gst::State::Playing { appsrc.current_running_time() } else { None }
 }
 
 /// When a frame is shown, in nanoseconds.

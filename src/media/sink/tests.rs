@@ -422,6 +422,15 @@ fn a_file_is_displayed_at_its_own_pace() {
 }
 
 #[test]
+fn a_clock_that_is_set_and_does_not_run_yet_tells_no_time() {
+    gst::init().unwrap();
+    let appsrc = gst_app::AppSrc::builder().build();
+    appsrc.set_clock(Some(&gst::SystemClock::obtain())).unwrap();
+    assert!(appsrc.current_running_time() > Some(gst::ClockTime::from_seconds(1)), "the clock's own time");
+    assert_eq!(running_time(&appsrc), None);
+}
+
+#[test]
 fn a_display_without_a_screen_is_an_error_that_says_what_to_do() {
     assert!(check_screen(|name| name == "WAYLAND_DISPLAY").is_ok());
     assert!(check_screen(|name| name == "DISPLAY").is_ok());
