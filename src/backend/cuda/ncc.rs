@@ -9,7 +9,6 @@ use crate::template::TemplateSums;
 
 use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Pod, Rows, Stream, arg};
 use super::texture::{Sampling, Texture, pitch_for};
-use super::wgmma::Prepared;
 
 /// Widest and highest frame and template: 32-bit sums of a row or column of squares reach so far.
 pub(super) const MAX_SIDE: usize = 65_536;
@@ -65,7 +64,7 @@ impl Pattern {
 /// `Image` of `window_sums.cuh`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(super) struct Image {
+struct Image {
     pixels: u64,
     pitch: i32,
     width: i32,
@@ -81,7 +80,6 @@ pub(super) struct Member {
     /// Tells it from all others that the same kernels are used for.
     pub(super) key: (u64, usize),
     pub(super) pattern: Pattern,
-    pub(super) sums: TemplateSums,
     pub(super) size: Size,
     pub(super) is_masked: bool,
     /// Its pixels, and to their right its mask.
@@ -89,8 +87,6 @@ pub(super) struct Member {
     /// The same, and the statistics, for copies into constant memory.
     pub(super) rows: Rows,
     pub(super) statistics: u64,
-    /// What the tensor cores want, if they are to be used and it is for them.
-    pub(super) wgmma: Option<Prepared>,
 }
 
 impl Member {
@@ -126,8 +122,7 @@ impl DeviceFrame {
         Rows { address: self.pixels.address_of(y * self.pitch + x), pitch: self.pitch }
     }
 
-    /// A box of it, as kernels take it.
-    pub(super) fn image(&self, rect: Rect) -> Image {
+    fn image(&self, rect: Rect) -> Image {
         assert!(rect.is_inside(self.size), "{rect} of a {} frame", self.size);
         let Rows { address, pitch } = self.rows_from(rect.x, rect.y);
         Image { pixels: address, pitch: pitch as i32, width: rect.w as i32, height: rect.h as i32, unused: 0 }
@@ -174,15 +169,13 @@ impl NccKernels {
     }
 
     /// The kernel that correlates with `member`: the one that was asked for if the template is small enough for it, else
-    /// the one that takes any; if none was asked for, the fastest that fits among those that write a map. The tensor cores
-    /// are taken by themselves once their tests have passed on a device.
+    /// the one that takes any; if none was asked for, the fastest that fits.
     pub(super) fn choose(&self, asked: Option<NccKernel>, member: &Member) -> NccKernel {
         let fits_constant = member.bytes() <= CONSTANT_BYTES;
         let fits_shared = fits_constant && tile_bytes(member.size) <= self.max_shared_bytes;
         match asked {
-            Some(NccKernel::Wgmma) if member.wgmma.is_some() => NccKernel::Wgmma,
-            None | Some(NccKernel::Shared | NccKernel::Wgmma) if fits_shared => NccKernel::Shared,
-            None | Some(NccKernel::Constant | NccKernel::Wgmma) if fits_constant => NccKernel::Constant,
+            None | Some(NccKernel::Shared) if fits_shared => NccKernel::Shared,
+            None | Some(NccKernel::Constant) if fits_constant => NccKernel::Constant,
             _ => NccKernel::Texture,
         }
     }
@@ -240,7 +233,7 @@ impl NccKernels {
     ) -> Result<()> {
         let positions = positions(region.size(), member.size);
         assert!(region.is_inside(frame.size) && map.len() >= positions.area(), "{region} in {}", frame.size);
-        if matches!(kernel, NccKernel::Constant | NccKernel::Shared) {
+        if kernel != NccKernel::Texture {
             self.load_constant(stream, member)?;
         }
         let which = usize::from(member.is_masked);
@@ -270,7 +263,6 @@ impl NccKernels {
                 NccKernel::Constant => {
                     stream.launch(&self.constant[which], grid(BLOCK), BLOCK, 0, &mut without_template)
                 }
-                NccKernel::Wgmma => unreachable!("it has no map"),
                 NccKernel::Shared => {
                     let bytes = tile_bytes(member.size);
                     stream.launch(&self.shared[which], grid(BLOCK), BLOCK, bytes, &mut without_template)
