@@ -9,21 +9,9 @@ use std::sync::Arc;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use lockon::backend::cpu::ncc::{Matcher, Planner};
 use lockon::config::Limits;
-use lockon::frame::{Plane, Rect, Size};
+use lockon::frame::{Rect, Size};
 use lockon::reference;
 use lockon::template::{Bank, Template};
-
-/// A picture of smooth blobs and noise, the same every time.
-fn picture(size: Size) -> Plane {
-    let mut state = 1_u32;
-    let data = (0..size.area()).map(|i| {
-        let (x, y) = ((i % size.width) as f64, (i / size.width) as f64);
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let blobs = 60.0 * (x / 17.0).sin() * (y / 23.0).cos() + 30.0 * ((x + 2.0 * y) / 41.0).sin();
-        (120.0 + blobs + f64::from(state >> 27)) as u8
-    });
-    Plane::from_vec(data.collect(), size)
-}
 
 fn ncc(c: &mut Criterion) {
     let mut planner = Planner::new();
@@ -36,7 +24,7 @@ fn ncc(c: &mut Criterion) {
         (Size::new(192, 384), Size::new(64, 128)),
         (Size::new(192, 192), Size::new(128, 128)),
     ] {
-        let plane = picture(frame);
+        let plane = reference::picture(frame);
         let (x, y) = ((frame.width - template.width) / 3, (frame.height - template.height) / 3);
         let place = Rect::new(x, y, template.width, template.height);
         let luma = plane.as_ref().crop(place).to_plane();
@@ -59,7 +47,7 @@ fn ncc(c: &mut Criterion) {
         }
     }
     let bank = {
-        let plane = picture(Size::new(128, 128));
+        let plane = reference::picture(Size::new(128, 128));
         Arc::new(
             Bank::new(vec![Template::new("t", plane, None).expect("it is not flat")]).expect("not empty"),
         )

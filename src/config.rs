@@ -375,6 +375,15 @@ impl Kernel {
         ("gaussian-shared", Self::Gaussian(GaussianKernel::Shared)),
         ("gaussian-cached", Self::Gaussian(GaussianKernel::Cached)),
     ];
+
+    /// True if a threshold of this method can be made by it.
+    pub fn makes(self, method: ThresholdMethod) -> bool {
+        match self {
+            Self::Ncc(_) => false,
+            Self::Gaussian(_) => matches!(method, ThresholdMethod::Gaussian { .. }),
+            Self::Box(_) => !matches!(method, ThresholdMethod::Gaussian { .. }),
+        }
+    }
 }
 
 impl FromStr for Kernel {

@@ -214,7 +214,7 @@ impl Work {
 
     fn on_gpu(&mut self, bench: &mut Bench, number: usize) -> Result<()> {
         for frame in self.frames.clone() {
-            let picture = picture(frame);
+            let picture = reference::picture(frame);
             for template in self.templates.clone().into_iter().filter(|size| size.fits_in(frame)) {
                 let (bank, place) = bank(&picture, template, self.bank)?;
                 let wanted = Kernel::ALL.into_iter().filter_map(|(_, kernel)| match kernel {
@@ -236,7 +236,7 @@ impl Work {
                 for method in methods() {
                     let spec = ThresholdSpec { method, block, inverse: false };
                     let wanted = Kernel::ALL.into_iter().filter_map(|(_, kernel)| {
-                        (makes(kernel, method) && self.wants(kernel)).then_some(Some(kernel))
+                        (kernel.makes(method) && self.wants(kernel)).then_some(Some(kernel))
                     });
                     for asked in std::iter::once(None).chain(wanted).collect::<Vec<_>>() {
                         let timed = bench.threshold(&picture, &spec, asked.into_iter().collect())?;
@@ -334,7 +334,7 @@ impl Work {
     fn on_cpu(&mut self, threads: usize) -> Result<()> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         for frame in self.frames.clone() {
-            let picture = picture(frame);
+            let picture = reference::picture(frame);
             for template in self.templates.clone().into_iter().filter(|size| size.fits_in(frame)) {
                 let (bank, place) = bank(&picture, template, self.bank)?;
                 let mut planner = cpu::ncc::Planner::new();
@@ -457,27 +457,6 @@ fn methods() -> [ThresholdMethod; 4] {
         ThresholdMethod::Sauvola { k: 0.2 },
         ThresholdMethod::Niblack { k: -0.2 },
     ]
-}
-
-/// True if the kernel is one of those that this method's threshold can be made by.
-fn makes(kernel: Kernel, method: ThresholdMethod) -> bool {
-    match kernel {
-        Kernel::Ncc(_) => false,
-        Kernel::Gaussian(_) => matches!(method, ThresholdMethod::Gaussian { .. }),
-        Kernel::Box(_) => !matches!(method, ThresholdMethod::Gaussian { .. }),
-    }
-}
-
-/// Blobs and noise, the same every time.
-fn picture(size: Size) -> Plane {
-    let mut state = 1_u32;
-    let data = (0..size.area()).map(|i| {
-        let (x, y) = ((i % size.width) as f64, (i / size.width) as f64);
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let blobs = 60.0 * (x / 17.0).sin() * (y / 23.0).cos() + 30.0 * ((x + 2.0 * y) / 41.0).sin();
-        (120.0 + blobs + f64::from(state >> 27)) as u8
-    });
-    Plane::from_vec(data.collect(), size)
 }
 
 /// Templates cut out of a picture along its diagonal, and the place of the first.

@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use lockon::Error;
 use lockon::backend::{self, Findings, Options, Standing};
-use lockon::config::{BackendChoice, Kernel, ThresholdMethod, ThresholdSpec};
+use lockon::config::{BackendChoice, Kernel, ThresholdSpec};
 use lockon::files;
 use lockon::frame::{FrameMeta, PixelFormat, Plane, PlaneRef};
 use lockon::overlay::{self, Canvas};
@@ -119,15 +119,13 @@ pub(super) fn check_kernels(
     threshold: Option<ThresholdSpec>,
 ) -> lockon::Result<()> {
     let usage = |text: String| Err(lockon::Error::Usage(text));
-    let is_gaussian = threshold.map(|spec| matches!(spec.method, ThresholdMethod::Gaussian { .. }));
     for (index, kernel) in kernels.iter().enumerate() {
         if backend == BackendChoice::Cpu {
             return usage(format!("--kernel {kernel} is the CUDA backend's: it needs --backend cuda"));
         }
         let has_work = match kernel {
             Kernel::Ncc(_) => searches,
-            Kernel::Box(_) => is_gaussian == Some(false),
-            Kernel::Gaussian(_) => is_gaussian == Some(true),
+            Kernel::Box(_) | Kernel::Gaussian(_) => threshold.is_some_and(|spec| kernel.makes(spec.method)),
         };
         if !has_work {
             return usage(format!("--kernel {kernel} has nothing to do here"));
