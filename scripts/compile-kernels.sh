@@ -17,30 +17,12 @@ for argument; do
   esac
 done
 
-package=nvidia-cuda-nvrtc-cu12
-version=12.1.105
-sha256=339b385f50c309763ca65456ec75e17bbefcbbf2893f462cb8b90584cd27a1c2
-compiler=${CARGO_TARGET_DIR:-target}/nvrtc-$version
 [ "$(uname -sm)" = 'Linux x86_64' ] || {
-  echo "scripts/compile-kernels.sh: NVRTC $version is used on 64-bit x86 Linux only; this is $(uname -sm)" >&2
+  echo "scripts/compile-kernels.sh: NVRTC is used on 64-bit x86 Linux only; this is $(uname -sm)" >&2
   exit 1
 }
-if [ ! -e "$compiler/nvidia" ]; then
-  python3 -m pip --version >/dev/null 2>&1 || {
-    echo "scripts/compile-kernels.sh: pip is missing; install it: apt-get install python3-pip" >&2
-    exit 1
-  }
-  # Made elsewhere and moved, so that what is there is whole.
-  mkdir -p "${compiler%/*}"
-  fetched=$(mktemp -d "$compiler.XXXXXX")
-  trap 'rm -rf "$fetched"' EXIT
-  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-    --dest "$fetched" "$package==$version"
-  echo "$sha256  $(ls "$fetched"/*.whl)" | sha256sum --check --quiet
-  python3 -m zipfile -e "$fetched"/*.whl "$fetched"
-  rm -rf "$compiler"
-  mv "$fetched" "$compiler"
-fi
+compiler=$(scripts/fetch-wheel nvidia-cuda-nvrtc-cu12 12.1.105 \
+  339b385f50c309763ca65456ec75e17bbefcbbf2893f462cb8b90584cd27a1c2)
 
 python3 - "$compiler" "${check:-}" <<'PYTHON'
 import ctypes
