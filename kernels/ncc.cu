@@ -15,23 +15,8 @@
 //
 // The three correlations are those of N. Wilt, The CUDA Handbook, chapter 15, with exact integers in place of f32.
 
+#include "ncc.cuh"
 #include "window_sums.cuh"
-
-// A template, as the host describes it.
-struct Pattern {
-  int w, h;
-  long long n;         // pixels that count
-  long long t1;        // their sum
-  long long variance;  // n t2 - t1 t1
-};
-
-// A peak and the scores beside it, which are undefined where the map ends.
-struct Candidate {
-  unsigned tag;  // which search it belongs to
-  unsigned x, y;
-  unsigned unused;
-  double score, left, right, above, below;
-};
 
 // What correlate_constant and correlate_shared search for: w * h pixels, then w * h zeros and ones if it has a mask.
 // 64 KiB is all the constant memory there is, and the kernels' own constants need some.
@@ -41,14 +26,6 @@ __constant__ unsigned char constant_pixels[CONSTANT_BYTES];
 
 // Width of the tile that a block of correlate_shared computes; its height is that of the block.
 constexpr int TILE_WIDTH = 32;
-
-__device__ double score(Pattern t, long long s, long long ss, long long st) {
-  const long long numerator = t.n * st - s * t.t1;
-  const long long window_variance = t.n * ss - s * s;
-  // Variances are whole numbers: a product below 1 is 0, and then the numerator is 0 too. So a flat window scores 0.
-  const double squared = fmax(double(window_variance) * double(t.variance), 1.0);
-  return fmin(fmax(double(numerator) / sqrt(squared), -1.0), 1.0);
-}
 
 // Sums over a window, row by row. Within a row 32 bits suffice: no frame is wider than 65536 pixels.
 template <bool MASKED>

@@ -24,7 +24,7 @@
 // multiples of 32 wide, so the lanes of a warp are neighbours in x.
 //
 // Oracle: src/reference/threshold.rs, in the tests of src/backend/cuda/threshold.rs.
-#include "window_sums.cuh"
+#include "threshold_rules.cuh"
 
 // Output pixels of a block of box_tile, one a thread.
 constexpr int BOX_TILE_X = 32;
@@ -40,67 +40,12 @@ constexpr int COLUMNS_TILE_X = 32;
 constexpr int COLUMNS_TILE_Y = 64;
 constexpr int COLUMNS_THREADS_Y = 8;
 
-// Fraction bits of the Gaussian weights, of a row after the first pass, and of the mean before it is rounded.
-constexpr int WEIGHT_BITS = 24;
-constexpr int ROW_BITS = 16;
-constexpr int MEAN_BITS = WEIGHT_BITS + ROW_BITS;
-
 // The Gaussian weights, which add up to 1 << WEIGHT_BITS; weights[radius] is the centre's. All threads read the same
 // one at the same time, which constant memory broadcasts.
 __constant__ unsigned weights[255];
 
 // Pixels of a block's tile; its size is a launch's.
 extern __shared__ unsigned char tile[];
-
-// The pixel at (x, y), or the border's nearest.
-__device__ __forceinline__ unsigned pixel_at(Image image, int x, int y) {
-  return image.pixels[size_t(clamp(y, image.height - 1)) * image.pitch + clamp(x, image.width - 1)];
-}
-
-// The rules: is `pixel` above the threshold that the sums S and SS of its neighbourhood give?
-
-struct Mean {
-  float scale;
-  int offset;
-
-  __device__ __forceinline__ bool is_above(int pixel, unsigned s, unsigned) const {
-    // S < 2^24 is exact in f32. One multiplication and one rounding, half to even, as cv::boxFilter.
-    return pixel > __float2int_rn(__fmul_rn(__uint2float_rn(s), scale)) - offset;
-  }
-};
-
-// m = S / n and s = sqrt((n * SS - S * S) / (n * n)).
-struct Moments {
-  double m, s;
-
-  __device__ __forceinline__ Moments(unsigned sum, unsigned squares, int block) {
-    const unsigned long long n = block * block;
-    // Exact and not negative. It is below 2^49, so that f64 holds it too.
-    const unsigned long long difference = n * squares - (unsigned long long)sum * sum;
-    m = double(sum) / double(n);
-    s = sqrt(double(difference) / double(n * n));
-  }
-};
-
-struct Sauvola {
-  double k;
-  int block;
-
-  __device__ __forceinline__ bool is_above(int pixel, unsigned s, unsigned ss) const {
-    const Moments of(s, ss, block);
-    return double(pixel) > of.m * (1.0 + k * (of.s / 128.0 - 1.0));
-  }
-};
-
-struct Niblack {
-  double k;
-  int block;
-
-  __device__ __forceinline__ bool is_above(int pixel, unsigned s, unsigned ss) const {
-    const Moments of(s, ss, block);
-    return double(pixel) > of.m + k * of.s;
-  }
-};
 
 // Adds the counts of a warp's lanes to the counter: one atomic operation a warp. All lanes come here together.
 __device__ __forceinline__ void add_warp(unsigned long long* counter, unsigned count) {

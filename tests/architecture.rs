@@ -37,9 +37,11 @@ const SEAMS: &[(&[&str], &str)] = &[
 /// Each file here is a burden on whoever reviews it: think twice, and keep the list as short as it is.
 const FILES_WITH_UNSAFE: &[&str] = &[
     "src/backend/cuda/driver.rs",
+    "src/backend/cuda/fused.rs",
     "src/backend/cuda/ncc.rs",
     "src/backend/cuda/texture.rs",
     "src/backend/cuda/threshold.rs",
+    "src/backend/cuda/wgmma.rs",
 ];
 
 #[test]

@@ -227,7 +227,7 @@ impl Work {
                     if asked.is_some_and(|asked| timed.kernel != Kernel::Ncc(asked)) {
                         continue;
                     }
-                    check_search(&picture, &bank, place, &timed.scores, &timed.matches)?;
+                    check_search(&picture, &bank, place, timed.scores.as_deref(), &timed.matches)?;
                     let name = asked.map_or("auto".into(), |asked| Kernel::Ncc(asked).to_string());
                     self.add_search(name, frame, &bank, &timed.micros)?;
                 }
@@ -475,9 +475,16 @@ fn bank(picture: &Plane, size: Size, members: usize) -> Result<(Arc<Bank>, Rect)
     Ok((Arc::new(Bank::new(members?)?), place(0)))
 }
 
-/// Compares a score map with the definition where it can be afforded, and the matches.
-fn check_search(picture: &Plane, bank: &Bank, place: Rect, scores: &[f64], matches: &[Match]) -> Result<()> {
+/// Compares the matches with the definition, and the score map, where there is one, at some positions.
+fn check_search(
+    picture: &Plane,
+    bank: &Bank,
+    place: Rect,
+    scores: Option<&[f64]>,
+    matches: &[Match],
+) -> Result<()> {
     check_matches(picture, bank, place, matches)?;
+    let Some(scores) = scores else { return Ok(()) };
     let template = bank.members().last().expect("a bank has members");
     let width = picture.size().width - template.size().width + 1;
     for index in (0..CHECKED).map(|i| i * 2_654_435_761 % scores.len()) {

@@ -17,6 +17,7 @@ use super::ncc::{DeviceFrame, positions};
 use super::search::{Lane, PlannedSearch};
 use super::texture::{Address, Array, Coordinates, Filter, Read, Resample, Sampling, Texture};
 use super::threshold::Thresholder;
+use super::wgmma::WgmmaKernels;
 
 /// Fewest and most repeats of one thing, and how long it may be repeated.
 const FEWEST: usize = 5;
@@ -40,8 +41,8 @@ pub type Micros = Vec<f64>;
 pub struct TimedSearch {
     /// The kernel that did the work; another than was asked for, if the template is too large for that.
     pub kernel: Kernel,
-    /// Score map of the bank's last member, row by row.
-    pub scores: Vec<f64>,
+    /// Score map of the bank's last member, row by row, if its kernel makes one.
+    pub scores: Option<Vec<f64>>,
     /// Matches of the bank.
     pub matches: Vec<Match>,
     /// Clearing the list of candidates, and all kernels.
@@ -113,26 +114,31 @@ impl Bench {
         let limits = Limits::default();
         let frame = self.upload(picture)?;
         let mut lane = Lane::new(&self.gpu, Priority::Normal, size.area(), asked)?;
-        let plan = PlannedSearch::new(&self.gpu, &lane.stream, bank.clone(), size, None, 0)?;
+        let wgmma = if asked == Some(NccKernel::Wgmma) { WgmmaKernels::load(&self.gpu)? } else { None };
+        let plan = PlannedSearch::new(&self.gpu, &lane.stream, bank.clone(), size, None, 0, wgmma.as_ref())?;
         let whole = Rect::whole(size);
         let stream = lane.stream.clone();
         let micros = self.time(&stream, &mut || {
             lane.clear()?;
-            lane.search(&frame, &plan, whole, limits.min_score, 0)
+            lane.search(&frame, &plan, whole, &limits, 0)
         })?;
         lane.read_back()?;
         lane.stream.wait()?;
         while !lane.had_room()? {
             lane.clear()?;
-            lane.search(&frame, &plan, whole, limits.min_score, 0)?;
+            lane.search(&frame, &plan, whole, &limits, 0)?;
             lane.read_back()?;
             lane.stream.wait()?;
         }
         let mut matches = Vec::new();
         plan.select(lane.candidates()?, 0, (0, 0), &limits, &mut Vec::new(), &mut matches);
+        let kernel = plan.kernel(&lane);
         let last = bank.members().last().expect("a bank has members").size();
-        let scores = lane.score_map(positions(size, last))?;
-        Ok(TimedSearch { kernel: Kernel::Ncc(plan.kernel(&lane)), scores, matches, micros })
+        let scores = match kernel {
+            NccKernel::Wgmma => None,
+            _ => Some(lane.score_map(positions(size, last))?),
+        };
+        Ok(TimedSearch { kernel: Kernel::Ncc(kernel), scores, matches, micros })
     }
 
     /// Times an adaptive threshold.

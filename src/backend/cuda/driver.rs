@@ -217,6 +217,11 @@ impl Gpu {
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
     }
 
+    /// How many multiprocessors it has.
+    pub(super) fn multiprocessors(&self) -> Result<usize> {
+        self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+    }
+
     /// Makes this device the one that driver calls of the current thread mean.
     pub(super) fn bind(&self) -> Result<()> {
         self.set_current().map_err(failed("binding the device to a thread"))
@@ -641,10 +646,6 @@ pub(super) struct Module {
 }
 
 impl Module {
-    pub(super) fn gpu(&self) -> &Gpu {
-        &self.gpu
-    }
-
     /// The kernel of that name, allowed all the shared memory that a block can have.
     pub(super) fn kernel(&self, name: &'static str) -> Result<Kernel> {
         let load = || {

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crate::backend::peaks::Candidate;
 use crate::backend::{Backend, Device, Findings, Query, Response, SlotId, Standing};
-use crate::config::Kernels;
+use crate::config::{Kernels, NccKernel};
 use crate::error::{DeviceFault, Error, Result};
 use crate::frame::{FrameMeta, Picture, PlaneMut, PlaneRef, Rect, Size};
 use crate::template::{Bank, TemplateSums};
@@ -23,9 +23,11 @@ use driver::{Attribute, DeviceBuffer, Event, Gpu, Pinned, PinnedBuffer, Priority
 use ncc::{DeviceFrame, FoundPeak, MAX_SIDE, patch_words};
 use search::{Lane, PlannedSearch};
 use threshold::Thresholder;
+use wgmma::WgmmaKernels;
 
 pub mod bench;
 mod driver;
+mod fused;
 mod ncc;
 mod search;
 #[cfg(test)]
@@ -36,6 +38,7 @@ mod texture;
 #[cfg(test)]
 mod texture_model;
 mod threshold;
+mod wgmma;
 
 pub use driver::{DeviceInfo, device, devices};
 
@@ -71,16 +74,26 @@ impl Cuda {
             (0..depth).rev().map(|id| Slot::new(&gpu, id, &standing, kernels)).collect();
         let free = free?;
         let stream = &free[0].lane.stream;
+        let wgmma = if kernels.ncc == Some(NccKernel::Wgmma) { WgmmaKernels::load(&gpu)? } else { None };
         let plan = match &standing.bank {
             Some(bank) => {
-                let plan = PlannedSearch::new(&gpu, stream, bank.clone(), standing.roi.size(), None, 0)?;
+                let plan = PlannedSearch::new(
+                    &gpu,
+                    stream,
+                    bank.clone(),
+                    standing.roi.size(),
+                    None,
+                    0,
+                    wgmma.as_ref(),
+                )?;
+                plan.tell_replaced(&free[0].lane);
                 Some(Arc::new(plan))
             }
             None => None,
         };
         // One a slot; more are made when sinks hold on to them.
         let masks = MaskPool::new(&gpu, standing.frame, if standing.wants_mask { depth } else { 0 })?;
-        let tracker = TrackerLane::new(&gpu, standing.frame, kernels);
+        let tracker = TrackerLane::new(&gpu, standing.frame, kernels, wgmma);
         Ok(Self {
             gpu,
             standing: Arc::new(standing),
@@ -316,7 +329,7 @@ impl Slot {
             thresholder.run(stream, frame, mask, (counters, index))?;
         }
         if let Some(plan) = plan {
-            lane.search(frame, plan, standing.roi, standing.limits.min_score, 0)?;
+            lane.search(frame, plan, standing.roi, &standing.limits, 0)?;
         }
         self.computed.record(&lane.stream)?;
         if let Some(Threshold { mask, host: Some(host), .. }) = threshold {
@@ -352,7 +365,7 @@ impl Slot {
             while !self.lane.had_room()? {
                 findings.redone += 1;
                 self.lane.clear()?;
-                self.lane.search(&self.frame, plan, standing.roi, standing.limits.min_score, 0)?;
+                self.lane.search(&self.frame, plan, standing.roi, &standing.limits, 0)?;
                 self.lane.read_back()?;
                 self.lane.stream.wait()?;
             }
@@ -369,6 +382,7 @@ struct TrackerLane {
     gpu: Gpu,
     frame: Size,
     kernels: Kernels,
+    wgmma: Option<Arc<WgmmaKernels>>,
     /// Made when the first question comes: most runs have no tracks.
     lane: Option<Lane>,
     /// The most recently used last.
@@ -390,9 +404,10 @@ struct Patches {
 }
 
 impl TrackerLane {
-    fn new(gpu: &Gpu, frame: Size, kernels: Kernels) -> Self {
+    fn new(gpu: &Gpu, frame: Size, kernels: Kernels, wgmma: Option<Arc<WgmmaKernels>>) -> Self {
         Self {
             gpu: gpu.clone(),
+            wgmma,
             frame,
             kernels,
             lane: None,
@@ -457,7 +472,7 @@ impl TrackerLane {
             for query in queries {
                 let Query::Search { bank, window, limits } = query else { continue };
                 let plan = self.plan(lane, bank, window.size())?;
-                lane.search(frame, plan, *window, limits.min_score, tag)?;
+                lane.search(frame, plan, *window, limits, tag)?;
                 tag += plan.members() as u32;
                 has_searches = true;
             }
@@ -542,8 +557,15 @@ impl TrackerLane {
             let is_full = self.planned.len() >= self.keep;
             let retired = is_full.then(|| self.planned.remove(0));
             self.plans_made += 1;
-            let plan =
-                PlannedSearch::new(&self.gpu, &lane.stream, bank.clone(), window, retired, self.plans_made)?;
+            let plan = PlannedSearch::new(
+                &self.gpu,
+                &lane.stream,
+                bank.clone(),
+                window,
+                retired,
+                self.plans_made,
+                self.wgmma.as_ref(),
+            )?;
             self.planned.push(plan);
         }
         Ok(self.planned.last().expect("pushed above"))

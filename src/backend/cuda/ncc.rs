@@ -9,6 +9,7 @@ use crate::template::TemplateSums;
 
 use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Pod, Rows, Stream, arg};
 use super::texture::{Sampling, Texture, pitch_for};
+use super::wgmma::Prepared;
 
 /// Widest and highest frame and template: 32-bit sums of a row or column of squares reach so far.
 pub(super) const MAX_SIDE: usize = 65_536;
@@ -64,7 +65,7 @@ impl Pattern {
 /// `Image` of `window_sums.cuh`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Image {
+pub(super) struct Image {
     pixels: u64,
     pitch: i32,
     width: i32,
@@ -80,6 +81,7 @@ pub(super) struct Member {
     /// Tells it from all others that the same kernels are used for.
     pub(super) key: (u64, usize),
     pub(super) pattern: Pattern,
+    pub(super) sums: TemplateSums,
     pub(super) size: Size,
     pub(super) is_masked: bool,
     /// Its pixels, and to their right its mask.
@@ -87,6 +89,8 @@ pub(super) struct Member {
     /// The same, and the statistics, for copies into constant memory.
     pub(super) rows: Rows,
     pub(super) statistics: u64,
+    /// What the tensor cores want, if they are to be used and it is for them.
+    pub(super) wgmma: Option<Prepared>,
 }
 
 impl Member {
@@ -122,7 +126,8 @@ impl DeviceFrame {
         Rows { address: self.pixels.address_of(y * self.pitch + x), pitch: self.pitch }
     }
 
-    fn image(&self, rect: Rect) -> Image {
+    /// A box of it, as kernels take it.
+    pub(super) fn image(&self, rect: Rect) -> Image {
         assert!(rect.is_inside(self.size), "{rect} of a {} frame", self.size);
         let Rows { address, pitch } = self.rows_from(rect.x, rect.y);
         Image { pixels: address, pitch: pitch as i32, width: rect.w as i32, height: rect.h as i32, unused: 0 }
@@ -169,13 +174,15 @@ impl NccKernels {
     }
 
     /// The kernel that correlates with `member`: the one that was asked for if the template is small enough for it, else
-    /// the one that takes any; if none was asked for, the fastest that fits.
+    /// the one that takes any; if none was asked for, the fastest that fits among those that write a map. The tensor cores
+    /// are taken by themselves once their tests have passed on a device.
     pub(super) fn choose(&self, asked: Option<NccKernel>, member: &Member) -> NccKernel {
         let fits_constant = member.bytes() <= CONSTANT_BYTES;
         let fits_shared = fits_constant && tile_bytes(member.size) <= self.max_shared_bytes;
         match asked {
-            None | Some(NccKernel::Shared) if fits_shared => NccKernel::Shared,
-            None | Some(NccKernel::Constant) if fits_constant => NccKernel::Constant,
+            Some(NccKernel::Wgmma) if member.wgmma.is_some() => NccKernel::Wgmma,
+            None | Some(NccKernel::Shared | NccKernel::Wgmma) if fits_shared => NccKernel::Shared,
+            None | Some(NccKernel::Constant | NccKernel::Wgmma) if fits_constant => NccKernel::Constant,
             _ => NccKernel::Texture,
         }
     }
@@ -233,7 +240,7 @@ impl NccKernels {
     ) -> Result<()> {
         let positions = positions(region.size(), member.size);
         assert!(region.is_inside(frame.size) && map.len() >= positions.area(), "{region} in {}", frame.size);
-        if kernel != NccKernel::Texture {
+        if matches!(kernel, NccKernel::Constant | NccKernel::Shared) {
             self.load_constant(stream, member)?;
         }
         let which = usize::from(member.is_masked);
@@ -263,6 +270,7 @@ impl NccKernels {
                 NccKernel::Constant => {
                     stream.launch(&self.constant[which], grid(BLOCK), BLOCK, 0, &mut without_template)
                 }
+                NccKernel::Wgmma => unreachable!("it has no map"),
                 NccKernel::Shared => {
                     let bytes = tile_bytes(member.size);
                     stream.launch(&self.shared[which], grid(BLOCK), BLOCK, bytes, &mut without_template)

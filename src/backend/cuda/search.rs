@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::backend::peaks::{Candidate, Selector, vertex};
-use crate::config::{Limits, NccKernel};
+use crate::config::{Kernel, Limits, NccKernel};
 use crate::error::Result;
 use crate::frame::{Rect, Size};
 use crate::results::Match;
@@ -15,6 +15,7 @@ use crate::template::Bank;
 use super::driver::{DeviceBuffer, Gpu, Pinned, PinnedBuffer, Priority, Rows, Stream};
 use super::ncc::{DeviceFrame, Found, FoundPeak, Member, NccKernels, Pattern, positions};
 use super::texture::{Sampling, Texture, pitch_for};
+use super::wgmma::{Suspicion, Wanted, WgmmaKernels};
 
 /// Candidates that are read back with every search, 28 KiB of them. The rest, if there are more, costs a second trip.
 const FIRST_CANDIDATES: usize = 512;
@@ -45,6 +46,7 @@ impl PlannedSearch {
         region: Size,
         retired: Option<Self>,
         id: u64,
+        wgmma: Option<&Arc<WgmmaKernels>>,
     ) -> Result<Self> {
         // Statistics come first, then each template's pixels and mask in rows that textures can read.
         let statistics = bank.members().len() * size_of::<Pattern>();
@@ -85,9 +87,28 @@ impl PlannedSearch {
                 let texture =
                     Texture::over_rows::<u8, _>(gpu, &storage, start, pitch, planes, Sampling::default())?;
                 let statistics = storage.address_of(index * size_of::<Pattern>());
-                Ok(Member { key: (id, index), pattern, size, is_masked, texture, rows, statistics })
+                let sums = bank.members()[index].sums();
+                let mut member = Member {
+                    key: (id, index),
+                    sums,
+                    wgmma: None,
+                    pattern,
+                    size,
+                    is_masked,
+                    texture,
+                    rows,
+                    statistics,
+                };
+                if let Some(kernels) = wgmma {
+                    member.wgmma = kernels.prepare(stream, &member, region)?;
+                }
+                Ok(member)
             });
         let members = members.collect::<Result<Vec<_>>>()?;
+        if wgmma.is_some() {
+            // Lanes with other streams may search for what was prepared in this one.
+            stream.wait()?;
+        }
         let selector = Selector::new(&bank);
         Ok(Self { bank, region, members, storage, selector })
     }
@@ -100,6 +121,19 @@ impl PlannedSearch {
     /// The kernel that a lane takes for the first member.
     pub(super) fn kernel(&self, lane: &Lane) -> NccKernel {
         lane.kernels.choose(lane.asked, &self.members[0])
+    }
+
+    /// Says which members another kernel is taken for than was asked for.
+    pub(super) fn tell_replaced(&self, lane: &Lane) {
+        let Some(asked) = lane.asked else { return };
+        let taken = self.members.iter().map(|member| lane.kernels.choose(lane.asked, member));
+        for (template, taken) in self.bank.members().iter().zip(taken) {
+            if taken != asked {
+                let (name, size) = (template.name(), template.size());
+                let (asked, taken) = (Kernel::Ncc(asked), Kernel::Ncc(taken));
+                tracing::info!("template {name:?} of {size} is not for {asked}: {taken} is taken");
+            }
+        }
     }
 
     /// Number of members.
@@ -142,6 +176,10 @@ pub(super) struct Lane {
     columns: [DeviceBuffer<u32>; 2],
     map: DeviceBuffer<i64>,
     found: Found,
+    /// For the kernels of the tensor cores.
+    suspicion: Option<Suspicion>,
+    /// The tensor cores had more suspects than room: this search is done without them.
+    is_plain: bool,
     /// What is read back of `found`.
     host: PinnedBuffer<u64>,
 }
@@ -149,12 +187,15 @@ pub(super) struct Lane {
 impl Lane {
     /// A lane for searches in regions of up to `area` pixels; 0 if it searches nothing.
     pub(super) fn new(gpu: &Gpu, priority: Priority, area: usize, asked: Option<NccKernel>) -> Result<Self> {
+        let suspicion = if asked == Some(NccKernel::Wgmma) { Some(Suspicion::new(gpu)?) } else { None };
         let stream = gpu.stream(priority)?;
         let kernels = NccKernels::load(gpu, &stream)?;
         let capacity = if area == 0 { 0 } else { CAPACITY };
         Ok(Self {
             kernels,
             asked,
+            suspicion,
+            is_plain: false,
             columns: [gpu.alloc("column sums", area)?, gpu.alloc("column sums", area)?],
             map: gpu.alloc("a score map", area)?,
             found: Found::new(gpu, capacity)?,
@@ -179,15 +220,26 @@ impl Lane {
         frame: &DeviceFrame,
         plan: &PlannedSearch,
         window: Rect,
-        min_score: f64,
+        limits: &Limits,
         first_tag: u32,
     ) -> Result<()> {
         assert_eq!(window.size(), plan.region, "the size of a region of interest");
-        let Self { stream, kernels, columns, map, found, .. } = self;
+        let Self { stream, kernels, columns, map, found, suspicion, .. } = self;
+        let asked = if self.is_plain { None } else { self.asked };
         // Column sums serve all members of one height that follow each other.
         let mut summed = None;
         for (index, member) in plan.members.iter().enumerate() {
-            let kernel = kernels.choose(self.asked, member);
+            let tag = first_tag + index as u32;
+            let kernel = kernels.choose(asked, member);
+            if let (NccKernel::Wgmma, Some(prepared), Some(suspicion)) =
+                (kernel, &member.wgmma, suspicion.as_mut())
+            {
+                // The best of a name is the best of one of its members.
+                let best_only = limits.max_matches == 1;
+                let wanted = Wanted { window, min_score: limits.min_score, best_only, tag };
+                prepared.search(stream, frame, member, wanted, suspicion, found)?;
+                continue;
+            }
             kernels.correlate(stream, kernel, frame, window, member, map)?;
             if !member.is_masked {
                 if summed != Some(member.size.height) {
@@ -197,7 +249,7 @@ impl Lane {
                 kernels.scores(stream, window.size(), member, columns, map)?;
             }
             let map_size = positions(window.size(), member.size);
-            kernels.peaks(stream, map_size, map, min_score, first_tag + index as u32, found)?;
+            kernels.peaks(stream, map_size, map, limits.min_score, tag, found)?;
         }
         Ok(())
     }
@@ -217,9 +269,17 @@ impl Lane {
     /// now, and the search is to be done again.
     pub(super) fn had_room(&mut self) -> Result<bool> {
         let count = self.count();
+        // The tensor cores count in the other half of the word how often they had more suspects than room.
+        let was_plain = std::mem::replace(&mut self.is_plain, self.host.as_slice()[0] >> 32 != 0);
+        if self.is_plain && !was_plain {
+            return Ok(false);
+        }
+        self.is_plain = false;
         if count <= self.found.capacity() {
             return Ok(true);
         }
+        // It would overflow again.
+        self.is_plain = was_plain;
         let gpu = self.stream.gpu().clone();
         self.found = Found::new(&gpu, count + count / 4)?;
         Ok(false)

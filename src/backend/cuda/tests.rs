@@ -159,32 +159,39 @@ fn case(seed: u64) -> (Case, Plane, Arc<Bank>) {
     (case, picture, Arc::new(Bank::new(vec![made]).unwrap()))
 }
 
-/// The score map and the matches that the device finds.
+/// The score map and the matches that the device finds. Where the kernel makes no map, another makes it.
 fn search_on(
     gpu: &Gpu,
-    lane: &mut Lane,
+    (lane, wgmma): &mut (Lane, Option<Arc<WgmmaKernels>>),
     case: &Case,
     picture: &Plane,
     bank: &Arc<Bank>,
 ) -> (Vec<f64>, Vec<Match>) {
     let frame = testing::upload(gpu, &lane.stream, picture.as_ref());
-    let plan = PlannedSearch::new(gpu, &lane.stream, bank.clone(), case.roi.size(), None, case.seed).unwrap();
+    let size = case.roi.size();
+    let plan =
+        PlannedSearch::new(gpu, &lane.stream, bank.clone(), size, None, case.seed, wgmma.as_ref()).unwrap();
     lane.choose(case.kernel);
+    let makes_map = plan.kernel(lane) != NccKernel::Wgmma;
     lane.poison().unwrap();
-    loop {
+    let search = |lane: &mut Lane| loop {
         lane.clear().unwrap();
-        lane.search(&frame, &plan, case.roi, case.limits.min_score, 40).unwrap();
+        lane.search(&frame, &plan, case.roi, &case.limits, 40).unwrap();
         lane.read_back().unwrap();
         lane.stream.wait().unwrap();
         if lane.had_room().unwrap() {
             break;
         }
-    }
-    let map = lane.score_map(ncc::positions(case.roi.size(), case.template)).unwrap();
+    };
+    search(lane);
     let mut matches = Vec::new();
     let origin = (case.roi.x, case.roi.y);
     plan.select(lane.candidates().unwrap(), 40, origin, &case.limits, &mut Vec::new(), &mut matches);
-    (map, matches)
+    if !makes_map {
+        lane.choose(None);
+        search(lane);
+    }
+    (lane.score_map(ncc::positions(size, case.template)).unwrap(), matches)
 }
 
 /// The matches that a score map holds.
@@ -198,7 +205,7 @@ fn matches_of(map: &[f64], case: &Case, bank: &Bank) -> Vec<Match> {
     matches
 }
 
-fn check_case(gpu: &Gpu, lane: &Mutex<Lane>, seed: u64) -> usize {
+fn check_case(gpu: &Gpu, lane: &Mutex<(Lane, Option<Arc<WgmmaKernels>>)>, seed: u64) -> usize {
     let (case, picture, bank) = case(seed);
     let region = picture.as_ref().crop(case.roi);
     let template = &bank.members()[0];
@@ -238,8 +245,10 @@ fn check_case(gpu: &Gpu, lane: &Mutex<Lane>, seed: u64) -> usize {
 #[test]
 fn scores_and_matches_of_2100_random_searches_are_those_of_the_definition() {
     let Some(gpu) = testing::gpu() else { return };
-    let lane = Lane::new(&gpu, Priority::Normal, 4097 * 2161, None).unwrap();
-    let lane = Mutex::new(lane);
+    let asked = Kernel::ALL.iter().map(|(_, kernel)| *kernel).find(|k| *k == Kernel::Ncc(NccKernel::Wgmma));
+    let lane = Lane::new(&gpu, Priority::Normal, 4097 * 2161, asked.map(|_| NccKernel::Wgmma)).unwrap();
+    let wgmma = asked.and_then(|_| WgmmaKernels::load(&gpu).unwrap());
+    let lane = Mutex::new((lane, wgmma));
     let products: usize = (0..2100_u64).into_par_iter().map(|seed| check_case(&gpu, &lane, seed)).sum();
     assert!(products > 0);
     gpu.check_dropped().unwrap();

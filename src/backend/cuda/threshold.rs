@@ -1,8 +1,9 @@
-//! Adaptive threshold on the device: kernels/threshold.cu, planned and launched.
+//! Adaptive threshold on the device: kernels/threshold.cu and the one-pass kernels, planned and launched.
 
 #![expect(unsafe_code, reason = "launching a kernel: what it reads and writes are addresses without lengths")]
 
 use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Stream, arg};
+use super::fused::{self, Room, Tiling};
 use super::ncc::DeviceFrame;
 use crate::backend::threshold;
 use crate::config::{self, BoxKernel, GaussianKernel, Kernels, ThresholdMethod, ThresholdSpec};
@@ -10,6 +11,8 @@ use crate::error::Result;
 use crate::frame::Size;
 
 const PTX: &str = include_str!("../../../kernels/ptx/threshold.ptx");
+const BOX_FUSED_PTX: &str = include_str!("../../../kernels/ptx/box_fused.ptx");
+const GAUSSIAN_FUSED_PTX: &str = include_str!("../../../kernels/ptx/gaussian_fused.ptx");
 
 // As in kernels/threshold.cu and kernels/window_sums.cuh, each [x, y].
 
@@ -49,15 +52,34 @@ enum Rule {
 
 /// The kernels that make the mask, with what one leaves for the next.
 enum Steps {
-    Tile { compare: Kernel },
-    Sliding { columns: Kernel, rows: Kernel, sums: DeviceBuffer<u32>, squares: DeviceBuffer<u32> },
-    Gaussian { how: GaussianKernel, rows: Kernel, columns: Kernel, weighed: DeviceBuffer<u32> },
+    /// With the Gaussian's matrices, or nothing where boxes are summed.
+    Fused {
+        compare: Kernel,
+        tiling: Tiling,
+        matrices: Option<DeviceBuffer<u32>>,
+    },
+    Tile {
+        compare: Kernel,
+    },
+    Sliding {
+        columns: Kernel,
+        rows: Kernel,
+        sums: DeviceBuffer<u32>,
+        squares: DeviceBuffer<u32>,
+    },
+    Gaussian {
+        how: GaussianKernel,
+        rows: Kernel,
+        columns: Kernel,
+        weighed: DeviceBuffer<u32>,
+    },
 }
 
 impl Thresholder {
     /// Plans `spec` for frames of `size`: loads the kernels, takes working memory, sets the weights by way of `stream`.
     ///
-    /// What `kernels` leaves open is the fastest. A box too large for a tile in this device's shared memory is slid.
+    /// What `kernels` leaves open is slid, or takes two passes from shared memory. Where a kernel's tile is too large for this device's shared memory, or the
+    /// device too old for it, sums are slid and the Gaussian takes two passes.
     pub(super) fn new(
         gpu: &Gpu,
         stream: &Stream,
@@ -65,12 +87,13 @@ impl Thresholder {
         size: Size,
         kernels: Kernels,
     ) -> Result<Self> {
-        // The weights lie in the module, so that two thresholds cannot share one.
-        Self::from_module(&gpu.load(PTX)?, stream, spec, size, kernels)
+        // Weights may lie in the module, so that two thresholds cannot share one.
+        Self::from_modules(gpu, &|ptx| gpu.load(ptx), stream, spec, size, kernels)
     }
 
-    fn from_module(
-        module: &Module,
+    fn from_modules(
+        gpu: &Gpu,
+        load: &dyn Fn(&'static str) -> Result<Module>,
         stream: &Stream,
         spec: &ThresholdSpec,
         size: Size,
@@ -78,18 +101,17 @@ impl Thresholder {
     ) -> Result<Self> {
         let radius = spec.block / 2;
         let offset = |c| threshold::offset(c, spec.inverse);
-        let boxes = |tile, rows| Steps::boxes(module, size, radius, kernels.boxes, tile, rows);
+        let boxes = |names: &BoxNames| Steps::boxes(gpu, load, size, radius, kernels.boxes, names);
         let (rule, steps) = match spec.method {
             ThresholdMethod::Mean { c } => {
                 let rule = Rule::Mean { scale: threshold::mean_scale(spec.block), offset: offset(c) };
-                (rule, boxes("mean_tile", "mean_rows")?)
+                (rule, boxes(&MEAN)?)
             }
-            ThresholdMethod::Sauvola { k } => (Rule::Deviation { k }, boxes("sauvola_tile", "sauvola_rows")?),
-            ThresholdMethod::Niblack { k } => (Rule::Deviation { k }, boxes("niblack_tile", "niblack_rows")?),
+            ThresholdMethod::Sauvola { k } => (Rule::Deviation { k }, boxes(&SAUVOLA)?),
+            ThresholdMethod::Niblack { k } => (Rule::Deviation { k }, boxes(&NIBLACK)?),
             ThresholdMethod::Gaussian { c } => {
-                module.set_constant("weights", &threshold::gaussian_weights(spec.block), stream)?;
-                let how = kernels.gaussian.unwrap_or(GaussianKernel::Shared);
-                (Rule::Gaussian { offset: offset(c) }, Steps::gaussian(module, size, how)?)
+                let steps = Steps::gaussian(gpu, load, stream, size, spec.block, kernels.gaussian)?;
+                (Rule::Gaussian { offset: offset(c) }, steps)
             }
         };
         Ok(Self { size, radius: radius as i32, inverse: i32::from(spec.inverse), rule, steps })
@@ -98,6 +120,8 @@ impl Thresholder {
     /// The kernel that makes the mask.
     pub(super) fn kernel(&self) -> config::Kernel {
         match self.steps {
+            Steps::Fused { matrices: None, .. } => config::Kernel::Box(BoxKernel::Fused),
+            Steps::Fused { matrices: Some(_), .. } => config::Kernel::Gaussian(GaussianKernel::Fused),
             Steps::Tile { .. } => config::Kernel::Box(BoxKernel::Tile),
             Steps::Sliding { .. } => config::Kernel::Box(BoxKernel::Sliding),
             Steps::Gaussian { how, .. } => config::Kernel::Gaussian(how),
@@ -138,6 +162,34 @@ impl Thresholder {
         let across = |tile: [usize; 2]| [width.div_ceil(tile[0]), height.div_ceil(tile[1]), 1];
         let threads = |block: [usize; 2]| [block[0], block[1], 1];
         match &self.steps {
+            Steps::Fused { compare, tiling, matrices } => {
+                let matrices = matrices.as_ref().map(DeviceBuffer::address);
+                // The Gaussian's matrices come before its offset.
+                let (first, second) = match &matrices {
+                    None => (first, second),
+                    Some(address) => (arg(address), first),
+                };
+                let args = &mut [
+                    arg(pixels),
+                    arg(pitch),
+                    arg(w),
+                    arg(h),
+                    arg(mask),
+                    arg(counter),
+                    arg(radius),
+                    arg(inverse),
+                    arg(&tiling.shares),
+                    first,
+                    second,
+                ];
+                // SAFETY: the arguments of `mean_fused` or `gaussian_fused_*`, the longest lists that `compare` can have.
+                // It reads the image within w x h and, where its rows are multiples of 16 bytes, up to the end of these;
+                // it writes w * h bytes of the mask. The tiles were made for this size and block, and the matrices for
+                // this kernel.
+                unsafe {
+                    stream.launch(compare, tiling.grid, [tiling.threads, 1, 1], tiling.shared_bytes, args)
+                }
+            }
             Steps::Tile { compare } => {
                 let args = &mut [
                     arg(pixels),
@@ -195,7 +247,7 @@ impl Thresholder {
             Steps::Gaussian { how, rows, columns, weighed } => {
                 let weighed = &weighed.address();
                 let [halo_x, halo_y] = match how {
-                    GaussianKernel::Shared => {
+                    GaussianKernel::Shared | GaussianKernel::Fused => {
                         let halo = 2 * self.radius as usize;
                         [(ROWS_TILE[0] + halo) * ROWS_TILE[1], (COLUMNS_TILE[1] + halo) * COLUMNS_TILE[0] * 4]
                     }
@@ -230,37 +282,109 @@ impl Thresholder {
     }
 }
 
+/// What the kernels of a box threshold are called.
+struct BoxNames {
+    /// For blocks up to `fused::NARROW`, and for larger ones.
+    fused: [&'static str; 2],
+    tile: &'static str,
+    rows: &'static str,
+    /// It compares by the sum of squares, too.
+    with_squares: bool,
+}
+
+const MEAN: BoxNames = BoxNames {
+    fused: ["mean_fused", "mean_fused_wide"],
+    tile: "mean_tile",
+    rows: "mean_rows",
+    with_squares: false,
+};
+const SAUVOLA: BoxNames = BoxNames {
+    fused: ["sauvola_fused", "sauvola_fused_wide"],
+    tile: "sauvola_tile",
+    rows: "sauvola_rows",
+    with_squares: true,
+};
+const NIBLACK: BoxNames = BoxNames {
+    fused: ["niblack_fused", "niblack_fused_wide"],
+    tile: "niblack_tile",
+    rows: "niblack_rows",
+    with_squares: true,
+};
+
 impl Steps {
     fn boxes(
-        module: &Module,
+        gpu: &Gpu,
+        load: &dyn Fn(&'static str) -> Result<Module>,
         size: Size,
         radius: usize,
         wanted: Option<BoxKernel>,
-        tile: &'static str,
-        rows: &'static str,
+        names: &BoxNames,
     ) -> Result<Self> {
-        let gpu = module.gpu();
-        if wanted == Some(BoxKernel::Tile) && box_tile_bytes(radius) <= gpu.max_shared_bytes()? {
-            return Ok(Self::Tile { compare: module.kernel(tile)? });
+        let block = 2 * radius + 1;
+        // One pass is several times as fast. It is taken by itself once its tests have passed on a device.
+        match wanted.unwrap_or(BoxKernel::Sliding) {
+            BoxKernel::Fused => {
+                if let Some(room) = Room::of(gpu)?
+                    && let Some(tiling) = Tiling::of_box(size, radius, names.with_squares, room)
+                {
+                    let name = names.fused[usize::from(block > fused::NARROW)];
+                    return Ok(Self::Fused {
+                        compare: load(BOX_FUSED_PTX)?.kernel(name)?,
+                        tiling,
+                        matrices: None,
+                    });
+                }
+            }
+            BoxKernel::Tile if box_tile_bytes(radius) <= gpu.max_shared_bytes()? => {
+                return Ok(Self::Tile { compare: load(PTX)?.kernel(names.tile)? });
+            }
+            BoxKernel::Tile | BoxKernel::Sliding => {}
         }
+        let module = load(PTX)?;
         Ok(Self::Sliding {
             columns: module.kernel("box_columns")?,
-            rows: module.kernel(rows)?,
+            rows: module.kernel(names.rows)?,
             sums: gpu.alloc("sums of columns", size.area())?,
             squares: gpu.alloc("sums of squares of columns", size.area())?,
         })
     }
 
-    fn gaussian(module: &Module, size: Size, how: GaussianKernel) -> Result<Self> {
+    fn gaussian(
+        gpu: &Gpu,
+        load: &dyn Fn(&'static str) -> Result<Module>,
+        stream: &Stream,
+        size: Size,
+        block: usize,
+        wanted: Option<GaussianKernel>,
+    ) -> Result<Self> {
+        let how = match wanted.unwrap_or(GaussianKernel::Shared) {
+            GaussianKernel::Fused => {
+                if let Some(room) = Room::of(gpu)?
+                    && let Some(tiling) = Tiling::of_gaussian(size, block / 2, room)
+                {
+                    let words = fused::gaussian_matrices(block);
+                    let mut matrices = gpu.alloc("matrices of the Gaussian threshold", words.len())?;
+                    stream.upload_now(&words, &mut matrices)?;
+                    let compare = load(GAUSSIAN_FUSED_PTX)?.kernel(fused::gaussian_kernel(block))?;
+                    return Ok(Self::Fused { compare, tiling, matrices: Some(matrices) });
+                }
+                GaussianKernel::Shared
+            }
+            how => how,
+        };
         let [rows, columns] = match how {
-            GaussianKernel::Shared => ["gaussian_rows_shared", "gaussian_columns_shared"],
+            GaussianKernel::Shared | GaussianKernel::Fused => {
+                ["gaussian_rows_shared", "gaussian_columns_shared"]
+            }
             GaussianKernel::Cached => ["gaussian_rows_cached", "gaussian_columns_cached"],
         };
+        let module = load(PTX)?;
+        module.set_constant("weights", &threshold::gaussian_weights(block), stream)?;
         Ok(Self::Gaussian {
             how,
             rows: module.kernel(rows)?,
             columns: module.kernel(columns)?,
-            weighed: module.gpu().alloc("rows of the Gaussian threshold", size.area())?,
+            weighed: gpu.alloc("rows of the Gaussian threshold", size.area())?,
         })
     }
 }
@@ -272,6 +396,8 @@ fn box_tile_bytes(radius: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use proptest::prelude::*;
     use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -281,8 +407,15 @@ mod tests {
     use crate::frame::{Plane, PlaneRef};
     use crate::reference;
 
-    const BOXES: [BoxKernel; 2] = [BoxKernel::Tile, BoxKernel::Sliding];
-    const GAUSSIANS: [GaussianKernel; 2] = [GaussianKernel::Shared, GaussianKernel::Cached];
+    /// The kernels that can be asked for and make this method's threshold.
+    fn kernels_of(method: ThresholdMethod) -> impl Iterator<Item = config::Kernel> {
+        let is_gaussian = matches!(method, ThresholdMethod::Gaussian { .. });
+        config::Kernel::ALL.into_iter().map(|(_, kernel)| kernel).filter(move |kernel| match kernel {
+            config::Kernel::Ncc(_) => false,
+            config::Kernel::Box(_) => !is_gaussian,
+            config::Kernel::Gaussian(_) => is_gaussian,
+        })
+    }
 
     /// A picture in rows longer than it is wide, the padding poisoned.
     struct Padded {
@@ -324,7 +457,7 @@ mod tests {
         gpu: Gpu,
         stream: Stream,
         /// For thresholds one after the other: loading takes longer than most cases.
-        module: Module,
+        modules: HashMap<&'static str, Module>,
     }
 
     impl Bench {
@@ -332,13 +465,19 @@ mod tests {
         fn open() -> Option<Self> {
             let gpu = testing::gpu()?;
             let stream = gpu.stream(Priority::Normal).unwrap();
-            let module = gpu.load(PTX).unwrap();
-            Some(Self { gpu, stream, module })
+            let modules = [PTX, BOX_FUSED_PTX, GAUSSIAN_FUSED_PTX];
+            // A device may be too old for some, and then none of these is asked for.
+            let modules = modules.iter().filter_map(|ptx| Some((*ptx, gpu.load(ptx).ok()?))).collect();
+            Some(Self { gpu, stream, modules })
         }
 
         fn plan(&self, spec: &ThresholdSpec, size: Size, kernel: config::Kernel) -> Thresholder {
-            let kernels = std::iter::once(kernel).collect();
-            Thresholder::from_module(&self.module, &self.stream, spec, size, kernels).unwrap()
+            self.plan_with(spec, size, std::iter::once(kernel).collect())
+        }
+
+        fn plan_with(&self, spec: &ThresholdSpec, size: Size, kernels: Kernels) -> Thresholder {
+            let load = |ptx| Ok(self.modules[ptx].clone());
+            Thresholder::from_modules(&self.gpu, &load, &self.stream, spec, size, kernels).unwrap()
         }
 
         /// The mask and the count of a second run into poisoned memory, on top of what the first left behind.
@@ -374,11 +513,7 @@ mod tests {
 
         fn check_against(&self, picture: &Padded, spec: &ThresholdSpec, expected: &Plane) {
             let foreground = expected.data().iter().filter(|&&v| v == 255).count() as u64;
-            let kernels = match spec.method {
-                ThresholdMethod::Gaussian { .. } => GAUSSIANS.map(config::Kernel::Gaussian),
-                _ => BOXES.map(config::Kernel::Box),
-            };
-            for kernel in kernels {
+            for kernel in kernels_of(spec.method) {
                 let (mask, count) = self.run(picture, spec, kernel);
                 let wrong = mask.data().iter().zip(expected.data()).position(|(got, want)| got != want);
                 let place = wrong.map(|at| (at % picture.size.width, at / picture.size.width));
@@ -397,7 +532,7 @@ mod tests {
     }
 
     /// Sides around those of the tiles, segments, strips and warps.
-    const SIZES: [(usize, usize); 14] = [
+    const SIZES: [(usize, usize); 18] = [
         (1, 1),
         (1, 300),
         (300, 1),
@@ -412,6 +547,10 @@ mod tests {
         (513, 34),
         (5, 130),
         (2, 2),
+        (192, 84),
+        (193, 85),
+        (400, 113),
+        (16, 16),
     ];
 
     #[test]
@@ -497,20 +636,22 @@ mod tests {
         let Some(bench) = Bench::open() else { return };
         let size = Size::new(40, 30);
         let launched = |spec: &str, kernels: Kernels| {
-            let spec = spec.parse().unwrap();
-            Thresholder::from_module(&bench.module, &bench.stream, &spec, size, kernels)
-                .unwrap()
-                .kernel()
-                .to_string()
+            bench.plan_with(&spec.parse().unwrap(), size, kernels).kernel().to_string()
         };
-        assert_eq!(launched("mean:31:5", Kernels::default()), "box-sliding");
+        let has_fused = Room::of(&bench.gpu).unwrap().is_some();
+        for spec in ["mean:31:5", "sauvola:31:0.2"] {
+            assert_eq!(launched(spec, Kernels::default()), "box-sliding");
+        }
         assert_eq!(launched("gaussian:31:5", Kernels::default()), "gaussian-shared");
         for (name, kernel) in config::Kernel::ALL {
+            if name.ends_with("fused") && !has_fused {
+                continue;
+            }
             let kernels = std::iter::once(kernel).collect();
             match kernel {
                 config::Kernel::Ncc(_) => {}
                 config::Kernel::Box(_) => assert_eq!(launched("niblack:31:0.1", kernels), name),
-                config::Kernel::Gaussian(_) => assert_eq!(launched("gaussian:255:0", kernels), name),
+                config::Kernel::Gaussian(_) => assert_eq!(launched("gaussian:101:0", kernels), name),
             }
         }
         let tile = Kernels { boxes: Some(BoxKernel::Tile), ..Kernels::default() };
@@ -587,7 +728,11 @@ mod tests {
     fn the_sides_are_those_of_the_kernels() {
         let text = concat!(
             include_str!("../../../kernels/threshold.cu"),
-            include_str!("../../../kernels/window_sums.cuh")
+            include_str!("../../../kernels/threshold_rules.cuh"),
+            include_str!("../../../kernels/window_sums.cuh"),
+            include_str!("../../../kernels/fused_tile.cuh"),
+            include_str!("../../../kernels/box_fused.cu"),
+            include_str!("../../../kernels/gaussian_fused.cu")
         );
         for (name, value) in [
             ("BOX_TILE_X", BOX_TILE[0]),
@@ -601,6 +746,13 @@ mod tests {
             ("COLUMNS_THREADS_Y", COLUMNS_THREADS[1]),
             ("WEIGHT_BITS", threshold::WEIGHT_BITS as usize),
             ("ROW_BITS", threshold::ROW_BITS as usize),
+            ("FUSED_THREADS", fused::FUSED_THREADS),
+            ("BOX_THREADS", fused::BOX_THREADS),
+            ("BOX_WIDTH", fused::BOX_WIDTH),
+            ("SEGMENT_PIXELS", fused::SEGMENT_PIXELS),
+            ("GAUSSIAN_THREADS", fused::GAUSSIAN_THREADS),
+            ("GAUSSIAN_WIDTH", fused::GAUSSIAN_WIDTH),
+            ("PLANES", fused::PLANES),
         ] {
             let line = format!("constexpr int {name} = {value};");
             assert!(text.contains(&line), "no `{line}` in the kernels");
