@@ -371,15 +371,18 @@ pub enum GaussianKernel {
 }
 
 impl Kernel {
-    /// All that can be asked for, with their names. `Wgmma` and `Fused` come in when their tests have passed on a device.
-    pub const ALL: [(&str, Self); 7] = [
+    /// All that can be asked for, with their names.
+    pub const ALL: [(&str, Self); 10] = [
         ("ncc-texture", Self::Ncc(NccKernel::Texture)),
         ("ncc-constant", Self::Ncc(NccKernel::Constant)),
         ("ncc-shared", Self::Ncc(NccKernel::Shared)),
+        ("ncc-wgmma", Self::Ncc(NccKernel::Wgmma)),
         ("box-tile", Self::Box(BoxKernel::Tile)),
         ("box-sliding", Self::Box(BoxKernel::Sliding)),
+        ("box-fused", Self::Box(BoxKernel::Fused)),
         ("gaussian-shared", Self::Gaussian(GaussianKernel::Shared)),
         ("gaussian-cached", Self::Gaussian(GaussianKernel::Cached)),
+        ("gaussian-fused", Self::Gaussian(GaussianKernel::Fused)),
     ];
 
     /// True if a threshold of this method can be made by it.
