@@ -1,10 +1,11 @@
 //! The whole program on a video file beside decoding alone, in one run: frames per second, their ratio, and memory.
 //!
-//!     cargo bench --bench pipeline -- VIDEO X,Y,W,H [ROUNDS]
+//!     cargo bench --bench pipeline -- VIDEO X,Y,W,H [ROUNDS [COPIES [OPTION...]]]
 //!
 //! The box is cut out of the first frame as the template that is searched in every frame, and it is the box that is
 //! followed. Rounds alternate, so that all are measured while the machine is in the same mood; medians are printed. The
-//! answer is checked before a time counts: as many frame records as frames, the first match in its place.
+//! answer is checked before a time counts: as many frame records as frames, the first match in its place. COPIES of each
+//! program are started at once, and the last one's end counts. Each OPTION is given to `lockon run`: `--backend cuda`.
 
 #![allow(clippy::print_stdout, reason = "a bench prints its table")]
 
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use lockon::frame::Rect;
 use serde_json::Value;
 
-const USAGE: &str = "usage: cargo bench --bench pipeline -- VIDEO X,Y,W,H [ROUNDS]";
+const USAGE: &str = "usage: cargo bench --bench pipeline -- VIDEO X,Y,W,H [ROUNDS [COPIES [OPTION...]]]";
 
 struct Measured {
     seconds: f64,
@@ -23,7 +24,8 @@ struct Measured {
 }
 
 fn main() {
-    let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    // `cargo bench` adds one of its own.
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let (Some(video), Some(rect)) = (args.first(), args.get(1)) else {
         // `cargo bench` without arguments runs every bench; this one needs a video.
         println!("{USAGE}");
@@ -31,8 +33,11 @@ fn main() {
     };
     let rect: Rect = rect.parse().expect(USAGE);
     let rounds = args.get(2).map_or(5, |n| n.parse().expect(USAGE));
+    let copies = args.get(3).map_or(1, |n| n.parse().expect(USAGE));
+    let options = args.get(4..).unwrap_or_default();
     let dir = tempfile::tempdir().expect("a temporary folder");
-    let (template, results) = (dir.path().join("template.png"), dir.path().join("results.jsonl"));
+    let template = dir.path().join("template.png");
+    let results: Vec<_> = (0..copies).map(|copy| dir.path().join(format!("results-{copy}.jsonl"))).collect();
     cut_template(video, rect, &template);
 
     let decode =
@@ -42,7 +47,8 @@ fn main() {
     let run = |words: &[&str]| {
         let mut args = vec!["run".to_owned(), video.clone()];
         args.extend(words.iter().map(|w| (*w).to_owned()));
-        args.extend(["--no-progress".into(), "--results".into(), results.display().to_string()]);
+        args.extend_from_slice(options);
+        args.extend(["--no-progress".into(), "--results".into()]);
         args
     };
     let template = template.display().to_string();
@@ -58,15 +64,22 @@ fn main() {
     let mut frames = 0;
     for _ in 0..rounds {
         for ((name, program, args), measured) in rows.iter().zip(&mut measured) {
-            measured.push(measure(program, args));
-            if *program == lockon {
-                let found = check(&results, rect, *name == "run --template");
+            let is_lockon = *program == lockon;
+            measured.push(measure(results.iter().map(|results| {
+                let mut command = Command::new(program);
+                command.args(args).args(is_lockon.then_some(results));
+                command
+            })));
+            for results in results.iter().filter(|_| is_lockon) {
+                let found = check(results, rect, *name == "run --template");
                 assert!(frames == 0 || frames == found, "{name}: {found} frame records, {frames} before");
                 frames = found;
             }
         }
     }
-    println!("{frames} frames of {video}, box {rect}, median of {rounds} whole-process runs");
+    println!(
+        "{frames} frames of {video}, box {rect}, {copies} at once {options:?}, median of {rounds} whole-process runs"
+    );
     println!("{:<32} {:>9} {:>9} {:>9} {:>10}", "", "seconds", "fps", "of decode", "peak MB");
     let decode_seconds = median(&measured[0]);
     for ((name, ..), measured) in rows.iter().zip(&measured) {
@@ -74,7 +87,7 @@ fn main() {
         let peak = measured.iter().map(|m| m.peak_rss_kib).max().unwrap_or(0);
         println!(
             "{name:<32} {seconds:>9.3} {:>9.1} {:>9.3} {:>10.1}",
-            frames as f64 / seconds,
+            (frames * copies) as f64 / seconds,
             decode_seconds / seconds,
             peak as f64 / 1024.0
         );
@@ -93,28 +106,30 @@ fn cut_template(video: &str, rect: Rect, template: &Path) {
     lockon::still::save(template, luma.as_ref().crop(rect)).expect("the template can be written");
 }
 
-/// Runs a program to its end; its peak memory is what the kernel last said of it.
-fn measure(program: &str, args: &[String]) -> Measured {
+/// Runs programs side by side to their ends; the peak memory of each is what the kernel last said of it.
+fn measure(commands: impl Iterator<Item = Command>) -> Measured {
     let started = Instant::now();
-    let mut child = Command::new(program)
-        .args(args)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap_or_else(|error| panic!("{program}: {error}"));
-    let status_file = format!("/proc/{}/status", child.id());
+    let mut running: Vec<_> = commands
+        .map(|mut command| {
+            let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+            (child.unwrap_or_else(|error| panic!("{command:?}: {error}")), command)
+        })
+        .collect();
     let mut peak_rss_kib = 0;
-    loop {
-        let status = std::fs::read_to_string(&status_file).unwrap_or_default();
-        let peak =
-            status.lines().find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
-        peak_rss_kib = peak_rss_kib.max(peak.unwrap_or(0));
-        if let Some(status) = child.try_wait().expect("the child can be waited for") {
-            assert!(status.success(), "{program} {args:?}: {status}");
-            return Measured { seconds: started.elapsed().as_secs_f64(), peak_rss_kib };
-        }
+    while !running.is_empty() {
+        running.retain_mut(|(child, command)| {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+            let peak = status
+                .lines()
+                .find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+            peak_rss_kib = peak_rss_kib.max(peak.unwrap_or(0));
+            let ended = child.try_wait().expect("a child can be waited for");
+            assert!(ended.is_none_or(|status| status.success()), "{command:?}: {ended:?}");
+            ended.is_none()
+        });
         std::thread::sleep(Duration::from_millis(2));
     }
+    Measured { seconds: started.elapsed().as_secs_f64(), peak_rss_kib }
 }
 
 /// The number of frame records, after checking that they are what they should be.
