@@ -21,9 +21,12 @@ use ncc::{Matcher, Planner};
 use threshold::Thresholder;
 
 mod correlate;
+mod estimate;
+mod exact;
 pub mod ncc;
 mod plan;
 mod search;
+pub mod simd;
 mod sums;
 pub mod threshold;
 

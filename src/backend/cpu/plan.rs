@@ -102,28 +102,27 @@ impl Plan {
         let correlation = columns + rows(valid.height) + valid.area() as f64 * SCORE_NS;
         let piece =
             forward * work.planes as f64 + correlation * work.correlations.div_ceil(self.groups) as f64;
-        // Tile, template and product, each half a spectrum of 16 bytes a number.
-        let excess = (3 * 8 * self.tile.area()) as f64 / CACHE_BYTES;
+        // Tile, template and product, each half a spectrum of 8 bytes a number.
+        let excess = (3 * 4 * self.tile.area()) as f64 / CACHE_BYTES;
         let rounds = self.pieces().div_ceil(work.threads) as f64;
         let woken = if work.threads.min(self.pieces()) > 1 { WAKE_NS } else { 0.0 };
         piece * (1.0 + UNCACHED * excess.log2().max(0.0)) * rounds + woken
     }
 }
 
-// Measured on one core of a Xeon of 2023 (Sapphire Rapids, 2 MiB of cache a core) with square tiles: 1.74 ns a pixel and
-// direction at 128 pixels a side, 1.95 at 256, 2.3 at 288 and 320, 2.8 at 240 and 300, 4 at 250; 384 and up leave the
-// cache. With these, the plan chosen is within 10 % of the best for 1920x1080/64x64, 768x576/64x128 and 192x384/64x128.
+// Of one core of an EPYC of 2022 (Zen 4, 1 MiB of cache a core), from the shares of a search for 64x64 in 1920x1080 that
+// transforms, passes and scores had in a profile.
 
 /// Each halving of a transform, for each of its numbers.
-const HALVING_NS: f64 = 0.19;
+const HALVING_NS: f64 = 0.13;
 /// The same for factors of 3 and 5, as far as they make a half.
-const ODD_NS: f64 = 0.37;
+const ODD_NS: f64 = 0.25;
 /// Loading, turning over and multiplying, for each number of a transform.
 const PASS_NS: f64 = 0.4;
-/// Rounding, sliding, scoring and looking for peaks, for each position.
-const SCORE_NS: f64 = 8.0;
+/// Sliding, and bounding scores, for each position.
+const SCORE_NS: f64 = 2.4;
 /// What a core has for itself.
-const CACHE_BYTES: f64 = 2_097_152.0;
+const CACHE_BYTES: f64 = 1_048_576.0;
 /// Share by which all of it takes longer for each doubling beyond that.
 const UNCACHED: f64 = 0.15;
 /// Waking other threads and waiting for them; also, what one thread does as fast is not worth the time of two.

@@ -1,47 +1,92 @@
 //! The search of one tile: what all threads read, and what each of them works with.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use rustfft::FftPlanner;
-
-use super::correlate::{Correlator, Pattern, Scratch, Spectrum};
+use super::correlate::{Correlator, Pattern, Plans, Scratch, Spectrum};
+use super::estimate::Estimates;
+use super::exact::{self, Exact, ExactMember, ExactWork};
 use super::plan::{Part, Plan};
-use super::sums::{MIDDLE, WindowSums};
+use super::simd::Level;
+use super::sums::{MAX_WINDOW, WindowVariances};
 use crate::backend::peaks::{Candidate, ScoreTile};
-use crate::backend::score;
-use crate::frame::{Plane, PlaneRef, Rect, Size};
+use crate::config::Limits;
+use crate::frame::{PlaneRef, Rect, Size};
 use crate::template::{Bank, Template};
 
-/// What squares of centred pixels, 0 to 2^14, are counted from.
-const MIDDLE_SQUARE: i32 = 1 << 13;
+/// With a lower limit nearly every peak of the map is a match, and all scores are made exactly at once.
+const MIN_ESTIMATED: f64 = 0.05;
+
+/// Below this limit, a best score is looked for among the estimates before anything is scored exactly.
+const LOW_THRESHOLD: f64 = 0.5;
+
+/// About how long an exact score takes beside one position of an exact map, in nanoseconds: of its own, and a pixel.
+const ONE_SCORE_NS: f64 = 50.0;
+const SCORED_PIXEL_NS: f64 = 0.05;
+const MAP_POSITION_NS: f64 = 10.0;
 
 /// What all threads read: how the work is cut, and the templates' spectra.
 pub(super) struct Search {
     pub(super) bank: Arc<Bank>,
     pub(super) region: Size,
     pub(super) plan: Plan,
-    correlator: Correlator,
+    level: Level,
+    correlator: Correlator<f32>,
     members: Vec<Member>,
+    /// Made when it is needed first.
+    exact: OnceLock<Exact>,
 }
 
-/// A template, ready to be searched for. Its grey levels are counted from about their mean.
+/// A template, ready to be searched for.
 struct Member {
     size: Size,
-    n: i64,
-    t1: i64,
-    variance: i64,
-    pattern: Pattern,
-    mask: Option<Pattern>,
+    n: usize,
+    /// Root of the template's variance, over n.
+    scale: f64,
+    /// The place of its name among the names.
+    name: usize,
+    /// The template less its mean; `None` if it is too large for estimates.
+    estimate: Option<Estimate>,
+    /// Made when it is needed first.
+    exact: OnceLock<ExactMember>,
+}
+
+/// The spectra that estimates are made with.
+struct Estimate {
+    pattern: Pattern<f32>,
+    mask: Option<Pattern<f32>>,
+}
+
+/// What is wanted of a frame, and what is known of it so far.
+pub(super) struct Wanted {
+    limits: Limits,
+    /// For each name, a score that its best match reaches: of use where the best is all that is wanted.
+    best: Vec<AtomicI64>,
 }
 
 impl Search {
     /// Gets everything ready that does not depend on the frame.
-    pub(super) fn new(planner: &mut FftPlanner<f64>, bank: Arc<Bank>, region: Size, plan: Plan) -> Self {
-        let correlator = Correlator::new(planner, plan.tile);
+    pub(super) fn new(
+        plans: &mut Plans<f32>,
+        bank: Arc<Bank>,
+        region: Size,
+        plan: Plan,
+        level: Level,
+    ) -> Self {
+        let correlator = Correlator::new(plans, plan.tile, level);
         let mut scratch = correlator.scratch();
-        let members = bank.members().iter().map(|t| Member::new(&correlator, t, &mut scratch)).collect();
-        Self { bank, region, plan, correlator, members }
+        let mut names = Vec::new();
+        let members = bank.members().iter().map(|template| {
+            let known = names.iter().position(|&name| name == template.name());
+            let name = known.unwrap_or_else(|| {
+                names.push(template.name());
+                names.len() - 1
+            });
+            Member::new(&correlator, template, name, &mut scratch)
+        });
+        let members = members.collect();
+        Self { bank, region, plan, level, correlator, members, exact: OnceLock::new() }
     }
 
     /// The size of a member's score map.
@@ -50,8 +95,11 @@ impl Search {
         Size::new(self.region.width - width + 1, self.region.height - height + 1)
     }
 
-    fn has_masks(&self) -> bool {
-        self.members.iter().any(|member| member.mask.is_some())
+    /// Nothing is known of the frame yet.
+    pub(super) fn wanted(&self) -> Wanted {
+        let names = self.members.iter().map(|member| member.name + 1).max().unwrap_or(0);
+        let best = (0..names).map(|_| AtomicI64::new(0)).collect();
+        Wanted { limits: Limits::default(), best }
     }
 
     /// The pixels of a tile: as many as there are, to the right and down from its first.
@@ -66,147 +114,408 @@ impl Search {
         let start = |group: usize| group * self.members.len() / self.plan.groups;
         start(group)..start(group + 1)
     }
+
+    /// Positions of the largest part of a score map.
+    fn positions(&self) -> usize {
+        let parts = (0..self.members.len()).flat_map(|member| {
+            let map = self.map_size(member);
+            (0..self.plan.tiles()).map(move |tile| self.plan.part(tile, map).size.area())
+        });
+        parts.max().unwrap_or(0)
+    }
 }
 
 impl Member {
-    fn new(correlator: &Correlator, template: &Template, scratch: &mut Scratch) -> Self {
+    fn new(
+        correlator: &Correlator<f32>,
+        template: &Template,
+        name: usize,
+        scratch: &mut Scratch<f32>,
+    ) -> Self {
         let (size, sums) = (template.size(), template.sums());
-        let (n, mean) = (sums.n, (sums.t1 + sums.n / 2) / sums.n);
-        let squares = sums.t2 - 2 * mean * sums.t1 + mean * mean * n;
-        let load = |y: usize, row: &mut [f64]| {
-            for (out, &pixel) in row.iter_mut().zip(template.luma().as_ref().row(y)) {
-                *out = (i64::from(pixel) - mean) as f64;
-            }
-            if let Some(mask) = template.mask() {
-                for (out, &counts) in row.iter_mut().zip(mask.as_ref().row(y)) {
-                    *out *= f64::from(counts);
-                }
-            }
-        };
-        let pattern = correlator.pattern(size, load, squares, f64::from(MIDDLE), scratch);
-        let mask_pattern = |mask: &Plane| {
-            let load = |y: usize, row: &mut [f64]| {
-                for (out, &counts) in row.iter_mut().zip(mask.as_ref().row(y)) {
-                    *out = f64::from(counts);
-                }
-            };
-            // The squares are the larger of the two planes that the mask is correlated with.
-            correlator.pattern(size, load, n, f64::from(MIDDLE_SQUARE), scratch)
-        };
-        let mask = template.mask().map(mask_pattern);
-        Self { size, n, t1: sums.t1 - mean * n, variance: sums.variance(), pattern, mask }
+        let estimate = (size.area() <= MAX_WINDOW).then(|| Estimate::new(correlator, template, scratch));
+        let (n, scale) = (sums.n as usize, (sums.variance() as f64).sqrt() / sums.n as f64);
+        Self { size, n, scale, name, estimate, exact: OnceLock::new() }
     }
+}
+
+impl Estimate {
+    fn new(correlator: &Correlator<f32>, template: &Template, scratch: &mut Scratch<f32>) -> Self {
+        let (size, sums) = (template.size(), template.sums());
+        let mean = sums.t1 as f64 / sums.n as f64;
+        let mask_row = |y: usize| template.mask().map(|mask| &mask.data()[y * size.width..][..size.width]);
+        let load = |y: usize, row: &mut [f32]| {
+            for (out, &pixel) in row.iter_mut().zip(template.luma().as_ref().row(y)) {
+                *out = (f64::from(pixel) - mean) as f32;
+            }
+            for (out, &counts) in row.iter_mut().zip(mask_row(y).into_iter().flatten()) {
+                *out *= f32::from(counts);
+            }
+        };
+        let pattern = correlator.pattern(size, load, scratch);
+        let load_mask = |y: usize, row: &mut [f32]| {
+            for (out, &counts) in row.iter_mut().zip(mask_row(y).into_iter().flatten()) {
+                *out = f32::from(counts);
+            }
+        };
+        let mask = template.mask().map(|_| correlator.pattern(size, load_mask, scratch));
+        Self { pattern, mask }
+    }
+}
+
+impl Wanted {
+    /// Starts over for another frame.
+    pub(super) fn reset(&mut self, limits: &Limits) {
+        self.limits = *limits;
+        for best in &mut self.best {
+            *best.get_mut() = to_ordered(-1.0);
+        }
+    }
+
+    /// The least score of a match of a name that can still count.
+    fn threshold(&self, name: usize) -> f64 {
+        let least = self.limits.min_score;
+        if self.is_best_only() {
+            least.max(from_ordered(self.best[name].load(Ordering::Relaxed)))
+        } else {
+            least
+        }
+    }
+
+    /// One match a name is wanted: no other than the best, since nothing better can overlap it.
+    fn is_best_only(&self) -> bool {
+        self.limits.max_matches == 1
+    }
+
+    /// Some match of a name scores this or more.
+    fn raise(&self, name: usize, score: f64) {
+        self.best[name].fetch_max(to_ordered(score), Ordering::Relaxed);
+    }
+}
+
+/// Numbers in the order of `f64::total_cmp`, of which it is its own inverse.
+fn to_ordered(score: f64) -> i64 {
+    flip(score.to_bits() as i64)
+}
+
+fn from_ordered(ordered: i64) -> f64 {
+    f64::from_bits(flip(ordered) as u64)
+}
+
+fn flip(bits: i64) -> i64 {
+    bits ^ (((bits >> 63) as u64) >> 1) as i64
 }
 
 /// What one thread works with, and what it found.
 pub(super) struct Worker {
-    pixels: Spectrum,
-    squares: Option<Spectrum>,
-    scratch: Scratch,
+    tile: TileSpectra,
+    scratch: Scratch<f32>,
     /// Sums of one tile's windows, row by row; S and SS only where there are masks.
-    st: Vec<i64>,
-    s: Vec<i64>,
-    ss: Vec<i64>,
-    sliding: WindowSums,
-    scores: Vec<f64>,
+    correlations: Vec<f32>,
+    s: Vec<f32>,
+    ss: Vec<f32>,
+    variances: Vec<f32>,
+    /// The size of unmasked members whose variances these are.
+    variances_of: Option<Size>,
+    sliding: WindowVariances,
+    /// Made when it is needed first.
+    exact: Option<ExactWork>,
     pub(super) found: Vec<Candidate>,
+}
+
+/// The spectra of a tile's pixels, and of their squares if there are masks.
+struct TileSpectra {
+    is_made: bool,
+    pixels: Spectrum<f32>,
+    pixels_norm: f64,
+    squares: Option<Spectrum<f32>>,
+    squares_norm: f64,
+    /// What squares are counted from: about their mean, as pixels are from theirs, so that the numbers and with them the
+    /// errors are small.
+    middle_square: i32,
 }
 
 impl Worker {
     /// Room for any piece of work.
     pub(super) fn new(search: &Search) -> Self {
-        let parts = (0..search.members.len()).flat_map(|member| {
-            let map = search.map_size(member);
-            (0..search.plan.tiles()).map(move |tile| search.plan.part(tile, map).size.area())
-        });
-        let positions = parts.max().unwrap_or(0);
-        let has_masks = search.has_masks();
+        let positions = search.positions();
+        let is_masked = |member: &Member| member.estimate.as_ref().is_some_and(|e| e.mask.is_some());
+        let has_masks = search.members.iter().any(is_masked);
         let masked_positions = if has_masks { positions } else { 0 };
-        Self {
+        let tile = TileSpectra {
+            is_made: false,
             pixels: search.correlator.spectrum(),
+            pixels_norm: 0.0,
             squares: has_masks.then(|| search.correlator.spectrum()),
+            squares_norm: 0.0,
+            middle_square: 0,
+        };
+        Self {
+            tile,
             scratch: search.correlator.scratch(),
-            st: vec![0; positions],
-            s: vec![0; masked_positions],
-            ss: vec![0; masked_positions],
-            sliding: WindowSums::new(search.plan.tile.width),
-            scores: vec![0.0; positions],
+            correlations: vec![0.0; positions],
+            s: vec![0.0; masked_positions],
+            ss: vec![0.0; masked_positions],
+            variances: vec![0.0; positions],
+            variances_of: None,
+            sliding: WindowVariances::new(search.plan.tile.width, search.level),
+            exact: None,
             found: Vec::new(),
         }
     }
 
     /// Does one piece of work: adds the peaks of one group of members in one tile to those found.
-    pub(super) fn find(&mut self, search: &Search, region: PlaneRef<'_>, piece: usize, min_score: f64) {
+    pub(super) fn find(&mut self, search: &Search, region: PlaneRef<'_>, piece: usize, wanted: &Wanted) {
         let (tile, group) = search.plan.piece(piece);
-        self.transform(search, region, tile);
-        // Lent out, because the scores borrow the worker.
-        let mut found = std::mem::take(&mut self.found);
+        self.go_to_tile();
         for member in search.group(group) {
-            self.score(search, region, tile, member).find(member as u32, min_score, &mut found);
-        }
-        self.found = found;
-    }
-
-    /// Makes the spectra of a tile's pixels, and of their squares if there are masks.
-    pub(super) fn transform(&mut self, search: &Search, region: PlaneRef<'_>, tile: usize) {
-        // All members' parts begin at the same pixel.
-        let pixels = search.pixels(region, search.plan.part(tile, search.map_size(0)).origin);
-        let Size { width, height } = pixels.size();
-        let load = |y: usize, row: &mut [f64], value: fn(i32) -> i32| {
-            for (out, &pixel) in row.iter_mut().zip(pixels.row(y)) {
-                *out = f64::from(value(i32::from(pixel) - MIDDLE));
+            let before = self.found.len();
+            if !self.find_by_estimates(search, region, tile, member, wanted) {
+                self.found.truncate(before);
+                // Lent out, because the scores borrow the worker.
+                let mut found = std::mem::take(&mut self.found);
+                let threshold = wanted.threshold(search.members[member].name);
+                self.score(search, region, tile, member).find(member as u32, threshold, &mut found);
+                self.found = found;
             }
-            row[width..].fill(0.0);
-        };
-        let (correlator, scratch) = (&search.correlator, &mut self.scratch);
-        correlator.transform(height, |y, row| load(y, row, |v| v), scratch, &mut self.pixels);
-        if let Some(squares) = &mut self.squares {
-            let centred_square = |v: i32| v * v - MIDDLE_SQUARE;
-            correlator.transform(height, |y, row| load(y, row, centred_square), scratch, squares);
         }
     }
 
-    /// Scores one member at the positions of a tile that [`Self::transform`] was called for.
-    pub(super) fn score(
+    /// True if estimates did not do for some tile.
+    #[cfg(test)]
+    pub(super) fn has_made_a_map(&self) -> bool {
+        self.exact.is_some()
+    }
+
+    /// What is known of the tile before is of no more use.
+    fn go_to_tile(&mut self) {
+        self.tile.is_made = false;
+        self.variances_of = None;
+        if let Some(exact) = &mut self.exact {
+            exact.forget();
+        }
+    }
+
+    /// The exact scores of one member at the positions of a tile.
+    ///
+    /// Whoever asks about several members of a tile calls it for one after the other.
+    fn score(&mut self, search: &Search, region: PlaneRef<'_>, tile: usize, member: usize) -> ScoreTile<'_> {
+        let exact = search.exact.get_or_init(|| Exact::new(search.plan.tile, search.level));
+        let work = self.exact.get_or_insert_with(|| ExactWork::new(exact, search.positions()));
+        let template = &search.bank.members()[member];
+        let ready = search.members[member].exact.get_or_init(|| exact.member(template, work));
+        let part = search.plan.part(tile, search.map_size(member));
+        work.score(exact, ready, search.pixels(region, part.origin), part)
+    }
+
+    /// As [`Self::score`], for a tile that may be another than before.
+    pub(super) fn score_tile(
         &mut self,
         search: &Search,
         region: PlaneRef<'_>,
         tile: usize,
         member: usize,
     ) -> ScoreTile<'_> {
-        let Part { origin, size, own } = search.plan.part(tile, search.map_size(member));
-        let member = &search.members[member];
-        let Self { st, s, ss, scores, scratch, .. } = self;
-        let (st, scores) = (&mut st[..size.area()], &mut scores[..size.area()]);
-        search.correlator.correlate(&self.pixels, &member.pattern, size, scratch, st);
-        let rows = scores.chunks_exact_mut(size.width).zip(st.chunks_exact(size.width));
-        if let (Some(mask), Some(squares)) = (&member.mask, &self.squares) {
-            let (s, ss) = (&mut s[..size.area()], &mut ss[..size.area()]);
-            search.correlator.correlate(&self.pixels, mask, size, scratch, s);
-            search.correlator.correlate(squares, mask, size, scratch, ss);
-            let left_out = i64::from(MIDDLE_SQUARE) * member.n;
-            for ss in ss.iter_mut() {
-                *ss += left_out;
-            }
-            let sums = s.chunks_exact(size.width).zip(ss.chunks_exact(size.width));
-            for ((scores, st), (s, ss)) in rows.zip(sums) {
-                score_row(member, st, s, ss, scores);
-            }
-        } else {
-            let pixels = search.pixels(region, origin);
-            for (y, (scores, st)) in rows.enumerate() {
-                self.sliding.go_to(y, pixels, member.size, size.width);
-                score_row(member, st, &self.sliding.sums, &self.sliding.squares, scores);
+        self.go_to_tile();
+        self.score(search, region, tile, member)
+    }
+
+    /// Adds the peaks of one member in one tile to those found. False if so many positions had to be scored one by one
+    /// that an exact map takes less time; what was added is to be dropped then.
+    fn find_by_estimates(
+        &mut self,
+        search: &Search,
+        region: PlaneRef<'_>,
+        tile: usize,
+        member: usize,
+        wanted: &Wanted,
+    ) -> bool {
+        let Member { n, name, .. } = search.members[member];
+        let level = search.level;
+        let is_low = |threshold: f64| threshold < MIN_ESTIMATED;
+        if is_low(wanted.threshold(name)) && !wanted.is_best_only() {
+            return false;
+        }
+        let part = search.plan.part(tile, search.map_size(member));
+        let Some((error, spread)) = self.estimate(search, region, member, part) else { return false };
+        let Part { origin, size, own } = part;
+        let estimates = Estimates {
+            correlations: &self.correlations[..size.area()],
+            variances: &self.variances[..size.area()],
+            size,
+            error,
+            spread,
+            scale: search.members[member].scale,
+        };
+        if wanted.is_best_only()
+            && wanted.threshold(name) < LOW_THRESHOLD
+            && let Some(reached) = estimates.reached(level)
+        {
+            wanted.raise(name, reached);
+        }
+        if is_low(wanted.threshold(name)) {
+            return false;
+        }
+        let template = &search.bank.members()[member];
+        let map_ns = MAP_POSITION_NS * size.area() as f64;
+        let mut budget = (map_ns / (ONE_SCORE_NS + SCORED_PIXEL_NS * n as f64)) as usize;
+        for y in own.y..own.y + own.h {
+            let found = &mut self.found;
+            let visit = |x: usize| {
+                let threshold = wanted.threshold(name);
+                if budget == 0 || !estimates.may_be_peak((x, y), threshold) {
+                    return;
+                }
+                let score_at = |x: usize, y: usize| {
+                    exact::score_at(level, region, template, (origin.0 + x, origin.1 + y))
+                };
+                budget -= 1;
+                if score_at(x, y) < threshold {
+                    return;
+                }
+                // With the scores around it, it is a peak or not by the rule for all.
+                let (left, top) = (x.saturating_sub(1), y.saturating_sub(1));
+                let around = Size::new((x + 2).min(size.width) - left, (y + 2).min(size.height) - top);
+                let mut scores = [0.0; 9];
+                for (i, score) in scores[..around.area()].iter_mut().enumerate() {
+                    *score = score_at(left + i % around.width, top + i / around.width);
+                }
+                budget = budget.saturating_sub(around.area());
+                let tile = ScoreTile {
+                    scores: &scores,
+                    size: around,
+                    origin: (origin.0 + left, origin.1 + top),
+                    wanted: Rect::new(x - left, y - top, 1, 1),
+                };
+                let before = found.len();
+                tile.find(member as u32, threshold, found);
+                if let Some(peak) = found[before..].first() {
+                    wanted.raise(name, peak.score);
+                }
+            };
+            estimates.may_reach(level, wanted.threshold(name), y, (own.x, own.x + own.w), visit);
+            if budget == 0 {
+                return false;
             }
         }
-        ScoreTile { scores, size, origin, wanted: own }
+        true
+    }
+
+    /// Estimates the scores of one member at the positions of a part of its map: makes `correlations` and `variances`, and
+    /// returns the error of the former and the spread of the latter. `None` if the member is too large for that.
+    fn estimate(
+        &mut self,
+        search: &Search,
+        region: PlaneRef<'_>,
+        member: usize,
+        Part { origin, size, .. }: Part,
+    ) -> Option<(f64, f64)> {
+        let member = &search.members[member];
+        let Estimate { pattern, mask } = member.estimate.as_ref()?;
+        let pixels = search.pixels(region, origin);
+        let (correlator, scratch) = (&search.correlator, &mut self.scratch);
+        self.tile.make(correlator, search.level, pixels, scratch);
+        let tile = &self.tile;
+        let correlations = &mut self.correlations[..size.area()];
+        correlator.correlate(&tile.pixels, pattern, size, scratch, |v| v, correlations);
+        let error = correlator.error(tile.pixels_norm, pattern);
+        let (Some(mask), Some(squares)) = (mask, &tile.squares) else {
+            if self.variances_of != Some(member.size) {
+                let rows = self.variances[..size.area()].chunks_exact_mut(size.width);
+                for (y, row) in rows.enumerate() {
+                    self.sliding.go_to(y, pixels, member.size, row);
+                }
+                self.variances_of = Some(member.size);
+            }
+            return Some((error, 0.0));
+        };
+        let (s, ss) = (&mut self.s[..size.area()], &mut self.ss[..size.area()]);
+        correlator.correlate(&tile.pixels, mask, size, scratch, |v| v, s);
+        correlator.correlate(squares, mask, size, scratch, |v| v, ss);
+        let n = member.n as f64;
+        let (s_error, ss_error) =
+            (correlator.error(tile.pixels_norm, mask), correlator.error(tile.squares_norm, mask));
+        self.variances_of = None;
+        let variances = &mut self.variances[..size.area()];
+        let left_out = f64::from(tile.middle_square) * n;
+        search.level.run(
+            #[inline(always)]
+            || {
+                for ((out, &s), &ss) in variances.iter_mut().zip(&*s).zip(&*ss) {
+                    let s = f64::from(s).abs() + s_error;
+                    let least = n * (f64::from(ss) - ss_error + left_out) - s * s;
+                    // Whether it is flat is not known, so it is not said.
+                    *out = (least as f32).max(f32::MIN_POSITIVE);
+                }
+            },
+        );
+        // The upper bound less the lower: 2 n times the error of SS, and (|S| + e)^2 - (|S| - e)^2, |S| being at most the
+        // norms' product by Cauchy-Schwarz.
+        let spread = 2.0 * n * ss_error + 4.0 * s_error * (tile.pixels_norm * n.sqrt() + s_error);
+        Some((error, spread))
     }
 }
 
-/// Scores windows by their sums. Kept apart so that the compiler sees one loop over plain slices.
-fn score_row(member: &Member, st: &[i64], s: &[i64], ss: &[i64], scores: &mut [f64]) {
-    let &Member { n, t1, variance, .. } = member;
-    for (((score, &st), &s), &ss) in scores.iter_mut().zip(st).zip(s).zip(ss) {
-        *score = score::ratio(n * st - s * t1, n * ss - s * s, variance);
+impl TileSpectra {
+    /// Makes the spectra of a tile, unless they are made.
+    fn make(
+        &mut self,
+        correlator: &Correlator<f32>,
+        level: Level,
+        pixels: PlaneRef<'_>,
+        scratch: &mut Scratch<f32>,
+    ) {
+        if self.is_made {
+            return;
+        }
+        self.is_made = true;
+        let count = pixels.size().area() as i64;
+        let (sum, squares) = moments(level, pixels);
+        let middle = ((sum + count / 2) / count) as i32;
+        let wide = i64::from(middle);
+        self.pixels_norm = ((squares - 2 * wide * sum + wide * wide * count) as f64).sqrt();
+        let width = pixels.size().width;
+        let load = |y: usize, row: &mut [f32], left_out: i32, power: fn(i32) -> i32| {
+            let (row, rest) = row.split_at_mut(width);
+            for (out, &pixel) in row.iter_mut().zip(pixels.row(y)) {
+                *out = (power(i32::from(pixel) - middle) - left_out) as f32;
+            }
+            rest.fill(0.0);
+        };
+        let height = pixels.size().height;
+        let load_pixels = |y: usize, row: &mut [f32]| {
+            level.run(
+                #[inline(always)]
+                || load(y, row, 0, |v| v),
+            );
+        };
+        correlator.transform(height, load_pixels, scratch, &mut self.pixels);
+        let Some(spectrum) = &mut self.squares else { return };
+        let mut histogram = [0_i64; 256];
+        for &pixel in pixels.rows().flatten() {
+            histogram[usize::from(pixel)] += 1;
+        }
+        let square = |v: usize| (v as i64 - wide).pow(2);
+        let sum: i64 = histogram.iter().enumerate().map(|(v, times)| times * square(v)).sum();
+        let middle_square = (sum + count / 2) / count;
+        let squares =
+            histogram.iter().enumerate().map(|(v, times)| times * (square(v) - middle_square).pow(2));
+        self.squares_norm = (squares.sum::<i64>() as f64).sqrt();
+        self.middle_square = middle_square as i32;
+        let left_out = self.middle_square;
+        correlator.transform(height, |y, row| load(y, row, left_out, |v| v * v), scratch, spectrum);
     }
+}
+
+/// The sums of the pixels and of their squares.
+fn moments(level: Level, pixels: PlaneRef<'_>) -> (i64, i64) {
+    level.run(
+        #[inline(always)]
+        || {
+            pixels.rows().fold((0, 0), |(sum, squares), row| {
+                let (s, ss) = exact::row_sums(row);
+                (sum + s, squares + ss)
+            })
+        },
+    )
 }

@@ -1,5 +1,6 @@
 //! Sums over every window of a picture, by sliding.
 
+use super::simd::Level;
 use crate::frame::{PlaneRef, Size};
 
 /// What pixels are counted from in all sums of this backend: it halves the numbers that the FFT has to carry.
@@ -50,6 +51,86 @@ impl WindowSums {
         slide(columns, window.width, &mut self.sums[..count]);
         slide(column_squares, window.width, &mut self.squares[..count]);
     }
+}
+
+/// Most pixels of a window for which [`WindowVariances`] are exact: n * SS is less than 2^52 then.
+pub(super) const MAX_WINDOW: usize = 1 << 18;
+
+/// Where SS begins in a packed sum, above S: of [`MAX_WINDOW`] pixels S has 26 bits and SS has 34.
+const PACKED: u32 = 28;
+
+/// n * SS - S * S of the windows of one row of positions, rounded to f32, kept up to date from row to row.
+///
+/// As [`WindowSums`], but S and SS share a 64-bit number, so that one chain of additions slides both.
+pub(super) struct WindowVariances {
+    level: Level,
+    /// Packed sums of each column of the picture over the rows of the window.
+    columns: Vec<u64>,
+    /// Packed sums of each window of the row.
+    sums: Vec<u64>,
+}
+
+impl WindowVariances {
+    /// Room for pictures of up to `width` columns.
+    pub(super) fn new(width: usize, level: Level) -> Self {
+        Self { level, columns: vec![0; width], sums: vec![0; width] }
+    }
+
+    /// Writes the variances of the windows of row `y` of positions to `out`, the first `out.len()` of them. Rows are to be
+    /// asked for from 0, one by one.
+    ///
+    /// # Panics
+    /// If a window does not lie inside the picture, or the picture is wider than there is room for.
+    pub(super) fn go_to(&mut self, y: usize, picture: PlaneRef<'_>, window: Size, out: &mut [f32]) {
+        debug_assert!(window.area() <= MAX_WINDOW, "sums of {window} do not fit");
+        let width = out.len() + window.width - 1;
+        let (columns, sums) = (&mut self.columns[..width], &mut self.sums[..out.len()]);
+        self.level.run(
+            #[inline(always)]
+            || {
+                if y == 0 {
+                    columns.fill(0);
+                    for y in 0..window.height {
+                        for (column, &pixel) in columns.iter_mut().zip(&picture.row(y)[..width]) {
+                            *column += packed(pixel);
+                        }
+                    }
+                } else {
+                    let (leaving, entering) = (picture.row(y - 1), picture.row(y + window.height - 1));
+                    let rows = leaving[..width].iter().zip(&entering[..width]);
+                    for (column, (&old, &new)) in columns.iter_mut().zip(rows) {
+                        *column = column.wrapping_add(packed(new)).wrapping_sub(packed(old));
+                    }
+                }
+                let mut sum = columns[..window.width].iter().sum::<u64>();
+                sums[0] = sum;
+                let ends = columns.iter().zip(&columns[window.width..]);
+                for (out, (&leaving, &entering)) in sums[1..].iter_mut().zip(ends) {
+                    sum = sum.wrapping_add(entering.wrapping_sub(leaving));
+                    *out = sum;
+                }
+                let n = window.area() as f64;
+                for (out, &sum) in out.iter_mut().zip(&*sums) {
+                    let (s, ss) = (small_to_f64(sum & ((1 << PACKED) - 1)), small_to_f64(sum >> PACKED));
+                    *out = (n * ss - s * s) as f32;
+                }
+            },
+        );
+    }
+}
+
+#[inline(always)]
+fn packed(pixel: u8) -> u64 {
+    let pixel = u32::from(pixel);
+    (u64::from(pixel * pixel) << PACKED) + u64::from(pixel)
+}
+
+/// A number below 2^52: in a f64 between 2^52 and 2^53 the low bits count ones. Conversions of 64-bit numbers are slow, or
+/// not to be had, where this is two instructions for as many as a vector holds.
+#[inline(always)]
+fn small_to_f64(value: u64) -> f64 {
+    const BASE: f64 = 4_503_599_627_370_496.0;
+    f64::from_bits(value | BASE.to_bits()) - BASE
 }
 
 fn add_row(row: &[u8], columns: &mut [i64], squares: &mut [i64]) {
@@ -103,5 +184,41 @@ mod tests {
                 }
             }
         }
+    }
+    #[test]
+    fn sliding_variances_are_those_of_each_window_at_every_level() {
+        let size = Size::new(31, 17);
+        let data: Vec<u8> =
+            (0..31 * 17).map(|i| if i % 5 == 0 { 255 } else { (i * i % 256) as u8 }).collect();
+        let picture = PlaneRef::new(&data, size, 31);
+        for level in Level::available() {
+            for (w, h) in [(1, 2), (7, 5), (31, 17), (31, 1), (1, 17), (8, 16)] {
+                let mut variances = WindowVariances::new(31, level);
+                let mut row = vec![f32::NAN; 31 - w + 1];
+                for y in 0..=17 - h {
+                    variances.go_to(y, picture, Size::new(w, h), &mut row);
+                    for (x, &found) in row.iter().enumerate() {
+                        let window = picture.crop(Rect::new(x, y, w, h)).to_plane();
+                        let sum =
+                            |f: fn(i64) -> i64| window.data().iter().map(|&v| f(i64::from(v))).sum::<i64>();
+                        let (s, ss) = (sum(|v| v), sum(|v| v * v));
+                        let expected = ((w * h) as i64 * ss - s * s) as f32;
+                        assert_eq!(found, expected, "{w}x{h} at {x}, {y}, {level}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn variances_of_the_largest_windows_are_exact() {
+        let size = Size::new(513, 512);
+        let data: Vec<u8> = (0..size.area()).map(|i| if i % 513 < 257 { 255 } else { 254 }).collect();
+        let mut variances = WindowVariances::new(513, Level::best());
+        let mut row = [f32::NAN; 2];
+        variances.go_to(0, PlaneRef::new(&data, size, 513), Size::new(512, 512), &mut row);
+        // n / 257 columns of one grey and n / 255 of the other: n * n * p * (1 - p).
+        let expected = |bright: i64| (512 * 512 * bright * (512 - bright)) as f32;
+        assert_eq!(row, [257, 256].map(expected));
     }
 }

@@ -1,0 +1,316 @@
+//! Exact scores: of one window by adding up its products, of all positions of a tile by FFT in f64.
+//!
+//! The correlation of whole numbers is a whole number. Where the bound on an output's error is less than 1/2, rounding gives
+//! the number itself. Pixels are counted from 128 and templates from their mean, which keeps the numbers, and so the error,
+//! small; numerator and variances do not change when grey levels are counted from elsewhere, as long as all sums agree.
+
+use super::correlate::{Correlator, Pattern, Plans, Scratch, Spectrum};
+use super::plan::Part;
+use super::simd::Level;
+use super::sums::{MIDDLE, WindowSums};
+use crate::backend::peaks::ScoreTile;
+use crate::backend::score;
+use crate::frame::{Plane, PlaneRef, Size};
+use crate::template::Template;
+
+/// What squares of centred pixels, 0 to 2^14, are counted from.
+const MIDDLE_SQUARE: i32 = 1 << 13;
+
+/// 1.5 * 2^52. In a f64 of that size the last bit counts 1, so adding it rounds to a whole number, which then stands in the
+/// low bits. Unlike `f64::round` and `as i64` this is two instructions that SSE2 does for two numbers at once.
+const ROUNDER: f64 = 6_755_399_441_055_744.0;
+
+/// Products of a row that are added up in 32 bits.
+const CHUNK: usize = 1 << 15;
+
+/// The exact score of `template` at one position of a region.
+///
+/// # Panics
+/// If the window does not lie inside the region.
+pub(super) fn score_at(
+    level: Level,
+    region: PlaneRef<'_>,
+    template: &Template,
+    (x, y): (usize, usize),
+) -> f64 {
+    let Size { width, height } = template.size();
+    let (mut s, mut ss, mut st) = (0, 0, 0);
+    level.run(
+        #[inline(always)]
+        || {
+            for j in 0..height {
+                let (pixels, row) = (&region.row(y + j)[x..x + width], j * width..(j + 1) * width);
+                let wanted = template.luma().data()[row.clone()].chunks(CHUNK);
+                if let Some(mask) = template.mask() {
+                    let mask = mask.data()[row].chunks(CHUNK);
+                    for ((pixels, wanted), mask) in pixels.chunks(CHUNK).zip(wanted).zip(mask) {
+                        s += i64::from(dot(pixels, mask));
+                        ss += i64::from(masked_squares(pixels, mask));
+                        // What does not count is 0 in the template.
+                        st += i64::from(dot(pixels, wanted));
+                    }
+                } else {
+                    for (pixels, wanted) in pixels.chunks(CHUNK).zip(wanted) {
+                        let sums = row_sums(pixels);
+                        (s, ss) = (s + sums.0, ss + sums.1);
+                        st += i64::from(dot(pixels, wanted));
+                    }
+                }
+            }
+        },
+    );
+    score::score(template.sums(), s, ss, st)
+}
+
+/// The sums of a row of pixels and of their squares.
+#[inline(always)]
+pub(super) fn row_sums(pixels: &[u8]) -> (i64, i64) {
+    pixels.chunks(CHUNK).fold((0, 0), |(s, ss), pixels| {
+        let sum: i32 = pixels.iter().map(|&v| i32::from(v)).sum();
+        (s + i64::from(sum), ss + i64::from(dot(pixels, pixels)))
+    })
+}
+
+/// The sum of products of up to [`CHUNK`] pixels: as signed numbers, which is what vector units multiply and add in pairs.
+#[inline(always)]
+fn dot(a: &[u8], b: &[u8]) -> i32 {
+    a.iter().zip(b).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum()
+}
+
+#[inline(always)]
+fn masked_squares(pixels: &[u8], mask: &[u8]) -> i32 {
+    pixels.iter().zip(mask).map(|(&v, &counts)| i32::from(v) * i32::from(v * counts)).sum()
+}
+
+/// The exact search of tiles of one size: what all threads read.
+pub(super) struct Exact {
+    correlator: Correlator<f64>,
+}
+
+/// A template, ready to be searched for exactly. Its grey levels are counted from about their mean.
+pub(super) struct ExactMember {
+    size: Size,
+    n: i64,
+    t1: i64,
+    variance: i64,
+    pattern: Pattern<f64>,
+    mask: Option<Pattern<f64>>,
+}
+
+/// What one thread works with.
+pub(super) struct ExactWork {
+    pixels: Spectrum<f64>,
+    /// Made when the first masked member is searched.
+    squares: Option<Spectrum<f64>>,
+    /// What the spectra are of.
+    holds: Holds,
+    scratch: Scratch<f64>,
+    /// Sums of one tile's windows, row by row; S and SS only where there are masks.
+    st: Vec<i64>,
+    s: Vec<i64>,
+    ss: Vec<i64>,
+    sliding: WindowSums,
+    scores: Vec<f64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    Nothing,
+    Pixels,
+    PixelsAndSquares,
+}
+
+impl Exact {
+    /// An exact search of tiles of size `tile`.
+    pub(super) fn new(tile: Size, level: Level) -> Self {
+        Self { correlator: Correlator::new(&mut Plans::new(level), tile, level) }
+    }
+
+    /// Gets a template ready.
+    ///
+    /// # Panics
+    /// If the bound on a sum's error is 1/4 or more: no template that can exist has one like that in any tile of up to 2^27
+    /// pixels.
+    pub(super) fn member(&self, template: &Template, work: &mut ExactWork) -> ExactMember {
+        let (size, sums) = (template.size(), template.sums());
+        let (n, mean) = (sums.n, (sums.t1 + sums.n / 2) / sums.n);
+        let load = |y: usize, row: &mut [f64]| {
+            for (out, &pixel) in row.iter_mut().zip(template.luma().as_ref().row(y)) {
+                *out = (i64::from(pixel) - mean) as f64;
+            }
+            if let Some(mask) = template.mask() {
+                for (out, &counts) in row.iter_mut().zip(mask.as_ref().row(y)) {
+                    *out *= f64::from(counts);
+                }
+            }
+        };
+        let pattern = self.pattern(size, load, MIDDLE, work);
+        let mask_pattern = |mask: &Plane| {
+            let load = |y: usize, row: &mut [f64]| {
+                for (out, &counts) in row.iter_mut().zip(mask.as_ref().row(y)) {
+                    *out = f64::from(counts);
+                }
+            };
+            // The squares are the larger of the two planes that the mask is correlated with.
+            self.pattern(size, load, MIDDLE_SQUARE, work)
+        };
+        let mask = template.mask().map(mask_pattern);
+        ExactMember { size, n, t1: sums.t1 - mean * n, variance: sums.variance(), pattern, mask }
+    }
+
+    /// A pattern for correlation with tiles whose numbers are at most `largest` in absolute value.
+    fn pattern(
+        &self,
+        size: Size,
+        load: impl FnMut(usize, &mut [f64]),
+        largest: i32,
+        work: &mut ExactWork,
+    ) -> Pattern<f64> {
+        let pattern = self.correlator.pattern(size, load, &mut work.scratch);
+        let tile = self.correlator.tile();
+        let bound = self.correlator.error(f64::from(largest) * (tile.area() as f64).sqrt(), &pattern);
+        assert!(bound < 0.25, "correlation of {size} in {tile} may be wrong by {bound}");
+        pattern
+    }
+}
+
+impl ExactWork {
+    /// Room for tiles with up to `positions` positions of a member.
+    pub(super) fn new(exact: &Exact, positions: usize) -> Self {
+        Self {
+            pixels: exact.correlator.spectrum(),
+            squares: None,
+            holds: Holds::Nothing,
+            scratch: exact.correlator.scratch(),
+            st: vec![0; positions],
+            s: Vec::new(),
+            ss: Vec::new(),
+            sliding: WindowSums::new(exact.correlator.tile().width),
+            scores: vec![0.0; positions],
+        }
+    }
+
+    /// The tile that was searched before is another one now.
+    pub(super) fn forget(&mut self) {
+        self.holds = Holds::Nothing;
+    }
+
+    /// Scores one member at the positions of a tile. `pixels` are the tile's, the same for all members until
+    /// [`Self::forget`].
+    pub(super) fn score(
+        &mut self,
+        exact: &Exact,
+        member: &ExactMember,
+        pixels: PlaneRef<'_>,
+        Part { origin, size, own }: Part,
+    ) -> ScoreTile<'_> {
+        self.transform(exact, pixels, member.mask.is_some());
+        let Self { st, s, ss, scores, scratch, .. } = self;
+        let (st, scores) = (&mut st[..size.area()], &mut scores[..size.area()]);
+        let mut correlate = |spectrum: &Spectrum<f64>, pattern: &Pattern<f64>, out: &mut [i64]| {
+            exact.correlator.correlate(spectrum, pattern, size, scratch, to_whole, out);
+        };
+        correlate(&self.pixels, &member.pattern, st);
+        let rows = scores.chunks_exact_mut(size.width).zip(st.chunks_exact(size.width));
+        if let (Some(mask), Some(squares)) = (&member.mask, &self.squares) {
+            s.resize(size.area().max(s.len()), 0);
+            ss.resize(size.area().max(ss.len()), 0);
+            let (s, ss) = (&mut s[..size.area()], &mut ss[..size.area()]);
+            correlate(&self.pixels, mask, s);
+            correlate(squares, mask, ss);
+            let left_out = i64::from(MIDDLE_SQUARE) * member.n;
+            for ss in ss.iter_mut() {
+                *ss += left_out;
+            }
+            let sums = s.chunks_exact(size.width).zip(ss.chunks_exact(size.width));
+            for ((scores, st), (s, ss)) in rows.zip(sums) {
+                score_row(member, st, s, ss, scores);
+            }
+        } else {
+            for (y, (scores, st)) in rows.enumerate() {
+                self.sliding.go_to(y, pixels, member.size, size.width);
+                score_row(member, st, &self.sliding.sums, &self.sliding.squares, scores);
+            }
+        }
+        ScoreTile { scores, size, origin, wanted: own }
+    }
+
+    /// Makes the spectra of a tile's pixels, and of their squares if there is a mask, unless they are there.
+    fn transform(&mut self, exact: &Exact, pixels: PlaneRef<'_>, is_masked: bool) {
+        let Size { width, height } = pixels.size();
+        let load = |y: usize, row: &mut [f64], value: fn(i32) -> i32| {
+            for (out, &pixel) in row.iter_mut().zip(pixels.row(y)) {
+                *out = f64::from(value(i32::from(pixel) - MIDDLE));
+            }
+            row[width..].fill(0.0);
+        };
+        let (correlator, scratch) = (&exact.correlator, &mut self.scratch);
+        if self.holds == Holds::Nothing {
+            correlator.transform(height, |y, row| load(y, row, |v| v), scratch, &mut self.pixels);
+            self.holds = Holds::Pixels;
+        }
+        if is_masked && self.holds == Holds::Pixels {
+            let squares = self.squares.get_or_insert_with(|| correlator.spectrum());
+            let centred_square = |v: i32| v * v - MIDDLE_SQUARE;
+            correlator.transform(height, |y, row| load(y, row, centred_square), scratch, squares);
+            self.holds = Holds::PixelsAndSquares;
+        }
+    }
+}
+
+/// Scores windows by their sums. Kept apart so that the compiler sees one loop over plain slices.
+fn score_row(member: &ExactMember, st: &[i64], s: &[i64], ss: &[i64], scores: &mut [f64]) {
+    let &ExactMember { n, t1, variance, .. } = member;
+    for (((score, &st), &s), &ss) in scores.iter_mut().zip(st).zip(s).zip(ss) {
+        *score = score::ratio(n * st - s * t1, n * ss - s * s, variance);
+    }
+}
+
+/// The whole number nearest to `v`.
+pub(super) fn to_whole(v: f64) -> i64 {
+    debug_assert!((v - v.round()).abs() < 0.25, "{v} is not near a whole number");
+    (v + ROUNDER).to_bits() as i64 - ROUNDER.to_bits() as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference;
+
+    #[test]
+    fn rounding_reaches_large_and_negative_numbers() {
+        for whole in [0, 1, -1, (1 << 37) - 1, -(1 << 37) + 1] {
+            assert_eq!(to_whole(whole as f64 + 0.2), whole);
+            assert_eq!(to_whole(whole as f64 - 0.2), whole);
+        }
+    }
+
+    #[test]
+    fn one_window_scores_as_the_reference_at_every_level() {
+        let frame = reference::picture(Size::new(101, 67));
+        for (w, h) in [(2, 1), (15, 9), (16, 16), (33, 31), (100, 60)] {
+            let place = crate::frame::Rect::new(1, 5, w, h);
+            let luma = frame.as_ref().crop(place).to_plane();
+            let holes = (0..w * h).map(|i| if i % 7 == 3 { 0 } else { 255 }).collect();
+            for mask in [None, Some(&Plane::from_vec(holes, Size::new(w, h)))] {
+                let template = Template::new("t", luma.clone(), mask).unwrap();
+                for (x, y) in [(0, 0), (1, 5), (101 - w, 67 - h)] {
+                    let expected = reference::ncc::score_at(frame.as_ref(), &template, x, y);
+                    for level in Level::available() {
+                        let found = score_at(level, frame.as_ref(), &template, (x, y));
+                        assert_eq!(found, expected, "{w}x{h} at {x}, {y}, {level}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_rows_do_not_overflow() {
+        let size = Size::new(3 * CHUNK + 7, 2);
+        let mut luma = Plane::from_vec(vec![255; size.area()], size);
+        luma.data_mut()[CHUNK] = 254;
+        let template = Template::new("t", luma.clone(), None).unwrap();
+        assert_eq!(score_at(Level::best(), luma.as_ref(), &template, (0, 0)), 1.0);
+    }
+}

@@ -1,0 +1,137 @@
+//! Which vector instructions this backend's loops are compiled for.
+//!
+//! Loops are written once, in plain Rust, over slices and arrays that a compiler can vectorise. [`Level::run`] compiles the
+//! closure it is given once for each level and takes the one of its own: that of [`Level::best`] is chosen once a process,
+//! the best that the processor has, or a lower one that the environment variable `LOCKON_SIMD` names. All levels give the
+//! same bytes: what is reported is rounded by IEEE's rules, and estimates only tell where to look.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+/// Names a level by its environment variable: `plain`, and on x86-64 `avx2` and `avx512`, on 64-bit ARM `dotprod`.
+const VARIABLE: &str = "LOCKON_SIMD";
+
+/// A set of vector instructions that this processor has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Level(Set);
+
+/// From the least to the most. Kept private, so that a [`Level`] exists only where its instructions do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Set {
+    /// What every processor of the architecture has: SSE2 on x86-64, NEON on 64-bit ARM.
+    Plain,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 as of Ice Lake and Zen 4, VNNI included.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// NEON with dot products of bytes.
+    #[cfg(target_arch = "aarch64")]
+    Dotprod,
+}
+
+impl Level {
+    /// The level that is used unless another is asked for.
+    pub fn best() -> Self {
+        static BEST: OnceLock<Level> = OnceLock::new();
+        *BEST.get_or_init(|| {
+            let available = Self::available();
+            let best = *available.last().expect("every processor has what all of its kind have");
+            let Some(asked) = std::env::var_os(VARIABLE) else { return best };
+            let named = available.iter().find(|level| *asked == *level.to_string());
+            named.copied().unwrap_or_else(|| {
+                let names: Vec<_> = available.iter().map(ToString::to_string).collect();
+                tracing::warn!("{VARIABLE}={} is not one of {} here", asked.display(), names.join(", "));
+                best
+            })
+        })
+    }
+
+    /// All levels that this processor has, from the least to the most.
+    pub fn available() -> Vec<Self> {
+        let mut sets = vec![Set::Plain];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                sets.push(Set::Avx2);
+                if is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512vbmi")
+                    && is_x86_feature_detected!("avx512vnni")
+                {
+                    sets.push(Set::Avx512);
+                }
+            }
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            if std::arch::is_aarch64_feature_detected!("dotprod") {
+                sets.push(Set::Dotprod);
+            }
+        }
+        sets.into_iter().map(Self).collect()
+    }
+
+    /// True if the FFT's own vector instructions, which it chooses by itself, are none beyond this level's.
+    pub(super) fn has_wide_transforms(self) -> bool {
+        cfg!(target_arch = "aarch64") || self.0 > Set::Plain
+    }
+
+    /// Runs `work` as compiled for this level.
+    ///
+    /// That holds for what is inlined into it: the closure itself and all that it calls have to be `#[inline(always)]`, or
+    /// small.
+    #[inline]
+    #[expect(unsafe_code, reason = "calling code that is compiled for more than every processor has")]
+    pub(super) fn run<R>(self, work: impl FnOnce() -> R) -> R {
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        fn avx2<R>(work: impl FnOnce() -> R) -> R {
+            work()
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
+        fn avx512<R>(work: impl FnOnce() -> R) -> R {
+            work()
+        }
+        #[cfg(target_arch = "aarch64")]
+        #[target_feature(enable = "dotprod")]
+        fn dotprod<R>(work: impl FnOnce() -> R) -> R {
+            work()
+        }
+        match self.0 {
+            Set::Plain => work(),
+            // SAFETY: `available` alone makes levels, and makes this one only where all of its features were detected.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => unsafe { avx2(work) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => unsafe { avx512(work) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Set::Dotprod => unsafe { dotprod(work) },
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Set::Plain => "plain",
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Set::Dotprod => "dotprod",
+        })
+    }
+}
+
+impl fmt::Debug for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
