@@ -23,6 +23,7 @@ use threshold::Thresholder;
 mod correlate;
 mod estimate;
 mod exact;
+mod gaussian;
 pub mod ncc;
 mod plan;
 mod search;

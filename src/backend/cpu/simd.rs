@@ -79,6 +79,11 @@ impl Level {
         cfg!(target_arch = "aarch64") || self.0 > Set::Plain
     }
 
+    /// True if `f32::mul_add` is one instruction, and not a call.
+    pub(super) fn has_mul_add(self) -> bool {
+        cfg!(target_arch = "aarch64") || self.0 > Set::Plain
+    }
+
     /// Runs `work` as compiled for this level.
     ///
     /// That holds for what is inlined into it: the closure itself and all that it calls have to be `#[inline(always)]`, or
@@ -114,6 +119,19 @@ impl Level {
             Set::Dotprod => unsafe { dotprod(work) },
         }
     }
+}
+
+/// Has the processor fetch `bytes` into its first cache while it goes on with something else, where that can be asked for.
+#[expect(unsafe_code, reason = "the instruction takes an address")]
+pub(super) fn prefetch(bytes: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in bytes.chunks(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: it reads nothing, and every x86-64 has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
 }
 
 impl fmt::Display for Level {
