@@ -276,6 +276,35 @@ fn range(text: &str) -> Option<[f64; 3]> {
     Some([number(from)?, number(to)?, number(step)?])
 }
 
+/// How templates are searched: `exhaustive` or `pyramid`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SearchMethod {
+    /// At every place, size and direction.
+    #[default]
+    Exhaustive,
+    /// From coarse to fine: much faster with many sizes and directions, and a match can be missed.
+    Pyramid,
+}
+
+impl SearchMethod {
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exhaustive => "exhaustive",
+            Self::Pyramid => "pyramid",
+        }
+    }
+}
+
+impl FromStr for SearchMethod {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let known = [Self::Exhaustive, Self::Pyramid].into_iter().find(|method| method.name() == text);
+        known.ok_or_else(|| Error::value("search", text, "expected exhaustive or pyramid"))
+    }
+}
+
 /// Which device does the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BackendChoice {

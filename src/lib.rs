@@ -24,8 +24,7 @@
 //!     bank: Some(Arc::new(bank)),
 //!     roi: Rect::whole(size),
 //!     limits: Limits::default(),
-//!     threshold: None,
-//!     wants_mask: false,
+//!     ..Standing::new(size)
 //! };
 //! let options = Options { choice: BackendChoice::Cpu, depth: 2, threads: 1, kernels: Kernels::default() };
 //! let mut backend = backend::open(&options, &standing)?;

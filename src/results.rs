@@ -51,6 +51,9 @@ pub struct RunRecord {
     pub started: u64,
     /// The templates that were searched.
     pub templates: Vec<TemplateRecord>,
+    /// How they were searched, where not exhaustively.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<&'static str>,
     /// The boxes that were followed: `X,Y,W,H@FRAME`.
     pub tracks: Vec<String>,
     /// The adaptive threshold: `METHOD:BLOCK:VALUE[:inv]`.

@@ -200,6 +200,25 @@ fn still_pictures_are_searched_and_the_best_comes_first() {
 }
 
 #[test]
+fn a_search_from_coarse_to_fine_says_so_and_finds_the_same_ball() {
+    let place = Place::new();
+    let run = |name: &str, how: &str| {
+        succeeds(place.lockon(&format!(
+            "run ball.mp4 --template ball.png --angles 0..8/4 --max-frames 3 {how} --results {name} --no-progress"
+        )));
+        place.records(name)
+    };
+    let (coarse, all) = (run("coarse.jsonl", "--search pyramid"), run("all.jsonl", "--search exhaustive"));
+    assert_eq!((&coarse[0]["search"], &all[0]["search"]), (&"pyramid".into(), &Value::Null));
+    assert_eq!(coarse[0]["templates"], all[0]["templates"]);
+    for (coarse, all) in frames(&coarse).iter().zip(frames(&all)) {
+        assert_eq!(coarse["matches"], all["matches"]);
+    }
+    let words = "run ball.mp4 --template ball.png --search pyramid --backend cuda --results no.jsonl";
+    assert!(!place.lockon(words).status.success());
+}
+
+#[test]
 fn still_pictures_are_thresholded() {
     let place = Place { dir: tempfile::tempdir().unwrap() };
     let scene = noise(1, Size::new(91, 57));

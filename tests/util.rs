@@ -320,6 +320,7 @@ fn run_record(format: &VideoFormat, device: &Device) -> RunRecord {
         decoder: None,
         started: 0,
         templates: Vec::new(),
+        search: None,
         tracks: Vec::new(),
         threshold: None,
     }

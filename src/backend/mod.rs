@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 
-use crate::config::{BackendChoice, Kernels, Limits, ThresholdSpec};
+use crate::config::{Angles, BackendChoice, Kernels, Limits, Scales, ThresholdSpec};
 use crate::error::{Error, Result};
 use crate::frame::{FrameMeta, Picture, PlaneMut, Rect, Size};
 use crate::results::Match;
-use crate::template::{Bank, Patch};
+use crate::template::{Bank, Patch, Template, resampled_size};
 
 pub mod cpu;
 pub mod cuda;
@@ -26,6 +26,8 @@ pub struct Standing {
     pub frame: Size,
     /// The templates to search, all of which fit in `roi`.
     pub bank: Option<Arc<Bank>>,
+    /// The templates to search from coarse to fine instead, which the CPU backend can.
+    pub pyramid: Option<Arc<Variants>>,
     /// Where to search: matches lie inside it.
     pub roi: Rect,
     /// What counts as a match.
@@ -34,6 +36,65 @@ pub struct Standing {
     pub threshold: Option<ThresholdSpec>,
     /// The thresholded frame itself is wanted, not only its foreground share.
     pub wants_mask: bool,
+}
+
+/// Templates at several scales and angles, which are made where a search comes to them: for each template in order, for each
+/// scale, for each angle, as the members of [`Bank::expanded`].
+#[derive(Debug, Clone)]
+pub struct Variants {
+    /// As they were given.
+    pub templates: Vec<Template>,
+    /// At which sizes.
+    pub scales: Scales,
+    /// In which directions.
+    pub angles: Angles,
+}
+
+impl Variants {
+    /// Number of variants.
+    pub fn count(&self) -> usize {
+        self.templates.len() * self.scales.0.len() * self.angles.0.len()
+    }
+
+    /// The place of a variant's template among the templates, its scale and its angle.
+    pub fn parts(&self, variant: usize) -> (usize, f64, f64) {
+        let (scales, angles) = (self.scales.0.len(), self.angles.0.len());
+        (
+            variant / (scales * angles),
+            self.scales.0[variant / angles % scales],
+            self.angles.0[variant % angles],
+        )
+    }
+
+    /// The template that a variant is made of.
+    pub fn template(&self, variant: usize) -> &Template {
+        &self.templates[self.parts(variant).0]
+    }
+
+    /// The size that a variant has once it is made.
+    pub fn size(&self, variant: usize) -> Size {
+        let (_, scale, angle) = self.parts(variant);
+        resampled_size(self.template(variant).size(), scale, angle)
+    }
+
+    /// Degrees from one angle to the next; `None` if there is only one.
+    pub fn angle_step(&self) -> Option<f64> {
+        Some(self.angles.0.get(1)? - self.angles.0[0])
+    }
+
+    /// The variants that differ in one step of the angle, around a whole turn if they make one, or in one of the scale.
+    pub fn next_to(&self, variant: usize) -> impl Iterator<Item = usize> + use<> {
+        let (scales, angles) = (self.scales.0.len(), self.angles.0.len());
+        let (angle, scale) = (variant % angles, variant / angles % scales);
+        let (first, last) = (self.angles.0[0], self.angles.0[angles - 1]);
+        let is_turn = self.angle_step().is_some_and(|step| last + step - first >= 360.0 - 1e-9);
+        let before = if angle > 0 { Some(variant - 1) } else { is_turn.then(|| variant + angles - 1) };
+        let after =
+            if angle + 1 < angles { Some(variant + 1) } else { is_turn.then(|| variant + 1 - angles) };
+        let smaller = (scale > 0).then(|| variant - angles);
+        let larger = (scale + 1 < scales).then(|| variant + angles);
+        [before, after, smaller, larger].into_iter().flatten()
+    }
 }
 
 /// Results of the standing work on one frame. Reused from frame to frame, so that its allocations last.
@@ -140,6 +201,7 @@ impl Standing {
         Self {
             frame,
             bank: None,
+            pyramid: None,
             roi: Rect::whole(frame),
             limits: Limits::default(),
             threshold: None,
@@ -158,6 +220,23 @@ impl Standing {
         }
         let bank = Some(Arc::new(bank.clone().fitting(roi.size())?));
         Ok(Self { bank, roi, limits, ..self })
+    }
+
+    /// Also searches from coarse to fine: inside `roi`, or in the whole frame.
+    ///
+    /// # Errors
+    /// `Outside` if `roi` does not lie inside the frame, `NothingFits` if no template does at its smallest.
+    pub fn searching_coarsely(self, variants: Variants, roi: Option<Rect>, limits: Limits) -> Result<Self> {
+        let roi = roi.unwrap_or(self.roi);
+        if !roi.is_inside(self.frame) {
+            return Err(Error::Outside { what: "region of interest", rect: roi, frame: self.frame });
+        }
+        let sizes = || (0..variants.count()).map(|variant| variants.size(variant));
+        if !sizes().any(|size| size.fits_in(roi.size())) {
+            let smallest = sizes().min_by_key(|size| size.area()).unwrap_or(Size::new(0, 0));
+            return Err(Error::NothingFits { smallest, area: roi.size() });
+        }
+        Ok(Self { pyramid: Some(Arc::new(variants)), roi, limits, ..self })
     }
 
     /// Also thresholds; the thresholded frame itself is given only if it is wanted.
@@ -201,6 +280,14 @@ pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> 
     let open_cuda = |number| -> Result<Box<dyn Backend>> {
         Ok(Box::new(cuda::Cuda::open(standing.clone(), options.depth, options.kernels, number)?))
     };
+    if standing.pyramid.is_some() {
+        return match options.choice {
+            BackendChoice::Cuda(_) => {
+                Err(Error::Usage("--search pyramid is the CPU backend's: it needs --backend cpu".into()))
+            }
+            BackendChoice::Auto | BackendChoice::Cpu => open_cpu(),
+        };
+    }
     match options.choice {
         BackendChoice::Cuda(number) => open_cuda(number),
         BackendChoice::Cpu if options.kernels != Kernels::default() => {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
 
 use lockon::config::{
-    Angles, BackendChoice, Kernel, Limits, OnDeviceLoss, Scales, ThresholdSpec, TrackSpec, View,
+    Angles, BackendChoice, Kernel, Limits, OnDeviceLoss, Scales, SearchMethod, ThresholdSpec, TrackSpec, View,
 };
 use lockon::frame::{Rect, Size};
 use lockon::media::source::{Decoder, Input};
@@ -166,6 +166,10 @@ pub(super) struct SearchArgs {
         allow_hyphen_values = true
     )]
     pub(super) angles: Angles,
+    /// How: exhaustive (every place, size and direction) or pyramid (from coarse to fine on the CPU: much faster with many
+    /// sizes and directions; scores are exact, but a match can be missed)
+    #[arg(long, value_name = "HOW", default_value = SearchMethod::default().name())]
+    pub(super) search: SearchMethod,
     /// Search for templates inside this box only
     #[arg(long, value_name = "X,Y,W,H", allow_hyphen_values = true)]
     pub(super) roi: Option<Rect>,

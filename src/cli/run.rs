@@ -11,8 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 
 use lockon::Error;
-use lockon::backend::{self, Device, Options, Standing};
-use lockon::config::{BackendChoice, Kernels, OnDeviceLoss, View};
+use lockon::backend::{self, Device, Options, Standing, Variants};
+use lockon::config::{BackendChoice, Kernels, OnDeviceLoss, SearchMethod, View};
 use lockon::engine::Engine;
 use lockon::files;
 use lockon::frame::{Rect, Size, VideoFormat};
@@ -38,7 +38,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     }
     // All that can be refused before the video starts is: first what was typed, then files, then devices.
     let templates = stills::load_templates(&args.template)?;
-    let bank = bank(&templates, &args.search)?;
+    let sought = sought(&templates, &args.search)?;
     let stop = stop_on_ctrl_c()?;
     backend::probe(args.backend)?;
     let mut sinks = file_sinks(args, &spec)?;
@@ -65,8 +65,8 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     };
     let open = |options: &Options, format: &VideoFormat| {
         let standing = Standing::new(format.size).thresholding(args.threshold, wants_mask);
-        let standing = match &bank {
-            Some(bank) => standing.searching(bank, args.search.roi, args.search.limits())?,
+        let standing = match &sought {
+            Some(sought) => sought.standing(standing, &args.search)?,
             None => standing,
         };
         backend::open(options, &standing)
@@ -97,7 +97,11 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         driver: device.driver.clone(),
         decoder: decoder.clone(),
         started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        templates: templates.iter().map(|t| record(t, bank.as_ref(), &args.search, format.size)).collect(),
+        templates: templates.iter().map(|t| record(t, sought.as_ref(), &args.search, format.size)).collect(),
+        search: match &sought {
+            Some(Sought::Variants(_)) => Some(SearchMethod::Pyramid.name()),
+            _ => None,
+        },
         tracks: args.track.iter().map(ToString::to_string).collect(),
         threshold: args.threshold.map(|spec| spec.to_string()),
     };
@@ -258,26 +262,67 @@ fn print_pipelines(args: &RunArgs, spec: &SourceSpec) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Every template at every scale and angle, or `None` if there are none.
-pub(super) fn bank(templates: &[stills::NamedTemplate], search: &SearchArgs) -> lockon::Result<Option<Bank>> {
+/// What is searched for in every frame.
+pub(super) enum Sought {
+    /// Every template at every scale and angle.
+    Bank(Bank),
+    /// The same, made as they are needed.
+    Variants(Variants),
+}
+
+/// What is searched for, or `None` if nothing is.
+pub(super) fn sought(
+    templates: &[stills::NamedTemplate],
+    search: &SearchArgs,
+) -> lockon::Result<Option<Sought>> {
     if templates.is_empty() {
         return Ok(None);
     }
-    let originals: Vec<Template> = templates.iter().map(|t| t.template.clone()).collect();
-    Bank::expanded(&originals, &search.scales, &search.angles).map(Some)
+    let templates: Vec<Template> = templates.iter().map(|t| t.template.clone()).collect();
+    let (scales, angles) = (&search.scales, &search.angles);
+    Ok(Some(match search.search {
+        SearchMethod::Exhaustive => Sought::Bank(Bank::expanded(&templates, scales, angles)?),
+        SearchMethod::Pyramid => {
+            Sought::Variants(Variants { templates, scales: scales.clone(), angles: angles.clone() })
+        }
+    }))
+}
+
+impl Sought {
+    /// Standing work that searches for it.
+    pub(super) fn standing(&self, standing: Standing, search: &SearchArgs) -> lockon::Result<Standing> {
+        match self {
+            Self::Bank(bank) => standing.searching(bank, search.roi, search.limits()),
+            Self::Variants(variants) => {
+                standing.searching_coarsely(variants.clone(), search.roi, search.limits())
+            }
+        }
+    }
+
+    /// Names and sizes of all members.
+    fn members(&self) -> Vec<(&str, Size)> {
+        match self {
+            Self::Bank(bank) => {
+                bank.members().iter().map(|member| (&**member.name(), member.size())).collect()
+            }
+            Self::Variants(variants) => (0..variants.count())
+                .map(|variant| (&**variants.template(variant).name(), variants.size(variant)))
+                .collect(),
+        }
+    }
 }
 
 fn record(
     template: &stills::NamedTemplate,
-    bank: Option<&Bank>,
+    sought: Option<&Sought>,
     search: &SearchArgs,
     frame: Size,
 ) -> TemplateRecord {
     let name = template.template.name();
     let size = template.template.size();
     let area = search.roi.map_or(frame, Rect::size);
-    let members = bank.into_iter().flat_map(Bank::members);
-    let members = members.filter(|member| member.name() == name && member.size().fits_in(area)).count();
+    let members = sought.into_iter().flat_map(Sought::members);
+    let members = members.filter(|(of, size)| *of == &**name && size.fits_in(area)).count();
     TemplateRecord {
         name: name.clone(),
         w: size.width,

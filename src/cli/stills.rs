@@ -64,9 +64,8 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     let scene = still::load(&args.scene)?;
     let templates = load_templates(&args.templates)?;
     let started = Instant::now();
-    let bank = run::bank(&templates, &args.search)?.expect("at least one template is required");
-    let standing =
-        Standing::new(scene.luma.size()).searching(&bank, args.search.roi, args.search.limits())?;
+    let sought = run::sought(&templates, &args.search)?.expect("at least one template is required");
+    let standing = sought.standing(Standing::new(scene.luma.size()), &args.search)?;
     let found = work(args.backend, &args.kernel, &standing, run::threads(args.threads), scene.luma.as_ref())?;
     let mut record = FrameRecord { matches: found.matches, ..FrameRecord::default() };
     // The tie order of the peaks, across names too; the sort keeps the bank's order for the rest.

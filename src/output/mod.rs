@@ -175,6 +175,7 @@ mod samples {
             decoder: None,
             started: 0,
             templates: Vec::new(),
+            search: None,
             tracks: tracks.iter().map(|&t| t.to_owned()).collect(),
             threshold: None,
         }

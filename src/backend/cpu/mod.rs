@@ -18,6 +18,7 @@ use crate::recycle::Recycler;
 use crate::template::{Bank, TemplateSums};
 
 use ncc::{Matcher, Planner};
+use pyramid::Pyramid;
 use threshold::Thresholder;
 
 mod correlate;
@@ -26,6 +27,7 @@ mod exact;
 mod gaussian;
 pub mod ncc;
 mod plan;
+mod pyramid;
 mod search;
 pub mod simd;
 mod sums;
@@ -224,6 +226,7 @@ impl PlannedSearches {
 struct StandingWork {
     standing: Standing,
     matcher: Option<Matcher>,
+    pyramid: Option<Pyramid>,
     thresholder: Option<Thresholder>,
     masks: Recycler<Plane>,
 }
@@ -234,13 +237,15 @@ impl StandingWork {
             .bank
             .clone()
             .map(|bank| Matcher::new(&mut Planner::new(), bank, standing.roi.size(), threads));
+        let variants = standing.pyramid.clone();
+        let pyramid = variants.and_then(|variants| Pyramid::new(variants, standing.roi.size(), threads));
         let thresholder = standing.threshold.map(|spec| Thresholder::new(&spec, standing.frame));
-        Self { standing, matcher, thresholder, masks: Recycler::default() }
+        Self { standing, matcher, pyramid, thresholder, masks: Recycler::default() }
     }
 
     /// Nothing is asked for: the tracker's searches are all there is.
     fn is_idle(&self) -> bool {
-        self.matcher.is_none() && self.thresholder.is_none()
+        self.matcher.is_none() && self.pyramid.is_none() && self.thresholder.is_none()
     }
 
     fn run(&mut self, slot: &mut Slot) {
@@ -250,6 +255,9 @@ impl StandingWork {
         (findings.foreground, findings.mask) = (None, None);
         if let Some(matcher) = &mut self.matcher {
             matcher.run(luma, self.standing.roi, &self.standing.limits, &mut findings.matches);
+        }
+        if let Some(pyramid) = &mut self.pyramid {
+            pyramid.run(luma, self.standing.roi, &self.standing.limits, &mut findings.matches);
         }
         if let Some(thresholder) = &mut self.thresholder {
             let mask = self.masks.share(|mask| findings.foreground = Some(thresholder.run(luma, mask)));

@@ -68,6 +68,7 @@ fn run_record() -> RunRecord {
         decoder: None,
         started: 0,
         templates: Vec::new(),
+        search: None,
         tracks: Vec::new(),
         threshold: None,
     }

@@ -1,0 +1,400 @@
+//! A search from coarse to fine: not every place and direction is looked at, but what is reported scores exactly what it
+//! says.
+//!
+//! Picture and templates are halved until the smallest template is about [`COARSE_SIDE`] pixels wide or high. There every
+//! place is searched, in as many directions as make a difference. What scores well is followed to the finer pictures, one by
+//! one: at each the best of the places and variants (sizes and directions) next to it is taken, and then the best next to
+//! that, until none is better. Where this ends in the full picture, score and neighbours are exact, and peaks become matches
+//! as they always do. What scores too little on the way is given up, so a match can be missed that an exhaustive search
+//! finds; variants are made only when the way leads to them.
+
+use std::sync::{Arc, OnceLock};
+
+use rayon::prelude::*;
+
+use super::exact;
+use super::ncc::{Matcher, Planner};
+use super::simd::Level;
+use crate::backend::Variants;
+use crate::backend::peaks::{Candidate, ScoreTile, Selector};
+use crate::config::Limits;
+use crate::frame::{Plane, PlaneRef, Rect, Size};
+use crate::results::Match;
+use crate::template::{Bank, Template};
+
+/// Least side of a template that is still told from its surroundings.
+const COARSE_SIDE: usize = 12;
+
+/// How far apart, in coarse pixels, the corners of a template may lie in two directions of which none between is searched.
+const COARSE_STEP: f64 = 1.5;
+
+/// By how much a score may be lower for each time that the picture was halved.
+const LOSS: f64 = 0.08;
+
+/// Peaks of one variant that are followed.
+const PEAKS: usize = 64;
+
+/// Searches frames for templates at several sizes and directions.
+pub(super) struct Pyramid {
+    level: Level,
+    variants: Arc<Variants>,
+    region: Size,
+    /// How often the picture is halved.
+    halvings: usize,
+    /// The templates, halved 0 to `halvings` times.
+    templates: Vec<Vec<Template>>,
+    /// The region, halved once to `halvings` times.
+    pictures: Vec<Plane>,
+    coarse: Matcher,
+    /// For each number of halvings each variant, made when the way leads to it; `None` if there is nothing to search for.
+    made: Vec<Vec<OnceLock<Option<Template>>>>,
+    found: Vec<Match>,
+}
+
+/// A place on the way.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    variant: usize,
+    x: usize,
+    y: usize,
+    score: f64,
+}
+
+impl Pyramid {
+    /// A search of regions of size `region`, on up to `threads` threads; `None` if no coarse variant fits into it.
+    pub(super) fn new(variants: Arc<Variants>, region: Size, threads: usize) -> Option<Self> {
+        let level = Level::best();
+        let sides = variants.templates.iter().map(|t| t.size().width.min(t.size().height));
+        let smallest = sides.min().unwrap_or(0) as f64 * variants.scales.0.first().copied().unwrap_or(1.0);
+        let mut templates = vec![variants.templates.clone()];
+        while (smallest / f64::from(1 << templates.len())) >= COARSE_SIDE as f64 {
+            let halved = templates[templates.len() - 1].iter().map(halved_template).collect();
+            let Some(halved) = halved else { break };
+            templates.push(halved);
+        }
+        let halvings = templates.len() - 1;
+        let size = |times: usize| Size::new(region.width >> times, region.height >> times);
+        let mut members = Vec::new();
+        for variant in 0..variants.count() {
+            let (template, scale, angle) = variants.parts(variant);
+            let template = &templates[halvings][template];
+            let Size { width, height } = template.size();
+            let radius = (width as f64).hypot(height as f64) / 2.0 * scale;
+            let step = variants.angle_step().map_or(1.0, |step| COARSE_STEP / (radius * step.to_radians()));
+            let angle_index = variant % variants.angles.0.len();
+            if !angle_index.is_multiple_of((step as usize).max(1)) {
+                continue;
+            }
+            if let Ok(made) = template.resampled(scale, angle)
+                && made.size().fits_in(size(halvings))
+            {
+                // Each variant has a name of its own here, so that its best places are its own.
+                members.push(made.renamed(variant.to_string()));
+            }
+        }
+        let bank = Arc::new(Bank::new(members).ok()?);
+        let coarse = Matcher::new(&mut Planner::new(), bank, size(halvings), threads);
+        let pictures = (1..=halvings).map(|times| Plane::new(size(times))).collect();
+        let unmade = || (0..variants.count()).map(|_| OnceLock::new()).collect();
+        let made = (0..=halvings).map(|_| unmade()).collect();
+        Some(Self { level, variants, region, halvings, templates, pictures, coarse, made, found: Vec::new() })
+    }
+
+    /// Replaces the contents of `matches` by those that were found inside `roi`.
+    ///
+    /// # Panics
+    /// If `roi` does not lie inside `frame` or is of another size than this was made for.
+    pub(super) fn run(&mut self, frame: PlaneRef<'_>, roi: Rect, limits: &Limits, matches: &mut Vec<Match>) {
+        assert_eq!(roi.size(), self.region, "size of a region of interest");
+        matches.clear();
+        let region = frame.crop(roi);
+        let mut pictures = std::mem::take(&mut self.pictures);
+        for times in 0..pictures.len() {
+            let (finer, coarser) = pictures.split_at_mut(times);
+            halve(finer.last().map_or(region, Plane::as_ref), &mut coarser[0]);
+        }
+        let mut places = self.coarse_places(pictures.last().map_or(region, Plane::as_ref), limits);
+        for times in (0..self.halvings).rev() {
+            let picture = if times == 0 { region } else { pictures[times - 1].as_ref() };
+            let least = limits.min_score - LOSS * times as f64;
+            let follow = |place: &Place| self.follow(picture, times, least, *place);
+            places = distinct(places.par_iter().filter_map(follow).collect());
+        }
+        self.pictures = pictures;
+        self.select(region, (roi.x, roi.y), limits, &places, matches);
+    }
+
+    /// The best places of the coarsest picture, best first, without those that lead where a better one leads.
+    fn coarse_places(&mut self, picture: PlaneRef<'_>, limits: &Limits) -> Vec<Place> {
+        let coarse = Limits {
+            min_score: limits.min_score - LOSS * self.halvings as f64,
+            max_matches: PEAKS,
+            max_overlap: 0.5,
+        };
+        self.coarse.run(picture, Rect::whole(picture.size()), &coarse, &mut self.found);
+        let place = |found: &Match| {
+            let member: usize = found.template.parse().expect("named so when it was made");
+            Place { variant: member, x: found.x, y: found.y, score: found.score }
+        };
+        let mut places: Vec<_> = self.found.iter().map(|found| (place(found), found.cx, found.cy)).collect();
+        places.sort_by(|(a, ..), (b, ..)| b.score.total_cmp(&a.score));
+        let mut kept: Vec<(Place, f64, f64)> = Vec::new();
+        for (place, x, y) in places {
+            let (template, scale, angle) = self.variants.parts(place.variant);
+            let Size { width, height } = self.templates[self.halvings][template].size();
+            let near = 0.2 * scale * width.min(height) as f64;
+            let leads_here = |(better, a, b): &(Place, f64, f64)| {
+                let (other, _, other_angle) = self.variants.parts(better.variant);
+                let turn = (angle - other_angle).rem_euclid(360.0);
+                other == template && turn.min(360.0 - turn) <= 20.0 && (x - a).hypot(y - b) <= near
+            };
+            if !kept.iter().any(leads_here) {
+                kept.push((place, x, y));
+            }
+        }
+        kept.into_iter().map(|(place, ..)| place).collect()
+    }
+
+    /// Follows a place of a picture into the next finer one, which was halved `times` times and where it has to score
+    /// `least` in the end.
+    fn follow(&self, picture: PlaneRef<'_>, times: usize, least: f64, place: Place) -> Option<Place> {
+        let coarse = self.made(times + 1, place.variant)?.size();
+        let fine = self.made(times, place.variant)?.size();
+        let start = |at: usize, coarse: usize, fine: usize| {
+            (2.0 * (at as f64 + coarse as f64 / 2.0) - fine as f64 / 2.0).round().max(0.0) as usize
+        };
+        let (x, y) = (start(place.x, coarse.width, fine.width), start(place.y, coarse.height, fine.height));
+        let mut best = self.best_near(picture, times, place.variant, (x, y))?;
+        if best.score < least - LOSS / 2.0 {
+            return None;
+        }
+        // Uphill until no variant next to it is better.
+        loop {
+            let size = self.made(times, best.variant)?.size();
+            let mut better = best;
+            for variant in self.variants.next_to(best.variant) {
+                let Some(other) = self.made(times, variant).map(Template::size) else { continue };
+                let (x, y) = (
+                    recentred(best.x, size.width, other.width),
+                    recentred(best.y, size.height, other.height),
+                );
+                let found = self.best_near(picture, times, variant, (x, y));
+                better = found.filter(|found| found.score > better.score).unwrap_or(better);
+            }
+            if better.score <= best.score {
+                return Some(best).filter(|best| best.score >= least);
+            }
+            best = better;
+        }
+    }
+
+    /// The best place of a variant uphill from (x, y); `None` if it does not fit.
+    fn best_near(
+        &self,
+        picture: PlaneRef<'_>,
+        times: usize,
+        variant: usize,
+        (x, y): (usize, usize),
+    ) -> Option<Place> {
+        let level = self.level;
+        let template = self.made(times, variant)?;
+        let size = template.size();
+        if !size.fits_in(picture.size()) {
+            return None;
+        }
+        let (right, bottom) = (picture.size().width - size.width, picture.size().height - size.height);
+        let mut best = Place { variant, x: x.min(right), y: y.min(bottom), score: f64::NEG_INFINITY };
+        loop {
+            let (x, y) = (best.x, best.y);
+            for y in y.saturating_sub(1)..=(y + 1).min(bottom) {
+                for x in x.saturating_sub(1)..=(x + 1).min(right) {
+                    let score = exact::score_at(level, picture, template, (x, y));
+                    if score > best.score {
+                        best = Place { variant, x, y, score };
+                    }
+                }
+            }
+            if (best.x, best.y) == (x, y) {
+                return Some(best);
+            }
+        }
+    }
+
+    /// Makes matches of the places in the full picture that are peaks.
+    fn select(
+        &self,
+        region: PlaneRef<'_>,
+        origin: (usize, usize),
+        limits: &Limits,
+        places: &[Place],
+        matches: &mut Vec<Match>,
+    ) {
+        // In the order of the variants, which is that of a bank of all of them.
+        let mut used: Vec<usize> = places.iter().map(|place| place.variant).collect();
+        used.sort_unstable();
+        used.dedup();
+        let members: Vec<_> = used.iter().filter_map(|&variant| self.made(0, variant).cloned()).collect();
+        let Ok(bank) = Bank::new(members) else { return };
+        let mut candidates: Vec<Candidate> = Vec::new();
+        for place in places {
+            let member = used.iter().position(|&variant| variant == place.variant).expect("just collected");
+            let template = &bank.members()[member];
+            let size = template.size();
+            let map = Size::new(region.size().width - size.width + 1, region.size().height - size.height + 1);
+            let (left, top) = (place.x.saturating_sub(1), place.y.saturating_sub(1));
+            let around = Size::new((place.x + 2).min(map.width) - left, (place.y + 2).min(map.height) - top);
+            let at = |i: usize| (left + i % around.width, top + i / around.width);
+            let scores: Vec<_> =
+                (0..around.area()).map(|i| exact::score_at(self.level, region, template, at(i))).collect();
+            let tile = ScoreTile {
+                scores: &scores,
+                size: around,
+                origin: (left, top),
+                wanted: Rect::new(place.x - left, place.y - top, 1, 1),
+            };
+            tile.find(member as u32, limits.min_score, &mut candidates);
+        }
+        Selector::new(&bank).select(&mut candidates, &bank, origin, limits, matches);
+    }
+
+    /// A variant, halved `times` times, made now if it is new.
+    fn made(&self, times: usize, variant: usize) -> Option<&Template> {
+        let make = || {
+            let (template, scale, angle) = self.variants.parts(variant);
+            self.templates[times][template].resampled(scale, angle).ok()
+        };
+        self.made[times][variant].get_or_init(make).as_ref()
+    }
+}
+
+/// The places, each once.
+fn distinct(mut places: Vec<Place>) -> Vec<Place> {
+    places.sort_by_key(|place| (place.variant, place.y, place.x));
+    places.dedup_by_key(|place| (place.variant, place.y, place.x));
+    places
+}
+
+/// Where a box of another length begins that has about the same centre.
+fn recentred(at: usize, length: usize, other: usize) -> usize {
+    (at + length / 2).saturating_sub(other / 2)
+}
+
+/// Makes the picture of half the size: means of two by two pixels. A last odd row or column is left out.
+fn halve(finer: PlaneRef<'_>, coarser: &mut Plane) {
+    let size = coarser.size();
+    for (y, out) in coarser.data_mut().chunks_exact_mut(size.width).enumerate() {
+        let (upper, lower) = (finer.row(2 * y).as_chunks().0, finer.row(2 * y + 1).as_chunks().0);
+        for ((out, [a, b]), [c, d]) in out.iter_mut().zip(upper).zip(lower) {
+            *out = ((u16::from(*a) + u16::from(*b) + u16::from(*c) + u16::from(*d) + 2) / 4) as u8;
+        }
+    }
+}
+
+/// The template of half the size: means of what counts of two by two pixels, which count if half of them do. `None` if
+/// nothing is left to search for.
+fn halved_template(template: &Template) -> Option<Template> {
+    let size = template.size();
+    let half = Size::new(size.width / 2, size.height / 2);
+    let counts = |i: usize| template.mask().map_or(1, |mask| u16::from(mask.data()[i]));
+    let (mut luma, mut mask) = (Plane::new(half), Plane::new(half));
+    for (i, (luma, mask)) in luma.data_mut().iter_mut().zip(mask.data_mut()).enumerate() {
+        let first = 2 * (i / half.width) * size.width + 2 * (i % half.width);
+        let pixels = [first, first + 1, first + size.width, first + size.width + 1];
+        let counted: u16 = pixels.map(counts).iter().sum();
+        // What does not count is 0.
+        let sum: u16 = pixels.map(|i| u16::from(template.luma().data()[i])).iter().sum();
+        if counted >= 2 {
+            (*luma, *mask) = (((2 * sum + counted) / (2 * counted)) as u8, 255);
+        }
+    }
+    Template::new(template.name().clone(), luma, Some(&mask)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Angles, Scales};
+    use crate::reference;
+
+    /// Smooth blobs of several sizes, as pictures of things have them; noise alone is gone once it is halved.
+    fn thing(size: Size) -> Template {
+        let level = |i: usize| {
+            let (x, y) = ((i % size.width) as f64, (i / size.width) as f64);
+            let blobs = (x / 5.0).sin() * (y / 7.0).cos() + ((x - 0.4 * y) / 11.0).sin();
+            (128.0 + 50.0 * blobs) as u8
+        };
+        let luma = Plane::from_vec((0..size.area()).map(level).collect(), size);
+        Template::new("thing", luma, None).unwrap()
+    }
+
+    /// A picture with templates pasted into it, at (x, y) each.
+    fn scene(size: Size, things: &[(&Template, usize, usize)]) -> Plane {
+        let mut scene = reference::picture(size);
+        for pixel in scene.data_mut() {
+            *pixel = 60 + *pixel / 4;
+        }
+        for (thing, x, y) in things {
+            let width = thing.size().width;
+            for (i, &pixel) in thing.luma().data().iter().enumerate() {
+                if thing.mask().is_none_or(|mask| mask.data()[i] == 1) {
+                    scene.data_mut()[(y + i / width) * size.width + x + i % width] = pixel;
+                }
+            }
+        }
+        scene
+    }
+
+    #[test]
+    fn turned_and_scaled_things_are_found_as_by_an_exhaustive_search() {
+        let original = thing(Size::new(61, 47));
+        let (scales, angles): (Scales, Angles) =
+            ("0.9..1.1/1.1".parse().unwrap(), "-180..180/5".parse().unwrap());
+        let (a, b) = (original.resampled(1.0, 35.0).unwrap(), original.resampled(1.1, -110.0).unwrap());
+        let scene = scene(Size::new(260, 180), &[(&a, 21, 13), (&b, 140, 71)]);
+        let limits = Limits { min_score: 0.7, max_matches: 5, max_overlap: 0.3 };
+        let roi = Rect::new(3, 2, 255, 177);
+        let variants =
+            Variants { templates: vec![original.clone()], scales: scales.clone(), angles: angles.clone() };
+        let mut pyramid = Pyramid::new(Arc::new(variants), roi.size(), 2).unwrap();
+        assert!(pyramid.halvings > 0, "nothing is coarse");
+        let (mut found, mut expected) = (Vec::new(), Vec::new());
+        pyramid.run(scene.as_ref(), roi, &limits, &mut found);
+        let bank = Bank::expanded(&[original], &scales, &angles).unwrap().fitting(roi.size()).unwrap();
+        let mut matcher = Matcher::new(&mut Planner::new(), Arc::new(bank), roi.size(), 1);
+        matcher.run(scene.as_ref(), roi, &limits, &mut expected);
+        assert_eq!(found, expected);
+        let places: Vec<_> = found.iter().map(|m| (m.x, m.y, m.scale, m.angle)).collect();
+        assert_eq!(places, [(21, 13, 1.0, 35.0), (140, 71, 1.1, -110.0)]);
+        let made = pyramid.made[0].iter().filter(|variant| variant.get().is_some()).count();
+        assert!(made < pyramid.variants.count() / 2, "{made} variants were made");
+        // Nothing of the frame before is left.
+        pyramid.run(reference::picture(Size::new(260, 180)).as_ref(), roi, &limits, &mut found);
+        assert_eq!(found, []);
+    }
+
+    #[test]
+    fn templates_too_small_to_halve_are_searched_as_they_are() {
+        let original = thing(Size::new(13, 11));
+        let scene = scene(Size::new(70, 50), &[(&original, 40, 21)]);
+        let variants =
+            Variants { templates: vec![original], scales: Scales::default(), angles: Angles::default() };
+        let mut pyramid = Pyramid::new(Arc::new(variants), Size::new(70, 50), 1).unwrap();
+        let mut found = Vec::new();
+        pyramid.run(scene.as_ref(), Rect::new(0, 0, 70, 50), &Limits::default(), &mut found);
+        assert_eq!((pyramid.halvings, found.len(), found[0].rect()), (0, 1, Rect::new(40, 21, 13, 11)));
+        assert_eq!(found[0].score, 1.0);
+    }
+
+    #[test]
+    fn halving_averages_what_counts() {
+        let luma =
+            Plane::from_vec(vec![10, 20, 30, 50, 30, 40, 99, 7, 1, 2, 3, 4, 5, 6, 7, 9], Size::new(4, 4));
+        let counts = Plane::from_vec(
+            vec![255, 255, 255, 255, 255, 255, 0, 0, 0, 255, 255, 255, 0, 0, 255, 255],
+            Size::new(4, 4),
+        );
+        let half = halved_template(&Template::new("t", luma, Some(&counts)).unwrap()).unwrap();
+        assert_eq!(half.luma().data(), [25, 40, 0, 6]);
+        assert_eq!(half.mask().unwrap().data(), [1, 1, 0, 1]);
+    }
+}
