@@ -1,6 +1,6 @@
 //! Which vector instructions this backend's loops are compiled for.
 //!
-//! Loops are written once, in plain Rust, over slices and arrays that a compiler can vectorise. [`Level::run`] compiles the
+//! Loops are written once, in plain Rust, over slices and arrays that a compiler can vectorise. `Level::run` compiles the
 //! closure it is given once for each level and takes the one of its own: that of [`Level::best`] is chosen once a process,
 //! the best that the processor has, or a lower one that the environment variable `LOCKON_SIMD` names. All levels give the
 //! same bytes: what is reported is rounded by IEEE's rules, and estimates only tell where to look.
