@@ -227,7 +227,8 @@ impl Engine<'_> {
     /// Waits for the results of the oldest frame in flight, asks the tracker about it, and writes its record. If the backend
     /// fails, tracker and statistics are as if it had not been asked.
     fn decide(&mut self, run: &mut Run) -> Result<Arc<FrameRecord>> {
-        let Run { open, findings, records, stats, redone, .. } = run;
+        let Run { open, in_flight, findings, records, stats, redone, .. } = run;
+        let frame = in_flight.front().expect("called with a frame in flight");
         let backend = &mut *open.as_mut().expect("a frame in flight lies in an open backend").backend;
         let (slot, meta) =
             backend.wait_next(findings)?.expect("the backend holds the frame that was submitted");
@@ -238,7 +239,7 @@ impl Engine<'_> {
             record.matches.append(&mut findings.matches);
             record.threshold = findings.foreground.map(|foreground| ThresholdResult { foreground });
             let started = Instant::now();
-            outcome = self.tracker.step(meta, backend, &slot, &mut record.tracks);
+            outcome = self.tracker.step(frame, &mut record.tracks);
             if outcome.is_err() {
                 return;
             }

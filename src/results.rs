@@ -180,9 +180,11 @@ pub struct Track {
     pub w: f64,
     /// Height.
     pub h: f64,
-    /// Exact NCC of the best candidate, in [-1, 1]; 1 in the frame on which the track starts.
+    /// How much the box looks like what was seen of the target before, in [-1, 1]: NCC of their gradients' directions. 1 in the
+    /// frame on which the track starts; while it is lost, that of the best place that was rejected.
     pub score: f64,
-    /// Score of the next best candidate elsewhere over `score`, 0 if there is none: near 1, two places look alike.
+    /// The tracking filter's response at the next best place elsewhere over that at the best, 0 if there is none: near 1, two
+    /// places look alike.
     pub second_peak_ratio: f64,
 }
 

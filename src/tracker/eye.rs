@@ -1,0 +1,222 @@
+//! The window of a picture in which targets are looked for, as features; and room for the work, shared by all targets.
+
+use super::colour::Colours;
+use super::fft::GRID;
+use super::filter::{CHANNELS, Filter, Solver, displacement};
+use super::hog::{CELL, HOG, Hog};
+use super::sample::{Patch, Sampler, Window};
+use super::shape::Looker;
+use crate::backend::peaks::vertex;
+use crate::frame::Frame;
+
+/// Samples on a side of the window's luma, and of its chroma and colour probabilities.
+const LUMA_SIDE: usize = GRID * CELL;
+const COLOUR_SIDE: usize = LUMA_SIDE / 2;
+
+/// Weights of the channels that are no gradients, so that each has about the power of one of those: luma and chroma over
+/// their range, and what colours say.
+const LUMA_WEIGHT: f32 = 1.0 / 255.0;
+const CHROMA_WEIGHT: f32 = 2.0 / 255.0;
+const COLOUR_WEIGHT: f32 = 0.5;
+
+/// Share of the colours' answer to where the target is; the filter has the rest.
+const COLOUR_SHARE: f32 = 0.5;
+
+/// The part of the box, on each axis, over which probabilities are averaged: its edge is often ground.
+const COLOUR_BOX: f64 = 0.9;
+
+/// Where a target was found in a window.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sighting {
+    /// Displacement from the window's middle, in pixels.
+    pub(super) x: f64,
+    pub(super) y: f64,
+    /// About 1 where the target is as it was learnt.
+    pub(super) peak: f64,
+    /// The best response elsewhere over `peak`.
+    pub(super) second: f64,
+}
+
+/// Looks at windows.
+pub(super) struct Eye {
+    sampler: Sampler,
+    hog: Hog,
+    patch: Patch,
+    bins: Vec<u16>,
+    probabilities: Vec<f32>,
+    /// Sums of the probabilities left of and above each corner.
+    integral: Vec<f64>,
+    /// A cosine window, and its root, which lets targets be seen nearer to the edge.
+    taper: Vec<f32>,
+    wide_taper: Vec<f32>,
+    features: Vec<f32>,
+    responses: Vec<f32>,
+    /// Pixels of the picture to a cell, as last looked.
+    cell: f64,
+    pub(super) solver: Solver,
+    pub(super) looker: Looker,
+}
+
+impl Eye {
+    pub(super) fn new() -> Self {
+        let hann = |index: usize| {
+            0.5 - 0.5 * libm::cos(2.0 * std::f64::consts::PI * (index as f64 + 0.5) / GRID as f64)
+        };
+        let taper = (0..GRID * GRID).map(|i| hann(i / GRID) * hann(i % GRID));
+        Self {
+            sampler: Sampler::default(),
+            hog: Hog::default(),
+            patch: Patch::new(LUMA_SIDE),
+            bins: Vec::new(),
+            probabilities: Vec::new(),
+            integral: Vec::new(),
+            wide_taper: taper.clone().map(|v| v.sqrt() as f32).collect(),
+            taper: taper.map(|v| v as f32).collect(),
+            features: vec![0.0; GRID * GRID * CHANNELS],
+            responses: Vec::new(),
+            cell: 1.0,
+            solver: Solver::new(),
+            looker: Looker::new(),
+        }
+    }
+
+    /// Looks at a square about (`x`, `y`).
+    pub(super) fn look(&mut self, frame: &Frame, x: f64, y: f64, side: f64, colours: &Colours) {
+        let window = Window { x, y, w: side, h: side };
+        self.sampler.luma(frame, window, &mut self.patch);
+        if colours.has_chroma {
+            self.sampler.chroma(frame, window, &mut self.patch);
+        }
+        self.cell = side / GRID as f64;
+        colours.bins(&self.patch, &mut self.bins);
+    }
+
+    /// True if there is any colour about (`x`, `y`): a grey picture can come with chroma planes.
+    pub(super) fn is_coloured(&mut self, frame: &Frame, x: f64, y: f64, side: f64) -> bool {
+        self.patch.u.fill(128);
+        self.patch.v.fill(128);
+        self.sampler.chroma(frame, Window { x, y, w: side, h: side }, &mut self.patch);
+        // Coding a grey picture moves chroma by 1 or 2.
+        self.patch.u.iter().chain(&self.patch.v).any(|&chroma| chroma.abs_diff(128) > 2)
+    }
+
+    /// Makes features of what was looked at.
+    pub(super) fn describe(&mut self, colours: &Colours, is_wide: bool) {
+        colours.probabilities(&self.bins, &mut self.probabilities);
+        let Self { hog, patch, probabilities, features, .. } = self;
+        hog.run(&patch.luma, GRID, features, CHANNELS);
+        let chroma = |plane: &[u8], at: usize| {
+            let sum = [at, at + 1, at + COLOUR_SIDE, at + COLOUR_SIDE + 1].map(|i| u32::from(plane[i]));
+            0.25 * sum.iter().sum::<u32>() as f32 - 128.0
+        };
+        let taper = if is_wide { &self.wide_taper } else { &self.taper };
+        for ((index, cell), taper) in features.chunks_exact_mut(CHANNELS).enumerate().zip(taper) {
+            let (x, y) = (index % GRID, index / GRID);
+            let rows = (0..CELL).map(|row| &patch.luma[(y * CELL + row) * LUMA_SIDE + x * CELL..][..CELL]);
+            let luma: u32 = rows.flatten().map(|&v| u32::from(v)).sum();
+            let at = 2 * y * COLOUR_SIDE + 2 * x;
+            let p = |i: usize| probabilities[i];
+            let probability = 0.25 * ((p(at) + p(at + 1)) + (p(at + COLOUR_SIDE) + p(at + COLOUR_SIDE + 1)));
+            cell[HOG] = LUMA_WEIGHT * (luma as f32 / (CELL * CELL) as f32 - 128.0);
+            cell[HOG + 1] = CHROMA_WEIGHT * chroma(&patch.u, at);
+            cell[HOG + 2] = CHROMA_WEIGHT * chroma(&patch.v, at);
+            cell[HOG + 3] = COLOUR_WEIGHT * (probability - 0.5);
+            for value in cell {
+                *value *= taper;
+            }
+        }
+    }
+
+    /// Takes in the colours of the box of `w` x `h` pixels in the middle of what was looked at.
+    pub(super) fn learn_colours(&self, colours: &mut Colours, w: f64, h: f64, rate: f32) {
+        let sample = self.cell / 2.0;
+        colours.learn(&self.bins, COLOUR_SIDE, w / sample, h / sample, rate);
+    }
+
+    /// The first filter of the box of `w` x `h` pixels in the middle of what was described.
+    pub(super) fn new_filter(&mut self, w: f64, h: f64) -> Filter {
+        Filter::new(&mut self.solver, &self.features, w / self.cell, h / self.cell)
+    }
+
+    pub(super) fn learn_filter(&mut self, filter: &mut Filter) {
+        filter.learn(&mut self.solver, &self.features);
+    }
+
+    /// Where in what was described the target of `w` x `h` pixels is. `weight` says how much of a response counts at a
+    /// displacement in pixels.
+    pub(super) fn find(
+        &mut self,
+        filter: &Filter,
+        w: f64,
+        h: f64,
+        weight: impl Fn(f64, f64) -> f32,
+    ) -> Sighting {
+        filter.respond(&mut self.solver, &self.features, &mut self.responses);
+        self.sum_probabilities();
+        let sample = self.cell / 2.0;
+        let half = |length: f64| libm::round(length / sample / 2.0 * COLOUR_BOX).max(1.0) as i64;
+        let (half_w, half_h) = (half(w), half(h));
+        for index in 0..GRID * GRID {
+            let (x, y) = (displacement(index % GRID), displacement(index / GRID));
+            let colour = self.mean_probability(x as i64, y as i64, half_w, half_h);
+            let response = &mut self.responses[index];
+            *response = (1.0 - COLOUR_SHARE) * *response + COLOUR_SHARE * colour;
+            *response *= weight(x * self.cell, y * self.cell);
+        }
+        self.best(w, h)
+    }
+
+    fn sum_probabilities(&mut self) {
+        let width = COLOUR_SIDE + 1;
+        self.integral.clear();
+        self.integral.resize(width * width, 0.0);
+        for (y, row) in self.probabilities.chunks_exact(COLOUR_SIDE).enumerate() {
+            let mut sum = 0.0;
+            for (x, &probability) in row.iter().enumerate() {
+                sum += f64::from(probability);
+                self.integral[(y + 1) * width + x + 1] = self.integral[y * width + x + 1] + sum;
+            }
+        }
+    }
+
+    /// Mean over a box that lies (`x`, `y`) cells from the middle; what lies outside counts as ground.
+    fn mean_probability(&self, x: i64, y: i64, half_w: i64, half_h: i64) -> f32 {
+        let (x, y) = (2 * x + COLOUR_SIDE as i64 / 2, 2 * y + COLOUR_SIDE as i64 / 2);
+        let inside = |v: i64| v.clamp(0, COLOUR_SIDE as i64) as usize;
+        let (left, right) = (inside(x - half_w), inside(x + half_w));
+        let (top, bottom) = (inside(y - half_h), inside(y + half_h));
+        let at = |x: usize, y: usize| self.integral[y * (COLOUR_SIDE + 1) + x];
+        let sum = at(right, bottom) - at(right, top) - at(left, bottom) + at(left, top);
+        (sum / (4 * half_w * half_h) as f64) as f32
+    }
+
+    fn best(&self, w: f64, h: f64) -> Sighting {
+        let mut best = 0;
+        for (index, response) in self.responses.iter().enumerate() {
+            if *response > self.responses[best] {
+                best = index;
+            }
+        }
+        let (x, y) = (best % GRID, best / GRID);
+        let at = |x: usize, y: usize| f64::from(self.responses[y % GRID * GRID + x % GRID]);
+        let peak = at(x, y);
+        let dx = vertex(Some(at(x + GRID - 1, y)), peak, Some(at(x + 1, y)));
+        let dy = vertex(Some(at(x, y + GRID - 1)), peak, Some(at(x, y + 1)));
+        // Elsewhere is where the box would share less than half of its width or height.
+        let (near_x, near_y) = ((w / self.cell / 2.0).max(2.0), (h / self.cell / 2.0).max(2.0));
+        let mut second = 0.0_f64;
+        for (index, &response) in self.responses.iter().enumerate() {
+            let off_x = displacement((index % GRID + GRID - x) % GRID).abs();
+            let off_y = displacement((index / GRID + GRID - y) % GRID).abs();
+            if off_x > near_x || off_y > near_y {
+                second = second.max(f64::from(response));
+            }
+        }
+        Sighting {
+            x: (displacement(x) + dx) * self.cell,
+            y: (displacement(y) + dy) * self.cell,
+            peak,
+            second: second / peak.max(f64::MIN_POSITIVE),
+        }
+    }
+}

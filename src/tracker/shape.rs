@@ -1,0 +1,302 @@
+//! The box's size and aspect: a ridge regression that tells the box as it should be from boxes a little off.
+//!
+//! M. Danelljan et al., "Discriminative Scale Space Tracking", 2017, learns scale from the target seen in other sizes. Here the
+//! samples are other sizes and other aspects, and the regression is solved as it stands, among the samples themselves.
+
+use super::filter::sum;
+use super::hog::{CELL, HOG, Hog};
+use super::sample::{Patch, Sampler, Window};
+use crate::frame::Frame;
+
+/// Cells on a side of a sample: the box, whatever its shape, as 32x32 pixels.
+const CELLS: usize = 8;
+const LENGTH: usize = CELLS * CELLS * HOG;
+
+/// Steps of size to each side, and of aspect. 2 % is what changes from frame to frame at video rate; 4 steps catch up.
+const SIZES: i32 = 4;
+const ASPECTS: i32 = 3;
+const STEP: f64 = 1.02;
+const SAMPLES: usize = 1 + 2 * (SIZES + ASPECTS) as usize;
+
+/// Width of the label's bell, in steps: the nearest neighbours are nearly right.
+const LABEL_SIGMA: f64 = 1.5;
+
+/// Ridge, relative to the mean power of the samples. A tenth and a thirtieth score alike; a hundredth is worse.
+const RIDGE: f64 = 0.05;
+
+/// How much of a new regression is taken in, and what share the first one keeps for ever.
+const RATE: f32 = 0.05;
+const ANCHOR: f32 = 0.15;
+
+/// How much of what is found is believed.
+const SIZE_GAIN: f64 = 0.8;
+const ASPECT_GAIN: f64 = 0.6;
+
+/// Share by which size and aspect go back to those of the first box, every frame. The regression confirms what it was taught,
+/// errors included, so without evidence the box would walk at random. A target twice as large is held back by 0.4 %.
+const SIZE_DECAY: f64 = 0.02;
+const ASPECT_DECAY: f64 = 0.03;
+
+/// A box in another size or aspect: factors of width and height.
+#[derive(Clone, Copy)]
+struct Variant {
+    size: i32,
+    aspect: i32,
+}
+
+impl Variant {
+    fn all() -> impl Iterator<Item = Self> {
+        let sizes = (-SIZES..=SIZES).filter(|&size| size != 0).map(|size| Self { size, aspect: 0 });
+        let aspects = (-ASPECTS..=ASPECTS).filter(|&a| a != 0).map(|aspect| Self { size: 0, aspect });
+        std::iter::once(Self { size: 0, aspect: 0 }).chain(sizes).chain(aspects)
+    }
+}
+
+/// What a box looks like: the features of its pixels, resampled to a square.
+pub(super) type Look = Vec<f32>;
+
+/// Room to look at boxes in; shared by all targets.
+pub(super) struct Looker {
+    sampler: Sampler,
+    hog: Hog,
+    patch: Patch,
+    looks: Vec<Look>,
+    /// The samples without their mean, and the mean.
+    centred: Vec<Look>,
+    mean: Look,
+    /// The regression that was made last.
+    weights: Look,
+}
+
+impl Looker {
+    pub(super) fn new() -> Self {
+        let look = || vec![0.0; LENGTH];
+        Self {
+            sampler: Sampler::default(),
+            hog: Hog::default(),
+            patch: Patch::new(CELLS * CELL),
+            looks: vec![look(); SAMPLES],
+            centred: vec![look(); SAMPLES],
+            mean: look(),
+            weights: look(),
+        }
+    }
+
+    /// What the box looks like.
+    pub(super) fn look(&mut self, frame: &Frame, window: Window) -> &Look {
+        self.see(frame, window, 0);
+        &self.looks[0]
+    }
+
+    fn see(&mut self, frame: &Frame, window: Window, index: usize) {
+        self.sampler.luma(frame, window, &mut self.patch);
+        self.hog.run(&self.patch.luma, CELLS, &mut self.looks[index], HOG);
+    }
+
+    /// Looks at the box in every variant, itself first.
+    fn see_all(&mut self, frame: &Frame, window: Window) {
+        for (index, Variant { size, aspect }) in Variant::all().enumerate() {
+            let (size, aspect) = (power(f64::from(size)), power(f64::from(aspect)));
+            let window = Window { w: window.w * size * aspect, h: window.h * size / aspect, ..window };
+            self.see(frame, window, index);
+        }
+    }
+}
+
+/// A target's regression.
+#[derive(Clone)]
+pub(super) struct Shape {
+    first: Look,
+    recent: Look,
+}
+
+impl Shape {
+    /// Learns the box.
+    pub(super) fn new(looker: &mut Looker, frame: &Frame, window: Window) -> Self {
+        regress(looker, frame, window);
+        Self { first: looker.weights.clone(), recent: looker.weights.clone() }
+    }
+
+    /// The box in the size and aspect that look best, drawn a little towards `first`, the width and height it began with.
+    pub(super) fn fit(
+        &self,
+        looker: &mut Looker,
+        frame: &Frame,
+        window: Window,
+        first: (f64, f64),
+    ) -> Window {
+        looker.see_all(frame, window);
+        let score = |look: &Look| {
+            f64::from((1.0 - ANCHOR) * dot(look, &self.recent) + ANCHOR * dot(look, &self.first))
+        };
+        let mut scores = [0.0; SAMPLES];
+        for (score_of, look) in scores.iter_mut().zip(&looker.looks) {
+            *score_of = score(look);
+        }
+        let (sizes, aspects) = scores[1..].split_at(2 * SIZES as usize);
+        let size = SIZE_GAIN * best(sizes, scores[0]);
+        let aspect = ASPECT_GAIN * best(aspects, scores[0]);
+        let (w, h) = (window.w * power(size + aspect), window.h * power(size - aspect));
+        // Logarithms of size and aspect relative to the first box.
+        let (wide, high) = (libm::log(w / first.0), libm::log(h / first.1));
+        let size = 0.5 * (wide + high) * (1.0 - SIZE_DECAY);
+        let aspect = 0.5 * (wide - high) * (1.0 - ASPECT_DECAY);
+        Window { w: first.0 * libm::exp(size + aspect), h: first.1 * libm::exp(size - aspect), ..window }
+    }
+
+    /// Learns the box as it is now.
+    pub(super) fn learn(&mut self, looker: &mut Looker, frame: &Frame, window: Window) {
+        regress(looker, frame, window);
+        for (recent, new) in self.recent.iter_mut().zip(&looker.weights) {
+            *recent += RATE * (new - *recent);
+        }
+    }
+}
+
+fn power(steps: f64) -> f64 {
+    libm::exp(steps * libm::log(STEP))
+}
+
+/// Which step scores best, between steps, out of the scores of an axis without its middle.
+fn best(sides: &[f64], middle: f64) -> f64 {
+    let half = sides.len() / 2;
+    let at = |step: usize| match step.cmp(&half) {
+        std::cmp::Ordering::Less => sides[step],
+        std::cmp::Ordering::Equal => middle,
+        std::cmp::Ordering::Greater => sides[step - 1],
+    };
+    let mut top = half;
+    for step in 0..=sides.len() {
+        if at(step) > at(top) {
+            top = step;
+        }
+    }
+    let vertex = if top > 0 && top < sides.len() {
+        crate::backend::peaks::vertex(Some(at(top - 1)), at(top), Some(at(top + 1)))
+    } else {
+        0.0
+    };
+    top as f64 - half as f64 + vertex
+}
+
+/// Finds the weights that give 1 for the box and less for its variants.
+fn regress(looker: &mut Looker, frame: &Frame, window: Window) {
+    looker.see_all(frame, window);
+    let Looker { looks, centred, mean, weights, .. } = looker;
+    // Without their mean: what all samples share tells nothing.
+    mean.fill(0.0);
+    for look in looks.iter() {
+        for (mean, value) in mean.iter_mut().zip(look) {
+            *mean += value / SAMPLES as f32;
+        }
+    }
+    for (centred, look) in centred.iter_mut().zip(looks.iter()) {
+        for ((centred, value), mean) in centred.iter_mut().zip(look).zip(mean.iter()) {
+            *centred = value - mean;
+        }
+    }
+    let mut system = [[0.0; SAMPLES + 1]; SAMPLES];
+    let mut trace = 0.0;
+    for (i, Variant { size, aspect }) in Variant::all().enumerate() {
+        for j in 0..=i {
+            let product = f64::from(dot(&centred[i], &centred[j]));
+            (system[i][j], system[j][i]) = (product, product);
+        }
+        trace += system[i][i];
+        let distance = f64::from(size * size + aspect * aspect);
+        system[i][SAMPLES] = libm::exp(-0.5 * distance / (LABEL_SIGMA * LABEL_SIGMA));
+    }
+    for (i, row) in system.iter_mut().enumerate() {
+        // The smallest of numbers keeps the system of a flat box solvable.
+        row[i] += RIDGE * trace / SAMPLES as f64 + f64::MIN_POSITIVE;
+    }
+    let shares = solve(&mut system);
+    weights.fill(0.0);
+    for (share, centred) in shares.iter().zip(centred.iter()) {
+        for (weight, value) in weights.iter_mut().zip(centred) {
+            *weight += *share as f32 * value;
+        }
+    }
+}
+
+/// Gauss' elimination without pivoting: the matrix is symmetric and positive definite.
+fn solve(system: &mut [[f64; SAMPLES + 1]; SAMPLES]) -> [f64; SAMPLES] {
+    for i in 0..SAMPLES {
+        let (done, rest) = system.split_at_mut(i + 1);
+        let pivot = &done[i];
+        for row in rest {
+            let factor = row[i] / pivot[i];
+            for (value, above) in row[i..].iter_mut().zip(&pivot[i..]) {
+                *value -= factor * above;
+            }
+        }
+    }
+    let mut solution = [0.0; SAMPLES];
+    for i in (0..SAMPLES).rev() {
+        let mut value = system[i][SAMPLES];
+        for j in i + 1..SAMPLES {
+            value -= system[i][j] * solution[j];
+        }
+        solution[i] = value / system[i][i];
+    }
+    solution
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0; 8];
+    for (a, b) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
+        for lane in 0..8 {
+            lanes[lane] += a[lane] * b[lane];
+        }
+    }
+    sum(lanes)
+}
+
+/// NCC of two looks, in [-1, 1]; 0 if one is flat.
+pub(super) fn similarity(a: &Look, b: &Look) -> f64 {
+    let (mut aa, mut bb, mut ab, mut sa, mut sb) = ([0.0; 8], [0.0; 8], [0.0; 8], [0.0; 8], [0.0; 8]);
+    for (a, b) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
+        for lane in 0..8 {
+            aa[lane] += a[lane] * a[lane];
+            bb[lane] += b[lane] * b[lane];
+            ab[lane] += a[lane] * b[lane];
+            sa[lane] += a[lane];
+            sb[lane] += b[lane];
+        }
+    }
+    let [aa, bb, ab, sa, sb] = [aa, bb, ab, sa, sb].map(|lanes| f64::from(sum(lanes)));
+    let n = a.len() as f64;
+    let spread = (aa - sa * sa / n) * (bb - sb * sb / n);
+    if spread > 0.0 { ((ab - sa * sb / n) / spread.sqrt()).clamp(-1.0, 1.0) } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_is_solved() {
+        let mut system = [[0.0; SAMPLES + 1]; SAMPLES];
+        for (i, row) in system.iter_mut().enumerate() {
+            for (j, value) in row[..SAMPLES].iter_mut().enumerate() {
+                *value = 1.0 / (1.0 + i.abs_diff(j) as f64);
+            }
+            row[i] += 1.0;
+            row[SAMPLES] = i as f64;
+        }
+        let original = system;
+        let solution = solve(&mut system);
+        for row in &original {
+            let product: f64 = row.iter().zip(&solution).map(|(a, x)| a * x).sum();
+            assert!((product - row[SAMPLES]).abs() < 1e-9, "{product} {}", row[SAMPLES]);
+        }
+    }
+
+    #[test]
+    fn the_best_step_lies_between_steps() {
+        let score = |step: f64| -(step - 1.25) * (step - 1.25);
+        let sides = [-3.0, -2.0, -1.0, 1.0, 2.0, 3.0].map(score);
+        assert!((best(&sides, score(0.0)) - 1.25).abs() < 1e-9);
+        assert_eq!(best(&[0.0; 6], 0.0), 0.0);
+    }
+}
