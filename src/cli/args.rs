@@ -59,7 +59,8 @@ Examples:
   Any GStreamer source and sink:
     lockon run --source 'videotestsrc ! appsink name=frames' --track 10,10,40,40 --sink 'appsrc name=results ! fakesink'
 
-Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 interrupted (outputs are closed properly).";
+Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 interrupted by Ctrl-C, 143 by SIGTERM
+(outputs are closed properly, a second signal ends at once).";
 
 #[derive(ClapArgs)]
 #[command(after_help = RUN_EXAMPLES)]

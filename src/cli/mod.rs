@@ -13,6 +13,7 @@ mod doctor;
 mod log;
 mod progress;
 mod run;
+mod signals;
 mod stills;
 
 use args::{Args, BenchCommand, Command};
@@ -22,13 +23,13 @@ use args::{Args, BenchCommand, Command};
 enum Outcome {
     /// All done.
     Done,
-    /// Interrupted by Ctrl-C, after outputs were closed properly.
-    Interrupted,
+    /// Interrupted, after outputs were closed properly; the exit code that tells by which signal.
+    Interrupted(u8),
     /// `doctor` found something missing.
     Incomplete,
 }
 
-/// Runs what was asked for. Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 interrupted.
+/// Runs what was asked for. Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 or 143 interrupted.
 pub(crate) fn main() -> ExitCode {
     // Wrong usage ends here, with code 2.
     let args = Args::parse();
@@ -45,7 +46,7 @@ pub(crate) fn main() -> ExitCode {
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Incomplete) => ExitCode::from(1),
-        Ok(Outcome::Interrupted) => ExitCode::from(130),
+        Ok(Outcome::Interrupted(code)) => ExitCode::from(code),
         Err(error) => {
             log::error(&format!("{error:#}"));
             let is_usage = error.downcast_ref::<lockon::Error>().is_some_and(lockon::Error::is_usage);

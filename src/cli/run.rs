@@ -4,11 +4,10 @@ use std::cell::Cell;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use lockon::Error;
 use lockon::backend::{self, Device, Options, Standing, Variants};
@@ -27,6 +26,7 @@ use lockon::tracker::Tracker;
 
 use super::args::{RunArgs, SearchArgs};
 use super::progress::{self, Progress};
+use super::signals::Signals;
 use super::{Outcome, log, stills};
 
 pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
@@ -39,11 +39,11 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     // All that can be refused before the video starts is: first what was typed, then files, then devices.
     let templates = stills::load_templates(&args.template)?;
     let sought = sought(&templates, &args.search)?;
-    let stop = stop_on_ctrl_c()?;
+    let signals = Signals::watch()?;
     backend::probe(args.backend)?;
     let mut sinks = file_sinks(args, &spec)?;
-    let mut source = match VideoSource::open(&spec, &stop) {
-        Err(_) if stop.load(Ordering::Relaxed) => return Ok(Outcome::Interrupted),
+    let mut source = match VideoSource::open(&spec, signals.stop()) {
+        Err(_) if signals.exit_code().is_some() => return Ok(signals.outcome()),
         opened => opened?,
     };
     sinks.extend(pipeline_sinks(args, source.is_live())?);
@@ -116,7 +116,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         tracker: Tracker::new(&args.track),
         sinks,
         max_frames: args.max_frames,
-        stop: &stop,
+        stop: signals.stop(),
     };
     let (summary, outcome) = engine.run();
     if summary.frames > 0 {
@@ -130,7 +130,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         }
         .into());
     }
-    Ok(if summary.interrupted { Outcome::Interrupted } else { Outcome::Done })
+    Ok(if summary.interrupted { signals.outcome() } else { Outcome::Done })
 }
 
 /// Refuses what cannot mean anything, before any file is touched.
@@ -342,18 +342,4 @@ fn frame_rate(format: &VideoFormat) -> f64 {
 /// All cores, unless told otherwise.
 pub(super) fn threads(asked: Option<u16>) -> usize {
     asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
-}
-
-/// A flag that the first Ctrl-C sets. The second ends the process at once.
-fn stop_on_ctrl_c() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-        log::say("stopping: outputs are being closed (Ctrl-C again ends at once)");
-    })
-    .context("cannot watch for Ctrl-C")?;
-    Ok(stop)
 }
