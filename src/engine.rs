@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::backend::{Backend, Device, Findings};
-use crate::error::{DeviceFault, Error, Result};
+use crate::error::{DeviceFault, Error, Result, catch_panic};
 use crate::frame::{Frame, Size, VideoFormat};
 use crate::ports::{Delivery, Next, Sink, Source};
 use crate::recycle::Recycler;
@@ -50,27 +50,49 @@ pub struct Engine<'a> {
 impl Engine<'_> {
     /// Runs to the end of the video, to `max_frames`, until stopped, or until something fails.
     ///
-    /// Sinks are finished on every path; the summary is true also after an error.
+    /// Sinks are finished on every path, a panic included; the summary is true also after an error. A sink that fails is
+    /// finished at once, and the run goes on for the others: its error is what the run ends with.
     pub fn run(mut self) -> (Summary, Result<()>) {
-        let mut run = Run::default();
-        let mut outcome = self.pump(&mut run);
+        let mut run = Run { is_closed: vec![false; self.sinks.len()], ..Run::default() };
+        let mut outcome = catch_panic(|| self.pump(&mut run))
+            .unwrap_or_else(|message| Err(Error::Panicked { what: "the engine".into(), message }));
         // Slots and device memory go before the sinks are waited for.
         run.open = None;
+        outcome = first_error(run.failed.take().map_or(Ok(()), Err), outcome);
         if outcome.is_ok() && !self.stop.load(Ordering::Relaxed) {
             for (id, spec) in self.tracker.not_started() {
                 tracing::warn!("track {id} never started: the video ended before frame {}", spec.frame);
             }
         }
         let summary = self.summary(&run);
-        for sink in &mut self.sinks {
-            let finished = sink.finish(&summary);
-            match (&outcome, finished) {
-                (Ok(()), finished) => outcome = finished,
-                (Err(_), Err(also)) => tracing::error!("{}: {also}", sink.name()),
-                (Err(_), Ok(())) => {}
-            }
+        for (sink, _) in self.sinks.iter_mut().zip(&run.is_closed).filter(|(_, is_closed)| !**is_closed) {
+            outcome = first_error(outcome, finish(&mut **sink, &summary));
         }
         (summary, outcome)
+    }
+
+    /// Tells all sinks that have not failed. One that fails now is closed, so that it keeps what it has.
+    ///
+    /// # Errors
+    /// The first failure, as soon as no output is left.
+    fn tell(&mut self, run: &mut Run, call: impl Fn(&mut dyn Sink) -> Result<()>) -> Result<()> {
+        for index in 0..self.sinks.len() {
+            if run.is_closed[index] {
+                continue;
+            }
+            let Err(error) = guarded(&mut *self.sinks[index], &call) else { continue };
+            run.is_closed[index] = true;
+            let summary = self.summary(run);
+            let error = first_error(Err(error), finish(&mut *self.sinks[index], &summary));
+            let failed = first_error(run.failed.take().map_or(Ok(()), Err), error);
+            let is_left = |(sink, is_closed): (&Box<dyn Sink>, &bool)| sink.is_output() && !is_closed;
+            if !self.sinks.iter().zip(&run.is_closed).any(is_left) {
+                return failed;
+            }
+            run.failed = failed.err();
+            tracing::warn!("output {} failed and is closed, the others go on", self.sinks[index].name());
+        }
+        Ok(())
     }
 
     fn pump(&mut self, run: &mut Run) -> Result<()> {
@@ -140,7 +162,7 @@ impl Engine<'_> {
                 self.tracker.check(format.size)?;
                 let record = (self.describe)(format, &backend.describe());
                 for sink in &mut self.sinks {
-                    sink.begin(&record, format)?;
+                    guarded(&mut **sink, |sink| sink.begin(&record, format))?;
                 }
             }
             Some(before) => {
@@ -213,14 +235,12 @@ impl Engine<'_> {
         debug_assert_eq!(record.frame, frame.meta.index, "frames come back in order");
 
         let started = Instant::now();
-        let delivery = Delivery { frame: &frame, record: &record, mask: run.findings.mask.as_ref() };
-        for sink in &mut self.sinks {
-            sink.deliver(&delivery)?;
-        }
+        let mask = run.findings.mask.take();
+        let delivery = Delivery { frame: &frame, record: &record, mask: mask.as_ref() };
+        self.tell(run, |sink| sink.deliver(&delivery))?;
         run.stats.stage(Stage::Sinks, micros(started.elapsed()));
         run.stats.frames += 1;
-        // Lets the backend reuse the mask's buffer as soon as the sinks are done with it.
-        run.findings.mask = None;
+        // The mask's buffer goes back to the backend here, as soon as the sinks are done with it.
         Ok(())
     }
 
@@ -308,6 +328,10 @@ struct Run {
     redone: u64,
     /// The first frame that the spare device did.
     device_lost: Option<u64>,
+    /// Which sinks have failed and are finished already.
+    is_closed: Vec<bool>,
+    /// What the first of them failed with.
+    failed: Option<Error>,
 }
 
 struct Open {
@@ -325,6 +349,26 @@ impl Run {
     fn has_free_slot(&self) -> bool {
         self.open.as_ref().is_none_or(|open| self.in_flight.len() < open.backend.depth())
     }
+}
+
+/// Calls a sink; a panic in it is its failure.
+fn guarded(sink: &mut dyn Sink, call: impl FnOnce(&mut dyn Sink) -> Result<()>) -> Result<()> {
+    catch_panic(|| call(sink))
+        .unwrap_or_else(|message| Err(Error::Panicked { what: format!("output {}", sink.name()), message }))
+}
+
+fn finish(sink: &mut dyn Sink, summary: &Summary) -> Result<()> {
+    guarded(sink, |sink| sink.finish(summary))
+}
+
+/// What went wrong first; what went wrong later is logged.
+fn first_error(first: Result<()>, later: Result<()>) -> Result<()> {
+    match (&first, later) {
+        (Ok(()), later) => return later,
+        (Err(_), Err(later)) => tracing::error!("{later}"),
+        (Err(_), Ok(())) => {}
+    }
+    first
 }
 
 fn micros(duration: Duration) -> u64 {

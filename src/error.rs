@@ -122,6 +122,14 @@ pub enum Error {
         /// Why.
         fault: DeviceFault,
     },
+    /// A fault of lockon's own was caught. Where it happened was said by the panic itself.
+    #[error("{what} panicked: {message} (a fault of lockon's own, please report it)")]
+    Panicked {
+        /// What was being done: an output's name, `the engine`.
+        what: String,
+        /// What the panic said.
+        message: String,
+    },
     /// An output failed; the others were finished.
     #[error("output {name}: {reason}")]
     Output {
@@ -305,6 +313,18 @@ impl Error {
     pub fn value(what: &'static str, value: &str, expected: impl Into<String>) -> Self {
         Self::Value { what, value: value.to_owned(), expected: expected.into() }
     }
+}
+
+/// Runs `call`. What it says if it panics comes back as an error, so that whatever is open can still be closed.
+///
+/// # Errors
+/// The panic's message.
+pub fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    // What the panic left half done is closed or dropped by whoever gets the error, not worked on.
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+        text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+    })
 }
 
 fn debug_suffix(debug: &str) -> String {

@@ -54,6 +54,11 @@ pub trait Sink: Send {
     /// For messages: the file's path, `display`.
     fn name(&self) -> &str;
 
+    /// False for what only watches a run, such as a progress bar: a run goes on for the others alone.
+    fn is_output(&self) -> bool {
+        true
+    }
+
     /// True if deliveries should carry the thresholded frame.
     fn wants_mask(&self) -> bool {
         false
@@ -68,10 +73,11 @@ pub trait Sink: Send {
     /// Takes one frame and its results. It may wait: that is how a slow output holds back a file.
     ///
     /// # Errors
-    /// As [`Sink::begin`]; no further frame is delivered to this sink then, but it is still finished.
+    /// `Output` or another error. It is finished at once then, and the run goes on as long as another output is left.
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()>;
 
-    /// Closes the output so that what was written is whole: called after the last frame, after an error and after Ctrl-C.
+    /// Closes the output so that what was written is whole: called after the last frame, after an error, also its own, and
+    /// after Ctrl-C.
     ///
     /// # Errors
     /// If the output could not be completed.

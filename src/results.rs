@@ -198,7 +198,7 @@ pub struct ThresholdResult {
 /// The end of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Summary {
-    /// Frames whose results every output took.
+    /// Frames whose results were told to every output that had not failed.
     pub frames: u64,
     /// Frames of a live source that were dropped because newer ones waited.
     pub dropped: u64,

@@ -73,7 +73,7 @@ impl Durations {
 /// Counts and times of a run.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Frames whose results every sink took.
+    /// Frames whose results were told to every sink that had not failed.
     pub frames: u64,
     /// Arrival of a frame to its results being final.
     pub latency: Durations,

@@ -1,18 +1,19 @@
 //! The engine between ends in memory, on every backend.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 
 use lockon::backend::{Backend, Device, Findings, Query, Response, SlotId};
 use lockon::config::{BackendChoice, Kernel, Limits};
 use lockon::engine::OpenBackend;
 use lockon::error::DeviceFault;
 use lockon::frame::{FrameMeta, Picture, Plane, PlaneMut, Rect, Size, VideoFormat};
+use lockon::ports::Sink;
 use lockon::results::{FrameRecord, Summary};
 use lockon::template::Template;
 use lockon::{Error, Result};
 
-use crate::util::{Heard, Job, MemorySink, MemorySource, backends, gpu, noise, paste, timeless};
+use crate::util::{Job, MemorySink, MemorySource, backends, gpu, noise, paste, timeless};
 
 const SIZE: Size = Size::new(123, 65);
 
@@ -125,20 +126,58 @@ fn frames_before_an_error_are_delivered_and_the_error_is_told() {
 }
 
 #[test]
-fn a_failing_sink_ends_the_run_and_the_others_are_finished() {
+fn a_failing_sink_is_finished_and_the_others_get_every_frame() {
     for backend in backends() {
-        let (good, bad) = (MemorySink::default(), MemorySink { fails_at: Some(3), ..MemorySink::default() });
-        let (heard, heard_bad) = (good.heard.clone(), bad.heard.clone());
-        let (summary, outcome) =
-            job_on(backend).run(&mut MemorySource::new(&pictures(9)), vec![Box::new(good), Box::new(bad)]);
-        assert_eq!(summary.frames, 3, "{backend:?}: frames that every sink took");
-        assert!(matches!(outcome, Err(Error::Output { .. })), "{backend:?}");
-        let told = |heard: &Mutex<Heard>| {
-            let heard = heard.lock().unwrap();
-            (heard.records.len(), heard.finished)
-        };
-        assert_eq!((told(&heard), told(&heard_bad)), ((4, 1), (3, 1)), "{backend:?}");
+        for panics in [false, true] {
+            let bad = || MemorySink { fails_at: Some(3), panics, ..MemorySink::default() };
+            let (good, first, second) = (MemorySink::default(), bad(), bad());
+            let heard = [&good, &first, &second].map(|sink| sink.heard.clone());
+            let sinks: Vec<Box<dyn Sink>> = vec![Box::new(first), Box::new(good), Box::new(second)];
+            let (summary, outcome) = job_on(backend).run(&mut MemorySource::new(&pictures(9)), sinks);
+            assert_eq!(summary.frames, 9, "{backend:?}");
+            match outcome.unwrap_err() {
+                Error::Output { .. } if !panics => {}
+                Error::Panicked { what, message } if panics => {
+                    assert_eq!((what.as_str(), message.as_str()), ("output memory", "asked to panic"));
+                }
+                error => panic!("{error}"),
+            }
+            let told = heard.map(|heard| {
+                let heard = heard.lock().unwrap();
+                (heard.records.len(), heard.finished)
+            });
+            assert_eq!(told, [(9, 1), (3, 1), (3, 1)], "{backend:?}");
+        }
     }
+}
+
+#[test]
+fn a_run_whose_last_output_failed_ends() {
+    for backend in backends() {
+        let bad = |at| MemorySink { fails_at: Some(at), ..MemorySink::default() };
+        // One that only watches is no reason to go on.
+        let watching = MemorySink { only_watches: true, ..MemorySink::default() };
+        let heard = watching.heard.clone();
+        let sinks: Vec<Box<dyn Sink>> = vec![Box::new(bad(2)), Box::new(bad(4)), Box::new(watching)];
+        let (summary, outcome) = job_on(backend).run(&mut MemorySource::new(&pictures(9)), sinks);
+        assert!(matches!(outcome, Err(Error::Output { .. })), "{backend:?}");
+        assert_eq!(summary.frames, 4, "{backend:?}");
+        assert_eq!(heard.lock().unwrap().finished, 1, "{backend:?}");
+    }
+}
+
+#[test]
+fn a_panic_of_the_engine_leaves_sinks_finished() {
+    let mut source = MemorySource::new(&pictures(5));
+    source.panics = true;
+    let sink = MemorySink::default();
+    let heard = sink.heard.clone();
+    let (summary, outcome) = job().run(&mut source, vec![Box::new(sink)]);
+    assert!(matches!(outcome, Err(Error::Panicked { .. })));
+    let heard = heard.lock().unwrap();
+    // Frames that were in flight are gone with what panicked.
+    assert!(summary.frames >= 3 && heard.records.len() as u64 == summary.frames, "{}", summary.frames);
+    assert_eq!(heard.finished, 1);
 }
 
 #[test]

@@ -130,6 +130,8 @@ pub struct MemorySource {
     pub frames: VecDeque<Result<Frame>>,
     /// Nothing is ever waiting: frames come only when they are waited for.
     pub is_slow: bool,
+    /// Panics where it should end.
+    pub panics: bool,
     /// Records that this sink had heard of whenever a frame was waited for.
     pub watched: Option<Arc<Mutex<Heard>>>,
     pub heard_at_wait: Vec<usize>,
@@ -142,6 +144,7 @@ impl MemorySource {
     }
 
     fn next(&mut self) -> Result<Next> {
+        assert!(!self.panics || !self.frames.is_empty(), "asked to panic");
         self.frames.pop_front().map_or(Ok(Next::End), |frame| frame.map(Next::Frame))
     }
 }
@@ -175,6 +178,10 @@ pub struct Heard {
 pub struct MemorySink {
     pub heard: Arc<Mutex<Heard>>,
     pub fails_at: Option<u64>,
+    /// Panics where it should fail.
+    pub panics: bool,
+    /// Is no output.
+    pub only_watches: bool,
     /// Sets the engine's stop flag when this frame is delivered, as Ctrl-C would.
     pub stops_at: Option<(u64, Arc<AtomicBool>)>,
 }
@@ -182,6 +189,10 @@ pub struct MemorySink {
 impl Sink for MemorySink {
     fn name(&self) -> &'static str {
         "memory"
+    }
+
+    fn is_output(&self) -> bool {
+        !self.only_watches
     }
 
     fn wants_mask(&self) -> bool {
@@ -196,6 +207,7 @@ impl Sink for MemorySink {
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
         let frame = delivery.record.frame;
         if self.fails_at == Some(frame) {
+            assert!(!self.panics, "asked to panic");
             return Err(Error::Output { name: "memory".into(), reason: "asked to fail".into() });
         }
         if let Some((at, stop)) = &self.stops_at

@@ -56,6 +56,10 @@ impl Sink for Progress {
         "progress"
     }
 
+    fn is_output(&self) -> bool {
+        false
+    }
+
     fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> Result<()> {
         self.started = Instant::now();
         self.last_line = self.started;
