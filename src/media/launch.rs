@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, Sender};
 use gst::glib;
 use gst::prelude::*;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, catch_panic};
 use crate::media::doctor;
 
 /// Starts GStreamer. Cheap after the first time, from any thread.
@@ -319,7 +319,10 @@ impl Running {
         if let Some(bus) = pipeline.bus() {
             // Nobody reads the bus, so nothing may stay on it.
             bus.set_sync_handler(move |_, message| {
-                sort(message, &missing, &sender);
+                if let Err(said) = catch_panic(|| sort(message, &missing, &sender)) {
+                    let what = "the bus handler".to_owned();
+                    let _ = sender.send(News::Failed(Error::Panicked { what, message: said }));
+                }
                 gst::BusSyncReply::Drop
             });
         }
@@ -399,6 +402,17 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Runs the body of a pad's callback. A panic must not leave it: its caller is C, and the process would end with its files half
+/// written. The pad's element fails instead, as if it had failed by itself, and the callback answers `otherwise`.
+pub(super) fn guarded<T>(pad: &gst::Pad, otherwise: T, body: impl FnOnce() -> T) -> T {
+    catch_panic(body).unwrap_or_else(|message| {
+        if let Some(element) = pad.parent_element() {
+            gst::element_error!(element, gst::LibraryError::Failed, ("a callback panicked: {message}"));
+        }
+        otherwise
+    })
 }
 
 /// Passes on the messages that matter. Runs on the thread that posts the message, so it only sorts.
@@ -579,6 +593,21 @@ mod tests {
             "{launch}"
         );
         assert!(Launch::new("test", "appsink name=frames").insert_before("frames", "identity").is_err());
+    }
+
+    #[test]
+    fn a_panic_in_a_callback_fails_its_element() {
+        let pipeline = Launch::new("test", "videotestsrc ! fakesink name=out").build().unwrap();
+        let running = Running::new(pipeline);
+        let pad = running.pipeline().by_name("out").unwrap().static_pad("sink").unwrap();
+        pad.add_probe(gst::PadProbeType::BUFFER, |pad, _| {
+            guarded(pad, gst::PadProbeReturn::Ok, || panic!("on purpose"))
+        });
+        running.set_state(gst::State::Playing).unwrap();
+        let second = Duration::from_secs(10);
+        let error =
+            std::iter::repeat_with(|| running.wait(second)).find_map(Result::err).unwrap().to_string();
+        assert!(error.starts_with("out: a callback panicked: on purpose"), "{error}");
     }
 
     #[test]

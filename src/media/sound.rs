@@ -121,7 +121,7 @@ impl Branch {
             move |pad, info| match info.event().map(|event| event.type_()) {
                 None => {
                     let _ = heard.try_send(pad.current_caps());
-                    gate.pass(pad, info)
+                    launch::guarded(pad, gst::PadProbeReturn::Ok, || gate.pass(pad, info))
                 }
                 Some(gst::EventType::Eos) => {
                     let _ = heard.try_send(None);

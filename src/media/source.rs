@@ -679,7 +679,7 @@ impl Feed {
 ///
 /// An appsink says nothing of itself before GStreamer 1.24.
 fn answer_allocation_queries(pad: &gst::Pad) {
-    pad.add_probe(gst::PadProbeType::QUERY_DOWNSTREAM, |_, info| {
+    let answer = |info: &mut gst::PadProbeInfo<'_>| {
         let Some(gst::QueryViewMut::Allocation(query)) = info.query_mut().map(gst::QueryRef::view_mut) else {
             return gst::PadProbeReturn::Ok;
         };
@@ -689,6 +689,9 @@ fn answer_allocation_queries(pad: &gst::Pad) {
             query.add_allocation_pool(None::<&gst::BufferPool>, info.size() as u32, SAMPLES_HELD, 0);
         }
         gst::PadProbeReturn::Handled
+    };
+    pad.add_probe(gst::PadProbeType::QUERY_DOWNSTREAM, move |pad, info| {
+        launch::guarded(pad, gst::PadProbeReturn::Ok, || answer(info))
     });
 }
 

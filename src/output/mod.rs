@@ -72,6 +72,8 @@ struct Target {
 struct NewFile {
     path: PathBuf,
     file: Option<File>,
+    /// Bytes that were asked for and written as a whole.
+    length: u64,
 }
 
 impl Write for NewFile {
@@ -83,6 +85,24 @@ impl Write for NewFile {
         self.file.insert(file).write(bytes)
     }
 
+    /// Writes all or nothing: a disk that is full takes a part of a line, which would be no line.
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match self.write(rest) {
+                Ok(written) if written > 0 => rest = &rest[written..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => {
+                    // Refused by what is no file with an end, such as a pipe.
+                    let _ = self.file.as_ref().map(|file| file.set_len(self.length));
+                    return Err(result.err().unwrap_or_else(|| ErrorKind::WriteZero.into()));
+                }
+            }
+        }
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.file.as_mut().map_or(Ok(()), File::flush)
     }
@@ -91,7 +111,7 @@ impl Write for NewFile {
 impl Target {
     fn file(path: &str) -> Result<Self> {
         files::check_writable(Path::new(path))?;
-        let writer = NewFile { path: path.into(), file: None };
+        let writer = NewFile { path: path.into(), file: None, length: 0 };
         Ok(Self { name: path.to_owned(), writer: Box::new(writer), has_failed: false })
     }
 
