@@ -1,7 +1,8 @@
 //! Files that end before they say they do: a download that broke off, a camera that lost power.
 //!
 //! Demuxers play such files as far as they go and then tell an ordinary end. Users should hear that a part is missing, so
-//! the outermost layer of the file is asked for its length: boxes of MP4 and `QuickTime`, the RIFF header of AVI.
+//! the outermost layer of the file is asked for its length: boxes of MP4 and `QuickTime`, the RIFF header of AVI, elements of
+//! Matroska, packets of MPEG transport streams. A transport stream that ends with a packet does not tell that more would follow.
 
 use std::fmt;
 use std::fs::File;
@@ -45,6 +46,12 @@ fn measured(file: &mut File, length: u64) -> Result<Option<Truncation>> {
         let size = Some(u32::from_le_bytes(kind)).filter(|size| !matches!(*size, 0 | u32::MAX));
         return Ok(size.map(|size| Truncation { needed: 8 + u64::from(size), length, has_index: true }));
     }
+    if [a, b, c, d] == EBML {
+        return matroska(file, length);
+    }
+    if a == TS_SYNC {
+        return transport_stream(file, length);
+    }
     if !is_box(kind) {
         return Ok(None);
     }
@@ -70,6 +77,57 @@ fn measured(file: &mut File, length: u64) -> Result<Option<Truncation>> {
         has_index |= header[4..8] == *b"moov" && start <= length;
     }
     Ok(Some(Truncation { needed: start, length, has_index }))
+}
+
+/// How an EBML file begins: the ID of its first element.
+const EBML: [u8; 4] = [0x1A, 0x45, 0xDF, 0xA3];
+
+/// Matroska after RFC 9559 and RFC 8794: an EBML header and a segment, which has a size if its writer came to its end.
+fn matroska(file: &mut File, length: u64) -> Result<Option<Truncation>> {
+    let mut start = 0;
+    while start < length {
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = [0; 12];
+        let got = file.take(12).read(&mut bytes)?;
+        // A variable-length number has as many bytes as its first has leading zeros, and one.
+        let id_length = bytes[0].leading_zeros() as usize + 1;
+        let size_length = bytes[id_length.min(4)].leading_zeros() as usize + 1;
+        if id_length > 4 || size_length > 8 {
+            // No element: what follows is somebody else's.
+            return Ok(None);
+        }
+        if got < id_length + size_length {
+            start += (id_length + size_length) as u64;
+            break;
+        }
+        let mut size = u64::from(bytes[id_length]) & (0xFF >> size_length);
+        for byte in &bytes[id_length + 1..id_length + size_length] {
+            size = size << 8 | u64::from(*byte);
+        }
+        start += (id_length + size_length) as u64;
+        // All ones: the writer did not know, as it went on to write. What is inside tells.
+        let is_unknown = size == (1 << (7 * size_length)) - 1;
+        if !is_unknown {
+            start = start.saturating_add(size);
+        }
+    }
+    Ok(Some(Truncation { needed: start, length, has_index: true }))
+}
+
+/// How every packet of an MPEG transport stream begins (ISO/IEC 13818-1).
+const TS_SYNC: u8 = 0x47;
+
+/// Packets of 188 bytes, each whole.
+fn transport_stream(file: &mut File, length: u64) -> Result<Option<Truncation>> {
+    const PACKET: u64 = 188;
+    for packet in 1..4 {
+        let mut sync = [0];
+        file.seek(SeekFrom::Start(packet * PACKET))?;
+        if file.read(&mut sync)? == 1 && sync[0] != TS_SYNC {
+            return Ok(None);
+        }
+    }
+    Ok(Some(Truncation { needed: length.next_multiple_of(PACKET), length, has_index: true }))
 }
 
 /// The boxes that stand outermost in MP4 and `QuickTime` files.
@@ -118,6 +176,36 @@ mod tests {
         assert_eq!(of(&noted), None);
         assert_eq!(of(b"short"), None);
         assert_eq!(of(b"no video at all, just words"), None);
+    }
+
+    #[test]
+    fn matroska_and_transport_streams_that_are_cut_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        crate::media::launch::init().unwrap();
+        for (mux, is_streamed) in
+            [("matroskamux", false), ("matroskamux streamable=true", true), ("mpegtsmux", false)]
+        {
+            let path = folder.path().join("clip");
+            let video = "videotestsrc num-buffers=30 ! video/x-raw,width=64,height=48 ! x264enc";
+            let text = format!("{video} ! {mux} ! filesink location={}", path.display());
+            let running = crate::media::launch::Running::new(
+                crate::media::launch::Launch::new("clip", &text).build().unwrap(),
+            );
+            running.set_state(gst::State::Playing).unwrap();
+            let ended = Some(crate::media::launch::Milestone::Ended);
+            while running.wait(std::time::Duration::from_secs(10)).unwrap() != ended {}
+            drop(running);
+            assert!(truncation(&path).is_none(), "{mux}");
+            let whole = std::fs::read(&path).unwrap();
+            for share in [30, 50, 90] {
+                let cut = whole.len() * share / 100 + 1;
+                let found = of(&whole[..cut]).unwrap_or_else(|| panic!("{mux} cut at {cut}"));
+                assert!(
+                    is_streamed || mux == "mpegtsmux" || found.contains(&whole.len().to_string()),
+                    "{found}"
+                );
+            }
+        }
     }
 
     #[test]
