@@ -16,12 +16,15 @@ use crate::error::{DeviceFault, Error, Result, catch_panic};
 use crate::frame::{Frame, Size, VideoFormat};
 use crate::ports::{Delivery, Next, Sink, Source};
 use crate::recycle::Recycler;
-use crate::results::{FrameRecord, Percentiles, RunRecord, StageSummary, Summary, ThresholdResult};
+use crate::results::{Event, FrameRecord, Percentiles, RunRecord, StageSummary, Summary, ThresholdResult};
 use crate::stats::{Stage, Stats};
 use crate::tracker::Tracker;
 
 /// How long to wait for a frame before looking whether the run was stopped.
 const STOP_CHECK: Duration = Duration::from_millis(50);
+
+/// A source from which nothing has come for so long has stalled.
+const STALL: Duration = Duration::from_secs(2);
 
 /// Opens a device for frames of a format.
 pub type OpenBackend<'a> = dyn Fn(&VideoFormat) -> Result<Box<dyn Backend>> + 'a;
@@ -85,8 +88,7 @@ impl Engine<'_> {
             let summary = self.summary(run);
             let error = first_error(Err(error), finish(&mut *self.sinks[index], &summary));
             let failed = first_error(run.failed.take().map_or(Ok(()), Err), error);
-            let is_left = |(sink, is_closed): (&Box<dyn Sink>, &bool)| sink.is_output() && !is_closed;
-            if !self.sinks.iter().zip(&run.is_closed).any(is_left) {
+            if !self.sinks.iter().zip(&run.is_closed).any(|(sink, closed)| sink.is_output() && !closed) {
                 return failed;
             }
             run.failed = failed.err();
@@ -124,7 +126,13 @@ impl Engine<'_> {
                     self.submit(run, frame)?;
                     submitted += 1;
                 }
-                Next::Pending if run.in_flight.is_empty() => {}
+                Next::Gap { away, reason } => {
+                    self.drain(run)?;
+                    run.gaps += 1;
+                    tracing::warn!("the source is back after {:.1} s", away.as_secs_f64());
+                    self.note(run, |frame| Event::Gap { frame, away_us: micros(away), reason })?;
+                }
+                Next::Pending if run.in_flight.is_empty() => self.notice_stall(run)?,
                 Next::End if run.in_flight.is_empty() => return Ok(()),
                 Next::Pending | Next::End => self.complete(run)?,
             }
@@ -133,21 +141,71 @@ impl Engine<'_> {
 
     /// Puts a frame into a free slot.
     fn submit(&mut self, run: &mut Run, frame: Frame) -> Result<()> {
-        run.stats.stage(Stage::Source, micros(std::mem::take(&mut run.waited)));
-        if run.open.as_ref().is_none_or(|open| open.format.size != frame.format.size) {
-            self.drain(run)?;
-            if let Err(error) = self.open(run, &frame.format) {
-                // A change of size is no reason to end a run that another device could go on with.
-                if !self.lose(run, &error, frame.meta.index) {
-                    return Err(error);
-                }
-                self.open(run, &frame.format)?;
-            }
+        let waited_us = micros(std::mem::take(&mut run.waited));
+        run.stats.stage(Stage::Source, waited_us);
+        if std::mem::take(&mut run.is_stalled) {
+            self.note(run, |frame| Event::Resumed { frame, waited_us })?;
         }
+        if run.open.as_ref().is_none_or(|open| open.format != frame.format) {
+            self.drain(run)?;
+            self.change(run, &frame)?;
+        }
+        run.next_index = frame.meta.index + 1;
         let open = run.open.as_mut().expect("opened above");
         let submitted = open.submit(&frame);
         run.in_flight.push_back(frame);
         submitted.or_else(|error| self.take_over(run, error))
+    }
+
+    /// Makes ready for frames that are unlike those before, with nothing in flight.
+    fn change(&mut self, run: &mut Run, frame: &Frame) -> Result<()> {
+        let format = &frame.format;
+        match &mut run.open {
+            // What the backend sees, the luma plane, is the same.
+            Some(open) if open.format.size == format.size => open.format = format.clone(),
+            _ => {
+                if let Err(error) = self.open(run, format) {
+                    // A change of size is no reason to end a run that another device could go on with.
+                    if !self.lose(run, &error, frame.meta.index) {
+                        return Err(error);
+                    }
+                    self.open(run, format)?;
+                }
+            }
+        }
+        // After a source was connected anew, its frames may well be what they were.
+        let before = run.format.replace(format.clone());
+        if before.is_none_or(|before| before == *format) {
+            return Ok(());
+        }
+        let VideoFormat { size, pixels, frame_rate: (frames, seconds), .. } = **format;
+        tracing::warn!("frame {}: the video is {size} {} from here on", frame.meta.index, pixels.name);
+        let frame_rate = if seconds == 0 { 0.0 } else { f64::from(frames) / f64::from(seconds) };
+        let (width, height, format) = (size.width, size.height, pixels.name);
+        self.note(run, |frame| Event::Caps { frame, width, height, format, frame_rate })
+    }
+
+    /// Tells once that nothing has come for a while.
+    fn notice_stall(&mut self, run: &mut Run) -> Result<()> {
+        // Before the first frame there is nothing that could stall.
+        if run.is_stalled || run.size.is_none() || run.waited < STALL {
+            return Ok(());
+        }
+        run.is_stalled = true;
+        run.stalls += 1;
+        let waited = run.waited;
+        tracing::warn!("no frame for {:.0} s: waiting", waited.as_secs_f64());
+        self.note(run, |frame| Event::Stalled { frame, waited_us: micros(waited) })
+    }
+
+    /// Tells the sinks what happened before the next frame. Frames before it have been delivered.
+    fn note(&mut self, run: &mut Run, event: impl FnOnce(u64) -> Event) -> Result<()> {
+        // Nobody has begun to listen before the first frame.
+        if run.size.is_none() {
+            return Ok(());
+        }
+        let event = event(run.next_index);
+        self.tell(run, |sink| sink.note(&event))
     }
 
     fn open(&mut self, run: &mut Run, format: &Arc<VideoFormat>) -> Result<()> {
@@ -165,10 +223,7 @@ impl Engine<'_> {
                     guarded(&mut **sink, |sink| sink.begin(&record, format))?;
                 }
             }
-            Some(before) => {
-                tracing::info!("frame size changed from {before} to {}", format.size);
-                self.tracker.rescale(before, format.size);
-            }
+            Some(before) => self.tracker.rescale(before, format.size),
         }
         run.size = Some(format.size);
         run.open = Some(Open { backend, format: format.clone() });
@@ -247,8 +302,9 @@ impl Engine<'_> {
     /// Waits for the results of the oldest frame in flight, asks the tracker about it, and writes its record. If the backend
     /// fails, tracker and statistics are as if it had not been asked.
     fn decide(&mut self, run: &mut Run) -> Result<Arc<FrameRecord>> {
-        let Run { open, in_flight, findings, records, stats, redone, .. } = run;
+        let Run { open, findings, records, stats, redone, in_flight, interpolated, .. } = run;
         let frame = in_flight.front().expect("called with a frame in flight");
+        let circumstances = frame.circumstances;
         let backend = &mut *open.as_mut().expect("a frame in flight lies in an open backend").backend;
         let (slot, meta) =
             backend.wait_next(findings)?.expect("the backend holds the frame that was submitted");
@@ -256,6 +312,8 @@ impl Engine<'_> {
         let record = records.share(|record| {
             record.clear();
             (record.frame, record.pts_ns) = (meta.index, meta.pts_ns);
+            record.pts_interpolated = circumstances.is_pts_interpolated;
+            record.discontinuity = circumstances.is_discontinuity;
             record.matches.append(&mut findings.matches);
             record.threshold = findings.foreground.map(|foreground| ThresholdResult { foreground });
             let started = Instant::now();
@@ -272,6 +330,12 @@ impl Engine<'_> {
                 record.tracker_us = Some(findings.upload_us + step_us);
             }
             record.latency_us = stats.result(meta.arrived);
+            if let Some(captured) = circumstances.captured {
+                let capture_us = micros(captured.elapsed());
+                stats.capture.record(capture_us);
+                record.capture_us = Some(capture_us);
+            }
+            *interpolated += u64::from(circumstances.is_pts_interpolated);
         });
         outcome?;
         backend.release(slot);
@@ -281,18 +345,18 @@ impl Engine<'_> {
     fn summary(&self, run: &Run) -> Summary {
         let stats = &run.stats;
         let seconds = stats.elapsed().as_secs_f64();
-        let latency = &stats.latency;
         Summary {
             frames: stats.frames,
             dropped: self.source.dropped(),
             seconds,
             fps: if seconds > 0.0 { stats.frames as f64 / seconds } else { 0.0 },
-            latency_us: Percentiles {
-                p50: latency.percentile(50.0),
-                p95: latency.percentile(95.0),
-                p99: latency.percentile(99.0),
-                max: latency.max(),
-            },
+            latency_us: Percentiles::of(&stats.latency),
+            capture_us: (!stats.capture.is_empty()).then(|| Percentiles::of(&stats.capture)),
+            stalls: run.stalls,
+            gaps: run.gaps,
+            damaged: self.source.damaged(),
+            interpolated: run.interpolated,
+            outputs: self.sinks.iter().filter_map(|sink| sink.status()).collect(),
             stages: Stage::ALL
                 .into_iter()
                 .map(|stage| {
@@ -328,6 +392,15 @@ struct Run {
     redone: u64,
     /// The first frame that the spare device did.
     device_lost: Option<u64>,
+    /// What frames look like now.
+    format: Option<Arc<VideoFormat>>,
+    /// Number of the frame that comes next, if none is dropped.
+    next_index: u64,
+    /// Nothing has come for a while, and that was told.
+    is_stalled: bool,
+    stalls: u64,
+    gaps: u64,
+    interpolated: u64,
     /// Which sinks have failed and are finished already.
     is_closed: Vec<bool>,
     /// What the first of them failed with.

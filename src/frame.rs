@@ -376,11 +376,24 @@ pub struct FrameMeta {
     pub arrived: Instant,
 }
 
+/// What a source knows of a frame beyond its picture and its time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Circumstances {
+    /// When it was captured, of a live source that tells.
+    pub captured: Option<Instant>,
+    /// The source gave no time, and the one that it has continues those before.
+    pub is_pts_interpolated: bool,
+    /// Data before it are missing or damaged.
+    pub is_discontinuity: bool,
+}
+
 /// One decoded frame. Cloning shares the picture.
 #[derive(Clone)]
 pub struct Frame {
     /// Which, and when.
     pub meta: FrameMeta,
+    /// What else the source knows of it.
+    pub circumstances: Circumstances,
     /// What the decoder announced; the same `Arc` until it changes.
     pub format: Arc<VideoFormat>,
     /// The planes.

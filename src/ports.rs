@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::frame::{Frame, Picture, VideoFormat};
-use crate::results::{FrameRecord, RunRecord, Summary};
+use crate::results::{Event, FrameRecord, OutputSummary, RunRecord, Summary};
 
 /// What a source answers when it is asked for a frame.
 pub enum Next {
@@ -16,6 +16,13 @@ pub enum Next {
     Frame(Frame),
     /// None is there yet.
     Pending,
+    /// The source was gone and is back: the next frame is the first after the gap.
+    Gap {
+        /// How long it was gone.
+        away: Duration,
+        /// What was wrong.
+        reason: String,
+    },
     /// The video has ended. A failure is never told this way.
     End,
 }
@@ -36,6 +43,11 @@ pub trait Source: Send {
 
     /// Frames dropped so far because newer ones waited; always 0 for files.
     fn dropped(&self) -> u64;
+
+    /// Errors so far that demuxers and decoders told and went on from.
+    fn damaged(&self) -> u64 {
+        0
+    }
 }
 
 /// One frame with its final results. Everything is shared, so that a sink may keep it while the engine goes on.
@@ -75,6 +87,19 @@ pub trait Sink: Send {
     /// # Errors
     /// `Output` or another error. It is finished at once then, and the run goes on as long as another output is left.
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()>;
+
+    /// Hears what happened between the last frame and the next. Only what keeps records needs to know.
+    ///
+    /// # Errors
+    /// As [`Sink::deliver`].
+    fn note(&mut self, _event: &Event) -> Result<()> {
+        Ok(())
+    }
+
+    /// How it kept up with a live source, if that is what it does.
+    fn status(&self) -> Option<OutputSummary> {
+        None
+    }
 
     /// Closes the output so that what was written is whole: called after the last frame, after an error, also its own, and
     /// after Ctrl-C.

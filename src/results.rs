@@ -1,6 +1,7 @@
 //! What was found, as the records that results files hold. These types' docs are the schema.
 //!
 //! A JSON Lines file has one object a line, `"type"` first: one `run`, one `frame` for each frame in order, one `summary`.
+//! What happens between two frames of a source in trouble stands between their lines: an [`Event`].
 //! Only the top-level keys of `frame` that end in `_us`, the whole `summary`, and `backend`, `device`, `driver`, `decoder`
 //! and `started` of `run` depend on the clock or the machine: two runs can be compared by bytes without them.
 
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::frame::Rect;
+use crate::stats::Durations;
 
 /// One line of a JSON Lines file.
 #[derive(Debug, Serialize)]
@@ -20,6 +22,48 @@ pub enum Record<'a> {
     Frame(&'a FrameRecord),
     /// The last line.
     Summary(&'a Summary),
+}
+
+/// Something that happened between two frames. `frame` is the number of the frame that comes next.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Event {
+    /// Nothing has come from the source for a while. It may go on by itself.
+    Stalled {
+        /// The frame that is waited for.
+        frame: u64,
+        /// For how long nothing has come, in microseconds.
+        waited_us: u64,
+    },
+    /// The source goes on after it was stalled.
+    Resumed {
+        /// The frame that came.
+        frame: u64,
+        /// For how long nothing came, in microseconds.
+        waited_us: u64,
+    },
+    /// The source was gone and was connected anew. What it sent meanwhile is lost, and has no numbers.
+    Gap {
+        /// The first frame after the gap.
+        frame: u64,
+        /// From the loss of the source to this frame, in microseconds.
+        away_us: u64,
+        /// What was wrong.
+        reason: String,
+    },
+    /// Frames are different from here on. Boxes that are followed were scaled with the frame.
+    Caps {
+        /// The first such frame.
+        frame: u64,
+        /// Width of the upright picture.
+        width: usize,
+        /// Its height.
+        height: usize,
+        /// Format of the decoded frames.
+        format: &'static str,
+        /// Nominal frames a second, 0 where it varies or is unknown.
+        frame_rate: f64,
+    },
 }
 
 /// What was run, on what, with what.
@@ -81,10 +125,19 @@ pub struct TemplateRecord {
 pub struct FrameRecord {
     /// Zero-based count of frames that the source delivered, dropped ones included: a gap shows a drop.
     pub frame: u64,
-    /// Presentation time in nanoseconds.
+    /// Presentation time in nanoseconds; of a live source, when the frame was captured, counted from the start of the run.
     pub pts_ns: Option<u64>,
+    /// True if the source gave no time: `pts_ns` continues the frames before.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub pts_interpolated: bool,
+    /// True if data before this frame are missing or damaged, as far as demuxer and decoder noticed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub discontinuity: bool,
     /// From the frame's arrival to its results being final, in microseconds.
     pub latency_us: u64,
+    /// From the capture of a live source's frame to its results being final, in microseconds: with transport and decoding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture_us: Option<u64>,
     /// From the frame lying in host memory to its tracks being final, in microseconds: no decoding, drawing or writing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tracker_us: Option<u64>,
@@ -102,7 +155,7 @@ impl FrameRecord {
     pub fn clear(&mut self) {
         self.matches.clear();
         self.tracks.clear();
-        (self.tracker_us, self.threshold) = (None, None);
+        (self.tracker_us, self.capture_us, self.threshold) = (None, None, None);
     }
 }
 
@@ -208,6 +261,21 @@ pub struct Summary {
     pub fps: f64,
     /// Arrival to final result.
     pub latency_us: Percentiles,
+    /// Capture to final result, of a live source that tells when its frames were captured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture_us: Option<Percentiles>,
+    /// Times that nothing came from the source for two seconds.
+    pub stalls: u64,
+    /// Times that the source was gone and was connected anew.
+    pub gaps: u64,
+    /// Errors that demuxers and decoders told and went on from. libav does not say which of its decoders complains, so these are
+    /// the process's.
+    pub damaged: u64,
+    /// Frames whose time was interpolated.
+    pub interpolated: u64,
+    /// Outputs that show frames of a live source.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<OutputSummary>,
     /// Where the time went. Stages overlap, so they may add up to more than the latency.
     pub stages: Vec<StageSummary>,
     /// True if it was interrupted before the end of the input.
@@ -230,6 +298,29 @@ pub struct Percentiles {
     pub p99: u64,
     /// The largest.
     pub max: u64,
+}
+
+impl Percentiles {
+    /// The percentiles of these durations.
+    pub fn of(durations: &Durations) -> Self {
+        Self {
+            p50: durations.percentile(50.0),
+            p95: durations.percentile(95.0),
+            p99: durations.percentile(99.0),
+            max: durations.max(),
+        }
+    }
+}
+
+/// How an output that shows frames of a live source kept up.
+#[derive(Debug, Clone, Serialize)]
+pub struct OutputSummary {
+    /// Its name.
+    pub name: String,
+    /// Frames that were dropped because newer ones waited.
+    pub dropped: u64,
+    /// From capture to the frame's arrival at the screen, or whatever the output ends in.
+    pub shown_us: Percentiles,
 }
 
 /// Time per frame of one stage.

@@ -64,6 +64,11 @@ impl Durations {
         self.0.max()
     }
 
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Their mean, 0 if there are none.
     pub fn mean(&self) -> f64 {
         self.0.mean()
@@ -77,6 +82,8 @@ pub struct Stats {
     pub frames: u64,
     /// Arrival of a frame to its results being final.
     pub latency: Durations,
+    /// Capture of a live frame to its results being final.
+    pub capture: Durations,
     stages: [Durations; Stage::ALL.len()],
     first_arrival: Option<Instant>,
     last_result: Option<Instant>,

@@ -9,7 +9,7 @@ use lockon::engine::OpenBackend;
 use lockon::error::DeviceFault;
 use lockon::frame::{FrameMeta, Picture, Plane, PlaneMut, Rect, Size, VideoFormat};
 use lockon::ports::Sink;
-use lockon::results::{FrameRecord, Summary};
+use lockon::results::{Event, FrameRecord, Summary};
 use lockon::template::Template;
 use lockon::{Error, Result};
 
@@ -462,5 +462,72 @@ fn what_took_over_stays_when_the_frames_change_their_size() {
         outcome.unwrap();
         assert_eq!(timeless(&records), timeless(&expected), "{backend:?}");
         assert_eq!(summary.device_lost, Some(2), "{backend:?}");
+    }
+}
+
+#[test]
+fn a_stall_is_told_after_two_seconds_and_when_it_is_over() {
+    let mut source = MemorySource::new(&pictures(6));
+    // Nothing for 2.3 s before frame 4.
+    source.silence = Some((4, std::time::Duration::from_millis(2300)));
+    let sink = MemorySink::default();
+    let heard = sink.heard.clone();
+    let (summary, outcome) = job().run(&mut source, vec![Box::new(sink)]);
+    outcome.unwrap();
+    assert_eq!((summary.frames, summary.stalls), (6, 1));
+    let heard = heard.lock().unwrap();
+    let [(4, Event::Stalled { frame: 4, waited_us }), (4, Event::Resumed { frame: 4, waited_us: whole })] =
+        heard.events[..]
+    else {
+        panic!("{:?}", heard.events)
+    };
+    assert!((2_000_000..2_300_000).contains(&waited_us), "{waited_us}");
+    assert!(whole >= 2_300_000, "{whole}");
+}
+
+#[test]
+fn a_gap_stands_between_the_frames_around_it_and_tracks_go_on() {
+    let mut pictures = pictures(8);
+    for picture in &mut pictures {
+        paste(picture, &noise(5, Size::new(20, 15)), 60, 30);
+    }
+    for backend in backends() {
+        let mut source = MemorySource::new(&pictures);
+        source.gap_before = Some(5);
+        let sink = MemorySink::default();
+        let heard = sink.heard.clone();
+        let tracks = vec!["60,30,20,15".parse().unwrap()];
+        let (summary, outcome) =
+            Job { backend, tracks, ..Job::default() }.run(&mut source, vec![Box::new(sink)]);
+        outcome.unwrap();
+        assert_eq!((summary.frames, summary.gaps), (8, 1), "{backend:?}");
+        let heard = heard.lock().unwrap();
+        let [(5, Event::Gap { frame: 5, away_us: 3_000_000, reason })] = &heard.events[..] else {
+            panic!("{backend:?}: {:?}", heard.events)
+        };
+        assert_eq!(reason, "it was away");
+        for record in &heard.records {
+            assert_eq!(record.tracks[0].state, lockon::results::TrackState::Tracked, "{backend:?}");
+        }
+    }
+}
+
+#[test]
+fn a_change_of_frames_is_told_before_the_first_of_them() {
+    let mut pictures = pictures(4);
+    pictures.extend((0..3).map(|seed| noise(70 + seed, Size::new(201, 99))));
+    pictures.extend((0..2).map(|seed| noise(80 + seed, SIZE)));
+    for backend in backends() {
+        let sink = MemorySink::default();
+        let heard = sink.heard.clone();
+        let tracks = vec!["30,20,17,11@1".parse().unwrap(), "1,1,9,9@100".parse().unwrap()];
+        let job = Job { tracks, ..job_on(backend) };
+        job.run(&mut MemorySource::new(&pictures), vec![Box::new(sink)]).1.unwrap();
+        let heard = heard.lock().unwrap();
+        let caps = |frame, Size { width, height }| {
+            (frame as usize, Event::Caps { frame, width, height, format: "GRAY8", frame_rate: 25.0 })
+        };
+        assert_eq!(heard.events, [caps(4, Size::new(201, 99)), caps(7, SIZE)], "{backend:?}");
+        assert_eq!(heard.records.len(), 9, "{backend:?}");
     }
 }

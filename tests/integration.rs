@@ -6,5 +6,6 @@
 mod architecture;
 mod cli;
 mod engine;
+mod live;
 mod tracker;
 mod util;

@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 use lockon::backend::{self, Backend, Device, Options, Standing};
 use lockon::config::{BackendChoice, Kernels, Limits, ThresholdSpec, TrackSpec};
 use lockon::engine::{Engine, OpenBackend};
-use lockon::frame::{Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat};
+use lockon::frame::{
+    Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat,
+};
 use lockon::ports::{Delivery, Next, Sink, Source};
-use lockon::results::{FrameRecord, RunRecord, Summary};
+use lockon::results::{Event, FrameRecord, RunRecord, Summary};
 use lockon::template::{Bank, Template};
 use lockon::tracker::Tracker;
 use lockon::{Error, Result};
@@ -121,7 +123,12 @@ pub fn frame(index: u64, luma: &Plane) -> Frame {
         duration_ns: Some(40_000_000),
         arrived: Instant::now(),
     };
-    Frame { meta, format: Arc::new(format), picture: Arc::new(Grey { bytes, size, stride }) }
+    Frame {
+        meta,
+        circumstances: Circumstances::default(),
+        format: Arc::new(format),
+        picture: Arc::new(Grey { bytes, size, stride }),
+    }
 }
 
 /// Delivers frames from memory, then ends, or fails if the last entry is an error.
@@ -130,6 +137,10 @@ pub struct MemorySource {
     pub frames: VecDeque<Result<Frame>>,
     /// Nothing is ever waiting: frames come only when they are waited for.
     pub is_slow: bool,
+    /// Nothing comes for so long before a frame of that number.
+    pub silence: Option<(u64, Duration)>,
+    /// It was away before the frame of that number.
+    pub gap_before: Option<u64>,
     /// Panics where it should end.
     pub panics: bool,
     /// Records that this sink had heard of whenever a frame was waited for.
@@ -143,7 +154,26 @@ impl MemorySource {
         Self { frames, ..Self::default() }
     }
 
+    /// Waits for so long in the silence; false when it is over.
+    fn silent(&mut self, wait: Duration) -> bool {
+        let next = self.frames.front().and_then(|frame| frame.as_ref().ok()).map(|frame| frame.meta.index);
+        let Some((_, left)) = self.silence.as_mut().filter(|(at, _)| Some(*at) == next) else { return false };
+        let wait = wait.min(*left);
+        std::thread::sleep(wait);
+        *left -= wait;
+        let is_over = left.is_zero();
+        if is_over {
+            self.silence = None;
+        }
+        true
+    }
+
     fn next(&mut self) -> Result<Next> {
+        let index = self.frames.front().and_then(|frame| frame.as_ref().ok()).map(|frame| frame.meta.index);
+        if self.gap_before.is_some() && self.gap_before == index {
+            self.gap_before = None;
+            return Ok(Next::Gap { away: Duration::from_secs(3), reason: "it was away".into() });
+        }
         assert!(!self.panics || !self.frames.is_empty(), "asked to panic");
         self.frames.pop_front().map_or(Ok(Next::End), |frame| frame.map(Next::Frame))
     }
@@ -151,10 +181,13 @@ impl MemorySource {
 
 impl Source for MemorySource {
     fn try_next(&mut self) -> Result<Next> {
-        if self.is_slow { Ok(Next::Pending) } else { self.next() }
+        if self.is_slow || self.silent(Duration::ZERO) { Ok(Next::Pending) } else { self.next() }
     }
 
-    fn wait_next(&mut self, _: Duration) -> Result<Next> {
+    fn wait_next(&mut self, timeout: Duration) -> Result<Next> {
+        if self.silent(timeout) {
+            return Ok(Next::Pending);
+        }
         self.heard_at_wait.extend(self.watched.as_ref().map(|heard| heard.lock().unwrap().records.len()));
         self.next()
     }
@@ -171,6 +204,8 @@ pub struct Heard {
     pub finished: usize,
     pub records: Vec<Arc<FrameRecord>>,
     pub masks: Vec<Option<Arc<dyn Picture>>>,
+    /// Each with the number of records before it.
+    pub events: Vec<(usize, Event)>,
 }
 
 /// Keeps what it is told; fails on purpose at a frame if asked to.
@@ -218,6 +253,13 @@ impl Sink for MemorySink {
         let mut heard = self.heard.lock().unwrap();
         heard.records.push(delivery.record.clone());
         heard.masks.push(delivery.mask.cloned());
+        Ok(())
+    }
+
+    fn note(&mut self, event: &Event) -> Result<()> {
+        let mut heard = self.heard.lock().unwrap();
+        let before = heard.records.len();
+        heard.events.push((before, event.clone()));
         Ok(())
     }
 

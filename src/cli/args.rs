@@ -9,7 +9,7 @@ use lockon::config::{
     Angles, BackendChoice, Kernel, Limits, OnDeviceLoss, Scales, SearchMethod, ThresholdSpec, TrackSpec, View,
 };
 use lockon::frame::{Rect, Size};
-use lockon::media::source::{Decoder, Input};
+use lockon::media::source::{DEFAULT_JITTER_MS, Decoder, Input};
 
 use super::Outcome;
 
@@ -129,6 +129,18 @@ pub(super) struct RunArgs {
     /// Process every frame, however long it takes (default for files)
     #[arg(long, help_heading = "How")]
     pub(super) lossless: bool,
+    /// When a camera or stream is lost, connect anew until it is back; without this the run ends with an error
+    #[arg(long, help_heading = "How")]
+    pub(super) reconnect: bool,
+    /// Size of the camera's pictures
+    #[arg(long, value_name = "WxH", help_heading = "How")]
+    pub(super) size: Option<Size>,
+    /// The camera's frames a second: 30, 30000/1001
+    #[arg(long, value_name = "N[/D]", value_parser = fraction, help_heading = "How")]
+    pub(super) fps: Option<(i32, i32)>,
+    /// Even out the jitter of rtsp:// and srt:// over so many milliseconds: less is sooner, more is smoother
+    #[arg(long, value_name = "MS", default_value_t = DEFAULT_JITTER_MS, value_parser = clap::value_parser!(u32).range(0..=60_000), help_heading = "How")]
+    pub(super) jitter: u32,
     /// End after so many frames
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "How")]
     pub(super) max_frames: Option<u64>,
@@ -265,6 +277,12 @@ fn kernel_help() -> String {
         "A kernel of the CUDA backend instead of what it takes by itself: {}; may be given several times",
         names.join(", ")
     )
+}
+
+fn fraction(text: &str) -> Result<(i32, i32), String> {
+    let (n, d) = text.split_once('/').unwrap_or((text, "1"));
+    let part = |text: &str| text.parse::<i32>().ok().filter(|n| *n > 0);
+    part(n).zip(part(d)).ok_or_else(|| "expected frames a second, such as 30 or 30000/1001".to_owned())
 }
 
 fn number_between(text: &str, least: f64, most: f64) -> Result<f64, String> {

@@ -1,14 +1,17 @@
 //! How far a run has come: a bar on a terminal, plain lines in a log.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use lockon::Result;
 use lockon::frame::VideoFormat;
+use lockon::media::sink::Shown;
 use lockon::ports::{Delivery, Sink};
-use lockon::results::{RunRecord, Summary};
+use lockon::results::{Percentiles, RunRecord, Summary};
+use lockon::stats::Durations;
 
 use super::log::{self, BARS};
 
@@ -23,11 +26,15 @@ pub(super) struct Progress {
     last_line: Instant,
     frames: u64,
     first_pts_ns: Option<u64>,
+    /// Capture to result, of a live source.
+    capture: Durations,
+    /// Capture to screen, of a live source.
+    shown: Option<Arc<Shown>>,
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    pub(super) fn new(duration_ns: Option<u64>) -> Self {
+    pub(super) fn new(duration_ns: Option<u64>, shown: Option<Arc<Shown>>) -> Self {
         let now = Instant::now();
         let bar = std::io::stderr().is_terminal().then(|| {
             let template = if duration_ns.is_some() {
@@ -38,7 +45,8 @@ impl Progress {
             let style = ProgressStyle::with_template(template).expect("the template is valid");
             BARS.add(ProgressBar::new(duration_ns.unwrap_or(0))).with_style(style)
         });
-        Self { duration_ns, started: now, last_line: now, frames: 0, first_pts_ns: None, bar }
+        let capture = Durations::default();
+        Self { duration_ns, started: now, last_line: now, frames: 0, first_pts_ns: None, capture, shown, bar }
     }
 
     /// `1234 frames, 98.7 fps, 3.3x real time`, where `played_ns` of video have been processed.
@@ -47,7 +55,15 @@ impl Progress {
         let speed = played_ns.filter(|ns| *ns > 0).map_or(String::new(), |played_ns| {
             format!(", {:.1}x real time", played_ns as f64 / 1e9 / seconds)
         });
-        format!("{} frames, {:.1} fps{speed}", self.frames, self.frames as f64 / seconds)
+        let mut parts =
+            vec![format!("{} frames, {:.1} fps{speed}", self.frames, self.frames as f64 / seconds)];
+        if !self.capture.is_empty() {
+            parts.push(format!("{} to result", in_ms(Percentiles::of(&self.capture))));
+        }
+        if let Some(shown) = self.shown.as_ref().map(|shown| shown.latency()).filter(|us| us.max > 0) {
+            parts.push(format!("{} to display", in_ms(shown)));
+        }
+        parts.join(", ")
     }
 }
 
@@ -68,6 +84,9 @@ impl Sink for Progress {
 
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
         self.frames += 1;
+        if let Some(capture_us) = delivery.record.capture_us {
+            self.capture.record(capture_us);
+        }
         let pts_ns = delivery.frame.meta.pts_ns;
         self.first_pts_ns = self.first_pts_ns.or(pts_ns);
         let played_ns = pts_ns.zip(self.first_pts_ns).map(|(now, first)| now.saturating_sub(first));
@@ -103,6 +122,12 @@ impl Sink for Progress {
     }
 }
 
+/// `p50 1.2, p95 3.4, p99 5.6 ms`
+fn in_ms(Percentiles { p50, p95, p99, .. }: Percentiles) -> String {
+    let [p50, p95, p99] = [p50, p95, p99].map(|us| us as f64 / 1000.0);
+    format!("p50 {p50:.1}, p95 {p95:.1}, p99 {p99:.1} ms")
+}
+
 /// The summary for people, several lines without a final line break.
 pub(super) fn describe(summary: &Summary) -> String {
     let latency = summary.latency_us;
@@ -113,7 +138,7 @@ pub(super) fn describe(summary: &Summary) -> String {
         .filter(|stage| stage.mean_us > 0.0)
         .map(|stage| format!("{} {:.2}", stage.stage, stage.mean_us / 1000.0))
         .collect();
-    format!(
+    let mut lines = vec![format!(
         "{} frames in {:.2} s, {:.1} fps, {} dropped{}\n\
          latency p50 {:.2} ms, p95 {:.2} ms, p99 {:.2} ms\n\
          mean ms per frame: {}",
@@ -131,5 +156,27 @@ pub(super) fn describe(summary: &Summary) -> String {
         ms(latency.p95),
         ms(latency.p99),
         stages.join(", "),
-    )
+    )];
+    if let Some(capture_us) = summary.capture_us {
+        lines.push(format!("capture to result {}", in_ms(capture_us)));
+    }
+    for output in summary.outputs.iter().filter(|output| output.shown_us.max > 0) {
+        let (shown, dropped) = (in_ms(output.shown_us), output.dropped);
+        lines.push(format!("capture to {} {shown}, {dropped} dropped there", output.name));
+    }
+    let troubles = [
+        (summary.stalls, "stalls"),
+        (summary.gaps, "gaps"),
+        (summary.damaged, "errors of the decoder"),
+        (summary.interpolated, "times interpolated"),
+    ];
+    let troubles: Vec<_> = troubles
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    if !troubles.is_empty() {
+        lines.push(format!("in the source: {}", troubles.join(", ")));
+    }
+    lines.join("\n")
 }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,8 +17,8 @@ use lockon::engine::Engine;
 use lockon::files;
 use lockon::frame::{Rect, Size, VideoFormat};
 use lockon::media::launch::{self, Launch};
-use lockon::media::sink::{self, VideoSink};
-use lockon::media::source::{Decoder, Input, SourceSpec, VideoSource};
+use lockon::media::sink::{self, Shown, VideoSink};
+use lockon::media::source::{CameraMode, Decoder, Input, SourceSpec, VideoSource};
 use lockon::output;
 use lockon::ports::Sink;
 use lockon::results::{RunRecord, TemplateRecord};
@@ -46,13 +47,14 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         Err(_) if signals.exit_code().is_some() => return Ok(signals.outcome()),
         opened => opened?,
     };
-    sinks.extend(pipeline_sinks(args, source.is_live())?);
+    let (watched, shown) = pipeline_sinks(args, source.is_live())?;
+    sinks.extend(watched);
     if !args.no_progress {
         let nominal = frame_rate(&source.format());
         let asked_ns =
             args.max_frames.filter(|_| nominal > 0.0).map(|max| (max as f64 / nominal * 1e9) as u64);
         let duration_ns = source.duration_ns().into_iter().chain(asked_ns).min();
-        sinks.push(Box::new(Progress::new(duration_ns)));
+        sinks.push(Box::new(Progress::new(duration_ns, shown)));
     }
 
     let wants_mask = sinks.iter().any(|sink| sink.wants_mask());
@@ -190,7 +192,15 @@ fn source_spec(args: &RunArgs) -> lockon::Result<SourceSpec> {
         (decoder, _) => decoder,
     };
     let live = if args.live || args.lossless { Some(args.live) } else { None };
-    Ok(SourceSpec { input, decoder, live })
+    let usage = |text: &str| Err(Error::Usage(text.into()));
+    if args.reconnect && matches!(input, Input::File(_)) {
+        return usage("--reconnect is for cameras and streams: a file is not lost");
+    }
+    let camera = CameraMode { size: args.size, frame_rate: args.fps };
+    if camera != CameraMode::default() && !matches!(input, Input::Camera(_)) {
+        return usage("--size and --fps are a camera's: other sources say themselves what they send");
+    }
+    Ok(SourceSpec { input, decoder, live, reconnect: args.reconnect, camera, jitter_ms: args.jitter })
 }
 
 /// The outputs that are files. Whatever cannot be written is refused here, before the video is opened. Results come first, so
@@ -208,16 +218,20 @@ fn file_sinks(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<Vec<Box<dyn S
 }
 
 /// The outputs that have to know whether the source is live.
-fn pipeline_sinks(args: &RunArgs, is_live: bool) -> lockon::Result<Vec<Box<dyn Sink>>> {
-    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+fn pipeline_sinks(args: &RunArgs, is_live: bool) -> lockon::Result<PipelineSinks> {
+    let mut sinks = Vec::new();
     for text in &args.sink {
-        sinks.push(Box::new(VideoSink::user(text, args.view, is_live)?));
+        sinks.push(VideoSink::user(text, args.view, is_live)?);
     }
     if args.display {
-        sinks.push(Box::new(VideoSink::display(args.view, is_live)?));
+        sinks.push(VideoSink::display(args.view, is_live)?);
     }
-    Ok(sinks)
+    let shown = sinks.last().filter(|_| is_live).map(VideoSink::shown);
+    Ok((sinks.into_iter().map(|sink| Box::new(sink) as Box<dyn Sink>).collect(), shown))
 }
+
+/// Sinks, and how the last of them, the screen if there is one, keeps up with a live source.
+type PipelineSinks = (Vec<Box<dyn Sink>>, Option<Arc<Shown>>);
 
 /// The file whose sound goes into `-o`.
 fn sound_of(args: &RunArgs, spec: &SourceSpec) -> Option<PathBuf> {

@@ -1,18 +1,22 @@
 //! Ctrl-C and its relatives: the first ends the run as if the video had ended, the second ends the process at once.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
 use super::{Outcome, log};
 
+/// A signal that comes so soon after the first is the same request: `timeout` sends one to the process and one to its group.
+const SAME_REQUEST: Duration = Duration::from_millis(250);
+
 /// What signals have asked for so far.
 #[derive(Clone, Default)]
 pub(super) struct Signals {
     stop: Arc<AtomicBool>,
-    /// 128 and the number of the first signal, as a shell would tell it; 0 before one came.
-    code: Arc<AtomicU8>,
+    /// When the first signal came, and the exit code that tells it: 128 and its number, as a shell has it.
+    first: Arc<OnceLock<(Instant, u8)>>,
 }
 
 impl Signals {
@@ -35,17 +39,16 @@ impl Signals {
 
     /// The exit code of a run that a signal ended.
     pub(super) fn exit_code(&self) -> Option<u8> {
-        Some(self.code.load(Ordering::Relaxed)).filter(|code| *code != 0)
+        self.first.get().map(|(_, code)| *code)
     }
 
-    /// Hears a signal; true if it is the first.
+    /// Hears a signal; true if it asks for the end at once.
     fn hear(&self, code: u8) -> bool {
-        let is_first = self.code.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if is_first {
+        if self.first.set((Instant::now(), code)).is_ok() {
             self.stop.store(true, Ordering::Relaxed);
             log::say("stopping: outputs are being closed (Ctrl-C again ends at once)");
         }
-        is_first
+        self.first.get().is_some_and(|(at, _)| at.elapsed() > SAME_REQUEST)
     }
 
     #[cfg(unix)]
@@ -55,7 +58,7 @@ impl Signals {
         let watch = move || {
             for signal in signals.forever() {
                 let code = 128 + signal as u8;
-                if !self.hear(code) {
+                if self.hear(code) {
                     // Without handlers of libraries, which could wait for what hangs.
                     signal_hook::low_level::exit(i32::from(code));
                 }
@@ -67,7 +70,7 @@ impl Signals {
     #[cfg(not(unix))]
     fn start(self) -> Result<(), ctrlc::Error> {
         ctrlc::set_handler(move || {
-            if !self.hear(130) {
+            if self.hear(130) {
                 std::process::exit(130);
             }
         })

@@ -16,7 +16,7 @@ use gst::glib;
 use gst::prelude::*;
 
 use crate::error::{Error, Result, catch_panic};
-use crate::media::doctor;
+use crate::media::{damage, doctor};
 
 /// Starts GStreamer. Cheap after the first time, from any thread.
 ///
@@ -296,6 +296,8 @@ pub enum News {
     Ended,
     /// Something failed; what follows are consequences.
     Failed(Error),
+    /// A resource is in trouble: a server that closed the connection, after which some sources tell an ordinary end.
+    InTrouble(Error),
     /// The latency must be worked out again. [`Running::attend`] does that.
     Latency,
     /// The clock is gone and another must be chosen. [`Running::attend`] does that.
@@ -361,7 +363,12 @@ impl Running {
     /// What failed: `Pipeline`, or `MissingElement` where an element would have been needed.
     pub fn wait(&self, timeout: Duration) -> Result<Option<Milestone>> {
         let deadline = Instant::now() + timeout;
-        while let Ok(news) = self.news.recv_deadline(deadline) {
+        let next = || match self.news.try_recv() {
+            // Waiting, even for no time, would give up the processor, and this is asked for each frame.
+            Err(_) if !timeout.is_zero() => self.news.recv_deadline(deadline).ok(),
+            news => news.ok(),
+        };
+        while let Some(news) = next() {
             if let Some(milestone) = self.attend(news)? {
                 return Ok(Some(milestone));
             }
@@ -378,6 +385,8 @@ impl Running {
             News::Prerolled => return Ok(Some(Milestone::Prerolled)),
             News::Ended => return Ok(Some(Milestone::Ended)),
             News::Failed(error) => return Err(error),
+            // It was logged as the warning that it was.
+            News::InTrouble(_) => {}
             News::Latency => {
                 if let Err(error) = self.pipeline.recalculate_latency() {
                     tracing::warn!("latency of the pipeline is unknown: {error}");
@@ -428,8 +437,16 @@ fn sort(message: &gst::Message, missing: &Mutex<Option<Error>>, sender: &Sender<
             News::Failed(named.unwrap_or_else(|| bus_error(error)))
         }
         gst::MessageView::Warning(warning) => {
-            tracing::warn!("{}: {}", source_name(message), warning.error().message());
-            return;
+            let (element, said) = (source_name(message), warning.error());
+            if said.is::<gst::StreamError>() {
+                damage::count();
+            }
+            tracing::warn!("{element}: {}", said.message());
+            if !said.is::<gst::ResourceError>() {
+                return;
+            }
+            let debug = warning.debug().unwrap_or_default().into();
+            News::InTrouble(Error::Pipeline { element, message: said.message().to_owned(), debug })
         }
         gst::MessageView::Element(element) => {
             if let (Some(error), Ok(mut missing)) =

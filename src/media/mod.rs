@@ -4,6 +4,7 @@
 //! [`source`] hands decoded frames to the engine; [`sink`] takes them back with their results, draws those in, and encodes or
 //! shows the frames, with the input's own sound where that is wanted. [`doctor`] says what is installed and what is not.
 
+mod damage;
 pub mod doctor;
 pub mod launch;
 pub mod sink;

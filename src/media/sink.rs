@@ -5,17 +5,18 @@
 //! own threads.
 //!
 //! Who waits for whom: a full `appsrc` holds up the worker, the worker holds up [`Sink::deliver`], and that is how an encoder
-//! holds back the reading of a file. The engine's thread is the only one that hears what the pipeline says and that changes its
+//! holds back the reading of a file. Where frames of a live source are shown nobody waits: older ones are dropped, and counted. The engine's thread is the only one that hears what the pipeline says and that changes its
 //! state. It never waits for the worker without listening, and going to NULL makes a push that waits return: so a pipeline
 //! that fails while it is full is noticed and closed.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, select};
+use crossbeam_channel::{Receiver, Sender, TrySendError, select};
 use gst::prelude::*;
 use gst_video::prelude::*;
 
@@ -27,7 +28,8 @@ use crate::files;
 use crate::frame::{Chroma, Frame, FrameMeta, Picture, PixelFormat, PlaneMut, Size, VideoFormat};
 use crate::overlay;
 use crate::ports::{Delivery, Sink};
-use crate::results::{FrameRecord, RunRecord, Summary};
+use crate::results::{FrameRecord, OutputSummary, Percentiles, RunRecord, Summary};
+use crate::stats::Durations;
 
 /// Frames that may wait for the worker. Together with the one being copied a sink keeps two decoded pictures at most, since
 /// a decoder's pool is small.
@@ -36,13 +38,15 @@ const WAITING: usize = 1;
 const QUEUED: u64 = 4;
 /// How often waiting for the end is interrupted to see whether anything still moves.
 const POLL: Duration = Duration::from_millis(50);
-/// How long an output may take after the last frame without anything moving in it. Slow encoders move, broken ones do not.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long an output may take without anything moving in it. Slow encoders move, broken ones do not.
+const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 /// The same for the other ends of a pipeline after one of them failed.
 const LAST_RITES: Duration = Duration::from_secs(1);
 /// Time steps a second in MP4: the smallest number that holds the frames of 24, 25, 30, 50, 60, their 1000/1001 relatives,
 /// MPEG's 1/90000 s and milliseconds to the tick.
 const MP4_TIMESCALE: u32 = 360_000;
+/// Frames of a live source that are on their way through an output, of which we remember when they were captured.
+const PENDING: usize = 64;
 /// How long a frame is shown if nothing says so, in nanoseconds.
 const FALLBACK_DURATION_NS: u64 = 40_000_000;
 
@@ -123,6 +127,65 @@ pub struct VideoSink {
     /// Built on opening, so that what is missing is known before the video starts.
     ready: Option<launch::Running>,
     playing: Option<Playing>,
+    shown: Arc<Shown>,
+}
+
+/// How an output keeps up with a live source.
+#[derive(Debug, Default)]
+pub struct Shown {
+    /// From capture to the output's end.
+    latency: Mutex<Durations>,
+    /// Frames that were not drawn because newer ones waited.
+    replaced: AtomicU64,
+    /// Frames given to the pipeline.
+    pushed: AtomicU64,
+    /// Frames that it took on; it drops the others because newer ones wait.
+    left: AtomicU64,
+    /// The frames on their way: their time in the output, and when they were captured.
+    pending: Mutex<VecDeque<(u64, Instant)>>,
+}
+
+impl Shown {
+    /// From capture to the output's end, so far.
+    pub fn latency(&self) -> Percentiles {
+        Percentiles::of(&lock(&self.latency))
+    }
+
+    /// Frames that were dropped because newer ones waited.
+    fn dropped(&self) -> u64 {
+        let taken = self.left.load(Ordering::Relaxed);
+        // One may be waiting.
+        let in_pipeline = self.pushed.load(Ordering::Relaxed).saturating_sub(taken + 1);
+        in_pipeline + self.replaced.load(Ordering::Relaxed)
+    }
+
+    /// A frame is about to be pushed.
+    fn expect(&self, pts: u64, captured: Option<Instant>) {
+        let Some(captured) = captured else { return };
+        let mut pending = lock(&self.pending);
+        // Those that never arrived were dropped on the way.
+        if pending.len() == PENDING {
+            pending.pop_front();
+        }
+        pending.push_back((pts, captured));
+    }
+
+    /// A frame is at the end of the pipeline.
+    fn arrived(&self, pts: u64) {
+        let mut pending = lock(&self.pending);
+        let found = pending.iter().position(|(time, _)| *time == pts);
+        // Those before it were dropped on the way.
+        let captured = found.and_then(|at| pending.drain(..=at).next_back());
+        drop(pending);
+        if let Some((_, captured)) = captured {
+            lock(&self.latency).record(captured.elapsed().as_micros() as u64);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind these is whole at every moment: a panic elsewhere leaves nothing half done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl VideoSink {
@@ -146,7 +209,7 @@ impl VideoSink {
         let is_new = files::check_writable(path)?;
         let target = Target::File { path: path.to_owned(), container, sound, is_new };
         let name = path.display().to_string();
-        Ok(Self { name, launch, view, target, is_live: false, ready, playing: None })
+        Ok(Self { name, launch, view, target, is_live: false, ready, playing: None, shown: Arc::default() })
     }
 
     /// Shows the frames on the screen: those of a file at their own pace, or slower if the search is; a camera's at once.
@@ -165,6 +228,7 @@ impl VideoSink {
             is_live,
             ready,
             playing: None,
+            shown: Arc::default(),
         })
     }
 
@@ -185,8 +249,44 @@ impl VideoSink {
         }
         start_without_preroll(&pipeline);
         let (name, ready) = (launch.name().to_owned(), Some(launch::Running::new(pipeline)));
-        Ok(Self { name, launch, view, target: Target::User, is_live, ready, playing: None })
+        let (target, shown) = (Target::User, Arc::default());
+        Ok(Self { name, launch, view, target, is_live, ready, playing: None, shown })
     }
+
+    /// How it keeps up, to be looked at while it does.
+    pub fn shown(&self) -> Arc<Shown> {
+        self.shown.clone()
+    }
+
+    /// Completes the file and begins another, since a file is of one size and format.
+    fn begin_next_part(&mut self, format: &VideoFormat) -> Result<()> {
+        let Target::File { path, sound, .. } = &mut self.target else { return Ok(()) };
+        if let Some(mut playing) = self.playing.take() {
+            playing.drain()?;
+        }
+        let next = next_part(path);
+        tracing::warn!("{}: a file holds one kind of frame: going on in {}", path.display(), next.display());
+        if sound.take().is_some() {
+            tracing::warn!("{}: the sound ends with the first part", next.display());
+        }
+        self.launch = file_launch(&next)?;
+        let pipeline = self.launch.build()?;
+        self.launch.element(&pipeline, "file")?.set_property("location", &next);
+        self.playing = Some(Playing::start(self, launch::Running::new(pipeline), format)?);
+        Ok(())
+    }
+}
+
+/// `clip-2.mp4` for `clip.mp4`, or the next number of which there is no file: nobody named it, so it replaces none.
+fn next_part(path: &Path) -> PathBuf {
+    let name = |n: u32| {
+        let mut name = path.file_stem().unwrap_or_default().to_owned();
+        name.push(format!("-{n}."));
+        name.push(path.extension().unwrap_or_default());
+        path.with_file_name(name)
+    };
+    let is_free = |path: &PathBuf| path.symlink_metadata().is_err();
+    (2..u32::MAX).map(name).find(is_free).expect("a folder has fewer files than there are numbers")
 }
 
 /// The pipeline that writes `path`, without opening anything.
@@ -278,9 +378,15 @@ impl Sink for VideoSink {
     }
 
     /// Waits while the output is behind; frames of a live source do not wait for a slow screen.
+    ///
+    /// Where frames change, a file is completed and another begun; a screen or a pipeline of the user's is told the new format.
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
+        let format = &delivery.frame.format;
+        let is_file = matches!(self.target, Target::File { .. });
+        if is_file && self.playing.as_ref().is_some_and(|playing| !playing.holds(format)) {
+            self.begin_next_part(format).map_err(|error| named(&self.name, error))?;
+        }
         let Some(playing) = &mut self.playing else { return Ok(()) };
-        playing.check_format(&self.name, &delivery.frame.format)?;
         let job = Job {
             frame: delivery.frame.clone(),
             record: delivery.record.clone(),
@@ -293,6 +399,11 @@ impl Sink for VideoSink {
             playing.let_others_finish();
         }
         handed_over.map_err(|error| named(&self.name, error))
+    }
+
+    fn status(&self) -> Option<OutputSummary> {
+        let (shown_us, dropped) = (self.shown.latency(), self.shown.dropped());
+        self.is_live.then(|| OutputSummary { name: self.name.clone(), dropped, shown_us })
     }
 
     /// Waits until everything is encoded and written; gives up if nothing moves for 30 s.
@@ -342,10 +453,14 @@ struct Playing {
     pipeline: launch::Running,
     gate: Option<Arc<Gate>>,
     jobs: Option<Sender<Job>>,
+    /// The other end of `jobs`, for a live source: a frame that the worker did not take in time is taken out for a newer one.
+    late: Option<Receiver<Job>>,
+    shown: Arc<Shown>,
     worker: Option<JoinHandle<()>>,
     progress: Arc<Progress>,
     /// What the pipeline was started for.
-    format: (Size, PixelFormat),
+    format: Arc<VideoFormat>,
+    is_constant_rate: bool,
     /// Frames handed to the worker.
     delivered: u64,
     /// Every sink has said that it is done.
@@ -361,6 +476,27 @@ struct Progress {
     ended: AtomicUsize,
     /// Ends.
     ends: AtomicUsize,
+}
+
+/// Waits for a pipeline as long as something moves in it.
+struct Patience {
+    moved: u64,
+    deadline: Instant,
+}
+
+impl Patience {
+    fn new(progress: &Progress) -> Self {
+        Self { moved: progress.moved.load(Ordering::Relaxed), deadline: Instant::now() + PATIENCE }
+    }
+
+    fn check(&mut self, progress: &Progress) -> Result<()> {
+        if progress.moved.load(Ordering::Relaxed) != self.moved {
+            *self = Self::new(progress);
+        } else if Instant::now() > self.deadline {
+            return Err(fault(format!("nothing has moved in it for {} s", PATIENCE.as_secs())));
+        }
+        Ok(())
+    }
 }
 
 impl Playing {
@@ -398,17 +534,31 @@ impl Playing {
         let constant_rate = container.is_some_and(|c| c.is_constant_rate);
         let times = Timeline::new(format.frame_rate, on_clock, constant_rate.then(|| sink.name.clone()));
         let progress = Arc::new(Progress::default());
-        progress.watch(pipeline);
+        progress.watch(pipeline, &sink.shown);
+        if sink.is_live {
+            count_drops(&appsrc, &sink.shown);
+        }
         let (jobs, waiting) = crossbeam_channel::bounded(WAITING);
-        let worker =
-            Worker { jobs: waiting, appsrc, easel, times, gate: gate.clone(), progress: progress.clone() };
+        let late = sink.is_live.then(|| waiting.clone());
+        let worker = Worker {
+            jobs: waiting,
+            appsrc,
+            easel,
+            times,
+            gate: gate.clone(),
+            progress: progress.clone(),
+            shown: sink.shown.clone(),
+        };
         let mut playing = Self {
             pipeline: running,
             gate,
             jobs: Some(jobs),
+            late,
+            shown: sink.shown.clone(),
             worker: None,
             progress,
-            format: (format.size, format.pixels),
+            format: Arc::new(format.clone()),
+            is_constant_rate: constant_rate,
             delivered: 0,
             has_ended: false,
         };
@@ -419,23 +569,23 @@ impl Playing {
         Ok(playing)
     }
 
-    /// A file or stream is of one size and format. The frames before the change are finished properly.
-    fn check_format(&self, name: &str, format: &VideoFormat) -> Result<()> {
-        let (size, pixels) = self.format;
-        let change = if format.size != size {
-            format!("frame size changed from {size} to {}", format.size)
-        } else if format.pixels != pixels {
-            format!("pixel format changed from {} to {}", pixels.name, format.pixels.name)
-        } else {
-            return Ok(());
-        };
-        Err(Error::Output { name: name.to_owned(), reason: format!("{change}, and it cannot hold both") })
+    /// True if a file that was begun for other frames can hold these too. Times say all about a rate where there are times.
+    fn holds(&self, format: &VideoFormat) -> bool {
+        let begun = &self.format;
+        let same_rate = !self.is_constant_rate || begun.frame_rate == format.frame_rate;
+        same_rate
+            && (begun.size, begun.pixels, begun.pixel_aspect)
+                == (format.size, format.pixels, format.pixel_aspect)
     }
 
-    /// Waits until the worker takes a frame, or the pipeline fails.
+    /// Waits until the worker takes a frame, or the pipeline fails, or nothing has moved in it for too long.
     fn hand_over(&mut self, job: Job) -> Result<()> {
         // What has happened comes first: a failed pipeline takes no more frames.
         self.listen(Duration::ZERO)?;
+        if !self.has_ended && self.late.is_some() {
+            return self.replace(job);
+        }
+        let mut patience = Patience::new(&self.progress);
         while !self.has_ended {
             let jobs = self.jobs.as_ref().expect("closed by drain and drop only");
             select! {
@@ -444,28 +594,39 @@ impl Playing {
                     return if sent.is_ok() { self.delivered += 1; Ok(()) } else { self.join_worker() };
                 }
                 recv(self.pipeline.news()) -> news => self.heed(news.ok())?,
+                default(POLL) => patience.check(&self.progress)?,
             }
         }
         // A pipeline of the user's may have enough before we do.
         Ok(())
     }
 
+    /// Hands a live source's frame over without waiting: the one that waits, if any, goes.
+    fn replace(&mut self, mut job: Job) -> Result<()> {
+        if self.worker.as_ref().is_some_and(JoinHandle::is_finished) {
+            return self.join_worker();
+        }
+        let (Some(jobs), Some(late)) = (&self.jobs, &self.late) else { return Ok(()) };
+        while let Err(TrySendError::Full(back)) = jobs.try_send(job) {
+            job = back;
+            if late.try_recv().is_ok() {
+                self.shown.replaced.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        self.delivered += 1;
+        Ok(())
+    }
+
     /// Waits until what was handed over is encoded and written.
     fn drain(&mut self) -> Result<()> {
         self.jobs = None;
-        let mut moved = self.progress.moved.load(Ordering::Relaxed);
-        let mut deadline = Instant::now() + PATIENCE;
+        let mut patience = Patience::new(&self.progress);
         while !self.has_ended {
             if self.worker.as_ref().is_some_and(JoinHandle::is_finished) {
                 self.join_worker()?;
             }
             self.listen(POLL)?;
-            let now_moved = self.progress.moved.load(Ordering::Relaxed);
-            if now_moved != moved {
-                (moved, deadline) = (now_moved, Instant::now() + PATIENCE);
-            } else if Instant::now() > deadline {
-                return Err(fault(format!("nothing has moved in it for {} s", PATIENCE.as_secs())));
-            }
+            patience.check(&self.progress)?;
         }
         Ok(())
     }
@@ -531,7 +692,7 @@ impl Drop for Playing {
 
 impl Progress {
     /// Counts what arrives at the ends of `pipeline`.
-    fn watch(self: &Arc<Self>, pipeline: &gst::Pipeline) {
+    fn watch(self: &Arc<Self>, pipeline: &gst::Pipeline, shown: &Arc<Shown>) {
         let pads = pipeline
             .iterate_sinks()
             .into_iter()
@@ -542,9 +703,12 @@ impl Progress {
             let types = gst::PadProbeType::BUFFER
                 | gst::PadProbeType::BUFFER_LIST
                 | gst::PadProbeType::EVENT_DOWNSTREAM;
-            let progress = self.clone();
-            pad.add_probe(types, move |_, info| {
+            let (progress, shown) = (self.clone(), shown.clone());
+            pad.add_probe(types, move |pad, info| {
                 progress.moved.fetch_add(1, Ordering::Relaxed);
+                if let Some(pts) = info.buffer().and_then(|buffer| buffer.pts()) {
+                    launch::guarded(pad, (), || shown.arrived(pts.nseconds()));
+                }
                 if info.event().is_some_and(|event| event.type_() == gst::EventType::Eos) {
                     progress.ended.fetch_add(1, Ordering::Relaxed);
                 }
@@ -571,6 +735,16 @@ fn prepare(appsrc: &gst_app::AppSrc, info: &gst_video::VideoInfo, is_live: bool)
     }
 }
 
+/// Counts what the appsrc drops: it takes every frame, and lets go the newest of those that wait.
+fn count_drops(appsrc: &gst_app::AppSrc, shown: &Arc<Shown>) {
+    let Some(pad) = appsrc.static_pad("src") else { return };
+    let shown = shown.clone();
+    pad.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        shown.left.fetch_add(1, Ordering::Relaxed);
+        gst::PadProbeReturn::Ok
+    });
+}
+
 /// The thread that draws and pushes.
 struct Worker {
     jobs: Receiver<Job>,
@@ -579,14 +753,20 @@ struct Worker {
     times: Timeline,
     gate: Option<Arc<Gate>>,
     progress: Arc<Progress>,
+    shown: Arc<Shown>,
 }
 
 impl Worker {
     /// Ends when no more frames come, or as soon as the pipeline takes none: why that is, its bus says.
     fn run(mut self) {
         while let Ok(job) = self.jobs.recv() {
+            if let Err(error) = self.adapt(&job.frame.format) {
+                gst::element_error!(self.appsrc, gst::CoreError::Negotiation, ("no such frames: {error}"));
+                return;
+            }
             let times = self.times.next(&job.frame.meta, || running_time(&self.appsrc));
             let painted = self.easel.paint(&job, times);
+            self.shown.expect(times.pts, job.frame.circumstances.captured);
             // Back to the decoder before we wait for the encoder.
             drop(job);
             let buffer = match painted {
@@ -606,6 +786,7 @@ impl Worker {
             if self.appsrc.push_buffer(buffer).is_err() {
                 return;
             }
+            self.shown.pushed.fetch_add(1, Ordering::Relaxed);
             self.progress.moved.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(gate) = &self.gate {
@@ -613,6 +794,19 @@ impl Worker {
         }
         // Refused only by a pipeline that is closed already.
         let _ = self.appsrc.end_of_stream();
+    }
+
+    /// Tells the pipeline about frames that are unlike those before.
+    fn adapt(&mut self, format: &VideoFormat) -> Result<(), gst::glib::BoolError> {
+        if self.easel.is_for(format) {
+            return Ok(());
+        }
+        let even = self.easel.even;
+        self.easel = Easel::new(format, self.easel.view, even)?;
+        self.times.set_rate(format.frame_rate);
+        // Takes effect behind the buffers that wait.
+        self.appsrc.set_caps(Some(&self.easel.info.to_caps()?));
+        Ok(())
     }
 }
 
@@ -638,6 +832,8 @@ struct Timeline {
     on_clock: bool,
     /// Added to the frames' own times so that none is late on the clock.
     shift: Option<i128>,
+    /// Added to the frames' own times because the source's clock was turned back, which no file can hold.
+    turned_back: u64,
     /// The output's name, if it has a constant rate and we did not warn yet.
     constant_rate: Option<String>,
     frames: u64,
@@ -646,9 +842,23 @@ struct Timeline {
 }
 
 impl Timeline {
-    fn new((n, d): (i32, i32), on_clock: bool, constant_rate: Option<String>) -> Self {
-        let interval = (n > 0 && d > 0).then(|| (d as u64 * 1_000_000_000, n as u64));
-        Self { interval, on_clock, shift: None, constant_rate, frames: 0, first: 0, last: None }
+    fn new(rate: (i32, i32), on_clock: bool, constant_rate: Option<String>) -> Self {
+        let interval = interval(rate);
+        Self {
+            interval,
+            on_clock,
+            shift: None,
+            turned_back: 0,
+            constant_rate,
+            frames: 0,
+            first: 0,
+            last: None,
+        }
+    }
+
+    /// Frames come at another rate from now on.
+    fn set_rate(&mut self, rate: (i32, i32)) {
+        self.interval = interval(rate);
     }
 
     /// The next frame's times. `now` is the output's clock, where it has one that runs.
@@ -657,7 +867,15 @@ impl Timeline {
         let step = |last: u64| last + meta.duration_ns.or(nominal).unwrap_or(FALLBACK_DURATION_NS);
         // A source without times gets those of its frame rate, or else evenly spaced ones.
         let own = meta.pts_ns.or_else(|| self.interval.map(|i| grid(i, self.frames)));
-        let own = own.unwrap_or_else(|| self.last.map_or(0, step));
+        let own = own.map_or_else(|| self.last.map_or(0, step), |own| own + self.turned_back);
+        let own = match self.last {
+            Some(last) if own < last => {
+                let next = step(last);
+                self.turned_back += next - own;
+                next
+            }
+            _ => own,
+        };
         let pts = if self.on_clock { self.on_clock(own, now()) } else { own };
         if self.frames == 0 {
             self.first = pts;
@@ -693,6 +911,11 @@ impl Timeline {
     }
 }
 
+/// Nanoseconds a frame, as a fraction; `None` where the rate varies.
+fn interval((n, d): (i32, i32)) -> Option<(u64, u64)> {
+    (n > 0 && d > 0).then(|| (d as u64 * 1_000_000_000, n as u64))
+}
+
 /// Time of frame `index` at a constant rate.
 fn grid((ns, frames): (u64, u64), index: u64) -> u64 {
     (u128::from(ns) * u128::from(index) / u128::from(frames)) as u64
@@ -706,7 +929,8 @@ struct Easel {
     /// Of the buffers: colour, even for grey frames.
     pixels: PixelFormat,
     /// Of the frames; a buffer may be one column and one row larger.
-    size: Size,
+    format: VideoFormat,
+    even: bool,
     view: View,
 }
 
@@ -722,11 +946,17 @@ impl Easel {
         config.set_params(Some(&info.to_caps()?), info.size() as u32, 0, 0);
         pool.set_config(config)?;
         pool.set_active(true)?;
-        Ok(Self { pool, info, pixels, size: format.size, view })
+        Ok(Self { pool, info, pixels, format: format.clone(), even, view })
+    }
+
+    /// True if such frames can be painted.
+    fn is_for(&self, format: &VideoFormat) -> bool {
+        self.format == *format
     }
 
     /// A buffer with the frame and its results, due at `times`.
     fn paint(&self, job: &Job, times: Times) -> Result<gst::Buffer, String> {
+        let size = self.format.size;
         let mut buffer = self.pool.acquire_buffer(None).map_err(|e| e.to_string())?;
         let writable = buffer.get_mut().ok_or("the pool lent a buffer that is in use")?;
         writable.set_pts(gst::ClockTime::from_nseconds(times.pts));
@@ -741,7 +971,7 @@ impl Easel {
                 .zip(&strides)
                 .take(self.pixels.planes())
                 .enumerate()
-                .map(|(i, (data, &stride))| PlaneMut::new(data, self.pixels.plane_size(i, self.size), stride))
+                .map(|(i, (data, &stride))| PlaneMut::new(data, self.pixels.plane_size(i, size), stride))
                 .collect();
             for (i, view) in views.iter_mut().enumerate() {
                 if i < job.frame.format.pixels.planes() {
@@ -750,14 +980,13 @@ impl Easel {
                     (0..view.size().height).for_each(|y| view.row(y).fill(128));
                 }
             }
-            draw(self.view, views, self.pixels, self.size, job);
+            draw(self.view, views, self.pixels, size, job);
         }
         let padded = Size::new(self.info.width() as usize, self.info.height() as usize);
-        if padded != self.size {
+        if padded != size {
             for (i, (data, &stride)) in planes.iter_mut().zip(&strides).take(self.pixels.planes()).enumerate()
             {
-                let (inner, outer) =
-                    (self.pixels.plane_size(i, self.size), self.pixels.plane_size(i, padded));
+                let (inner, outer) = (self.pixels.plane_size(i, size), self.pixels.plane_size(i, padded));
                 let sample =
                     if i > 0 && matches!(self.pixels.chroma, Chroma::Interleaved { .. }) { 2 } else { 1 };
                 extend_edges(data, stride, inner, outer, sample);

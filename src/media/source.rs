@@ -3,28 +3,32 @@
 //! Two threads meet here. GStreamer's streaming thread decodes, and hands each sample to a bounded channel: it does nothing
 //! else with it. The thread that owns the [`VideoSource`] takes samples out and maps them. For a file the streaming thread
 //! waits while the channel is full, so nothing is lost and decoding runs no further ahead than the channel is long. For a
-//! live source it never waits: a sample that nobody took is dropped for the newer one, and counted.
+//! live source it never waits: samples that nobody took are dropped for a newer one, and counted. Those that came together with
+//! the newest are not: a network delivers a few at once, and there is time for them until the next few come.
 //!
 //! The luma plane is used where the decoder put it. A converter costs more than matching does, so there is none in the
 //! pipelines; the first frame's caps and tags tell whether this video needs one, and only then is the pipeline built again
 //! with what is needed in front of the appsink.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, select};
+use gst::glib;
 use gst::prelude::*;
 use gst_video::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::frame::{Frame, FrameMeta, Picture, PixelFormat, PlaneRef, Size, VideoFormat};
-use crate::media::doctor;
-use crate::media::launch::{self, Launch, Milestone, Running};
+use crate::frame::{Circumstances, Frame, FrameMeta, Picture, PixelFormat, PlaneRef, Size, VideoFormat};
+use crate::media::launch::{self, Launch, Milestone, News, Running};
 use crate::media::truncated::{self, Truncation};
+use crate::media::{damage, doctor};
 use crate::ports::{Next, Source};
 
 /// How long the first frame may take: a network camera needs seconds, and nobody waits longer than this for nothing.
@@ -36,11 +40,32 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 /// After an error, frames that were on their way are waited for this long, unless the end of the stream comes first.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
+/// Jitter of local networks is some milliseconds, of others some dozens.
+pub const DEFAULT_JITTER_MS: u32 = 200;
+
+/// A real-time source that is silent for so long is given up, where it may be connected anew. Longer than sources pause.
+const GONE: Duration = Duration::from_secs(15);
+
+/// How long after a resource complained an end is its consequence.
+const TROUBLE: Duration = Duration::from_secs(5);
+
+/// Between the first tries to connect anew; each time twice as long...
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+
+/// ...up to this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+
 /// Samples that wait in the channel of a file. Two keep the decoder busy while the engine takes one; pools are small.
 const LOSSLESS_WAITING: usize = 2;
 
+/// Samples that wait in the channel of a live source: as many as come together. In vain wait all that are older.
+const LIVE_WAITING: usize = 4;
+
+/// Samples that arrive within this time came together: less than a frame's time at 120 frames a second.
+const TOGETHER: Duration = Duration::from_millis(8);
+
 /// Samples that we may hold at once, for whoever sizes a buffer pool: those that wait, and those in a deep ring.
-const SAMPLES_HELD: u32 = 8;
+const SAMPLES_HELD: u32 = 10;
 
 /// What a conversion may end in: 8-bit luma and the chroma that is there, as planes that `videoflip` and `deinterlace` take.
 const CONVERTED: &str = "video/x-raw,format=(string){I420,Y42B,Y444,GRAY8}";
@@ -133,9 +158,43 @@ pub struct SourceSpec {
     ///
     /// A file that is live plays at its own speed, as a camera would.
     pub live: Option<bool>,
+    /// A live source that is lost is connected anew, however long that takes.
+    pub reconnect: bool,
+    /// What is asked of a camera.
+    pub camera: CameraMode,
+    /// For how many milliseconds a URI's network source evens out its jitter: less is sooner, more is smoother.
+    pub jitter_ms: u32,
+}
+
+/// What is asked of a camera. What is left open it chooses itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CameraMode {
+    /// Size of its pictures.
+    pub size: Option<Size>,
+    /// Frames a second, as a fraction.
+    pub frame_rate: Option<(i32, i32)>,
+}
+
+impl CameraMode {
+    /// What the camera may send, best first: pictures with a luma plane, JPEG, and what must be converted.
+    fn caps(self) -> String {
+        let size =
+            self.size.map_or(String::new(), |size| format!(",width={},height={}", size.width, size.height));
+        let rate = self.frame_rate.map_or(String::new(), |(n, d)| format!(",framerate={n}/{d}"));
+        let luma: Vec<_> = PixelFormat::ALL.iter().map(|format| format.name).collect();
+        let luma = format!("video/x-raw,format=(string){{{}}}", luma.join(","));
+        let kinds = [luma.as_str(), "image/jpeg", "video/x-raw"];
+        kinds.map(|kind| format!("{kind}{size}{rate}")).join(";")
+    }
 }
 
 impl SourceSpec {
+    /// An input as it comes: a source tells itself whether it is live, and is not connected anew.
+    pub fn new(input: Input, decoder: Decoder) -> Self {
+        let camera = CameraMode::default();
+        Self { input, decoder, live: None, reconnect: false, camera, jitter_ms: DEFAULT_JITTER_MS }
+    }
+
     /// The pipeline for the input, as far as it is known without opening it.
     ///
     /// # Errors
@@ -165,6 +224,7 @@ impl SourceSpec {
                 if let Some(device) = device.clone().or_else(first) {
                     launch.set("input", "device", device);
                 }
+                launch.set("mode", "caps", self.camera.caps());
                 if software {
                     launch.set("decode", "force-sw-decoders", true);
                 }
@@ -191,20 +251,30 @@ pub struct VideoSource {
     /// stopping the pipeline waits for that thread.
     samples: Receiver<Arrival>,
     running: Running,
-    /// The sample that told a live source's caps while it was opened.
-    first: Option<Arrival>,
+    /// Samples that are out of the channel: the one that told a live source's caps while it was opened, and those that came
+    /// together with the newest.
+    waiting: VecDeque<Arrival>,
     state: State,
     caps: gst::Caps,
     info: gst_video::VideoInfo,
     format: Arc<VideoFormat>,
-    dropped: Arc<AtomicU64>,
+    counts: Arc<Counts>,
     is_live: bool,
+    /// It gives frames only while it plays: a camera or a network stream, or something that behaves so.
+    is_real_time: bool,
     decoder: Option<String>,
     duration_ns: Option<u64>,
     launch: Launch,
-    input: Input,
+    spec: SourceSpec,
     /// What is missing of the file, to be told when what is there has been delivered.
     truncation: Option<Truncation>,
+    /// What a resource complained of, and when: an end that follows at once is its consequence.
+    trouble: Option<(Instant, Error)>,
+    /// When the last frame was delivered, or the source opened.
+    heard: Instant,
+    times: Times,
+    /// Errors of decoders before this source was opened.
+    damaged_before: u64,
 }
 
 /// What the next answer to a request for a frame depends on.
@@ -213,6 +283,8 @@ enum State {
     Playing,
     /// Something failed. The error is told when the frames before it have been delivered, at the latest at the instant.
     Failing(Error, Instant),
+    /// It is lost, and is being connected anew.
+    Away(Away),
     /// The error has been told.
     Failed,
     /// The video has ended and the pipeline is in NULL.
@@ -223,7 +295,102 @@ enum State {
 struct Arrival {
     index: u64,
     at: Instant,
+    captured: Option<Instant>,
     sample: gst::Sample,
+}
+
+/// What a source has counted so far; one that is connected anew goes on from there.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Frames that arrived, which is also the next one's number.
+    arrived: AtomicU64,
+    /// Frames that were dropped because newer ones waited.
+    dropped: AtomicU64,
+}
+
+/// What a source that is connected anew takes over from the one that was lost.
+#[derive(Clone, Default)]
+struct Legacy {
+    arrived: u64,
+    dropped: u64,
+    /// The clock and its time at the start of the run, so that times go on.
+    clock: Option<(gst::Clock, gst::ClockTime)>,
+}
+
+/// A search for a source that was lost, on a thread of its own, since opening one may take long.
+struct Away {
+    /// When the last frame came.
+    since: Instant,
+    reason: String,
+    found: Receiver<Result<VideoSource>>,
+    give_up: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Away {
+    fn start(spec: SourceSpec, legacy: Legacy, since: Instant, reason: String) -> Result<Self> {
+        let (sender, found) = crossbeam_channel::bounded(1);
+        let give_up = Arc::new(AtomicBool::new(false));
+        let stop = give_up.clone();
+        let search = move || {
+            let mut pause = FIRST_PAUSE;
+            while !stop.load(Ordering::Relaxed) {
+                match VideoSource::open_after(&spec, &stop, &legacy) {
+                    // What was typed wrong or is not installed will not come right by waiting.
+                    Err(error) if !error.is_usage() && !matches!(error, Error::MissingElement { .. }) => {
+                        tracing::info!("not connected, next try in {:.1} s: {error}", pause.as_secs_f64());
+                    }
+                    result => {
+                        let _ = sender.send(result);
+                        return;
+                    }
+                }
+                let until = Instant::now() + pause;
+                while Instant::now() < until && !stop.load(Ordering::Relaxed) {
+                    std::thread::sleep(STOP_CHECK);
+                }
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        };
+        let thread = std::thread::Builder::new().name("lockon-reconnect".to_owned()).spawn(search);
+        let thread = thread.map_err(|error| failure(format!("no thread can be started: {error}")))?;
+        Ok(Self { since, reason, found, give_up, thread: Some(thread) })
+    }
+}
+
+impl Drop for Away {
+    /// Waits for the thread, which looks at `give_up` while it waits itself.
+    fn drop(&mut self) {
+        self.give_up.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Gives every frame a time: its own, or one that continues those before.
+#[derive(Debug, Default)]
+struct Times {
+    last: Option<u64>,
+    /// From frame to frame, as last seen.
+    step: Option<u64>,
+}
+
+impl Times {
+    /// The frame's time, and whether it had to be interpolated. `nominal` is the time from frame to frame that caps tell.
+    fn next(&mut self, own: Option<u64>, nominal: Option<u64>) -> (Option<u64>, bool) {
+        let next = || match self.last {
+            Some(last) => Some(last + nominal.or(self.step)?),
+            // Times of a rate begin with zero.
+            None => nominal.map(|_| 0),
+        };
+        let time = own.or_else(next);
+        if let (Some(time), Some(last)) = (own, self.last)
+            && time > last
+        {
+            self.step = Some(time - last);
+        }
+        self.last = time.or(self.last);
+        (time, own.is_none() && time.is_some())
+    }
 }
 
 impl VideoSource {
@@ -235,17 +402,22 @@ impl VideoSource {
     /// `File` or `NoVideo` if the input cannot be read or has no video; `MissingElement` if an element is not installed;
     /// `Launch` if gst-launch text is wrong or has not exactly one appsink, named `frames`.
     pub fn open(spec: &SourceSpec, stop: &AtomicBool) -> Result<Self> {
+        Self::open_after(spec, stop, &Legacy::default())
+    }
+
+    fn open_after(spec: &SourceSpec, stop: &AtomicBool, legacy: &Legacy) -> Result<Self> {
         check(&spec.input)?;
         launch::init()?;
+        damage::watch();
         if spec.decoder != Decoder::Software {
             prefer_hardware();
         }
         let mut launch = spec.launch()?;
-        let mut opened = Opened::start(spec, &mut launch, stop)?;
+        let mut opened = Opened::start(spec, &mut launch, stop, legacy)?;
         if let Some(chain) = opened.adaptation(spec)? {
             drop(opened);
             launch.insert_before("frames", &chain)?;
-            opened = Opened::start(spec, &mut launch, stop)?;
+            opened = Opened::start(spec, &mut launch, stop, legacy)?;
         }
         opened.into_source(spec, launch)
     }
@@ -280,14 +452,30 @@ impl VideoSource {
         loop {
             match &self.state {
                 State::Playing | State::Failing(..) => {}
+                State::Away(away) => {
+                    let found = deadline.map_or_else(
+                        || away.found.try_recv().map_err(|error| error == TryRecvError::Empty),
+                        |deadline| away.found.recv_deadline(deadline).map_err(|error| error.is_timeout()),
+                    );
+                    return match found {
+                        Ok(found) => self.come_back(found),
+                        Err(true) => Ok(Next::Pending),
+                        Err(false) => self.come_back(Err(failure("the thread that connects anew panicked"))),
+                    };
+                }
                 State::Ended => return Ok(Next::End),
                 State::Failed => return Err(failure("it has failed before")),
             }
             // Frames first: an error or the end is told after all that came before it.
-            match self.first.take().map_or_else(|| self.samples.try_recv(), Ok) {
+            match self.take() {
                 Ok(arrival) => return self.deliver(arrival),
                 Err(TryRecvError::Disconnected) => return self.finish(),
                 Err(TryRecvError::Empty) => {}
+            }
+            if self.is_given_up() {
+                let seconds = GONE.as_secs();
+                self.state =
+                    State::Failing(failure(format!("no frame came for {seconds} s")), Instant::now());
             }
             let give_up = match &self.state {
                 State::Failing(_, give_up) if Instant::now() >= *give_up => return self.finish(),
@@ -304,7 +492,7 @@ impl VideoSource {
             let wait = give_up.map_or(deadline, |give_up| give_up.min(deadline)) - now;
             select! {
                 recv(self.samples) -> arrival => match arrival {
-                    Ok(arrival) => return self.deliver(arrival),
+                    Ok(arrival) => self.waiting.push_back(arrival),
                     Err(_) => return self.finish(),
                 },
                 recv(self.running.news()) -> news => if let Ok(news) = news {
@@ -315,8 +503,34 @@ impl VideoSource {
         }
     }
 
+    /// The oldest sample that is there and that need not be dropped.
+    fn take(&mut self) -> Result<Arrival, TryRecvError> {
+        if !self.is_live {
+            return self.waiting.pop_front().map_or_else(|| self.samples.try_recv(), Ok);
+        }
+        let end = loop {
+            match self.samples.try_recv() {
+                Ok(arrival) => self.waiting.push_back(arrival),
+                Err(end) => break end,
+            }
+        };
+        let dropped = drop_late(&mut self.waiting);
+        self.counts.dropped.fetch_add(dropped, Ordering::Relaxed);
+        self.waiting.pop_front().ok_or(end)
+    }
+
+    /// True if it is silent for so long that connecting anew is the better way to wait.
+    fn is_given_up(&self) -> bool {
+        let is_ours_to_end = self.spec.reconnect && self.is_real_time && matches!(self.state, State::Playing);
+        is_ours_to_end && self.heard.elapsed() > GONE
+    }
+
     /// Remembers the first error; later ones are its consequences.
     fn attend(&mut self, news: launch::News) {
+        if let News::InTrouble(error) = news {
+            self.trouble = Some((Instant::now(), error));
+            return;
+        }
         if let Err(error) = self.running.attend(news) {
             if matches!(self.state, State::Playing) {
                 self.state = State::Failing(error, Instant::now() + AFTER_ERROR);
@@ -332,18 +546,45 @@ impl VideoSource {
         while let Ok(news) = self.running.news().try_recv() {
             self.attend(news);
         }
+        let clock = self.running.pipeline().clock().zip(self.running.pipeline().base_time());
         self.stop();
-        match std::mem::replace(&mut self.state, State::Ended) {
-            State::Failing(error, _) => {
-                self.state = State::Failed;
-                Err(error)
-            }
-            _ => match self.truncation.take() {
-                // Told once; asked again, the video has ended.
-                Some(found) => Err(no_video(&self.input, found.to_string())),
-                None => Ok(Next::End),
-            },
+        let lost = match std::mem::replace(&mut self.state, State::Ended) {
+            State::Failing(error, _) => Some(error),
+            // Whoever closes a connection under a source makes it end, as far as the source is concerned.
+            _ => self.trouble.take().filter(|(at, _)| at.elapsed() < TROUBLE).map(|(_, error)| error),
+        };
+        if self.spec.reconnect && self.is_real_time {
+            let reason = lost.map_or_else(|| "it ended".to_owned(), |error| error.to_string());
+            tracing::warn!("{}: {reason}: connecting anew", self.spec.input);
+            let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+            let legacy =
+                Legacy { arrived: load(&self.counts.arrived), dropped: load(&self.counts.dropped), clock };
+            self.state = State::Away(Away::start(self.spec.clone(), legacy, self.heard, reason)?);
+            return Ok(Next::Pending);
         }
+        if let Some(error) = lost {
+            self.state = State::Failed;
+            return Err(error);
+        }
+        match self.truncation.take() {
+            // Told once; asked again, the video has ended.
+            Some(found) => Err(no_video(&self.spec.input, found.to_string())),
+            None => Ok(Next::End),
+        }
+    }
+
+    /// Goes on with what was found, or fails for good.
+    fn come_back(&mut self, found: Result<Self>) -> Result<Next> {
+        let State::Away(away) = std::mem::replace(&mut self.state, State::Failed) else {
+            unreachable!("only a source that is away comes back");
+        };
+        let Self { samples, running, waiting, state, caps, info, format, counts, decoder, launch, .. } =
+            found?;
+        (self.samples, self.running, self.waiting, self.state) = (samples, running, waiting, state);
+        (self.caps, self.info, self.format, self.counts) = (caps, info, format, counts);
+        (self.decoder, self.launch) = (decoder, launch);
+        (self.trouble, self.heard) = (None, Instant::now());
+        Ok(Next::Gap { away: away.since.elapsed(), reason: away.reason.clone() })
     }
 
     /// Sets the pipeline to NULL, before its time if need be.
@@ -355,6 +596,7 @@ impl VideoSource {
 
     /// The next frame; one that cannot be used is a failure like any other, so nothing comes after it.
     fn deliver(&mut self, arrival: Arrival) -> Result<Next> {
+        self.heard = Instant::now();
         let frame = self.frame(arrival);
         if frame.is_err() {
             self.stop();
@@ -364,7 +606,7 @@ impl VideoSource {
     }
 
     /// Maps a sample where it lies.
-    fn frame(&mut self, Arrival { index, at, sample }: Arrival) -> Result<Frame> {
+    fn frame(&mut self, Arrival { index, at, captured, sample }: Arrival) -> Result<Frame> {
         let caps = sample.caps().ok_or_else(|| failure("a frame has no caps"))?;
         // Mostly the same object, so this costs nothing.
         if *caps != *self.caps {
@@ -373,17 +615,23 @@ impl VideoSource {
             tracing::debug!("frame {index}: the format changes to {caps}");
         }
         let buffer = sample.buffer_owned().ok_or_else(|| failure("a frame has no buffer"))?;
-        let meta = FrameMeta {
-            index,
-            pts_ns: presentation_time(&sample, &buffer),
-            duration_ns: buffer.duration().map(gst::ClockTime::nseconds),
-            arrived: at,
+        let nominal = match self.format.frame_rate {
+            (frames @ 1.., seconds) => Some(1_000_000_000 * seconds as u64 / frames as u64),
+            _ => None,
         };
+        let is_first = self.times.last.is_none();
+        let (pts_ns, is_pts_interpolated) =
+            self.times.next(presentation_time(&sample, &buffer, self.is_real_time), nominal);
+        let duration_ns = buffer.duration().map(gst::ClockTime::nseconds);
+        let meta = FrameMeta { index, pts_ns, duration_ns, arrived: at };
+        let damage = gst::BufferFlags::DISCONT | gst::BufferFlags::CORRUPTED;
+        let is_discontinuity = !is_first && buffer.flags().intersects(damage);
+        let circumstances = Circumstances { captured, is_pts_interpolated, is_discontinuity };
         let frame = gst_video::VideoFrame::from_buffer_readable(buffer, &self.info)
             .map_err(|_| failure(format!("frame {index} is not laid out as its caps say: {}", self.caps)))?;
         let format = Arc::clone(&self.format);
         let picture = Arc::new(Decoded { pixels: format.pixels, size: format.size, frame });
-        Ok(Frame { meta, format, picture })
+        Ok(Frame { meta, circumstances, format, picture })
     }
 }
 
@@ -398,7 +646,11 @@ impl Source for VideoSource {
     }
 
     fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.counts.dropped.load(Ordering::Relaxed)
+    }
+
+    fn damaged(&self) -> u64 {
+        damage::errors() - self.damaged_before
     }
 }
 
@@ -427,17 +679,29 @@ struct Opened {
     first: Option<Arrival>,
     pad: gst::Pad,
     caps: gst::Caps,
-    dropped: Arc<AtomicU64>,
+    counts: Arc<Counts>,
     is_live: bool,
+    is_real_time: bool,
+    damaged_before: u64,
 }
 
 impl Opened {
     /// Starts the pipeline. A file is left in PAUSED with its first frame in the appsink; live video plays.
-    fn start(spec: &SourceSpec, launch: &mut Launch, stop: &AtomicBool) -> Result<Self> {
+    fn start(spec: &SourceSpec, launch: &mut Launch, stop: &AtomicBool, legacy: &Legacy) -> Result<Self> {
+        let damaged_before = damage::errors();
         let pipeline = launch.build()?;
+        if matches!(spec.input, Input::Uri(_)) {
+            set_jitter(&launch.element(&pipeline, "input")?, spec.jitter_ms);
+        }
+        if let Some((clock, base_time)) = &legacy.clock {
+            // Its running time is that of the source that was lost.
+            pipeline.use_clock(Some(clock));
+            pipeline.set_start_time(gst::ClockTime::NONE);
+            pipeline.set_base_time(*base_time);
+        }
         let sink = the_appsink(launch, &pipeline)?;
         let pad = sink.static_pad("sink").ok_or_else(|| failure("an appsink has no pad"))?;
-        let feed = Arc::new(Feed::default());
+        let feed = Arc::new(Feed::new(legacy));
         feed.attach(&sink);
         answer_allocation_queries(&pad);
 
@@ -451,7 +715,7 @@ impl Opened {
             sink.set_sync(true);
             launch.set("frames", "sync", true);
         }
-        let samples = feed.open(is_live);
+        let samples = feed.open(is_live, gives_no_preroll);
         let mut first = None;
         let deadline = Instant::now() + FIRST_FRAME;
         if gives_no_preroll {
@@ -480,7 +744,8 @@ impl Opened {
         // The end can only be there in PAUSED if no frame was held up before it.
         let caps = pad.current_caps().filter(|_| first.is_some() || !sink.is_eos());
         let caps = caps.ok_or_else(|| no_video(&spec.input, "it has no frame"))?;
-        Ok(Self { samples, running, first, pad, caps, dropped: Arc::clone(&feed.dropped), is_live })
+        let (counts, is_real_time) = (Arc::clone(&feed.counts), gives_no_preroll);
+        Ok(Self { samples, running, first, pad, caps, counts, is_live, is_real_time, damaged_before })
     }
 
     /// The elements that must stand before the appsink for this video, if any: said once, as it costs time.
@@ -545,7 +810,7 @@ impl Opened {
 
     /// Lets a file play, now that its frames can be used as they are.
     fn into_source(self, spec: &SourceSpec, launch: Launch) -> Result<VideoSource> {
-        let Self { samples, running, first, caps, dropped, is_live, .. } = self;
+        let Self { samples, running, first, caps, counts, is_live, is_real_time, damaged_before, .. } = self;
         let (info, format) = describe(&caps).map_err(|error| in_words_of_the_input(error, &spec.input))?;
         let decoder = decoder_of(running.pipeline());
         if spec.decoder == Decoder::Hardware
@@ -569,22 +834,38 @@ impl Opened {
             _ => None,
         };
         Ok(VideoSource {
-            input: spec.input.clone(),
+            spec: spec.clone(),
             truncation,
+            trouble: None,
+            heard: Instant::now(),
+            times: Times::default(),
+            damaged_before,
             samples,
             running,
-            first,
+            waiting: first.into_iter().collect(),
             state: State::Playing,
             caps,
             info,
             format,
-            dropped,
+            counts,
             is_live,
+            is_real_time,
             decoder: decoder.map(|factory| factory.name().into()),
             duration_ns,
             launch,
         })
     }
+}
+
+/// Drops what waits in vain, oldest first, and tells how many that were: all but those that came together with the newest.
+fn drop_late(waiting: &mut VecDeque<Arrival>) -> u64 {
+    let before = waiting.len();
+    if let Some(newest) = waiting.back().map(|newest| newest.at) {
+        while waiting.front().is_some_and(|oldest| newest.duration_since(oldest.at) > TOGETHER) {
+            waiting.pop_front();
+        }
+    }
+    (before - waiting.len()) as u64
 }
 
 /// The streaming thread's end of the channel.
@@ -593,7 +874,9 @@ impl Opened {
 #[derive(Default)]
 struct Feed {
     outlet: Mutex<Outlet>,
-    dropped: Arc<AtomicU64>,
+    counts: Arc<Counts>,
+    /// Times are those of capture.
+    is_real_time: AtomicBool,
 }
 
 /// Where samples go.
@@ -604,13 +887,18 @@ enum Outlet {
     Closed,
     /// Every sample goes in, waiting for room. It ends when the receiver is dropped.
     Lossless(Sender<Arrival>),
-    /// The newest sample goes in, and what it meets there is taken out.
+    /// The newest sample goes in, and where there is no room the oldest is taken out.
     Live(Sender<Arrival>, Receiver<Arrival>),
     /// The stream has ended. The channel's last sender is gone, which is how the receiver knows.
     Ended,
 }
 
 impl Feed {
+    fn new(legacy: &Legacy) -> Self {
+        let counts = Counts { arrived: legacy.arrived.into(), dropped: legacy.dropped.into() };
+        Self { counts: Arc::new(counts), ..Self::default() }
+    }
+
     /// Connects it to the appsink. The first frame of a file stays in the appsink in PAUSED; it arrives here, once, as
     /// soon as the pipeline plays.
     fn attach(self: &Arc<Self>, sink: &gst_app::AppSink) {
@@ -620,14 +908,15 @@ impl Feed {
         // The last sample would be held back from the decoder's pool.
         sink.set_enable_last_sample(false);
         let (of_samples, of_end) = (Arc::clone(self), Arc::clone(self));
-        let mut index = 0;
         sink.set_callbacks(
             gst_app::AppSinkCallbacks::builder()
                 .new_sample(move |sink| {
                     let sample = sink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
-                    let arrival = Arrival { index, at: Instant::now(), sample };
-                    index += 1;
-                    of_samples.push(arrival)
+                    let at = Instant::now();
+                    let is_real_time = of_samples.is_real_time.load(Ordering::Relaxed);
+                    let captured = if is_real_time { captured(sink, &sample, at) } else { None };
+                    let index = of_samples.counts.arrived.fetch_add(1, Ordering::Relaxed);
+                    of_samples.push(Arrival { index, at, captured, sample })
                 })
                 .eos(move |_| of_end.end())
                 .build(),
@@ -635,8 +924,10 @@ impl Feed {
     }
 
     /// Opens the channel, before the pipeline plays.
-    fn open(&self, is_live: bool) -> Receiver<Arrival> {
-        let (sender, receiver) = crossbeam_channel::bounded(if is_live { 1 } else { LOSSLESS_WAITING });
+    fn open(&self, is_live: bool, is_real_time: bool) -> Receiver<Arrival> {
+        self.is_real_time.store(is_real_time, Ordering::Relaxed);
+        let (sender, receiver) =
+            crossbeam_channel::bounded(if is_live { LIVE_WAITING } else { LOSSLESS_WAITING });
         let mut outlet = self.outlet.lock().unwrap_or_else(PoisonError::into_inner);
         match *outlet {
             Outlet::Ended => {}
@@ -660,7 +951,7 @@ impl Feed {
                 while let Err(TrySendError::Full(back)) = sender.try_send(newest) {
                     newest = back;
                     if receiver.try_recv().is_ok() {
-                        self.dropped.fetch_add(1, Ordering::Relaxed);
+                        self.counts.dropped.fetch_add(1, Ordering::Relaxed);
                     }
                 }
             }
@@ -725,12 +1016,41 @@ fn describe(caps: &gst::CapsRef) -> Result<(gst_video::VideoInfo, Arc<VideoForma
     Ok((info, Arc::new(format)))
 }
 
-/// When the frame is to be shown, counted from the beginning of the video rather than of the file's own clock.
-fn presentation_time(sample: &gst::Sample, buffer: &gst::Buffer) -> Option<u64> {
+/// When the frame is to be shown, counted from the beginning of the video rather than of the file's own clock; in real time,
+/// when it was captured, counted from the start of the run.
+fn presentation_time(sample: &gst::Sample, buffer: &gst::Buffer, is_real_time: bool) -> Option<u64> {
     let pts = buffer.pts()?;
     let segment = sample.segment().and_then(|segment| segment.downcast_ref::<gst::ClockTime>());
-    let time = segment.and_then(|segment| segment.to_stream_time(pts)).unwrap_or(pts);
-    Some(time.nseconds())
+    let time = |segment: &gst::FormattedSegment<gst::ClockTime>| {
+        if is_real_time { segment.to_running_time(pts) } else { segment.to_stream_time(pts) }
+    };
+    Some(segment.and_then(time).unwrap_or(pts).nseconds())
+}
+
+/// When a frame that arrives now was captured, by the pipeline's clock.
+fn captured(sink: &gst_app::AppSink, sample: &gst::Sample, now: Instant) -> Option<Instant> {
+    let segment = sample.segment()?.downcast_ref::<gst::ClockTime>()?;
+    let captured = segment.to_running_time(sample.buffer()?.pts()?)?;
+    // Not older than now, whatever a source's clock says.
+    let age = sink.current_running_time()?.saturating_sub(captured);
+    now.checked_sub(age.into())
+}
+
+/// Tells the network source that a URI's element makes how long to even out its jitter.
+fn set_jitter(input: &gst::Element, milliseconds: u32) {
+    input.connect("source-setup", false, move |values| {
+        // Of RTSP's source an unsigned number, of SRT's a signed one.
+        if let Some(source) = values.get(1).and_then(|source| source.get::<gst::Element>().ok())
+            && let Some(property) = source.find_property("latency")
+        {
+            match property.value_type() {
+                glib::Type::U32 => source.set_property("latency", milliseconds),
+                glib::Type::I32 => source.set_property("latency", milliseconds as i32),
+                _ => {}
+            }
+        }
+        None
+    });
 }
 
 /// The first element that decodes pictures.
@@ -818,7 +1138,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(10);
 
     fn spec(input: Input) -> SourceSpec {
-        SourceSpec { input, decoder: Decoder::Software, live: None }
+        SourceSpec::new(input, Decoder::Software)
     }
 
     fn text(text: &str) -> SourceSpec {
@@ -837,6 +1157,7 @@ mod tests {
         match source.wait_next(SECOND).unwrap() {
             Next::Frame(frame) => frame,
             Next::Pending => panic!("no frame came"),
+            Next::Gap { reason, .. } => panic!("a gap: {reason}"),
             Next::End => panic!("the video has ended"),
         }
     }
@@ -847,6 +1168,7 @@ mod tests {
             match source.wait_next(SECOND)? {
                 Next::Frame(frame) => frames.push(frame),
                 Next::Pending => panic!("no frame came"),
+                Next::Gap { reason, .. } => panic!("a gap: {reason}"),
                 Next::End => return Ok(frames),
             }
         }
@@ -1088,22 +1410,178 @@ mod tests {
     }
 
     #[test]
+    fn a_live_source_that_fails_is_connected_anew_where_that_is_asked_for() {
+        let video =
+            "videotestsrc is-live=true ! video/x-raw,format=GRAY8,framerate=100/1 ! identity error-after=12";
+        let text = text(&format!("{video} ! appsink name=frames"));
+        let mut source = open(&SourceSpec { live: Some(false), reconnect: true, ..text }).unwrap();
+        let (mut frames, mut gaps) = (Vec::new(), Vec::new());
+        let deadline = Instant::now() + SECOND;
+        while gaps.len() < 2 || frames.len() < 25 {
+            assert!(Instant::now() < deadline, "{} frames, {} gaps", frames.len(), gaps.len());
+            match source.wait_next(Duration::from_millis(20)).unwrap() {
+                Next::Frame(frame) => frames.push(frame.meta),
+                Next::Gap { away, reason } => {
+                    assert!(reason.contains("Failed after iterations"), "{reason}");
+                    gaps.push((frames.len(), away));
+                }
+                Next::Pending => {}
+                Next::End => panic!("a source that is connected anew does not end"),
+            }
+        }
+        // Numbers and times go on; times by the clock, with what was missed.
+        assert!(frames.iter().zip(0..).all(|(meta, index)| meta.index == index));
+        let times: Vec<_> = frames.iter().map(|meta| meta.pts_ns.unwrap()).collect();
+        assert!(times.is_sorted(), "{times:?}");
+        for (at, _) in &gaps {
+            assert!(frames[*at].arrived - frames[at - 1].arrived < Duration::from_secs(5));
+        }
+        let start = Instant::now();
+        drop(source);
+        assert!(start.elapsed() < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn a_search_for_a_lost_source_ends_with_its_owner() {
+        // Succeeds once only: the file is gone then.
+        let folder = tempfile::tempdir().unwrap();
+        let path = clip(&folder, "a.avi", "videotestsrc num-buffers=5 ! jpegenc ! avimux");
+        let video = format!("filesrc location={} ! decodebin ! identity sync=true", path.display());
+        let text = text(&format!(
+            "{video} ! videoconvert ! queue ! c. videotestsrc is-live=true ! fakesink sync=true \
+             concat name=c ! appsink name=frames"
+        ));
+        let mut source = open(&SourceSpec { reconnect: true, ..text }).unwrap();
+        assert!(source.is_real_time);
+        std::fs::remove_file(path).unwrap();
+        let deadline = Instant::now() + SECOND;
+        while !matches!(source.state, State::Away(_)) {
+            assert!(Instant::now() < deadline);
+            let _ = source.wait_next(Duration::from_millis(20)).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(600));
+        assert!(matches!(source.try_next().unwrap(), Next::Pending));
+        let start = Instant::now();
+        drop(source);
+        assert!(start.elapsed() < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn frames_without_times_continue_those_before() {
+        let mut times = Times::default();
+        let told = [Some(100), None, Some(190), None, None, Some(500)];
+        let given = told.map(|own| times.next(own, None));
+        let expected = [(Some(100), false), (None, false), (Some(190), false)];
+        assert_eq!(given[..3], expected, "nothing is known of the step before the second time");
+        assert_eq!(given[3..], [(Some(280), true), (Some(370), true), (Some(500), false)]);
+        let mut times = Times::default();
+        let given = [None, None, Some(70), None].map(|own| times.next(own, Some(40)));
+        assert_eq!(given, [(Some(0), true), (Some(40), true), (Some(70), false), (Some(110), true)]);
+    }
+
+    #[test]
+    fn a_stream_without_any_time_gets_those_of_its_rate() {
+        let folder = tempfile::tempdir().unwrap();
+        let video = "videotestsrc num-buffers=4 ! video/x-raw,format=GRAY8,width=64,height=48";
+        let path = clip(&folder, "raw", video);
+        let raw = format!("filesrc location={} blocksize=3072", path.display());
+        let caps = "video/x-raw,format=GRAY8,width=64,height=48,framerate=25/1";
+        let mut source = open(&text(&format!("{raw} ! {caps} ! appsink name=frames"))).unwrap();
+        let frames = all(&mut source).unwrap();
+        let times = frames.iter().map(|f| f.meta.pts_ns.unwrap() / 1_000_000).collect::<Vec<_>>();
+        // The first may carry the segment's start.
+        assert_eq!(times, [0, 40, 80, 120]);
+        assert!(frames[1..].iter().all(|frame| frame.circumstances.is_pts_interpolated));
+    }
+
+    #[test]
+    fn damaged_packets_are_counted_and_decoding_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let video = "videotestsrc num-buffers=60 pattern=snow ! video/x-raw,width=160,height=120";
+        for (name, mux) in [("a.mkv", "matroskamux"), ("a.ts", "mpegtsmux"), ("a.avi", "avimux")] {
+            let path = clip(&folder, name, &format!("{video} ! x264enc key-int-max=10 ! h264parse ! {mux}"));
+            let mut bytes = std::fs::read(&path).unwrap();
+            // Every 5000th byte of the middle: inside packets, but for a few headers.
+            let (from, to) = (bytes.len() / 3, bytes.len() * 2 / 3);
+            bytes[from..to].iter_mut().step_by(5000).for_each(|byte| *byte ^= 0xFF);
+            std::fs::write(&path, bytes).unwrap();
+            let mut source = open(&spec(Input::File(path))).unwrap();
+            let frames = all(&mut source).unwrap();
+            assert!(frames.len() >= 45, "{name}: {} frames", frames.len());
+            assert!(source.damaged() > 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_camera_is_asked_for_luma_first_and_for_what_was_typed() {
+        let camera = CameraMode { size: Some(Size::new(640, 480)), frame_rate: Some((60, 1)) };
+        let spec = SourceSpec { camera, ..spec(Input::Camera(Some("/dev/video0".into()))) };
+        let pipeline = spec.launch().unwrap().build().unwrap();
+        let caps = pipeline.by_name("mode").unwrap().property::<gst::Caps>("caps");
+        assert_eq!(caps.size(), 3);
+        let names: Vec<_> = caps.iter().map(|kind| kind.name().as_str()).collect();
+        assert_eq!(names, ["video/x-raw", "image/jpeg", "video/x-raw"]);
+        for kind in caps.iter() {
+            assert_eq!((kind.get::<i32>("width"), kind.get::<i32>("height")), (Ok(640), Ok(480)));
+            assert_eq!(kind.get::<gst::Fraction>("framerate"), Ok(gst::Fraction::new(60, 1)));
+        }
+        let nv12 =
+            "video/x-raw,format=NV12,width=640,height=480,framerate=60/1".parse::<gst::Caps>().unwrap();
+        assert!(caps.can_intersect(&nv12));
+    }
+
+    #[test]
+    fn live_frames_tell_when_they_were_captured() {
+        let video = "videotestsrc is-live=true num-buffers=20 ! video/x-raw,format=GRAY8,framerate=50/1";
+        // What is late by 30 ms was captured 30 ms before it came.
+        let mut source =
+            open(&text(&format!("{video} ! identity sleep-time=15000 ! appsink name=frames"))).unwrap();
+        let mut ages = Vec::new();
+        while let Next::Frame(frame) = source.wait_next(SECOND).unwrap() {
+            ages.push(frame.meta.arrived - frame.circumstances.captured.unwrap());
+        }
+        assert!(ages.iter().all(|age| (10..500).contains(&age.as_millis())), "{ages:?}");
+    }
+
+    #[test]
+    fn frames_that_come_together_are_all_taken_and_older_ones_dropped() {
+        launch::init().unwrap();
+        let start = Instant::now();
+        let waiting = |arrivals_ms: &[u64]| {
+            let arrival = |(index, ms): (u64, &u64)| Arrival {
+                index,
+                at: start + Duration::from_millis(*ms),
+                captured: None,
+                sample: gst::Sample::builder().build(),
+            };
+            let mut waiting: VecDeque<_> = (0..).zip(arrivals_ms).map(arrival).collect();
+            let dropped = drop_late(&mut waiting);
+            (dropped, waiting.iter().map(|arrival| arrival.index).collect::<Vec<_>>())
+        };
+        assert_eq!(waiting(&[]), (0, vec![]));
+        assert_eq!(waiting(&[5]), (0, vec![0]));
+        assert_eq!(waiting(&[0, 16, 33]), (2, vec![2]));
+        assert_eq!(waiting(&[0, 40, 41, 42]), (1, vec![1, 2, 3]));
+    }
+
+    #[test]
     fn late_frames_are_dropped_oldest_first() {
         launch::init().unwrap();
         let feed = Feed::default();
-        let samples = feed.open(true);
+        let samples = feed.open(true, true);
         let push = |index| {
-            let arrival = Arrival { index, at: Instant::now(), sample: gst::Sample::builder().build() };
+            let arrival =
+                Arrival { index, at: Instant::now(), captured: None, sample: gst::Sample::builder().build() };
             feed.push(arrival).unwrap();
         };
-        for index in 0..5 {
+        for index in 0..9 {
             push(index);
         }
-        assert_eq!(samples.try_recv().unwrap().index, 4);
-        assert!(samples.try_recv().is_err());
-        push(5);
-        assert_eq!(samples.try_recv().unwrap().index, 5);
-        assert_eq!(feed.dropped.load(Ordering::Relaxed), 4);
+        let kept: Vec<_> = samples.try_iter().map(|arrival| arrival.index).collect();
+        assert_eq!(kept, [5, 6, 7, 8]);
+        push(9);
+        assert_eq!(samples.try_recv().unwrap().index, 9);
+        assert_eq!(feed.counts.dropped.load(Ordering::Relaxed), 5);
         feed.end();
         assert!(matches!(samples.try_recv().err(), Some(TryRecvError::Disconnected)));
     }
@@ -1246,7 +1724,7 @@ mod tests {
             Input::Launch(Launch::user("--source", "@pipelines/rtsp.launch").unwrap()),
         ] {
             for decoder in [Decoder::Auto, Decoder::Software] {
-                let launch = SourceSpec { input: input.clone(), decoder, live: None }.launch().unwrap();
+                let launch = SourceSpec::new(input.clone(), decoder).launch().unwrap();
                 let pipeline = launch.build().unwrap_or_else(|error| panic!("{input}: {error}"));
                 the_appsink(&launch, &pipeline).unwrap();
             }

@@ -1,12 +1,14 @@
 //! JSON Lines: one compact object a line, `"type"` first. [`crate::results`] is the schema.
 
+use serde::Serialize;
+
 use crate::error::Result;
 use crate::frame::VideoFormat;
 use crate::output::Target;
 use crate::ports::{Delivery, Sink};
-use crate::results::{Record, RunRecord, Summary};
+use crate::results::{Event, Record, RunRecord, Summary};
 
-/// A `run` record, a `frame` record for each frame, a `summary` record.
+/// A `run` record, a `frame` record for each frame with events between them, a `summary` record.
 pub(super) struct JsonLines {
     target: Target,
     has_begun: bool,
@@ -18,7 +20,7 @@ impl JsonLines {
         Self { target, has_begun: false, line: Vec::new() }
     }
 
-    fn write(&mut self, record: &Record<'_>) -> Result<()> {
+    fn write(&mut self, record: &impl Serialize) -> Result<()> {
         self.line.clear();
         serde_json::to_writer(&mut self.line, record)
             .map_err(|error| self.target.failure(&error.to_string()))?;
@@ -39,6 +41,10 @@ impl Sink for JsonLines {
 
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
         self.write(&Record::Frame(delivery.record))
+    }
+
+    fn note(&mut self, event: &Event) -> Result<()> {
+        self.write(event)
     }
 
     fn finish(&mut self, summary: &Summary) -> Result<()> {

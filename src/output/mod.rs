@@ -159,7 +159,9 @@ mod samples {
     use std::time::Instant;
 
     use crate::error::Result;
-    use crate::frame::{Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat};
+    use crate::frame::{
+        Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat,
+    };
     use crate::ports::{Delivery, Sink};
     use crate::results::{FrameRecord, Match, RunRecord, Summary, ThresholdResult, Track, TrackState};
 
@@ -250,7 +252,8 @@ mod samples {
         let meta =
             FrameMeta { index: record.frame, pts_ns: None, duration_ns: None, arrived: Instant::now() };
         let picture = Arc::new(Grey(Plane::new(Size::new(5, 3))));
-        let frame = Frame { meta, format: Arc::new(format()), picture };
+        let frame =
+            Frame { meta, circumstances: Circumstances::default(), format: Arc::new(format()), picture };
         sink.deliver(&Delivery { frame: &frame, record: &Arc::new(record), mask: None })
     }
 

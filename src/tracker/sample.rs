@@ -157,7 +157,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::frame::{FrameMeta, Picture, PixelFormat, Plane, Size, VideoFormat};
+    use crate::frame::{Circumstances, FrameMeta, Picture, PixelFormat, Plane, Size, VideoFormat};
 
     struct Planes(Vec<Plane>);
 
@@ -172,7 +172,8 @@ mod tests {
         let format =
             VideoFormat { size, pixels, frame_rate: (25, 1), pixel_aspect: (1, 1), colorimetry: None };
         let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
-        Frame { meta, format: Arc::new(format), picture: Arc::new(Planes(planes)) }
+        let circumstances = Circumstances::default();
+        Frame { meta, format: Arc::new(format), picture: Arc::new(Planes(planes)), circumstances }
     }
 
     fn plane(size: Size, value: impl Fn(usize, usize) -> u8) -> Plane {

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::*;
-use crate::frame::{Plane, PlaneRef};
+use crate::frame::{Circumstances, Plane, PlaneRef};
 use crate::media::launch::Running;
 
 /// A picture in memory, with padding after each row, as decoders have it.
@@ -36,7 +36,12 @@ fn frame(index: usize, format: &Arc<VideoFormat>, pts_ns: Option<u64>) -> Frame 
         })
         .collect();
     let meta = FrameMeta { index: index as u64, pts_ns, duration_ns: None, arrived: Instant::now() };
-    Frame { meta, format: format.clone(), picture: Arc::new(Still { planes }) }
+    Frame {
+        meta,
+        circumstances: Circumstances::default(),
+        format: format.clone(),
+        picture: Arc::new(Still { planes }),
+    }
 }
 
 pub(in crate::media) fn format(
@@ -348,20 +353,117 @@ fn a_pipeline_that_fails_while_appsrc_is_full_is_noticed() {
 }
 
 #[test]
-fn a_change_of_size_is_an_error_and_the_file_before_it_is_whole() {
+fn frames_that_change_go_on_in_another_file() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("out.mp4");
-    let (before, after) = (format("I420", 64, 48, (25, 1)), format("I420", 48, 64, (25, 1)));
-    let mut sink = VideoSink::file(&path, View::Overlay, None).unwrap();
-    sink.begin(&run_record(), &before).unwrap();
-    let times = constant(10, (25, 1));
-    for (i, &t) in times.iter().enumerate() {
-        deliver(&mut sink, &frame(i, &before, Some(t))).unwrap();
+    let times = constant(30, (25, 1));
+    for extension in ["mp4", "avi"] {
+        let path = |name: &str| folder.path().join(name).with_extension(extension);
+        // Somebody's file, which nobody named.
+        std::fs::write(path("out-2"), "kept").unwrap();
+        let mut sink = VideoSink::file(&path("out"), View::Overlay, None).unwrap();
+        let formats = [
+            format("I420", 64, 48, (25, 1)),
+            format("I420", 48, 64, (25, 1)),
+            format("NV12", 48, 64, (25, 1)),
+        ];
+        sink.begin(&run_record(), &formats[0]).unwrap();
+        for (i, &t) in times.iter().enumerate() {
+            deliver(&mut sink, &frame(i, &formats[i / 10], Some(t))).unwrap();
+        }
+        sink.finish(&Summary::default()).unwrap();
+        assert_eq!(std::fs::read(path("out-2")).unwrap(), b"kept");
+        for (name, size) in
+            [("out", Size::new(64, 48)), ("out-3", Size::new(48, 64)), ("out-4", Size::new(48, 64))]
+        {
+            let decoded = decode(&path(name));
+            assert_eq!((decoded.len(), decoded[0].size), (10, size), "{name}.{extension}");
+        }
     }
-    let error = deliver(&mut sink, &frame(10, &after, Some(400_000_000))).unwrap_err().to_string();
-    assert!(error.contains("frame size changed from 64x48 to 48x64"), "{error}");
+}
+
+#[test]
+fn a_pipeline_of_the_users_is_told_of_frames_that_change() {
+    let folder = tempfile::tempdir().unwrap();
+    // MJPEG in Matroska does not mind its pictures' size.
+    let path = folder.path().join("out.mkv");
+    let text = format!(
+        "appsrc name=results ! videoconvert ! video/x-raw,format=I420 ! videoscale ! video/x-raw,width=64,height=48 ! \
+         jpegenc ! matroskamux ! filesink location={}",
+        path.display()
+    );
+    let mut sink = VideoSink::user(&text, View::Overlay, false).unwrap();
+    let formats = [format("I420", 64, 48, (25, 1)), format("NV12", 128, 96, (25, 1))];
+    sink.begin(&run_record(), &formats[0]).unwrap();
+    let times = constant(20, (25, 1));
+    for (i, &t) in times.iter().enumerate() {
+        deliver(&mut sink, &frame(i, &formats[i / 10], Some(t))).unwrap();
+    }
     sink.finish(&Summary::default()).unwrap();
-    assert_frames(&decode(&path), &times, precision("mp4"), "mp4");
+    assert_frames(&decode(&path), &times, 1_000_000, "mkv");
+}
+
+#[test]
+fn frames_of_a_live_source_do_not_wait_to_be_drawn() {
+    let mut sink = VideoSink::user("appsrc name=results ! fakesink", View::Overlay, true).unwrap();
+    let format = format("I420", 3840, 2160, (100, 1));
+    sink.begin(&run_record(), &format).unwrap();
+    let frames: Vec<_> = (0..4).map(|i| frame(i, &format, Some(i as u64 * 10_000_000))).collect();
+    let started = Instant::now();
+    // More than can be copied in the time that it takes to hand them over.
+    for frame in frames.iter().cycle().take(400) {
+        deliver(&mut sink, frame).unwrap();
+    }
+    let took = started.elapsed();
+    let dropped = sink.status().unwrap().dropped;
+    assert!((200..400).contains(&dropped), "{dropped} dropped in {took:?}");
+    sink.finish(&Summary::default()).unwrap();
+}
+
+#[test]
+fn an_output_that_blocks_is_given_up_while_frames_come() {
+    // It waits for a time that is far off.
+    let text = "appsrc name=results ! fakesink sync=true ts-offset=1000000000000";
+    let mut sink = VideoSink::user(text, View::Overlay, false).unwrap();
+    let started = Instant::now();
+    let error =
+        write(&mut sink, &format("I420", 64, 48, (25, 1)), &constant(50, (25, 1))).unwrap_err().to_string();
+    assert!(error.contains("nothing has moved in it for"), "{error}");
+    assert!(started.elapsed() < PATIENCE * 3, "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_clock_that_is_turned_back_leaves_times_that_go_on() {
+    let ms = |ms: u64| ms * 1_000_000;
+    let mut times = Timeline::new((25, 1), false, None);
+    let given: Vec<u64> = [0, 40, 80, 0, 40, 200]
+        .map(ms)
+        .into_iter()
+        .map(|pts| {
+            let meta =
+                FrameMeta { index: 0, pts_ns: Some(pts), duration_ns: Some(ms(40)), arrived: Instant::now() };
+            times.next(&meta, || None).pts
+        })
+        .collect();
+    assert_eq!(given, [0, 40, 80, 120, 160, 320].map(ms));
+}
+
+#[test]
+fn what_a_slow_screen_drops_is_counted() {
+    let text = "appsrc name=results ! identity sleep-time=50000 ! fakesink sync=false";
+    let mut sink = VideoSink::user(text, View::Overlay, true).unwrap();
+    let format = format("I420", 64, 48, (100, 1));
+    sink.begin(&run_record(), &format).unwrap();
+    for i in 0..60 {
+        let mut frame = frame(i, &format, Some(i as u64 * 10_000_000));
+        frame.circumstances.captured = Some(Instant::now());
+        deliver(&mut sink, &frame).unwrap();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let status = sink.status().unwrap();
+    // 600 ms hold about a dozen frames of 50 ms; the machine may be slower than its clock.
+    assert!((20..60).contains(&status.dropped), "{status:?}");
+    assert!(status.shown_us.p50 >= 50_000, "{status:?}");
+    sink.finish(&Summary::default()).unwrap();
 }
 
 #[test]
@@ -413,7 +515,8 @@ fn a_file_is_displayed_at_its_own_pace() {
     launch.set("screen", "sync", true);
     let ready = Some(Running::new(launch.build().unwrap()));
     let (name, view, target) = (String::new(), View::Overlay, Target::Display);
-    let mut sink = VideoSink { name, launch, view, target, is_live: false, ready, playing: None };
+    let shown = Arc::default();
+    let mut sink = VideoSink { name, launch, view, target, is_live: false, ready, playing: None, shown };
     let started = Instant::now();
     // Its first time is that of a video cut out of the middle of another.
     let times: Vec<u64> = (0..20).map(|i| 5_000_000_000 + i * 40_000_000).collect();

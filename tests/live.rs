@@ -1,0 +1,226 @@
+//! Live sources that go wrong: a real RTSP server that is killed, halted and started again, on the loopback interface.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::util::{program, root};
+
+/// A server, killed when it is dropped.
+struct Server(Child);
+
+impl Server {
+    /// One that answers, at a port of its own.
+    fn start(port: u16, size: &str) -> Self {
+        let mut child = Command::new("/usr/bin/python3")
+            .arg(root().join("tests/rtsp-server.py"))
+            .args([&port.to_string(), size])
+            .env_remove("G_DEBUG")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n", "the server does not start");
+        Self(child)
+    }
+
+    fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.0.id().to_string()]).status().unwrap().success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A port that nobody listens at. Where there is no RTSP server to be had, the test that asks says that it is skipped.
+#[allow(clippy::print_stderr, reason = "what is skipped is said")]
+fn port() -> Option<u16> {
+    let imports =
+        "import gi; gi.require_version('GstRtspServer', '1.0'); from gi.repository import GstRtspServer";
+    let tried = Command::new("/usr/bin/python3").args(["-c", imports]).stderr(Stdio::null()).status();
+    if !tried.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no RTSP server (apt-get install python3-gi gir1.2-gst-rtsp-server-1.0)");
+        return None;
+    }
+    Some(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port())
+}
+
+/// A run that follows a box in the server's picture.
+struct Run {
+    dir: TempDir,
+    child: Child,
+}
+
+impl Run {
+    fn start(port: u16, words: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let child = Command::new("timeout")
+            .args(["--foreground", "--signal=KILL", "120"])
+            .arg(program())
+            .args([
+                "run",
+                &format!("rtsp://127.0.0.1:{port}/test"),
+                "--track",
+                "140,100,40,40",
+                "--jitter",
+                "50",
+            ])
+            .args(["-o", "out.mp4", "--no-audio", "--results", "out.jsonl", "--no-progress"])
+            .args(words.split_whitespace())
+            .current_dir(dir.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self { dir, child }
+    }
+
+    fn records(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.dir.path().join("out.jsonl")).unwrap_or_default();
+        // The last line may be on its way.
+        let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Waits until the records are as a test wants them.
+    fn until(&self, what: &str, holds: impl Fn(&[Value]) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(40);
+        loop {
+            let records = self.records();
+            if holds(&records) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{what}: {:?}", kinds(&records));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Its exit code, and what it said.
+    fn end(mut self, signal: Option<&str>) -> (Option<i32>, String, Vec<Value>) {
+        if let Some(signal) = signal {
+            // `timeout` passes it on.
+            let pid = self.child.id().to_string();
+            assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        }
+        let mut said = String::new();
+        let mut stderr = BufReader::new(self.child.stderr.take().unwrap());
+        std::io::Read::read_to_string(&mut stderr, &mut said).unwrap();
+        let code = self.child.wait().unwrap().code();
+        let records = self.records();
+        assert_eq!(records.last().unwrap()["type"], "summary", "{said}");
+        let video = self.dir.path().join("out.mp4");
+        let played = Command::new("gst-launch-1.0")
+            .args(["-v", "filesrc", &format!("location={}", video.display()), "!", "decodebin", "!"])
+            .args(["identity", "silent=false", "!", "fakesink"])
+            .env_remove("G_DEBUG")
+            .output()
+            .unwrap();
+        let played = String::from_utf8_lossy(&played.stdout).matches("chain ").count();
+        let next = records.iter().position(|r| r["type"] == "caps").unwrap_or(records.len());
+        assert_eq!(played, records[..next].iter().filter(|r| r["type"] == "frame").count(), "{said}");
+        (code, said, records)
+    }
+}
+
+/// The kinds of records in order, each with how many there were of it in a row.
+fn kinds(records: &[Value]) -> Vec<(String, usize)> {
+    let mut kinds: Vec<(String, usize)> = Vec::new();
+    for kind in records.iter().map(|record| record["type"].as_str().unwrap()) {
+        match kinds.last_mut() {
+            Some((last, count)) if last == kind => *count += 1,
+            _ => kinds.push((kind.to_owned(), 1)),
+        }
+    }
+    kinds
+}
+
+fn count(records: &[Value], kind: &str) -> usize {
+    records.iter().filter(|record| record["type"] == kind).count()
+}
+
+/// Frames after the last record of that kind.
+fn frames_after(records: &[Value], kind: &str) -> usize {
+    let after = records.iter().rposition(|record| record["type"] == kind);
+    after.map_or(0, |at| count(&records[at..], "frame"))
+}
+
+#[test]
+fn a_server_that_was_killed_and_started_again_leaves_a_gap_and_the_track_goes_on() {
+    let Some(port) = port() else { return };
+    let server = Server::start(port, "320x240");
+    let run = Run::start(port, "--reconnect");
+    run.until("frames", |records| count(records, "frame") >= 50);
+    drop(server);
+    run.until("a stall is told", |records| count(records, "stalled") == 1);
+    let _server = Server::start(port, "320x240");
+    run.until("frames after the gap", |records| frames_after(records, "gap") >= 30);
+    let (code, said, records) = run.end(Some("-INT"));
+    assert_eq!(code, Some(130), "{said}");
+    assert_eq!((count(&records, "gap"), count(&records, "stalled")), (1, 1), "{:?}", kinds(&records));
+    let frames: Vec<_> = records.iter().filter(|record| record["type"] == "frame").collect();
+    let times: Vec<_> = frames.iter().map(|frame| frame["pts_ns"].as_u64().unwrap()).collect();
+    assert!(times.is_sorted(), "times go on after the gap");
+    let numbers: Vec<_> = frames.iter().map(|frame| frame["frame"].as_u64().unwrap()).collect();
+    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]));
+    let gap = records.iter().find(|record| record["type"] == "gap").unwrap();
+    assert!(gap["away_us"].as_u64().unwrap() > 1_000_000, "{gap}");
+    // The picture is still, so the track is where it was.
+    let last = &frames.last().unwrap()["tracks"][0];
+    assert_eq!(last["state"], "tracked", "{last}");
+    assert!((last["x"].as_f64().unwrap() - 140.0).abs() < 2.0, "{last}");
+    assert!(frames.last().unwrap()["capture_us"].as_u64().is_some());
+}
+
+#[test]
+fn a_server_that_is_gone_ends_a_run_with_its_files_closed() {
+    let Some(port) = port() else { return };
+    let server = Server::start(port, "320x240");
+    let run = Run::start(port, "");
+    run.until("frames", |records| count(records, "frame") >= 50);
+    drop(server);
+    let (code, said, records) = run.end(None);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(count(&records, "frame") >= 50);
+}
+
+#[test]
+fn a_server_that_halts_for_a_while_stalls_a_run_that_resumes_by_itself() {
+    let Some(port) = port() else { return };
+    let server = Server::start(port, "320x240");
+    let run = Run::start(port, "");
+    run.until("frames", |records| count(records, "frame") >= 50);
+    server.signal("-STOP");
+    run.until("a stall is told", |records| count(records, "stalled") == 1);
+    std::thread::sleep(Duration::from_secs(1));
+    server.signal("-CONT");
+    run.until("it goes on", |records| frames_after(records, "resumed") >= 20);
+    let (code, said, records) = run.end(Some("-TERM"));
+    assert_eq!(code, Some(143), "{said}");
+    assert_eq!(count(&records, "gap"), 0);
+    let resumed = records.iter().find(|record| record["type"] == "resumed").unwrap();
+    assert!(resumed["waited_us"].as_u64().unwrap() >= 2_500_000, "{resumed}");
+}
+
+#[test]
+fn a_server_that_comes_back_with_another_picture_is_followed_into_another_file() {
+    let Some(port) = port() else { return };
+    let server = Server::start(port, "320x240");
+    let run = Run::start(port, "--reconnect");
+    run.until("frames", |records| count(records, "frame") >= 50);
+    drop(server);
+    let _server = Server::start(port, "640x480");
+    run.until("frames after the change", |records| frames_after(records, "caps") >= 20);
+    assert!(run.dir.path().join("out-2.mp4").exists());
+    let (code, said, records) = run.end(Some("-INT"));
+    assert_eq!(code, Some(130), "{said}");
+    let caps = records.iter().find(|record| record["type"] == "caps").unwrap();
+    assert_eq!((&caps["width"], &caps["height"]), (&640.into(), &480.into()), "{caps}");
+}
