@@ -461,6 +461,8 @@ struct Playing {
     /// What the pipeline was started for.
     format: Arc<VideoFormat>,
     is_constant_rate: bool,
+    /// Sources beside ours in a pipeline of the user's, which have to be told when it is over.
+    other_sources: Vec<gst::Element>,
     /// Frames handed to the worker.
     delivered: u64,
     /// Every sink has said that it is done.
@@ -534,6 +536,9 @@ impl Playing {
         let constant_rate = container.is_some_and(|c| c.is_constant_rate);
         let times = Timeline::new(format.frame_rate, on_clock, constant_rate.then(|| sink.name.clone()));
         let progress = Arc::new(Progress::default());
+        let is_users = matches!(sink.target, Target::User);
+        let sources = pipeline.iterate_sources().into_iter().flatten();
+        let other_sources = sources.filter(|source| is_users && source.name() != "results").collect();
         progress.watch(pipeline, &sink.shown);
         if sink.is_live {
             count_drops(&appsrc, &sink.shown);
@@ -559,6 +564,7 @@ impl Playing {
             progress,
             format: Arc::new(format.clone()),
             is_constant_rate: constant_rate,
+            other_sources,
             delivered: 0,
             has_ended: false,
         };
@@ -624,6 +630,10 @@ impl Playing {
         while !self.has_ended {
             if self.worker.as_ref().is_some_and(JoinHandle::is_finished) {
                 self.join_worker()?;
+                // Ours has been told by the worker, behind its last frame.
+                for source in &self.other_sources {
+                    source.send_event(gst::event::Eos::new());
+                }
             }
             self.listen(POLL)?;
             patience.check(&self.progress)?;

@@ -420,6 +420,24 @@ fn frames_of_a_live_source_do_not_wait_to_be_drawn() {
 }
 
 #[test]
+fn a_source_beside_ours_ends_with_the_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.mkv");
+    // The way to record a microphone beside the frames.
+    let text = format!(
+        "appsrc name=results ! videoconvert ! x264enc tune=zerolatency ! matroskamux name=m ! filesink location={} \
+         audiotestsrc is-live=true ! queue ! vorbisenc ! m.",
+        path.display()
+    );
+    let mut sink = VideoSink::user(&text, View::Overlay, false).unwrap();
+    let started = Instant::now();
+    let times = constant(20, (25, 1));
+    write(&mut sink, &format("I420", 64, 48, (25, 1)), &times).unwrap();
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    assert_frames(&decode(&path), &times, 1_000_000, "mkv");
+}
+
+#[test]
 fn an_output_that_blocks_is_given_up_while_frames_come() {
     // It waits for a time that is far off.
     let text = "appsrc name=results ! fakesink sync=true ts-offset=1000000000000";
