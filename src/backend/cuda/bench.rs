@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use crate::config::{Kernel, Kernels, Limits, NccKernel, ThresholdSpec};
 use crate::error::Result;
-use crate::frame::{Plane, Rect, Size};
+use crate::frame::{Plane, PlaneMut, Rect, Size};
 use crate::results::Match;
 use crate::template::Bank;
 
 use super::driver::{Attribute, DeviceBuffer, Event, Gpu, Pinned, Priority, Stream};
 use super::ncc::{DeviceFrame, positions};
-use super::search::{Lane, PlannedSearch};
+use super::search::{CandidateList, Lane, PlannedSearch};
 use super::texture::{Address, Array, Coordinates, Filter, Read, Resample, Sampling, Texture};
 use super::threshold::Thresholder;
 use super::wgmma::WgmmaKernels;
@@ -45,7 +45,7 @@ pub struct TimedSearch {
     pub scores: Option<Vec<f64>>,
     /// Matches of the bank.
     pub matches: Vec<Match>,
-    /// Clearing the list of candidates, and all kernels.
+    /// All kernels, and handing the candidates to the host.
     pub micros: Micros,
 }
 
@@ -118,20 +118,14 @@ impl Bench {
         let plan = PlannedSearch::new(&self.gpu, &lane.stream, bank.clone(), size, None, 0, wgmma.as_ref())?;
         let whole = Rect::whole(size);
         let stream = lane.stream.clone();
+        let mut list = CandidateList::new(&self.gpu, true)?;
         let micros = self.time(&stream, &mut || {
-            lane.clear()?;
-            lane.search(&frame, &plan, whole, &limits, 0)
+            lane.search(&mut list, &frame, &plan, whole, &limits, 0)?;
+            lane.publish(&mut list, &stream)
         })?;
-        lane.read_back()?;
-        lane.stream.wait()?;
-        while !lane.had_room()? {
-            lane.clear()?;
-            lane.search(&frame, &plan, whole, &limits, 0)?;
-            lane.read_back()?;
-            lane.stream.wait()?;
-        }
+        lane.run(&mut list, &mut |lane, list| lane.search(list, &frame, &plan, whole, &limits, 0))?;
         let mut matches = Vec::new();
-        plan.select(lane.candidates()?, 0, (0, 0), &limits, &mut Vec::new(), &mut matches);
+        plan.select(list.candidates(&stream)?, 0, (0, 0), &limits, &mut Vec::new(), &mut matches);
         let kernel = plan.kernel(&lane);
         let last = bank.members().last().expect("a bank has members").size();
         let scores = match kernel {
@@ -224,9 +218,7 @@ impl Bench {
     fn upload(&self, picture: &Plane) -> Result<DeviceFrame> {
         let mut frame = DeviceFrame::new(&self.gpu, picture.size())?;
         let mut bytes = vec![0; frame.pixels.len()];
-        for (row, padded) in picture.as_ref().rows().zip(bytes.chunks_mut(frame.pitch)) {
-            padded[..row.len()].copy_from_slice(row);
-        }
+        PlaneMut::new(&mut bytes, frame.size, frame.pitch).copy_from(picture.as_ref());
         self.stream.upload_now(&bytes, &mut frame.pixels)?;
         Ok(frame)
     }

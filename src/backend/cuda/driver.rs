@@ -1,7 +1,7 @@
 //! The CUDA driver: devices, memory, copies, kernels. What cudarc has is used; what it lacks (launches without allocation,
 //! plain pinned memory, copies that never wait) is here, and `unsafe` with it.
 //!
-//! Nothing waits on the device but [`Stream::wait`], [`Event::wait`] and what frees device memory. Everything on a [`Stream`]
+//! Nothing waits on the device but [`Stream::wait`], [`Mark::wait`] and what frees device memory. Everything on a [`Stream`]
 //! runs in order; the caller orders streams among each other. What the types cannot say, this folder keeps: a pinned buffer
 //! is not touched from the start of a copy to the end of a wait, and outlives the copy.
 
@@ -11,9 +11,10 @@
 )]
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::LocalKey;
 
 use cudarc::driver::result::{self, DriverError};
@@ -23,6 +24,7 @@ use cudarc::nvrtc::Ptx;
 
 pub(super) use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
+use crate::backend::Device;
 use crate::error::{CudaVersion, DeviceFault, Error, Result};
 
 /// PTX of ISA 8.1 needs the driver of CUDA 12.1 (530) or a newer one.
@@ -117,6 +119,19 @@ pub struct DeviceInfo {
     pub driver: CudaVersion,
 }
 
+impl DeviceInfo {
+    /// As a backend on it describes itself.
+    pub(super) fn describe(&self) -> Device {
+        let Self { number, name, capability, memory, driver } = self;
+        let gib = *memory as f64 / f64::from(1 << 30);
+        Device {
+            backend: "cuda",
+            name: format!("{name} (device {number}, compute capability {capability}, {gib:.0} GiB)"),
+            driver: Some(format!("CUDA {driver}")),
+        }
+    }
+}
+
 /// Number of devices, and the newest CUDA version that the driver knows, after the driver was found and started.
 fn start_driver() -> Result<(usize, CudaVersion)> {
     // SAFETY: looks for the library and nothing else.
@@ -191,6 +206,9 @@ fn describe(number: usize, driver: CudaVersion) -> Result<DeviceInfo> {
 pub(super) struct Gpu {
     context: Arc<CudaContext>,
     info: Arc<DeviceInfo>,
+    max_shared_bytes: Arc<OnceLock<usize>>,
+    /// What [`Gpu::share`] has loaded, by its PTX.
+    shared: Arc<Mutex<HashMap<&'static str, Arc<CudaModule>>>>,
     /// The first error of what was dropped.
     dropped: Arc<OnceLock<DriverError>>,
 }
@@ -200,7 +218,13 @@ impl Gpu {
     pub(super) fn open(number: usize) -> Result<Self> {
         let info = Arc::new(device(number)?);
         let context = CudaContext::new(number).map_err(failed_to_open("opening the device"))?;
-        Ok(Self { context, info, dropped: Arc::default() })
+        Ok(Self {
+            context,
+            info,
+            max_shared_bytes: Arc::default(),
+            shared: Arc::default(),
+            dropped: Arc::default(),
+        })
     }
 
     pub(super) fn info(&self) -> &DeviceInfo {
@@ -214,7 +238,11 @@ impl Gpu {
 
     /// Most bytes of shared memory that a block can have.
     pub(super) fn max_shared_bytes(&self) -> Result<usize> {
-        self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+        if let Some(&bytes) = self.max_shared_bytes.get() {
+            return Ok(bytes);
+        }
+        let bytes = self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        Ok(*self.max_shared_bytes.get_or_init(|| bytes))
     }
 
     /// How many multiprocessors it has.
@@ -247,9 +275,23 @@ impl Gpu {
         }
     }
 
-    /// Loads PTX; the driver compiles it, and keeps what it compiled in its cache on disk.
+    /// Loads PTX; the driver compiles it, and keeps what it compiled in its cache on disk. Each time it is another copy, with
+    /// constant memory of its own: for kernels that need none, [`Self::share`] takes less time.
     pub(super) fn load(&self, ptx: &str) -> Result<Module> {
         let module = self.context.load_module(Ptx::from_src(ptx)).map_err(failed("loading kernels"))?;
+        Ok(Module { gpu: self.clone(), module })
+    }
+
+    /// PTX that is loaded once for all who ask.
+    pub(super) fn share(&self, ptx: &'static str) -> Result<Module> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let module = if let Some(module) = shared.get(ptx) {
+            module.clone()
+        } else {
+            let Module { module, .. } = self.load(ptx)?;
+            shared.insert(ptx, module.clone());
+            module
+        };
         Ok(Module { gpu: self.clone(), module })
     }
 
@@ -319,11 +361,19 @@ impl Gpu {
         Ok(Stream { gpu: self.clone(), stream: create().map_err(failed("creating a stream"))? })
     }
 
-    /// A mark in a stream, which also tells the time.
+    /// A mark in a stream, to be waited for.
+    pub(super) fn mark(&self) -> Result<Mark> {
+        let untimed = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
+        let event = self.context.new_event(Some(untimed)).map_err(failed("creating an event"))?;
+        Ok(Mark { event })
+    }
+
+    /// A mark in a stream, which also tells the time. What follows it in the stream starts later for it, by up to 2 us on an
+    /// H200: streams whose work must be dense have marks without time.
     pub(super) fn event(&self) -> Result<Event> {
         let timed = sys::CUevent_flags::CU_EVENT_DEFAULT;
         let event = self.context.new_event(Some(timed)).map_err(failed("creating an event"))?;
-        Ok(Event { event })
+        Ok(Event { mark: Mark { event } })
     }
 }
 
@@ -406,6 +456,13 @@ impl<T: Pod> PinnedBuffer<T> {
         self.length
     }
 
+    /// Where it lies, as a kernel takes it, which goes through the bus at each access. Whoever gives it to a kernel keeps the
+    /// buffer as for a copy.
+    pub(super) fn device_address(&self) -> u64 {
+        // Host and device share one space of addresses on all 64-bit systems, write-combined memory included.
+        self.pointer as u64
+    }
+
     pub(super) fn as_slice(&self) -> &[T] {
         // SAFETY: `length` elements were allocated and set to 0, every pattern of bits is a value, and copies from the
         // device into it are waited for before it is read (the contract of `Stream::download`).
@@ -458,9 +515,9 @@ impl Stream {
         self.stream.synchronize().map_err(failed("waiting for the device"))
     }
 
-    /// What comes next in this stream starts after `event`.
-    pub(super) fn wait_for(&self, event: &Event) -> Result<()> {
-        self.stream.wait(&event.event).map_err(failed("ordering streams"))
+    /// What comes next in this stream starts after `mark`.
+    pub(super) fn wait_for(&self, mark: &Mark) -> Result<()> {
+        self.stream.wait(&mark.event).map_err(failed("ordering streams"))
     }
 
     /// Copies the first `length` elements to the device, without waiting: `source` must not be written before it is done.
@@ -492,6 +549,34 @@ impl Stream {
         // SAFETY: as for `upload`.
         unsafe { result::memcpy_dtoh_async(&mut to.as_mut_slice()[..length], address, self.handle()) }
             .map_err(failed("reading back"))
+    }
+
+    /// Keeps what `work` puts into the stream, instead of running it, to be run as often as wanted.
+    ///
+    /// What it reads and writes must live, and lie where it lies, as long as the graph is run.
+    pub(super) fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Graph> {
+        self.gpu.bind()?;
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: the stream lives, and its capture is ended below whatever happens.
+        unsafe { result::stream::begin_capture(self.handle(), mode) }.map_err(failed("capturing"))?;
+        let outcome = work();
+        // SAFETY: it was begun above. The graph is destroyed once it is made executable.
+        let captured = unsafe { result::stream::end_capture(self.handle()) };
+        outcome?;
+        let graph = captured.map_err(failed("capturing"))?;
+        // SAFETY: `graph` was just captured, and nobody else has it.
+        let made = unsafe {
+            let made = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags_enum(0));
+            result::graph::destroy(graph).and(made)
+        };
+        Ok(Graph { gpu: self.gpu.clone(), graph: made.map_err(failed("making a graph"))? })
+    }
+
+    /// Starts what was captured.
+    pub(super) fn run(&self, graph: &Graph) -> Result<()> {
+        self.gpu.bind()?;
+        // SAFETY: the graph lives, and so does what it works on, as `capture` asks for.
+        unsafe { result::graph::launch(graph.graph, self.handle()) }.map_err(failed("running a graph"))
     }
 
     /// Copies to the device and waits.
@@ -607,20 +692,46 @@ impl Stream {
     }
 }
 
+/// Work that was captured.
+pub(super) struct Graph {
+    gpu: Gpu,
+    graph: sys::CUgraphExec,
+}
+
+// SAFETY: the graph is the driver's, is not bound to a thread, and is used by one at a time.
+unsafe impl Send for Graph {}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: instantiated by `Stream::capture`, and nobody else has it. The driver keeps it until it has run.
+        self.gpu.free(|| unsafe { result::graph::exec_destroy(self.graph) });
+    }
+}
+
 /// One argument of a kernel: an address of a number that lives until the launch returns.
 pub(super) fn arg<T: Pod>(value: &T) -> *mut c_void {
     std::ptr::from_ref(value).cast_mut().cast()
 }
 
 /// A mark in a stream.
-pub(super) struct Event {
+pub(super) struct Mark {
     event: CudaEvent,
 }
 
-impl Event {
+impl Mark {
     /// Marks the end of what is in the stream now.
     pub(super) fn record(&self, stream: &Stream) -> Result<()> {
         self.event.record(&stream.stream).map_err(failed("recording an event"))
+    }
+
+    /// Marks, in a stream that is being captured, the end of what is in it: the device passes it each time that the graph
+    /// runs.
+    pub(super) fn capture(&self, stream: &Stream) -> Result<()> {
+        let external = sys::CUevent_record_flags_enum::CU_EVENT_RECORD_EXTERNAL as u32;
+        // SAFETY: both live, and whoever runs the graph keeps the mark.
+        unsafe { sys::cuEventRecordWithFlags(self.event.cu_event(), stream.handle(), external) }
+            .result()
+            .map_err(failed("recording an event"))
     }
 
     /// Waits until the device has passed it.
@@ -629,12 +740,32 @@ impl Event {
         self.event.synchronize().map_err(failed("waiting for the device"))
     }
 
+    /// True if the device has passed it, or it was never recorded. An error is told by what comes next.
+    pub(super) fn is_passed(&self) -> bool {
+        self.event.is_complete()
+    }
+}
+
+/// A mark in a stream, which also tells the time.
+pub(super) struct Event {
+    mark: Mark,
+}
+
+impl Event {
     /// Microseconds from this mark to `end`, both of which the device has passed.
     pub(super) fn micros_to(&self, end: &Self) -> Result<f64> {
         // SAFETY: both events live, and were recorded.
-        let millis = unsafe { result::event::elapsed(self.event.cu_event(), end.event.cu_event()) }
+        let millis = unsafe { result::event::elapsed(self.mark.event.cu_event(), end.mark.event.cu_event()) }
             .map_err(failed("timing the device"))?;
         Ok(f64::from(millis) * 1000.0)
+    }
+}
+
+impl std::ops::Deref for Event {
+    type Target = Mark;
+
+    fn deref(&self) -> &Mark {
+        &self.mark
     }
 }
 
@@ -648,12 +779,9 @@ pub(super) struct Module {
 impl Module {
     /// The kernel of that name, allowed all the shared memory that a block can have.
     pub(super) fn kernel(&self, name: &'static str) -> Result<Kernel> {
+        let all = self.gpu.max_shared_bytes()? as c_int;
         let load = || {
             let function = self.module.load_function(name)?;
-            let all = self
-                .gpu
-                .context
-                .attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
             let fixed = function.shared_size_bytes()?;
             let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             function.set_attribute(which, all - fixed)?;

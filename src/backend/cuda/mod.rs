@@ -1,9 +1,13 @@
-//! The CUDA backend: a ring of slots on a GPU, each with a stream of its own.
+//! The CUDA backend: a ring of slots on a GPU, and a stream for each thing that a GPU does at the same time as another.
 //!
-//! A frame's way: `submit` has it written into the slot's pinned buffer and puts upload, threshold, searches and the reading
-//! back of their results into the slot's stream; nothing waits. `wait_next` waits for the oldest slot's last event, and is
-//! the only one that does; the frames behind it go on meanwhile, the upload of one beside the kernels of another. What the
-//! tracker asks runs on a lane of high priority while the frame lies in its slot.
+//! A frame's way: `submit` has it written into the slot's pinned buffer and puts its upload, its kernels, the copy of its mask
+//! and the publishing of its results into their streams; nothing waits. Marks in the streams order them: each frame's upload
+//! follows the one before, its kernels follow its upload and the kernels before, its mask the threshold, its results the
+//! search. `wait_next` waits for the oldest slot's last mark, and is the only one that does; the frames behind it go on
+//! meanwhile. What the tracker asks runs on a lane of high priority while the frame lies in its slot.
+//!
+//! So a frame takes as long as the slowest of these, an upload as a rule. Marks that tell the time stand in streams where
+//! nobody waits for them: between two uploads or two kernels each would cost up to 2 us.
 //!
 //! What comes back are exact integers and scores by the numeric contract, so the host's part (vertices, suppression, limits)
 //! is the code that the CPU backend runs too, and so are the bytes.
@@ -14,14 +18,16 @@ use std::time::Instant;
 
 use crate::backend::peaks::Candidate;
 use crate::backend::{Backend, Device, Findings, Query, Response, SlotId, Standing};
-use crate::config::{Kernels, NccKernel};
+use crate::config::{Kernel, Kernels, NccKernel, ThresholdMethod};
 use crate::error::{DeviceFault, Error, Result};
-use crate::frame::{FrameMeta, Picture, PlaneMut, PlaneRef, Rect, Size};
+use crate::frame::{FrameMeta, Picture, PlaneMut, PlaneRef, Size};
 use crate::template::{Bank, TemplateSums};
 
-use driver::{Attribute, DeviceBuffer, Event, Gpu, Pinned, PinnedBuffer, Priority, fault};
+use driver::{
+    Attribute, DeviceBuffer, Event, Gpu, Graph, Mark, Pinned, PinnedBuffer, Priority, Stream, fault,
+};
 use ncc::{DeviceFrame, FoundPeak, MAX_SIDE, patch_words};
-use search::{Lane, PlannedSearch};
+use search::{CandidateList, Lane, PlannedSearch};
 use threshold::Thresholder;
 use wgmma::WgmmaKernels;
 
@@ -48,9 +54,18 @@ const PLANNED_SEARCHES: usize = 16;
 /// A CUDA device.
 pub struct Cuda {
     gpu: Gpu,
-    standing: Arc<Standing>,
-    plan: Option<Arc<PlannedSearch>>,
+    standing: Standing,
+    plan: Option<PlannedSearch>,
     depth: usize,
+    streams: Streams,
+    /// Does the standing work of all frames, one after the other: side by side two would both take as long, and the older
+    /// would be late.
+    lane: Lane,
+    thresholder: Option<Thresholder>,
+    /// One for each frame that a frame in flight can follow, and one for that.
+    times: Vec<Times>,
+    /// Index in `times` of the frame that is submitted next.
+    turn: usize,
     free: Vec<Slot>,
     /// Submitted slots, oldest first.
     in_flight: VecDeque<Slot>,
@@ -70,42 +85,183 @@ impl Cuda {
     pub fn open(standing: Standing, depth: usize, kernels: Kernels, number: usize) -> Result<Self> {
         let gpu = Gpu::open(number)?;
         check_size(&gpu, standing.frame)?;
-        let free: Result<Vec<_>> =
-            (0..depth).rev().map(|id| Slot::new(&gpu, id, &standing, kernels)).collect();
-        let free = free?;
-        let stream = &free[0].lane.stream;
+        let searched = standing.bank.as_ref().map_or(0, |_| standing.roi.size().area());
+        let lane = Lane::new(&gpu, Priority::Normal, searched, kernels.ncc)?;
+        // The device's memory first: there is less of it, and it is had faster.
+        let frames = (0..depth).map(|_| DeviceFrame::new(&gpu, standing.frame));
+        let frames = frames.collect::<Result<Vec<_>>>()?;
         let wgmma = if kernels.ncc == Some(NccKernel::Wgmma) { WgmmaKernels::load(&gpu)? } else { None };
         let plan = match &standing.bank {
             Some(bank) => {
-                let plan = PlannedSearch::new(
-                    &gpu,
-                    stream,
-                    bank.clone(),
-                    standing.roi.size(),
-                    None,
-                    0,
-                    wgmma.as_ref(),
-                )?;
-                plan.tell_replaced(&free[0].lane);
-                Some(Arc::new(plan))
+                let size = standing.roi.size();
+                let plan =
+                    PlannedSearch::new(&gpu, &lane.stream, bank.clone(), size, None, 0, wgmma.as_ref())?;
+                plan.tell_replaced(&lane);
+                lane.prepare(&plan)?;
+                Some(plan)
             }
             None => None,
         };
+        let thresholder = match &standing.threshold {
+            Some(spec) => {
+                let thresholder = Thresholder::new(&gpu, &lane.stream, spec, standing.frame, kernels)?;
+                tell_replaced(spec.method, thresholder.kernel(), kernels);
+                Some(thresholder)
+            }
+            None => None,
+        };
+        let slots = frames.into_iter().enumerate().map(|(id, frame)| Slot::new(&gpu, id, frame, &standing));
+        let free = slots.collect::<Result<Vec<_>>>()?;
+        let times = (0..=depth).map(|_| Times::new(&gpu)).collect::<Result<Vec<_>>>()?;
         // One a slot; more are made when sinks hold on to them.
         let masks = MaskPool::new(&gpu, standing.frame, if standing.wants_mask { depth } else { 0 })?;
         let tracker = TrackerLane::new(&gpu, standing.frame, kernels, wgmma);
-        Ok(Self {
+        let mut cuda = Self {
+            streams: Streams::new(&gpu)?,
             gpu,
-            standing: Arc::new(standing),
+            standing,
             plan,
             depth,
+            lane,
+            thresholder,
+            times,
+            turn: 0,
             free,
             in_flight: VecDeque::with_capacity(depth),
             handed_out: Vec::with_capacity(depth),
             masks,
             tracker,
             candidates: Vec::new(),
-        })
+        };
+        // Not at the first frames, which may be live.
+        let mut slots = std::mem::take(&mut cuda.free);
+        let captured = slots.iter_mut().try_for_each(|slot| cuda.capture(slot));
+        cuda.free = slots;
+        captured.map(|()| cuda)
+    }
+
+    /// Takes a mask from the pool, if one is wanted.
+    fn lend_mask(&mut self, slot: &mut Slot) -> Result<()> {
+        if let Some(mask) = slot.mask.as_mut().filter(|_| self.standing.wants_mask) {
+            mask.host = Some(self.masks.take()?);
+        }
+        Ok(())
+    }
+
+    /// Makes one graph of the kernels of all frames that come to lie in this slot: the host starts them by one call.
+    fn capture(&mut self, slot: &mut Slot) -> Result<()> {
+        let Self { standing, plan, lane, thresholder, .. } = self;
+        if plan.is_none() && thresholder.is_none() {
+            return Ok(());
+        }
+        let Slot { frame, list, mask, marks, graph, .. } = slot;
+        let made = lane.capture(&mut |lane| {
+            if let (Some(thresholder), Some(mask)) = (&mut *thresholder, &mut *mask) {
+                thresholder.run(&lane.stream, frame, &mut mask.device, list.foreground())?;
+                if standing.wants_mask {
+                    marks.thresholded.capture(&lane.stream)?;
+                }
+            }
+            match plan {
+                Some(plan) => lane.search(list, frame, plan, standing.roi, &standing.limits, 0),
+                None => Ok(()),
+            }
+        })?;
+        *graph = Some(made);
+        Ok(())
+    }
+
+    /// Puts a frame that lies in the slot's pinned buffer, and all that is to be done to it, into the streams.
+    fn start(&mut self, slot: &mut Slot) -> Result<()> {
+        if slot.graph.is_none() {
+            self.capture(slot)?;
+        }
+        let Streams { uploads, clock, masks, results } = &self.streams;
+        let Slot { upload, frame, list, mask, marks, graph, .. } = slot;
+        let kernels = &self.lane.stream;
+        let times = &self.times[slot.turn];
+
+        // While the upload before is still running, this one starts where that ends, which has its mark already.
+        let before = self.in_flight.back();
+        slot.waits_for_upload = before.is_some_and(|before| !before.marks.uploaded.is_passed());
+        if !slot.waits_for_upload {
+            times.started.record(uploads)?;
+        }
+        let bytes = upload.len();
+        uploads.upload(upload, &mut frame.pixels, bytes)?;
+        marks.uploaded.record(uploads)?;
+        clock.wait_for(&marks.uploaded)?;
+        times.uploaded.record(clock)?;
+
+        kernels.wait_for(&marks.uploaded)?;
+        if let Some(graph) = graph {
+            kernels.run(graph)?;
+        }
+        marks.computed.record(kernels)?;
+        if let Some(Mask { device, host: Some(host) }) = mask {
+            masks.wait_for(&marks.thresholded)?;
+            let host = Arc::get_mut(host).expect("it was taken from the pool");
+            masks.download(device, 0, &mut host.pixels, frame.size.area())?;
+            marks.masked.record(masks)?;
+        }
+
+        // Whoever waits for the results may ask for all times.
+        results.wait_for(&times.uploaded)?;
+        results.wait_for(&marks.computed)?;
+        if graph.is_some() {
+            self.lane.publish(list, results)?;
+        }
+        times.published.record(results)?;
+        if self.standing.wants_mask {
+            results.wait_for(&marks.masked)?;
+            times.done.record(results)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the standing work of the oldest frame in flight and gives its results.
+    fn finish(&mut self, findings: &mut Findings) -> Result<()> {
+        let slot = self.in_flight.front_mut().expect("a frame is in flight");
+        let times = &self.times[slot.turn];
+        let before = &self.times[(slot.turn + self.depth) % self.times.len()];
+        let done = if self.standing.wants_mask { &times.done } else { &times.published };
+        done.wait()?;
+        let upload_start = if slot.waits_for_upload { &before.uploaded } else { &times.started };
+        findings.upload_us = slot.fill_us + upload_start.micros_to(&times.uploaded)? as u64;
+        // The device turns to a frame when it is there and the one before is done with.
+        let since_upload = times.uploaded.micros_to(done)?;
+        let since_before = if slot.is_first { since_upload } else { before.published.micros_to(done)? };
+        findings.standing_us = since_upload.min(since_before) as u64;
+        findings.matches.clear();
+        (findings.foreground, findings.mask, findings.redone) = (None, None, 0);
+        let Slot { frame, list, mask, .. } = slot;
+        if let Some(mask) = mask {
+            findings.foreground = Some(list.foreground_count() as f64 / frame.size.area() as f64);
+            findings.mask = mask.host.take().map(|host| self.masks.lend(host));
+        }
+        if let Some(plan) = &self.plan {
+            let (roi, limits) = (self.standing.roi, &self.standing.limits);
+            findings.redone =
+                self.lane.redo(list, &mut |lane, list| lane.search(list, frame, plan, roi, limits, 0))?;
+            if findings.redone > 0 {
+                // The list may lie elsewhere now.
+                slot.graph = None;
+            }
+            let found = list.candidates(&self.lane.stream)?;
+            plan.select(found, 0, (roi.x, roi.y), limits, &mut self.candidates, &mut findings.matches);
+        }
+        Ok(())
+    }
+}
+
+/// Says that another kernel thresholds than was asked for.
+fn tell_replaced(method: ThresholdMethod, taken: Kernel, asked: Kernels) {
+    let asked = match method {
+        ThresholdMethod::Gaussian { .. } => asked.gaussian.map(Kernel::Gaussian),
+        _ => asked.boxes.map(Kernel::Box),
+    };
+    if let Some(asked) = asked.filter(|asked| *asked != taken) {
+        tracing::info!("the {} threshold is not for {asked}: {taken} is taken", method.name());
     }
 }
 
@@ -121,13 +277,7 @@ fn check_size(gpu: &Gpu, frame: Size) -> Result<()> {
 
 impl Backend for Cuda {
     fn describe(&self) -> Device {
-        let DeviceInfo { number, name, capability, memory, driver } = self.gpu.info();
-        let gib = *memory as f64 / f64::from(1 << 30);
-        Device {
-            backend: "cuda",
-            name: format!("{name} (device {number}, compute capability {capability}, {gib:.0} GiB)"),
-            driver: Some(format!("CUDA {driver}")),
-        }
+        self.gpu.info().describe()
     }
 
     fn depth(&self) -> usize {
@@ -140,21 +290,18 @@ impl Backend for Cuda {
         fill(slot.upload_plane());
         slot.fill_us = started.elapsed().as_micros() as u64;
         slot.meta = Some(meta);
-        let mut start = || {
-            if let Some(Threshold { host, .. }) = slot.threshold.as_mut().filter(|_| self.standing.wants_mask)
-            {
-                *host = Some(self.masks.take()?);
-            }
-            slot.start(&self.standing, self.plan.as_deref(), self.in_flight.back())
-        };
-        let outcome = start();
+        (slot.turn, slot.is_first) = (self.turn % self.times.len(), self.turn == 0);
+        self.turn += 1;
+        let outcome = self.lend_mask(&mut slot).and_then(|()| self.start(&mut slot));
         self.in_flight.push_back(slot);
         outcome
     }
 
     fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<(SlotId, FrameMeta)>> {
-        let Some(slot) = self.in_flight.front_mut() else { return Ok(None) };
-        slot.finish(&self.standing, self.plan.as_deref(), &mut self.candidates, &mut self.masks, findings)?;
+        if self.in_flight.is_empty() {
+            return Ok(None);
+        }
+        self.finish(findings)?;
         findings.redone += std::mem::take(&mut self.tracker.redone);
         let mut slot = self.in_flight.pop_front().expect("looked at above");
         let handed_out = (SlotId(slot.id), slot.meta.take().expect("filled by submit"));
@@ -177,8 +324,9 @@ impl Backend for Cuda {
 impl Drop for Cuda {
     fn drop(&mut self) {
         // What still runs may be copying to and from the host's memory. That it failed was told, or ends the run now.
-        for slot in self.free.iter().chain(&self.in_flight).chain(&self.handed_out) {
-            let _ = slot.lane.stream.wait();
+        let Streams { uploads, clock, masks, results } = &self.streams;
+        for stream in [uploads, clock, &self.lane.stream, masks, results] {
+            let _ = stream.wait();
         }
         self.tracker.wait();
         // What lies on the device is freed now, so that what goes wrong can be told.
@@ -196,28 +344,82 @@ impl Drop for Cuda {
     }
 }
 
-/// One place of the ring: buffers on both sides, a lane, and marks in its stream.
+/// The streams beside that of the kernels.
+struct Streams {
+    uploads: Stream,
+    /// Tells the time at which uploads end.
+    clock: Stream,
+    masks: Stream,
+    /// Of high priority, so that a frame's results need not wait for the next frame's kernels.
+    results: Stream,
+}
+
+impl Streams {
+    fn new(gpu: &Gpu) -> Result<Self> {
+        Ok(Self {
+            uploads: gpu.stream(Priority::Normal)?,
+            clock: gpu.stream(Priority::Normal)?,
+            masks: gpu.stream(Priority::Normal)?,
+            results: gpu.stream(Priority::High)?,
+        })
+    }
+}
+
+/// When a frame was where.
+struct Times {
+    /// Before the upload, if no other was running.
+    started: Event,
+    uploaded: Event,
+    published: Event,
+    /// After the mask, if it is wanted.
+    done: Event,
+}
+
+impl Times {
+    fn new(gpu: &Gpu) -> Result<Self> {
+        Ok(Self {
+            started: gpu.event()?,
+            uploaded: gpu.event()?,
+            published: gpu.event()?,
+            done: gpu.event()?,
+        })
+    }
+}
+
+/// One place of the ring: buffers on both sides, and marks in the streams.
 struct Slot {
     id: usize,
     meta: Option<FrameMeta>,
     /// Rows as they lie on the device.
     upload: PinnedBuffer<u8>,
     frame: DeviceFrame,
-    lane: Lane,
-    threshold: Option<Threshold>,
-    started: Event,
-    uploaded: Event,
-    computing: Event,
-    computed: Event,
-    done: Event,
+    list: CandidateList,
+    /// Where frames are thresholded.
+    mask: Option<Mask>,
+    marks: Marks,
+    /// The kernels, as they are started for each frame; none if there is nothing to do, or the list lies elsewhere now.
+    graph: Option<Graph>,
     fill_us: u64,
+    /// Index in `times`.
+    turn: usize,
+    /// No frame came before.
+    is_first: bool,
+    /// The upload before was running when this one was submitted.
+    waits_for_upload: bool,
 }
 
-/// The adaptive threshold's part of a slot.
-struct Threshold {
-    thresholder: Thresholder,
-    mask: DeviceBuffer<u8>,
-    /// Where this frame's mask is read back to, if it is wanted.
+/// Marks that streams wait for.
+struct Marks {
+    uploaded: Mark,
+    thresholded: Mark,
+    masked: Mark,
+    computed: Mark,
+}
+
+/// A thresholded frame, on both sides.
+struct Mask {
+    device: DeviceBuffer<u8>,
+    /// Where it is read back to, if it is wanted.
     host: Option<Arc<HostMask>>,
 }
 
@@ -272,108 +474,35 @@ impl MaskPool {
 }
 
 impl Slot {
-    fn new(gpu: &Gpu, id: usize, standing: &Standing, kernels: Kernels) -> Result<Self> {
-        let size = standing.frame;
-        let frame = DeviceFrame::new(gpu, size)?;
-        let searched = standing.bank.as_ref().map_or(0, |_| standing.roi.size().area());
-        let lane = Lane::new(gpu, Priority::Normal, searched, kernels.ncc)?;
-        let threshold = match &standing.threshold {
+    fn new(gpu: &Gpu, id: usize, frame: DeviceFrame, standing: &Standing) -> Result<Self> {
+        let mask = match &standing.threshold {
+            Some(_) => Some(Mask { device: gpu.alloc("a mask", standing.frame.area())?, host: None }),
             None => None,
-            Some(spec) => Some(Threshold {
-                thresholder: Thresholder::new(gpu, &lane.stream, spec, size, kernels)?,
-                mask: gpu.alloc("a mask", size.area())?,
-                host: None,
-            }),
         };
         Ok(Self {
             id,
             meta: None,
+            list: CandidateList::new(gpu, standing.bank.is_some())?,
+            mask,
             upload: gpu.alloc_pinned("a frame", frame.pixels.len(), Pinned::WriteCombined)?,
             frame,
-            lane,
-            threshold,
-            started: gpu.event()?,
-            uploaded: gpu.event()?,
-            computing: gpu.event()?,
-            computed: gpu.event()?,
-            done: gpu.event()?,
+            marks: Marks {
+                uploaded: gpu.mark()?,
+                thresholded: gpu.mark()?,
+                masked: gpu.mark()?,
+                computed: gpu.mark()?,
+            },
+            graph: None,
             fill_us: 0,
+            turn: 0,
+            is_first: false,
+            waits_for_upload: false,
         })
     }
 
     /// The pinned buffer as a plane.
     fn upload_plane(&mut self) -> PlaneMut<'_> {
         PlaneMut::new(self.upload.as_mut_slice(), self.frame.size, self.frame.pitch)
-    }
-
-    /// Puts a frame's standing work into the stream. Its kernels come after those of `before`, the frame submitted last:
-    /// side by side both would take as long as one after the other, and the older would be late.
-    fn start(
-        &mut self,
-        standing: &Standing,
-        plan: Option<&PlannedSearch>,
-        before: Option<&Self>,
-    ) -> Result<()> {
-        let Self { upload, frame, lane, threshold, .. } = self;
-        self.started.record(&lane.stream)?;
-        let bytes = upload.len();
-        lane.stream.upload(upload, &mut frame.pixels, bytes)?;
-        self.uploaded.record(&lane.stream)?;
-        if let Some(before) = before {
-            lane.stream.wait_for(&before.computed)?;
-        }
-        self.computing.record(&lane.stream)?;
-        lane.clear()?;
-        if let Some(Threshold { thresholder, mask, .. }) = threshold {
-            let (stream, counters, index) = lane.foreground();
-            thresholder.run(stream, frame, mask, (counters, index))?;
-        }
-        if let Some(plan) = plan {
-            lane.search(frame, plan, standing.roi, &standing.limits, 0)?;
-        }
-        self.computed.record(&lane.stream)?;
-        if let Some(Threshold { mask, host: Some(host), .. }) = threshold {
-            let host = Arc::get_mut(host).expect("it was taken from the pool");
-            lane.stream.download(mask, 0, &mut host.pixels, frame.size.area())?;
-        }
-        if plan.is_some() || threshold.is_some() {
-            lane.read_back()?;
-        }
-        self.done.record(&lane.stream)
-    }
-
-    /// Waits for the standing work and gives its results.
-    fn finish(
-        &mut self,
-        standing: &Standing,
-        plan: Option<&PlannedSearch>,
-        candidates: &mut Vec<Candidate>,
-        masks: &mut MaskPool,
-        findings: &mut Findings,
-    ) -> Result<()> {
-        self.done.wait()?;
-        findings.upload_us = self.fill_us + self.started.micros_to(&self.uploaded)? as u64;
-        findings.standing_us = self.computing.micros_to(&self.done)? as u64;
-        findings.matches.clear();
-        (findings.foreground, findings.mask, findings.redone) = (None, None, 0);
-        if let Some(Threshold { host, .. }) = &mut self.threshold {
-            let area = self.frame.size.area();
-            findings.foreground = Some(self.lane.foreground_count() as f64 / area as f64);
-            findings.mask = host.take().map(|host| masks.lend(host));
-        }
-        if let Some(plan) = plan {
-            while !self.lane.had_room()? {
-                findings.redone += 1;
-                self.lane.clear()?;
-                self.lane.search(&self.frame, plan, standing.roi, &standing.limits, 0)?;
-                self.lane.read_back()?;
-                self.lane.stream.wait()?;
-            }
-            let Rect { x, y, .. } = standing.roi;
-            let found = self.lane.candidates()?;
-            plan.select(found, 0, (x, y), &standing.limits, candidates, &mut findings.matches);
-        }
-        Ok(())
     }
 }
 
@@ -384,7 +513,7 @@ struct TrackerLane {
     kernels: Kernels,
     wgmma: Option<Arc<WgmmaKernels>>,
     /// Made when the first question comes: most runs have no tracks.
-    lane: Option<Lane>,
+    lane: Option<(Lane, CandidateList)>,
     /// The most recently used last.
     planned: Vec<PlannedSearch>,
     plans_made: u64,
@@ -428,22 +557,25 @@ impl TrackerLane {
         responses: &mut [Response],
         candidates: &mut Vec<Candidate>,
     ) -> Result<()> {
-        let mut lane = match self.lane.take() {
-            Some(lane) => lane,
-            None => Lane::new(&self.gpu, Priority::High, self.frame.area(), self.kernels.ncc)?,
+        let (mut lane, mut list) = match self.lane.take() {
+            Some(made) => made,
+            None => (
+                Lane::new(&self.gpu, Priority::High, self.frame.area(), self.kernels.ncc)?,
+                CandidateList::new(&self.gpu, true)?,
+            ),
         };
-        let outcome = self.answer_on(&mut lane, frame, queries, responses, candidates);
+        let outcome = self.answer_on(&mut lane, &mut list, frame, queries, responses, candidates);
         if outcome.is_err() {
             // Copies that were started before it failed end before anything is freed.
             let _ = lane.stream.wait();
         }
-        self.lane = Some(lane);
+        self.lane = Some((lane, list));
         outcome
     }
 
     /// Waits for what still runs.
     fn wait(&self) {
-        if let Some(lane) = &self.lane {
+        if let Some((lane, _)) = &self.lane {
             let _ = lane.stream.wait();
         }
     }
@@ -458,6 +590,7 @@ impl TrackerLane {
     fn answer_on(
         &mut self,
         lane: &mut Lane,
+        list: &mut CandidateList,
         frame: &DeviceFrame,
         queries: &[Query],
         responses: &mut [Response],
@@ -466,30 +599,22 @@ impl TrackerLane {
         self.start_patches(lane, frame, queries)?;
         // Two rounds' plans stay, so that tracks that ask in turn nearby and anywhere are not planned anew each time.
         self.keep = PLANNED_SEARCHES.max(2 * queries.len());
-        loop {
-            lane.clear()?;
-            let (mut tag, mut has_searches) = (0, false);
-            for query in queries {
-                let Query::Search { bank, window, limits } = query else { continue };
-                let plan = self.plan(lane, bank, window.size())?;
-                lane.search(frame, plan, *window, limits, tag)?;
-                tag += plan.members() as u32;
-                has_searches = true;
-            }
-            if has_searches {
-                lane.read_back()?;
-            }
-            lane.stream.wait()?;
-            if !has_searches || lane.had_room()? {
-                break;
-            }
-            self.redone += 1;
-        }
-        let has_searches = queries.iter().any(|query| matches!(query, Query::Search { .. }));
         let mut found = std::mem::take(&mut self.found);
         found.clear();
-        if has_searches {
-            found.extend(lane.candidates()?);
+        if queries.iter().any(|query| matches!(query, Query::Search { .. })) {
+            self.redone += lane.run(list, &mut |lane, list| {
+                let mut tag = 0;
+                for query in queries {
+                    let Query::Search { bank, window, limits } = query else { continue };
+                    let plan = self.plan(lane, bank, window.size())?;
+                    lane.search(list, frame, plan, *window, limits, tag)?;
+                    tag += plan.members() as u32;
+                }
+                Ok(())
+            })?;
+            found.extend(list.candidates(&lane.stream)?);
+        } else {
+            lane.stream.wait()?;
         }
         let (mut tag, mut patch) = (0, 0);
         for (query, response) in queries.iter().zip(responses) {

@@ -2,14 +2,20 @@
 
 #![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
 
+use std::cell::OnceCell;
+
 use crate::config::NccKernel;
 use crate::error::Result;
 use crate::frame::{Rect, Size};
 use crate::template::TemplateSums;
 
-use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Pod, Rows, Stream, arg};
+use super::driver::{DeviceBuffer, Gpu, Kernel, Module, PinnedBuffer, Pod, Rows, Stream, arg};
 use super::texture::{Sampling, Texture, pitch_for};
 use super::wgmma::Prepared;
+
+const PTX: &str = include_str!("../../../kernels/ptx/ncc.ptx");
+
+const PUBLISH_PTX: &str = include_str!("../../../kernels/ptx/publish.ptx");
 
 /// Widest and highest frame and template: 32-bit sums of a row or column of squares reach so far.
 pub(super) const MAX_SIDE: usize = 65_536;
@@ -23,6 +29,7 @@ const SEGMENT: usize = 256;
 /// Threads of a block: the literature's 8x8 for the texture kernel, a warp by eight rows for the others.
 const TEXTURE_BLOCK: [usize; 3] = [8, 8, 1];
 const BLOCK: [usize; 3] = [32, 8, 1];
+const PUBLISH_THREADS: usize = 128;
 
 /// A template as the kernels take it.
 #[derive(Debug, Clone, Copy)]
@@ -134,43 +141,104 @@ impl DeviceFrame {
     }
 }
 
-/// The kernels, with constant memory of their own: one template lies there at a time.
+/// The kernels of `ncc.cu`, each loaded when it is first needed.
 pub(super) struct NccKernels {
+    gpu: Gpu,
+    map: OnceCell<MapKernels>,
+    constant: OnceCell<ConstantKernels>,
+    cut_patch: OnceCell<Kernel>,
     /// The template in constant memory.
     resident: Option<(u64, usize)>,
-    texture: [Kernel; 2],
-    constant: [Kernel; 2],
-    shared: [Kernel; 2],
-    column_sums: Kernel,
-    scores: Kernel,
-    peaks: Kernel,
-    cut_patch: Kernel,
-    constant_pattern: u64,
-    constant_pixels: u64,
     max_shared_bytes: usize,
 }
 
+/// Those that all searches with a score map need, in one copy for all.
+struct MapKernels {
+    texture: [Kernel; 2],
+    column_sums: Kernel,
+    scores: Kernel,
+    peaks: Kernel,
+}
+
+/// Those that read the template from constant memory, which belongs to this copy of them: one template lies there at a time.
+struct ConstantKernels {
+    constant: [Kernel; 2],
+    shared: [Kernel; 2],
+    pattern: u64,
+    pixels: u64,
+}
+
+/// What lies in a cell; made now, if nothing does yet.
+fn once<T>(cell: &OnceCell<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+    match cell.get() {
+        Some(made) => Ok(made),
+        None => make().map(|made| cell.get_or_init(|| made)),
+    }
+}
+
+/// A kernel for templates without a mask, and the one for those with one.
+fn pair(module: &Module, plain: &'static str, masked: &'static str) -> Result<[Kernel; 2]> {
+    Ok([module.kernel(plain)?, module.kernel(masked)?])
+}
+
 impl NccKernels {
-    /// Loads them anew.
-    pub(super) fn load(gpu: &Gpu, stream: &Stream) -> Result<Self> {
-        let module: Module = gpu.load(include_str!("../../../kernels/ptx/ncc.ptx"))?;
-        let pair = |plain, masked| Ok([module.kernel(plain)?, module.kernel(masked)?]);
-        let (constant_pattern, pattern_bytes) = module.global("constant_pattern", stream)?;
-        let (constant_pixels, bytes) = module.global("constant_pixels", stream)?;
-        assert_eq!((pattern_bytes, bytes), (size_of::<Pattern>(), CONSTANT_BYTES), "as in ncc.cu");
+    /// None loaded yet.
+    pub(super) fn new(gpu: &Gpu) -> Result<Self> {
         Ok(Self {
+            gpu: gpu.clone(),
+            map: OnceCell::new(),
+            constant: OnceCell::new(),
+            cut_patch: OnceCell::new(),
             resident: None,
-            texture: pair("correlate_texture", "correlate_texture_masked")?,
-            constant: pair("correlate_constant", "correlate_constant_masked")?,
-            shared: pair("correlate_shared", "correlate_shared_masked")?,
-            column_sums: module.kernel("column_sums")?,
-            scores: module.kernel("scores")?,
-            peaks: module.kernel("peaks")?,
-            cut_patch: module.kernel("cut_patch")?,
-            constant_pattern,
-            constant_pixels,
             max_shared_bytes: gpu.max_shared_bytes()?,
         })
+    }
+
+    /// What lies in constant memory may have been replaced, by a graph that was captured with these kernels.
+    pub(super) fn forget(&mut self) {
+        self.resident = None;
+    }
+
+    fn map(&self) -> Result<&MapKernels> {
+        once(&self.map, || {
+            let module = self.gpu.share(PTX)?;
+            Ok(MapKernels {
+                texture: pair(&module, "correlate_texture", "correlate_texture_masked")?,
+                column_sums: module.kernel("column_sums")?,
+                scores: module.kernel("scores")?,
+                peaks: module.kernel("peaks")?,
+            })
+        })
+    }
+
+    fn constant(&self, stream: &Stream) -> Result<&ConstantKernels> {
+        once(&self.constant, || {
+            let module = self.gpu.load(PTX)?;
+            let (pattern, pattern_bytes) = module.global("constant_pattern", stream)?;
+            let (pixels, bytes) = module.global("constant_pixels", stream)?;
+            assert_eq!((pattern_bytes, bytes), (size_of::<Pattern>(), CONSTANT_BYTES), "as in ncc.cu");
+            Ok(ConstantKernels {
+                constant: pair(&module, "correlate_constant", "correlate_constant_masked")?,
+                shared: pair(&module, "correlate_shared", "correlate_shared_masked")?,
+                pattern,
+                pixels,
+            })
+        })
+    }
+
+    /// Loads what searches with `kernel` need, so that the first of them need not.
+    pub(super) fn prepare(&self, kernel: NccKernel, stream: &Stream) -> Result<()> {
+        match kernel {
+            NccKernel::Wgmma => {}
+            NccKernel::Texture => {
+                self.map()?;
+            }
+            NccKernel::Constant | NccKernel::Shared => {
+                self.map()?;
+                self.constant(stream)?;
+            }
+        }
+        Ok(())
     }
 
     /// The kernel that correlates with `member`: the one that was asked for if the template is small enough for it, else
@@ -194,16 +262,18 @@ impl NccKernels {
         }
         assert!(member.bytes() <= CONSTANT_BYTES, "{} bytes of template in constant memory", member.bytes());
         self.resident = None;
+        let &ConstantKernels { pattern: constant_pattern, pixels: constant_pixels, .. } =
+            self.constant(stream)?;
         let Size { width, height } = member.size;
         for plane in 0..member.planes() {
             let from = Rows { address: member.rows.address + (plane * width) as u64, ..member.rows };
-            let to = Rows { address: self.constant_pixels + (plane * width * height) as u64, pitch: width };
+            let to = Rows { address: constant_pixels + (plane * width * height) as u64, pitch: width };
             // SAFETY: a `Member`'s rows lie in its bank's buffer, its planes side by side; the variable has room.
             unsafe { stream.copy_rows(from, to, width, height)? };
         }
         let pitch = size_of::<Pattern>();
-        let (from, to) = (member.statistics, self.constant_pattern);
-        // SAFETY: so do its statistics; the variable is of that size, as asserted in `load`.
+        let (from, to) = (member.statistics, constant_pattern);
+        // SAFETY: so do its statistics; the variable is of that size, as asserted in `constant`.
         unsafe { stream.copy_rows(Rows { address: from, pitch }, Rows { address: to, pitch }, pitch, 1)? };
         self.resident = Some(member.key);
         Ok(())
@@ -225,7 +295,7 @@ impl NccKernels {
         let (s, ss) = (sums[0].address(), sums[1].address());
         let mut args = [arg(&image), arg(&h), arg(&rows), arg(&s), arg(&ss)];
         // SAFETY: `image` lies in the frame, the sums have room for `rows` rows of its width, as asserted.
-        unsafe { stream.launch(&self.column_sums, grid, [256, 1, 1], 0, &mut args) }
+        unsafe { stream.launch(&self.map()?.column_sums, grid, [256, 1, 1], 0, &mut args) }
     }
 
     /// ST of every position of `region` into `map`; of a masked template the score. `kernel` is what [`Self::choose`] says.
@@ -264,16 +334,30 @@ impl NccKernels {
         // the kernel reads it, and its tile has the bytes that its rows take.
         unsafe {
             match kernel {
-                NccKernel::Texture => {
-                    stream.launch(&self.texture[which], grid(TEXTURE_BLOCK), TEXTURE_BLOCK, 0, &mut all)
-                }
-                NccKernel::Constant => {
-                    stream.launch(&self.constant[which], grid(BLOCK), BLOCK, 0, &mut without_template)
-                }
+                NccKernel::Texture => stream.launch(
+                    &self.map()?.texture[which],
+                    grid(TEXTURE_BLOCK),
+                    TEXTURE_BLOCK,
+                    0,
+                    &mut all,
+                ),
+                NccKernel::Constant => stream.launch(
+                    &self.constant(stream)?.constant[which],
+                    grid(BLOCK),
+                    BLOCK,
+                    0,
+                    &mut without_template,
+                ),
                 NccKernel::Wgmma => unreachable!("it has no map"),
                 NccKernel::Shared => {
                     let bytes = tile_bytes(member.size);
-                    stream.launch(&self.shared[which], grid(BLOCK), BLOCK, bytes, &mut without_template)
+                    stream.launch(
+                        &self.constant(stream)?.shared[which],
+                        grid(BLOCK),
+                        BLOCK,
+                        bytes,
+                        &mut without_template,
+                    )
                 }
             }
         }
@@ -298,7 +382,7 @@ impl NccKernels {
         let mut args =
             [arg(&s), arg(&ss), arg(&columns), arg(&pattern), arg(&width), arg(&height), arg(&map)];
         // SAFETY: as asserted.
-        unsafe { stream.launch(&self.scores, grid, BLOCK, 0, &mut args) }
+        unsafe { stream.launch(&self.map()?.scores, grid, BLOCK, 0, &mut args) }
     }
 
     /// Appends the peaks of `map` to `found`.
@@ -327,7 +411,7 @@ impl NccKernels {
             arg(&count),
         ];
         // SAFETY: as asserted; the list has room for `capacity` candidates behind its header.
-        unsafe { stream.launch(&self.peaks, grid, BLOCK, 0, &mut args) }
+        unsafe { stream.launch(&self.map()?.peaks, grid, BLOCK, 0, &mut args) }
     }
 
     /// Copies a box of the frame to `patch`: word 0 sum I, word 1 sum I I, which must be 0 before, then the pixels.
@@ -342,8 +426,9 @@ impl NccKernels {
         let grid = [rect.w.div_ceil(BLOCK[0]), rect.h.div_ceil(BLOCK[1]), 1];
         let (image, pixels, sums) = (frame.image(rect), patch.address_of(2), patch.address());
         let mut args = [arg(&image), arg(&pixels), arg(&sums)];
+        let cut_patch = once(&self.cut_patch, || self.gpu.share(PTX)?.kernel("cut_patch"))?;
         // SAFETY: the box lies in the frame, and the patch has room for it, as asserted.
-        unsafe { stream.launch(&self.cut_patch, grid, BLOCK, 0, &mut args) }
+        unsafe { stream.launch(cut_patch, grid, BLOCK, 0, &mut args) }
     }
 }
 
@@ -362,9 +447,31 @@ fn tile_bytes(template: Size) -> usize {
     (TILE_WIDTH + template.width).next_multiple_of(64) * (BLOCK[1] + template.height)
 }
 
-/// The list of candidates on the device: a header, then candidates.
+/// The list of candidates on the device: a header, then candidates. It is empty at first, and after [`Publish::run`].
 pub(super) struct Found {
     pub(super) words: DeviceBuffer<u64>,
+}
+
+/// The kernel of `publish.cu`.
+pub(super) struct Publish {
+    kernel: Kernel,
+}
+
+impl Publish {
+    /// Loads it.
+    pub(super) fn load(gpu: &Gpu) -> Result<Self> {
+        Ok(Self { kernel: gpu.share(PUBLISH_PTX)?.kernel("publish")? })
+    }
+
+    /// Copies the header of `found` and the candidates that `host` has room for, and empties the list, without waiting:
+    /// `host` must not be read before it is done.
+    pub(super) fn run(&self, stream: &Stream, found: &mut Found, host: &mut PinnedBuffer<u64>) -> Result<()> {
+        let room = ((host.len() - Found::HEADER) / Found::CANDIDATE).min(found.capacity()) as i32;
+        let (from, to) = (found.words.address(), host.device_address());
+        let mut args = [arg(&from), arg(&to), arg(&room)];
+        // SAFETY: both have room for the header and `room` candidates.
+        unsafe { stream.launch(&self.kernel, [1; 3], [PUBLISH_THREADS, 1, 1], 0, &mut args) }
+    }
 }
 
 /// A candidate as `peaks` writes it.
@@ -436,5 +543,9 @@ mod tests {
             sources.contains("(TILE_WIDTH + t.w + 63) / 64 * 64"),
             "the tile's pitch is that of tile_bytes"
         );
+        let publish = include_str!("../../../kernels/publish.cu");
+        for (name, value) in [("HEADER", Found::HEADER), ("CANDIDATE", Found::CANDIDATE)] {
+            assert!(publish.contains(&format!("constexpr int {name} = {value};")), "{name}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Searches on the device: a bank that lies there, and the lane that runs it.
 //!
-//! A lane is a stream with what one search at a time needs: constant memory, column sums, a score map, the list of
-//! candidates. Each slot of the ring has one for the standing work; the tracker's searches have one of high priority.
+//! A lane is a stream with what one search at a time needs: constant memory, column sums, a score map. The standing work has
+//! one, the tracker's searches another of high priority. What a search finds goes to a list of candidates, of which each slot
+//! of the ring has its own: it is read back while the lane searches the next frame.
 
 use std::sync::Arc;
 
@@ -12,12 +13,12 @@ use crate::frame::{Rect, Size};
 use crate::results::Match;
 use crate::template::Bank;
 
-use super::driver::{DeviceBuffer, Gpu, Pinned, PinnedBuffer, Priority, Rows, Stream};
-use super::ncc::{DeviceFrame, Found, FoundPeak, Member, NccKernels, Pattern, positions};
+use super::driver::{DeviceBuffer, Gpu, Graph, Pinned, PinnedBuffer, Priority, Rows, Stream};
+use super::ncc::{DeviceFrame, Found, FoundPeak, Member, NccKernels, Pattern, Publish, positions};
 use super::texture::{Sampling, Texture, pitch_for};
 use super::wgmma::{Suspicion, Wanted, WgmmaKernels};
 
-/// Candidates that are read back with every search, 28 KiB of them. The rest, if there are more, costs a second trip.
+/// Most candidates that come back with every search, 28 KiB of them. The rest, if there are more, costs a second trip.
 const FIRST_CANDIDATES: usize = 512;
 
 /// What textures want the address of their first row to be a multiple of, on every device so far; it is checked.
@@ -173,50 +174,163 @@ pub(super) struct Lane {
     pub(super) stream: Stream,
     pub(super) kernels: NccKernels,
     asked: Option<NccKernel>,
+    publish: Publish,
     columns: [DeviceBuffer<u32>; 2],
     map: DeviceBuffer<i64>,
-    found: Found,
     /// For the kernels of the tensor cores.
     suspicion: Option<Suspicion>,
+}
+
+/// What searches find, and how many pixels a threshold found to be foreground: on the device, and what came back of it.
+pub(super) struct CandidateList {
+    found: Found,
+    /// Header and first candidates, as they came back.
+    first: PinnedBuffer<u64>,
+    /// All candidates, where they did not all come with the first.
+    all: Option<PinnedBuffer<u64>>,
     /// The tensor cores had more suspects than room: this search is done without them.
     is_plain: bool,
-    /// What is read back of `found`.
-    host: PinnedBuffer<u64>,
+}
+
+impl CandidateList {
+    /// An empty list: for foreground pixels, or for searches too.
+    pub(super) fn new(gpu: &Gpu, is_searched: bool) -> Result<Self> {
+        let (capacity, first) = if is_searched { (CAPACITY, FIRST_CANDIDATES) } else { (0, 0) };
+        Ok(Self {
+            found: Found::new(gpu, capacity)?,
+            first: gpu.alloc_pinned("candidates", Found::words(first), Pinned::Plain)?,
+            all: None,
+            is_plain: false,
+        })
+    }
+
+    /// Where foreground pixels are counted until the list is published.
+    pub(super) fn foreground(&mut self) -> (&mut DeviceBuffer<u64>, usize) {
+        (&mut self.found.words, Found::FOREGROUND)
+    }
+
+    /// After [`Lane::publish`] is done: the number of foreground pixels.
+    pub(super) fn foreground_count(&self) -> u64 {
+        self.first.as_slice()[Found::FOREGROUND]
+    }
+
+    /// After [`Lane::publish`] is done: true if all candidates had room on the device. If not, there is room for them now,
+    /// and the search is to be done again.
+    fn had_room(&mut self, gpu: &Gpu) -> Result<bool> {
+        let count = self.count();
+        // The tensor cores count in the other half of the word how often they had more suspects than room.
+        let was_plain = std::mem::replace(&mut self.is_plain, self.first.as_slice()[0] >> 32 != 0);
+        if self.is_plain && !was_plain {
+            return Ok(false);
+        }
+        self.is_plain = false;
+        if count <= self.found.capacity() {
+            return Ok(true);
+        }
+        // It would overflow again.
+        self.is_plain = was_plain;
+        self.found = Found::new(gpu, count + count / 4)?;
+        Ok(false)
+    }
+
+    /// After [`Lane::redo`]: all candidates, in no order. Reads back by way of `stream` if they did not all come yet.
+    pub(super) fn candidates(
+        &mut self,
+        stream: &Stream,
+    ) -> Result<impl Iterator<Item = FoundPeak> + use<'_>> {
+        let words = self.count() * Found::CANDIDATE;
+        let words = if self.count() <= FIRST_CANDIDATES {
+            &self.first.as_slice()[Found::HEADER..][..words]
+        } else {
+            if self.all.as_ref().is_none_or(|all| all.len() < words) {
+                let room = words.next_power_of_two().min(self.found.words.len());
+                self.all = Some(stream.gpu().alloc_pinned("candidates", room, Pinned::Plain)?);
+            }
+            let all = self.all.as_mut().expect("made above");
+            stream.download(&self.found.words, Found::HEADER, all, words)?;
+            stream.wait()?;
+            &all.as_slice()[..words]
+        };
+        let (candidates, _) = words.as_chunks::<{ Found::CANDIDATE }>();
+        Ok(candidates.iter().map(Found::decode))
+    }
+
+    fn count(&self) -> usize {
+        self.first.as_slice()[0] as u32 as usize
+    }
 }
 
 impl Lane {
     /// A lane for searches in regions of up to `area` pixels; 0 if it searches nothing.
     pub(super) fn new(gpu: &Gpu, priority: Priority, area: usize, asked: Option<NccKernel>) -> Result<Self> {
-        let suspicion = if asked == Some(NccKernel::Wgmma) { Some(Suspicion::new(gpu)?) } else { None };
-        let stream = gpu.stream(priority)?;
-        let kernels = NccKernels::load(gpu, &stream)?;
-        let capacity = if area == 0 { 0 } else { CAPACITY };
+        let suspicion = match asked {
+            Some(NccKernel::Wgmma) if area > 0 => Some(Suspicion::new(gpu)?),
+            _ => None,
+        };
         Ok(Self {
-            kernels,
+            kernels: NccKernels::new(gpu)?,
+            publish: Publish::load(gpu)?,
             asked,
             suspicion,
-            is_plain: false,
             columns: [gpu.alloc("column sums", area)?, gpu.alloc("column sums", area)?],
             map: gpu.alloc("a score map", area)?,
-            found: Found::new(gpu, capacity)?,
-            host: gpu.alloc_pinned("candidates", Found::words(FIRST_CANDIDATES), Pinned::Plain)?,
-            stream,
+            stream: gpu.stream(priority)?,
         })
     }
 
-    /// The stream, and where foreground pixels are counted from one [`Self::clear`] to the next.
-    pub(super) fn foreground(&mut self) -> (&Stream, &mut DeviceBuffer<u64>, usize) {
-        (&self.stream, &mut self.found.words, Found::FOREGROUND)
+    /// Loads the kernels that searches with `plan` take, so that the first of them need not.
+    pub(super) fn prepare(&self, plan: &PlannedSearch) -> Result<()> {
+        for member in &plan.members {
+            self.kernels.prepare(self.kernels.choose(self.asked, member), &self.stream)?;
+        }
+        Ok(())
     }
 
-    /// Empties the list of candidates and the count of foreground pixels.
-    pub(super) fn clear(&mut self) -> Result<()> {
-        self.stream.clear(&mut self.found.words, Found::HEADER)
+    /// Starts handing to the host, by way of `stream`, what was found since the last time: the counts and the first
+    /// candidates. The next search starts with an empty list.
+    pub(super) fn publish(&self, list: &mut CandidateList, stream: &Stream) -> Result<()> {
+        self.publish.run(stream, &mut list.found, &mut list.first)
     }
 
-    /// Starts the search of a bank in a box of the frame. Its candidates carry tags from `first_tag` on, one a member.
+    /// Searches until all candidates have room, and waits; `search` starts what is to be found. The number of times that it
+    /// was done again.
+    pub(super) fn run(
+        &mut self,
+        list: &mut CandidateList,
+        search: &mut dyn FnMut(&mut Self, &mut CandidateList) -> Result<()>,
+    ) -> Result<u64> {
+        search(self, list)?;
+        self.publish(list, &self.stream)?;
+        self.stream.wait()?;
+        self.redo(list, search)
+    }
+
+    /// As [`Self::run`], where it was done and published once.
+    pub(super) fn redo(
+        &mut self,
+        list: &mut CandidateList,
+        search: &mut dyn FnMut(&mut Self, &mut CandidateList) -> Result<()>,
+    ) -> Result<u64> {
+        if list.had_room(self.stream.gpu())? {
+            return Ok(0);
+        }
+        self.kernels.forget();
+        Ok(1 + self.run(list, search)?)
+    }
+
+    /// Captures work on this lane, to be run as often as wanted, whatever else the lane has done.
+    pub(super) fn capture(&mut self, work: &mut dyn FnMut(&mut Self) -> Result<()>) -> Result<Graph> {
+        self.kernels.forget();
+        let graph = self.stream.clone().capture(&mut || work(self));
+        self.kernels.forget();
+        graph
+    }
+
+    /// Starts the search of a bank in a box of the frame. What it finds is appended to `list` and carries tags from
+    /// `first_tag` on, one a member.
     pub(super) fn search(
         &mut self,
+        list: &mut CandidateList,
         frame: &DeviceFrame,
         plan: &PlannedSearch,
         window: Rect,
@@ -224,8 +338,9 @@ impl Lane {
         first_tag: u32,
     ) -> Result<()> {
         assert_eq!(window.size(), plan.region, "the size of a region of interest");
-        let Self { stream, kernels, columns, map, found, suspicion, .. } = self;
-        let asked = if self.is_plain { None } else { self.asked };
+        let Self { stream, kernels, columns, map, suspicion, .. } = self;
+        let CandidateList { found, is_plain, .. } = list;
+        let asked = if *is_plain { None } else { self.asked };
         // Column sums serve all members of one height that follow each other.
         let mut summed = None;
         for (index, member) in plan.members.iter().enumerate() {
@@ -252,63 +367,6 @@ impl Lane {
             kernels.peaks(stream, map_size, map, limits.min_score, tag, found)?;
         }
         Ok(())
-    }
-
-    /// Starts reading back the counts and the first candidates.
-    pub(super) fn read_back(&mut self) -> Result<()> {
-        let words = self.found.words.len().min(Found::words(FIRST_CANDIDATES));
-        self.stream.download(&self.found.words, 0, &mut self.host, words)
-    }
-
-    /// After [`Self::read_back`] is done: the number of foreground pixels.
-    pub(super) fn foreground_count(&self) -> u64 {
-        self.host.as_slice()[1]
-    }
-
-    /// After [`Self::read_back`] is done: true if all candidates had room on the device. If not, there is room for them
-    /// now, and the search is to be done again.
-    pub(super) fn had_room(&mut self) -> Result<bool> {
-        let count = self.count();
-        // The tensor cores count in the other half of the word how often they had more suspects than room.
-        let was_plain = std::mem::replace(&mut self.is_plain, self.host.as_slice()[0] >> 32 != 0);
-        if self.is_plain && !was_plain {
-            return Ok(false);
-        }
-        self.is_plain = false;
-        if count <= self.found.capacity() {
-            return Ok(true);
-        }
-        // It would overflow again.
-        self.is_plain = was_plain;
-        let gpu = self.stream.gpu().clone();
-        self.found = Found::new(&gpu, count + count / 4)?;
-        Ok(false)
-    }
-
-    /// After [`Self::had_room`]: all candidates, in no order. Reads back those that did not come with the first.
-    pub(super) fn candidates(&mut self) -> Result<impl Iterator<Item = FoundPeak> + use<'_>> {
-        let count = self.count();
-        if count > FIRST_CANDIDATES {
-            let words = Found::words(count);
-            if self.host.len() < words {
-                let gpu = self.stream.gpu().clone();
-                self.host = gpu.alloc_pinned(
-                    "candidates",
-                    words.next_power_of_two().min(self.found.words.len()),
-                    Pinned::Plain,
-                )?;
-            }
-            self.stream.download(&self.found.words, 0, &mut self.host, words)?;
-            self.stream.wait()?;
-        }
-        let (candidates, _) = self.host.as_slice()[Found::HEADER..][..count * Found::CANDIDATE]
-            .as_chunks::<{ Found::CANDIDATE }>();
-        Ok(candidates.iter().map(Found::decode))
-    }
-
-    fn count(&self) -> usize {
-        // The list of a lane that searches nothing is empty, whatever lies in its header.
-        if self.found.capacity() == 0 { 0 } else { self.host.as_slice()[0] as u32 as usize }
     }
 
     /// Takes another kernel from now on.

@@ -2,7 +2,7 @@
 
 use super::driver::{Gpu, Stream};
 use super::ncc::DeviceFrame;
-use crate::frame::PlaneRef;
+use crate::frame::{PlaneMut, PlaneRef};
 
 /// Device 0, or nothing where there is none: a test then has nothing to do, and says so.
 ///
@@ -24,9 +24,7 @@ pub(super) fn gpu() -> Option<Gpu> {
 pub(super) fn upload(gpu: &Gpu, stream: &Stream, picture: PlaneRef<'_>) -> DeviceFrame {
     let mut frame = DeviceFrame::new(gpu, picture.size()).unwrap();
     let mut bytes = vec![0xA5; frame.pixels.len()];
-    for (row, padded) in picture.rows().zip(bytes.chunks_mut(frame.pitch)) {
-        padded[..row.len()].copy_from_slice(row);
-    }
+    PlaneMut::new(&mut bytes, frame.size, frame.pitch).copy_from(picture);
     stream.upload_now(&bytes, &mut frame.pixels).unwrap();
     frame
 }

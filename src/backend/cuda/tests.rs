@@ -4,12 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
 
-use super::search::{Lane, PlannedSearch};
 use super::*;
 use crate::backend::peaks::{ScoreTile, Selector};
 use crate::backend::{Options, cpu};
 use crate::config::{BackendChoice, Kernel, Limits, NccKernel, ThresholdSpec};
-use crate::frame::Plane;
+use crate::frame::{Plane, Rect};
 use crate::reference;
 use crate::results::Match;
 use crate::template::Template;
@@ -159,37 +158,38 @@ fn case(seed: u64) -> (Case, Plane, Arc<Bank>) {
     (case, picture, Arc::new(Bank::new(vec![made]).unwrap()))
 }
 
+/// What searches one case after another.
+struct Searcher {
+    lane: Lane,
+    list: CandidateList,
+    wgmma: Option<Arc<WgmmaKernels>>,
+}
+
 /// The score map and the matches that the device finds. Where the kernel makes no map, another makes it.
 fn search_on(
     gpu: &Gpu,
-    (lane, wgmma): &mut (Lane, Option<Arc<WgmmaKernels>>),
+    Searcher { lane, list, wgmma }: &mut Searcher,
     case: &Case,
     picture: &Plane,
     bank: &Arc<Bank>,
 ) -> (Vec<f64>, Vec<Match>) {
-    let frame = testing::upload(gpu, &lane.stream, picture.as_ref());
+    let stream = lane.stream.clone();
+    let frame = testing::upload(gpu, &stream, picture.as_ref());
     let size = case.roi.size();
-    let plan =
-        PlannedSearch::new(gpu, &lane.stream, bank.clone(), size, None, case.seed, wgmma.as_ref()).unwrap();
+    let plan = PlannedSearch::new(gpu, &stream, bank.clone(), size, None, case.seed, wgmma.as_ref()).unwrap();
     lane.choose(case.kernel);
     let makes_map = plan.kernel(lane) != NccKernel::Wgmma;
     lane.poison().unwrap();
-    let search = |lane: &mut Lane| loop {
-        lane.clear().unwrap();
-        lane.search(&frame, &plan, case.roi, &case.limits, 40).unwrap();
-        lane.read_back().unwrap();
-        lane.stream.wait().unwrap();
-        if lane.had_room().unwrap() {
-            break;
-        }
+    let mut search = |lane: &mut Lane, list: &mut CandidateList| {
+        lane.search(list, &frame, &plan, case.roi, &case.limits, 40)
     };
-    search(lane);
+    lane.run(list, &mut search).unwrap();
     let mut matches = Vec::new();
     let origin = (case.roi.x, case.roi.y);
-    plan.select(lane.candidates().unwrap(), 40, origin, &case.limits, &mut Vec::new(), &mut matches);
+    plan.select(list.candidates(&stream).unwrap(), 40, origin, &case.limits, &mut Vec::new(), &mut matches);
     if !makes_map {
         lane.choose(None);
-        search(lane);
+        lane.run(list, &mut search).unwrap();
     }
     (lane.score_map(ncc::positions(size, case.template)).unwrap(), matches)
 }
@@ -205,15 +205,12 @@ fn matches_of(map: &[f64], case: &Case, bank: &Bank) -> Vec<Match> {
     matches
 }
 
-fn check_case(gpu: &Gpu, lane: &Mutex<(Lane, Option<Arc<WgmmaKernels>>)>, seed: u64) -> usize {
+fn check_case(gpu: &Gpu, searcher: &Mutex<Searcher>, seed: u64) -> usize {
     let (case, picture, bank) = case(seed);
     let region = picture.as_ref().crop(case.roi);
     let template = &bank.members()[0];
     let size = ncc::positions(case.roi.size(), case.template);
-    let (map, matches) = {
-        let mut lane = lane.lock().unwrap();
-        search_on(gpu, &mut lane, &case, &picture, &bank)
-    };
+    let (map, matches) = search_on(gpu, &mut searcher.lock().unwrap(), &case, &picture, &bank);
     // Peaks, limits and suppression, from the map that the device made.
     assert_eq!(matches, matches_of(&map, &case, &bank), "{case:?}");
     let products = size.area() * case.template.area();
@@ -248,8 +245,8 @@ fn scores_and_matches_of_2100_random_searches_are_those_of_the_definition() {
     let asked = Kernel::ALL.iter().map(|(_, kernel)| *kernel).find(|k| *k == Kernel::Ncc(NccKernel::Wgmma));
     let lane = Lane::new(&gpu, Priority::Normal, 4097 * 2161, asked.map(|_| NccKernel::Wgmma)).unwrap();
     let wgmma = asked.and_then(|_| WgmmaKernels::load(&gpu).unwrap());
-    let lane = Mutex::new((lane, wgmma));
-    let products: usize = (0..2100_u64).into_par_iter().map(|seed| check_case(&gpu, &lane, seed)).sum();
+    let searcher = Mutex::new(Searcher { lane, list: CandidateList::new(&gpu, true).unwrap(), wgmma });
+    let products: usize = (0..2100_u64).into_par_iter().map(|seed| check_case(&gpu, &searcher, seed)).sum();
     assert!(products > 0);
     gpu.check_dropped().unwrap();
 }
@@ -539,8 +536,8 @@ fn frames_that_do_not_fit_are_refused_with_the_bytes_that_are_free() {
         let standing = Standing::new(size).searching(&bank, None, Limits::default()).unwrap();
         Cuda::open(standing, depth, Kernels::default(), 0).err().unwrap()
     };
-    // 17 bytes a pixel: 15 GB for each of 32 slots.
-    let error = open(Size::new(30_000, 30_000), 32);
+    // 16 bytes a pixel for searches, and one in each of 64 slots: 288 GB.
+    let error = open(Size::new(60_000, 60_000), 64);
     let Error::Backend { fault: DeviceFault::OutOfMemory { wanted, free, total, .. }, .. } = error else {
         panic!("{error}")
     };
@@ -555,25 +552,31 @@ fn uploads_overlap_kernels_and_frames_neither_allocate_nor_wait_twice() {
     let mut random = Random(21);
     let size = Size::new(1920, 1080);
     let frames: Vec<_> = (0..3).map(|_| random.picture(size)).collect();
-    // Kernels that take longer than an upload, as they do in a backlog.
+    // Kernels that take longer than an upload, as the fastest do not.
     let template = random.template(frames[0].as_ref(), Size::new(48, 48), "t");
     let standing = Standing::new(size)
         .thresholding(Some("mean:31:5".parse().unwrap()), true)
         .searching(&Bank::new(vec![template]).unwrap(), None, Limits::default())
         .unwrap();
-    let mut cuda = Cuda::open(standing, 2, Kernels::default(), 0).unwrap();
+    let slow = std::iter::once(Kernel::Ncc(NccKernel::Shared)).collect();
+    let mut cuda = Cuda::open(standing, 2, slow, 0).unwrap();
     let epoch = gpu.event().unwrap();
-    epoch.record(&cuda.free[0].lane.stream).unwrap();
+    epoch.record(&cuda.streams.uploads).unwrap();
     let mut findings = Findings::default();
-    let (mut timeline, mut counts) = (Vec::new(), Vec::new());
+    let (mut timeline, mut counts) = (Vec::<[f64; 3]>::new(), Vec::new());
     for index in 0..40 {
         if index >= 2 {
             let (slot, _) = cuda.wait_next(&mut findings).unwrap().unwrap();
-            let worked = cuda.handed_out.last().unwrap();
+            let worked = &cuda.times[cuda.handed_out.last().unwrap().turn];
             let at = |event: &Event| epoch.micros_to(event).unwrap();
-            let marks =
-                [&worked.started, &worked.uploaded, &worked.computing, &worked.computed, &worked.done];
-            timeline.push(marks.map(at));
+            let [uploaded, published, done] = [&worked.uploaded, &worked.published, &worked.done].map(at);
+            // The device worked on it from when it was there and the one before done with.
+            if let Some(&[_, before, _]) = timeline.last() {
+                let (started, told) = (uploaded.max(before), findings.standing_us as f64);
+                assert!((published - started - 2.0..=done - started + 2.0).contains(&told), "{told} us");
+            }
+            assert!(findings.upload_us > 0, "{} us", findings.upload_us);
+            timeline.push([uploaded, published, done]);
             cuda.release(slot);
             counts.push((driver::ALLOCATIONS.get(), driver::WAITS.get()));
         }
@@ -581,22 +584,35 @@ fn uploads_overlap_kernels_and_frames_neither_allocate_nor_wait_twice() {
         let frame = &frames[index as usize % 3];
         cuda.submit(meta, &mut |mut plane| plane.copy_from(frame.as_ref())).unwrap();
     }
-    for (index, [started, uploaded, computing, computed, done]) in timeline.iter().enumerate().take(12) {
+    for (index, [uploaded, published, done]) in timeline.iter().enumerate().take(12) {
         println!(
-            "frame {index}: upload {started:.0} to {uploaded:.0} us, kernels {computing:.0} to {computed:.0}, \
-             read back by {done:.0}"
+            "frame {index}: uploaded by {uploaded:.0} us, searched by {published:.0}, read back by {done:.0}"
         );
     }
     let later = &timeline[8..];
-    // The upload begins and ends before the kernels of the frame before have ended.
-    let overlapping =
-        later.windows(2).filter(|pair| pair[1][0] < pair[0][3] && pair[1][1] < pair[0][3]).count();
+    // The upload ends before the kernels of the frame before have ended.
+    let overlapping = later.windows(2).filter(|pair| pair[1][0] < pair[0][1]).count();
     println!("{overlapping} of {} uploads ended before the kernels of the frame before", later.len() - 1);
     // If uploads waited for kernels, none would. How many do depends on who else uses the device.
     assert!(overlapping > 0, "{timeline:?}");
     let ((allocated, waited), (allocated_last, waited_last)) = (counts[10], counts[30]);
     assert_eq!(allocated_last - allocated, 0, "allocations in 20 frames");
     assert_eq!(waited_last - waited, 20, "waits in 20 frames");
+}
+
+#[test]
+fn times_of_frames_to_which_nothing_is_done_are_there_with_the_frames() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    let frames = vec![Random(4).picture(Size::new(640, 361)); 300];
+    for depth in 1..4 {
+        let mut cuda = Cuda::open(Standing::new(frames[0].size()), depth, Kernels::default(), 0).unwrap();
+        for findings in findings_of(&mut cuda, &frames) {
+            assert!(findings.matches.is_empty() && findings.foreground.is_none() && findings.mask.is_none());
+            assert!(findings.upload_us > 0);
+        }
+    }
 }
 
 #[test]
@@ -644,7 +660,7 @@ fn a_device_is_lost() {
     backend.submit(meta, &mut |mut plane| plane.copy_from(Plane::new(size).as_ref())).unwrap();
     let module = backend.gpu.load(TRAP).unwrap();
     let trap = module.kernel("trap_now").unwrap();
-    let stream = &backend.in_flight[0].lane.stream;
+    let stream = &backend.lane.stream;
     stream.launch_without_arguments(&trap, 1).unwrap();
     let _ = stream.wait();
     let mut findings = Findings::default();
