@@ -260,15 +260,36 @@ pub(super) struct BenchKernelsArgs {
     /// Thresholds of this block only, instead of all blocks and the templates
     #[arg(long, value_name = "N", value_parser = |s: &str| s.parse().ok().filter(|n: &usize| n % 2 == 1 && (3..=255).contains(n)).ok_or("not an odd number from 3 to 255"))]
     pub(super) block: Option<usize>,
-    /// This kernel only, beside what is taken by itself
+    /// This kernel only, beside what is taken by itself; may be given several times
     #[arg(long, value_name = "NAME")]
-    pub(super) kernel: Option<Kernel>,
+    pub(super) kernel: Vec<Kernel>,
+    /// These things only; may be given several times
+    #[arg(long, value_name = "WHAT")]
+    pub(super) only: Vec<BenchSubject>,
+    /// Also time NPP and cuFFT, if they are installed
+    #[arg(long)]
+    pub(super) peers: bool,
     /// Threads of the CPU backend
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,
     /// One JSON object instead of a table
     #[arg(long)]
     pub(super) json: bool,
+}
+
+/// What `bench kernels` measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum BenchSubject {
+    /// From the creation of a context to the first result
+    Start,
+    /// Template matching
+    Ncc,
+    /// Adaptive thresholds
+    Threshold,
+    /// Uploads, downloads, and turning a picture
+    Copies,
+    /// Frames through the ring
+    Ring,
 }
 
 fn kernel_help() -> String {

@@ -8,16 +8,16 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use lockon::Error;
-use lockon::backend::cuda::bench::{Bench, Copy, Micros, Picture};
+use lockon::backend::cuda::bench::{Bench, Context, Copy, Frames, Micros, Peers, Picture};
 use lockon::backend::cuda::{self, Cuda};
-use lockon::backend::{Backend, Findings, Standing, cpu};
+use lockon::backend::{Backend, Device, Findings, Standing, cpu};
 use lockon::config::{BackendChoice, Kernel, Kernels, Limits, ThresholdMethod, ThresholdSpec};
-use lockon::frame::{FrameMeta, Plane, Rect, Size};
+use lockon::frame::{FrameMeta, Plane, PlaneMut, Rect, Size};
 use lockon::reference;
 use lockon::results::Match;
 use lockon::template::{Bank, Template};
 
-use super::args::BenchKernelsArgs;
+use super::args::{BenchKernelsArgs, BenchSubject};
 use super::{Outcome, log, run};
 
 /// What is measured where nothing else was asked for.
@@ -25,29 +25,44 @@ const FRAMES: [Size; 2] = [Size::new(1920, 1080), Size::new(3840, 2160)];
 const TEMPLATES: [usize; 7] = [8, 16, 32, 48, 64, 128, 256];
 const BLOCKS: [usize; 6] = [3, 11, 31, 51, 127, 255];
 
+/// Bytes of frames that a kernel is timed over: twice the L2 cache of an H100 or H200, and 64 frames of 1080p.
+const SET_BYTES: usize = 64 * 1920 * 1080;
+
+/// A window of the kind that tracks ask for.
+const WINDOW: Rect = Rect { x: 840, y: 444, w: 192, h: 192 };
+
 /// Positions of a score map and pixels of a mask that are compared with the definition.
 const CHECKED: usize = 256;
 
-/// What is searched for in frames that go through the ring.
-const RING_TEMPLATE: Size = Size::new(32, 32);
+/// What is done to frames that go through the ring.
+const RING_TEMPLATE: Size = Size::new(64, 64);
+const RING_THRESHOLD: ThresholdSpec =
+    ThresholdSpec { method: ThresholdMethod::Mean { c: 5.0 }, block: 31, inverse: false };
 
-/// Frames that go through the ring for one measurement.
-const RING_FRAMES: u64 = 2_000;
+/// Frames that go through the ring for one measurement, and seconds after which fewer suffice.
+const RING_FRAMES: u64 = 4_000;
+const RING_SECONDS: f64 = 1.0;
 
 /// One measurement.
 #[derive(Debug, Serialize)]
 struct Row {
-    /// `ncc`, `threshold`, `resample`, `upload`, `readback`, `ring`.
+    /// `start`, `ncc`, `threshold`, `fft`, `resample`, `upload`, `readback`, `ring`.
     op: &'static str,
-    /// As `--kernel` takes it; `auto` is what `run` would use.
+    /// As `--kernel` takes it, several joined by `+`; `auto` is what `run` would use.
     kernel: String,
-    /// Width and height.
+    /// Width and height; of the window, where one is searched.
     frame: [usize; 2],
     /// Width and height, of the largest member of a bank.
     #[serde(skip_serializing_if = "Option::is_none")]
     template: Option<[usize; 2]>,
     /// Members.
     bank: usize,
+    /// Most matches of a template, if not only the best is wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_matches: Option<usize>,
+    /// Their least score.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_score: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     method: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,6 +73,9 @@ struct Row {
     /// The mask is read back.
     #[serde(skip_serializing_if = "Option::is_none")]
     mask: Option<bool>,
+    /// What of the median the host spends on submitting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    submit_us: Option<f64>,
     median_us: f64,
     p90_us: f64,
     /// Products of NCC in a second: positions times template pixels, whatever was really multiplied.
@@ -69,23 +87,47 @@ struct Row {
 
 impl Row {
     fn new(op: &'static str, kernel: String, frame: Size, bytes: usize, micros: &Micros) -> Self {
-        let at = |share: f64| micros[((micros.len() - 1) as f64 * share).round() as usize];
-        let median_us = at(0.5);
+        let median_us = at(micros, 0.5);
         Self {
             op,
             kernel,
             frame: [frame.width, frame.height],
             template: None,
             bank: 1,
+            max_matches: None,
+            min_score: None,
             method: None,
             block: None,
             depth: None,
             mask: None,
+            submit_us: None,
             median_us,
-            p90_us: at(0.9),
+            p90_us: at(micros, 0.9),
             products_per_s: None,
             bytes_per_s: bytes as f64 / median_us * 1e6,
         }
+    }
+}
+
+/// What a share of the times is not longer than.
+fn at(micros: &Micros, share: f64) -> f64 {
+    micros[((micros.len() - 1) as f64 * share).round() as usize]
+}
+
+/// One search that is measured.
+struct Search {
+    window: Rect,
+    limits: Limits,
+    bank: Arc<Bank>,
+    /// Where the bank's first member was cut out of the first picture.
+    place: Rect,
+}
+
+impl Search {
+    /// Of templates that are cut out of the window.
+    fn new(picture: &Plane, window: Rect, template: Size, members: usize, limits: Limits) -> Result<Self> {
+        let (bank, place) = bank(picture, window, template, members)?;
+        Ok(Self { window, limits, bank, place })
     }
 }
 
@@ -122,11 +164,16 @@ pub(super) fn kernels(args: &BenchKernelsArgs) -> Result<Outcome> {
         },
     };
     let (device, driver, timing) = if let Some(number) = number {
-        let cuda = Cuda::open(Standing::new(Size::new(64, 64)), 1, Kernels::default(), number)?;
-        let device = cuda.describe();
-        work.header(&device.name)?;
-        work.on_gpu(&mut Bench::open(number)?, number)?;
-        (device.name, device.driver, "events on the device, L2 flushed before each")
+        let began = Instant::now();
+        let context = Context::open(number)?;
+        let context_us = began.elapsed().as_secs_f64() * 1e6;
+        let Device { name, driver, .. } = context.describe();
+        work.header(&name)?;
+        if work.wants_subject(BenchSubject::Start) {
+            work.start(number, context_us)?;
+        }
+        work.on_gpu(&mut Bench::new(&context)?, number)?;
+        (name, driver, "CUDA graphs over frames that do not fit the L2 cache, by events on the device")
     } else {
         let threads = run::threads(args.threads);
         let device = cpu::Cpu::open(Standing::new(Size::new(64, 64)), 1, threads)?.describe();
@@ -163,7 +210,7 @@ fn check(args: &BenchKernelsArgs) -> lockon::Result<()> {
         return usage("--bank is for templates, and --block measures thresholds only".into());
     }
     match args.backend {
-        BackendChoice::Cpu if args.kernel.is_some() => {
+        BackendChoice::Cpu if !args.kernel.is_empty() => {
             usage("--kernel chooses among the CUDA backend's: it needs --backend cuda".into())
         }
         BackendChoice::Cuda(_) if args.threads.is_some() => usage("--threads is for the CPU backend".into()),
@@ -177,9 +224,12 @@ struct Work {
     templates: Vec<Size>,
     blocks: Vec<usize>,
     bank: usize,
-    kernel: Option<Kernel>,
+    kernels: Vec<Kernel>,
+    only: Vec<BenchSubject>,
+    peers: Option<Peers>,
     /// Everything is measured, not one thing only.
     is_all: bool,
+    threads: usize,
     prints_table: bool,
     rows: Vec<Row>,
 }
@@ -201,65 +251,152 @@ impl Work {
                 None => Vec::new(),
             },
             bank: args.bank,
-            kernel: args.kernel,
+            kernels: args.kernel.clone(),
+            only: args.only.clone(),
+            peers: args.peers.then(Peers::load),
             is_all,
+            threads: run::threads(args.threads),
             prints_table: !args.json,
             rows: Vec::new(),
         }
     }
 
-    fn wants(&self, kernel: Kernel) -> bool {
-        self.kernel.is_none_or(|only| only == kernel)
+    fn wants_kernel(&self, kernel: Kernel) -> bool {
+        self.kernels.is_empty() || self.kernels.contains(&kernel)
+    }
+
+    /// What was named; if nothing was, everything, or the templates and thresholds that were asked for.
+    fn wants_subject(&self, subject: BenchSubject) -> bool {
+        let belongs = self.is_all || matches!(subject, BenchSubject::Ncc | BenchSubject::Threshold);
+        if self.only.is_empty() { belongs } else { self.only.contains(&subject) }
     }
 
     fn on_gpu(&mut self, bench: &mut Bench, number: usize) -> Result<()> {
+        if let Some(peers) = self.peers.as_ref().filter(|peers| !peers.missing.is_empty()) {
+            log::say(&format!("not installed, and not measured: {}", peers.missing.join(", ")));
+        }
         for frame in self.frames.clone() {
-            let picture = reference::picture(frame);
-            for template in self.templates.clone().into_iter().filter(|size| size.fits_in(frame)) {
-                let (bank, place) = bank(&picture, template, self.bank)?;
-                let wanted = Kernel::ALL.into_iter().filter_map(|(_, kernel)| match kernel {
-                    Kernel::Ncc(ncc) if self.wants(kernel) => Some(Some(ncc)),
-                    _ => None,
-                });
-                for asked in std::iter::once(None).chain(wanted).collect::<Vec<_>>() {
-                    let timed = bench.search(&picture, &bank, asked)?;
-                    // A kernel that is too small for the template has its row where it is that kernel's own.
-                    if asked.is_some_and(|asked| timed.kernel != Kernel::Ncc(asked)) {
-                        continue;
-                    }
-                    check_search(&picture, &bank, place, timed.scores.as_deref(), &timed.matches)?;
-                    let name = asked.map_or("auto".into(), |asked| Kernel::Ncc(asked).to_string());
-                    self.add_search(name, frame, &bank, &timed.micros)?;
-                }
+            let pictures = pictures(frame);
+            let frames = bench.load(&pictures)?;
+            if self.wants_subject(BenchSubject::Ncc) {
+                self.searches(bench, &pictures, &frames)?;
             }
-            for block in self.blocks.clone() {
-                for method in methods() {
-                    let spec = ThresholdSpec { method, block, inverse: false };
-                    let wanted = Kernel::ALL.into_iter().filter_map(|(_, kernel)| {
-                        (kernel.makes(method) && self.wants(kernel)).then_some(Some(kernel))
-                    });
-                    for asked in std::iter::once(None).chain(wanted).collect::<Vec<_>>() {
-                        let timed = bench.threshold(&picture, &spec, asked.into_iter().collect())?;
-                        // As above.
-                        if asked.is_some_and(|asked| timed.kernel != asked) {
-                            continue;
-                        }
-                        check_mask(&picture, &spec, &timed.mask)?;
-                        let name = asked.map_or("auto".into(), |asked| asked.to_string());
-                        self.add_threshold(name, frame, &spec, &timed.micros)?;
-                    }
-                }
+            if self.wants_subject(BenchSubject::Threshold) {
+                self.thresholds(bench, &pictures, &frames)?;
             }
-            if self.is_all && self.kernel.is_none() {
+            if self.wants_subject(BenchSubject::Copies) {
                 self.copies(bench, frame)?;
                 for (name, from) in [("rows", Picture::Rows), ("array", Picture::Array)] {
-                    let (micros, made) = bench.resample(&picture, 1.0, 30.0, from)?;
+                    let (micros, made) = bench.resample(&pictures[0], 1.0, 30.0, from)?;
                     self.add(Row::new("resample", name.into(), frame, frame.area() + made.area(), &micros))?;
                 }
-                for depth in (1..=4).filter(|_| RING_TEMPLATE.fits_in(frame)) {
-                    for mask in [false, true] {
-                        self.ring(number, &picture, depth, mask)?;
+            }
+            drop(frames);
+            if self.wants_subject(BenchSubject::Ring) && RING_TEMPLATE.fits_in(frame) {
+                self.rings(number, &pictures[0])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn searches(&mut self, bench: &mut Bench, pictures: &[Plane], frames: &Frames) -> Result<()> {
+        let picture = &pictures[0];
+        let frame = picture.size();
+        let whole = Rect::whole(frame);
+        let best = Limits::default();
+        let mut searches = Vec::new();
+        for template in self.templates.iter().filter(|size| size.fits_in(frame)) {
+            searches.push(Search::new(picture, whole, *template, self.bank, best)?);
+        }
+        if self.is_all && WINDOW.is_inside(frame) {
+            let (middle, many) = (Size::new(64, 64), Limits { min_score: 0.5, max_matches: 20, ..best });
+            searches.push(Search::new(picture, whole, middle, 1, many)?);
+            searches.push(Search::new(picture, whole, Size::new(32, 32), 32, best)?);
+            searches.push(Search::new(picture, WINDOW, middle, 1, best)?);
+            searches.push(Search::new(picture, WINDOW, middle, 64, best)?);
+        }
+        for search in searches {
+            // Of the first frame and the last.
+            let expected = on_cpu(&search, &[&pictures[0], &pictures[pictures.len() - 1]], self.threads)?;
+            let wanted = Kernel::ALL.into_iter().filter_map(|(_, kernel)| match kernel {
+                Kernel::Ncc(ncc) if self.wants_kernel(kernel) => Some(Some(ncc)),
+                _ => None,
+            });
+            for asked in std::iter::once(None).chain(wanted).collect::<Vec<_>>() {
+                let timed = bench.search(frames, search.window, &search.bank, &search.limits, asked)?;
+                // A kernel that is too small for the template has its row where it is that kernel's own.
+                if asked.is_some_and(|asked| timed.kernel != Kernel::Ncc(asked)) {
+                    continue;
+                }
+                check_scores(picture, &search, timed.scores.as_deref())?;
+                check_matches(picture, &search, &timed.matches[0])?;
+                let last = timed.matches.get(pictures.len() - 1);
+                let is_right =
+                    timed.matches[0] == expected[0] && last.is_none_or(|last| *last == expected[1]);
+                ensure!(is_right, "not the matches that the CPU finds: {:?}", timed.matches[0]);
+                let name = asked.map_or("auto".into(), |asked| Kernel::Ncc(asked).to_string());
+                self.add_search(name, &search, &timed.micros)?;
+            }
+        }
+        let npp = self.peers.as_ref().and_then(|peers| peers.npp.as_ref());
+        let mut peer_rows = Vec::new();
+        if let Some(npp) = npp {
+            for template in [16, 32, 64, 128].map(|side| Size::new(side, side)) {
+                if !self.templates.contains(&template) || !template.fits_in(frame) {
+                    continue;
+                }
+                let search = Search::new(picture, whole, template, 1, best)?;
+                let timed = bench.npp_search(npp, frames, search.bank.members()[0].luma())?;
+                check_npp_scores(picture, &search, &timed.answer)?;
+                peer_rows.push((search, timed.micros));
+            }
+        }
+        for (search, micros) in peer_rows {
+            self.add_search("npp".into(), &search, &micros)?;
+        }
+        if let Some(fft) = self.peers.as_ref().and_then(|peers| peers.fft.as_ref()) {
+            let timed = bench.fft(fft, pictures)?;
+            let area = frame.area() as f32;
+            let is_same = |(found, pixel): (&f32, &u8)| (found / area - f32::from(*pixel)).abs() < 0.1;
+            ensure!(
+                timed.answer.iter().zip(picture.data()).all(is_same),
+                "cuFFT did not give the picture back"
+            );
+            self.add(Row::new("fft", "cufft".into(), frame, 8 * frame.area(), &timed.micros))?;
+        }
+        Ok(())
+    }
+
+    fn thresholds(&mut self, bench: &mut Bench, pictures: &[Plane], frames: &Frames) -> Result<()> {
+        let picture = &pictures[0];
+        let frame = picture.size();
+        for block in self.blocks.clone() {
+            for method in methods() {
+                let spec = ThresholdSpec { method, block, inverse: false };
+                let mut expected = Plane::new(frame);
+                cpu::threshold::Thresholder::new(&spec, frame).run(picture.as_ref(), &mut expected);
+                let wanted = Kernel::ALL.into_iter().filter_map(|(_, kernel)| {
+                    (kernel.makes(method) && self.wants_kernel(kernel)).then_some(Some(kernel))
+                });
+                for asked in std::iter::once(None).chain(wanted).collect::<Vec<_>>() {
+                    let timed = bench.threshold(frames, &spec, asked.into_iter().collect())?;
+                    // As above.
+                    if asked.is_some_and(|asked| timed.kernel != asked) {
+                        continue;
                     }
+                    check_mask(picture, &spec, &timed.mask)?;
+                    ensure!(timed.mask == expected, "{spec}: not the mask that the CPU makes");
+                    let name = asked.map_or("auto".into(), |asked| asked.to_string());
+                    self.add_threshold(name, frame, &spec, &timed.micros)?;
+                }
+                if let (ThresholdMethod::Mean { c }, Some(npp)) =
+                    (method, self.peers.as_ref().and_then(|peers| peers.npp.as_ref()))
+                {
+                    let timed = bench.npp_threshold(npp, frames, block, c as f32)?;
+                    // Its mean is rounded otherwise.
+                    let differ = timed.answer.iter().zip(expected.data()).filter(|(a, b)| a != b).count();
+                    ensure!(differ < frame.area() / 20, "NPP's {spec} differs in {differ} pixels");
+                    self.add_threshold("npp".into(), frame, &spec, &timed.micros)?;
                 }
             }
         }
@@ -271,6 +408,7 @@ impl Work {
             ("upload", "write-combined", Copy::UploadWriteCombined),
             ("upload", "pinned", Copy::Upload),
             ("readback", "pinned", Copy::ReadBack),
+            ("upload", "while reading back", Copy::BothWays),
         ] {
             let micros = bench.copy(frame, copy)?;
             self.add(Row::new(op, kernel.into(), frame, frame.area(), &micros))?;
@@ -278,36 +416,87 @@ impl Work {
         Ok(())
     }
 
-    /// Frames through the whole ring, from pinned host memory: they lie in the slots' buffers already.
-    fn ring(&mut self, number: usize, picture: &Plane, depth: usize, mask: bool) -> Result<()> {
+    /// How long after the process's start, the context's creation left out, there is a first result.
+    fn start(&mut self, number: usize, context_us: f64) -> Result<()> {
+        let frame = FRAMES[0];
+        let picture = reference::picture(frame);
+        let standing = ring_standing(&picture, true, true)?;
+        let began = Instant::now();
+        let mut cuda = Cuda::open(standing, 2, self.kernels.iter().copied().collect(), number)?;
+        let open_us = began.elapsed().as_secs_f64() * 1e6;
+        let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: began };
+        cuda.submit(meta, &mut |mut plane: PlaneMut<'_>| plane.copy_from(picture.as_ref()))?;
+        let mut findings = Findings::default();
+        cuda.wait_next(&mut findings)?;
+        let result_us = began.elapsed().as_secs_f64() * 1e6;
+        ensure!(findings.matches.len() == 1, "the first frame's matches: {:?}", findings.matches);
+        for (what, micros) in [("context", context_us), ("open", open_us), ("first result", result_us)] {
+            self.add(Row::new("start", what.into(), frame, frame.area(), &vec![micros]))?;
+        }
+        Ok(())
+    }
+
+    /// Frames through the whole ring, from pinned host memory: uploading alone, and with all work.
+    fn rings(&mut self, number: usize, picture: &Plane) -> Result<()> {
+        let mut asked = vec![("auto".to_owned(), Kernels::default())];
+        if !self.kernels.is_empty() {
+            let names: Vec<_> = self.kernels.iter().map(ToString::to_string).collect();
+            asked.push((names.join("+"), self.kernels.iter().copied().collect()));
+        }
+        for depth in 1..=4 {
+            self.ring(number, picture, depth, None, ("none", Kernels::default()))?;
+            for (name, kernels) in &asked {
+                for mask in [false, true] {
+                    self.ring(number, picture, depth, Some(mask), (name, *kernels))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Without a `mask` nothing is done to the frames.
+    fn ring(
+        &mut self,
+        number: usize,
+        picture: &Plane,
+        depth: usize,
+        mask: Option<bool>,
+        (name, kernels): (&str, Kernels),
+    ) -> Result<()> {
         let frame = picture.size();
-        let (bank, place) = bank(picture, RING_TEMPLATE, 1)?;
-        let spec = ThresholdSpec { method: ThresholdMethod::Mean { c: 5.0 }, block: 31, inverse: false };
-        let standing =
-            Standing::new(frame).thresholding(Some(spec), mask).searching(&bank, None, Limits::default())?;
-        let mut cuda = Cuda::open(standing, depth, Kernels::default(), number)?;
+        let (_, place) = bank(picture, Rect::whole(frame), RING_TEMPLATE, 1)?;
+        let standing = ring_standing(picture, mask.is_some(), mask == Some(true))?;
+        let mut cuda = Cuda::open(standing, depth, kernels, number)?;
         let mut findings = Findings::default();
         let mut finish = |cuda: &mut Cuda| -> Result<()> {
             if let Some((slot, _)) = cuda.wait_next(&mut findings)? {
                 cuda.release(slot);
             }
             let found = findings.matches.first();
-            ensure!(found.is_some_and(|found| found.rect() == place), "the ring found {found:?}");
+            ensure!(
+                mask.is_none() || found.is_some_and(|found| found.rect() == place),
+                "the ring found {found:?}"
+            );
             Ok(())
         };
         // Frames leave the ring in bunches of up to `depth`: what is timed is `depth` of them.
         let bunch = depth as u64;
-        let mut times = Vec::new();
-        let mut before = Instant::now();
+        let (mut times, mut submits) = (Vec::new(), Vec::new());
+        let began = Instant::now();
+        let mut before = began;
         for index in 0..RING_FRAMES {
+            if times.len() >= 20 && began.elapsed().as_secs_f64() > RING_SECONDS {
+                break;
+            }
             let meta = FrameMeta { index, pts_ns: None, duration_ns: None, arrived: before };
             if index >= bunch {
                 finish(&mut cuda)?;
             }
+            let now = Instant::now();
+            // The first frames find an empty ring.
+            let counts = index >= 20 * bunch;
             if index % bunch == 0 {
-                let now = Instant::now();
-                // The first frames find an empty ring.
-                if index > RING_FRAMES / 10 {
+                if counts && index > 20 * bunch {
                     times.push((now - before).as_secs_f64() * 1e6 / bunch as f64);
                 }
                 before = now;
@@ -319,15 +508,19 @@ impl Work {
                     plane.copy_from(picture.as_ref());
                 }
             })?;
+            if counts {
+                submits.push(now.elapsed().as_secs_f64() * 1e6);
+            }
         }
-        for _ in 0..depth {
-            finish(&mut cuda)?;
-        }
+        while cuda.wait_next(&mut Findings::default())?.is_some() {}
         times.sort_by(f64::total_cmp);
-        let mut row = Row::new("ring", "auto".into(), frame, frame.area(), &times);
-        (row.template, row.method, row.block) =
-            (Some([RING_TEMPLATE.width, RING_TEMPLATE.height]), Some("mean"), Some(31));
-        (row.depth, row.mask) = (Some(depth), Some(mask));
+        submits.sort_by(f64::total_cmp);
+        let mut row = Row::new("ring", name.into(), frame, frame.area(), &times);
+        if mask.is_some() {
+            row.template = Some([RING_TEMPLATE.width, RING_TEMPLATE.height]);
+            (row.method, row.block) = (Some(RING_THRESHOLD.method.name()), Some(RING_THRESHOLD.block));
+        }
+        (row.depth, row.mask, row.submit_us) = (Some(depth), mask, Some(at(&submits, 0.5)));
         self.add(row)
     }
 
@@ -336,17 +529,18 @@ impl Work {
         for frame in self.frames.clone() {
             let picture = reference::picture(frame);
             for template in self.templates.clone().into_iter().filter(|size| size.fits_in(frame)) {
-                let (bank, place) = bank(&picture, template, self.bank)?;
+                let (whole, limits) = (Rect::whole(frame), Limits::default());
+                let search = Search::new(&picture, whole, template, self.bank, limits)?;
                 let mut planner = cpu::ncc::Planner::new();
-                let mut matcher = cpu::ncc::Matcher::new(&mut planner, bank.clone(), frame, threads);
-                let (mut matches, limits) = (Vec::new(), Limits::default());
+                let mut matcher = cpu::ncc::Matcher::new(&mut planner, search.bank.clone(), frame, threads);
+                let mut matches = Vec::new();
                 let micros = pool.install(|| {
                     time(|| {
-                        matcher.run(picture.as_ref(), Rect::whole(frame), &limits, &mut matches);
+                        matcher.run(picture.as_ref(), whole, &limits, &mut matches);
                     })
                 });
-                check_matches(&picture, &bank, place, &matches)?;
-                self.add_search("auto".into(), frame, &bank, &micros)?;
+                check_matches(&picture, &search, &matches)?;
+                self.add_search("auto".into(), &search, &micros)?;
             }
             for block in self.blocks.clone() {
                 for method in methods() {
@@ -366,16 +560,21 @@ impl Work {
         Ok(())
     }
 
-    fn add_search(&mut self, kernel: String, frame: Size, bank: &Bank, micros: &Micros) -> Result<()> {
-        let mut row = Row::new("ncc", kernel, frame, frame.area(), micros);
+    fn add_search(&mut self, kernel: String, search: &Search, micros: &Micros) -> Result<()> {
+        let Search { bank, limits, .. } = search;
+        let window = search.window.size();
+        let mut row = Row::new("ncc", kernel, window, window.area(), micros);
         let products = |template: &Template| {
             let Size { width, height } = template.size();
-            (frame.width - width + 1) * (frame.height - height + 1) * width * height
+            (window.width - width + 1) * (window.height - height + 1) * width * height
         };
         let all: usize = bank.members().iter().map(products).sum();
         row.products_per_s = Some(all as f64 / row.median_us * 1e6);
         let size = bank.members()[0].size();
         (row.template, row.bank) = (Some([size.width, size.height]), bank.members().len());
+        if *limits != Limits::default() {
+            (row.max_matches, row.min_score) = (Some(limits.max_matches), Some(limits.min_score));
+        }
         self.add(row)
     }
 
@@ -413,6 +612,7 @@ impl Work {
                     format!("depth {depth}{}", if row.mask == Some(true) { " + mask" } else { "" })
                 }
                 (Some([w, h]), ..) if row.bank > 1 => format!("{} of {w}x{h}", row.bank),
+                (Some([w, h]), ..) if let Some(most) = row.max_matches => format!("{w}x{h}, best {most}"),
                 (Some([w, h]), ..) => format!("{w}x{h}"),
                 (None, Some(method), Some(block), _) => format!("{method} {block}"),
                 _ => String::new(),
@@ -459,13 +659,40 @@ fn methods() -> [ThresholdMethod; 4] {
     ]
 }
 
-/// Templates cut out of a picture along its diagonal, and the place of the first.
-fn bank(picture: &Plane, size: Size, members: usize) -> Result<(Arc<Bank>, Rect)> {
-    let room = Size::new(picture.size().width - size.width, picture.size().height - size.height);
+/// What is done to frames that go through the ring: nothing, unless it `works`.
+fn ring_standing(picture: &Plane, works: bool, mask: bool) -> Result<Standing> {
+    let frame = picture.size();
+    let standing = Standing::new(frame);
+    if !works {
+        return Ok(standing);
+    }
+    let (bank, _) = bank(picture, Rect::whole(frame), RING_TEMPLATE, 1)?;
+    Ok(standing.thresholding(Some(RING_THRESHOLD), mask).searching(&bank, None, Limits::default())?)
+}
+
+/// A picture, and others of its size that show the same shifted, so that no two are equal: together more than a cache holds.
+fn pictures(frame: Size) -> Vec<Plane> {
+    let first = reference::picture(frame);
+    let Size { width, height } = frame;
+    let shifted = |index: usize| {
+        let (left, top) = (53 * index % width, 37 * index % height);
+        let mut picture = Plane::new(frame);
+        for (y, row) in picture.data_mut().chunks_mut(width).enumerate() {
+            row.copy_from_slice(first.as_ref().row((y + top) % height));
+            row.rotate_left(left);
+        }
+        picture
+    };
+    (0..SET_BYTES.div_ceil(frame.area().max(1)).min(64)).map(shifted).collect()
+}
+
+/// Templates cut out of a window along its diagonal, and the place of the first.
+fn bank(picture: &Plane, window: Rect, size: Size, members: usize) -> Result<(Arc<Bank>, Rect)> {
+    let room = Size::new(window.w - size.width, window.h - size.height);
     let place = |index: usize| {
         let share = (index + 1) as f64 / (members + 2) as f64;
         let (x, y) = ((room.width as f64 * share) as usize, (room.height as f64 * share) as usize);
-        Rect::new(x, y, size.width, size.height)
+        Rect::new(window.x + x, window.y + y, size.width, size.height)
     };
     let cut = |index: usize| {
         let luma = picture.as_ref().crop(place(index)).to_plane();
@@ -475,36 +702,63 @@ fn bank(picture: &Plane, size: Size, members: usize) -> Result<(Arc<Bank>, Rect)
     Ok((Arc::new(Bank::new(members?)?), place(0)))
 }
 
-/// Compares the matches with the definition, and the score map, where there is one, at some positions.
-fn check_search(
-    picture: &Plane,
-    bank: &Bank,
-    place: Rect,
-    scores: Option<&[f64]>,
-    matches: &[Match],
-) -> Result<()> {
-    check_matches(picture, bank, place, matches)?;
+/// The matches that the CPU backend finds in each picture.
+fn on_cpu(search: &Search, pictures: &[&Plane], threads: usize) -> Result<Vec<Vec<Match>>> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+    let mut planner = cpu::ncc::Planner::new();
+    let (bank, window) = (search.bank.clone(), search.window);
+    let mut matcher = cpu::ncc::Matcher::new(&mut planner, bank, window.size(), threads);
+    let mut find = |picture: &Plane| {
+        let mut matches = Vec::new();
+        pool.install(|| matcher.run(picture.as_ref(), window, &search.limits, &mut matches));
+        matches
+    };
+    Ok(pictures.iter().map(|picture| find(picture)).collect())
+}
+
+/// Compares the score map of the bank's last member, where there is one, with the definition at some positions.
+fn check_scores(picture: &Plane, search: &Search, scores: Option<&[f64]>) -> Result<()> {
     let Some(scores) = scores else { return Ok(()) };
-    let template = bank.members().last().expect("a bank has members");
-    let width = picture.size().width - template.size().width + 1;
+    let template = search.bank.members().last().expect("a bank has members");
+    let window = search.window;
+    let width = window.w - template.size().width + 1;
     for index in (0..CHECKED).map(|i| i * 2_654_435_761 % scores.len()) {
-        let (x, y) = (index % width, index / width);
+        let (x, y) = (window.x + index % width, window.y + index / width);
         let expected = reference::ncc::score_at(picture.as_ref(), template, x, y);
         ensure!(scores[index] == expected, "score at {x},{y} is {} and not {expected}", scores[index]);
     }
     Ok(())
 }
 
+/// Compares what NPP says with the definition at some positions. It computes in f32, from sums that lose digits.
+fn check_npp_scores(picture: &Plane, search: &Search, scores: &[f32]) -> Result<()> {
+    let template = &search.bank.members()[0];
+    let width = picture.size().width - template.size().width + 1;
+    for index in (0..CHECKED).map(|i| i * 2_654_435_761 % scores.len()) {
+        let (x, y) = (index % width, index / width);
+        let expected = reference::ncc::score_at(picture.as_ref(), template, x, y);
+        let found = f64::from(scores[index]);
+        ensure!((found - expected).abs() < 0.01, "NPP's score at {x},{y} is {found} and not {expected}");
+    }
+    Ok(())
+}
+
 /// Each member was cut out of the picture, so it must be found with score 1: the first in its place, or in one that comes
 /// before it and looks the same.
-fn check_matches(picture: &Plane, bank: &Bank, place: Rect, matches: &[Match]) -> Result<()> {
-    ensure!(matches.len() == bank.members().len(), "{} matches", matches.len());
-    for (found, template) in matches.iter().zip(bank.members()) {
-        let exact = reference::ncc::score_at(picture.as_ref(), template, found.x, found.y);
-        ensure!(found.score == 1.0 && exact == 1.0, "{found:?}, exactly {exact}");
+fn check_matches(picture: &Plane, search: &Search, matches: &[Match]) -> Result<()> {
+    let Search { bank, place, limits, .. } = search;
+    if limits.max_matches == 1 {
+        ensure!(matches.len() == bank.members().len(), "{} matches", matches.len());
+        for (found, template) in matches.iter().zip(bank.members()) {
+            let exact = reference::ncc::score_at(picture.as_ref(), template, found.x, found.y);
+            ensure!(found.score == 1.0 && exact == 1.0, "{found:?}, exactly {exact}");
+        }
     }
-    let first = &matches[0];
-    ensure!((first.y, first.x) <= (place.y, place.x), "{first:?} and not at {place}");
+    let first = matches.first();
+    ensure!(
+        first.is_some_and(|first| (first.y, first.x) <= (place.y, place.x)),
+        "{first:?} and not at {place}"
+    );
     Ok(())
 }
 

@@ -35,6 +35,7 @@ pub mod bench;
 mod driver;
 mod fused;
 mod ncc;
+mod peers;
 mod search;
 #[cfg(test)]
 mod testing;
