@@ -33,6 +33,8 @@ struct Shares {
   // and those of them in a window (0 for none).
   Divisor groups;
   int run, runs, runs_in_window;
+  // Of the Gaussian: steps of 16 numbers that its matrices have.
+  int steps;
 };
 
 // A tile of the mask, from (left, top) on, and the pixels that its windows see: `radius` further on every side, `above`

@@ -3,7 +3,7 @@
 //
 // target: compute_80
 //
-// A convolution of 16 neighbours is a product with the matrix A[i][k] = weight[k - i], 16 rows of 16 * STEPS bytes: a
+// A convolution of 16 neighbours is a product with the matrix A[i][k] = weight[k - i], 16 rows of 16 * steps bytes: a
 // weight has 24 bits and so gives three matrices, one a byte (a "plane"), and both passes take the same three. Sums of
 // products of bytes are exact; shifted by 8 bits a plane and added up they are the sums of the formulas.
 //
@@ -28,9 +28,6 @@
 // Threads of a block.
 constexpr int GAUSSIAN_THREADS = 512;
 
-// Largest width of a block's tile of the mask.
-constexpr int GAUSSIAN_WIDTH = 160;
-
 constexpr int PLANES = 3;
 
 // Shared memory: the halo, the planes, and where they do not fit in registers the matrices.
@@ -39,58 +36,61 @@ extern __shared__ uint4 shared[];
 // Where number i lies.
 __device__ __forceinline__ int shuffled(int i) { return (i & ~15) | (i & 2) << 2 | (i & 12) >> 1 | (i & 1); }
 
-// The matrices, a lane's words of each plane and step: in registers, or in shared memory where those are too few.
+// The matrices, a lane's words of each plane and step.
 //
-// The host has made them: words[(p * STEPS + s) * 32 + lane] are byte p of the weights 16 s + 4 c + j - lead - i for j = 0
+// The host has made them: words[(p * steps + s) * 32 + lane] are byte p of the weights 16 s + 4 c + j - lead - i for j = 0
 // to 3, i being number g or g + 8 of the order above, 0 where there is no such weight; lead is what the radius lacks
 // of a multiple of four.
-template <int STEPS>
-constexpr bool IN_REGISTERS = STEPS <= 5;
-template <int STEPS, bool = IN_REGISTERS<STEPS>>
-struct Weights;
 
-template <int STEPS>
-struct Weights<STEPS, true> {
+// In registers, for blocks up to 33.
+struct WeightsInRegisters {
+  static constexpr int STEPS = 3;
   uint2 words[PLANES * STEPS];
 
-  __device__ __forceinline__ Weights(const uint2* made, uint4*) {
+  __device__ __forceinline__ WeightsInRegisters(const uint2* made, uint4*, int) {
 #pragma unroll
     for (int i = 0; i < PLANES * STEPS; i++) words[i] = made[32 * i + threadIdx.x % 32];
   }
   __device__ __forceinline__ uint2 word(int p, int s) const { return words[p * STEPS + s]; }
+
+  // Calls two(s) for the steps s and s + 1, for all of them, and one(s) for a last one without a second.
+  template <class Two, class One>
+  __device__ __forceinline__ void by_two(Two two, One one) const {
+    two(0);
+    one(2);
+  }
 };
 
-template <int STEPS>
-struct Weights<STEPS, false> {
+// In shared memory, for all blocks.
+struct WeightsInMemory {
   const uint2* words;
+  int steps;
 
-  __device__ __forceinline__ Weights(const uint2* made, uint4* memory) {
-    words = reinterpret_cast<const uint2*>(memory) + threadIdx.x % 32;
-    for (int i = threadIdx.x; i < PLANES * STEPS * 16; i += GAUSSIAN_THREADS) {
+  __device__ __forceinline__ WeightsInMemory(const uint2* made, uint4* memory, int steps)
+      : words(reinterpret_cast<const uint2*>(memory) + threadIdx.x % 32), steps(steps) {
+    for (int i = threadIdx.x; i < PLANES * steps * 16; i += GAUSSIAN_THREADS) {
       copy_piece(memory + i, reinterpret_cast<const uint4*>(made) + i);
     }
   }
-  __device__ __forceinline__ uint2 word(int p, int s) const { return words[(p * STEPS + s) * 32]; }
+  __device__ __forceinline__ uint2 word(int p, int s) const { return words[(p * steps + s) * 32]; }
+
+  template <class Two, class One>
+  __device__ __forceinline__ void by_two(Two two, One one) const {
+#pragma unroll 1
+    for (int s = 0; s + 1 < steps; s += 2) two(s);
+    if (steps % 2 == 1) one(steps - 1);
+  }
 };
 
-// Calls two(s) for the steps s and s + 1, for all of them, and one(s) for a last one without a second.
-template <int STEPS, class Two, class One>
-__device__ __forceinline__ void by_two(Two two, One one) {
-  // Weights in registers need numbers for indices; others must not be hoisted into registers.
-#pragma unroll(IN_REGISTERS<STEPS> ? STEPS : 1)
-  for (int s = 0; s + 1 < STEPS; s += 2) two(s);
-  if (STEPS % 2 == 1) one(STEPS - 1);
-}
-
 // Pass along the rows: 16 x 16 sums from `pixels`, a lane's first word of them, to `planes`, a lane's first of those.
-template <int STEPS, class Matrices>
+template <class Matrices>
 __device__ __forceinline__ void weigh_rows(const Matrices& weights, const unsigned* pixels, int pitch,
                                            unsigned* planes, int plane_pitch, int plane) {
   // [t][p]: rows 4 c + 2 t and the next.
   Sums sums[2][PLANES] = {};
 #pragma unroll
   for (int t = 0; t < 2; t++) sums[t][0] = {{128, 128, 128, 128}};  // rounds half up
-  by_two<STEPS>(
+  weights.by_two(
       [&](int s) {
 #pragma unroll
         for (int t = 0; t < 2; t++) {
@@ -134,10 +134,10 @@ struct Ranks {
 };
 
 // Adds all products of plane p of the weights and q of the rows with LEAST <= p + q <= LEAST + 2 to rank p + q - LEAST.
-template <int STEPS, int LEAST, class Matrices>
+template <int LEAST, class Matrices>
 __device__ __forceinline__ void weigh_columns(Ranks& ranks, const Matrices& weights, const unsigned* planes, int pitch,
                                               int plane) {
-  by_two<STEPS>(
+  weights.by_two(
       [&](int s) {
 #pragma unroll
         for (int t = 0; t < 2; t++) {
@@ -172,27 +172,28 @@ __device__ __forceinline__ void weigh_columns(Ranks& ranks, const Matrices& weig
       });
 }
 
-template <int STEPS>
+template <class Matrices>
 __device__ __forceinline__ void gaussian_fused(Image image, unsigned char* mask, unsigned long long* foreground,
                                                int radius, bool inverse, const Shares& shares, const uint2* made,
                                                int offset) {
-  constexpr int HALO = round_up_odd(GAUSSIAN_WIDTH - 16 + 12 + 16 * STEPS);
-  const int tile_height = shares.rows.by, columns = shares.mask_pieces.by;
+    const int tile_height = shares.rows.by, columns = shares.mask_pieces.by, steps = shares.steps;
+  const int halo_pitch = round_up_odd(16 * columns - 16 + 12 + 16 * steps);
   const Tile tile = {int(blockIdx.x) * 16 * columns, int(blockIdx.y) * tile_height, radius, round_up(radius, 4)};
   const int row_groups = round_up(tile.rows(shares), 16) / 16;
-  const int pitch = round_up_odd(tile_height - 16 + 16 * STEPS), plane = pitch * 16 * columns;
+  const int pitch = round_up_odd(tile_height - 16 + 16 * steps), plane = pitch * 16 * columns;
   unsigned char* const halo = reinterpret_cast<unsigned char*>(shared);
-  unsigned char* const planes = halo + HALO * 16 * row_groups;
+  unsigned char* const planes = halo + halo_pitch * 16 * row_groups;
   const auto place = [](int y) { return shuffled(y); };
-  const Weights<STEPS> matrices(made, reinterpret_cast<uint4*>(planes + PLANES * plane));
-  load_tile(image, tile, shares, halo, HALO, place);
+  const Matrices matrices(made, reinterpret_cast<uint4*>(planes + PLANES * plane), steps);
+  load_tile(image, tile, shares, halo, halo_pitch, place);
 
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
   for (int unit = warp; unit < row_groups * columns; unit += GAUSSIAN_THREADS / 32) {
     const int group = shares.mask_pieces.quotient(unit), column = unit - group * columns;
-    weigh_rows<STEPS>(
-        matrices, reinterpret_cast<const unsigned*>(halo + (16 * group + g) * HALO + (tile.lead() & 12) + 16 * column) + c,
-        HALO / 4, reinterpret_cast<unsigned*>(planes + (16 * column + g) * pitch + 16 * group) + c, pitch / 4, plane / 4);
+    const unsigned char* const from = halo + (16 * group + g) * halo_pitch + (tile.lead() & 12) + 16 * column;
+    unsigned char* const to = planes + (16 * column + g) * pitch + 16 * group;
+    weigh_rows(matrices, reinterpret_cast<const unsigned*>(from) + c, halo_pitch / 4, reinterpret_cast<unsigned*>(to) + c,
+               pitch / 4, plane / 4);
   }
   // A warp weighs columns of rows that others weighed.
   __syncthreads();
@@ -204,7 +205,7 @@ __device__ __forceinline__ void gaussian_fused(Image image, unsigned char* mask,
     const int group = shares.mask_pieces.quotient(unit), column = unit - group * columns;
     const unsigned* rows = reinterpret_cast<const unsigned*>(planes + (16 * column + g) * pitch + 16 * group) + c;
     Ranks high = {};
-    weigh_columns<STEPS, 2>(high, matrices, rows, pitch / 4, plane / 4);
+    weigh_columns<2>(high, matrices, rows, pitch / 4, plane / 4);
     // Rows 4 (g / 2) + g % 2 and the second after it, four neighbours each.
     unsigned* at[2];
     unsigned pixels[2];
@@ -213,7 +214,8 @@ __device__ __forceinline__ void gaussian_fused(Image image, unsigned char* mask,
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       const int y = 16 * group + g / 2 * 4 + g % 2 + 2 * half;
-      at[half] = reinterpret_cast<unsigned*>(halo + place(y + tile.above) * HALO + tile.inner() + 16 * column) + c;
+      unsigned char* const row = halo + place(y + tile.above) * halo_pitch + tile.inner() + 16 * column;
+      at[half] = reinterpret_cast<unsigned*>(row) + c;
       pixels[half] = *at[half];
 #pragma unroll
       for (int j = 0; j < 4; j++) {
@@ -229,7 +231,7 @@ __device__ __forceinline__ void gaussian_fused(Image image, unsigned char* mask,
     }
     if (__any_sync(ALL_LANES, is_unsure)) {
       Ranks low = {};
-      weigh_columns<STEPS, 0>(low, matrices, rows, pitch / 4, plane / 4);
+      weigh_columns<0>(low, matrices, rows, pitch / 4, plane / 4);
 #pragma unroll
       for (int half = 0; half < 2; half++) {
 #pragma unroll
@@ -260,38 +262,27 @@ __device__ __forceinline__ void gaussian_fused(Image image, unsigned char* mask,
 #pragma unroll 2
     for (int y = first; y < tile_height; y += step) {
       count += to.store(tile.left + 16 * piece, tile.top + y,
-                        halo + place(y + tile.above) * HALO + tile.inner() + 16 * piece);
+                        halo + place(y + tile.above) * halo_pitch + tile.inner() + 16 * piece);
     }
   }
   add_block(foreground, -count);
 }
 
-// For blocks up to 33, 65, 129 and 255. Shared memory: see Steps::gaussian in src/backend/cuda/threshold.rs.
+// Shared memory: see Tiling::gaussian_tiles in src/backend/cuda/fused.rs.
 
+// For blocks up to 33.
 extern "C" __global__ void __launch_bounds__(GAUSSIAN_THREADS)
     gaussian_fused_33(const unsigned char* pixels, int pitch, int width, int height, unsigned char* mask,
                       unsigned long long* foreground, int radius, int inverse, Shares shares, const uint2* made,
                       int offset) {
-  gaussian_fused<3>({pixels, pitch, width, height}, mask, foreground, radius, inverse, shares, made, offset);
+  gaussian_fused<WeightsInRegisters>({pixels, pitch, width, height}, mask, foreground, radius, inverse, shares, made,
+                                     offset);
 }
 
 extern "C" __global__ void __launch_bounds__(GAUSSIAN_THREADS)
-    gaussian_fused_65(const unsigned char* pixels, int pitch, int width, int height, unsigned char* mask,
-                      unsigned long long* foreground, int radius, int inverse, Shares shares, const uint2* made,
-                      int offset) {
-  gaussian_fused<5>({pixels, pitch, width, height}, mask, foreground, radius, inverse, shares, made, offset);
-}
-
-extern "C" __global__ void __launch_bounds__(GAUSSIAN_THREADS)
-    gaussian_fused_129(const unsigned char* pixels, int pitch, int width, int height, unsigned char* mask,
-                       unsigned long long* foreground, int radius, int inverse, Shares shares, const uint2* made,
-                       int offset) {
-  gaussian_fused<9>({pixels, pitch, width, height}, mask, foreground, radius, inverse, shares, made, offset);
-}
-
-extern "C" __global__ void __launch_bounds__(GAUSSIAN_THREADS)
-    gaussian_fused_255(const unsigned char* pixels, int pitch, int width, int height, unsigned char* mask,
-                       unsigned long long* foreground, int radius, int inverse, Shares shares, const uint2* made,
-                       int offset) {
-  gaussian_fused<17>({pixels, pitch, width, height}, mask, foreground, radius, inverse, shares, made, offset);
+    gaussian_fused(const unsigned char* pixels, int pitch, int width, int height, unsigned char* mask,
+                   unsigned long long* foreground, int radius, int inverse, Shares shares, const uint2* made,
+                   int offset) {
+  gaussian_fused<WeightsInMemory>({pixels, pitch, width, height}, mask, foreground, radius, inverse, shares, made,
+                                  offset);
 }

@@ -1,12 +1,10 @@
 // Arithmetic on numbers that share a register, and copies of 16 bytes, each one instruction.
 #pragma once
 
-// The 32-bit word that `selector` picks from the 8 bytes of low and high: digit i of it names byte i of the result; a
-// digit with its highest bit set spreads that byte's sign.
+// The 32-bit word that `selector` picks from the 8 bytes of low and high: digit i of it, 0 to 7, names byte i of the
+// result.
 __device__ __forceinline__ unsigned pick(unsigned low, unsigned high, unsigned selector) {
-  unsigned word;
-  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(low), "r"(high), "r"(selector));
-  return word;
+  return __byte_perm(low, high, selector);
 }
 
 // sum + pair[0] * factors[0] + pair[1] * factors[1], the pair being 16-bit halves (not negative), the factors the low
@@ -14,6 +12,16 @@ __device__ __forceinline__ unsigned pick(unsigned low, unsigned high, unsigned s
 __device__ __forceinline__ int add_pair(int sum, unsigned pair, int factors) {
   int result;
   asm("dp2a.lo.u32.s32 %0, %1, %2, %3;" : "=r"(result) : "r"(pair), "r"(factors), "r"(sum));
+  return result;
+}
+
+// A window's sum that slides on: the number that enters is half i of its pair of 16-bit numbers, and that which leaves half
+// j of its pair.
+__device__ __forceinline__ int slide(int sum, unsigned enters, int i, unsigned leaves, int j) {
+  int result;
+  asm("dp2a.lo.u32.s32 %0, %1, %2, %3;\n\tdp2a.lo.u32.s32 %0, %4, %5, %0;"
+      : "=&r"(result)
+      : "r"(enters), "r"(i == 0 ? 0x0001 : 0x0100), "r"(sum), "r"(leaves), "r"(j == 0 ? 0x00ff : 0xff00));
   return result;
 }
 
@@ -38,8 +46,13 @@ __device__ __forceinline__ int add_bytes(int sum, unsigned word) {
 
 // Four bytes, 255 where a number is negative and 0 where not.
 __device__ __forceinline__ unsigned spread_signs(const int* numbers) {
-  const unsigned left = pick(numbers[0], numbers[1], 0xfbfb), right = pick(numbers[2], numbers[3], 0xfbfb);
-  return pick(left, right, 0x5410);
+  // A digit with its highest bit set spreads a byte's sign.
+  const auto pair = [](int low, int high) {
+    unsigned word;
+    asm("prmt.b32 %0, %1, %2, 0xfbfb;" : "=r"(word) : "r"(low), "r"(high));
+    return word;
+  };
+  return pick(pair(numbers[0], numbers[1]), pair(numbers[2], numbers[3]), 0x5410);
 }
 
 // Copies 16 bytes from device to shared memory, both multiples of 16, without waiting.

@@ -1,4 +1,4 @@
-//! How the one-pass thresholds, `kernels/box_fused.cu` and `kernels/gaussian_fused.cu`, share a frame among blocks.
+//! How the one-pass thresholds, `kernels/*_fused*.cu`, share a frame among blocks.
 //!
 //! A block makes a tile of the mask and needs all that the tile's windows see in its shared memory at once. Large tiles load
 //! less twice; tiles as many as the device has multiprocessors finish at the same time. Which is best is estimated here.
@@ -10,18 +10,21 @@ use crate::backend::threshold::{WEIGHT_BITS, gaussian_weights};
 use crate::error::Result;
 use crate::frame::Size;
 
-// As in kernels/fused_tile.cuh and these two.
+// As in kernels/fused_tile.cuh, kernels/box_fused.cuh and kernels/gaussian_fused.cu.
 
 pub(super) const FUSED_THREADS: usize = 512;
 pub(super) const BOX_THREADS: usize = 256;
 pub(super) const BOX_WIDTH: usize = 192;
 pub(super) const SEGMENT_PIXELS: usize = 64;
+pub(super) const HALO_PITCH: usize = 336;
 pub(super) const GAUSSIAN_THREADS: usize = 512;
-pub(super) const GAUSSIAN_WIDTH: usize = 160;
 pub(super) const PLANES: usize = 3;
 
-/// Largest block of `mean_fused`, `sauvola_fused` and `niblack_fused`; larger ones have kernels of their own ("wide").
+/// Largest block of `mean_fused`; larger ones have a slower kernel ("wide").
 pub(super) const NARROW: usize = 127;
+
+/// Largest width of a tile of the Gaussian.
+const GAUSSIAN_WIDTH: usize = 160;
 
 /// `Divisor` of `fused_tile.cuh`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,6 +54,7 @@ pub(super) struct Shares {
     run: u32,
     runs: u32,
     runs_in_window: u32,
+    steps: u32,
 }
 
 // SAFETY: numbers of 32 bits, with nothing between them.
@@ -106,7 +110,7 @@ impl Tiling {
             let most = (BOX_THREADS / (width / SEGMENT_PIXELS)).min(size.height.max(2));
             (2..=most).map(move |height| Self::box_tiles(size, radius, with_squares, width, height))
         });
-        Self::best(tiles, room)
+        Self::best(tiles.filter(|tiling| 16 * tiling.shares.pieces.by as usize <= HALO_PITCH), room)
     }
 
     /// The best tiles for a Gaussian threshold: nothing if not even the smallest have room.
@@ -138,10 +142,8 @@ impl Tiling {
         // Summing runs first pays where a window is much longer than a run, and a run not too short.
         let runs_in_window = if block > 2 * run && run >= 8 { block / run } else { 0 };
         let runs = if runs_in_window > 0 { height.div_ceil(run) - 1 + runs_in_window } else { 0 };
-        let most = if block <= NARROW { NARROW } else { 255 };
-        let halo_pitch = round_up_odd(BOX_WIDTH + most - 1 + 15);
         let squares = if with_squares { [round_up_odd(16 * groups), 24] } else { [0, 8] };
-        let halo = halo_pitch * (height + 2 * radius);
+        let halo = HALO_PITCH * (height + 2 * radius);
         let sums = (round_up_odd(8 * groups) + squares[0]) * height + squares[1] * runs * groups;
         // Instructions of a thread: rows that it adds, rows that it slides down, pixels that it slides along.
         let added = run * (runs * groups).div_ceil(BOX_THREADS) + block - runs_in_window * run;
@@ -170,15 +172,17 @@ impl Tiling {
         let steps = gaussian_steps(2 * radius + 1);
         let lead = radius.next_multiple_of(16) - radius;
         let rows = (height + radius.next_multiple_of(4) + radius).next_multiple_of(16);
-        let halo = round_up_odd(GAUSSIAN_WIDTH - 16 + 12 + 16 * steps) * rows;
+        let halo = round_up_odd(width - 16 + 12 + 16 * steps) * rows;
         let planes = PLANES * round_up_odd(height - 16 + 16 * steps) * width;
-        let matrices = if steps > 5 { PLANES * steps * 32 * 8 } else { 0 };
+        let matrices = if steps > IN_REGISTERS { PLANES * steps * 32 * 8 } else { 0 };
         // A warp has whole units of 16 x 16, so that some have one more than others.
         let units = |rows: usize| (rows / 16 * (width / 16)).next_multiple_of(GAUSSIAN_THREADS / 32) as f64;
         let loaded = ((width + 2 * radius) * (height + 2 * radius)) as f64;
+        let shares =
+            Shares { steps: steps as u32, ..Shares::new(lead, radius, width, height, GAUSSIAN_THREADS) };
         let steps = steps as f64;
         Self {
-            shares: Shares::new(lead, radius, width, height, GAUSSIAN_THREADS),
+            shares,
             grid: [size.width.div_ceil(width), size.height.div_ceil(height), 1],
             threads: GAUSSIAN_THREADS,
             shared_bytes: halo + planes + matrices,
@@ -204,24 +208,23 @@ impl Shares {
     }
 }
 
-/// `STEPS` of the kernel for that block.
+/// Steps of 16 that the matrices of the Gaussian have: enough for the windows of 16 neighbours, the first of which starts
+/// up to 3 numbers into the first step.
 fn gaussian_steps(block: usize) -> usize {
     match block {
-        ..=33 => 3,
+        ..=33 => IN_REGISTERS,
         34..=65 => 5,
         66..=129 => 9,
         _ => 17,
     }
 }
 
+/// `WeightsInRegisters::STEPS` of `gaussian_fused.cu`: larger matrices lie in shared memory.
+pub(super) const IN_REGISTERS: usize = 3;
+
 /// The kernel of `gaussian_fused.cu` for that block.
 pub(super) fn gaussian_kernel(block: usize) -> &'static str {
-    match gaussian_steps(block) {
-        3 => "gaussian_fused_33",
-        5 => "gaussian_fused_65",
-        9 => "gaussian_fused_129",
-        _ => "gaussian_fused_255",
-    }
+    if gaussian_steps(block) <= IN_REGISTERS { "gaussian_fused_33" } else { "gaussian_fused" }
 }
 
 /// The weights as `gaussian_fused.cu` takes them: for each plane (byte of a weight), step, lane and half two words of the

@@ -2,6 +2,8 @@
 
 #![expect(unsafe_code, reason = "launching a kernel: what it reads and writes are addresses without lengths")]
 
+use std::ffi::c_void;
+
 use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Stream, arg};
 use super::fused::{self, Room, Tiling};
 use super::ncc::DeviceFrame;
@@ -11,7 +13,10 @@ use crate::error::Result;
 use crate::frame::Size;
 
 const PTX: &str = include_str!("../../../kernels/ptx/threshold.ptx");
-const BOX_FUSED_PTX: &str = include_str!("../../../kernels/ptx/box_fused.ptx");
+// Modules of their own, for a module is compiled as a whole when it is loaded for the first time.
+const MEAN_FUSED_PTX: &str = include_str!("../../../kernels/ptx/mean_fused.ptx");
+const MEAN_FUSED_WIDE_PTX: &str = include_str!("../../../kernels/ptx/mean_fused_wide.ptx");
+const DEVIATION_FUSED_PTX: &str = include_str!("../../../kernels/ptx/deviation_fused.ptx");
 const GAUSSIAN_FUSED_PTX: &str = include_str!("../../../kernels/ptx/gaussian_fused.ptx");
 
 // As in kernels/threshold.cu and kernels/window_sums.cuh, each [x, y].
@@ -44,9 +49,10 @@ enum Rule {
     Gaussian {
         offset: i32,
     },
-    /// Sauvola or Niblack: the kernel knows which.
+    /// Sauvola or Niblack: the one-pass kernel is told which, the others are for one of them.
     Deviation {
         k: f64,
+        is_niblack: i32,
     },
 }
 
@@ -78,8 +84,9 @@ enum Steps {
 impl Thresholder {
     /// Plans `spec` for frames of `size`: loads the kernels, takes working memory, sets the weights by way of `stream`.
     ///
-    /// What `kernels` leaves open is slid, or takes two passes from shared memory. Where a kernel's tile is too large for this device's shared memory, or the
-    /// device too old for it, sums are slid and the Gaussian takes two passes.
+    /// What `kernels` leaves open is made in one pass. Where a kernel's tile is too large for this device's shared memory, or
+    /// the device too old for it, sums are slid (3 x 3 boxes that were left open: come from a tile) and the Gaussian takes
+    /// two passes.
     pub(super) fn new(
         gpu: &Gpu,
         stream: &Stream,
@@ -107,8 +114,8 @@ impl Thresholder {
                 let rule = Rule::Mean { scale: threshold::mean_scale(spec.block), offset: offset(c) };
                 (rule, boxes(&MEAN)?)
             }
-            ThresholdMethod::Sauvola { k } => (Rule::Deviation { k }, boxes(&SAUVOLA)?),
-            ThresholdMethod::Niblack { k } => (Rule::Deviation { k }, boxes(&NIBLACK)?),
+            ThresholdMethod::Sauvola { k } => (Rule::Deviation { k, is_niblack: 0 }, boxes(&SAUVOLA)?),
+            ThresholdMethod::Niblack { k } => (Rule::Deviation { k, is_niblack: 1 }, boxes(&NIBLACK)?),
             ThresholdMethod::Gaussian { c } => {
                 let steps = Steps::gaussian(gpu, load, stream, size, spec.block, kernels.gaussian)?;
                 (Rule::Gaussian { offset: offset(c) }, steps)
@@ -151,58 +158,38 @@ impl Thresholder {
         if self.size.area() == 0 {
             return Ok(());
         }
-        let (pixels, pitch, w, h) = (&image.address, &int(image.pitch), &int(width), &int(height));
-        let (mask, counter, radius, inverse) = (&mask.address(), &counter, &self.radius, &self.inverse);
-        // The last arguments of a kernel that compares; one that takes only the first leaves the other.
-        let (first, second) = match &self.rule {
-            Rule::Mean { scale, offset } => (arg(scale), arg(offset)),
-            Rule::Gaussian { offset } => (arg(offset), std::ptr::null_mut()),
-            Rule::Deviation { k } => (arg(k), std::ptr::null_mut()),
+        let (mask, counter) = (mask.address(), counter);
+        let sides = [int(image.pitch), int(width), int(height)];
+        // What the kernels take: all of them the image; those that compare the outputs, and last what they compare by, of
+        // which a kernel that takes only the first leaves the other.
+        let input = [arg(&image.address), arg(&sides[0]), arg(&sides[1]), arg(&sides[2])];
+        let output = [arg(&mask), arg(&counter), arg(&self.radius), arg(&self.inverse)];
+        let compared = match &self.rule {
+            Rule::Mean { scale, offset } => [arg(scale), arg(offset)],
+            Rule::Gaussian { offset } => [arg(offset), std::ptr::null_mut()],
+            Rule::Deviation { k, is_niblack } => [arg(k), arg(is_niblack)],
         };
         let across = |tile: [usize; 2]| [width.div_ceil(tile[0]), height.div_ceil(tile[1]), 1];
         let threads = |block: [usize; 2]| [block[0], block[1], 1];
         match &self.steps {
             Steps::Fused { compare, tiling, matrices } => {
                 let matrices = matrices.as_ref().map(DeviceBuffer::address);
-                // The Gaussian's matrices come before its offset.
-                let (first, second) = match &matrices {
-                    None => (first, second),
-                    Some(address) => (arg(address), first),
+                let compared = match &matrices {
+                    None => compared,
+                    // The Gaussian's matrices come before its offset.
+                    Some(address) => [arg(address), compared[0]],
                 };
-                let args = &mut [
-                    arg(pixels),
-                    arg(pitch),
-                    arg(w),
-                    arg(h),
-                    arg(mask),
-                    arg(counter),
-                    arg(radius),
-                    arg(inverse),
-                    arg(&tiling.shares),
-                    first,
-                    second,
-                ];
-                // SAFETY: the arguments of `mean_fused` or `gaussian_fused_*`, the longest lists that `compare` can have.
-                // It reads the image within w x h and, where its rows are multiples of 16 bytes, up to the end of these;
-                // it writes w * h bytes of the mask. The tiles were made for this size and block, and the matrices for
-                // this kernel.
+                let args = &mut joined::<11>(&[&input, &output, &[arg(&tiling.shares)], &compared]);
+                // SAFETY: the arguments of `mean_fused`, `deviation_fused` or `gaussian_fused`, whichever `compare` is. It
+                // reads the image within w x h and, where its rows are multiples of 16 bytes, up to the end of these; it
+                // writes w * h bytes of the mask. The tiles were made for this size and block, and the matrices for this
+                // kernel.
                 unsafe {
                     stream.launch(compare, tiling.grid, [tiling.threads, 1, 1], tiling.shared_bytes, args)
                 }
             }
             Steps::Tile { compare } => {
-                let args = &mut [
-                    arg(pixels),
-                    arg(pitch),
-                    arg(w),
-                    arg(h),
-                    arg(mask),
-                    arg(counter),
-                    arg(radius),
-                    arg(inverse),
-                    first,
-                    second,
-                ];
+                let args = &mut joined::<10>(&[&input, &output, &compared]);
                 // SAFETY: the arguments of `mean_tile`, the longest list of the three that `compare` can be: the driver
                 // reads as many as the kernel takes. It reads the image, which is the caller's, within w x h and the
                 // pitch asserted above; it writes w * h bytes of the mask, whose length is asserted above. Its tile was
@@ -213,9 +200,9 @@ impl Thresholder {
                 }
             }
             Steps::Sliding { columns, rows, sums, squares } => {
-                let (sums, squares) = (&sums.address(), &squares.address());
-                let args =
-                    &mut [arg(pixels), arg(pitch), arg(w), arg(h), arg(sums), arg(squares), arg(radius)];
+                let (sums, squares) = (sums.address(), squares.address());
+                let between = [arg(&sums), arg(&squares)];
+                let args = &mut joined::<7>(&[&input, &between, &[arg(&self.radius)]]);
                 // SAFETY: the arguments of `box_columns`, which reads the image as above and writes w * h numbers of
                 // either sum: they were allocated for this size.
                 unsafe {
@@ -223,20 +210,7 @@ impl Thresholder {
                     let grid = across([threads_x, threads_y * STRIP_ROWS]);
                     stream.launch(columns, grid, threads(SLIDING_THREADS), 0, args)?;
                 }
-                let args = &mut [
-                    arg(pixels),
-                    arg(pitch),
-                    arg(w),
-                    arg(h),
-                    arg(sums),
-                    arg(squares),
-                    arg(mask),
-                    arg(counter),
-                    arg(radius),
-                    arg(inverse),
-                    first,
-                    second,
-                ];
+                let args = &mut joined::<12>(&[&input, &between, &output, &compared]);
                 // SAFETY: the arguments of `mean_rows`, the longest list of the three that `rows` can be. It reads the
                 // image and the sums and writes the mask as above. A warp is one row of threads, as it must be.
                 unsafe {
@@ -245,7 +219,7 @@ impl Thresholder {
                 }
             }
             Steps::Gaussian { how, rows, columns, weighed } => {
-                let weighed = &weighed.address();
+                let weighed = weighed.address();
                 let [halo_x, halo_y] = match how {
                     GaussianKernel::Shared | GaussianKernel::Fused => {
                         let halo = 2 * self.radius as usize;
@@ -254,24 +228,13 @@ impl Thresholder {
                     // Their tiles do not depend on the block, so they have them by themselves.
                     GaussianKernel::Cached => [0, 0],
                 };
-                let args = &mut [arg(pixels), arg(pitch), arg(w), arg(h), arg(weighed), arg(radius)];
+                let args = &mut joined::<6>(&[&input, &[arg(&weighed), arg(&self.radius)]]);
                 // SAFETY: the arguments of `gaussian_rows_*`, which read the image as above and write w * h numbers of
                 // `weighed`, which was allocated for this size.
                 unsafe {
                     stream.launch(rows, across(ROWS_TILE), threads(ROWS_TILE), halo_x, args)?;
                 }
-                let args = &mut [
-                    arg(pixels),
-                    arg(pitch),
-                    arg(w),
-                    arg(h),
-                    arg(weighed),
-                    arg(mask),
-                    arg(counter),
-                    arg(radius),
-                    arg(inverse),
-                    first,
-                ];
+                let args = &mut joined::<10>(&[&input, &[arg(&weighed)], &output, &compared[..1]]);
                 // SAFETY: the arguments of `gaussian_columns_*`, which read the image and `weighed` and write the mask
                 // as above. The tile of the largest block has 40704 bytes, less than any device gives.
                 unsafe {
@@ -282,10 +245,18 @@ impl Thresholder {
     }
 }
 
+/// The arguments of a kernel, of which there are `N`, from lists that kernels share.
+fn joined<const N: usize>(lists: &[&[*mut c_void]]) -> [*mut c_void; N] {
+    let mut arguments = lists.iter().copied().flatten().copied();
+    let all = std::array::from_fn(|_| arguments.next().expect("as many arguments as the kernel takes"));
+    assert!(arguments.next().is_none(), "more arguments than the kernel takes");
+    all
+}
+
 /// What the kernels of a box threshold are called.
 struct BoxNames {
-    /// For blocks up to `fused::NARROW`, and for larger ones.
-    fused: [&'static str; 2],
+    /// For blocks up to `fused::NARROW`, and for larger ones: each in a module of its own.
+    fused: [(&'static str, &'static str); 2],
     tile: &'static str,
     rows: &'static str,
     /// It compares by the sum of squares, too.
@@ -293,19 +264,19 @@ struct BoxNames {
 }
 
 const MEAN: BoxNames = BoxNames {
-    fused: ["mean_fused", "mean_fused_wide"],
+    fused: [(MEAN_FUSED_PTX, "mean_fused"), (MEAN_FUSED_WIDE_PTX, "mean_fused_wide")],
     tile: "mean_tile",
     rows: "mean_rows",
     with_squares: false,
 };
 const SAUVOLA: BoxNames = BoxNames {
-    fused: ["sauvola_fused", "sauvola_fused_wide"],
+    fused: [(DEVIATION_FUSED_PTX, "deviation_fused"); 2],
     tile: "sauvola_tile",
     rows: "sauvola_rows",
     with_squares: true,
 };
 const NIBLACK: BoxNames = BoxNames {
-    fused: ["niblack_fused", "niblack_fused_wide"],
+    fused: [(DEVIATION_FUSED_PTX, "deviation_fused"); 2],
     tile: "niblack_tile",
     rows: "niblack_rows",
     with_squares: true,
@@ -321,24 +292,20 @@ impl Steps {
         names: &BoxNames,
     ) -> Result<Self> {
         let block = 2 * radius + 1;
-        // One pass is several times as fast. It is taken by itself once its tests have passed on a device.
-        match wanted.unwrap_or(BoxKernel::Sliding) {
-            BoxKernel::Fused => {
-                if let Some(room) = Room::of(gpu)?
-                    && let Some(tiling) = Tiling::of_box(size, radius, names.with_squares, room)
-                {
-                    let name = names.fused[usize::from(block > fused::NARROW)];
-                    return Ok(Self::Fused {
-                        compare: load(BOX_FUSED_PTX)?.kernel(name)?,
-                        tiling,
-                        matrices: None,
-                    });
-                }
+        // One pass is several times as fast as the others.
+        let mut how = wanted.unwrap_or(BoxKernel::Fused);
+        if how == BoxKernel::Fused {
+            if let Some(room) = Room::of(gpu)?
+                && let Some(tiling) = Tiling::of_box(size, radius, names.with_squares, room)
+            {
+                let (ptx, name) = names.fused[usize::from(block > fused::NARROW)];
+                return Ok(Self::Fused { compare: load(ptx)?.kernel(name)?, tiling, matrices: None });
             }
-            BoxKernel::Tile if box_tile_bytes(radius) <= gpu.max_shared_bytes()? => {
-                return Ok(Self::Tile { compare: load(PTX)?.kernel(names.tile)? });
-            }
-            BoxKernel::Tile | BoxKernel::Sliding => {}
+            // Of the other two, nine steps a pixel are faster than sliding.
+            how = if wanted.is_none() && block == 3 { BoxKernel::Tile } else { BoxKernel::Sliding };
+        }
+        if how == BoxKernel::Tile && box_tile_bytes(radius) <= gpu.max_shared_bytes()? {
+            return Ok(Self::Tile { compare: load(PTX)?.kernel(names.tile)? });
         }
         let module = load(PTX)?;
         Ok(Self::Sliding {
@@ -357,7 +324,7 @@ impl Steps {
         block: usize,
         wanted: Option<GaussianKernel>,
     ) -> Result<Self> {
-        let how = match wanted.unwrap_or(GaussianKernel::Shared) {
+        let how = match wanted.unwrap_or(GaussianKernel::Fused) {
             GaussianKernel::Fused => {
                 if let Some(room) = Room::of(gpu)?
                     && let Some(tiling) = Tiling::of_gaussian(size, block / 2, room)
@@ -465,7 +432,7 @@ mod tests {
         fn open() -> Option<Self> {
             let gpu = testing::gpu()?;
             let stream = gpu.stream(Priority::Normal).unwrap();
-            let modules = [PTX, BOX_FUSED_PTX, GAUSSIAN_FUSED_PTX];
+            let modules = [PTX, MEAN_FUSED_PTX, MEAN_FUSED_WIDE_PTX, DEVIATION_FUSED_PTX, GAUSSIAN_FUSED_PTX];
             // A device may be too old for some, and then none of these is asked for.
             let modules = modules.iter().filter_map(|ptx| Some((*ptx, gpu.load(ptx).ok()?))).collect();
             Some(Self { gpu, stream, modules })
@@ -639,10 +606,16 @@ mod tests {
             bench.plan_with(&spec.parse().unwrap(), size, kernels).kernel().to_string()
         };
         let has_fused = Room::of(&bench.gpu).unwrap().is_some();
-        for spec in ["mean:31:5", "sauvola:31:0.2"] {
-            assert_eq!(launched(spec, Kernels::default()), "box-sliding");
+        let [boxes, smallest, gaussian] = if has_fused {
+            ["box-fused", "box-fused", "gaussian-fused"]
+        } else {
+            ["box-sliding", "box-tile", "gaussian-shared"]
+        };
+        for spec in ["mean:31:5", "mean:129:5", "sauvola:31:0.2", "niblack:5:0.2"] {
+            assert_eq!(launched(spec, Kernels::default()), boxes, "{spec}");
         }
-        assert_eq!(launched("gaussian:31:5", Kernels::default()), "gaussian-shared");
+        assert_eq!(launched("mean:3:5", Kernels::default()), smallest);
+        assert_eq!(launched("gaussian:31:5", Kernels::default()), gaussian);
         for (name, kernel) in config::Kernel::ALL {
             if name.ends_with("fused") && !has_fused {
                 continue;
@@ -731,7 +704,7 @@ mod tests {
             include_str!("../../../kernels/threshold_rules.cuh"),
             include_str!("../../../kernels/window_sums.cuh"),
             include_str!("../../../kernels/fused_tile.cuh"),
-            include_str!("../../../kernels/box_fused.cu"),
+            include_str!("../../../kernels/box_fused.cuh"),
             include_str!("../../../kernels/gaussian_fused.cu")
         );
         for (name, value) in [
@@ -750,9 +723,10 @@ mod tests {
             ("BOX_THREADS", fused::BOX_THREADS),
             ("BOX_WIDTH", fused::BOX_WIDTH),
             ("SEGMENT_PIXELS", fused::SEGMENT_PIXELS),
+            ("HALO_PITCH", fused::HALO_PITCH),
             ("GAUSSIAN_THREADS", fused::GAUSSIAN_THREADS),
-            ("GAUSSIAN_WIDTH", fused::GAUSSIAN_WIDTH),
             ("PLANES", fused::PLANES),
+            ("STEPS", fused::IN_REGISTERS),
         ] {
             let line = format!("constexpr int {name} = {value};");
             assert!(text.contains(&line), "no `{line}` in the kernels");

@@ -13,9 +13,14 @@
 // The squares take the same way in 32 bits. Grid: (width / (SEGMENT_PIXELS * segments), height / rows) rounded up;
 // rows * segments is at most BOX_THREADS, segments at most BOX_WIDTH / SEGMENT_PIXELS.
 //
-// target: compute_80
+// A rule's verdict() is negative if pixel `i` of the word is above the threshold, s having begun at start(). SQUARES tells
+// that it wants SS; it may then be unsure, and its `exact` decides.
+//
+// Shared memory: see Tiling::box_tiles in src/backend/cuda/fused.rs.
 //
 // Oracle: src/reference/threshold.rs, in the tests of src/backend/cuda/threshold.rs.
+#pragma once
+
 #include "fused_tile.cuh"
 
 // Threads of a block.
@@ -27,110 +32,13 @@ constexpr int BOX_WIDTH = 192;
 // Pixels of a row that a thread compares.
 constexpr int SEGMENT_PIXELS = 64;
 
-// Bytes from row to row of the halo where blocks are at most `block` wide.
-__host__ __device__ constexpr int halo_pitch(int block) { return round_up_odd(BOX_WIDTH + block - 1 + 15); }
+// Bytes from row to row of the halo: a number in the instructions that go from row to row, and an odd multiple of 16. What
+// blocks up to 127 see of a tile BOX_WIDTH wide has room; larger blocks have narrower tiles.
+constexpr int HALO_PITCH = 336;
+constexpr int HALO_WORDS = HALO_PITCH / 4;
 
 // Shared memory: the halo, the sums, the squares where a rule wants them, the sums of runs.
 extern __shared__ uint4 shared[];
-
-// The rules: verdict() is negative if pixel `i` of the word is above the threshold. SQUARES tells that the rule wants SS;
-// it may then be unsure, and is_above() decides.
-
-// The mean for blocks up to 127: no S / n is half an integer, for n is odd, and the nearest is further from one than
-// the two roundings to f32 can move it. So round(S * scale) is the rounded quotient, and
-// I > round(S / n) - offset if and only if S - n * I + bias < 0, bias = (n - 1) / 2 - n * offset.
-struct ExactMean {
-  static constexpr bool SQUARES = false;
-  int area, bias;
-
-  __device__ __forceinline__ int start() const { return bias; }
-  __device__ __forceinline__ int verdict(int i, unsigned word, int s, unsigned, bool&) const {
-    const int halves = i % 2 == 0 ? -area & 0xffff : -area * 65536;  // area < 2^15
-    return i < 2 ? add_low_bytes(s, halves, word) : add_high_bytes(s, halves, word);
-  }
-  __device__ __forceinline__ bool is_above(int, unsigned, unsigned) const { return false; }
-};
-
-// 1.5 * 2^23: added to a number below 2^22, it leaves that number rounded, half to even, in the low bits of the sum.
-constexpr float ROUNDER = 12582912.0f;
-constexpr int ROUNDER_BITS = 0x4b400000;
-
-// The mean for all blocks.
-struct RoundedMean {
-  static constexpr bool SQUARES = false;
-  float scale;
-  int offset;
-
-  __device__ __forceinline__ int start() const { return 0; }
-  __device__ __forceinline__ int verdict(int i, unsigned word, int s, unsigned, bool&) const {
-    const float mean = __fmul_rn(__uint2float_rn(s), scale);
-    const int rounded = __float_as_int(__fadd_rn(mean, ROUNDER)) - ROUNDER_BITS;
-    return rounded - offset - int(word >> (8 * i) & 255);
-  }
-  __device__ __forceinline__ bool is_above(int, unsigned, unsigned) const { return false; }
-};
-
-// What Sauvola and Niblack are compared by in f32: with A and B as below, I > T if and only if A > B * s, which is
-// A |A| > B |B| * v with v = s * s. Where the difference is within what roundings can make of it, the rule is unsure.
-//
-// With k = |k|: A is off by 1e-4 (1 + k) at most, B by 5e-7 k, v, which is below 16257, by 0.03, and |B| <= 2 k. So the
-// difference is off by less than 1e-3 (1 + k) |A| + 0.25 k^2, several times over.
-template <class Exact, class Line>
-struct Squared {
-  static constexpr bool SQUARES = true;
-  Exact exact;
-  Line line;
-  float inverse_area, slope, floor;
-
-  __device__ __forceinline__ Squared(Exact exact, int block, double k)
-      : exact(exact), line(float(k)), inverse_area(1.0f / float(block * block)) {
-    const float size = fabsf(float(k));
-    slope = 1e-3f * (1.0f + size);
-    floor = 0.25f * size * size + 1e-6f * (1.0f + size) * (1.0f + size);
-  }
-  __device__ __forceinline__ int start() const { return 0; }
-  __device__ __forceinline__ int verdict(int i, unsigned word, int s, unsigned ss, bool& is_unsure) const {
-    // The pixel's byte as the last of 2^23 in f32.
-    const float pixel = __int_as_float(pick(word, 0x4b000000, 0x7440 + i)) - 8388608.0f;
-    const float mean = __uint2float_rn(s) * inverse_area;
-    const float variance = __fmaf_rn(__uint2float_rn(ss), inverse_area, -(mean * mean));
-    const float a = line.a(pixel, mean), b = line.b(mean);
-    const float difference = __fmaf_rn(b * fabsf(b), variance, -(a * fabsf(a)));
-    // Infinities and NaN of a k that f32 does not hold are unsure as well.
-    is_unsure |= !(fabsf(difference) > __fmaf_rn(slope, fabsf(a), floor));
-    return __float_as_int(difference);
-  }
-  // As the plain kernels. A flat window, whose mean is the pixel and deviation 0, has a short way.
-  __device__ __forceinline__ bool is_above(int pixel, unsigned s, unsigned ss) const {
-    const unsigned long long n = exact.block * exact.block;
-    if (n * ss == (unsigned long long)s * s) return line.is_flat_above(pixel, exact.k);
-    return exact.is_above(pixel, s, ss);
-  }
-};
-
-// Sauvola: A = I - m * (1 - k), B = m * k / 128.
-struct SauvolaLine {
-  float rest, share;
-
-  __device__ __forceinline__ SauvolaLine(float k) : rest(k - 1.0f), share(k / 128.0f) {}
-  __device__ __forceinline__ float a(float pixel, float mean) const { return __fmaf_rn(mean, rest, pixel); }
-  __device__ __forceinline__ float b(float mean) const { return mean * share; }
-  __device__ __forceinline__ bool is_flat_above(int pixel, double k) const {
-    return double(pixel) > double(pixel) * (1.0 + k * (0.0 / 128.0 - 1.0));
-  }
-};
-
-// Niblack: A = I - m, B = k.
-struct NiblackLine {
-  float k;
-
-  __device__ __forceinline__ NiblackLine(float k) : k(k) {}
-  __device__ __forceinline__ float a(float pixel, float mean) const { return pixel - mean; }
-  __device__ __forceinline__ float b(float) const { return k; }
-  __device__ __forceinline__ bool is_flat_above(int pixel, double k) const {
-    return double(pixel) > double(pixel) + k * 0.0;
-  }
-};
 
 // Sums of four neighbouring columns: two in a register, and their squares.
 template <bool SQUARES>
@@ -167,7 +75,7 @@ struct Columns {
 };
 
 // Adds `rows` rows, by four: all loads of four are under way at once.
-template <int HALO_WORDS, bool SQUARES>
+template <bool SQUARES>
 __device__ __forceinline__ void add_rows(Columns<SQUARES>& columns, const unsigned* word, int rows) {
 #pragma unroll 1
   for (; rows >= 4; rows -= 4, word += 4 * HALO_WORDS) {
@@ -182,7 +90,7 @@ __device__ __forceinline__ void add_rows(Columns<SQUARES>& columns, const unsign
 }
 
 // Step 2, from the word in the halo that the window of the mask's first pixel starts in.
-template <bool SQUARES, int HALO_WORDS>
+template <bool SQUARES>
 __device__ __forceinline__ void slide_down(const unsigned* halo, unsigned char* sums, int sums_pitch,
                                            unsigned char* squares, int squares_pitch, unsigned char* of_runs,
                                            const Shares& shares, int block) {
@@ -196,7 +104,7 @@ __device__ __forceinline__ void slide_down(const unsigned* halo, unsigned char* 
       const int y = shares.groups.quotient(i);
       const unsigned* word = halo + y * run * HALO_WORDS + (i - y * groups);
       Columns<SQUARES> all;
-      add_rows<HALO_WORDS>(all, word, run);
+      add_rows(all, word, run);
       run_sums[i] = all.sums;
       if (SQUARES) run_squares[i] = all.squares;
     }
@@ -221,7 +129,7 @@ __device__ __forceinline__ void slide_down(const unsigned* halo, unsigned char* 
   }
   const unsigned *leaves = halo + first * HALO_WORDS + group, *enters = leaves + whole * run * HALO_WORDS;
   const int left = block - whole * run;
-  add_rows<HALO_WORDS>(window, enters, left);
+  add_rows(window, enters, left);
   enters += left * HALO_WORDS;
   sums += first * sums_pitch + 8 * group;
   squares += first * squares_pitch + 16 * group;
@@ -275,19 +183,16 @@ struct Window {
   unsigned ss;
 };
 
-// The verdicts on eight pixels of which one is unsure, again, one by one. sums and squares start at the window of the
-// first, whose sums are `window`.
-template <class Rule>
-__device__ __noinline__ uint2 settle(Rule rule, const unsigned short* sums, const unsigned* squares, Window window,
+// Eight pixels of which one is unsure, again, one by one. sums and squares start at the window of the first, whose sums are
+// `window`.
+template <class Exact>
+__device__ __noinline__ uint2 settle(Exact exact, const unsigned short* sums, const unsigned* squares, Window window,
                                      uint2 pixels, int block) {
   unsigned long long mask = 0;
 #pragma unroll 1
   for (int i = 0; i < 8; i++) {
     const unsigned word = (i < 4 ? pixels.x : pixels.y) >> (8 * (i % 4));
-    bool is_unsure = false;
-    bool is_above = rule.verdict(0, word, window.s, window.ss, is_unsure) < 0;
-    if (is_unsure) is_above = rule.is_above(word & 255, window.s, window.ss);
-    if (is_above) mask |= 255ull << (8 * i);
+    if (exact.is_above(word & 255, window.s, window.ss)) mask |= 255ull << (8 * i);
     window.s += sums[i + block] - sums[i];
     window.ss += squares[i + block] - squares[i];
   }
@@ -351,19 +256,19 @@ __device__ __forceinline__ void slide_right(Rule rule, const uint4* sums, const 
       for (int j = 0; j < 8; j++) {
         verdicts[j] = rule.verdict(j % 4, j < 4 ? eight_pixels.x : eight_pixels.y, window.s, window.ss, is_unsure);
         const int enters = END + j, leaves = LEAD + j;
-        window.s = add_pair(window.s, (enters < 8 ? end : next_end).pairs[enters / 2 % 4],
-                            enters % 2 == 0 ? 0x0001 : 0x0100);
-        window.s = add_pair(window.s, (leaves < 8 ? begin : next_begin).pairs[leaves / 2 % 4],
-                            leaves % 2 == 0 ? 0x00ff : 0xff00);
+        window.s = slide(window.s, (enters < 8 ? end : next_end).pairs[enters / 2 % 4], enters % 2,
+                         (leaves < 8 ? begin : next_begin).pairs[leaves / 2 % 4], leaves % 2);
         if (SQUARES) {
           window.ss += (enters < 8 ? wide_end : wide_next_end).numbers[enters % 8] -
                        (leaves < 8 ? wide_begin : wide_next_begin).numbers[leaves % 8];
         }
       }
       results[part] = {spread_signs(verdicts), spread_signs(verdicts + 4)};
-      if (SQUARES && is_unsure) {
-        results[part] = settle(rule, reinterpret_cast<const unsigned short*>(sums + i) + LEAD,
-                               reinterpret_cast<const unsigned*>(squares + 2 * i) + LEAD, before, eight_pixels, block);
+      if constexpr (SQUARES) {
+        if (is_unsure) {
+          results[part] = settle(rule.exact, reinterpret_cast<const unsigned short*>(sums + i) + LEAD,
+                                 reinterpret_cast<const unsigned*>(squares + 2 * i) + LEAD, before, eight_pixels, block);
+        }
       }
       begin = next_begin;
       end = next_end;
@@ -374,22 +279,21 @@ __device__ __forceinline__ void slide_right(Rule rule, const uint4* sums, const 
   }
 }
 
-template <int BLOCK, class Rule>
+template <class Rule>
 __device__ __forceinline__ void box_fused(Image image, unsigned char* mask, unsigned long long* foreground, int radius,
                                           bool inverse, const Shares& shares, Rule rule) {
-  constexpr int HALO = halo_pitch(BLOCK);
   const int height = shares.rows.by, block = 2 * radius + 1;
   const Tile tile = {int(blockIdx.x) * 16 * shares.mask_pieces.by, int(blockIdx.y) * height, radius, radius};
   unsigned char* const halo = reinterpret_cast<unsigned char*>(shared);
-  unsigned char* const sums = halo + HALO * tile.rows(shares);
+  unsigned char* const sums = halo + HALO_PITCH * tile.rows(shares);
   const int sums_pitch = round_up_odd(8 * shares.groups.by), squares_pitch = round_up_odd(16 * shares.groups.by);
   unsigned char* const squares = sums + sums_pitch * height;
   unsigned char* const of_runs = squares + (Rule::SQUARES ? squares_pitch * height : 0);
   const auto place = [](int y) { return y; };
 
-  load_tile(image, tile, shares, halo, HALO, place);
+  load_tile(image, tile, shares, halo, HALO_PITCH, place);
 
-  slide_down<Rule::SQUARES, HALO / 4>(reinterpret_cast<const unsigned*>(halo) + tile.lead() / 4, sums, sums_pitch,
+  slide_down<Rule::SQUARES>(reinterpret_cast<const unsigned*>(halo) + tile.lead() / 4, sums, sums_pitch,
                                       squares, squares_pitch, of_runs, shares, block);
   // A thread slides along the sums of others.
   __syncthreads();
@@ -397,7 +301,7 @@ __device__ __forceinline__ void box_fused(Image image, unsigned char* mask, unsi
   constexpr int PIECES = SEGMENT_PIXELS / 16;
   const int segments = shares.mask_pieces.by / PIECES;
   const auto pixels_of = [=](int segment, int y) {
-    return halo + (y + radius) * HALO + tile.inner() + segment * SEGMENT_PIXELS;
+    return halo + (y + radius) * HALO_PITCH + tile.inner() + segment * SEGMENT_PIXELS;
   };
   const int segment = shares.rows.quotient(threadIdx.x), y = threadIdx.x - segment * height;
   if (segment < segments) {
@@ -429,49 +333,3 @@ __device__ __forceinline__ void box_fused(Image image, unsigned char* mask, unsi
   add_block(foreground, -count);
 }
 
-// One kernel a rule, for blocks up to 127 and ("wide") for all. Shared memory: halo_pitch(127 or 255) bytes for each row
-// of the tile with its halo; for each row of the mask the pitch of the sums, and for all but the mean of the squares; 8
-// bytes for each run and group of columns, 24 for all but the mean; 64 that are read past the end.
-
-extern "C" __global__ void __launch_bounds__(BOX_THREADS)
-    mean_fused(const unsigned char* pixels, int pitch, int width, int height, unsigned char* mask,
-               unsigned long long* foreground, int radius, int inverse, Shares shares, float, int offset) {
-  const int area = (2 * radius + 1) * (2 * radius + 1);
-  box_fused<127>({pixels, pitch, width, height}, mask, foreground, radius, inverse, shares,
-                 ExactMean{area, (area - 1) / 2 - area * offset});
-}
-
-extern "C" __global__ void __launch_bounds__(BOX_THREADS)
-    mean_fused_wide(const unsigned char* pixels, int pitch, int width, int height, unsigned char* mask,
-                    unsigned long long* foreground, int radius, int inverse, Shares shares, float scale, int offset) {
-  box_fused<255>({pixels, pitch, width, height}, mask, foreground, radius, inverse, shares,
-                 RoundedMean{scale, offset});
-}
-
-extern "C" __global__ void __launch_bounds__(BOX_THREADS)
-    sauvola_fused(const unsigned char* pixels, int pitch, int width, int height, unsigned char* mask,
-                  unsigned long long* foreground, int radius, int inverse, Shares shares, double k) {
-  box_fused<127>({pixels, pitch, width, height}, mask, foreground, radius, inverse, shares,
-                 Squared<Sauvola, SauvolaLine>({k, 2 * radius + 1}, 2 * radius + 1, k));
-}
-
-extern "C" __global__ void __launch_bounds__(BOX_THREADS)
-    sauvola_fused_wide(const unsigned char* pixels, int pitch, int width, int height, unsigned char* mask,
-                       unsigned long long* foreground, int radius, int inverse, Shares shares, double k) {
-  box_fused<255>({pixels, pitch, width, height}, mask, foreground, radius, inverse, shares,
-                 Squared<Sauvola, SauvolaLine>({k, 2 * radius + 1}, 2 * radius + 1, k));
-}
-
-extern "C" __global__ void __launch_bounds__(BOX_THREADS)
-    niblack_fused(const unsigned char* pixels, int pitch, int width, int height, unsigned char* mask,
-                  unsigned long long* foreground, int radius, int inverse, Shares shares, double k) {
-  box_fused<127>({pixels, pitch, width, height}, mask, foreground, radius, inverse, shares,
-                 Squared<Niblack, NiblackLine>({k, 2 * radius + 1}, 2 * radius + 1, k));
-}
-
-extern "C" __global__ void __launch_bounds__(BOX_THREADS)
-    niblack_fused_wide(const unsigned char* pixels, int pitch, int width, int height, unsigned char* mask,
-                       unsigned long long* foreground, int radius, int inverse, Shares shares, double k) {
-  box_fused<255>({pixels, pitch, width, height}, mask, foreground, radius, inverse, shares,
-                 Squared<Niblack, NiblackLine>({k, 2 * radius + 1}, 2 * radius + 1, k));
-}
