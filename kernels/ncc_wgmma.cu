@@ -1,8 +1,7 @@
 // target: compute_90a
 //
-// NCC of a region with one unmasked template on the tensor cores of compute capability 9.0: products, window sums and the
-// search for what may be a peak in one launch; no score map is written. `settle` then computes the exact scores of the few
-// suspects. Formulas and bounds: ncc_fast.cuh.
+// NCC of regions with unmasked templates on the tensor cores of compute capability 9.0: products, window sums, the search for
+// what may be a peak and its exact score in one launch; no score map is written. Formulas and bounds: ncc_fast.cuh.
 //
 // Products. ST(x, y) = sum over i, j of T(i, j) I(x + i, y + j) becomes a product of matrices D = A B, 64 by N by 32 an
 // instruction (`wgmma`, u8 with s32 sums), by letting the rows of D be 16 neighbouring x by 4 neighbouring y:
@@ -30,37 +29,37 @@
 // each row of the template, the 16 bytes of k for each of the 16 dx. Four rows after each other are a whole A. Parts of it
 // come through a ring in shared memory.
 //
-// Meanwhile other warps compute from the same tile b and W of each position (`sum_windows`, or `multiply_windows` where two
-// more planes fit), which the warps that multiply then meet with their sums.
+// Roles of a block's warps. G warpgroups multiply, each a part of the tile's rows. Eleven warps first sum windows
+// (`sum_windows`), then score exactly what the warpgroups suspect (`settle`). One fetches A. A block goes through all
+// templates of its search one after the other; tile and window sums serve all of them.
 //
-// Launch. Of the kernels ncc_wgmma_GxN (G warpgroups multiply, S = 11 warps sum, one fetches; TILE = G N / 2):
+//   fetches     |A|A|A|A|A| ...
+//   multiply    tile |  products  | epilogue |  products of the next template ...
+//   sum         tile | sums |  wait          | settle |  wait ...
 //
-//   name     TILE  block  C         for
-//   2x128     128    640  any       w <= 128, and what follows
-//   3x96      144    768  any       where it saves a wave of blocks
-//   3x96_2    144    768  at most 2, that is w <= 17
-//   3x96_3    144    768  at most 3, that is w <= 33
+// Launch. Of the kernels ncc_wgmma_GxN, TILE = G N / 2 is the most positions of a tile down:
 //
-//   tile_rows  a multiple of 8, at most TILE: the region's positions down, shared out evenly to the fewest blocks
-//   grid       ((left % 16 + width) / 128, height / tile_rows), rounded up; width and height are numbers of positions
-//   stages     of the ring: min(parts, 16, what shared memory has room for), at least 2 if there are two parts or more;
-//              parts = C (steps / PART_STEPS rounded up), steps = (h + 4) / 2
-//   shared     tile + stages * PART_BYTES + tile_rows * 1024 + scratch, with tile = (112 + 16 C)(tile_rows + h - 1),
-//              three times that for 3x96_2 and _3, rounded up to 128; scratch = S * 2304, none for those two; at least
-//              (112 + 16 C)(TILE + 2 steps). The device allows 227 KiB less 384 bytes
+//   name       2x128: TILE 128, 640 threads; 3x96: TILE 144, 768 threads, where it saves a wave of blocks
+//   grid       all searches' blocks, one search after the other; tile_rows is a multiple of 8, at most TILE
+//   shared     tile + stages * PART_BYTES + tile_rows * 1024 + edges, with tile = (112 + 16 C)(tile_rows + h - 1) rounded up to
+//              128 and edges = (tile_rows + h - 1) * 16 too; at least (112 + 16 C)(TILE + 2 steps); the same for all, so of the
+//              largest; stages: at least 2, or all if there is one part only; parts = C (steps / PART_STEPS rounded up) for
+//              each template, steps = (h + 4) / 2
 //   spread     C (2 steps + 3) 256 bytes, aligned to 16
 //
 // Limits: 1 <= w <= 128, h <= 256, w h <= 32768 (sums of products stay below 2^31, S below 2^23), not flat;
-// frame.pixels and frame.pitch multiples of 16, pitch * height of the frame below 2^31, the region within the frame.
-// What fits is decided by shared memory: 128 by 128 does with 2x128. `settle` is launched after it in the same stream.
+// frame.pixels and frame.pitch multiples of 16, pitch * height of the frame below 2^31, regions within the frame.
+// What fits is decided by shared memory: 128 by 128 does with 2x128.
 #include "ncc_fast.cuh"
 
 // Steps of a part, 32 products deep each, and bytes that it takes: two rows a step and three for the y-offsets.
-#ifndef PART_STEPS
-#define PART_STEPS 8
-#endif
+constexpr int PART_STEPS = 8;
 constexpr int PART_BYTES = (2 * PART_STEPS + 3) * 256;
 constexpr int MAX_STAGES = 16;
+
+// Numbers of named barriers; a warpgroup's is the first of them and its own number added. SUM_BARRIER is another.
+constexpr int PRODUCT_BARRIER = 1;
+constexpr int GROUP_BARRIER = 2;
 
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return unsigned(__cvta_generic_to_shared(pointer));
@@ -132,68 +131,116 @@ __device__ __forceinline__ void multiply(int (&d)[48], unsigned long long a, uns
       : "l"(a), "l"(b));
 }
 
-__device__ __forceinline__ Moments load_moments(unsigned address) {
-  int base;
-  float squared;
-  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(base), "=f"(squared) : "r"(address) : "memory");
-  return {base, squared};
-}
-
-__device__ __forceinline__ void store_moments(unsigned address, Moments m) {
-  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(m.base), "f"(m.squared) : "memory");
-}
-
 template <int PENDING>
 __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-// GROUPS warpgroups multiply, N columns of D each; SUM_WARPS warps sum, BANDS bands each, and one more fetches. Registers of
-// a thread that multiplies and of the others, 0: as they come. CHUNKS: C, for which squares are multiplied too; 0: any.
-template <int GROUPS, int N, int SUM_WARPS, int PRODUCT_REGISTERS, int OTHER_REGISTERS, int BANDS, int CHUNKS>
-__device__ __forceinline__ void match(const Search& search, const uint4* spread, int stages, int tile_rows) {
-  constexpr int PRODUCT_THREADS = GROUPS * 128, THREADS = PRODUCT_THREADS + SUM_WARPS * 32 + 32;
-  constexpr int GROUP_ROWS = N / 2;
-  extern __shared__ __align__(128) unsigned char shared[];
-  __shared__ float warp_best[PRODUCT_THREADS / 32];
-  __shared__ __align__(8) unsigned long long barriers[2 * MAX_STAGES];
+// One of 32 registers. A tree of selections: registers cannot be counted off.
+template <int COUNT>
+__device__ __forceinline__ int choose(const int* values, int index) {
+  if constexpr (COUNT == 1) {
+    return values[0];
+  } else {
+    const int low = choose<COUNT / 2>(values, index), high = choose<COUNT / 2>(values + COUNT / 2, index);
+    return index & COUNT / 2 ? high : low;
+  }
+}
 
-  const Pattern& pattern = search.pattern;
+// Waits for THREADS threads.
+template <int BARRIER, int THREADS>
+__device__ __forceinline__ void sync_threads() {
+  asm volatile("barrier.cta.sync %0, %1;" ::"n"(BARRIER), "n"(THREADS) : "memory");
+}
+
+// Waits for the threads of a warpgroup.
+__device__ __forceinline__ void sync_group(int group) {
+  if (group == 0) {
+    sync_threads<GROUP_BARRIER, 128>();
+  } else if (group == 1) {
+    sync_threads<GROUP_BARRIER + 1, 128>();
+  } else {
+    sync_threads<GROUP_BARRIER + 2, 128>();
+  }
+}
+
+// GROUPS warpgroups multiply, N columns of D each. Registers of a thread that multiplies and of the others, 0: as they come.
+template <int GROUPS, int N, int PRODUCT_REGISTERS, int OTHER_REGISTERS>
+__device__ __forceinline__ void match(const Launch& launch) {
+  constexpr int PRODUCT_WARPS = GROUPS * 4, THREADS = (PRODUCT_WARPS + SUM_WARPS + 1) * 32;
+  constexpr int GROUP_ROWS = N / 2, TILE = GROUPS * GROUP_ROWS;
+  // Of d, 8 by 8, words of bits: d[8 k + i] is bit 8 k + i % 32.
+  constexpr int WORDS = (N / 2 + 31) / 32;
+  extern __shared__ __align__(128) unsigned char shared[];
+  __shared__ float warp_best[PRODUCT_WARPS];
+  __shared__ __align__(8) unsigned long long barriers[2 * MAX_STAGES + 1 + 2 * GROUPS];
+  __shared__ Suspects lists[GROUPS];
+  __shared__ unsigned exact[MAX_SUSPECTS * EXACT_SUMS];
+  // Which positions of the tile are suspects, 32 to a word.
+  __shared__ unsigned marks[TILE_X / 32 * TILE];
+
+  int index = 0;
+  for (int last = launch.searches - 1; index < last;) {
+    const int middle = (index + last + 1) / 2;
+    if (launch.search[middle].first_block <= int(blockIdx.x)) {
+      index = middle;
+    } else {
+      last = middle - 1;
+    }
+  }
+  const Search& search = launch.search[index];
   const int warp = __shfl_sync(ALL_LANES, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-  const int chunks = (pattern.w + 30) / 16, steps = (pattern.h + 4) / 2;
-  const int pitch = 112 + 16 * chunks, rows = tile_rows + pattern.h - 1;
+  const int w = search.w, h = search.h, tile_rows = search.tile_rows;
+  const int chunks = (w + 30) / 16, steps = (h + 4) / 2;
+  const int pitch = 112 + 16 * chunks, rows = tile_rows + h - 1;
   const int table_rows = 2 * steps + 3;
-  const int parts = (steps + PART_STEPS - 1) / PART_STEPS;
+  const int parts = (steps + PART_STEPS - 1) / PART_STEPS, all_parts = chunks * parts * search.members_count;
 
   // The tile comes first: for what a group has beyond the tile's rows, the tensor cores read on in what follows it.
   unsigned char* tile = shared;
-  unsigned char* ring = shared + (rows * pitch * (CHUNKS ? 3 : 1) + 127) / 128 * 128;
+  const int tile_bytes = (rows * pitch + 127) / 128 * 128, edges_bytes = (rows * EDGES * 8 + 127) / 128 * 128;
+  const int room = launch.shared_bytes - tile_bytes - tile_rows * TILE_X * int(sizeof(Moments)) - edges_bytes;
+  const int stages = min(min(MAX_STAGES, all_parts), room / PART_BYTES);
+  unsigned char* ring = shared + tile_bytes;
   Moments* sums = reinterpret_cast<Moments*>(ring + stages * PART_BYTES);
-  Scratch* scratch = reinterpret_cast<Scratch*>(sums + tile_rows * TILE_X);
-  const unsigned full = shared_address(barriers), empty = full + 8 * MAX_STAGES;
+  uint2* edges = reinterpret_cast<uint2*>(sums + tile_rows * TILE_X);
+  const unsigned full = shared_address(barriers), empty = full + 8 * MAX_STAGES, summed = empty + 8 * MAX_STAGES,
+                 listed = summed + 8, settled = listed + 8 * GROUPS;
 
   // The tile begins at a multiple of 16 bytes: its first `offset` columns lie before the region.
   const int offset = search.left & 15;
-  const int tile_x = blockIdx.x * TILE_X, tile_y = blockIdx.y * tile_rows;
-  const bool is_producer = warp == PRODUCT_THREADS / 32 + SUM_WARPS;
+  const int block = blockIdx.x - search.first_block, block_y = block / search.across;
+  const int tile_x = (block - block_y * search.across) * TILE_X, tile_y = block_y * tile_rows;
+  const int first_x = offset - tile_x, end_x = search.width + first_x, end_y = search.height - tile_y;
+  const bool is_producer = warp == PRODUCT_WARPS + SUM_WARPS;
 
-  const auto fetch = [&](int part, int stage) {
-    const int chunk = part / parts, first = part % parts * PART_STEPS;
+  int next_part = 0;
+  const auto fetch = [&](int stage) {
+    const int of_member = next_part % (chunks * parts);
+    const int chunk = of_member / parts, first = of_member % parts * PART_STEPS;
     const int bytes = (2 * min(PART_STEPS, steps - first) + 3) * 256;
+    const uint4* spread = search.members[next_part / (chunks * parts)].spread;
     bulk_copy(shared_address(ring + stage * PART_BYTES), spread + (chunk * table_rows + 2 * first) * 16, bytes,
               full + 8 * stage);
+    next_part++;
   };
   if (is_producer && lane == 0) {
     for (int stage = 0; stage < stages; stage++) {
       barrier_init(full + 8 * stage, 1);
-      barrier_init(empty + 8 * stage, PRODUCT_THREADS / 32);
+      barrier_init(empty + 8 * stage, PRODUCT_WARPS);
+    }
+    barrier_init(summed, SUM_WARPS * 32);
+    for (int group = 0; group < GROUPS; group++) {
+      barrier_init(listed + 8 * group, 128);
+      barrier_init(settled + 8 * group, SUM_WARPS * 32);
+      lists[group].count = lists[group].is_more = 0;
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    for (int stage = 0; stage < min(stages, chunks * parts); stage++) fetch(stage, stage);
+    for (int stage = 0; stage < stages; stage++) fetch(stage);
   }
   {
-    const Image& frame = search.frame;
+    const Image& frame = launch.frame;
     const int chunk = lane % 16, byte = search.left - offset + tile_x + 16 * chunk;
     const int first_y = search.top + tile_y;
     const unsigned to = shared_address(tile) + 16 * chunk;
@@ -207,50 +254,71 @@ __device__ __forceinline__ void match(const Search& search, const uint4* spread,
       }
     }
   }
+  for (int i = threadIdx.x; i < TILE_X / 32 * TILE; i += THREADS) marks[i] = 0;
+  for (int i = threadIdx.x; i < MAX_SUSPECTS * EXACT_SUMS; i += THREADS) exact[i] = 0;
   asm volatile("cp.async.wait_all;" ::: "memory");
   // What ordinary copies wrote is read by the tensor cores next.
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncthreads();
 
-  if (warp >= PRODUCT_THREADS / 32) {
+  if (warp >= PRODUCT_WARPS) {
     if constexpr (OTHER_REGISTERS != 0) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(OTHER_REGISTERS));
     if (is_producer) {
       if (lane == 0) {
-        for (int part = stages; part < chunks * parts; part++) {
-          const int stage = part % stages;
-          barrier_wait(empty + 8 * stage, (part / stages - 1) & 1);
-          fetch(part, stage);
+        int stage = 0;
+        unsigned parity = 0;
+        while (next_part < all_parts) {
+          barrier_wait(empty + 8 * stage, parity);
+          fetch(stage);
+          if (++stage == stages) {
+            stage = 0;
+            parity ^= 1;
+          }
         }
       }
-    } else {
-      const int band = warp - PRODUCT_THREADS / 32;
-      const int first_x = offset - tile_x, end_x = search.width + first_x, end_y = search.height - tile_y;
-      if constexpr (CHUNKS != 0) {
-        square_pixels(tile, rows * pitch, threadIdx.x, PRODUCT_THREADS + SUM_WARPS * 32);
-        asm volatile("barrier.cta.sync 5, %0;" ::"n"(PRODUCT_THREADS + SUM_WARPS * 32) : "memory");
-        multiply_windows<CHUNKS, SUM_WARPS, 4>(tile, rows * pitch, pitch, search, tile_rows, band, first_x, end_x, end_y,
-                                               sums);
-      } else {
-        sum_windows<SUM_WARPS, BANDS, 4>(tile, pitch, search, tile_rows, band, first_x, end_x, end_y,
-                                         scratch + band * BANDS, sums);
+      return;
+    }
+    const int number = warp - PRODUCT_WARPS;
+    sum_windows(tile, pitch, search, tile_rows, number, first_x, end_x, end_y, edges, sums);
+    barrier_arrive(summed);
+    unsigned parities = 0;
+    for (int m = 0; m < search.members_count; m++) {
+      const Pattern numbers = search.members[m].pattern;
+      const unsigned* words = search.members[m].words;
+      // Fetched now, so that they are near when a suspect comes.
+      for (int i = (number * 32 + lane) * 32; i < (w + 3) / 4 * h; i += SUM_WARPS * 32 * 32) {
+        asm volatile("prefetch.global.L1 [%0];" ::"l"(__cvta_generic_to_global(words + i)));
       }
-      asm volatile("barrier.cta.arrive 1, %0;" ::"n"(PRODUCT_THREADS + SUM_WARPS * 32) : "memory");
+      for (int group = 0; group < GROUPS; group++) {
+        bool is_more;
+        do {
+          barrier_wait(listed + 8 * group, parities >> group & 1);
+          parities ^= 1 << group;
+          is_more = lists[group].is_more;
+          settle(launch, search, numbers, words, search.tag + m, lists[group], tile, pitch, tile_rows, tile_x - offset,
+                 tile_y, number, exact);
+          barrier_arrive(settled + 8 * group);
+        } while (is_more);
+      }
     }
   } else {
     if constexpr (PRODUCT_REGISTERS != 0) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(PRODUCT_REGISTERS));
-
-    // Products. First a hand with the squares, which are wanted at once.
-    if constexpr (CHUNKS != 0) {
-      square_pixels(tile, rows * pitch, threadIdx.x, PRODUCT_THREADS + SUM_WARPS * 32);
-      asm volatile("barrier.cta.arrive 5, %0;" ::"n"(PRODUCT_THREADS + SUM_WARPS * 32) : "memory");
-    }
     const int group = warp / 4;
-    int d[N / 2];
+    const unsigned rows_from = shared_address(tile) + group * GROUP_ROWS * pitch;
+    // d[4j], d[4j + 1], d[4j + 2], d[4j + 3]: x, x + 16, x + 8, x + 24 of row 4j.
+    const int x = lane % 4 * 32 + lane / 4, y = group * GROUP_ROWS + 3 - warp % 4;
+    // Taken by eight, so that eight loads are on their way together: rows 8k and 8k + 4 of the group. Its rows beyond the
+    // tile's have no moments; the tile's are a multiple of eight.
+    const int eights = min(max(tile_rows - group * GROUP_ROWS, 0), GROUP_ROWS) / 8;
+    Suspects& list = lists[group];
+    unsigned stage = 0, parity = 0, settled_parity = 1;
+    for (int m = 0; m < search.members_count; m++) {
+      // All lanes of a warp together, as the compiler must know.
+      __syncwarp();
+      int d[N / 2];
 #pragma unroll
-    for (int i = 0; i < N / 2; i++) d[i] = 0;
-    {
-      const unsigned rows_from = shared_address(tile) + group * GROUP_ROWS * pitch;
-      unsigned stage = 0, parity = 0, previous = 0;
+      for (int i = 0; i < N / 2; i++) d[i] = 0;
+      unsigned previous = 0;
       for (int chunk = 0; chunk < chunks; chunk++) {
         unsigned long long b = operand(rows_from + 16 * chunk, pitch, 4 * pitch);
         for (int first = 0; first < steps; first += PART_STEPS) {
@@ -275,111 +343,112 @@ __device__ __forceinline__ void match(const Search& search, const uint4* spread,
           }
         }
       }
-    }
-    const float best_before = from_ordered(*(volatile unsigned*)&search.suspicion->best);
-    wait_for_products<0>();
+      const Member& member = search.members[m];
+      const unsigned mean = member.mean;
+      const float scale = member.scale;
+      const float best_before = from_ordered(*(volatile unsigned*)&launch.progress[search.first_progress + m].best);
+      wait_for_products<0>();
 #pragma unroll
-    for (int i = 0; i < N / 2; i++) asm volatile("" : "+r"(d[i])::"memory");
-    asm volatile("barrier.cta.sync 1, %0;" ::"n"(PRODUCT_THREADS + SUM_WARPS * 32) : "memory");
+      for (int i = 0; i < N / 2; i++) asm volatile("" : "+r"(d[i])::"memory");
+      if (lane == 0) barrier_arrive(empty + 8 * previous);
+      if (m == 0) barrier_wait(summed, 0);
 
-    // d[4j], d[4j + 1], d[4j + 2], d[4j + 3]: x, x + 16, x + 8, x + 24 of row 4j.
-    const int x = lane % 4 * 32 + lane / 4, y = group * GROUP_ROWS + 3 - warp % 4;
-    const unsigned mine[2] = {shared_address(sums + moments_slot(x, y)),
-                              shared_address(sums + moments_slot(x + 8, y))};
-    const auto address = [&](int i) {
-      return mine[i / 2 % 2] + (i / 4 * 4 * TILE_X + i % 2 * 16) * unsigned(sizeof(Moments));
-    };
-    // Taken by eight, so that eight loads are on their way together: rows 8k and 8k + 4 of the group. Its rows beyond the
-    // tile's have no moments; the tile's are a multiple of eight.
-    const int eights = min(max(tile_rows - group * GROUP_ROWS, 0), GROUP_ROWS) / 8;
-    const float floor = __fadd_rn(search.all_peaks ? search.min_score : fmaxf(search.min_score, best_before), -MARGIN);
-    float best = -4.0f;
-    // Bit i: d[i] is a suspect. Of suspects, the bound from above takes the place of W.
-    constexpr int WORDS = (N / 2 + 31) / 32;
-    unsigned suspects[WORDS] = {};
-    if (!search.all_peaks && floor > 0.0f) {
-      // Few scores reach that: (ST - b + 1)^2 is compared with floor^2 W before a root is taken.
-      const float floor_squared = __fmul_rn(__fmul_rn(floor, floor), 1.0f - 1.0f / (1 << 18));
+      // Which positions may reach `floor`: of their scores' bounds from above, squares are compared, without a root.
+      const bool all_peaks = launch.all_peaks;
+      const float floor = __fadd_rn(all_peaks ? launch.min_score : fmaxf(launch.min_score, best_before), -MARGIN);
+      // Where it is 0 or less, all but NaN reach it.
+      const float floor_squared = floor <= 0.0f ? __int_as_float(0xff800000)
+                                                : __fmul_rn(__fmul_rn(floor, floor), __fmul_rn(scale, 1.0f - 1.0f / (1 << 18)));
+      const Moments* mine[4] = {sums + moments_slot(x, y), sums + moments_slot(x + 16, y), sums + moments_slot(x + 8, y),
+                                sums + moments_slot(x + 24, y)};
+      unsigned suspects[WORDS] = {};
 #pragma unroll
       for (int k = 0; k < N / 16; k++) {
         if (k >= eights) break;
-        Moments m[8];
+        Moments s[8];
 #pragma unroll
-        for (int i = 0; i < 8; i++) m[i] = load_moments(address(8 * k + i));
+        for (int i = 0; i < 8; i++) s[i] = mine[i % 4][(8 * k + i) / 4 * 4 * TILE_X];
 #pragma unroll
         for (int i = 0; i < 8; i++) {
           int& e = d[8 * k + i];
-          e -= m[i].base;
-          const float more = __fadd_rn(float(e), 1.0f);
-          const bool reaches = __fmul_rn(more, fabsf(more)) >= __fmul_rn(floor_squared, m[i].squared);
+          e -= __umulhi(s[i].sum, mean);
+          const float most = __fadd_rn(float(e), ABOVE);
+          // NaN, of positions outside the region, is neither.
+          const bool reaches = __fmul_rn(most, fabsf(most)) >= __fmul_rn(floor_squared, s[i].variance);
           suspects[k / 4] |= reaches ? 1u << (8 * k + i) % 32 : 0;
         }
       }
+      // Over the suspects again: in round 0 for their scores' bounds, then for what stays suspected, which goes to the warps
+      // that settle it, as often as their list takes it. Few are suspects, so this is short code rather than fast.
+      float best = -4.0f, limit = floor;
+      bool is_more = true;
+      for (int round = 0; is_more; round++) {
+        if (round > 0) {
+          barrier_wait(settled + 8 * group, settled_parity);
+          settled_parity ^= 1;
+        }
 #pragma unroll
-      for (int word = 0; word < WORDS; word++) {
-        if (suspects[word] == 0) continue;
+        for (int word = 0; word < WORDS; word++) {
+#pragma unroll 1
+          for (unsigned left = suspects[word]; left; left &= left - 1) {
+            const int i = __ffs(left) - 1, number = word * 32 + i;
+            int values[32];
 #pragma unroll
-        for (int i = word * 32; i < min(word * 32 + 32, N / 2); i++) {
-          if (suspects[word] >> i % 32 & 1) {
-            const float r = inverse_root(load_moments(address(i)).squared), f = __fmul_rn(float(d[i]), r);
-            best = fmaxf(best, __fadd_rn(f, -r));
-            d[i] = __float_as_int(__fadd_rn(f, r));
+            for (int j = 0; j < 32; j++) values[j] = word * 32 + j < N / 2 ? d[word * 32 + j] : 0;
+            const int e = choose<32>(values, i);
+            const int at_x = x + number / 2 % 2 * 8 + number % 2 * 16, at_y = y + number / 4 * 4;
+            Moments& at = sums[moments_slot(at_x, at_y)];
+            if (round == 0) {
+              const Bounds bounds = score_bounds(e, at.variance, scale);
+              best = fmaxf(best, bounds.least);
+              if (all_peaks) {
+                // For neighbours to look at; there is one template only, and its moments are not needed any more.
+                at = {__float_as_uint(bounds.least), bounds.most};
+                atomicOr(&marks[at_y * (TILE_X / 32) + at_x / 32], 1u << at_x % 32);
+              }
+              continue;
+            }
+            const bool is_out = all_peaks ? is_beaten(sums, marks, at_x, at_y, tile_rows, at.variance)
+                                          : score_bounds(e, at.variance, scale).most < limit;
+            if (!is_out) {
+              const unsigned place = atomicAdd(&list.count, 1);
+              if (place >= MAX_SUSPECTS) continue;
+              list.at[place] = at_x | at_y << 16;
+            }
+            suspects[word] &= ~(1u << i);
           }
         }
-      }
-    } else {
+        if (round > 0) {
+          bool is_left = false;
 #pragma unroll
-      for (int k = 0; k < N / 16; k++) {
-        if (k >= eights) break;
-        Moments m[8];
+          for (int word = 0; word < WORDS; word++) is_left |= suspects[word] != 0;
+          if (is_left) atomicOr(&list.is_more, 1);
+          sync_group(group);
+          is_more = __shfl_sync(ALL_LANES, list.is_more, 0);
+          barrier_arrive(listed + 8 * group);
+        } else if (all_peaks) {
+          sync_threads<PRODUCT_BARRIER, PRODUCT_WARPS * 32>();
+        } else {
+          const unsigned key = __reduce_max_sync(ALL_LANES, ordered(__fadd_rn(best, -MARGIN)));
+          if (lane == 0) warp_best[warp] = from_ordered(key);
+          sync_group(group);
+          best = warp_best[4 * group];
 #pragma unroll
-        for (int i = 0; i < 8; i++) m[i] = load_moments(address(8 * k + i));
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-          const float r = inverse_root(m[i].squared), f = __fmul_rn(float(d[8 * k + i] - m[i].base), r);
-          const float least = __fadd_rn(f, -r), bound = __fadd_rn(f, r);
-          best = fmaxf(best, least);
-          suspects[k / 4] |= bound >= floor ? 1u << (8 * k + i) % 32 : 0;
-          d[8 * k + i] = __float_as_int(bound);
-          // For the neighbours.
-          store_moments(address(8 * k + i), {__float_as_int(least), bound});
+          for (int i = 1; i < 4; i++) best = fmaxf(best, warp_best[4 * group + i]);
+          limit = fmaxf(limit, __fadd_rn(best, -MARGIN));
         }
       }
-    }
-    if (!search.all_peaks) {
-      const unsigned key = __reduce_max_sync(ALL_LANES, ordered(__fadd_rn(best, -MARGIN)));
-      if (lane == 0) warp_best[warp] = from_ordered(key);
-    }
-    asm volatile("barrier.cta.sync 2, %0;" ::"n"(PRODUCT_THREADS) : "memory");
-    if (search.all_peaks) {
-      find_peaks<PRODUCT_THREADS / 32>(search, sums, tile_rows, tile_x - offset, tile_y, floor, warp);
-      return;
-    }
-    best = warp_best[0];
-#pragma unroll
-    for (int i = 1; i < PRODUCT_THREADS / 32; i++) best = fmaxf(best, warp_best[i]);
-    if (threadIdx.x == 0 && best > best_before) atomicMax(&search.suspicion->best, ordered(best));
-    const float limit = fmaxf(floor, __fadd_rn(best, -MARGIN));
-#pragma unroll
-    for (int word = 0; word < WORDS; word++) {
-      unsigned left = 0;
-#pragma unroll
-      for (int i = word * 32; i < min(word * 32 + 32, N / 2); i++) {
-        left |= __int_as_float(d[i]) >= limit ? 1u << i % 32 : 0;
+      if (threadIdx.x % 128 == 0 && !all_peaks && best > -4.0f) {
+        atomicMax(&launch.progress[search.first_progress + m].best, ordered(best));
       }
-      left &= suspects[word];
-      if (left == 0) continue;
-      // Few are left, and what is done for them must not be long, for it is fetched anew every time: their bounds go to
-      // where any of them can be got from.
-#pragma unroll
-      for (int i = word * 32; i < min(word * 32 + 32, N / 2); i++) {
-        if (left >> i % 32 & 1) asm volatile("st.shared.b32 [%0], %1;" ::"r"(address(i)), "r"(d[i]) : "memory");
-      }
-#pragma unroll 1
-      for (; left; left &= left - 1) {
-        const int i = word * 32 + __ffs(left) - 1, at_x = x + i / 2 % 2 * 8 + i % 2 * 16, at_y = y + i / 4 * 4;
-        const float bound = __int_as_float(sums[moments_slot(at_x, at_y)].base);
-        suspect(search, tile_x - offset + at_x, tile_y + at_y, __fadd_rn(bound, MARGIN));
+    }
+    // The last leaves everything as it was before the search.
+    if (threadIdx.x % 128 == 0 && !launch.all_peaks) {
+      Progress* progress = launch.progress + search.first_progress;
+      const int down = (search.height + tile_rows - 1) / tile_rows;
+      __threadfence();
+      if (int(atomicAdd(&progress->done, 1)) + 1 == GROUPS * search.across * down) {
+        for (int m = 0; m < search.members_count; m++) progress[m] = {0, 0};
       }
     }
   }
@@ -387,16 +456,14 @@ __device__ __forceinline__ void match(const Search& search, const uint4* spread,
 
 extern "C" {
 
-#define MATCH(name, groups, n, sum_warps, product_registers, other_registers, bands, chunks) \
-  __global__ void __launch_bounds__(128 * groups + 32 * sum_warps + 32, 1) ncc_wgmma_##name( \
-      const __grid_constant__ Search search, const uint4* spread, int stages, int tile_rows) { \
-    match<groups, n, sum_warps, product_registers, other_registers, bands, chunks>(search, spread, stages, tile_rows); \
+#define MATCH(name, groups, n, product_registers, other_registers)                          \
+  __global__ void __launch_bounds__(128 * groups + 32 * SUM_WARPS + 32, 1) ncc_wgmma_##name( \
+      const __grid_constant__ Launch launch) {                                              \
+    match<groups, n, product_registers, other_registers>(launch);                           \
   }
 
-MATCH(2x128, 2, 128, 11, 120, 80, 1, 0)
-MATCH(3x96, 3, 96, 11, 0, 0, 1, 0)
-MATCH(3x96_2, 3, 96, 11, 0, 0, 1, 2)
-MATCH(3x96_3, 3, 96, 11, 0, 0, 1, 3)
+MATCH(2x128, 2, 128, 120, 80)
+MATCH(3x96, 3, 96, 88, 72)
 
 // A of all rows and columns, see above. One thread a byte of `spread`.
 __global__ void spread_template(const unsigned char* pixels, int pitch, int w, int h, unsigned char* spread) {
@@ -416,13 +483,6 @@ __global__ void pack_template(const unsigned char* pixels, int pitch, int w, int
   unsigned word = 0;
   for (int k = 0; k < 4 && i + k < w; k++) word |= unsigned(pixels[j * pitch + i + k]) << 8 * k;
   words[index] = word;
-}
-
-// See `settle_suspects`.
-__global__ void __launch_bounds__(SETTLE_THREADS) settle(const __grid_constant__ Search search, const unsigned* words,
-                                                         double min_score, unsigned tag,
-                                                         Candidate* candidates, unsigned capacity, unsigned* counts) {
-  settle_suspects(search, words, min_score, tag, candidates, capacity, counts);
 }
 
 }  // extern "C"

@@ -16,7 +16,7 @@ use crate::template::Bank;
 use super::driver::{DeviceBuffer, Gpu, Graph, Pinned, PinnedBuffer, Priority, Rows, Stream};
 use super::ncc::{DeviceFrame, Found, FoundPeak, Member, NccKernels, Pattern, Publish, positions};
 use super::texture::{Sampling, Texture, pitch_for};
-use super::wgmma::{Suspicion, Wanted, WgmmaKernels};
+use super::wgmma::{PreparedBank, Progress, Query, Wanted, WgmmaKernels};
 
 /// Most candidates that come back with every search, 28 KiB of them. The rest, if there are more, costs a second trip.
 const FIRST_CANDIDATES: usize = 512;
@@ -32,6 +32,8 @@ pub(super) struct PlannedSearch {
     bank: Arc<Bank>,
     region: Size,
     members: Vec<Member>,
+    /// The members that are for the tensor cores, and the kernels.
+    wgmma: Option<(PreparedBank, Arc<WgmmaKernels>)>,
     /// Pixels, masks and statistics of all members. The members' textures read it.
     storage: DeviceBuffer<u8>,
     selector: Selector,
@@ -106,12 +108,17 @@ impl PlannedSearch {
                 Ok(member)
             });
         let members = members.collect::<Result<Vec<_>>>()?;
-        if wgmma.is_some() {
-            // Lanes with other streams may search for what was prepared in this one.
-            stream.wait()?;
-        }
+        let wgmma = match wgmma {
+            Some(kernels) => {
+                let prepared = kernels.prepare_bank(stream, &members)?;
+                // Lanes with other streams may search for what was prepared in this one.
+                stream.wait()?;
+                prepared.map(|bank| (bank, kernels.clone()))
+            }
+            None => None,
+        };
         let selector = Selector::new(&bank);
-        Ok(Self { bank, region, members, storage, selector })
+        Ok(Self { bank, region, members, wgmma, storage, selector })
     }
 
     /// True if it is the plan for this bank in regions of this size.
@@ -178,7 +185,7 @@ pub(super) struct Lane {
     columns: [DeviceBuffer<u32>; 2],
     map: DeviceBuffer<i64>,
     /// For the kernels of the tensor cores.
-    suspicion: Option<Suspicion>,
+    progress: Option<Progress>,
 }
 
 /// What searches find, and how many pixels a threshold found to be foreground: on the device, and what came back of it.
@@ -188,8 +195,6 @@ pub(super) struct CandidateList {
     first: PinnedBuffer<u64>,
     /// All candidates, where they did not all come with the first.
     all: Option<PinnedBuffer<u64>>,
-    /// The tensor cores had more suspects than room: this search is done without them.
-    is_plain: bool,
 }
 
 impl CandidateList {
@@ -200,7 +205,6 @@ impl CandidateList {
             found: Found::new(gpu, capacity)?,
             first: gpu.alloc_pinned("candidates", Found::words(first), Pinned::Plain)?,
             all: None,
-            is_plain: false,
         })
     }
 
@@ -218,17 +222,9 @@ impl CandidateList {
     /// and the search is to be done again.
     fn had_room(&mut self, gpu: &Gpu) -> Result<bool> {
         let count = self.count();
-        // The tensor cores count in the other half of the word how often they had more suspects than room.
-        let was_plain = std::mem::replace(&mut self.is_plain, self.first.as_slice()[0] >> 32 != 0);
-        if self.is_plain && !was_plain {
-            return Ok(false);
-        }
-        self.is_plain = false;
         if count <= self.found.capacity() {
             return Ok(true);
         }
-        // It would overflow again.
-        self.is_plain = was_plain;
         self.found = Found::new(gpu, count + count / 4)?;
         Ok(false)
     }
@@ -263,15 +259,15 @@ impl CandidateList {
 impl Lane {
     /// A lane for searches in regions of up to `area` pixels; 0 if it searches nothing.
     pub(super) fn new(gpu: &Gpu, priority: Priority, area: usize, asked: Option<NccKernel>) -> Result<Self> {
-        let suspicion = match asked {
-            Some(NccKernel::Wgmma) if area > 0 => Some(Suspicion::new(gpu)?),
+        let progress = match asked {
+            Some(NccKernel::Wgmma) if area > 0 => Some(Progress::new(gpu)?),
             _ => None,
         };
         Ok(Self {
             kernels: NccKernels::new(gpu)?,
             publish: Publish::load(gpu)?,
             asked,
-            suspicion,
+            progress,
             columns: [gpu.alloc("column sums", area)?, gpu.alloc("column sums", area)?],
             map: gpu.alloc("a score map", area)?,
             stream: gpu.stream(priority)?,
@@ -338,21 +334,20 @@ impl Lane {
         first_tag: u32,
     ) -> Result<()> {
         assert_eq!(window.size(), plan.region, "the size of a region of interest");
-        let Self { stream, kernels, columns, map, suspicion, .. } = self;
-        let CandidateList { found, is_plain, .. } = list;
-        let asked = if *is_plain { None } else { self.asked };
+        let Self { stream, kernels, columns, map, progress, asked, .. } = self;
+        let (asked, found) = (*asked, &mut list.found);
+        if let (Some(NccKernel::Wgmma), Some((bank, kernels))) = (asked, &plan.wgmma) {
+            let progress = progress.as_mut().expect("the lane was made for this kernel");
+            // The best of a name is the best of one of its members.
+            let wanted = Wanted { min_score: limits.min_score, best_only: limits.max_matches == 1 };
+            kernels.search(stream, frame, &[Query { bank, window, first_tag }], wanted, progress, found)?;
+        }
         // Column sums serve all members of one height that follow each other.
         let mut summed = None;
         for (index, member) in plan.members.iter().enumerate() {
             let tag = first_tag + index as u32;
             let kernel = kernels.choose(asked, member);
-            if let (NccKernel::Wgmma, Some(prepared), Some(suspicion)) =
-                (kernel, &member.wgmma, suspicion.as_mut())
-            {
-                // The best of a name is the best of one of its members.
-                let best_only = limits.max_matches == 1;
-                let wanted = Wanted { window, min_score: limits.min_score, best_only, tag };
-                prepared.search(stream, frame, member, wanted, suspicion, found)?;
+            if kernel == NccKernel::Wgmma {
                 continue;
             }
             kernels.correlate(stream, kernel, frame, window, member, map)?;

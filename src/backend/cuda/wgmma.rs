@@ -1,8 +1,8 @@
-//! The NCC kernels of `kernels/ncc_wgmma.cu`: one template, without a mask, on the tensor cores of compute capability 9.0.
+//! The NCC kernels of `kernels/ncc_wgmma.cu`: templates without a mask, on the tensor cores of compute capability 9.0.
 //!
-//! They write no score map. A search leaves suspects, `settle` computes their exact scores and appends the peaks to the list
-//! of candidates. If there are more suspects than room, it counts that in the list's header, and the search is done again by
-//! another kernel.
+//! One launch does many searches: templates of one size in a region make one, whose tiles and window sums they share; several
+//! sizes and several regions of a frame lie side by side. No score map is written: exact peaks are appended to the list of
+//! candidates. Nothing waits and nothing is allocated, so launches can be recorded in a graph.
 
 #![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
 
@@ -21,19 +21,19 @@ const PART_STEPS: usize = 8;
 const PART_BYTES: usize = (2 * PART_STEPS + 3) * 256;
 const MAX_STAGES: usize = 16;
 const SUM_WARPS: usize = 11;
-const SUM_SCRATCH: usize = 2304;
-const SETTLE_THREADS: usize = 256;
+const EDGES: usize = 2;
+const MAX_SEARCHES: usize = 64;
 
 /// Of what a block can have, what the kernels' own variables take.
-const RESERVED_SHARED: usize = 1024;
+const RESERVED_SHARED: usize = 7168;
 
 /// Largest template: sums of its products stay below 2^31.
 const MAX_WIDTH: usize = 128;
 const MAX_HEIGHT: usize = 256;
 const MAX_AREA: usize = 32_768;
 
-/// Suspects that a lane has room for.
-const SUSPECTS: usize = 65_536;
+/// Templates of one launch that a lane has room for.
+const MAX_MEMBERS: usize = 1024;
 
 /// One of the kernels that match.
 struct Variant {
@@ -41,47 +41,53 @@ struct Variant {
     /// Most rows of positions of a block's tile.
     tile: usize,
     threads: usize,
-    /// Most steps of 16 columns that a template may take; the tile then lies three times in shared memory.
-    chunks: Option<usize>,
 }
 
-const VARIANTS: [Variant; 4] = [
-    Variant { name: "ncc_wgmma_3x96_2", tile: 144, threads: 768, chunks: Some(2) },
-    Variant { name: "ncc_wgmma_3x96_3", tile: 144, threads: 768, chunks: Some(3) },
-    Variant { name: "ncc_wgmma_2x128", tile: 128, threads: 640, chunks: None },
-    Variant { name: "ncc_wgmma_3x96", tile: 144, threads: 768, chunks: None },
+const VARIANTS: [Variant; 2] = [
+    Variant { name: "ncc_wgmma_2x128", tile: 128, threads: (8 + SUM_WARPS + 1) * 32 },
+    Variant { name: "ncc_wgmma_3x96", tile: 144, threads: (12 + SUM_WARPS + 1) * 32 },
 ];
 
 /// The kernels, loaded; all streams may use them at once.
 pub(super) struct WgmmaKernels {
     gpu: Gpu,
-    variants: [Kernel; 4],
+    variants: [Kernel; 2],
     spread: Kernel,
     pack: Kernel,
-    settle: Kernel,
     multiprocessors: usize,
     shared_bytes: usize,
 }
 
 /// What the kernels want of a template, made on the device when a search is planned.
 pub(super) struct Prepared {
-    kernels: Arc<WgmmaKernels>,
     /// The bands of A.
     spread: DeviceBuffer<u8>,
     /// Rows in words of four pixels.
     words: DeviceBuffer<u32>,
 }
 
-/// A lane's room for suspects.
-pub(super) struct Suspicion {
-    state: DeviceBuffer<u32>,
-    suspects: DeviceBuffer<u32>,
+/// Those of a bank's members that were prepared.
+pub(super) struct PreparedBank {
+    table: DeviceBuffer<Record>,
+    runs: Vec<Run>,
 }
 
-impl Suspicion {
-    /// All zeros, as the first search wants it.
+/// Members of one size that follow each other in a bank and in its table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Run {
+    first_member: usize,
+    first_record: usize,
+    count: usize,
+    size: Size,
+}
+
+/// What blocks let each other know; a lane has one.
+pub(super) struct Progress(DeviceBuffer<u64>);
+
+impl Progress {
+    /// All zeros, as a search wants it and leaves it.
     pub(super) fn new(gpu: &Gpu) -> Result<Self> {
-        Ok(Self { state: gpu.alloc("suspicion", 4)?, suspects: gpu.alloc("suspects", 4 * SUSPECTS)? })
+        Ok(Self(gpu.alloc("progress of searches", MAX_MEMBERS)?))
     }
 }
 
@@ -90,8 +96,8 @@ impl Suspicion {
 struct Geometry {
     /// Index in `VARIANTS`.
     variant: usize,
+    /// Tiles across and down.
     grid: [usize; 2],
-    stages: usize,
     tile_rows: usize,
     shared_bytes: usize,
 }
@@ -101,88 +107,164 @@ fn chunks_and_steps(template: Size) -> (usize, usize) {
     ((template.width + 30) / 16, template.height / 2 + 2)
 }
 
-/// The launch of one variant for a template at `map` positions whose first column is `left`, or `None` if it does not fit
-/// in `shared_bytes`.
-fn geometry(variant: usize, template: Size, left: usize, map: Size, shared_bytes: usize) -> Option<Geometry> {
-    let Variant { tile, chunks: most_chunks, .. } = VARIANTS[variant];
+/// The launch of one variant for `count` templates at `map` positions whose first column is `left`, or `None` if it does not
+/// fit in `shared_bytes`.
+fn geometry(
+    variant: usize,
+    template: Size,
+    count: usize,
+    left: usize,
+    map: Size,
+    shared_bytes: usize,
+) -> Option<Geometry> {
+    let Variant { tile, .. } = VARIANTS[variant];
     let (chunks, steps) = chunks_and_steps(template);
-    if most_chunks.is_some_and(|most| chunks > most) {
-        return None;
-    }
     let down = map.height.div_ceil(tile);
     let tile_rows = map.height.div_ceil(down).next_multiple_of(8);
-    let pitch = 112 + 16 * chunks;
-    let (planes, scratch) = if most_chunks.is_some() { (3, 0) } else { (1, SUM_WARPS * SUM_SCRATCH) };
-    let pixels = (planes * pitch * (tile_rows + template.height - 1)).next_multiple_of(128);
-    // The tensor cores read past the tile, at most so far.
-    let fixed = (tile_rows * TILE_X * 8 + scratch + pixels).max(pitch * (tile + 2 * steps));
-    let parts = chunks * steps.div_ceil(PART_STEPS);
+    let (pitch, rows) = (112 + 16 * chunks, tile_rows + template.height - 1);
+    let edges = (rows * EDGES * 8).next_multiple_of(128);
+    let fixed = (pitch * rows).next_multiple_of(128) + tile_rows * TILE_X * 8 + edges;
+    let parts = chunks * steps.div_ceil(PART_STEPS) * count;
     let stages = parts.min(MAX_STAGES).min(shared_bytes.checked_sub(fixed)? / PART_BYTES);
-    (stages >= parts.min(2)).then(|| Geometry {
+    // The tensor cores read past the tile, at most so far.
+    let shared = (fixed + stages * PART_BYTES).max(pitch * (tile + 2 * steps));
+    (stages >= parts.min(2) && shared <= shared_bytes).then(|| Geometry {
         variant,
         grid: [(left % 16 + map.width).div_ceil(TILE_X), down],
-        stages,
         tile_rows,
-        shared_bytes: fixed + stages * PART_BYTES,
+        shared_bytes: shared,
     })
 }
 
-/// The launch that is taken: the variants for narrow templates where they fit, else the one of fewer waves of blocks.
+/// The launch that is taken: the one of fewer waves of blocks.
 fn best_geometry(
     template: Size,
+    count: usize,
     left: usize,
     map: Size,
     shared_bytes: usize,
     multiprocessors: usize,
 ) -> Option<Geometry> {
-    let of = |variant| geometry(variant, template, left, map, shared_bytes);
     let waves = |launch: &Geometry| (launch.grid[0] * launch.grid[1]).div_ceil(multiprocessors);
-    of(0).or_else(|| of(1)).or_else(|| [of(2), of(3)].into_iter().flatten().min_by_key(waves))
+    (0..VARIANTS.len())
+        .filter_map(|variant| geometry(variant, template, count, left, map, shared_bytes))
+        .min_by_key(waves)
 }
 
-/// `Prepared` of `kernels/ncc_fast.cuh`.
+/// `Member` of `kernels/ncc_fast.cuh`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Numbers {
-    n: f64,
-    mean: f64,
-    factor: f32,
-    unused: u32,
+struct Record {
+    pattern: Pattern,
+    spread: u64,
+    words: u64,
+    mean: u32,
+    scale: f32,
+}
+
+// SAFETY: numbers that fill it, in the order of the C structure.
+unsafe impl Pod for Record {}
+
+impl Record {
+    fn new(member: &Member, prepared: &Prepared) -> Self {
+        let sums = member.sums;
+        let n = sums.n as f64;
+        Self {
+            pattern: member.pattern,
+            spread: prepared.spread.address(),
+            words: prepared.words.address(),
+            mean: (sums.t1 as f64 / n * f64::from(1 << 24)).round() as u32,
+            scale: (sums.variance() as f64 / (n * n) * f64::from(1 << shift(sums.n))) as f32,
+        }
+    }
+}
+
+/// Bits by which the kernels cut off a window's n SS - S S, so that 32 remain.
+fn shift(n: i64) -> u32 {
+    (2 * (64 - (n - 1).leading_zeros())).saturating_sub(18)
 }
 
 /// `Search` of `kernels/ncc_fast.cuh`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Search {
-    frame: Image,
+    members: u64,
     left: i32,
     top: i32,
     width: i32,
     height: i32,
-    pattern: Pattern,
-    numbers: Numbers,
-    min_score: f32,
+    first_block: i32,
+    tag: u32,
+    first_progress: i32,
+    members_count: u16,
+    w: u16,
+    h: u16,
+    tile_rows: u16,
+    across: u16,
+    unused: u16,
+}
+
+/// `Launch` of `kernels/ncc_fast.cuh`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Launch {
+    frame: Image,
+    progress: u64,
+    candidates: u64,
+    count: u64,
+    capacity: u32,
+    searches: i32,
+    shared_bytes: i32,
     all_peaks: i32,
-    capacity: i32,
-    unused: i32,
-    suspicion: u64,
-    suspects: u64,
+    min_score: f32,
+    unused: u32,
+    min_score_exact: f64,
+    search: [Search; MAX_SEARCHES],
 }
 
 // SAFETY: numbers that fill it, in the order and with the gaps of the C structure.
-unsafe impl Pod for Search {}
+unsafe impl Pod for Launch {}
 
-/// Which peaks are wanted, and where.
+impl Launch {
+    /// Of no searches yet.
+    fn new(frame: &DeviceFrame, wanted: Wanted, progress: &mut Progress, found: &mut Found) -> Self {
+        // Rounded down, so that none is lost.
+        let nearest = wanted.min_score as f32;
+        let min_score = if f64::from(nearest) > wanted.min_score { nearest.next_down() } else { nearest };
+        Self {
+            frame: frame.image(Rect::whole(frame.size)),
+            progress: progress.0.address(),
+            candidates: found.words.address_of(Found::HEADER),
+            count: found.words.address(),
+            capacity: found.capacity() as u32,
+            searches: 0,
+            shared_bytes: 0,
+            all_peaks: i32::from(!wanted.best_only),
+            min_score,
+            unused: 0,
+            min_score_exact: wanted.min_score,
+            search: [Search::default(); MAX_SEARCHES],
+        }
+    }
+}
+
+/// Which peaks are wanted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Wanted {
-    /// Where.
-    pub(super) window: Rect,
     /// Least score.
     pub(super) min_score: f64,
-    /// Only the best of them.
+    /// Only the best of each member.
     pub(super) best_only: bool,
-    /// Tag of the candidates.
-    pub(super) tag: u32,
+}
+
+/// A bank, and where to look for it.
+#[derive(Clone, Copy)]
+pub(super) struct Query<'a> {
+    pub(super) bank: &'a PreparedBank,
+    /// As large as the region that the bank was prepared for.
+    pub(super) window: Rect,
+    /// Tag of the first member's candidates; those of the others follow.
+    pub(super) first_tag: u32,
 }
 
 impl WgmmaKernels {
@@ -193,37 +275,27 @@ impl WgmmaKernels {
             return Ok(None);
         }
         let module = gpu.load(include_str!("../../../kernels/ptx/ncc_wgmma.ptx"))?;
-        let [a, b, c, d] = &VARIANTS;
+        let [a, b] = &VARIANTS;
         Ok(Some(Arc::new(Self {
             gpu: gpu.clone(),
-            variants: [
-                module.kernel(a.name)?,
-                module.kernel(b.name)?,
-                module.kernel(c.name)?,
-                module.kernel(d.name)?,
-            ],
+            variants: [module.kernel(a.name)?, module.kernel(b.name)?],
             spread: module.kernel("spread_template")?,
             pack: module.kernel("pack_template")?,
-            settle: module.kernel("settle")?,
             multiprocessors: gpu.multiprocessors()?,
             shared_bytes: gpu.max_shared_bytes()? - RESERVED_SHARED,
         })))
     }
 
     /// Prepares a template for searches in regions of this size, or `None` if it is not for these kernels.
-    pub(super) fn prepare(
-        self: &Arc<Self>,
-        stream: &Stream,
-        member: &Member,
-        region: Size,
-    ) -> Result<Option<Prepared>> {
+    pub(super) fn prepare(&self, stream: &Stream, member: &Member, region: Size) -> Result<Option<Prepared>> {
         let size = member.size;
         let is_small = size.width <= MAX_WIDTH
             && size.height <= MAX_HEIGHT
             && size.area() <= MAX_AREA
             && !member.is_masked;
-        // Wherever a window lies, it fits if it does at the worst place.
-        let fits = || (0..16).all(|left| self.geometry(size, left, positions(region, size)).is_some());
+        // Wherever a window lies, and whatever is searched with it, it fits if it does at the worst place.
+        let fits =
+            || (0..16).all(|left| self.geometry(size, MAX_MEMBERS, left, positions(region, size)).is_some());
         if !is_small || !fits() {
             return Ok(None);
         }
@@ -240,95 +312,118 @@ impl WgmmaKernels {
             // were allocated.
             unsafe { stream.launch(kernel, [threads.div_ceil(256), 1, 1], [256, 1, 1], 0, &mut args)? };
         }
-        Ok(Some(Prepared { kernels: self.clone(), spread, words }))
+        Ok(Some(Prepared { spread, words }))
     }
 
-    fn geometry(&self, template: Size, left: usize, map: Size) -> Option<Geometry> {
-        best_geometry(template, left, map, self.shared_bytes, self.multiprocessors)
+    /// Puts the prepared members of a bank together; `None` if there are none.
+    pub(super) fn prepare_bank(&self, stream: &Stream, members: &[Member]) -> Result<Option<PreparedBank>> {
+        let (mut records, mut runs) = (Vec::new(), Vec::<Run>::new());
+        for (index, member) in members.iter().enumerate() {
+            let Some(prepared) = &member.wgmma else { continue };
+            match runs.last_mut() {
+                Some(run)
+                    if run.size == member.size
+                        && run.first_member + run.count == index
+                        && run.count < MAX_MEMBERS =>
+                {
+                    run.count += 1;
+                }
+                _ => runs.push(Run {
+                    first_member: index,
+                    first_record: records.len(),
+                    count: 1,
+                    size: member.size,
+                }),
+            }
+            records.push(Record::new(member, prepared));
+        }
+        if runs.is_empty() {
+            return Ok(None);
+        }
+        let mut table = self.gpu.alloc("table of templates", records.len())?;
+        stream.upload_now(&records, &mut table)?;
+        Ok(Some(PreparedBank { table, runs }))
     }
-}
 
-impl Prepared {
-    /// Appends the wanted peaks in a window of the frame to `found`: both kernels, without waiting.
+    /// Appends the wanted peaks of all queries of a frame to `found`, with as few launches as there is room for, without
+    /// waiting. The banks are those that these kernels prepared, and live until it is done.
     pub(super) fn search(
         &self,
         stream: &Stream,
         frame: &DeviceFrame,
-        member: &Member,
+        queries: &[Query<'_>],
         wanted: Wanted,
-        suspicion: &mut Suspicion,
+        progress: &mut Progress,
         found: &mut Found,
     ) -> Result<()> {
-        let window = wanted.window;
-        assert!(window.is_inside(frame.size), "{window} of a {} frame", frame.size);
-        let (size, kernels) = (member.size, &self.kernels);
-        let map = positions(window.size(), size);
-        let launch = kernels.geometry(size, window.x, map).expect("asked when it was prepared");
-        let sums = member.sums;
-        let n = sums.n as f64;
-        // Rounded down, so that none is lost.
-        let nearest = wanted.min_score as f32;
-        let min_score = if f64::from(nearest) > wanted.min_score { nearest.next_down() } else { nearest };
-        let search = Search {
-            frame: frame.image(Rect::whole(frame.size)),
-            left: window.x as i32,
-            top: window.y as i32,
-            width: map.width as i32,
-            height: map.height as i32,
-            pattern: member.pattern,
-            numbers: Numbers {
-                n,
-                mean: sums.t1 as f64 / n,
-                factor: (sums.variance() as f64 / (n * n)) as f32,
-                unused: 0,
-            },
-            min_score,
-            all_peaks: i32::from(!wanted.best_only),
-            capacity: SUSPECTS as i32,
-            unused: 0,
-            suspicion: suspicion.state.address(),
-            suspects: suspicion.suspects.address(),
-        };
-        let (spread, stages, tile_rows) =
-            (self.spread.address(), launch.stages as i32, launch.tile_rows as i32);
-        let mut args = [arg(&search), arg(&spread), arg(&stages), arg(&tile_rows)];
-        let Variant { threads, .. } = VARIANTS[launch.variant];
-        let grid = [launch.grid[0], launch.grid[1], 1];
-        // SAFETY: the window lies in the frame, whose rows begin at multiples of 32 bytes (`DeviceFrame::new`); the bands
-        // were made for this template; the list of suspects has the room that is stated; shared memory is what the tile,
-        // its sums and the ring take.
-        unsafe {
-            stream.launch(
-                &kernels.variants[launch.variant],
-                grid,
-                [threads, 1, 1],
-                launch.shared_bytes,
-                &mut args,
-            )?;
+        for variant in 0..VARIANTS.len() {
+            let mut launch = Launch::new(frame, wanted, progress, found);
+            let (mut blocks, mut members) = (0, 0);
+            for query in queries {
+                let window = query.window;
+                assert!(window.is_inside(frame.size), "{window} of a {} frame", frame.size);
+                for run in &query.bank.runs {
+                    let map = positions(window.size(), run.size);
+                    // Where all peaks are wanted, a search takes one template.
+                    let at_once = if wanted.best_only { run.count } else { 1 };
+                    let geometry =
+                        self.geometry(run.size, at_once, window.x, map).expect("asked when it was prepared");
+                    if geometry.variant != variant {
+                        continue;
+                    }
+                    for first in (0..run.count).step_by(at_once) {
+                        if launch.searches as usize == MAX_SEARCHES || members + at_once > MAX_MEMBERS {
+                            self.run(stream, variant, &launch, blocks)?;
+                            (launch.searches, launch.shared_bytes, blocks, members) = (0, 0, 0, 0);
+                        }
+                        launch.search[launch.searches as usize] = Search {
+                            members: query.bank.table.address_of(run.first_record + first),
+                            left: window.x as i32,
+                            top: window.y as i32,
+                            width: map.width as i32,
+                            height: map.height as i32,
+                            first_block: blocks as i32,
+                            tag: query.first_tag + (run.first_member + first) as u32,
+                            first_progress: members as i32,
+                            members_count: at_once as u16,
+                            w: run.size.width as u16,
+                            h: run.size.height as u16,
+                            tile_rows: geometry.tile_rows as u16,
+                            across: geometry.grid[0] as u16,
+                            unused: 0,
+                        };
+                        launch.searches += 1;
+                        launch.shared_bytes = launch.shared_bytes.max(geometry.shared_bytes as i32);
+                        blocks += geometry.grid[0] * geometry.grid[1];
+                        members += at_once;
+                    }
+                }
+            }
+            if blocks > 0 {
+                self.run(stream, variant, &launch, blocks)?;
+            }
         }
-        let (words, min_score, tag) = (self.words.address(), wanted.min_score, wanted.tag);
-        let (candidates, capacity) = (found.words.address_of(Found::HEADER), found.capacity() as u32);
-        let counts = found.words.address();
-        let mut args = [
-            arg(&search),
-            arg(&words),
-            arg(&min_score),
-            arg(&tag),
-            arg(&candidates),
-            arg(&capacity),
-            arg(&counts),
-        ];
-        let columns = size.width.div_ceil(4);
-        let shared = (columns * size.height + (columns + 2) * (size.height + 2)) * 4;
-        let blocks = if wanted.best_only { 16 } else { 2 * kernels.multiprocessors };
-        // SAFETY: as above; the list of candidates has room for `capacity` behind its header, whose first word holds the
-        // two counts.
-        unsafe { stream.launch(&kernels.settle, [blocks, 1, 1], [SETTLE_THREADS, 1, 1], shared, &mut args) }
+        Ok(())
+    }
+
+    fn run(&self, stream: &Stream, variant: usize, launch: &Launch, blocks: usize) -> Result<()> {
+        let mut args = [arg(launch)];
+        let (threads, shared) = (VARIANTS[variant].threads, launch.shared_bytes as usize);
+        // SAFETY: windows lie in the frame, whose rows begin at multiples of 32 bytes (`DeviceFrame::new`); tables, bands and
+        // words are their banks'; progress has room for MAX_MEMBERS; the list of candidates has room for `capacity` behind
+        // its header, whose first word holds the count; shared memory is what the largest search takes.
+        unsafe { stream.launch(&self.variants[variant], [blocks, 1, 1], [threads, 1, 1], shared, &mut args) }
+    }
+
+    fn geometry(&self, template: Size, count: usize, left: usize, map: Size) -> Option<Geometry> {
+        best_geometry(template, count, left, map, self.shared_bytes, self.multiprocessors)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::mem::offset_of;
+
     use super::*;
 
     /// What a block of an H100 or H200 can have.
@@ -336,11 +431,13 @@ mod tests {
 
     #[test]
     fn structures_lie_as_the_kernels_have_them() {
-        assert_eq!((size_of::<Search>(), size_of::<Numbers>(), size_of::<Image>()), (128, 24, 24));
-        assert_eq!(std::mem::offset_of!(Search, pattern), 40);
-        assert_eq!(std::mem::offset_of!(Search, numbers), 72);
-        assert_eq!(std::mem::offset_of!(Search, min_score), 96);
-        assert_eq!(std::mem::offset_of!(Search, suspicion), 112);
+        assert_eq!((size_of::<Record>(), size_of::<Search>(), size_of::<Image>()), (56, 48, 24));
+        assert_eq!((offset_of!(Record, spread), offset_of!(Record, mean)), (32, 48));
+        assert_eq!((offset_of!(Search, first_progress), offset_of!(Search, members_count)), (32, 36));
+        assert_eq!((offset_of!(Launch, capacity), offset_of!(Launch, min_score)), (48, 64));
+        assert_eq!((offset_of!(Launch, min_score_exact), offset_of!(Launch, search)), (72, 80));
+        // Before PTX 8.1, a kernel's arguments took 4352 bytes at most; on the safe side of it.
+        assert!(size_of::<Launch>() <= 4096);
     }
 
     #[test]
@@ -350,10 +447,12 @@ mod tests {
                 .concat();
         for line in [
             format!("constexpr int TILE_X = {TILE_X};"),
-            format!("#define PART_STEPS {PART_STEPS}"),
+            format!("constexpr int PART_STEPS = {PART_STEPS};"),
             "constexpr int PART_BYTES = (2 * PART_STEPS + 3) * 256;".into(),
             format!("constexpr int MAX_STAGES = {MAX_STAGES};"),
-            format!("constexpr int SETTLE_THREADS = {SETTLE_THREADS};"),
+            format!("constexpr int SUM_WARPS = {SUM_WARPS};"),
+            format!("constexpr int EDGES = {EDGES};"),
+            format!("constexpr int MAX_SEARCHES = {MAX_SEARCHES};"),
         ] {
             assert!(source.contains(&line), "{line}");
         }
@@ -368,8 +467,8 @@ mod tests {
         for (w, h) in [(1, 2), (2, 1), (16, 16), (17, 3), (33, 64), (60, 44), (64, 64), (128, 128)] {
             for (width, height) in [(1, 1), (129, 130), (1857, 1017), (4000, 2000)] {
                 let (template, map) = (Size::new(w, h), Size::new(width, height));
-                for left in [0, 5, 15] {
-                    let launch = best_geometry(template, left, map, SHARED, 132).expect("it fits");
+                for (left, count) in [(0, 1), (5, 32), (15, 1)] {
+                    let launch = best_geometry(template, count, left, map, SHARED, 132).expect("it fits");
                     assert!(launch.grid[0] * TILE_X >= left + width, "{launch:?}");
                     assert!(launch.grid[1] * launch.tile_rows >= height, "{launch:?}");
                     assert!(
@@ -378,16 +477,25 @@ mod tests {
                 }
             }
         }
-        assert_eq!(best_geometry(Size::new(128, 256), 0, Size::new(500, 500), SHARED, 132), None);
+        assert_eq!(best_geometry(Size::new(128, 256), 1, 0, Size::new(500, 500), SHARED, 132), None);
     }
 
     #[test]
-    fn narrow_templates_take_the_variants_that_are_for_them() {
+    fn the_variant_is_the_one_of_fewer_waves() {
         let variant = |w, h| {
             let map = Size::new(1920 - w + 1, 1080 - h + 1);
-            VARIANTS[best_geometry(Size::new(w, h), 0, map, SHARED, 132).unwrap().variant].name
+            VARIANTS[best_geometry(Size::new(w, h), 1, 0, map, SHARED, 132).unwrap().variant].name
         };
-        assert_eq!([variant(16, 16), variant(32, 32)], ["ncc_wgmma_3x96_2", "ncc_wgmma_3x96_3"]);
-        assert_eq!(variant(128, 128), "ncc_wgmma_2x128");
+        assert_eq!([variant(16, 16), variant(60, 44)], ["ncc_wgmma_3x96"; 2]);
+        assert_eq!([variant(64, 64), variant(128, 128)], ["ncc_wgmma_2x128"; 2]);
+    }
+
+    #[test]
+    fn what_is_cut_off_leaves_32_bits_and_no_window_but_a_flat_one_at_0() {
+        for n in 2_i64..=32_768 {
+            // Half of the pixels 0, half 255; and one pixel that is different.
+            let (most, least) = (n * n * 255 * 255 / 4, n - 1);
+            assert!(most >> shift(n) < 1 << 32 && least >> shift(n) >= 1, "{n}");
+        }
     }
 }
