@@ -1,7 +1,8 @@
 // target: compute_90a
 //
 // NCC of regions with unmasked templates on the tensor cores of compute capability 9.0: products, window sums, the search for
-// what may be a peak and its exact score in one launch; no score map is written. Formulas and bounds: ncc_fast.cuh.
+// what may be a peak and its exact score in one launch; no score map is written. Formulas: ncc_fast.cuh; bounds, window sums
+// and exact scores: ncc_wgmma.cuh.
 //
 // Products. ST(x, y) = sum over i, j of T(i, j) I(x + i, y + j) becomes a product of matrices D = A B, 64 by N by 32 an
 // instruction (`wgmma`, u8 with s32 sums), by letting the rows of D be 16 neighbouring x by 4 neighbouring y:
@@ -48,9 +49,9 @@
 //   spread     C (2 steps + 3) 256 bytes, aligned to 16
 //
 // Limits: 1 <= w <= 128, h <= 256, w h <= 32768 (sums of products stay below 2^31, S below 2^23), not flat;
-// frame.pixels and frame.pitch multiples of 16, pitch * height of the frame below 2^31, regions within the frame.
+// frame.pixels and frame.pitch multiples of 16, regions within the frame.
 // What fits is decided by shared memory: 128 by 128 does with 2x128.
-#include "ncc_fast.cuh"
+#include "ncc_wgmma.cuh"
 
 // Steps of a part, 32 products deep each, and bytes that it takes: two rows a step and three for the y-offsets.
 constexpr int PART_STEPS = 8;
@@ -473,16 +474,6 @@ __global__ void spread_template(const unsigned char* pixels, int pitch, int w, i
   const int k = index % 16, dx = index / 16 % 16, row = index / 256 % table_rows, chunk = index / 256 / table_rows;
   const int i = 16 * chunk + k - dx, j = row - 3;
   spread[index] = i >= 0 && i < w && j >= 0 && j < h ? pixels[j * pitch + i] : 0;
-}
-
-// The template's rows in words of four pixels, the last of each filled up with zeros. One thread a word.
-__global__ void pack_template(const unsigned char* pixels, int pitch, int w, int h, unsigned* words) {
-  const int columns = (w + 3) / 4, index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index >= columns * h) return;
-  const int i = index % columns * 4, j = index / columns;
-  unsigned word = 0;
-  for (int k = 0; k < 4 && i + k < w; k++) word |= unsigned(pixels[j * pitch + i + k]) << 8 * k;
-  words[index] = word;
 }
 
 }  // extern "C"

@@ -14,7 +14,7 @@ use crate::frame::{Rect, Size};
 use super::driver::{DeviceBuffer, Gpu, Kernel, Pod, Stream, arg};
 use super::ncc::{DeviceFrame, Found, Image, Member, Pattern, positions};
 
-// As in kernels/ncc_wgmma.cu and kernels/ncc_fast.cuh.
+// As in kernels/ncc_wgmma.cu, kernels/ncc_wgmma.cuh and kernels/ncc_fast.cuh.
 
 const TILE_X: usize = 128;
 const PART_STEPS: usize = 8;
@@ -151,7 +151,7 @@ fn best_geometry(
         .min_by_key(waves)
 }
 
-/// `Member` of `kernels/ncc_fast.cuh`.
+/// `Member` of `kernels/ncc_wgmma.cuh`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Record {
@@ -184,7 +184,7 @@ fn shift(n: i64) -> u32 {
     (2 * (64 - (n - 1).leading_zeros())).saturating_sub(18)
 }
 
-/// `Search` of `kernels/ncc_fast.cuh`.
+/// `Search` of `kernels/ncc_wgmma.cuh`.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Search {
@@ -204,7 +204,7 @@ struct Search {
     unused: u16,
 }
 
-/// `Launch` of `kernels/ncc_fast.cuh`.
+/// `Launch` of `kernels/ncc_wgmma.cuh`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Launch {
@@ -442,9 +442,11 @@ mod tests {
 
     #[test]
     fn constants_are_those_of_the_kernels() {
-        let source =
-            [include_str!("../../../kernels/ncc_wgmma.cu"), include_str!("../../../kernels/ncc_fast.cuh")]
-                .concat();
+        let source = concat!(
+            include_str!("../../../kernels/ncc_wgmma.cu"),
+            include_str!("../../../kernels/ncc_wgmma.cuh"),
+            include_str!("../../../kernels/ncc_fast.cuh")
+        );
         for line in [
             format!("constexpr int TILE_X = {TILE_X};"),
             format!("constexpr int PART_STEPS = {PART_STEPS};"),
