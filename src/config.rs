@@ -375,6 +375,8 @@ pub enum NccKernel {
     Shared,
     /// Products on the tensor cores of compute capability 9.0, no score map.
     Wgmma,
+    /// Products on the tensor cores of compute capability 7.5 and later: any size, no score map for small templates.
+    Mma,
 }
 
 /// How the sums of a box are made.
@@ -401,11 +403,12 @@ pub enum GaussianKernel {
 
 impl Kernel {
     /// All that can be asked for, with their names.
-    pub const ALL: [(&str, Self); 10] = [
+    pub const ALL: [(&str, Self); 11] = [
         ("ncc-texture", Self::Ncc(NccKernel::Texture)),
         ("ncc-constant", Self::Ncc(NccKernel::Constant)),
         ("ncc-shared", Self::Ncc(NccKernel::Shared)),
         ("ncc-wgmma", Self::Ncc(NccKernel::Wgmma)),
+        ("ncc-mma", Self::Ncc(NccKernel::Mma)),
         ("box-tile", Self::Box(BoxKernel::Tile)),
         ("box-sliding", Self::Box(BoxKernel::Sliding)),
         ("box-fused", Self::Box(BoxKernel::Fused)),
@@ -443,6 +446,7 @@ impl fmt::Display for Kernel {
             Self::Ncc(NccKernel::Constant) => "ncc-constant",
             Self::Ncc(NccKernel::Shared) => "ncc-shared",
             Self::Ncc(NccKernel::Wgmma) => "ncc-wgmma",
+            Self::Ncc(NccKernel::Mma) => "ncc-mma",
             Self::Box(BoxKernel::Tile) => "box-tile",
             Self::Box(BoxKernel::Sliding) => "box-sliding",
             Self::Box(BoxKernel::Fused) => "box-fused",

@@ -39,6 +39,7 @@ const FILES_WITH_UNSAFE: &[&str] = &[
     "src/backend/cpu/simd.rs",
     "src/backend/cuda/driver.rs",
     "src/backend/cuda/fused.rs",
+    "src/backend/cuda/mma.rs",
     "src/backend/cuda/ncc.rs",
     "src/backend/cuda/peers.rs",
     "src/backend/cuda/texture.rs",

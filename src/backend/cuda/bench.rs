@@ -18,10 +18,9 @@ use crate::template::Bank;
 use super::driver::{Attribute, DeviceBuffer, Event, Gpu, Graph, Pinned, Priority, Stream};
 use super::ncc::{DeviceFrame, positions};
 use super::peers::{Fft, Npp};
-use super::search::{CandidateList, Lane, PlannedSearch};
+use super::search::{CandidateList, Lane, PlannedSearch, Planner};
 use super::texture::{Address, Array, Coordinates, Filter, Read, Resample, Sampling, Texture};
 use super::threshold::Thresholder;
-use super::wgmma::WgmmaKernels;
 
 pub use super::peers::Peers;
 
@@ -171,11 +170,12 @@ impl Bench {
         limits: &Limits,
         asked: Option<NccKernel>,
     ) -> Result<TimedSearch> {
-        let mut lane = Lane::new(&self.gpu, Priority::Normal, window.size().area(), asked)?;
+        let mut lane = Lane::new(&self.gpu, Priority::Normal, window.size().area())?;
         let stream = lane.stream.clone();
-        let wgmma = if asked == Some(NccKernel::Wgmma) { WgmmaKernels::load(&self.gpu)? } else { None };
         let size = window.size();
-        let plan = PlannedSearch::new(&self.gpu, &stream, bank.clone(), size, None, 0, wgmma.as_ref())?;
+        let planner = Planner::new(&self.gpu, asked);
+        let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, None, 0)?;
+        lane.prepare(&plan)?;
         let found = |lane: &mut Lane, frame: &DeviceFrame| {
             let mut list = CandidateList::new(&self.gpu, true)?;
             let began = Instant::now();
@@ -199,17 +199,13 @@ impl Bench {
         }
         lists.reverse();
         matches.reverse();
-        let kernel = plan.kernel(&lane);
         let last = bank.members().last().expect("a bank has members").size();
-        let scores = match kernel {
-            NccKernel::Wgmma => None,
-            _ => Some(lane.score_map(positions(size, last))?),
-        };
+        let scores = if plan.makes_map() { Some(lane.score_map(positions(size, last))?) } else { None };
         let micros = self.time_frames(&stream, used.len(), &mut |step| match step {
             Step::Work(index) => lane.search(&mut lists[index], &used[index], &plan, window, limits, 0),
             Step::Between => lists.iter_mut().try_for_each(|list| lane.publish(list, &stream)),
         })?;
-        Ok(TimedSearch { kernel: Kernel::Ncc(kernel), scores, matches, micros })
+        Ok(TimedSearch { kernel: Kernel::Ncc(plan.kernel()), scores, matches, micros })
     }
 
     /// Times an adaptive threshold.

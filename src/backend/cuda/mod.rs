@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use crate::backend::peaks::Candidate;
 use crate::backend::{Backend, Device, Findings, Query, Response, SlotId, Standing};
-use crate::config::{Kernel, Kernels, NccKernel, ThresholdMethod};
+use crate::config::{Kernel, Kernels, ThresholdMethod};
 use crate::error::{DeviceFault, Error, Result};
 use crate::frame::{FrameMeta, Picture, PlaneMut, PlaneRef, Size};
 use crate::template::{Bank, TemplateSums};
@@ -27,13 +27,13 @@ use driver::{
     Attribute, DeviceBuffer, Event, Gpu, Graph, Mark, Pinned, PinnedBuffer, Priority, Stream, fault,
 };
 use ncc::{DeviceFrame, FoundPeak, MAX_SIDE, patch_words};
-use search::{CandidateList, Lane, PlannedSearch};
+use search::{CandidateList, Lane, PlannedSearch, Planner};
 use threshold::Thresholder;
-use wgmma::WgmmaKernels;
 
 pub mod bench;
 mod driver;
 mod fused;
+mod mma;
 mod ncc;
 mod peers;
 mod search;
@@ -87,17 +87,16 @@ impl Cuda {
         let gpu = Gpu::open(number)?;
         check_size(&gpu, standing.frame)?;
         let searched = standing.bank.as_ref().map_or(0, |_| standing.roi.size().area());
-        let lane = Lane::new(&gpu, Priority::Normal, searched, kernels.ncc)?;
+        let mut lane = Lane::new(&gpu, Priority::Normal, searched)?;
         // The device's memory first: there is less of it, and it is had faster.
         let frames = (0..depth).map(|_| DeviceFrame::new(&gpu, standing.frame));
         let frames = frames.collect::<Result<Vec<_>>>()?;
-        let wgmma = if kernels.ncc == Some(NccKernel::Wgmma) { WgmmaKernels::load(&gpu)? } else { None };
+        let planner = Planner::new(&gpu, kernels.ncc);
         let plan = match &standing.bank {
             Some(bank) => {
                 let size = standing.roi.size();
-                let plan =
-                    PlannedSearch::new(&gpu, &lane.stream, bank.clone(), size, None, 0, wgmma.as_ref())?;
-                plan.tell_replaced(&lane);
+                let plan = PlannedSearch::new(&planner, &lane.stream, bank.clone(), size, None, 0)?;
+                plan.tell_replaced(kernels.ncc);
                 lane.prepare(&plan)?;
                 Some(plan)
             }
@@ -116,7 +115,7 @@ impl Cuda {
         let times = (0..=depth).map(|_| Times::new(&gpu)).collect::<Result<Vec<_>>>()?;
         // One a slot; more are made when sinks hold on to them.
         let masks = MaskPool::new(&gpu, standing.frame, if standing.wants_mask { depth } else { 0 })?;
-        let tracker = TrackerLane::new(&gpu, standing.frame, kernels, wgmma);
+        let tracker = TrackerLane::new(&gpu, standing.frame, planner);
         let mut cuda = Self {
             streams: Streams::new(&gpu)?,
             gpu,
@@ -511,8 +510,7 @@ impl Slot {
 struct TrackerLane {
     gpu: Gpu,
     frame: Size,
-    kernels: Kernels,
-    wgmma: Option<Arc<WgmmaKernels>>,
+    planner: Planner,
     /// Made when the first question comes: most runs have no tracks.
     lane: Option<(Lane, CandidateList)>,
     /// The most recently used last.
@@ -534,12 +532,11 @@ struct Patches {
 }
 
 impl TrackerLane {
-    fn new(gpu: &Gpu, frame: Size, kernels: Kernels, wgmma: Option<Arc<WgmmaKernels>>) -> Self {
+    fn new(gpu: &Gpu, frame: Size, planner: Planner) -> Self {
         Self {
             gpu: gpu.clone(),
-            wgmma,
             frame,
-            kernels,
+            planner,
             lane: None,
             planned: Vec::new(),
             plans_made: 0,
@@ -561,7 +558,7 @@ impl TrackerLane {
         let (mut lane, mut list) = match self.lane.take() {
             Some(made) => made,
             None => (
-                Lane::new(&self.gpu, Priority::High, self.frame.area(), self.kernels.ncc)?,
+                Lane::new(&self.gpu, Priority::High, self.frame.area())?,
                 CandidateList::new(&self.gpu, true)?,
             ),
         };
@@ -675,7 +672,7 @@ impl TrackerLane {
     }
 
     /// The plan for a bank in windows of this size, made now if it is new.
-    fn plan(&mut self, lane: &Lane, bank: &Arc<Bank>, window: Size) -> Result<&PlannedSearch> {
+    fn plan(&mut self, lane: &mut Lane, bank: &Arc<Bank>, window: Size) -> Result<&PlannedSearch> {
         if let Some(index) = self.planned.iter().position(|plan| plan.is_for(bank, window)) {
             let plan = self.planned.remove(index);
             self.planned.push(plan);
@@ -683,15 +680,9 @@ impl TrackerLane {
             let is_full = self.planned.len() >= self.keep;
             let retired = is_full.then(|| self.planned.remove(0));
             self.plans_made += 1;
-            let plan = PlannedSearch::new(
-                &self.gpu,
-                &lane.stream,
-                bank.clone(),
-                window,
-                retired,
-                self.plans_made,
-                self.wgmma.as_ref(),
-            )?;
+            let (stream, id) = (&lane.stream, self.plans_made);
+            let plan = PlannedSearch::new(&self.planner, stream, bank.clone(), window, retired, id)?;
+            lane.prepare(&plan)?;
             self.planned.push(plan);
         }
         Ok(self.planned.last().expect("pushed above"))

@@ -1,4 +1,4 @@
-//! The kernels of `kernels/ncc.cu`, with the checks that make launching them safe.
+//! The kernels of `kernels/ncc.cu`, with the checks that make launching them safe, and what all NCC kernels take.
 
 #![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
 
@@ -11,7 +11,7 @@ use crate::template::TemplateSums;
 
 use super::driver::{DeviceBuffer, Gpu, Kernel, Module, PinnedBuffer, Pod, Rows, Stream, arg};
 use super::texture::{Sampling, Texture, pitch_for};
-use super::wgmma::Prepared;
+use super::{mma, wgmma};
 
 const PTX: &str = include_str!("../../../kernels/ptx/ncc.ptx");
 
@@ -96,8 +96,44 @@ pub(super) struct Member {
     /// The same, and the statistics, for copies into constant memory.
     pub(super) rows: Rows,
     pub(super) statistics: u64,
-    /// What the tensor cores want, if they are to be used and it is for them.
-    pub(super) wgmma: Option<Prepared>,
+    pub(super) how: How,
+}
+
+/// How a template is searched for, with what that wants on the device.
+pub(super) enum How {
+    /// By one of the kernels of `ncc.cu`.
+    Plain(NccKernel),
+    /// By those for tensor cores.
+    Wgmma(wgmma::Prepared),
+    Mma(mma::Prepared),
+}
+
+impl How {
+    /// The kernel that sums the products.
+    pub(super) fn kernel(&self) -> NccKernel {
+        match self {
+            Self::Plain(kernel) => *kernel,
+            Self::Wgmma(_) => NccKernel::Wgmma,
+            Self::Mma(_) => NccKernel::Mma,
+        }
+    }
+}
+
+/// Which peaks are wanted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Wanted {
+    /// Least score.
+    pub(super) min_score: f64,
+    /// Only the best of each member.
+    pub(super) best_only: bool,
+}
+
+impl Wanted {
+    /// The least score in f32, rounded down, so that none is lost.
+    pub(super) fn min_score_below(self) -> f32 {
+        let nearest = self.min_score as f32;
+        if f64::from(nearest) > self.min_score { nearest.next_down() } else { nearest }
+    }
 }
 
 impl Member {
@@ -149,7 +185,6 @@ pub(super) struct NccKernels {
     cut_patch: OnceCell<Kernel>,
     /// The template in constant memory.
     resident: Option<(u64, usize)>,
-    max_shared_bytes: usize,
 }
 
 /// Those that all searches with a score map need, in one copy for all.
@@ -169,7 +204,7 @@ struct ConstantKernels {
 }
 
 /// What lies in a cell; made now, if nothing does yet.
-fn once<T>(cell: &OnceCell<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+pub(super) fn once<T>(cell: &OnceCell<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
     match cell.get() {
         Some(made) => Ok(made),
         None => make().map(|made| cell.get_or_init(|| made)),
@@ -183,15 +218,14 @@ fn pair(module: &Module, plain: &'static str, masked: &'static str) -> Result<[K
 
 impl NccKernels {
     /// None loaded yet.
-    pub(super) fn new(gpu: &Gpu) -> Result<Self> {
-        Ok(Self {
+    pub(super) fn new(gpu: &Gpu) -> Self {
+        Self {
             gpu: gpu.clone(),
             map: OnceCell::new(),
             constant: OnceCell::new(),
             cut_patch: OnceCell::new(),
             resident: None,
-            max_shared_bytes: gpu.max_shared_bytes()?,
-        })
+        }
     }
 
     /// What lies in constant memory may have been replaced, by a graph that was captured with these kernels.
@@ -230,7 +264,7 @@ impl NccKernels {
     pub(super) fn prepare(&self, kernel: NccKernel, stream: &Stream) -> Result<()> {
         match kernel {
             NccKernel::Wgmma => {}
-            NccKernel::Texture => {
+            NccKernel::Texture | NccKernel::Mma => {
                 self.map()?;
             }
             NccKernel::Constant | NccKernel::Shared => {
@@ -239,20 +273,6 @@ impl NccKernels {
             }
         }
         Ok(())
-    }
-
-    /// The kernel that correlates with `member`: the one that was asked for if the template is small enough for it, else
-    /// the one that takes any; if none was asked for, the fastest that fits among those that write a map. The tensor cores
-    /// are taken by themselves once their tests have passed on a device.
-    pub(super) fn choose(&self, asked: Option<NccKernel>, member: &Member) -> NccKernel {
-        let fits_constant = member.bytes() <= CONSTANT_BYTES;
-        let fits_shared = fits_constant && tile_bytes(member.size) <= self.max_shared_bytes;
-        match asked {
-            Some(NccKernel::Wgmma) if member.wgmma.is_some() => NccKernel::Wgmma,
-            None | Some(NccKernel::Shared | NccKernel::Wgmma) if fits_shared => NccKernel::Shared,
-            None | Some(NccKernel::Constant | NccKernel::Wgmma) if fits_constant => NccKernel::Constant,
-            _ => NccKernel::Texture,
-        }
     }
 
     /// Puts a template and its statistics into constant memory, from where they lie on the device, unless they are there.
@@ -298,7 +318,7 @@ impl NccKernels {
         unsafe { stream.launch(&self.map()?.column_sums, grid, [256, 1, 1], 0, &mut args) }
     }
 
-    /// ST of every position of `region` into `map`; of a masked template the score. `kernel` is what [`Self::choose`] says.
+    /// ST of every position of `region` into `map`; of a masked template the score. `kernel` is what [`choose`] says.
     pub(super) fn correlate(
         &mut self,
         stream: &Stream,
@@ -348,7 +368,7 @@ impl NccKernels {
                     0,
                     &mut without_template,
                 ),
-                NccKernel::Wgmma => unreachable!("it has no map"),
+                NccKernel::Wgmma | NccKernel::Mma => unreachable!("what was prepared launches it"),
                 NccKernel::Shared => {
                     let bytes = tile_bytes(member.size);
                     stream.launch(
@@ -429,6 +449,22 @@ impl NccKernels {
         let cut_patch = once(&self.cut_patch, || self.gpu.share(PTX)?.kernel("cut_patch"))?;
         // SAFETY: the box lies in the frame, and the patch has room for it, as asserted.
         unsafe { stream.launch(cut_patch, grid, BLOCK, 0, &mut args) }
+    }
+}
+
+/// The kernel of `ncc.cu` that correlates with `member`: the one that was asked for if the template is small enough for it,
+/// else the one that takes any; if none was asked for, the fastest that fits.
+pub(super) fn choose(asked: Option<NccKernel>, member: &Member, max_shared_bytes: usize) -> NccKernel {
+    let fits_constant = member.bytes() <= CONSTANT_BYTES;
+    let fits_shared = fits_constant && tile_bytes(member.size) <= max_shared_bytes;
+    match asked {
+        None | Some(NccKernel::Shared | NccKernel::Wgmma | NccKernel::Mma) if fits_shared => {
+            NccKernel::Shared
+        }
+        None | Some(NccKernel::Constant | NccKernel::Wgmma | NccKernel::Mma) if fits_constant => {
+            NccKernel::Constant
+        }
+        _ => NccKernel::Texture,
     }
 }
 

@@ -4,6 +4,7 @@
 //! one, the tracker's searches another of high priority. What a search finds goes to a list of candidates, of which each slot
 //! of the ring has its own: it is read back while the lane searches the next frame.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use crate::backend::peaks::{Candidate, Selector, vertex};
@@ -14,9 +15,12 @@ use crate::results::Match;
 use crate::template::Bank;
 
 use super::driver::{DeviceBuffer, Gpu, Graph, Pinned, PinnedBuffer, Priority, Rows, Stream};
-use super::ncc::{DeviceFrame, Found, FoundPeak, Member, NccKernels, Pattern, Publish, positions};
+use super::mma::{self, MmaKernels, Suspicion};
+use super::ncc::{
+    self, DeviceFrame, Found, FoundPeak, How, Member, NccKernels, Pattern, Publish, Wanted, once, positions,
+};
 use super::texture::{Sampling, Texture, pitch_for};
-use super::wgmma::{PreparedBank, Progress, Query, Wanted, WgmmaKernels};
+use super::wgmma::{PreparedBank, Progress, Query, WgmmaKernels};
 
 /// Most candidates that come back with every search, 28 KiB of them. The rest, if there are more, costs a second trip.
 const FIRST_CANDIDATES: usize = 512;
@@ -26,6 +30,61 @@ const TEXTURE_ALIGNMENT: usize = 512;
 
 /// Room for candidates before a search showed that it needs more.
 const CAPACITY: usize = 16_384;
+
+/// What searches are planned with: the kernels for tensor cores, each loaded when a bank is first planned for it.
+#[derive(Clone)]
+pub(super) struct Planner {
+    gpu: Gpu,
+    asked: Option<NccKernel>,
+    wgmma: OnceCell<Option<Arc<WgmmaKernels>>>,
+    mma: OnceCell<Arc<MmaKernels>>,
+}
+
+impl Planner {
+    /// For the kernel that was asked for, if one was.
+    pub(super) fn new(gpu: &Gpu, asked: Option<NccKernel>) -> Self {
+        Self { gpu: gpu.clone(), asked, wgmma: OnceCell::new(), mma: OnceCell::new() }
+    }
+
+    /// The same, for kernels that were compiled for a generation.
+    #[cfg(test)]
+    pub(super) fn for_generation(
+        gpu: &Gpu,
+        asked: Option<NccKernel>,
+        generation: mma::Generation,
+    ) -> Result<Self> {
+        let mma = OnceCell::from(MmaKernels::load_for(gpu, generation)?);
+        Ok(Self { mma, ..Self::new(gpu, asked) })
+    }
+
+    fn wgmma(&self) -> Result<Option<&Arc<WgmmaKernels>>> {
+        once(&self.wgmma, || WgmmaKernels::load(&self.gpu)).map(Option::as_ref)
+    }
+
+    fn mma(&self) -> Result<&Arc<MmaKernels>> {
+        once(&self.mma, || MmaKernels::load(&self.gpu))
+    }
+
+    /// How a template is searched for: by the kernel that was asked for, if it is for it.
+    fn choose(&self, stream: &Stream, member: &Member, region: Size) -> Result<How> {
+        match self.asked {
+            Some(NccKernel::Wgmma) => {
+                if let Some(kernels) = self.wgmma()?
+                    && let Some(prepared) = kernels.prepare(stream, member, region)?
+                {
+                    return Ok(How::Wgmma(prepared));
+                }
+            }
+            Some(NccKernel::Mma) => {
+                if let Some(prepared) = self.mma()?.prepare(stream, member)? {
+                    return Ok(How::Mma(prepared));
+                }
+            }
+            _ => {}
+        }
+        Ok(How::Plain(ncc::choose(self.asked, member, self.gpu.max_shared_bytes()?)))
+    }
+}
 
 /// A bank on the device, ready to be searched in regions of one size.
 pub(super) struct PlannedSearch {
@@ -43,14 +102,14 @@ impl PlannedSearch {
     /// Puts a bank on the device, in the memory that `retired` had if it suffices. `id` tells it from all banks that the same
     /// lane searches.
     pub(super) fn new(
-        gpu: &Gpu,
+        planner: &Planner,
         stream: &Stream,
         bank: Arc<Bank>,
         region: Size,
         retired: Option<Self>,
         id: u64,
-        wgmma: Option<&Arc<WgmmaKernels>>,
     ) -> Result<Self> {
+        let gpu = &planner.gpu;
         // Statistics come first, then each template's pixels and mask in rows that textures can read.
         let statistics = bank.members().len() * size_of::<Pattern>();
         let mut bytes = vec![0; statistics.next_multiple_of(TEXTURE_ALIGNMENT)];
@@ -94,7 +153,7 @@ impl PlannedSearch {
                 let mut member = Member {
                     key: (id, index),
                     sums,
-                    wgmma: None,
+                    how: How::Plain(NccKernel::Texture),
                     pattern,
                     size,
                     is_masked,
@@ -102,21 +161,21 @@ impl PlannedSearch {
                     rows,
                     statistics,
                 };
-                if let Some(kernels) = wgmma {
-                    member.wgmma = kernels.prepare(stream, &member, region)?;
-                }
+                member.how = planner.choose(stream, &member, region)?;
                 Ok(member)
             });
         let members = members.collect::<Result<Vec<_>>>()?;
-        let wgmma = match wgmma {
-            Some(kernels) => {
-                let prepared = kernels.prepare_bank(stream, &members)?;
-                // Lanes with other streams may search for what was prepared in this one.
-                stream.wait()?;
-                prepared.map(|bank| (bank, kernels.clone()))
+        let has = |kernel| members.iter().any(|member| member.how.kernel() == kernel);
+        let wgmma = match planner.wgmma.get() {
+            Some(Some(kernels)) if has(NccKernel::Wgmma) => {
+                Some((kernels.prepare_bank(stream, &members)?, kernels.clone()))
             }
-            None => None,
+            _ => None,
         };
+        if has(NccKernel::Wgmma) || has(NccKernel::Mma) {
+            // Lanes with other streams may search for what was prepared in this one.
+            stream.wait()?;
+        }
         let selector = Selector::new(&bank);
         Ok(Self { bank, region, members, wgmma, storage, selector })
     }
@@ -126,15 +185,24 @@ impl PlannedSearch {
         Arc::ptr_eq(&self.bank, bank) && self.region == region
     }
 
-    /// The kernel that a lane takes for the first member.
-    pub(super) fn kernel(&self, lane: &Lane) -> NccKernel {
-        lane.kernels.choose(lane.asked, &self.members[0])
+    /// The kernel that is taken for the first member.
+    pub(super) fn kernel(&self) -> NccKernel {
+        self.members[0].how.kernel()
+    }
+
+    /// True if the search of the last member leaves a score map.
+    pub(super) fn makes_map(&self) -> bool {
+        match &self.members.last().expect("a bank has members").how {
+            How::Plain(_) => true,
+            How::Wgmma(_) => false,
+            How::Mma(prepared) => !prepared.is_searched_at_once(),
+        }
     }
 
     /// Says which members another kernel is taken for than was asked for.
-    pub(super) fn tell_replaced(&self, lane: &Lane) {
-        let Some(asked) = lane.asked else { return };
-        let taken = self.members.iter().map(|member| lane.kernels.choose(lane.asked, member));
+    pub(super) fn tell_replaced(&self, asked: Option<NccKernel>) {
+        let Some(asked) = asked else { return };
+        let taken = self.members.iter().map(|member| member.how.kernel());
         for (template, taken) in self.bank.members().iter().zip(taken) {
             if taken != asked {
                 let (name, size) = (template.name(), template.size());
@@ -180,12 +248,12 @@ impl PlannedSearch {
 pub(super) struct Lane {
     pub(super) stream: Stream,
     pub(super) kernels: NccKernels,
-    asked: Option<NccKernel>,
     publish: Publish,
     columns: [DeviceBuffer<u32>; 2],
     map: DeviceBuffer<i64>,
-    /// For the kernels of the tensor cores.
+    /// For the kernels of the tensor cores, if a search that takes them was prepared.
     progress: Option<Progress>,
+    suspicion: Option<Suspicion>,
 }
 
 /// What searches find, and how many pixels a threshold found to be foreground: on the device, and what came back of it.
@@ -195,6 +263,8 @@ pub(super) struct CandidateList {
     first: PinnedBuffer<u64>,
     /// All candidates, where they did not all come with the first.
     all: Option<PinnedBuffer<u64>>,
+    /// The tensor cores had more suspects than room: this search is done with score maps.
+    is_with_maps: bool,
 }
 
 impl CandidateList {
@@ -205,6 +275,7 @@ impl CandidateList {
             found: Found::new(gpu, capacity)?,
             first: gpu.alloc_pinned("candidates", Found::words(first), Pinned::Plain)?,
             all: None,
+            is_with_maps: false,
         })
     }
 
@@ -222,9 +293,17 @@ impl CandidateList {
     /// and the search is to be done again.
     fn had_room(&mut self, gpu: &Gpu) -> Result<bool> {
         let count = self.count();
+        // The other half of the word counts how often there were more suspects than room.
+        let was_with_maps = std::mem::replace(&mut self.is_with_maps, self.first.as_slice()[0] >> 32 != 0);
+        if self.is_with_maps && !was_with_maps {
+            return Ok(false);
+        }
+        self.is_with_maps = false;
         if count <= self.found.capacity() {
             return Ok(true);
         }
+        // It would overflow again.
+        self.is_with_maps = was_with_maps;
         self.found = Found::new(gpu, count + count / 4)?;
         Ok(false)
     }
@@ -258,26 +337,34 @@ impl CandidateList {
 
 impl Lane {
     /// A lane for searches in regions of up to `area` pixels; 0 if it searches nothing.
-    pub(super) fn new(gpu: &Gpu, priority: Priority, area: usize, asked: Option<NccKernel>) -> Result<Self> {
-        let progress = match asked {
-            Some(NccKernel::Wgmma) if area > 0 => Some(Progress::new(gpu)?),
-            _ => None,
-        };
+    pub(super) fn new(gpu: &Gpu, priority: Priority, area: usize) -> Result<Self> {
         Ok(Self {
-            kernels: NccKernels::new(gpu)?,
+            kernels: NccKernels::new(gpu),
             publish: Publish::load(gpu)?,
-            asked,
-            progress,
+            progress: None,
+            suspicion: None,
             columns: [gpu.alloc("column sums", area)?, gpu.alloc("column sums", area)?],
             map: gpu.alloc("a score map", area)?,
             stream: gpu.stream(priority)?,
         })
     }
 
-    /// Loads the kernels that searches with `plan` take, so that the first of them need not.
-    pub(super) fn prepare(&self, plan: &PlannedSearch) -> Result<()> {
+    /// Loads the kernels that searches with `plan` take, and has room for what they leave. To be called before the first.
+    pub(super) fn prepare(&mut self, plan: &PlannedSearch) -> Result<()> {
         for member in &plan.members {
-            self.kernels.prepare(self.kernels.choose(self.asked, member), &self.stream)?;
+            match &member.how {
+                How::Wgmma(_) => {
+                    if self.progress.is_none() {
+                        self.progress = Some(Progress::new(self.stream.gpu())?);
+                    }
+                }
+                How::Mma(prepared) if prepared.is_searched_at_once() => {
+                    if self.suspicion.is_none() {
+                        self.suspicion = Some(Suspicion::new(self.stream.gpu())?);
+                    }
+                }
+                How::Mma(_) | How::Plain(_) => self.kernels.prepare(member.how.kernel(), &self.stream)?,
+            }
         }
         Ok(())
     }
@@ -334,23 +421,34 @@ impl Lane {
         first_tag: u32,
     ) -> Result<()> {
         assert_eq!(window.size(), plan.region, "the size of a region of interest");
-        let Self { stream, kernels, columns, map, progress, asked, .. } = self;
-        let (asked, found) = (*asked, &mut list.found);
-        if let (Some(NccKernel::Wgmma), Some((bank, kernels))) = (asked, &plan.wgmma) {
-            let progress = progress.as_mut().expect("the lane was made for this kernel");
-            // The best of a name is the best of one of its members.
-            let wanted = Wanted { min_score: limits.min_score, best_only: limits.max_matches == 1 };
+        let Self { stream, kernels, columns, map, progress, suspicion, .. } = self;
+        let CandidateList { found, is_with_maps, .. } = list;
+        // The best of a name is the best of one of its members.
+        let wanted = Wanted { min_score: limits.min_score, best_only: limits.max_matches == 1 };
+        if let Some((bank, kernels)) = &plan.wgmma {
+            let progress = progress.as_mut().expect("the search was prepared");
             kernels.search(stream, frame, &[Query { bank, window, first_tag }], wanted, progress, found)?;
         }
         // Column sums serve all members of one height that follow each other.
         let mut summed = None;
-        for (index, member) in plan.members.iter().enumerate() {
-            let tag = first_tag + index as u32;
-            let kernel = kernels.choose(asked, member);
-            if kernel == NccKernel::Wgmma {
-                continue;
+        for (member, tag) in plan.members.iter().zip(first_tag..) {
+            match &member.how {
+                How::Wgmma(_) => continue,
+                How::Mma(prepared) if prepared.is_searched_at_once() && !*is_with_maps => {
+                    let query = mma::Query { member, window, tag };
+                    let suspicion = suspicion.as_mut().expect("the search was prepared");
+                    prepared.search(stream, frame, query, wanted, suspicion, found)?;
+                    continue;
+                }
+                How::Mma(prepared) => {
+                    prepared.correlate(stream, frame, window, member, columns, map)?;
+                    // A masked template's sums lie where those of the columns were.
+                    if member.is_masked {
+                        summed = None;
+                    }
+                }
+                How::Plain(kernel) => kernels.correlate(stream, *kernel, frame, window, member, map)?,
             }
-            kernels.correlate(stream, kernel, frame, window, member, map)?;
             if !member.is_masked {
                 if summed != Some(member.size.height) {
                     kernels.column_sums(stream, frame, window, member.size.height, columns)?;
@@ -362,12 +460,6 @@ impl Lane {
             kernels.peaks(stream, map_size, map, limits.min_score, tag, found)?;
         }
         Ok(())
-    }
-
-    /// Takes another kernel from now on.
-    #[cfg(test)]
-    pub(super) fn choose(&mut self, asked: Option<NccKernel>) {
-        self.asked = asked;
     }
 
     /// Fills what a search writes with what no search leaves there.

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::frame::{Rect, Size};
 
 use super::driver::{DeviceBuffer, Gpu, Kernel, Pod, Stream, arg};
-use super::ncc::{DeviceFrame, Found, Image, Member, Pattern, positions};
+use super::ncc::{DeviceFrame, Found, How, Image, Member, Pattern, Wanted, positions};
 
 // As in kernels/ncc_wgmma.cu, kernels/ncc_wgmma.cuh and kernels/ncc_fast.cuh.
 
@@ -228,9 +228,6 @@ unsafe impl Pod for Launch {}
 impl Launch {
     /// Of no searches yet.
     fn new(frame: &DeviceFrame, wanted: Wanted, progress: &mut Progress, found: &mut Found) -> Self {
-        // Rounded down, so that none is lost.
-        let nearest = wanted.min_score as f32;
-        let min_score = if f64::from(nearest) > wanted.min_score { nearest.next_down() } else { nearest };
         Self {
             frame: frame.image(Rect::whole(frame.size)),
             progress: progress.0.address(),
@@ -240,21 +237,12 @@ impl Launch {
             searches: 0,
             shared_bytes: 0,
             all_peaks: i32::from(!wanted.best_only),
-            min_score,
+            min_score: wanted.min_score_below(),
             unused: 0,
             min_score_exact: wanted.min_score,
             search: [Search::default(); MAX_SEARCHES],
         }
     }
-}
-
-/// Which peaks are wanted.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Wanted {
-    /// Least score.
-    pub(super) min_score: f64,
-    /// Only the best of each member.
-    pub(super) best_only: bool,
 }
 
 /// A bank, and where to look for it.
@@ -274,7 +262,7 @@ impl WgmmaKernels {
         if (capability.major, capability.minor) != (9, 0) {
             return Ok(None);
         }
-        let module = gpu.load(include_str!("../../../kernels/ptx/ncc_wgmma.ptx"))?;
+        let module = gpu.share(include_str!("../../../kernels/ptx/ncc_wgmma.ptx"))?;
         let [a, b] = &VARIANTS;
         Ok(Some(Arc::new(Self {
             gpu: gpu.clone(),
@@ -315,11 +303,11 @@ impl WgmmaKernels {
         Ok(Some(Prepared { spread, words }))
     }
 
-    /// Puts the prepared members of a bank together; `None` if there are none.
-    pub(super) fn prepare_bank(&self, stream: &Stream, members: &[Member]) -> Result<Option<PreparedBank>> {
+    /// Puts the prepared members of a bank together, of which there is at least one.
+    pub(super) fn prepare_bank(&self, stream: &Stream, members: &[Member]) -> Result<PreparedBank> {
         let (mut records, mut runs) = (Vec::new(), Vec::<Run>::new());
         for (index, member) in members.iter().enumerate() {
-            let Some(prepared) = &member.wgmma else { continue };
+            let How::Wgmma(prepared) = &member.how else { continue };
             match runs.last_mut() {
                 Some(run)
                     if run.size == member.size
@@ -337,12 +325,9 @@ impl WgmmaKernels {
             }
             records.push(Record::new(member, prepared));
         }
-        if runs.is_empty() {
-            return Ok(None);
-        }
         let mut table = self.gpu.alloc("table of templates", records.len())?;
         stream.upload_now(&records, &mut table)?;
-        Ok(Some(PreparedBank { table, runs }))
+        Ok(PreparedBank { table, runs })
     }
 
     /// Appends the wanted peaks of all queries of a frame to `found`, with as few launches as there is room for, without
