@@ -50,6 +50,9 @@ struct Row {
     op: &'static str,
     /// As `--kernel` takes it, several joined by `+`; `auto` is what `run` would use.
     kernel: String,
+    /// The kernel that `auto` took, of the CUDA backend.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    taken: Option<String>,
     /// Width and height; of the window, where one is searched.
     frame: [usize; 2],
     /// Width and height, of the largest member of a bank.
@@ -91,6 +94,7 @@ impl Row {
         Self {
             op,
             kernel,
+            taken: None,
             frame: [frame.width, frame.height],
             template: None,
             bank: 1,
@@ -106,6 +110,28 @@ impl Row {
             products_per_s: None,
             bytes_per_s: bytes as f64 / median_us * 1e6,
         }
+    }
+}
+
+/// By what a row was measured, see [`Row`].
+struct Name {
+    kernel: String,
+    taken: Option<String>,
+}
+
+impl Name {
+    /// Of a kernel of the CUDA backend.
+    fn of(asked: Option<Kernel>, taken: Kernel) -> Self {
+        match asked {
+            Some(asked) => asked.to_string().as_str().into(),
+            None => Self { kernel: "auto".into(), taken: Some(taken.to_string()) },
+        }
+    }
+}
+
+impl From<&str> for Name {
+    fn from(kernel: &str) -> Self {
+        Self { kernel: kernel.into(), taken: None }
     }
 }
 
@@ -334,7 +360,7 @@ impl Work {
                 let is_right =
                     timed.matches[0] == expected[0] && last.is_none_or(|last| *last == expected[1]);
                 ensure!(is_right, "not the matches that the CPU finds: {:?}", timed.matches[0]);
-                let name = asked.map_or("auto".into(), |asked| Kernel::Ncc(asked).to_string());
+                let name = Name::of(asked.map(Kernel::Ncc), timed.kernel);
                 self.add_search(name, &search, &timed.micros)?;
             }
         }
@@ -386,7 +412,7 @@ impl Work {
                     }
                     check_mask(picture, &spec, &timed.mask)?;
                     ensure!(timed.mask == expected, "{spec}: not the mask that the CPU makes");
-                    let name = asked.map_or("auto".into(), |asked| asked.to_string());
+                    let name = Name::of(asked, timed.kernel);
                     self.add_threshold(name, frame, &spec, &timed.micros)?;
                 }
                 if let (ThresholdMethod::Mean { c }, Some(npp)) =
@@ -560,10 +586,11 @@ impl Work {
         Ok(())
     }
 
-    fn add_search(&mut self, kernel: String, search: &Search, micros: &Micros) -> Result<()> {
+    fn add_search(&mut self, name: Name, search: &Search, micros: &Micros) -> Result<()> {
         let Search { bank, limits, .. } = search;
         let window = search.window.size();
-        let mut row = Row::new("ncc", kernel, window, window.area(), micros);
+        let mut row = Row::new("ncc", name.kernel, window, window.area(), micros);
+        row.taken = name.taken;
         let products = |template: &Template| {
             let Size { width, height } = template.size();
             (window.width - width + 1) * (window.height - height + 1) * width * height
@@ -580,12 +607,13 @@ impl Work {
 
     fn add_threshold(
         &mut self,
-        kernel: String,
+        name: Name,
         frame: Size,
         spec: &ThresholdSpec,
         micros: &Micros,
     ) -> Result<()> {
-        let mut row = Row::new("threshold", kernel, frame, 2 * frame.area(), micros);
+        let mut row = Row::new("threshold", name.kernel, frame, 2 * frame.area(), micros);
+        row.taken = name.taken;
         (row.method, row.block) = (Some(spec.method.name()), Some(spec.block));
         self.add(row)
     }
@@ -596,7 +624,7 @@ impl Work {
             writeln!(out, "{device}")?;
             writeln!(
                 out,
-                "{:<10} {:<16} {:>9} {:>16} {:>12} {:>10} {:>9} {:>8}",
+                "{:<10} {:<21} {:>9} {:>16} {:>12} {:>10} {:>9} {:>8}",
                 "op", "kernel", "frame", "of", "median", "p90", "Gprod/s", "GB/s"
             )?;
         } else {
@@ -620,9 +648,9 @@ impl Work {
             let products = row.products_per_s.map_or(String::new(), |rate| format!("{:.0}", rate / 1e9));
             writeln!(
                 std::io::stdout(),
-                "{:<10} {:<16} {:>9} {:>16} {:>9.1} us {:>7.1} us {:>9} {:>8.1}",
+                "{:<10} {:<21} {:>9} {:>16} {:>9.1} us {:>7.1} us {:>9} {:>8.1}",
                 row.op,
-                row.kernel,
+                row.taken.as_ref().map_or(row.kernel.clone(), |taken| format!("{}: {taken}", row.kernel)),
                 format!("{}x{}", row.frame[0], row.frame[1]),
                 of,
                 row.median_us,

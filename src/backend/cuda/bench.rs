@@ -174,7 +174,7 @@ impl Bench {
         let stream = lane.stream.clone();
         let size = window.size();
         let planner = Planner::new(&self.gpu, asked);
-        let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, None, 0)?;
+        let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, limits, None, 0)?;
         lane.prepare(&plan)?;
         let found = |lane: &mut Lane, frame: &DeviceFrame| {
             let mut list = CandidateList::new(&self.gpu, true)?;

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use crate::backend::peaks::Candidate;
 use crate::backend::{Backend, Device, Findings, Query, Response, SlotId, Standing};
-use crate::config::{Kernel, Kernels, ThresholdMethod};
+use crate::config::{Kernel, Kernels, Limits, ThresholdMethod};
 use crate::error::{DeviceFault, Error, Result};
 use crate::frame::{FrameMeta, Picture, PlaneMut, PlaneRef, Size};
 use crate::template::{Bank, TemplateSums};
@@ -95,7 +95,15 @@ impl Cuda {
         let plan = match &standing.bank {
             Some(bank) => {
                 let size = standing.roi.size();
-                let plan = PlannedSearch::new(&planner, &lane.stream, bank.clone(), size, None, 0)?;
+                let plan = PlannedSearch::new(
+                    &planner,
+                    &lane.stream,
+                    bank.clone(),
+                    size,
+                    &standing.limits,
+                    None,
+                    0,
+                )?;
                 plan.tell_replaced(kernels.ncc);
                 lane.prepare(&plan)?;
                 Some(plan)
@@ -604,7 +612,7 @@ impl TrackerLane {
                 let mut tag = 0;
                 for query in queries {
                     let Query::Search { bank, window, limits } = query else { continue };
-                    let plan = self.plan(lane, bank, window.size())?;
+                    let plan = self.plan(lane, bank, window.size(), limits)?;
                     lane.search(list, frame, plan, *window, limits, tag)?;
                     tag += plan.members() as u32;
                 }
@@ -631,7 +639,7 @@ impl TrackerLane {
                 }
                 Query::Search { bank, window, limits } => {
                     response.patch = None;
-                    let plan = self.plan(lane, bank, window.size())?;
+                    let plan = self.plan(lane, bank, window.size(), limits)?;
                     let tags = tag..tag + plan.members() as u32;
                     let of_this = found.iter().filter(|peak| tags.contains(&peak.tag)).copied();
                     let origin = (window.x, window.y);
@@ -671,9 +679,15 @@ impl TrackerLane {
         Ok(())
     }
 
-    /// The plan for a bank in windows of this size, made now if it is new.
-    fn plan(&mut self, lane: &mut Lane, bank: &Arc<Bank>, window: Size) -> Result<&PlannedSearch> {
-        if let Some(index) = self.planned.iter().position(|plan| plan.is_for(bank, window)) {
+    /// The plan for a bank in windows of this size with such limits, made now if it is new.
+    fn plan(
+        &mut self,
+        lane: &mut Lane,
+        bank: &Arc<Bank>,
+        window: Size,
+        limits: &Limits,
+    ) -> Result<&PlannedSearch> {
+        if let Some(index) = self.planned.iter().position(|plan| plan.is_for(bank, window, limits)) {
             let plan = self.planned.remove(index);
             self.planned.push(plan);
         } else {
@@ -681,7 +695,7 @@ impl TrackerLane {
             let retired = is_full.then(|| self.planned.remove(0));
             self.plans_made += 1;
             let (stream, id) = (&lane.stream, self.plans_made);
-            let plan = PlannedSearch::new(&self.planner, stream, bank.clone(), window, retired, id)?;
+            let plan = PlannedSearch::new(&self.planner, stream, bank.clone(), window, limits, retired, id)?;
             lane.prepare(&plan)?;
             self.planned.push(plan);
         }

@@ -31,6 +31,47 @@ const TEXTURE_ALIGNMENT: usize = 512;
 /// Room for candidates before a search showed that it needs more.
 const CAPACITY: usize = 16_384;
 
+/// The kernel to take where none was asked for: the first that holds, and that is for the template.
+struct Fastest {
+    /// On this compute capability only.
+    only_on: Option<(u32, u32)>,
+    /// Where only the best match of each name is wanted, or all peaks are; on both.
+    best_only: Option<bool>,
+    most_pixels: usize,
+    kernel: NccKernel,
+}
+
+/// One H200, one template in 1920x1080, time on the device in a graph over frames that do not fit in the L2 cache,
+/// microseconds:
+///
+/// |       | best only: 16x16 | 32x32 | 64x64 | 128x128 | all peaks: 16x16 | 32x32 | 64x64 | 128x128 |
+/// |-------|------------------|-------|-------|---------|------------------|-------|-------|---------|
+/// | wgmma | 16.2             | 19.5  | 26.5  | 62.3    | 28.5             | 36.8  | 119.8 | 149.7   |
+/// | mma   | 18.4             | 20.6  | 39.6  | 107.2   | 28.5             | 22.5  | 41.6  | 109.1   |
+///
+/// What neither matches in one launch takes mma's map: 410 for 300x300, 801 for 1000x700, 142 for 64x64 with a mask. Other
+/// devices were not measured; there it is the only one for tensor cores.
+const FASTEST: [Fastest; 3] = [
+    Fastest {
+        only_on: Some((9, 0)),
+        best_only: Some(true),
+        most_pixels: usize::MAX,
+        kernel: NccKernel::Wgmma,
+    },
+    Fastest { only_on: Some((9, 0)), best_only: Some(false), most_pixels: 16 * 16, kernel: NccKernel::Wgmma },
+    Fastest { only_on: None, best_only: None, most_pixels: usize::MAX, kernel: NccKernel::Mma },
+];
+
+/// Kernels for tensor cores to try on a device, the fastest first.
+fn fastest(capability: (u32, u32), best_only: bool, template: Size) -> impl Iterator<Item = NccKernel> {
+    let holds = move |row: &&Fastest| {
+        row.only_on.is_none_or(|only| only == capability)
+            && row.best_only.is_none_or(|only| only == best_only)
+            && template.area() <= row.most_pixels
+    };
+    FASTEST.iter().filter(holds).map(|row| row.kernel)
+}
+
 /// What searches are planned with: the kernels for tensor cores, each loaded when a bank is first planned for it.
 #[derive(Clone)]
 pub(super) struct Planner {
@@ -65,31 +106,51 @@ impl Planner {
         once(&self.mma, || MmaKernels::load(&self.gpu))
     }
 
-    /// How a template is searched for: by the kernel that was asked for, if it is for it.
-    fn choose(&self, stream: &Stream, member: &Member, region: Size) -> Result<How> {
+    /// How a template is searched for: by the kernel that was asked for, if it is for it; if none was, or there are no such
+    /// tensor cores, or the template is not for them, by the fastest.
+    fn choose(&self, stream: &Stream, member: &Member, region: Size, best_only: bool) -> Result<How> {
+        let plain = || {
+            let max_shared_bytes = self.gpu.max_shared_bytes()?;
+            Ok(How::Plain(ncc::choose(self.asked, member, max_shared_bytes)))
+        };
+        let capability = self.gpu.info().capability;
+        let capability = (capability.major, capability.minor);
+        let by_speed = fastest(capability, best_only, member.size);
         match self.asked {
-            Some(NccKernel::Wgmma) => {
-                if let Some(kernels) = self.wgmma()?
-                    && let Some(prepared) = kernels.prepare(stream, member, region)?
-                {
-                    return Ok(How::Wgmma(prepared));
-                }
-            }
-            Some(NccKernel::Mma) => {
-                if let Some(prepared) = self.mma()?.prepare(stream, member)? {
-                    return Ok(How::Mma(prepared));
-                }
-            }
-            _ => {}
+            Some(NccKernel::Texture | NccKernel::Constant | NccKernel::Shared) => plain(),
+            asked => asked
+                .into_iter()
+                .chain(by_speed)
+                .find_map(|kernel| self.prepare(kernel, stream, member, region).transpose())
+                .unwrap_or_else(plain),
         }
-        Ok(How::Plain(ncc::choose(self.asked, member, self.gpu.max_shared_bytes()?)))
+    }
+
+    /// What a kernel for tensor cores wants of a template, if it is for it.
+    fn prepare(
+        &self,
+        kernel: NccKernel,
+        stream: &Stream,
+        member: &Member,
+        region: Size,
+    ) -> Result<Option<How>> {
+        Ok(match kernel {
+            NccKernel::Wgmma => match self.wgmma()? {
+                Some(kernels) => kernels.prepare(stream, member, region)?.map(How::Wgmma),
+                None => None,
+            },
+            NccKernel::Mma => self.mma()?.prepare(stream, member)?.map(How::Mma),
+            NccKernel::Texture | NccKernel::Constant | NccKernel::Shared => None,
+        })
     }
 }
 
-/// A bank on the device, ready to be searched in regions of one size.
+/// A bank on the device, ready to be searched in regions of one size, for the best of each name or for all peaks.
 pub(super) struct PlannedSearch {
     bank: Arc<Bank>,
     region: Size,
+    /// Only the best match of each name is wanted.
+    best_only: bool,
     members: Vec<Member>,
     /// The members that are for the tensor cores, and the kernels.
     wgmma: Option<(PreparedBank, Arc<WgmmaKernels>)>,
@@ -106,10 +167,11 @@ impl PlannedSearch {
         stream: &Stream,
         bank: Arc<Bank>,
         region: Size,
+        limits: &Limits,
         retired: Option<Self>,
         id: u64,
     ) -> Result<Self> {
-        let gpu = &planner.gpu;
+        let (gpu, best_only) = (&planner.gpu, limits.max_matches == 1);
         // Statistics come first, then each template's pixels and mask in rows that textures can read.
         let statistics = bank.members().len() * size_of::<Pattern>();
         let mut bytes = vec![0; statistics.next_multiple_of(TEXTURE_ALIGNMENT)];
@@ -161,7 +223,7 @@ impl PlannedSearch {
                     rows,
                     statistics,
                 };
-                member.how = planner.choose(stream, &member, region)?;
+                member.how = planner.choose(stream, &member, region, best_only)?;
                 Ok(member)
             });
         let members = members.collect::<Result<Vec<_>>>()?;
@@ -177,12 +239,13 @@ impl PlannedSearch {
             stream.wait()?;
         }
         let selector = Selector::new(&bank);
-        Ok(Self { bank, region, members, wgmma, storage, selector })
+        Ok(Self { bank, region, best_only, members, wgmma, storage, selector })
     }
 
-    /// True if it is the plan for this bank in regions of this size.
-    pub(super) fn is_for(&self, bank: &Arc<Bank>, region: Size) -> bool {
-        Arc::ptr_eq(&self.bank, bank) && self.region == region
+    /// True if it is the plan for this bank in regions of this size, with such limits.
+    pub(super) fn is_for(&self, bank: &Arc<Bank>, region: Size, limits: &Limits) -> bool {
+        let best_only = limits.max_matches == 1;
+        Arc::ptr_eq(&self.bank, bank) && (self.region, self.best_only) == (region, best_only)
     }
 
     /// The kernel that is taken for the first member.
@@ -420,11 +483,14 @@ impl Lane {
         limits: &Limits,
         first_tag: u32,
     ) -> Result<()> {
-        assert_eq!(window.size(), plan.region, "the size of a region of interest");
+        assert!(
+            plan.is_for(&plan.bank, window.size(), limits),
+            "{window} with {limits:?} is not what was planned"
+        );
         let Self { stream, kernels, columns, map, progress, suspicion, .. } = self;
         let CandidateList { found, is_with_maps, .. } = list;
         // The best of a name is the best of one of its members.
-        let wanted = Wanted { min_score: limits.min_score, best_only: limits.max_matches == 1 };
+        let wanted = Wanted { min_score: limits.min_score, best_only: plan.best_only };
         if let Some((bank, kernels)) = &plan.wgmma {
             let progress = progress.as_mut().expect("the search was prepared");
             kernels.search(stream, frame, &[Query { bank, window, first_tag }], wanted, progress, found)?;
@@ -476,5 +542,28 @@ impl Lane {
         let mut bits = vec![0; size.area()];
         self.stream.download_now(&self.map, &mut bits)?;
         Ok(bits.into_iter().map(|bits: i64| f64::from_bits(bits as u64)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_that_is_tried_first_is_the_one_that_was_fastest() {
+        let first = |capability, best_only, side| {
+            let kernel = fastest(capability, best_only, Size::new(side, side)).next();
+            Kernel::Ncc(kernel.expect("one is for all")).to_string()
+        };
+        for side in [2, 16, 64, 1000] {
+            assert_eq!(first((9, 0), true, side), "ncc-wgmma");
+            for elsewhere in [(7, 5), (8, 0), (8, 9), (10, 0), (12, 0)] {
+                assert_eq!([true, false].map(|best_only| first(elsewhere, best_only, side)), ["ncc-mma"; 2]);
+            }
+        }
+        assert_eq!(
+            [2, 16, 17, 64].map(|side| first((9, 0), false, side)),
+            ["ncc-wgmma", "ncc-wgmma", "ncc-mma", "ncc-mma"]
+        );
     }
 }

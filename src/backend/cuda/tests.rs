@@ -8,7 +8,7 @@ use super::mma::Generation;
 use super::*;
 use crate::backend::peaks::{ScoreTile, Selector};
 use crate::backend::{Options, cpu};
-use crate::config::{BackendChoice, Kernel, Limits, NccKernel, ThresholdSpec};
+use crate::config::{BackendChoice, Kernel, NccKernel, ThresholdSpec};
 use crate::frame::{Plane, Rect};
 use crate::reference;
 use crate::results::Match;
@@ -181,7 +181,7 @@ fn search_on(
     let generation = if is_first { Generation::Turing } else { Generation::Ampere };
     let search = |lane: &mut Lane, list: &mut CandidateList, asked: Option<NccKernel>, id: u64| {
         let planner = Planner::for_generation(gpu, asked, generation).unwrap();
-        let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, None, id).unwrap();
+        let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, &case.limits, None, id).unwrap();
         lane.prepare(&plan).unwrap();
         lane.poison().unwrap();
         lane.run(list, &mut |lane, list| lane.search(list, &frame, &plan, case.roi, &case.limits, 40))
