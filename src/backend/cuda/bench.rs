@@ -18,7 +18,7 @@ use crate::template::Bank;
 use super::driver::{Attribute, DeviceBuffer, Event, Gpu, Graph, Pinned, Priority, Stream};
 use super::ncc::{DeviceFrame, positions};
 use super::peers::{Fft, Npp};
-use super::search::{CandidateList, Lane, PlannedSearch, Planner};
+use super::search::{CandidateList, Lane, PlannedSearch, Planner, Search};
 use super::texture::{Address, Array, Coordinates, Filter, Read, Resample, Sampling, Texture};
 use super::threshold::Thresholder;
 
@@ -176,10 +176,11 @@ impl Bench {
         let planner = Planner::new(&self.gpu, asked);
         let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, limits, None, 0)?;
         lane.prepare(&plan)?;
+        let search = Search::new(&plan, window, limits, 0);
         let found = |lane: &mut Lane, frame: &DeviceFrame| {
             let mut list = CandidateList::new(&self.gpu, true)?;
             let began = Instant::now();
-            lane.run(&mut list, &mut |lane, list| lane.search(list, frame, &plan, window, limits, 0))?;
+            lane.run(&mut list, &mut |lane, list| lane.search(list, frame, &std::iter::once(search)))?;
             let took_us = began.elapsed().as_secs_f64() * 1e6;
             let mut matches = Vec::new();
             let found = list.candidates(&stream)?;
@@ -202,7 +203,7 @@ impl Bench {
         let last = bank.members().last().expect("a bank has members").size();
         let scores = if plan.makes_map() { Some(lane.score_map(positions(size, last))?) } else { None };
         let micros = self.time_frames(&stream, used.len(), &mut |step| match step {
-            Step::Work(index) => lane.search(&mut lists[index], &used[index], &plan, window, limits, 0),
+            Step::Work(index) => lane.search(&mut lists[index], &used[index], &std::iter::once(search)),
             Step::Between => lists.iter_mut().try_for_each(|list| lane.publish(list, &stream)),
         })?;
         Ok(TimedSearch { kernel: Kernel::Ncc(plan.kernel()), scores, matches, micros })

@@ -27,7 +27,7 @@ use driver::{
     Attribute, DeviceBuffer, Event, Gpu, Graph, Mark, Pinned, PinnedBuffer, Priority, Stream, fault,
 };
 use ncc::{DeviceFrame, FoundPeak, MAX_SIDE, patch_words};
-use search::{CandidateList, Lane, PlannedSearch, Planner};
+use search::{CandidateList, Lane, PlannedSearch, Planner, Search};
 use threshold::Thresholder;
 
 pub mod bench;
@@ -171,7 +171,10 @@ impl Cuda {
                 }
             }
             match plan {
-                Some(plan) => lane.search(list, frame, plan, standing.roi, &standing.limits, 0),
+                Some(plan) => {
+                    let search = Search::new(plan, standing.roi, &standing.limits, 0);
+                    lane.search(list, frame, &std::iter::once(search))
+                }
                 None => Ok(()),
             }
         })?;
@@ -249,8 +252,9 @@ impl Cuda {
         }
         if let Some(plan) = &self.plan {
             let (roi, limits) = (self.standing.roi, &self.standing.limits);
+            let search = Search::new(plan, roi, limits, 0);
             findings.redone =
-                self.lane.redo(list, &mut |lane, list| lane.search(list, frame, plan, roi, limits, 0))?;
+                self.lane.redo(list, &mut |lane, list| lane.search(list, frame, &std::iter::once(search)))?;
             if findings.redone > 0 {
                 // The list may lie elsewhere now.
                 slot.graph = None;
@@ -607,22 +611,27 @@ impl TrackerLane {
         self.keep = PLANNED_SEARCHES.max(2 * queries.len());
         let mut found = std::mem::take(&mut self.found);
         found.clear();
-        if queries.iter().any(|query| matches!(query, Query::Search { .. })) {
-            self.redone += lane.run(list, &mut |lane, list| {
-                let mut tag = 0;
-                for query in queries {
-                    let Query::Search { bank, window, limits } = query else { continue };
-                    let plan = self.plan(lane, bank, window.size(), limits)?;
-                    lane.search(list, frame, plan, *window, limits, tag)?;
-                    tag += plan.members() as u32;
-                }
-                Ok(())
-            })?;
+        for query in queries {
+            if let Query::Search { bank, window, limits } = query {
+                self.plan(lane, bank, window.size(), limits)?;
+            }
+        }
+        let planned = &self.planned;
+        let searches = queries.iter().scan(0, |next_tag, query| {
+            let Query::Search { bank, window, limits } = query else { return Some(None) };
+            let plan = planned.iter().find(|plan| plan.is_for(bank, window.size(), limits));
+            let search = Search::new(plan.expect("planned above"), *window, limits, *next_tag);
+            *next_tag += search.plan.members() as u32;
+            Some(Some(search))
+        });
+        let searches = searches.flatten();
+        if searches.clone().next().is_some() {
+            self.redone += lane.run(list, &mut |lane, list| lane.search(list, frame, &searches))?;
             found.extend(list.candidates(&lane.stream)?);
         } else {
             lane.stream.wait()?;
         }
-        let (mut tag, mut patch) = (0, 0);
+        let (mut patch, mut searches) = (0, searches);
         for (query, response) in queries.iter().zip(responses) {
             match query {
                 Query::Patch(rect) => {
@@ -637,14 +646,13 @@ impl TrackerLane {
                         pixels.copy_from_slice(&word.to_le_bytes()[..pixels.len()]);
                     }
                 }
-                Query::Search { bank, window, limits } => {
+                Query::Search { window, limits, .. } => {
                     response.patch = None;
-                    let plan = self.plan(lane, bank, window.size(), limits)?;
-                    let tags = tag..tag + plan.members() as u32;
+                    let Search { plan, first_tag, .. } = searches.next().expect("one for each");
+                    let tags = first_tag..first_tag + plan.members() as u32;
                     let of_this = found.iter().filter(|peak| tags.contains(&peak.tag)).copied();
                     let origin = (window.x, window.y);
-                    plan.select(of_this, tags.start, origin, limits, candidates, &mut response.matches);
-                    tag = tags.end;
+                    plan.select(of_this, first_tag, origin, limits, candidates, &mut response.matches);
                 }
             }
         }
@@ -679,14 +687,8 @@ impl TrackerLane {
         Ok(())
     }
 
-    /// The plan for a bank in windows of this size with such limits, made now if it is new.
-    fn plan(
-        &mut self,
-        lane: &mut Lane,
-        bank: &Arc<Bank>,
-        window: Size,
-        limits: &Limits,
-    ) -> Result<&PlannedSearch> {
+    /// Has a plan for a bank in windows of this size with such limits, the most recently used now.
+    fn plan(&mut self, lane: &mut Lane, bank: &Arc<Bank>, window: Size, limits: &Limits) -> Result<()> {
         if let Some(index) = self.planned.iter().position(|plan| plan.is_for(bank, window, limits)) {
             let plan = self.planned.remove(index);
             self.planned.push(plan);
@@ -699,6 +701,6 @@ impl TrackerLane {
             lane.prepare(&plan)?;
             self.planned.push(plan);
         }
-        Ok(self.planned.last().expect("pushed above"))
+        Ok(())
     }
 }

@@ -280,7 +280,7 @@ impl PlannedSearch {
         self.members.len()
     }
 
-    /// Turns what the device found into matches. `tags` are those that [`Lane::search`] was told to begin with.
+    /// Turns what the device found into matches. `first_tag` is that of the [`Search`].
     pub(super) fn select(
         &self,
         found: impl Iterator<Item = FoundPeak>,
@@ -304,6 +304,31 @@ impl PlannedSearch {
             Candidate { member, x, y, score, shift }
         }));
         self.selector.select(scratch, &self.bank, origin, limits, matches);
+    }
+}
+
+/// A bank that is searched in a box of a frame.
+#[derive(Clone, Copy)]
+pub(super) struct Search<'a> {
+    pub(super) plan: &'a PlannedSearch,
+    window: Rect,
+    min_score: f64,
+    /// Tag of the first member's candidates; those of the others follow.
+    pub(super) first_tag: u32,
+}
+
+impl<'a> Search<'a> {
+    /// # Panics
+    /// If the window is of another size than was planned, or the limits of another kind.
+    pub(super) fn new(plan: &'a PlannedSearch, window: Rect, limits: &Limits, first_tag: u32) -> Self {
+        let is_planned = plan.is_for(&plan.bank, window.size(), limits);
+        assert!(is_planned, "{window} with {limits:?} is not what was planned");
+        Self { plan, window, min_score: limits.min_score, first_tag }
+    }
+
+    fn wanted(&self) -> Wanted {
+        // The best of a name is the best of one of its members.
+        Wanted { min_score: self.min_score, best_only: self.plan.best_only }
     }
 }
 
@@ -472,29 +497,43 @@ impl Lane {
         graph
     }
 
-    /// Starts the search of a bank in a box of the frame. What it finds is appended to `list` and carries tags from
-    /// `first_tag` on, one a member.
-    pub(super) fn search(
+    /// Starts searches in a frame. What they find is appended to `list`.
+    pub(super) fn search<'a>(
         &mut self,
         list: &mut CandidateList,
         frame: &DeviceFrame,
-        plan: &PlannedSearch,
-        window: Rect,
-        limits: &Limits,
-        first_tag: u32,
+        searches: &(impl Iterator<Item = Search<'a>> + Clone),
     ) -> Result<()> {
-        assert!(
-            plan.is_for(&plan.bank, window.size(), limits),
-            "{window} with {limits:?} is not what was planned"
-        );
-        let Self { stream, kernels, columns, map, progress, suspicion, .. } = self;
-        let CandidateList { found, is_with_maps, .. } = list;
-        // The best of a name is the best of one of its members.
-        let wanted = Wanted { min_score: limits.min_score, best_only: plan.best_only };
-        if let Some((bank, kernels)) = &plan.wgmma {
-            let progress = progress.as_mut().expect("the search was prepared");
-            kernels.search(stream, frame, &[Query { bank, window, first_tag }], wanted, progress, found)?;
+        for (index, search) in searches.clone().enumerate() {
+            // Those for tensor cores that want the same go together.
+            let wanted = search.wanted();
+            let alike = move |other: &Search<'a>| other.wanted() == wanted;
+            if let Some((_, kernels)) = &search.plan.wgmma
+                && !searches.clone().take(index).any(|other| other.plan.wgmma.is_some() && alike(&other))
+            {
+                let progress = self.progress.as_mut().expect("the search was prepared");
+                let queries = searches.clone().filter(alike).filter_map(|other| {
+                    let Search { plan, window, first_tag, .. } = other;
+                    plan.wgmma.as_ref().map(|(bank, _)| Query { bank, window, first_tag })
+                });
+                kernels.search(&self.stream, frame, &queries, wanted, progress, &mut list.found)?;
+            }
+            self.search_others(list, frame, search)?;
         }
+        Ok(())
+    }
+
+    /// Starts the search for those members that do not go together with others.
+    fn search_others(
+        &mut self,
+        list: &mut CandidateList,
+        frame: &DeviceFrame,
+        search: Search<'_>,
+    ) -> Result<()> {
+        let Self { stream, kernels, columns, map, suspicion, .. } = self;
+        let CandidateList { found, is_with_maps, .. } = list;
+        let Search { plan, window, first_tag, .. } = search;
+        let wanted = search.wanted();
         // Column sums serve all members of one height that follow each other.
         let mut summed = None;
         for (member, tag) in plan.members.iter().zip(first_tag..) {
@@ -523,7 +562,7 @@ impl Lane {
                 kernels.scores(stream, window.size(), member, columns, map)?;
             }
             let map_size = positions(window.size(), member.size);
-            kernels.peaks(stream, map_size, map, limits.min_score, tag, found)?;
+            kernels.peaks(stream, map_size, map, wanted.min_score, tag, found)?;
         }
         Ok(())
     }

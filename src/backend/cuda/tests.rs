@@ -184,8 +184,8 @@ fn search_on(
         let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, &case.limits, None, id).unwrap();
         lane.prepare(&plan).unwrap();
         lane.poison().unwrap();
-        lane.run(list, &mut |lane, list| lane.search(list, &frame, &plan, case.roi, &case.limits, 40))
-            .unwrap();
+        let search = Search::new(&plan, case.roi, &case.limits, 40);
+        lane.run(list, &mut |lane, list| lane.search(list, &frame, &std::iter::once(search))).unwrap();
         plan
     };
     let plan = search(lane, list, case.kernel, 2 * case.seed);

@@ -332,11 +332,11 @@ impl WgmmaKernels {
 
     /// Appends the wanted peaks of all queries of a frame to `found`, with as few launches as there is room for, without
     /// waiting. The banks are those that these kernels prepared, and live until it is done.
-    pub(super) fn search(
+    pub(super) fn search<'a>(
         &self,
         stream: &Stream,
         frame: &DeviceFrame,
-        queries: &[Query<'_>],
+        queries: &(impl Iterator<Item = Query<'a>> + Clone),
         wanted: Wanted,
         progress: &mut Progress,
         found: &mut Found,
@@ -344,7 +344,7 @@ impl WgmmaKernels {
         for variant in 0..VARIANTS.len() {
             let mut launch = Launch::new(frame, wanted, progress, found);
             let (mut blocks, mut members) = (0, 0);
-            for query in queries {
+            for query in queries.clone() {
                 let window = query.window;
                 assert!(window.is_inside(frame.size), "{window} of a {} frame", frame.size);
                 for run in &query.bank.runs {
