@@ -88,7 +88,16 @@ pub(super) struct Suspicion {
 impl Suspicion {
     /// All zeros, as the first search wants it.
     pub(super) fn new(gpu: &Gpu) -> Result<Self> {
-        Ok(Self { state: gpu.alloc("suspicion", 4)?, suspects: gpu.alloc("suspects", 4 * SUSPECTS)? })
+        Self::with_room(gpu, SUSPECTS)
+    }
+
+    /// For so many suspects.
+    pub(super) fn with_room(gpu: &Gpu, suspects: usize) -> Result<Self> {
+        Ok(Self { state: gpu.alloc("suspicion", 4)?, suspects: gpu.alloc("suspects", 4 * suspects)? })
+    }
+
+    fn capacity(&self) -> usize {
+        self.suspects.len() / 4
     }
 }
 
@@ -254,11 +263,12 @@ impl MmaKernels {
     pub(super) fn load(gpu: &Gpu) -> Result<Arc<Self>> {
         let generation =
             if gpu.info().capability.major >= 8 { Generation::Ampere } else { Generation::Turing };
-        Self::load_for(gpu, generation)
+        Self::load_for(gpu, generation, gpu.multiprocessors()?)
     }
 
-    /// Loads those that were compiled for a generation, which is this device's or an earlier one.
-    pub(super) fn load_for(gpu: &Gpu, generation: Generation) -> Result<Arc<Self>> {
+    /// Loads those that were compiled for a generation, which is this device's or an earlier one, to be launched as on a
+    /// device of so many multiprocessors.
+    pub(super) fn load_for(gpu: &Gpu, generation: Generation, multiprocessors: usize) -> Result<Arc<Self>> {
         let module = gpu.share(match generation {
             Generation::Turing => include_str!("../../../kernels/ptx/ncc_mma.ptx"),
             Generation::Ampere => include_str!("../../../kernels/ptx/ncc_mma_80.ptx"),
@@ -271,7 +281,7 @@ impl MmaKernels {
             spread: module.kernel("spread_template")?,
             pack: module.kernel("pack_template")?,
             settle: module.kernel("settle")?,
-            multiprocessors: gpu.multiprocessors()?,
+            multiprocessors,
             shared_bytes: gpu.max_shared_bytes()?,
         }))
     }
@@ -353,7 +363,7 @@ impl Prepared {
             factor: (sums.variance() as f64 / (n * n)) as f32,
             min_score: wanted.min_score_below(),
             all_peaks: i32::from(!wanted.best_only),
-            capacity: SUSPECTS as i32,
+            capacity: suspicion.capacity() as i32,
             unused: 0,
             suspicion: suspicion.state.address(),
             suspects: suspicion.suspects.address(),

@@ -87,15 +87,19 @@ impl Planner {
         Self { gpu: gpu.clone(), asked, wgmma: OnceCell::new(), mma: OnceCell::new() }
     }
 
-    /// The same, for kernels that were compiled for a generation.
+    /// The same, with kernels that were compiled for a generation, launched as on a device of so many multiprocessors.
     #[cfg(test)]
-    pub(super) fn for_generation(
+    pub(super) fn imitating(
         gpu: &Gpu,
         asked: Option<NccKernel>,
         generation: mma::Generation,
+        multiprocessors: usize,
     ) -> Result<Self> {
-        let mma = OnceCell::from(MmaKernels::load_for(gpu, generation)?);
-        Ok(Self { mma, ..Self::new(gpu, asked) })
+        Ok(Self {
+            wgmma: WgmmaKernels::load_for(gpu, multiprocessors)?.into(),
+            mma: MmaKernels::load_for(gpu, generation, multiprocessors)?.into(),
+            ..Self::new(gpu, asked)
+        })
     }
 
     fn wgmma(&self) -> Result<Option<&Arc<WgmmaKernels>>> {
@@ -564,6 +568,13 @@ impl Lane {
             let map_size = positions(window.size(), member.size);
             kernels.peaks(stream, map_size, map, wanted.min_score, tag, found)?;
         }
+        Ok(())
+    }
+
+    /// Has room for so many suspects only.
+    #[cfg(test)]
+    pub(super) fn limit_suspects(&mut self, suspects: usize) -> Result<()> {
+        self.suspicion = Some(Suspicion::with_room(self.stream.gpu(), suspects)?);
         Ok(())
     }
 

@@ -115,40 +115,95 @@ const MOST_PRODUCTS: usize = 2_000_000_000;
 /// Positions that are looked at where all would be too many.
 const SAMPLED: usize = 4_096;
 
+/// Searches with random numbers.
+const SEARCHES: u64 = 2100;
+
+/// Templates that are searched whatever the random numbers are: the smallest, the largest that ncc-wgmma and ncc-mma match in one
+/// launch, what is a column, a row or a quarter of them too large, and one larger than any of their pieces.
+const CORNERS: [(usize, usize); 12] = [
+    (1, 2),
+    (2, 1),
+    (1, 200),
+    (200, 1),
+    (200, 200),
+    (128, 128),
+    (128, 256),
+    (129, 128),
+    (128, 257),
+    (160, 256),
+    (513, 129),
+    (1000, 700),
+];
+
+/// Sizes of a frame, of a region of it, and of a template that fits in there.
+fn shapes(random: &mut Random, seed: u64) -> (Size, Rect, Size) {
+    let corner = CORNERS.get(seed as usize).map(|&(width, height)| Size::new(width, height));
+    let least = corner.unwrap_or(Size::new(1, 1));
+    let frame = loop {
+        let size = Size::new(random.log_uniform(least.width, 4097), random.log_uniform(least.height, 2161));
+        if size.area() >= 2 {
+            break size;
+        }
+    };
+    let whole = random.below(3) > 0;
+    let smaller = Size::new(random.below(frame.width) + 1, random.below(frame.height) + 1);
+    let roi_size = if whole || smaller.area() < 2 || !least.fits_in(smaller) { frame } else { smaller };
+    let roi = random.place(roi_size, frame);
+    if let Some(template) = corner {
+        return (frame, roi, template);
+    }
+    if random.below(20) == 0 && roi.size().area() <= 1 << 22 {
+        return (frame, roi, roi.size());
+    }
+    // Each side, or each doubling of it, as likely as any other. What it leaves of 16 the tensor cores multiply by zeros.
+    let is_uniform = random.below(2) == 0;
+    let side = |random: &mut Random, most: usize| {
+        if is_uniform { random.below(most.min(200)) + 1 } else { random.log_uniform(1, most.min(300)) }
+    };
+    let template = loop {
+        let size = Size::new(side(random, roi.w), side(random, roi.h));
+        if size.area() >= 2 {
+            break size;
+        }
+    };
+    (frame, roi, template)
+}
+
+#[test]
+fn random_searches_have_templates_of_every_remainder_of_16() {
+    let all = (0..SEARCHES).map(|seed| {
+        let mut random = Random(seed);
+        random.next();
+        shapes(&mut random, seed)
+    });
+    let mut seen = [[0; 16]; 2];
+    for (frame, roi, template) in all {
+        assert!(roi.is_inside(frame) && template.fits_in(roi.size()) && template.area() >= 2);
+        // Those that may be matched in one launch.
+        if template.width <= 128 && template.area() <= 1 << 15 {
+            seen[0][template.width % 16] += 1;
+            seen[1][template.height % 16] += 1;
+        }
+    }
+    assert!(seen.as_flattened().iter().all(|&count| count >= 10), "{seen:?}");
+}
+
 fn case(seed: u64) -> (Case, Plane, Arc<Bank>) {
     let mut random = Random(seed);
     random.next();
-    let frame = loop {
-        let size = Size::new(random.log_uniform(1, 4097), random.log_uniform(1, 2161));
-        if size.area() >= 2 {
-            break size;
-        }
-    };
+    let (frame, roi, template) = shapes(&mut random, seed);
     let picture = random.picture(frame);
-    let whole = random.below(3) > 0;
-    let roi_size =
-        if whole { frame } else { Size::new(random.below(frame.width) + 1, random.below(frame.height) + 1) };
-    let roi_size = if roi_size.area() < 2 { frame } else { roi_size };
-    let roi = random.place(roi_size, frame);
-    let fills = random.below(20) == 0 && roi.size().area() <= 1 << 22;
-    let template = loop {
-        let side = |random: &mut Random, most: usize| random.log_uniform(1, most.min(300));
-        let size = Size::new(side(&mut random, roi.w), side(&mut random, roi.h));
-        if fills {
-            break roi.size();
-        }
-        if size.area() >= 2 {
-            break size;
-        }
-    };
     let region = picture.as_ref().crop(roi);
     let made = random.template(region, template, "t");
     let is_masked = made.mask().is_some();
     let positions = ncc::positions(roi.size(), template).area();
     let min_score = [-1.0, 0.0, 0.5, 0.9][random.below(4)];
     let min_score: f64 = if positions > 200_000 { f64::max(min_score, 0.3) } else { min_score };
-    let limits =
-        Limits { min_score, max_matches: 1 + random.below(30), max_overlap: random.below(11) as f64 / 10.0 };
+    let limits = Limits {
+        min_score,
+        max_matches: if random.below(3) == 0 { 1 } else { 1 + random.below(30) },
+        max_overlap: random.below(11) as f64 / 10.0,
+    };
     let kernels = std::iter::once(None).chain(Kernel::ALL.iter().filter_map(|(_, kernel)| match kernel {
         Kernel::Ncc(kernel) => Some(Some(*kernel)),
         _ => None,
@@ -165,6 +220,12 @@ struct Searcher {
     list: CandidateList,
 }
 
+/// Those whose kernels run on the device: what was compiled for the first runs on all.
+fn generations(gpu: &Gpu) -> &'static [Generation] {
+    let all = &[Generation::Turing, Generation::Ampere];
+    if gpu.info().capability.major >= 8 { all } else { &all[..1] }
+}
+
 /// The score map and the matches that the device finds. Where the kernel makes no map, another makes it.
 fn search_on(
     gpu: &Gpu,
@@ -176,11 +237,11 @@ fn search_on(
     let stream = lane.stream.clone();
     let frame = testing::upload(gpu, &stream, picture.as_ref());
     let size = case.roi.size();
-    // What was compiled for the first devices runs on all.
-    let is_first = case.seed.is_multiple_of(2) || gpu.info().capability.major < 8;
-    let generation = if is_first { Generation::Turing } else { Generation::Ampere };
+    let generations = generations(gpu);
+    let generation = generations[case.seed as usize % generations.len()];
+    let multiprocessors = gpu.multiprocessors().unwrap();
     let search = |lane: &mut Lane, list: &mut CandidateList, asked: Option<NccKernel>, id: u64| {
-        let planner = Planner::for_generation(gpu, asked, generation).unwrap();
+        let planner = Planner::imitating(gpu, asked, generation, multiprocessors).unwrap();
         let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, &case.limits, None, id).unwrap();
         lane.prepare(&plan).unwrap();
         lane.poison().unwrap();
@@ -248,7 +309,7 @@ fn scores_and_matches_of_2100_random_searches_are_those_of_the_definition() {
     let Some(gpu) = testing::gpu() else { return };
     let lane = Lane::new(&gpu, Priority::Normal, 4097 * 2161).unwrap();
     let searcher = Mutex::new(Searcher { lane, list: CandidateList::new(&gpu, true).unwrap() });
-    let products: usize = (0..2100_u64).into_par_iter().map(|seed| check_case(&gpu, &searcher, seed)).sum();
+    let products: usize = (0..SEARCHES).into_par_iter().map(|seed| check_case(&gpu, &searcher, seed)).sum();
     assert!(products > 0);
     gpu.check_dropped().unwrap();
 }
@@ -352,6 +413,192 @@ fn each_kernel_agrees_with_the_cpu_at_its_smallest_interesting_sizes() {
     }
 }
 
+/// A bank, where to look for it, and what for.
+type Asked = (Arc<Bank>, Rect, Limits);
+
+/// What is found by one round of searches; and how often the round was done again.
+fn round(planner: &Planner, lane: &mut Lane, picture: &Plane, asked: &[Asked]) -> (Vec<Vec<Match>>, u64) {
+    let gpu = lane.stream.gpu().clone();
+    let stream = lane.stream.clone();
+    let frame = testing::upload(&gpu, &stream, picture.as_ref());
+    let plans = asked.iter().zip(0..).map(|((bank, window, limits), id)| {
+        let plan =
+            PlannedSearch::new(planner, &stream, bank.clone(), window.size(), limits, None, id).unwrap();
+        lane.prepare(&plan).unwrap();
+        plan
+    });
+    let plans: Vec<_> = plans.collect();
+    // Tags have gaps, so that none can be taken for another's.
+    let tags = (100_u32..).step_by(50);
+    let searches = plans.iter().zip(asked).zip(tags);
+    let searches = searches.map(|((plan, (_, window, limits)), tag)| Search::new(plan, *window, limits, tag));
+    lane.poison().unwrap();
+    let mut list = CandidateList::new(&gpu, true).unwrap();
+    let redone = lane.run(&mut list, &mut |lane, list| lane.search(list, &frame, &searches)).unwrap();
+    let found: Vec<_> = list.candidates(&stream).unwrap().collect();
+    let answers = searches.zip(asked).map(|(search, (_, window, limits))| {
+        let tags = search.first_tag..search.first_tag + search.plan.members() as u32;
+        let of_this = found.iter().filter(|peak| tags.contains(&peak.tag)).copied();
+        let mut matches = Vec::new();
+        let origin = (window.x, window.y);
+        search.plan.select(of_this, tags.start, origin, limits, &mut Vec::new(), &mut matches);
+        matches
+    });
+    (answers.collect(), redone)
+}
+
+/// What the definition says of the same.
+fn defined(picture: &Plane, asked: &[Asked]) -> Vec<Vec<Match>> {
+    let matches =
+        |(bank, window, limits): &Asked| reference::ncc::matches(picture.as_ref(), bank, *window, limits);
+    asked.iter().map(matches).collect()
+}
+
+/// Planners for all that is launched in different ways: each kernel, compiled for each generation, on a device with so few
+/// multiprocessors that tiles are high, and on this one.
+fn ways_to_launch(gpu: &Gpu) -> Vec<(String, Planner)> {
+    let mut ways = Vec::new();
+    for (name, kernel) in [("ncc-wgmma", NccKernel::Wgmma), ("ncc-mma", NccKernel::Mma)] {
+        for &generation in generations(gpu) {
+            for multiprocessors in [1, gpu.multiprocessors().unwrap()] {
+                let planner = Planner::imitating(gpu, Some(kernel), generation, multiprocessors).unwrap();
+                ways.push((format!("{name} of {generation:?} on {multiprocessors}"), planner));
+            }
+        }
+    }
+    ways
+}
+
+/// A template of that size from a picture, masked by a quarter if it is to be.
+fn cut(random: &mut Random, picture: &Plane, size: Size, is_masked: bool, name: &str) -> Template {
+    loop {
+        let luma = picture.as_ref().crop(random.place(size, picture.size())).to_plane();
+        let mask = (0..size.area()).map(|_| if random.below(4) == 0 { 0 } else { 255 }).collect();
+        let mask = is_masked.then(|| Plane::from_vec(mask, size));
+        // Two pixels may be equal.
+        if let Ok(template) = Template::new(name, luma, mask.as_ref()) {
+            return template;
+        }
+    }
+}
+
+fn noise(random: &mut Random, size: Size) -> Plane {
+    Plane::from_vec((0..size.area()).map(|_| random.next() as u8).collect(), size)
+}
+
+/// One template each: tiles of both heights, with rows and columns beyond them, products in pieces, masks.
+fn searches_at_edges() -> Vec<(Plane, Asked)> {
+    let mut random = Random(31);
+    let mut all = Vec::new();
+    for (template, window, is_masked) in [
+        // 130 positions each way: a tile and a bit, or one of 144 rows.
+        (Size::new(1, 2), Size::new(130, 131), false),
+        // More candidates than come back at once.
+        (Size::new(2, 1), Size::new(100, 100), false),
+        (Size::new(16, 16), Size::new(150, 150), false),
+        (Size::new(33, 20), Size::new(161, 90), false),
+        (Size::new(15, 31), Size::new(50, 170), false),
+        // The widest and the highest that are matched in one launch.
+        (Size::new(128, 3), Size::new(140, 20), false),
+        (Size::new(3, 256), Size::new(20, 262), false),
+        (Size::new(127, 129), Size::new(135, 140), false),
+        // A row and a column of pieces beyond the first, the last of them with a row or a column.
+        (Size::new(129, 33), Size::new(150, 50), false),
+        (Size::new(150, 40), Size::new(170, 61), false),
+        (Size::new(20, 20), Size::new(50, 45), true),
+        (Size::new(140, 35), Size::new(160, 50), true),
+    ] {
+        let picture = noise(&mut random, Size::new(window.width + 9, window.height + 4));
+        let window = Rect::new(7, 3, window.width, window.height);
+        let bank = Bank::new(vec![cut(&mut random, &picture, template, is_masked, "t")]).unwrap();
+        let bank = Arc::new(bank);
+        for (min_score, max_matches) in [(-1.0, 1), (0.3, 1), (-1.0, 40), (0.3, 40)] {
+            let limits = Limits { min_score, max_matches, max_overlap: 0.5 };
+            all.push((picture.clone(), (bank.clone(), window, limits)));
+        }
+    }
+    all
+}
+
+#[test]
+fn each_kernel_for_tensor_cores_agrees_at_the_edges_of_its_tiles() {
+    let Some(gpu) = testing::gpu() else { return };
+    let mut lane = Lane::new(&gpu, Priority::Normal, 300 * 300).unwrap();
+    let ways = ways_to_launch(&gpu);
+    for (picture, asked) in searches_at_edges() {
+        let (bank, window, limits) = &asked;
+        let what = format!("{} in {window}, {limits:?}", bank.members()[0].size());
+        let asked = [asked.clone()];
+        let expected = defined(&picture, &asked);
+        for (way, planner) in &ways {
+            let (found, _) = round(planner, &mut lane, &picture, &asked);
+            assert_eq!(found, expected, "{way}: {what}");
+        }
+    }
+    gpu.check_dropped().unwrap();
+}
+
+/// Banks of equal and of different sizes, in several windows, for the best match and for all: what goes into one launch and
+/// what does not.
+fn a_round_of_searches() -> (Plane, Vec<Asked>) {
+    let mut random = Random(32);
+    let picture = noise(&mut random, Size::new(190, 175));
+    let best = Limits { min_score: 0.2, max_matches: 1, max_overlap: 0.3 };
+    let mut asked = Vec::new();
+    for (sides, window, limits) in [
+        // Three of a size, one of another, and again one of the first.
+        (&[16, 16, 16, 9, 16][..], Rect::new(3, 1, 120, 90), best),
+        (&[24, 24], Rect::new(0, 0, 60, 167), best),
+        (&[24], Rect::new(130, 100, 60, 75), best),
+        // Other limits.
+        (&[12, 12], Rect::new(50, 20, 70, 60), Limits { min_score: 0.1, ..best }),
+        (&[7, 7, 30], Rect::new(9, 30, 80, 80), Limits { min_score: 0.3, max_matches: 5, ..best }),
+        // As large as the window.
+        (&[31], Rect::new(20, 20, 31, 31), best),
+    ] {
+        let members = sides.iter().zip(["a", "b", "c", "d", "e"]).map(|(&side, name)| {
+            let size = Size::new(side, side);
+            cut(&mut random, &picture.as_ref().crop(window).to_plane(), size, side == 30, name)
+        });
+        asked.push((Arc::new(Bank::new(members.collect()).unwrap()), window, limits));
+    }
+    (picture, asked)
+}
+
+#[test]
+fn each_kernel_for_tensor_cores_agrees_in_rounds_of_many_searches() {
+    let Some(gpu) = testing::gpu() else { return };
+    let (picture, asked) = a_round_of_searches();
+    let mut lane = Lane::new(&gpu, Priority::Normal, 300 * 300).unwrap();
+    let expected = defined(&picture, &asked);
+    for (way, planner) in ways_to_launch(&gpu) {
+        let (found, redone) = round(&planner, &mut lane, &picture, &asked);
+        assert_eq!((found.as_slice(), redone), (expected.as_slice(), 0), "{way}");
+    }
+    gpu.check_dropped().unwrap();
+}
+
+#[test]
+fn each_kernel_that_has_more_suspects_than_room_makes_a_score_map() {
+    let Some(gpu) = testing::gpu() else { return };
+    let mut random = Random(33);
+    let picture = noise(&mut random, Size::new(70, 60));
+    let bank = Arc::new(Bank::new(vec![cut(&mut random, &picture, Size::new(5, 4), false, "t")]).unwrap());
+    let limits = Limits { min_score: -1.0, max_matches: 30, max_overlap: 0.2 };
+    let asked = [(bank, Rect::whole(picture.size()), limits)];
+    let expected = defined(&picture, &asked);
+    for &generation in generations(&gpu) {
+        let planner = Planner::imitating(&gpu, Some(NccKernel::Mma), generation, 1).unwrap();
+        let mut lane = Lane::new(&gpu, Priority::Normal, picture.size().area()).unwrap();
+        lane.limit_suspects(4).unwrap();
+        // Twice: the first leaves everything as it was.
+        for _ in 0..2 {
+            assert_eq!(round(&planner, &mut lane, &picture, &asked), (expected.clone(), 1), "{generation:?}");
+        }
+    }
+    gpu.check_dropped().unwrap();
+}
+
 /// The kernels beside those of the standing work, for the same purpose.
 #[test]
 fn each_kernel_that_cuts_or_resamples_agrees_at_its_smallest_interesting_sizes() {
@@ -431,10 +678,7 @@ fn a_frame_with_more_candidates_than_there_is_room_for_is_searched_again() {
     }
     let mut random = Random(77);
     let frame = Size::new(640, 480);
-    let noise = |random: &mut Random| {
-        Plane::from_vec((0..frame.area()).map(|_| random.next() as u8).collect(), frame)
-    };
-    let frames: Vec<_> = (0..3).map(|_| noise(&mut random)).collect();
+    let frames: Vec<_> = (0..3).map(|_| noise(&mut random, frame)).collect();
     let template = random.template(frames[0].as_ref(), Size::new(3, 3), "t");
     let limits = Limits { min_score: -1.0, max_matches: 50, max_overlap: 0.0 };
     let standing = Standing::new(frame).searching(&Bank::new(vec![template]).unwrap(), None, limits).unwrap();
@@ -463,7 +707,8 @@ fn answers_to_the_tracker_are_the_cpus() {
             random.template(picture.as_ref().crop(window), template, "recent"),
         ];
         let bank = Arc::new(Bank::new(members).unwrap());
-        let limits = Limits { min_score: [-1.0, 0.0][index % 2], max_matches: 2, max_overlap: 0.3 };
+        let limits =
+            Limits { min_score: [-1.0, 0.0][index % 2], max_matches: 1 + index / 2 % 2, max_overlap: 0.3 };
         queries.push(Query::Search { bank, window, limits });
         let cut = Size::new(1 + random.below(90), 1 + random.below(60));
         queries.push(Query::Patch(random.place(cut, size)));

@@ -258,6 +258,11 @@ pub(super) struct Query<'a> {
 impl WgmmaKernels {
     /// Loads them, or `None` if the device is not of the one generation that has these instructions.
     pub(super) fn load(gpu: &Gpu) -> Result<Option<Arc<Self>>> {
+        Self::load_for(gpu, gpu.multiprocessors()?)
+    }
+
+    /// Loads them to be launched as on a device of so many multiprocessors.
+    pub(super) fn load_for(gpu: &Gpu, multiprocessors: usize) -> Result<Option<Arc<Self>>> {
         let capability = gpu.info().capability;
         if (capability.major, capability.minor) != (9, 0) {
             return Ok(None);
@@ -269,7 +274,7 @@ impl WgmmaKernels {
             variants: [module.kernel(a.name)?, module.kernel(b.name)?],
             spread: module.kernel("spread_template")?,
             pack: module.kernel("pack_template")?,
-            multiprocessors: gpu.multiprocessors()?,
+            multiprocessors,
             shared_bytes: gpu.max_shared_bytes()? - RESERVED_SHARED,
         })))
     }
@@ -475,6 +480,12 @@ mod tests {
         };
         assert_eq!([variant(16, 16), variant(60, 44)], ["ncc_wgmma_3x96"; 2]);
         assert_eq!([variant(64, 64), variant(128, 128)], ["ncc_wgmma_2x128"; 2]);
+        // Tests have small frames, and imitate a device of one multiprocessor.
+        let of_one = |rows| best_geometry(Size::new(16, 16), 1, 7, Size::new(135, rows), SHARED, 1).unwrap();
+        assert_eq!(
+            [128, 135].map(|rows| VARIANTS[of_one(rows).variant].name),
+            ["ncc_wgmma_2x128", "ncc_wgmma_3x96"]
+        );
     }
 
     #[test]
