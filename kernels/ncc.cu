@@ -194,25 +194,4 @@ __global__ void peaks(const double* map, int width, int height, double min_score
   }
 }
 
-// Takes a template out of a frame in one step: the box's pixels, w to a row, and sums[0] += sum I, sums[1] += sum I I.
-__global__ void cut_patch(Image box, unsigned char* pixels, unsigned long long* sums) {
-  const int x = blockIdx.x * blockDim.x + threadIdx.x;
-  const int y = blockIdx.y * blockDim.y + threadIdx.y;
-  unsigned value = 0;
-  if (x < box.width && y < box.height) {
-    value = box.pixels[size_t(y) * box.pitch + x];
-    pixels[size_t(y) * box.width + x] = value;
-  }
-  // A warp is a row of the block: 32 squares of bytes fit in 32 bits.
-  unsigned sum = value, squares = value * value;
-  for (int step = 16; step > 0; step /= 2) {
-    sum += __shfl_xor_sync(ALL_LANES, sum, step);
-    squares += __shfl_xor_sync(ALL_LANES, squares, step);
-  }
-  if (threadIdx.x == 0) {
-    atomicAdd(&sums[0], (unsigned long long)sum);
-    atomicAdd(&sums[1], (unsigned long long)squares);
-  }
-}
-
 }  // extern "C"

@@ -306,8 +306,7 @@ impl Engine<'_> {
         let frame = in_flight.front().expect("called with a frame in flight");
         let circumstances = frame.circumstances;
         let backend = &mut *open.as_mut().expect("a frame in flight lies in an open backend").backend;
-        let (slot, meta) =
-            backend.wait_next(findings)?.expect("the backend holds the frame that was submitted");
+        let meta = backend.wait_next(findings)?.expect("the backend holds the frame that was submitted");
         let mut outcome = Ok(());
         let record = records.share(|record| {
             record.clear();
@@ -327,7 +326,7 @@ impl Engine<'_> {
             if !record.tracks.is_empty() {
                 let step_us = micros(started.elapsed());
                 stats.stage(Stage::Tracker, step_us);
-                record.tracker_us = Some(findings.upload_us + step_us);
+                record.tracker_us = Some(step_us);
             }
             record.latency_us = stats.result(meta.arrived);
             if let Some(captured) = circumstances.captured {
@@ -337,9 +336,7 @@ impl Engine<'_> {
             }
             *interpolated += u64::from(circumstances.is_pts_interpolated);
         });
-        outcome?;
-        backend.release(slot);
-        Ok(record)
+        outcome.map(|()| record)
     }
 
     fn summary(&self, run: &Run) -> Summary {

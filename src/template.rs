@@ -20,15 +20,6 @@ pub struct Template {
     angle: f64,
 }
 
-/// A box cut out of a frame, with its sums: what becomes a template.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Patch {
-    /// Its pixels.
-    pub luma: Plane,
-    /// Their exact sums.
-    pub sums: TemplateSums,
-}
-
 /// The sums of a template over its counted pixels, exact.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TemplateSums {
@@ -63,20 +54,6 @@ impl Template {
         let mask =
             mask.map(|m| Plane::from_vec(m.data().iter().map(|&v| u8::from(v >= 128)).collect(), m.size()));
         Self::with_counted(name, luma, mask, 1.0, 0.0)
-    }
-
-    /// A template of a box of a frame, all of whose pixels count.
-    ///
-    /// # Errors
-    /// As [`Template::new`].
-    pub fn of_patch(name: impl Into<Arc<str>>, patch: Patch) -> Result<Self> {
-        let (name, Patch { luma, sums }) = (name.into(), patch);
-        let fault = |fault| Error::Template { name: name.to_string(), fault };
-        check_size(luma.size()).map_err(fault)?;
-        if sums.variance() == 0 {
-            return Err(fault(TemplateFault::Flat(luma.data()[0])));
-        }
-        Ok(Self { name, luma, mask: None, sums, scale: 1.0, angle: 0.0 })
     }
 
     fn with_counted(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use lockon::backend::{Backend, Device, Findings, Query, Response, SlotId};
+use lockon::backend::{Backend, Device, Findings};
 use lockon::config::{BackendChoice, Kernel, Limits};
 use lockon::engine::OpenBackend;
 use lockon::error::DeviceFault;
@@ -291,19 +291,10 @@ impl Backend for Failing {
         self.inner.submit(meta, fill)
     }
 
-    fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<(SlotId, FrameMeta)>> {
+    fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<FrameMeta>> {
         let next = self.inner.wait_next(findings)?;
         // What it wrote before it failed must not matter.
         self.check(Call::WaitNext).map(|()| next)
-    }
-
-    fn search(&mut self, slot: &SlotId, queries: &[Query], responses: &mut Vec<Response>) -> Result<()> {
-        self.inner.search(slot, queries, responses)
-    }
-
-    fn release(&mut self, slot: SlotId) {
-        assert!(!self.has_failed, "release on a backend that has failed");
-        self.inner.release(slot);
     }
 }
 

@@ -1,9 +1,8 @@
-//! The device seam: all that the engine and the tracker know of a processor or a GPU.
+//! The device seam: all that the engine knows of a processor or a GPU.
 //!
 //! A backend owns a ring of `depth` slots. A slot goes round: [`Backend::submit`] fills it and starts its standing work,
-//! [`Backend::wait_next`] hands it out with the results, oldest first, [`Backend::search`] may ask more of the frame while it
-//! lies there, [`Backend::release`] frees it. Only integers and what the numeric contract writes out cross this seam, so
-//! that every backend gives the same bytes.
+//! [`Backend::wait_next`] gives the results, oldest first, and frees it. Only integers and what the numeric contract writes
+//! out cross this seam, so that every backend gives the same bytes.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use crate::config::{Angles, BackendChoice, Kernels, Limits, Scales, ThresholdSpe
 use crate::error::{Error, Result};
 use crate::frame::{FrameMeta, Picture, PlaneMut, Rect, Size};
 use crate::results::Match;
-use crate::template::{Bank, Patch, Template, resampled_size};
+use crate::template::{Bank, Template, resampled_size};
 
 pub mod cpu;
 pub mod cuda;
@@ -19,7 +18,7 @@ pub mod peaks;
 pub mod score;
 pub mod threshold;
 
-/// What is done to every frame, whatever the tracker asks.
+/// What is done to every frame.
 #[derive(Debug, Clone)]
 pub struct Standing {
     /// Size of the frames.
@@ -104,45 +103,14 @@ pub struct Findings {
     pub matches: Vec<Match>,
     /// Share of the frame's pixels that are foreground.
     pub foreground: Option<f64>,
-    /// The thresholded frame (255 or 0), a picture of one plane, in a buffer of its own, which may be kept after the slot
-    /// is released.
+    /// The thresholded frame (255 or 0), a picture of one plane, in a buffer of its own, which may be kept.
     pub mask: Option<Arc<dyn Picture>>,
-    /// Searches that were done again, because there were more candidates than the device had room for: of this frame, and of
-    /// the tracker since the last.
+    /// Searches of this frame that were done again, because there were more candidates than the device had room for.
     pub redone: u64,
     /// How long it took the frame to come from host memory into the slot, in microseconds.
     pub upload_us: u64,
     /// How long the device worked on it, in microseconds.
     pub standing_us: u64,
-}
-
-/// A frame that lies in its slot, between `wait_next` and `release`.
-#[derive(Debug, PartialEq, Eq)]
-pub struct SlotId(pub usize);
-
-/// A question about a frame that lies in its slot.
-#[derive(Debug, Clone)]
-pub enum Query {
-    /// The best matches of a bank inside a window.
-    Search {
-        /// What to search. All members fit in `window`.
-        bank: Arc<Bank>,
-        /// Where: a box inside the frame.
-        window: Rect,
-        /// What counts as a match.
-        limits: Limits,
-    },
-    /// The luma pixels of a box inside the frame.
-    Patch(Rect),
-}
-
-/// The answer to one [`Query`]. The backend empties what it does not answer with; lists keep their allocations.
-#[derive(Debug, Default)]
-pub struct Response {
-    /// To `Search`: as [`Findings::matches`].
-    pub matches: Vec<Match>,
-    /// To `Patch`: the pixels and their sums.
-    pub patch: Option<Patch>,
 }
 
 /// What does the work, for messages and the run record.
@@ -167,7 +135,8 @@ pub trait Backend: Send {
     /// Lends the next free slot's plane to `fill`, starts the standing work on it and returns without waiting for that.
     ///
     /// The plane is of the size that the backend was opened for and holds what its last user left there. `fill` writes it
-    /// once, from start to end, and reads nothing: it may lie in memory that is slow to read.
+    /// once, from start to end, and reads nothing: it may lie in memory that is slow to read. It is not called if there is
+    /// nothing to do to frames.
     ///
     /// # Errors
     /// `Backend` if the device fails.
@@ -176,23 +145,12 @@ pub trait Backend: Send {
     /// If no slot is free.
     fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()>;
 
-    /// Waits for the oldest frame in flight, fills `findings` and hands its slot out; `None` if nothing is in flight.
+    /// Waits for the oldest frame in flight, fills `findings`, frees its slot and tells which frame it was; `None` if nothing
+    /// is in flight.
     ///
     /// # Errors
     /// `Backend` if the device fails.
-    fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<(SlotId, FrameMeta)>>;
-
-    /// Answers questions about the frame in `slot`, all in one round: `responses[i]` is the answer to `queries[i]`.
-    ///
-    /// # Errors
-    /// `Backend` if the device fails.
-    ///
-    /// # Panics
-    /// If a window or box does not lie inside the frame, or a bank member does not fit its window.
-    fn search(&mut self, slot: &SlotId, queries: &[Query], responses: &mut Vec<Response>) -> Result<()>;
-
-    /// Frees the slot.
-    fn release(&mut self, slot: SlotId);
+    fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<FrameMeta>>;
 }
 
 impl Standing {
@@ -207,6 +165,11 @@ impl Standing {
             threshold: None,
             wants_mask: false,
         }
+    }
+
+    /// Nothing is done to frames: whoever follows targets looks at the decoded picture.
+    pub fn is_idle(&self) -> bool {
+        self.bank.is_none() && self.pyramid.is_none() && self.threshold.is_none()
     }
 
     /// Also searches what fits of `bank`: inside `roi`, or in the whole frame.

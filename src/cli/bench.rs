@@ -493,11 +493,10 @@ impl Work {
         let (_, place) = bank(picture, Rect::whole(frame), RING_TEMPLATE, 1)?;
         let standing = ring_standing(picture, mask.is_some(), mask == Some(true))?;
         let mut cuda = Cuda::open(standing, depth, kernels, number)?;
+        cuda.upload_idly();
         let mut findings = Findings::default();
         let mut finish = |cuda: &mut Cuda| -> Result<()> {
-            if let Some((slot, _)) = cuda.wait_next(&mut findings)? {
-                cuda.release(slot);
-            }
+            cuda.wait_next(&mut findings)?;
             let found = findings.matches.first();
             ensure!(
                 mask.is_none() || found.is_some_and(|found| found.rect() == place),

@@ -174,17 +174,17 @@ impl Bench {
         let stream = lane.stream.clone();
         let size = window.size();
         let planner = Planner::new(&self.gpu, asked);
-        let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, limits, None, 0)?;
+        let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, limits, 0)?;
         lane.prepare(&plan)?;
-        let search = Search::new(&plan, window, limits, 0);
+        let search = Search::new(&plan, window, limits);
         let found = |lane: &mut Lane, frame: &DeviceFrame| {
             let mut list = CandidateList::new(&self.gpu, true)?;
             let began = Instant::now();
-            lane.run(&mut list, &mut |lane, list| lane.search(list, frame, &std::iter::once(search)))?;
+            lane.run(&mut list, &mut |lane, list| lane.search(list, frame, search))?;
             let took_us = began.elapsed().as_secs_f64() * 1e6;
             let mut matches = Vec::new();
             let found = list.candidates(&stream)?;
-            plan.select(found, 0, (window.x, window.y), limits, &mut Vec::new(), &mut matches);
+            plan.select(found, (window.x, window.y), limits, &mut Vec::new(), &mut matches);
             Ok::<_, Error>((list, matches, took_us))
         };
         // The first run pays for what the driver puts off.
@@ -203,7 +203,7 @@ impl Bench {
         let last = bank.members().last().expect("a bank has members").size();
         let scores = if plan.makes_map() { Some(lane.score_map(positions(size, last))?) } else { None };
         let micros = self.time_frames(&stream, used.len(), &mut |step| match step {
-            Step::Work(index) => lane.search(&mut lists[index], &used[index], &std::iter::once(search)),
+            Step::Work(index) => lane.search(&mut lists[index], &used[index], search),
             Step::Between => lists.iter_mut().try_for_each(|list| lane.publish(list, &stream)),
         })?;
         Ok(TimedSearch { kernel: Kernel::Ncc(plan.kernel()), scores, matches, micros })

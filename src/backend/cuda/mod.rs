@@ -4,7 +4,7 @@
 //! and the publishing of its results into their streams; nothing waits. Marks in the streams order them: each frame's upload
 //! follows the one before, its kernels follow its upload and the kernels before, its mask the threshold, its results the
 //! search. `wait_next` waits for the oldest slot's last mark, and is the only one that does; the frames behind it go on
-//! meanwhile. What the tracker asks runs on a lane of high priority while the frame lies in its slot.
+//! meanwhile.
 //!
 //! So a frame takes as long as the slowest of these, an upload as a rule. Marks that tell the time stand in streams where
 //! nobody waits for them: between two uploads or two kernels each would cost up to 2 us.
@@ -17,16 +17,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::backend::peaks::Candidate;
-use crate::backend::{Backend, Device, Findings, Query, Response, SlotId, Standing};
-use crate::config::{Kernel, Kernels, Limits, ThresholdMethod};
+use crate::backend::{Backend, Device, Findings, Standing};
+use crate::config::{Kernel, Kernels, ThresholdMethod};
 use crate::error::{DeviceFault, Error, Result};
 use crate::frame::{FrameMeta, Picture, PlaneMut, PlaneRef, Size};
-use crate::template::{Bank, TemplateSums};
 
 use driver::{
     Attribute, DeviceBuffer, Event, Gpu, Graph, Mark, Pinned, PinnedBuffer, Priority, Stream, fault,
 };
-use ncc::{DeviceFrame, FoundPeak, MAX_SIDE, patch_words};
+use ncc::{DeviceFrame, MAX_SIDE};
 use search::{CandidateList, Lane, PlannedSearch, Planner, Search};
 use threshold::Thresholder;
 
@@ -49,9 +48,6 @@ mod wgmma;
 
 pub use driver::{DeviceInfo, device, devices};
 
-/// Fewest searches of the tracker that stay planned. Each track asks in a window of one size, and in the whole frame.
-const PLANNED_SEARCHES: usize = 16;
-
 /// A CUDA device.
 pub struct Cuda {
     gpu: Gpu,
@@ -70,16 +66,14 @@ pub struct Cuda {
     free: Vec<Slot>,
     /// Submitted slots, oldest first.
     in_flight: VecDeque<Slot>,
-    /// Slots between `wait_next` and `release`.
-    handed_out: Vec<Slot>,
     masks: MaskPool,
-    tracker: TrackerLane,
+    /// Frames are uploaded even if nothing is done to them.
+    uploads_idly: bool,
     candidates: Vec<Candidate>,
 }
 
 impl Cuda {
-    /// A ring of `depth` slots (1 or more) on the device of that number. All that every frame needs is allocated here; what
-    /// the tracker needs, when it asks for the first time.
+    /// A ring of `depth` slots (1 or more) on the device of that number. All that every frame needs is allocated here.
     ///
     /// # Errors
     /// `Backend`: no driver, an old one, no such device, frames larger than it can take, no room for them.
@@ -95,15 +89,8 @@ impl Cuda {
         let plan = match &standing.bank {
             Some(bank) => {
                 let size = standing.roi.size();
-                let plan = PlannedSearch::new(
-                    &planner,
-                    &lane.stream,
-                    bank.clone(),
-                    size,
-                    &standing.limits,
-                    None,
-                    0,
-                )?;
+                let plan =
+                    PlannedSearch::new(&planner, &lane.stream, bank.clone(), size, &standing.limits, 0)?;
                 plan.tell_replaced(kernels.ncc);
                 lane.prepare(&plan)?;
                 Some(plan)
@@ -118,12 +105,11 @@ impl Cuda {
             }
             None => None,
         };
-        let slots = frames.into_iter().enumerate().map(|(id, frame)| Slot::new(&gpu, id, frame, &standing));
+        let slots = frames.into_iter().map(|frame| Slot::new(&gpu, frame, &standing));
         let free = slots.collect::<Result<Vec<_>>>()?;
         let times = (0..=depth).map(|_| Times::new(&gpu)).collect::<Result<Vec<_>>>()?;
         // One a slot; more are made when sinks hold on to them.
         let masks = MaskPool::new(&gpu, standing.frame, if standing.wants_mask { depth } else { 0 })?;
-        let tracker = TrackerLane::new(&gpu, standing.frame, planner);
         let mut cuda = Self {
             streams: Streams::new(&gpu)?,
             gpu,
@@ -136,9 +122,8 @@ impl Cuda {
             turn: 0,
             free,
             in_flight: VecDeque::with_capacity(depth),
-            handed_out: Vec::with_capacity(depth),
             masks,
-            tracker,
+            uploads_idly: false,
             candidates: Vec::new(),
         };
         // Not at the first frames, which may be live.
@@ -146,6 +131,15 @@ impl Cuda {
         let captured = slots.iter_mut().try_for_each(|slot| cuda.capture(slot));
         cuda.free = slots;
         captured.map(|()| cuda)
+    }
+
+    /// From now on frames are uploaded even if there is nothing to do to them: what a bench compares the ring with.
+    pub fn upload_idly(&mut self) {
+        self.uploads_idly = true;
+    }
+
+    fn uploads(&self) -> bool {
+        self.uploads_idly || !self.standing.is_idle()
     }
 
     /// Takes a mask from the pool, if one is wanted.
@@ -172,8 +166,8 @@ impl Cuda {
             }
             match plan {
                 Some(plan) => {
-                    let search = Search::new(plan, standing.roi, &standing.limits, 0);
-                    lane.search(list, frame, &std::iter::once(search))
+                    let search = Search::new(plan, standing.roi, &standing.limits);
+                    lane.search(list, frame, search)
                 }
                 None => Ok(()),
             }
@@ -252,15 +246,14 @@ impl Cuda {
         }
         if let Some(plan) = &self.plan {
             let (roi, limits) = (self.standing.roi, &self.standing.limits);
-            let search = Search::new(plan, roi, limits, 0);
-            findings.redone =
-                self.lane.redo(list, &mut |lane, list| lane.search(list, frame, &std::iter::once(search)))?;
+            let search = Search::new(plan, roi, limits);
+            findings.redone = self.lane.redo(list, &mut |lane, list| lane.search(list, frame, search))?;
             if findings.redone > 0 {
                 // The list may lie elsewhere now.
                 slot.graph = None;
             }
             let found = list.candidates(&self.lane.stream)?;
-            plan.select(found, 0, (roi.x, roi.y), limits, &mut self.candidates, &mut findings.matches);
+            plan.select(found, (roi.x, roi.y), limits, &mut self.candidates, &mut findings.matches);
         }
         Ok(())
     }
@@ -298,6 +291,11 @@ impl Backend for Cuda {
 
     fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()> {
         let mut slot = self.free.pop().expect("a slot is free");
+        if !self.uploads() {
+            slot.meta = Some(meta);
+            self.in_flight.push_back(slot);
+            return Ok(());
+        }
         let started = Instant::now();
         fill(slot.upload_plane());
         slot.fill_us = started.elapsed().as_micros() as u64;
@@ -309,27 +307,19 @@ impl Backend for Cuda {
         outcome
     }
 
-    fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<(SlotId, FrameMeta)>> {
+    fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<FrameMeta>> {
         if self.in_flight.is_empty() {
             return Ok(None);
         }
-        self.finish(findings)?;
-        findings.redone += std::mem::take(&mut self.tracker.redone);
+        if self.uploads() {
+            self.finish(findings)?;
+        } else {
+            *findings = Findings::default();
+        }
         let mut slot = self.in_flight.pop_front().expect("looked at above");
-        let handed_out = (SlotId(slot.id), slot.meta.take().expect("filled by submit"));
-        self.handed_out.push(slot);
-        Ok(Some(handed_out))
-    }
-
-    fn search(&mut self, slot: &SlotId, queries: &[Query], responses: &mut Vec<Response>) -> Result<()> {
-        let slot = self.handed_out.iter().find(|s| s.id == slot.0).expect("the slot was handed out");
-        responses.resize_with(queries.len(), Response::default);
-        self.tracker.answer(&slot.frame, queries, responses, &mut self.candidates)
-    }
-
-    fn release(&mut self, slot: SlotId) {
-        let index = self.handed_out.iter().position(|s| s.id == slot.0).expect("the slot was handed out");
-        self.free.push(self.handed_out.swap_remove(index));
+        let meta = slot.meta.take();
+        self.free.push(slot);
+        Ok(meta)
     }
 }
 
@@ -340,12 +330,9 @@ impl Drop for Cuda {
         for stream in [uploads, clock, &self.lane.stream, masks, results] {
             let _ = stream.wait();
         }
-        self.tracker.wait();
         // What lies on the device is freed now, so that what goes wrong can be told.
         self.free.clear();
         self.in_flight.clear();
-        self.handed_out.clear();
-        self.tracker.clear();
         self.plan = None;
         match self.gpu.check_dropped() {
             // That it is lost was said when it happened.
@@ -400,7 +387,6 @@ impl Times {
 
 /// One place of the ring: buffers on both sides, and marks in the streams.
 struct Slot {
-    id: usize,
     meta: Option<FrameMeta>,
     /// Rows as they lie on the device.
     upload: PinnedBuffer<u8>,
@@ -486,13 +472,12 @@ impl MaskPool {
 }
 
 impl Slot {
-    fn new(gpu: &Gpu, id: usize, frame: DeviceFrame, standing: &Standing) -> Result<Self> {
+    fn new(gpu: &Gpu, frame: DeviceFrame, standing: &Standing) -> Result<Self> {
         let mask = match &standing.threshold {
             Some(_) => Some(Mask { device: gpu.alloc("a mask", standing.frame.area())?, host: None }),
             None => None,
         };
         Ok(Self {
-            id,
             meta: None,
             list: CandidateList::new(gpu, standing.bank.is_some())?,
             mask,
@@ -515,192 +500,5 @@ impl Slot {
     /// The pinned buffer as a plane.
     fn upload_plane(&mut self) -> PlaneMut<'_> {
         PlaneMut::new(self.upload.as_mut_slice(), self.frame.size, self.frame.pitch)
-    }
-}
-
-/// What answers the tracker: a lane of high priority, and the banks it has asked for lately.
-struct TrackerLane {
-    gpu: Gpu,
-    frame: Size,
-    planner: Planner,
-    /// Made when the first question comes: most runs have no tracks.
-    lane: Option<(Lane, CandidateList)>,
-    /// The most recently used last.
-    planned: Vec<PlannedSearch>,
-    plans_made: u64,
-    patches: Vec<Patches>,
-    /// What the device found in this round.
-    found: Vec<FoundPeak>,
-    /// How many searches stay planned.
-    keep: usize,
-    /// Rounds that were done twice, since somebody asked.
-    redone: u64,
-}
-
-/// A box that is being cut out of a frame, on both sides.
-struct Patches {
-    device: DeviceBuffer<u64>,
-    host: PinnedBuffer<u64>,
-}
-
-impl TrackerLane {
-    fn new(gpu: &Gpu, frame: Size, planner: Planner) -> Self {
-        Self {
-            gpu: gpu.clone(),
-            frame,
-            planner,
-            lane: None,
-            planned: Vec::new(),
-            plans_made: 0,
-            patches: Vec::new(),
-            found: Vec::new(),
-            keep: PLANNED_SEARCHES,
-            redone: 0,
-        }
-    }
-
-    /// All questions of a round go to the device together, and their answers come back together.
-    fn answer(
-        &mut self,
-        frame: &DeviceFrame,
-        queries: &[Query],
-        responses: &mut [Response],
-        candidates: &mut Vec<Candidate>,
-    ) -> Result<()> {
-        let (mut lane, mut list) = match self.lane.take() {
-            Some(made) => made,
-            None => (
-                Lane::new(&self.gpu, Priority::High, self.frame.area())?,
-                CandidateList::new(&self.gpu, true)?,
-            ),
-        };
-        let outcome = self.answer_on(&mut lane, &mut list, frame, queries, responses, candidates);
-        if outcome.is_err() {
-            // Copies that were started before it failed end before anything is freed.
-            let _ = lane.stream.wait();
-        }
-        self.lane = Some((lane, list));
-        outcome
-    }
-
-    /// Waits for what still runs.
-    fn wait(&self) {
-        if let Some((lane, _)) = &self.lane {
-            let _ = lane.stream.wait();
-        }
-    }
-
-    /// Frees all that lies on the device, after [`Self::wait`].
-    fn clear(&mut self) {
-        self.lane = None;
-        self.planned.clear();
-        self.patches.clear();
-    }
-
-    fn answer_on(
-        &mut self,
-        lane: &mut Lane,
-        list: &mut CandidateList,
-        frame: &DeviceFrame,
-        queries: &[Query],
-        responses: &mut [Response],
-        candidates: &mut Vec<Candidate>,
-    ) -> Result<()> {
-        self.start_patches(lane, frame, queries)?;
-        // Two rounds' plans stay, so that tracks that ask in turn nearby and anywhere are not planned anew each time.
-        self.keep = PLANNED_SEARCHES.max(2 * queries.len());
-        let mut found = std::mem::take(&mut self.found);
-        found.clear();
-        for query in queries {
-            if let Query::Search { bank, window, limits } = query {
-                self.plan(lane, bank, window.size(), limits)?;
-            }
-        }
-        let planned = &self.planned;
-        let searches = queries.iter().scan(0, |next_tag, query| {
-            let Query::Search { bank, window, limits } = query else { return Some(None) };
-            let plan = planned.iter().find(|plan| plan.is_for(bank, window.size(), limits));
-            let search = Search::new(plan.expect("planned above"), *window, limits, *next_tag);
-            *next_tag += search.plan.members() as u32;
-            Some(Some(search))
-        });
-        let searches = searches.flatten();
-        if searches.clone().next().is_some() {
-            self.redone += lane.run(list, &mut |lane, list| lane.search(list, frame, &searches))?;
-            found.extend(list.candidates(&lane.stream)?);
-        } else {
-            lane.stream.wait()?;
-        }
-        let (mut patch, mut searches) = (0, searches);
-        for (query, response) in queries.iter().zip(responses) {
-            match query {
-                Query::Patch(rect) => {
-                    response.matches.clear();
-                    let words = self.patches[patch].host.as_slice();
-                    patch += 1;
-                    let answer = response.patch.get_or_insert_default();
-                    answer.luma.resize(rect.size());
-                    let area = rect.size().area() as i64;
-                    answer.sums = TemplateSums { n: area, t1: words[0] as i64, t2: words[1] as i64 };
-                    for (pixels, word) in answer.luma.data_mut().chunks_mut(8).zip(&words[2..]) {
-                        pixels.copy_from_slice(&word.to_le_bytes()[..pixels.len()]);
-                    }
-                }
-                Query::Search { window, limits, .. } => {
-                    response.patch = None;
-                    let Search { plan, first_tag, .. } = searches.next().expect("one for each");
-                    let tags = first_tag..first_tag + plan.members() as u32;
-                    let of_this = found.iter().filter(|peak| tags.contains(&peak.tag)).copied();
-                    let origin = (window.x, window.y);
-                    plan.select(of_this, first_tag, origin, limits, candidates, &mut response.matches);
-                }
-            }
-        }
-        self.found = found;
-        Ok(())
-    }
-
-    /// Starts cutting all boxes out of the frame and reading them back.
-    fn start_patches(&mut self, lane: &mut Lane, frame: &DeviceFrame, queries: &[Query]) -> Result<()> {
-        let boxes = queries.iter().filter_map(|query| match query {
-            Query::Patch(rect) => Some(*rect),
-            Query::Search { .. } => None,
-        });
-        for (index, rect) in boxes.enumerate() {
-            let words = patch_words(rect.size());
-            if self.patches.get(index).is_none_or(|patch| patch.host.len() < words) {
-                let room = Patches {
-                    device: self.gpu.alloc("a patch", words)?,
-                    host: self.gpu.alloc_pinned("a patch", words, Pinned::Plain)?,
-                };
-                if index < self.patches.len() {
-                    self.patches[index] = room;
-                } else {
-                    self.patches.push(room);
-                }
-            }
-            let Patches { device, host } = &mut self.patches[index];
-            lane.stream.clear(device, words)?;
-            lane.kernels.cut_patch(&lane.stream, frame, rect, device)?;
-            lane.stream.download(device, 0, host, words)?;
-        }
-        Ok(())
-    }
-
-    /// Has a plan for a bank in windows of this size with such limits, the most recently used now.
-    fn plan(&mut self, lane: &mut Lane, bank: &Arc<Bank>, window: Size, limits: &Limits) -> Result<()> {
-        if let Some(index) = self.planned.iter().position(|plan| plan.is_for(bank, window, limits)) {
-            let plan = self.planned.remove(index);
-            self.planned.push(plan);
-        } else {
-            let is_full = self.planned.len() >= self.keep;
-            let retired = is_full.then(|| self.planned.remove(0));
-            self.plans_made += 1;
-            let (stream, id) = (&lane.stream, self.plans_made);
-            let plan = PlannedSearch::new(&self.planner, stream, bank.clone(), window, limits, retired, id)?;
-            lane.prepare(&plan)?;
-            self.planned.push(plan);
-        }
-        Ok(())
     }
 }

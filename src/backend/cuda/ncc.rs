@@ -182,7 +182,6 @@ pub(super) struct NccKernels {
     gpu: Gpu,
     map: OnceCell<MapKernels>,
     constant: OnceCell<ConstantKernels>,
-    cut_patch: OnceCell<Kernel>,
     /// The template in constant memory.
     resident: Option<(u64, usize)>,
 }
@@ -219,13 +218,7 @@ fn pair(module: &Module, plain: &'static str, masked: &'static str) -> Result<[K
 impl NccKernels {
     /// None loaded yet.
     pub(super) fn new(gpu: &Gpu) -> Self {
-        Self {
-            gpu: gpu.clone(),
-            map: OnceCell::new(),
-            constant: OnceCell::new(),
-            cut_patch: OnceCell::new(),
-            resident: None,
-        }
+        Self { gpu: gpu.clone(), map: OnceCell::new(), constant: OnceCell::new(), resident: None }
     }
 
     /// What lies in constant memory may have been replaced, by a graph that was captured with these kernels.
@@ -433,23 +426,6 @@ impl NccKernels {
         // SAFETY: as asserted; the list has room for `capacity` candidates behind its header.
         unsafe { stream.launch(&self.map()?.peaks, grid, BLOCK, 0, &mut args) }
     }
-
-    /// Copies a box of the frame to `patch`: word 0 sum I, word 1 sum I I, which must be 0 before, then the pixels.
-    pub(super) fn cut_patch(
-        &self,
-        stream: &Stream,
-        frame: &DeviceFrame,
-        rect: Rect,
-        patch: &mut DeviceBuffer<u64>,
-    ) -> Result<()> {
-        assert!(patch.len() >= patch_words(rect.size()), "a patch of {rect}");
-        let grid = [rect.w.div_ceil(BLOCK[0]), rect.h.div_ceil(BLOCK[1]), 1];
-        let (image, pixels, sums) = (frame.image(rect), patch.address_of(2), patch.address());
-        let mut args = [arg(&image), arg(&pixels), arg(&sums)];
-        let cut_patch = once(&self.cut_patch, || self.gpu.share(PTX)?.kernel("cut_patch"))?;
-        // SAFETY: the box lies in the frame, and the patch has room for it, as asserted.
-        unsafe { stream.launch(cut_patch, grid, BLOCK, 0, &mut args) }
-    }
 }
 
 /// The kernel of `ncc.cu` that correlates with `member`: the one that was asked for if the template is small enough for it,
@@ -466,11 +442,6 @@ pub(super) fn choose(asked: Option<NccKernel>, member: &Member, max_shared_bytes
         }
         _ => NccKernel::Texture,
     }
-}
-
-/// Words of 8 bytes that a patch and its two sums take.
-pub(super) fn patch_words(size: Size) -> usize {
-    2 + size.area().div_ceil(8)
 }
 
 /// Where a template of this size can lie in a region.

@@ -20,7 +20,7 @@ use super::ncc::{
     self, DeviceFrame, Found, FoundPeak, How, Member, NccKernels, Pattern, Publish, Wanted, once, positions,
 };
 use super::texture::{Sampling, Texture, pitch_for};
-use super::wgmma::{PreparedBank, Progress, Query, WgmmaKernels};
+use super::wgmma::{PreparedBank, Progress, WgmmaKernels};
 
 /// Most candidates that come back with every search, 28 KiB of them. The rest, if there are more, costs a second trip.
 const FIRST_CANDIDATES: usize = 512;
@@ -159,20 +159,18 @@ pub(super) struct PlannedSearch {
     /// The members that are for the tensor cores, and the kernels.
     wgmma: Option<(PreparedBank, Arc<WgmmaKernels>)>,
     /// Pixels, masks and statistics of all members. The members' textures read it.
-    storage: DeviceBuffer<u8>,
+    _storage: DeviceBuffer<u8>,
     selector: Selector,
 }
 
 impl PlannedSearch {
-    /// Puts a bank on the device, in the memory that `retired` had if it suffices. `id` tells it from all banks that the same
-    /// lane searches.
+    /// Puts a bank on the device. `id` tells it from all banks that the same lane searches.
     pub(super) fn new(
         planner: &Planner,
         stream: &Stream,
         bank: Arc<Bank>,
         region: Size,
         limits: &Limits,
-        retired: Option<Self>,
         id: u64,
     ) -> Result<Self> {
         let (gpu, best_only) = (&planner.gpu, limits.max_matches == 1);
@@ -198,15 +196,7 @@ impl PlannedSearch {
             bytes.resize(bytes.len().next_multiple_of(TEXTURE_ALIGNMENT), 0);
             places.push((pattern, size, template.mask().is_some(), start, pitch));
         }
-        // Nothing may still read what lay there before; then its textures go, and its memory stays.
-        if retired.is_some() {
-            stream.wait()?;
-        }
-        let reused = retired.map(|retired| retired.storage).filter(|storage| storage.len() >= bytes.len());
-        let mut storage = match reused {
-            Some(storage) => storage,
-            None => gpu.alloc("templates", bytes.len())?,
-        };
+        let mut storage = gpu.alloc("templates", bytes.len())?;
         stream.upload_now(&bytes, &mut storage)?;
         let members =
             places.into_iter().enumerate().map(|(index, (pattern, size, is_masked, start, pitch))| {
@@ -243,13 +233,7 @@ impl PlannedSearch {
             stream.wait()?;
         }
         let selector = Selector::new(&bank);
-        Ok(Self { bank, region, best_only, members, wgmma, storage, selector })
-    }
-
-    /// True if it is the plan for this bank in regions of this size, with such limits.
-    pub(super) fn is_for(&self, bank: &Arc<Bank>, region: Size, limits: &Limits) -> bool {
-        let best_only = limits.max_matches == 1;
-        Arc::ptr_eq(&self.bank, bank) && (self.region, self.best_only) == (region, best_only)
+        Ok(Self { bank, region, best_only, members, wgmma, _storage: storage, selector })
     }
 
     /// The kernel that is taken for the first member.
@@ -279,16 +263,10 @@ impl PlannedSearch {
         }
     }
 
-    /// Number of members.
-    pub(super) fn members(&self) -> usize {
-        self.members.len()
-    }
-
-    /// Turns what the device found into matches. `first_tag` is that of the [`Search`].
+    /// Turns what the device found into matches.
     pub(super) fn select(
         &self,
         found: impl Iterator<Item = FoundPeak>,
-        first_tag: u32,
         origin: (usize, usize),
         limits: &Limits,
         scratch: &mut Vec<Candidate>,
@@ -296,8 +274,7 @@ impl PlannedSearch {
     ) {
         scratch.clear();
         scratch.extend(found.map(|peak| {
-            let member = peak.tag - first_tag;
-            let FoundPeak { x, y, score, beside: [left, right, above, below], .. } = peak;
+            let FoundPeak { tag: member, x, y, score, beside: [left, right, above, below] } = peak;
             let map = positions(self.region, self.members[member as usize].size);
             // What the device read where the map ends means nothing.
             let there = |is_there: bool, score: f64| is_there.then_some(score);
@@ -314,20 +291,18 @@ impl PlannedSearch {
 /// A bank that is searched in a box of a frame.
 #[derive(Clone, Copy)]
 pub(super) struct Search<'a> {
-    pub(super) plan: &'a PlannedSearch,
+    plan: &'a PlannedSearch,
     window: Rect,
     min_score: f64,
-    /// Tag of the first member's candidates; those of the others follow.
-    pub(super) first_tag: u32,
 }
 
 impl<'a> Search<'a> {
     /// # Panics
     /// If the window is of another size than was planned, or the limits of another kind.
-    pub(super) fn new(plan: &'a PlannedSearch, window: Rect, limits: &Limits, first_tag: u32) -> Self {
-        let is_planned = plan.is_for(&plan.bank, window.size(), limits);
+    pub(super) fn new(plan: &'a PlannedSearch, window: Rect, limits: &Limits) -> Self {
+        let is_planned = (window.size(), limits.max_matches == 1) == (plan.region, plan.best_only);
         assert!(is_planned, "{window} with {limits:?} is not what was planned");
-        Self { plan, window, min_score: limits.min_score, first_tag }
+        Self { plan, window, min_score: limits.min_score }
     }
 
     fn wanted(&self) -> Wanted {
@@ -501,46 +476,24 @@ impl Lane {
         graph
     }
 
-    /// Starts searches in a frame. What they find is appended to `list`.
-    pub(super) fn search<'a>(
-        &mut self,
-        list: &mut CandidateList,
-        frame: &DeviceFrame,
-        searches: &(impl Iterator<Item = Search<'a>> + Clone),
-    ) -> Result<()> {
-        for (index, search) in searches.clone().enumerate() {
-            // Those for tensor cores that want the same go together.
-            let wanted = search.wanted();
-            let alike = move |other: &Search<'a>| other.wanted() == wanted;
-            if let Some((_, kernels)) = &search.plan.wgmma
-                && !searches.clone().take(index).any(|other| other.plan.wgmma.is_some() && alike(&other))
-            {
-                let progress = self.progress.as_mut().expect("the search was prepared");
-                let queries = searches.clone().filter(alike).filter_map(|other| {
-                    let Search { plan, window, first_tag, .. } = other;
-                    plan.wgmma.as_ref().map(|(bank, _)| Query { bank, window, first_tag })
-                });
-                kernels.search(&self.stream, frame, &queries, wanted, progress, &mut list.found)?;
-            }
-            self.search_others(list, frame, search)?;
-        }
-        Ok(())
-    }
-
-    /// Starts the search for those members that do not go together with others.
-    fn search_others(
+    /// Starts a search in a frame. What it finds is appended to `list`, each tagged with its member's index.
+    pub(super) fn search(
         &mut self,
         list: &mut CandidateList,
         frame: &DeviceFrame,
         search: Search<'_>,
     ) -> Result<()> {
-        let Self { stream, kernels, columns, map, suspicion, .. } = self;
+        let Self { stream, kernels, columns, map, progress, suspicion, .. } = self;
         let CandidateList { found, is_with_maps, .. } = list;
-        let Search { plan, window, first_tag, .. } = search;
+        let Search { plan, window, .. } = search;
         let wanted = search.wanted();
+        if let Some((bank, kernels)) = &plan.wgmma {
+            let progress = progress.as_mut().expect("the search was prepared");
+            kernels.search(stream, frame, bank, window, wanted, progress, found)?;
+        }
         // Column sums serve all members of one height that follow each other.
         let mut summed = None;
-        for (member, tag) in plan.members.iter().zip(first_tag..) {
+        for (member, tag) in plan.members.iter().zip(0..) {
             match &member.how {
                 How::Wgmma(_) => continue,
                 How::Mma(prepared) if prepared.is_searched_at_once() && !*is_with_maps => {

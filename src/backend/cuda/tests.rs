@@ -8,11 +8,11 @@ use super::mma::Generation;
 use super::*;
 use crate::backend::peaks::{ScoreTile, Selector};
 use crate::backend::{Options, cpu};
-use crate::config::{BackendChoice, Kernel, NccKernel, ThresholdSpec};
+use crate::config::{BackendChoice, Kernel, Limits, NccKernel, ThresholdSpec};
 use crate::frame::{Plane, Rect};
 use crate::reference;
 use crate::results::Match;
-use crate::template::Template;
+use crate::template::{Bank, Template};
 
 /// Numbers that look random and are the same every time.
 struct Random(u64);
@@ -242,17 +242,17 @@ fn search_on(
     let multiprocessors = gpu.multiprocessors().unwrap();
     let search = |lane: &mut Lane, list: &mut CandidateList, asked: Option<NccKernel>, id: u64| {
         let planner = Planner::imitating(gpu, asked, generation, multiprocessors).unwrap();
-        let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, &case.limits, None, id).unwrap();
+        let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, &case.limits, id).unwrap();
         lane.prepare(&plan).unwrap();
         lane.poison().unwrap();
-        let search = Search::new(&plan, case.roi, &case.limits, 40);
-        lane.run(list, &mut |lane, list| lane.search(list, &frame, &std::iter::once(search))).unwrap();
+        let search = Search::new(&plan, case.roi, &case.limits);
+        lane.run(list, &mut |lane, list| lane.search(list, &frame, search)).unwrap();
         plan
     };
     let plan = search(lane, list, case.kernel, 2 * case.seed);
     let mut matches = Vec::new();
     let origin = (case.roi.x, case.roi.y);
-    plan.select(list.candidates(&stream).unwrap(), 40, origin, &case.limits, &mut Vec::new(), &mut matches);
+    plan.select(list.candidates(&stream).unwrap(), origin, &case.limits, &mut Vec::new(), &mut matches);
     if !plan.makes_map() {
         search(lane, list, Some(NccKernel::Shared), 2 * case.seed + 1);
     }
@@ -319,9 +319,8 @@ fn findings_of(backend: &mut dyn Backend, frames: &[Plane]) -> Vec<Findings> {
     let mut all = Vec::new();
     let mut finish = |backend: &mut dyn Backend, index: usize| {
         let mut findings = Findings::default();
-        let (slot, meta) = backend.wait_next(&mut findings).unwrap().expect("a frame is in flight");
+        let meta = backend.wait_next(&mut findings).unwrap().expect("a frame is in flight");
         assert_eq!(meta.index, index as u64);
-        backend.release(slot);
         all.push(findings);
     };
     let mut done = 0;
@@ -416,35 +415,25 @@ fn each_kernel_agrees_with_the_cpu_at_its_smallest_interesting_sizes() {
 /// A bank, where to look for it, and what for.
 type Asked = (Arc<Bank>, Rect, Limits);
 
-/// What is found by one round of searches; and how often the round was done again.
-fn round(planner: &Planner, lane: &mut Lane, picture: &Plane, asked: &[Asked]) -> (Vec<Vec<Match>>, u64) {
+/// What is found by searches that follow each other on one lane; and how often they were done again.
+fn searched(planner: &Planner, lane: &mut Lane, picture: &Plane, asked: &[Asked]) -> (Vec<Vec<Match>>, u64) {
     let gpu = lane.stream.gpu().clone();
     let stream = lane.stream.clone();
     let frame = testing::upload(&gpu, &stream, picture.as_ref());
-    let plans = asked.iter().zip(0..).map(|((bank, window, limits), id)| {
-        let plan =
-            PlannedSearch::new(planner, &stream, bank.clone(), window.size(), limits, None, id).unwrap();
-        lane.prepare(&plan).unwrap();
-        plan
-    });
-    let plans: Vec<_> = plans.collect();
-    // Tags have gaps, so that none can be taken for another's.
-    let tags = (100_u32..).step_by(50);
-    let searches = plans.iter().zip(asked).zip(tags);
-    let searches = searches.map(|((plan, (_, window, limits)), tag)| Search::new(plan, *window, limits, tag));
-    lane.poison().unwrap();
     let mut list = CandidateList::new(&gpu, true).unwrap();
-    let redone = lane.run(&mut list, &mut |lane, list| lane.search(list, &frame, &searches)).unwrap();
-    let found: Vec<_> = list.candidates(&stream).unwrap().collect();
-    let answers = searches.zip(asked).map(|(search, (_, window, limits))| {
-        let tags = search.first_tag..search.first_tag + search.plan.members() as u32;
-        let of_this = found.iter().filter(|peak| tags.contains(&peak.tag)).copied();
+    let (mut answers, mut redone) = (Vec::new(), 0);
+    for ((bank, window, limits), id) in asked.iter().zip(0..) {
+        let plan = PlannedSearch::new(planner, &stream, bank.clone(), window.size(), limits, id).unwrap();
+        lane.prepare(&plan).unwrap();
+        lane.poison().unwrap();
+        let search = Search::new(&plan, *window, limits);
+        redone += lane.run(&mut list, &mut |lane, list| lane.search(list, &frame, search)).unwrap();
         let mut matches = Vec::new();
-        let origin = (window.x, window.y);
-        search.plan.select(of_this, tags.start, origin, limits, &mut Vec::new(), &mut matches);
-        matches
-    });
-    (answers.collect(), redone)
+        let found = list.candidates(&stream).unwrap();
+        plan.select(found, (window.x, window.y), limits, &mut Vec::new(), &mut matches);
+        answers.push(matches);
+    }
+    (answers, redone)
 }
 
 /// What the definition says of the same.
@@ -531,7 +520,7 @@ fn each_kernel_for_tensor_cores_agrees_at_the_edges_of_its_tiles() {
         let asked = [asked.clone()];
         let expected = defined(&picture, &asked);
         for (way, planner) in &ways {
-            let (found, _) = round(planner, &mut lane, &picture, &asked);
+            let (found, _) = searched(planner, &mut lane, &picture, &asked);
             assert_eq!(found, expected, "{way}: {what}");
         }
     }
@@ -540,7 +529,7 @@ fn each_kernel_for_tensor_cores_agrees_at_the_edges_of_its_tiles() {
 
 /// Banks of equal and of different sizes, in several windows, for the best match and for all: what goes into one launch and
 /// what does not.
-fn a_round_of_searches() -> (Plane, Vec<Asked>) {
+fn searches_of_banks() -> (Plane, Vec<Asked>) {
     let mut random = Random(32);
     let picture = noise(&mut random, Size::new(190, 175));
     let best = Limits { min_score: 0.2, max_matches: 1, max_overlap: 0.3 };
@@ -566,13 +555,13 @@ fn a_round_of_searches() -> (Plane, Vec<Asked>) {
 }
 
 #[test]
-fn each_kernel_for_tensor_cores_agrees_in_rounds_of_many_searches() {
+fn each_kernel_for_tensor_cores_agrees_in_searches_of_banks() {
     let Some(gpu) = testing::gpu() else { return };
-    let (picture, asked) = a_round_of_searches();
+    let (picture, asked) = searches_of_banks();
     let mut lane = Lane::new(&gpu, Priority::Normal, 300 * 300).unwrap();
     let expected = defined(&picture, &asked);
     for (way, planner) in ways_to_launch(&gpu) {
-        let (found, redone) = round(&planner, &mut lane, &picture, &asked);
+        let (found, redone) = searched(&planner, &mut lane, &picture, &asked);
         assert_eq!((found.as_slice(), redone), (expected.as_slice(), 0), "{way}");
     }
     gpu.check_dropped().unwrap();
@@ -593,32 +582,23 @@ fn each_kernel_that_has_more_suspects_than_room_makes_a_score_map() {
         lane.limit_suspects(4).unwrap();
         // Twice: the first leaves everything as it was.
         for _ in 0..2 {
-            assert_eq!(round(&planner, &mut lane, &picture, &asked), (expected.clone(), 1), "{generation:?}");
+            assert_eq!(
+                searched(&planner, &mut lane, &picture, &asked),
+                (expected.clone(), 1),
+                "{generation:?}"
+            );
         }
     }
     gpu.check_dropped().unwrap();
 }
 
-/// The kernels beside those of the standing work, for the same purpose.
+/// The kernel beside those of the standing work, for the same purpose.
 #[test]
-fn each_kernel_that_cuts_or_resamples_agrees_at_its_smallest_interesting_sizes() {
+fn each_kernel_that_resamples_agrees_at_its_smallest_interesting_sizes() {
     let Some(gpu) = testing::gpu() else { return };
     let mut random = Random(6);
     for size in [Size::new(1, 1), Size::new(33, 9), Size::new(70, 41)] {
         let picture = random.picture(size);
-        let boxes = [Rect::whole(size), Rect::new(size.width - 1, size.height - 1, 1, 1)];
-        let queries: Vec<_> = boxes.into_iter().map(Query::Patch).collect();
-        let mut cuda = Cuda::open(Standing::new(size), 1, Kernels::default(), 0).unwrap();
-        let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
-        cuda.submit(meta, &mut |mut plane| plane.copy_from(picture.as_ref())).unwrap();
-        let (slot, _) = cuda.wait_next(&mut Findings::default()).unwrap().unwrap();
-        let mut responses = Vec::new();
-        cuda.search(&slot, &queries, &mut responses).unwrap();
-        for (rect, response) in boxes.iter().zip(&responses) {
-            let luma = picture.as_ref().crop(*rect).to_plane();
-            let expected = crate::template::Patch { sums: TemplateSums::of(&luma), luma };
-            assert_eq!(response.patch.as_ref(), Some(&expected), "{rect} of {size}");
-        }
         // A whole turn changes nothing.
         let stream = gpu.stream(Priority::Normal).unwrap();
         let frame = testing::upload(&gpu, &stream, picture.as_ref());
@@ -685,52 +665,6 @@ fn a_frame_with_more_candidates_than_there_is_room_for_is_searched_again() {
     let found = compare(&standing, 1, Kernels::default(), &frames, "overflow");
     // Once there was not enough room, then there was.
     assert_eq!(found.iter().map(|findings| findings.redone).collect::<Vec<_>>(), [1, 0, 0]);
-}
-
-#[test]
-fn answers_to_the_tracker_are_the_cpus() {
-    if testing::gpu().is_none() {
-        return;
-    }
-    let mut random = Random(9);
-    let size = Size::new(321, 205);
-    let picture = random.picture(size);
-    let standing = Standing::new(size);
-    let mut queries = Vec::new();
-    // More than stay planned, so that plans are replaced.
-    for index in 0..3 * PLANNED_SEARCHES {
-        let window = Size::new(40 + random.below(100), 30 + random.below(90));
-        let window = random.place(window, size);
-        let template = Size::new(2 + random.below(28), 2 + random.below(28));
-        let members = vec![
-            random.template(picture.as_ref().crop(window), template, "first"),
-            random.template(picture.as_ref().crop(window), template, "recent"),
-        ];
-        let bank = Arc::new(Bank::new(members).unwrap());
-        let limits =
-            Limits { min_score: [-1.0, 0.0][index % 2], max_matches: 1 + index / 2 % 2, max_overlap: 0.3 };
-        queries.push(Query::Search { bank, window, limits });
-        let cut = Size::new(1 + random.below(90), 1 + random.below(60));
-        queries.push(Query::Patch(random.place(cut, size)));
-    }
-    let answers = |backend: &mut dyn Backend| {
-        let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
-        backend.submit(meta, &mut |mut plane| plane.copy_from(picture.as_ref())).unwrap();
-        let (slot, _) = backend.wait_next(&mut Findings::default()).unwrap().unwrap();
-        let mut responses = Vec::new();
-        // Twice, with the responses' memory reused.
-        for _ in 0..2 {
-            backend.search(&slot, &queries, &mut responses).unwrap();
-        }
-        backend.release(slot);
-        responses
-    };
-    let found = answers(&mut Cuda::open(standing.clone(), 2, Kernels::default(), 0).unwrap());
-    let expected = answers(&mut cpu::Cpu::open(standing, 2, 1).unwrap());
-    for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
-        assert_eq!(found.matches, expected.matches, "query {index}");
-        assert_eq!(found.patch, expected.patch, "query {index}");
-    }
 }
 
 #[test]
@@ -813,8 +747,8 @@ fn uploads_overlap_kernels_and_frames_neither_allocate_nor_wait_twice() {
     let (mut timeline, mut counts) = (Vec::<[f64; 3]>::new(), Vec::new());
     for index in 0..40 {
         if index >= 2 {
-            let (slot, _) = cuda.wait_next(&mut findings).unwrap().unwrap();
-            let worked = &cuda.times[cuda.handed_out.last().unwrap().turn];
+            cuda.wait_next(&mut findings).unwrap().unwrap();
+            let worked = &cuda.times[cuda.free.last().unwrap().turn];
             let at = |event: &Event| epoch.micros_to(event).unwrap();
             let [uploaded, published, done] = [&worked.uploaded, &worked.published, &worked.done].map(at);
             // The device worked on it from when it was there and the one before done with.
@@ -824,7 +758,6 @@ fn uploads_overlap_kernels_and_frames_neither_allocate_nor_wait_twice() {
             }
             assert!(findings.upload_us > 0, "{} us", findings.upload_us);
             timeline.push([uploaded, published, done]);
-            cuda.release(slot);
             counts.push((driver::ALLOCATIONS.get(), driver::WAITS.get()));
         }
         let meta = FrameMeta { index, pts_ns: None, duration_ns: None, arrived: Instant::now() };
@@ -848,13 +781,14 @@ fn uploads_overlap_kernels_and_frames_neither_allocate_nor_wait_twice() {
 }
 
 #[test]
-fn times_of_frames_to_which_nothing_is_done_are_there_with_the_frames() {
+fn times_of_frames_that_are_only_uploaded_are_there_with_the_frames() {
     if testing::gpu().is_none() {
         return;
     }
     let frames = vec![Random(4).picture(Size::new(640, 361)); 300];
     for depth in 1..4 {
         let mut cuda = Cuda::open(Standing::new(frames[0].size()), depth, Kernels::default(), 0).unwrap();
+        cuda.upload_idly();
         for findings in findings_of(&mut cuda, &frames) {
             assert!(findings.matches.is_empty() && findings.foreground.is_none() && findings.mask.is_none());
             assert!(findings.upload_us > 0);

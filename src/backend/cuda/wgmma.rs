@@ -245,16 +245,6 @@ impl Launch {
     }
 }
 
-/// A bank, and where to look for it.
-#[derive(Clone, Copy)]
-pub(super) struct Query<'a> {
-    pub(super) bank: &'a PreparedBank,
-    /// As large as the region that the bank was prepared for.
-    pub(super) window: Rect,
-    /// Tag of the first member's candidates; those of the others follow.
-    pub(super) first_tag: u32,
-}
-
 impl WgmmaKernels {
     /// Loads them, or `None` if the device is not of the one generation that has these instructions.
     pub(super) fn load(gpu: &Gpu) -> Result<Option<Arc<Self>>> {
@@ -335,58 +325,58 @@ impl WgmmaKernels {
         Ok(PreparedBank { table, runs })
     }
 
-    /// Appends the wanted peaks of all queries of a frame to `found`, with as few launches as there is room for, without
-    /// waiting. The banks are those that these kernels prepared, and live until it is done.
-    pub(super) fn search<'a>(
+    /// Appends the wanted peaks of a bank in a window of a frame to `found`, with as few launches as there is room for,
+    /// without waiting. The bank is one that these kernels prepared for regions of the window's size, and lives until it is
+    /// done.
+    #[expect(clippy::too_many_arguments, reason = "what is searched, where, for what, and what it leaves")]
+    pub(super) fn search(
         &self,
         stream: &Stream,
         frame: &DeviceFrame,
-        queries: &(impl Iterator<Item = Query<'a>> + Clone),
+        bank: &PreparedBank,
+        window: Rect,
         wanted: Wanted,
         progress: &mut Progress,
         found: &mut Found,
     ) -> Result<()> {
+        assert!(window.is_inside(frame.size), "{window} of a {} frame", frame.size);
         for variant in 0..VARIANTS.len() {
             let mut launch = Launch::new(frame, wanted, progress, found);
             let (mut blocks, mut members) = (0, 0);
-            for query in queries.clone() {
-                let window = query.window;
-                assert!(window.is_inside(frame.size), "{window} of a {} frame", frame.size);
-                for run in &query.bank.runs {
-                    let map = positions(window.size(), run.size);
-                    // Where all peaks are wanted, a search takes one template.
-                    let at_once = if wanted.best_only { run.count } else { 1 };
-                    let geometry =
-                        self.geometry(run.size, at_once, window.x, map).expect("asked when it was prepared");
-                    if geometry.variant != variant {
-                        continue;
+            for run in &bank.runs {
+                let map = positions(window.size(), run.size);
+                // Where all peaks are wanted, a search takes one template.
+                let at_once = if wanted.best_only { run.count } else { 1 };
+                let geometry =
+                    self.geometry(run.size, at_once, window.x, map).expect("asked when it was prepared");
+                if geometry.variant != variant {
+                    continue;
+                }
+                for first in (0..run.count).step_by(at_once) {
+                    if launch.searches as usize == MAX_SEARCHES || members + at_once > MAX_MEMBERS {
+                        self.run(stream, variant, &launch, blocks)?;
+                        (launch.searches, launch.shared_bytes, blocks, members) = (0, 0, 0, 0);
                     }
-                    for first in (0..run.count).step_by(at_once) {
-                        if launch.searches as usize == MAX_SEARCHES || members + at_once > MAX_MEMBERS {
-                            self.run(stream, variant, &launch, blocks)?;
-                            (launch.searches, launch.shared_bytes, blocks, members) = (0, 0, 0, 0);
-                        }
-                        launch.search[launch.searches as usize] = Search {
-                            members: query.bank.table.address_of(run.first_record + first),
-                            left: window.x as i32,
-                            top: window.y as i32,
-                            width: map.width as i32,
-                            height: map.height as i32,
-                            first_block: blocks as i32,
-                            tag: query.first_tag + (run.first_member + first) as u32,
-                            first_progress: members as i32,
-                            members_count: at_once as u16,
-                            w: run.size.width as u16,
-                            h: run.size.height as u16,
-                            tile_rows: geometry.tile_rows as u16,
-                            across: geometry.grid[0] as u16,
-                            unused: 0,
-                        };
-                        launch.searches += 1;
-                        launch.shared_bytes = launch.shared_bytes.max(geometry.shared_bytes as i32);
-                        blocks += geometry.grid[0] * geometry.grid[1];
-                        members += at_once;
-                    }
+                    launch.search[launch.searches as usize] = Search {
+                        members: bank.table.address_of(run.first_record + first),
+                        left: window.x as i32,
+                        top: window.y as i32,
+                        width: map.width as i32,
+                        height: map.height as i32,
+                        first_block: blocks as i32,
+                        tag: (run.first_member + first) as u32,
+                        first_progress: members as i32,
+                        members_count: at_once as u16,
+                        w: run.size.width as u16,
+                        h: run.size.height as u16,
+                        tile_rows: geometry.tile_rows as u16,
+                        across: geometry.grid[0] as u16,
+                        unused: 0,
+                    };
+                    launch.searches += 1;
+                    launch.shared_bytes = launch.shared_bytes.max(geometry.shared_bytes as i32);
+                    blocks += geometry.grid[0] * geometry.grid[1];
+                    members += at_once;
                 }
             }
             if blocks > 0 {
