@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::LocalKey;
 
 use cudarc::driver::result::{self, DriverError};
@@ -201,6 +201,20 @@ fn describe(number: usize, driver: CudaVersion) -> Result<DeviceInfo> {
     ask().map_err(failed_to_open("asking what the device is"))
 }
 
+/// Written by who captures a stream, read by who allocates or frees: the driver refuses to free while any stream of the
+/// context is capturing, and what it has to wait for spoils the capture.
+static CAPTURES: RwLock<()> = RwLock::new(());
+
+thread_local! {
+    static IS_CAPTURING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// No other thread captures a stream while this is held.
+pub(super) fn hold_captures_up() -> Option<RwLockReadGuard<'static, ()>> {
+    let is_ours = IS_CAPTURING.get();
+    (!is_ours).then(|| CAPTURES.read().unwrap_or_else(PoisonError::into_inner))
+}
+
 /// A device with its context, shared by all that lives on it.
 #[derive(Clone)]
 pub(super) struct Gpu {
@@ -269,6 +283,7 @@ impl Gpu {
 
     /// Frees something while it is dropped. [`Gpu::check_dropped`] tells what went wrong.
     pub(super) fn free(&self, free: impl FnOnce() -> Result<(), DriverError>) {
+        let _captures_wait = hold_captures_up();
         // Freed even if the context is lost, so that nothing of the host's is kept.
         if let Err(error) = self.set_current().and(free()) {
             let _ = self.dropped.set(error);
@@ -278,6 +293,7 @@ impl Gpu {
     /// Loads PTX; the driver compiles it, and keeps what it compiled in its cache on disk. Each time it is another copy, with
     /// constant memory of its own: for kernels that need none, [`Self::share`] takes less time.
     pub(super) fn load(&self, ptx: &str) -> Result<Module> {
+        let _captures_wait = hold_captures_up();
         let module = self.context.load_module(Ptx::from_src(ptx)).map_err(failed("loading kernels"))?;
         Ok(Module { gpu: self.clone(), module })
     }
@@ -299,6 +315,7 @@ impl Gpu {
     pub(super) fn alloc<T: Pod>(&self, what: &'static str, length: usize) -> Result<DeviceBuffer<T>> {
         count(&ALLOCATIONS);
         self.bind()?;
+        let _captures_wait = hold_captures_up();
         let bytes = (length * size_of::<T>()).max(1);
         let no_room = |error| self.no_room(what, bytes, error);
         // SAFETY: the context is bound. The memory set is what was just given. Setting it is put into the default stream,
@@ -325,6 +342,7 @@ impl Gpu {
     ) -> Result<PinnedBuffer<T>> {
         count(&ALLOCATIONS);
         self.bind()?;
+        let _captures_wait = hold_captures_up();
         let bytes = (length * size_of::<T>()).max(1);
         let flags = match kind {
             Pinned::Plain => 0,
@@ -556,10 +574,13 @@ impl Stream {
     /// What it reads and writes must live, and lie where it lies, as long as the graph is run.
     pub(super) fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Graph> {
         self.gpu.bind()?;
+        let _alone = CAPTURES.write().unwrap_or_else(PoisonError::into_inner);
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: the stream lives, and its capture is ended below whatever happens.
         unsafe { result::stream::begin_capture(self.handle(), mode) }.map_err(failed("capturing"))?;
+        IS_CAPTURING.set(true);
         let outcome = work();
+        IS_CAPTURING.set(false);
         // SAFETY: it was begun above. The graph is destroyed once it is made executable.
         let captured = unsafe { result::stream::end_capture(self.handle()) };
         outcome?;

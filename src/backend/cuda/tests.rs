@@ -443,19 +443,20 @@ fn defined(picture: &Plane, asked: &[Asked]) -> Vec<Vec<Match>> {
     asked.iter().map(matches).collect()
 }
 
-/// Planners for all that is launched in different ways: each kernel, compiled for each generation, on a device with so few
-/// multiprocessors that tiles are high, and on this one.
-fn ways_to_launch(gpu: &Gpu) -> Vec<(String, Planner)> {
-    let mut ways = Vec::new();
-    for (name, kernel) in [("ncc-wgmma", NccKernel::Wgmma), ("ncc-mma", NccKernel::Mma)] {
-        for &generation in generations(gpu) {
-            for multiprocessors in [1, gpu.multiprocessors().unwrap()] {
-                let planner = Planner::imitating(gpu, Some(kernel), generation, multiprocessors).unwrap();
-                ways.push((format!("{name} of {generation:?} on {multiprocessors}"), planner));
-            }
-        }
-    }
-    ways
+/// The kernels for tensor cores, and the generation for which they are compiled.
+const FOR_TENSOR_CORES: [(NccKernel, Generation); 3] = [
+    (NccKernel::Wgmma, Generation::Ampere),
+    (NccKernel::Mma, Generation::Turing),
+    (NccKernel::Mma, Generation::Ampere),
+];
+
+/// Planners for a kernel on a device with so few multiprocessors that tiles are high, and on this one.
+fn planners(gpu: &Gpu, (kernel, generation): (NccKernel, Generation)) -> Vec<Planner> {
+    let here = gpu.multiprocessors().unwrap();
+    let generation = if generations(gpu).contains(&generation) { generation } else { Generation::Turing };
+    let planner =
+        |multiprocessors| Planner::imitating(gpu, Some(kernel), generation, multiprocessors).unwrap();
+    [1, here].map(planner).into()
 }
 
 /// A template of that size from a picture, masked by a quarter if it is to be.
@@ -509,22 +510,37 @@ fn searches_at_edges() -> Vec<(Plane, Asked)> {
     all
 }
 
-#[test]
-fn each_kernel_for_tensor_cores_agrees_at_the_edges_of_its_tiles() {
+fn check_edges(kernel: (NccKernel, Generation)) {
     let Some(gpu) = testing::gpu() else { return };
     let mut lane = Lane::new(&gpu, Priority::Normal, 300 * 300).unwrap();
-    let ways = ways_to_launch(&gpu);
+    let planners = planners(&gpu, kernel);
     for (picture, asked) in searches_at_edges() {
         let (bank, window, limits) = &asked;
         let what = format!("{} in {window}, {limits:?}", bank.members()[0].size());
         let asked = [asked.clone()];
         let expected = defined(&picture, &asked);
-        for (way, planner) in &ways {
+        for planner in &planners {
             let (found, _) = searched(planner, &mut lane, &picture, &asked);
-            assert_eq!(found, expected, "{way}: {what}");
+            assert_eq!(found, expected, "{kernel:?}: {what}");
         }
     }
     gpu.check_dropped().unwrap();
+}
+
+// A test each, so that sanitizers can look at them side by side.
+#[test]
+fn each_kernel_at_the_edges_of_its_tiles_ncc_wgmma() {
+    check_edges(FOR_TENSOR_CORES[0]);
+}
+
+#[test]
+fn each_kernel_at_the_edges_of_its_tiles_ncc_mma_for_7_5() {
+    check_edges(FOR_TENSOR_CORES[1]);
+}
+
+#[test]
+fn each_kernel_at_the_edges_of_its_tiles_ncc_mma_for_8_0() {
+    check_edges(FOR_TENSOR_CORES[2]);
 }
 
 /// Banks of equal and of different sizes, in several windows, for the best match and for all: what goes into one launch and
@@ -560,9 +576,11 @@ fn each_kernel_for_tensor_cores_agrees_in_searches_of_banks() {
     let (picture, asked) = searches_of_banks();
     let mut lane = Lane::new(&gpu, Priority::Normal, 300 * 300).unwrap();
     let expected = defined(&picture, &asked);
-    for (way, planner) in ways_to_launch(&gpu) {
-        let (found, redone) = searched(&planner, &mut lane, &picture, &asked);
-        assert_eq!((found.as_slice(), redone), (expected.as_slice(), 0), "{way}");
+    for kernel in FOR_TENSOR_CORES {
+        for planner in planners(&gpu, kernel) {
+            let (found, redone) = searched(&planner, &mut lane, &picture, &asked);
+            assert_eq!((found.as_slice(), redone), (expected.as_slice(), 0), "{kernel:?}");
+        }
     }
     gpu.check_dropped().unwrap();
 }
@@ -685,6 +703,36 @@ fn several_backends_work_side_by_side() {
                     .searching(&Bank::new(vec![template]).unwrap(), None, limits)
                     .unwrap();
                 compare(&standing, 3, Kernels::default(), &frames, &format!("backend {seed}"));
+            });
+        }
+    });
+}
+
+/// The driver would refuse to free while another thread captures, and spoil the capture.
+#[test]
+fn backends_open_while_others_allocate_and_free() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    std::thread::scope(|scope| {
+        for seed in 0..8 {
+            scope.spawn(move || {
+                let gpu = testing::gpu().expect("there was one");
+                let mut random = Random(80 + seed);
+                let frames = [random.picture(Size::new(61, 47))];
+                let template = random.template(frames[0].as_ref(), Size::new(9, 7), "t");
+                let standing = Standing::new(frames[0].size())
+                    .thresholding(Some("mean:15:3".parse().unwrap()), true)
+                    .searching(&Bank::new(vec![template]).unwrap(), None, Limits::default())
+                    .unwrap();
+                for round in 0..20 {
+                    compare(&standing, 2, Kernels::default(), &frames, &format!("backend {seed}, {round}"));
+                    let array = texture::Array::<f32>::new_2d(&gpu, Size::new(40, 30)).unwrap();
+                    let pinned = gpu.alloc_pinned::<u8>("bytes", 5000, Pinned::Plain).unwrap();
+                    let room = gpu.alloc::<u8>("bytes", 50_000).unwrap();
+                    drop((array, pinned, room, gpu.stream(Priority::Normal).unwrap(), gpu.event().unwrap()));
+                }
+                gpu.check_dropped().unwrap();
             });
         }
     });

@@ -24,7 +24,7 @@ use cudarc::driver::sys::{
     CUresourcetype,
 };
 
-use super::driver::{DeviceBuffer, Gpu, Kernel, Pod, Stream, arg, failed, fault};
+use super::driver::{DeviceBuffer, Gpu, Kernel, Pod, Stream, arg, failed, fault, hold_captures_up};
 use crate::error::{DeviceFault, Result};
 use crate::frame::Size;
 use crate::template::{resampled_size, sin_cos_degrees};
@@ -493,6 +493,7 @@ impl<T: Texel> Array<T> {
 
     fn new(gpu: &Gpu, size: [usize; 3]) -> Result<Self> {
         gpu.bind()?;
+        let _captures_wait = hold_captures_up();
         let description = sys::CUDA_ARRAY3D_DESCRIPTOR {
             Width: size[0],
             Height: size[1],
