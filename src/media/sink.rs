@@ -49,6 +49,8 @@ const MP4_TIMESCALE: u32 = 360_000;
 const PENDING: usize = 64;
 /// How long a frame is shown if nothing says so, in nanoseconds.
 const FALLBACK_DURATION_NS: u64 = 40_000_000;
+/// By how much frames are pulled apart that came at one time, in nanoseconds; fewer where frames follow each other fast.
+const MOST_APART_NS: u64 = 1_000_000;
 
 /// One kind of file that we write.
 struct Container {
@@ -848,7 +850,9 @@ struct Timeline {
     constant_rate: Option<String>,
     frames: u64,
     first: u64,
+    /// The last frame's own time, and that in the output.
     last: Option<u64>,
+    last_pts: Option<u64>,
 }
 
 impl Timeline {
@@ -863,6 +867,7 @@ impl Timeline {
             frames: 0,
             first: 0,
             last: None,
+            last_pts: None,
         }
     }
 
@@ -887,6 +892,11 @@ impl Timeline {
             _ => own,
         };
         let pts = if self.on_clock { self.on_clock(own, now()) } else { own };
+        // Of frames that came at one time, as after a stall, players show the first only: they are pulled apart a little.
+        let apart = meta.duration_ns.or(nominal).unwrap_or(FALLBACK_DURATION_NS) / 8;
+        let earliest = self.last_pts.map_or(0, |last| last + apart.min(MOST_APART_NS));
+        let pts = pts.max(earliest);
+        self.last_pts = Some(pts);
         if self.frames == 0 {
             self.first = pts;
         }

@@ -466,6 +466,22 @@ fn a_clock_that_is_turned_back_leaves_times_that_go_on() {
 }
 
 #[test]
+fn frames_of_one_time_are_pulled_apart_and_all_shown() {
+    let ms = |ms: u64| ms * 1_000_000;
+    let mut times = Timeline::new((50, 1), false, None);
+    let meta = |pts| FrameMeta { index: 0, pts_ns: Some(pts), duration_ns: None, arrived: Instant::now() };
+    let given = [0, 20, 20, 20, 20, 40].map(|pts| times.next(&meta(ms(pts)), || None).pts);
+    assert_eq!(given, [0, 20, 21, 22, 23, 40].map(ms));
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.mp4");
+    let mut sink = VideoSink::file(&path, View::Overlay, None).unwrap();
+    let times: Vec<_> = (0..12).map(|i| ms(20 * if i < 9 { i.min(4) } else { i })).collect();
+    write(&mut sink, &format("I420", 64, 48, (50, 1)), &times).unwrap();
+    assert_eq!(decode(&path).len(), times.len());
+}
+
+#[test]
 fn what_a_slow_screen_drops_is_counted() {
     let text = "appsrc name=results ! identity sleep-time=50000 ! fakesink sync=false";
     let mut sink = VideoSink::user(text, View::Overlay, true).unwrap();
