@@ -42,6 +42,7 @@ pub mod engine;
 pub mod error;
 pub mod files;
 pub mod frame;
+pub mod job;
 pub mod media;
 pub mod output;
 pub mod overlay;

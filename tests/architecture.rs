@@ -15,7 +15,7 @@ use crate::util::{program, root};
 const LAYERS: &[&[&str]] = &[
     &["main"],
     &["cli"],
-    &["engine", "media", "output"],
+    &["engine", "job", "media", "output"],
     &["tracker", "backend::cpu", "backend::cuda", "overlay", "reference"],
     &["backend"],
     &["ports"],

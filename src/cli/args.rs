@@ -9,6 +9,7 @@ use lockon::config::{
     Angles, BackendChoice, Kernel, Limits, OnDeviceLoss, Scales, SearchMethod, ThresholdSpec, TrackSpec, View,
 };
 use lockon::frame::{Rect, Size};
+use lockon::job::{NamedTemplate, Sought};
 use lockon::media::source::{DEFAULT_JITTER_MS, Decoder, Input};
 
 use super::Outcome;
@@ -195,6 +196,11 @@ impl SearchArgs {
             max_matches: self.max_matches as usize,
             max_overlap: self.max_overlap,
         }
+    }
+
+    /// What is searched for, or `None` if there are no templates.
+    pub(super) fn sought(&self, templates: &[NamedTemplate]) -> lockon::Result<Option<Sought>> {
+        Sought::new(templates, self.search, &self.scales, &self.angles)
     }
 }
 

@@ -13,12 +13,13 @@ use lockon::backend::cuda::{self, Cuda};
 use lockon::backend::{Backend, Device, Findings, Standing, cpu};
 use lockon::config::{BackendChoice, Kernel, Kernels, Limits, ThresholdMethod, ThresholdSpec};
 use lockon::frame::{FrameMeta, Plane, PlaneMut, Rect, Size};
+use lockon::job;
 use lockon::reference;
 use lockon::results::Match;
 use lockon::template::{Bank, Template};
 
 use super::args::{BenchKernelsArgs, BenchSubject};
-use super::{Outcome, log, run};
+use super::{Outcome, log};
 
 /// What is measured where nothing else was asked for.
 const FRAMES: [Size; 2] = [Size::new(1920, 1080), Size::new(3840, 2160)];
@@ -201,7 +202,7 @@ pub(super) fn kernels(args: &BenchKernelsArgs) -> Result<Outcome> {
         work.on_gpu(&mut Bench::new(&context)?, number)?;
         (name, driver, "CUDA graphs over frames that do not fit the L2 cache, by events on the device")
     } else {
-        let threads = run::threads(args.threads);
+        let threads = job::threads(args.threads);
         let device = cpu::Cpu::open(Standing::new(Size::new(64, 64)), 1, threads)?.describe();
         work.header(&device.name)?;
         work.on_cpu(threads)?;
@@ -281,7 +282,7 @@ impl Work {
             only: args.only.clone(),
             peers: args.peers.then(Peers::load),
             is_all,
-            threads: run::threads(args.threads),
+            threads: job::threads(args.threads),
             prints_table: !args.json,
             rows: Vec::new(),
         }

@@ -6,29 +6,27 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 
 use lockon::Error;
-use lockon::backend::{self, Device, Options, Standing, Variants};
-use lockon::config::{BackendChoice, Kernels, OnDeviceLoss, SearchMethod, View};
+use lockon::backend::{self, Device, Options};
+use lockon::config::{BackendChoice, Kernels, OnDeviceLoss, View};
 use lockon::engine::Engine;
 use lockon::files;
-use lockon::frame::{Rect, Size, VideoFormat};
+use lockon::frame::VideoFormat;
+use lockon::job::{self, Job};
 use lockon::media::launch::{self, Launch};
 use lockon::media::sink::{self, Shown, VideoSink};
 use lockon::media::source::{CameraMode, Decoder, Input, SourceSpec, VideoSource};
 use lockon::output;
 use lockon::ports::Sink;
-use lockon::results::{RunRecord, TemplateRecord};
-use lockon::template::{Bank, Template};
 use lockon::tracker::Tracker;
 
-use super::args::{RunArgs, SearchArgs};
+use super::args::RunArgs;
 use super::progress::{self, Progress};
 use super::signals::Signals;
-use super::{Outcome, log, stills};
+use super::{Outcome, log};
 
 pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     launch::init()?;
@@ -38,8 +36,8 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         return print_pipelines(args, &spec);
     }
     // All that can be refused before the video starts is: first what was typed, then files, then devices.
-    let templates = stills::load_templates(&args.template)?;
-    let sought = sought(&templates, &args.search)?;
+    let templates = job::load_templates(&args.template)?;
+    let sought = args.search.sought(&templates)?;
     let signals = Signals::watch()?;
     backend::probe(args.backend)?;
     let mut sinks = file_sinks(args, &spec)?;
@@ -50,33 +48,33 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     let (watched, shown) = pipeline_sinks(args, source.is_live())?;
     sinks.extend(watched);
     if !args.no_progress {
-        let nominal = frame_rate(&source.format());
+        let nominal = job::frame_rate(&source.format());
         let asked_ns =
             args.max_frames.filter(|_| nominal > 0.0).map(|max| (max as f64 / nominal * 1e9) as u64);
         let duration_ns = source.duration_ns().into_iter().chain(asked_ns).min();
         sinks.push(Box::new(Progress::new(duration_ns, shown)));
     }
 
-    let wants_mask = sinks.iter().any(|sink| sink.wants_mask());
+    let job = Job {
+        templates,
+        sought,
+        roi: args.search.roi,
+        limits: args.search.limits(),
+        tracks: args.track.clone(),
+        threshold: args.threshold,
+        wants_mask: sinks.iter().any(|sink| sink.wants_mask()),
+    };
     let decoder = source.decoder_name().map(str::to_owned);
     let options = Options {
         choice: args.backend,
         depth: usize::from(args.depth),
-        threads: threads(args.threads),
+        threads: job::threads(args.threads),
         kernels: args.kernel.iter().copied().collect(),
-    };
-    let open = |options: &Options, format: &VideoFormat| {
-        let standing = Standing::new(format.size).thresholding(args.threshold, wants_mask);
-        let standing = match &sought {
-            Some(sought) => sought.standing(standing, &args.search)?,
-            None => standing,
-        };
-        backend::open(options, &standing)
     };
     // What `auto` takes at the first frame stays when the frames' size changes.
     let choice = Cell::new(options.choice);
     let open_backend = |format: &VideoFormat| {
-        let backend = open(&Options { choice: choice.get(), ..options }, format)?;
+        let backend = job.open(&Options { choice: choice.get(), ..options }, format)?;
         if choice.get() == BackendChoice::Auto {
             let is_gpu = backend.describe().backend == "cuda";
             choice.set(if is_gpu { BackendChoice::Cuda(0) } else { BackendChoice::Cpu });
@@ -85,27 +83,11 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     };
     let open_spare = |format: &VideoFormat| {
         let on_cpu = Options { choice: BackendChoice::Cpu, kernels: Kernels::default(), ..options };
-        open(&on_cpu, format)
+        job.open(&on_cpu, format)
     };
-    let describe = |format: &VideoFormat, device: &Device| RunRecord {
-        version: env!("CARGO_PKG_VERSION"),
-        input: args.source.clone().unwrap_or_else(|| spec.input.to_string()),
-        width: format.size.width,
-        height: format.size.height,
-        frame_rate: frame_rate(format),
-        format: format.pixels.name,
-        backend: device.backend,
-        device: device.name.clone(),
-        driver: device.driver.clone(),
-        decoder: decoder.clone(),
-        started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        templates: templates.iter().map(|t| record(t, sought.as_ref(), &args.search, format.size)).collect(),
-        search: match &sought {
-            Some(Sought::Variants(_)) => Some(SearchMethod::Pyramid.name()),
-            _ => None,
-        },
-        tracks: args.track.iter().map(ToString::to_string).collect(),
-        threshold: args.threshold.map(|spec| spec.to_string()),
+    let describe = |format: &VideoFormat, device: &Device| {
+        let input = args.source.clone().unwrap_or_else(|| spec.input.to_string());
+        job.describe(input, decoder.clone(), format, device)
     };
     let engine = Engine {
         source: &mut source,
@@ -165,7 +147,7 @@ fn check(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<()> {
         return usage("nothing to do: give --template, --track or --threshold");
     }
     let searches = !args.template.is_empty() || !args.track.is_empty();
-    stills::check_kernels(&args.kernel, args.backend, searches, args.threshold)?;
+    job::check_kernels(&args.kernel, args.backend, searches, args.threshold)?;
     if args.threshold.is_none() && args.view != View::Overlay {
         return usage("--view mask and --view split show the thresholded picture: give --threshold too");
     }
@@ -174,10 +156,7 @@ fn check(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<()> {
 
 /// The files that are read: the video, as a path or a URI, and the templates.
 fn input_files(args: &RunArgs, spec: &SourceSpec) -> Vec<PathBuf> {
-    video_file(spec)
-        .into_iter()
-        .chain(args.template.iter().map(|text| stills::name_and_path(text).1))
-        .collect()
+    video_file(spec).into_iter().chain(args.template.iter().map(|text| job::name_and_path(text).1)).collect()
 }
 
 fn source_spec(args: &RunArgs) -> lockon::Result<SourceSpec> {
@@ -274,86 +253,4 @@ fn print_pipelines(args: &RunArgs, spec: &SourceSpec) -> Result<Outcome> {
     }
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(Outcome::Done)
-}
-
-/// What is searched for in every frame.
-pub(super) enum Sought {
-    /// Every template at every scale and angle.
-    Bank(Bank),
-    /// The same, made as they are needed.
-    Variants(Variants),
-}
-
-/// What is searched for, or `None` if nothing is.
-pub(super) fn sought(
-    templates: &[stills::NamedTemplate],
-    search: &SearchArgs,
-) -> lockon::Result<Option<Sought>> {
-    if templates.is_empty() {
-        return Ok(None);
-    }
-    let templates: Vec<Template> = templates.iter().map(|t| t.template.clone()).collect();
-    let (scales, angles) = (&search.scales, &search.angles);
-    Ok(Some(match search.search {
-        SearchMethod::Exhaustive => Sought::Bank(Bank::expanded(&templates, scales, angles)?),
-        SearchMethod::Pyramid => {
-            Sought::Variants(Variants { templates, scales: scales.clone(), angles: angles.clone() })
-        }
-    }))
-}
-
-impl Sought {
-    /// Standing work that searches for it.
-    pub(super) fn standing(&self, standing: Standing, search: &SearchArgs) -> lockon::Result<Standing> {
-        match self {
-            Self::Bank(bank) => standing.searching(bank, search.roi, search.limits()),
-            Self::Variants(variants) => {
-                standing.searching_coarsely(variants.clone(), search.roi, search.limits())
-            }
-        }
-    }
-
-    /// Names and sizes of all members.
-    fn members(&self) -> Vec<(&str, Size)> {
-        match self {
-            Self::Bank(bank) => {
-                bank.members().iter().map(|member| (&**member.name(), member.size())).collect()
-            }
-            Self::Variants(variants) => (0..variants.count())
-                .map(|variant| (&**variants.template(variant).name(), variants.size(variant)))
-                .collect(),
-        }
-    }
-}
-
-fn record(
-    template: &stills::NamedTemplate,
-    sought: Option<&Sought>,
-    search: &SearchArgs,
-    frame: Size,
-) -> TemplateRecord {
-    let name = template.template.name();
-    let size = template.template.size();
-    let area = search.roi.map_or(frame, Rect::size);
-    let members = sought.into_iter().flat_map(Sought::members);
-    let members = members.filter(|(of, size)| *of == &**name && size.fits_in(area)).count();
-    TemplateRecord {
-        name: name.clone(),
-        w: size.width,
-        h: size.height,
-        sha256: template.sha256.clone(),
-        members,
-    }
-}
-
-fn frame_rate(format: &VideoFormat) -> f64 {
-    match format.frame_rate {
-        (_, 0) => 0.0,
-        (frames, seconds) => f64::from(frames) / f64::from(seconds),
-    }
-}
-
-/// All cores, unless told otherwise.
-pub(super) fn threads(asked: Option<u16>) -> usize {
-    asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
 }

@@ -1,0 +1,236 @@
+//! What is to be done to a video, whoever asks for it: the program and the GStreamer element make a [`Job`] of what they
+//! were told, and the engine's pieces come from it.
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::backend::{self, Backend, Device, Options, Standing, Variants};
+use crate::config::{Angles, BackendChoice, Kernel, Limits, Scales, SearchMethod, ThresholdSpec, TrackSpec};
+use crate::error::{Error, Result};
+use crate::frame::{Rect, Size, VideoFormat};
+use crate::results::{RunRecord, TemplateRecord};
+use crate::still;
+use crate::template::{Bank, Template};
+
+/// A template with the digest of the file it came from.
+#[derive(Debug, Clone)]
+pub struct NamedTemplate {
+    /// The template.
+    pub template: Template,
+    /// SHA-256 of its file, in hexadecimal.
+    pub sha256: String,
+}
+
+/// Loads `[NAME=]PATH` templates. Without a name they take their file's, without its extension. No two may have the same.
+///
+/// # Errors
+/// `Usage` if two have one name; `File`, `Picture` or `Template` if one cannot be read or searched for.
+pub fn load_templates(texts: &[String]) -> Result<Vec<NamedTemplate>> {
+    let mut templates: Vec<NamedTemplate> = Vec::new();
+    for text in texts {
+        let (name, path) = name_and_path(text);
+        if templates.iter().any(|t| **t.template.name() == *name) {
+            return Err(Error::Usage(format!(
+                "two templates are named {name:?}: give them names, NAME=PATH"
+            )));
+        }
+        let still = still::load(&path)?;
+        let template = Template::new(name, still.luma, still.alpha.as_ref())?;
+        templates.push(NamedTemplate { template, sha256: still.sha256 });
+    }
+    Ok(templates)
+}
+
+/// Splits `NAME=PATH`. A file whose own name has a `=` is a path.
+pub fn name_and_path(text: &str) -> (String, PathBuf) {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !name.contains('/') && !Path::new(text).exists() => {
+            (name.to_owned(), path.into())
+        }
+        _ => (Path::new(text).file_stem().unwrap_or_default().to_string_lossy().into_owned(), text.into()),
+    }
+}
+
+/// What is searched for in every frame: every template at every scale and angle.
+#[derive(Debug, Clone)]
+pub enum Sought {
+    /// All of them, made beforehand.
+    Bank(Bank),
+    /// Made as they are needed, from coarse to fine.
+    Variants(Variants),
+}
+
+impl Sought {
+    /// What is searched for in that way, or `None` if there are no templates.
+    ///
+    /// # Errors
+    /// As [`Bank::expanded`].
+    pub fn new(
+        templates: &[NamedTemplate],
+        method: SearchMethod,
+        scales: &Scales,
+        angles: &Angles,
+    ) -> Result<Option<Self>> {
+        if templates.is_empty() {
+            return Ok(None);
+        }
+        let templates: Vec<Template> = templates.iter().map(|t| t.template.clone()).collect();
+        Ok(Some(match method {
+            SearchMethod::Exhaustive => Self::Bank(Bank::expanded(&templates, scales, angles)?),
+            SearchMethod::Pyramid => {
+                Self::Variants(Variants { templates, scales: scales.clone(), angles: angles.clone() })
+            }
+        }))
+    }
+
+    /// Standing work that searches for it too.
+    ///
+    /// # Errors
+    /// As [`Standing::searching`].
+    pub fn standing(&self, standing: Standing, roi: Option<Rect>, limits: Limits) -> Result<Standing> {
+        match self {
+            Self::Bank(bank) => standing.searching(bank, roi, limits),
+            Self::Variants(variants) => standing.searching_coarsely(variants.clone(), roi, limits),
+        }
+    }
+
+    fn method(&self) -> SearchMethod {
+        match self {
+            Self::Bank(_) => SearchMethod::Exhaustive,
+            Self::Variants(_) => SearchMethod::Pyramid,
+        }
+    }
+
+    /// Names and sizes of all members.
+    fn members(&self) -> Vec<(&str, Size)> {
+        match self {
+            Self::Bank(bank) => {
+                bank.members().iter().map(|member| (&**member.name(), member.size())).collect()
+            }
+            Self::Variants(variants) => (0..variants.count())
+                .map(|variant| (&**variants.template(variant).name(), variants.size(variant)))
+                .collect(),
+        }
+    }
+}
+
+/// Refuses kernels that have nothing to do, or have their work done by another.
+///
+/// # Errors
+/// `Usage`.
+pub fn check_kernels(
+    kernels: &[Kernel],
+    backend: BackendChoice,
+    searches: bool,
+    threshold: Option<ThresholdSpec>,
+) -> Result<()> {
+    let usage = |text: String| Err(Error::Usage(text));
+    for (index, kernel) in kernels.iter().enumerate() {
+        if backend == BackendChoice::Cpu {
+            return usage(format!("--kernel {kernel} is the CUDA backend's: it needs --backend cuda"));
+        }
+        let has_work = match kernel {
+            Kernel::Ncc(_) => searches,
+            Kernel::Box(_) | Kernel::Gaussian(_) => threshold.is_some_and(|spec| kernel.makes(spec.method)),
+        };
+        if !has_work {
+            return usage(format!("--kernel {kernel} has nothing to do here"));
+        }
+        let same = |other: &&Kernel| std::mem::discriminant(*other) == std::mem::discriminant(kernel);
+        if let Some(other) = kernels[..index].iter().find(same) {
+            return usage(format!("--kernel {other} and --kernel {kernel} are for the same work"));
+        }
+    }
+    Ok(())
+}
+
+/// Threads of the CPU backend: all cores, unless told otherwise.
+pub fn threads(asked: Option<u16>) -> usize {
+    asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
+}
+
+/// What is done to every frame, whatever its size.
+#[derive(Debug, Clone, Default)]
+pub struct Job {
+    /// The templates that are searched.
+    pub templates: Vec<NamedTemplate>,
+    /// These in all sizes and directions.
+    pub sought: Option<Sought>,
+    /// Where they are searched: the whole frame if nothing is said.
+    pub roi: Option<Rect>,
+    /// What counts as a match.
+    pub limits: Limits,
+    /// The boxes that are followed.
+    pub tracks: Vec<TrackSpec>,
+    /// The adaptive threshold.
+    pub threshold: Option<ThresholdSpec>,
+    /// Whether somebody wants to see the thresholded frames.
+    pub wants_mask: bool,
+}
+
+impl Job {
+    /// Opens a device for frames of `format`.
+    ///
+    /// # Errors
+    /// `Outside` or `NothingFits` if the frames are too small for what is asked, and those of [`backend::open`].
+    pub fn open(&self, options: &Options, format: &VideoFormat) -> Result<Box<dyn Backend>> {
+        let standing = Standing::new(format.size).thresholding(self.threshold, self.wants_mask);
+        let standing = match &self.sought {
+            Some(sought) => sought.standing(standing, self.roi, self.limits)?,
+            None => standing,
+        };
+        backend::open(options, &standing)
+    }
+
+    /// What is run on frames of `format`, from now on. `decoder` is the element that makes them, where that is known.
+    pub fn describe(
+        &self,
+        input: String,
+        decoder: Option<String>,
+        format: &VideoFormat,
+        device: &Device,
+    ) -> RunRecord {
+        RunRecord {
+            version: env!("CARGO_PKG_VERSION"),
+            input,
+            width: format.size.width,
+            height: format.size.height,
+            frame_rate: frame_rate(format),
+            format: format.pixels.name,
+            backend: device.backend,
+            device: device.name.clone(),
+            driver: device.driver.clone(),
+            decoder,
+            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            templates: self.templates.iter().map(|template| self.record(template, format)).collect(),
+            search: match self.sought.as_ref().map(Sought::method) {
+                Some(SearchMethod::Pyramid) => Some(SearchMethod::Pyramid.name()),
+                _ => None,
+            },
+            tracks: self.tracks.iter().map(ToString::to_string).collect(),
+            threshold: self.threshold.map(|spec| spec.to_string()),
+        }
+    }
+
+    fn record(&self, template: &NamedTemplate, format: &VideoFormat) -> TemplateRecord {
+        let NamedTemplate { template, sha256 } = template;
+        let area = self.roi.map_or(format.size, Rect::size);
+        let members = self.sought.iter().flat_map(Sought::members);
+        let fitting = members.filter(|(name, size)| *name == &**template.name() && size.fits_in(area));
+        TemplateRecord {
+            name: template.name().clone(),
+            w: template.size().width,
+            h: template.size().height,
+            sha256: sha256.clone(),
+            members: fitting.count(),
+        }
+    }
+}
+
+/// Nominal frames a second, 0 where they vary or are unknown.
+pub fn frame_rate(format: &VideoFormat) -> f64 {
+    match format.frame_rate {
+        (_, 0) => 0.0,
+        (frames, seconds) => f64::from(frames) / f64::from(seconds),
+    }
+}
