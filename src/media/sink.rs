@@ -1000,7 +1000,7 @@ impl Easel {
                     (0..view.size().height).for_each(|y| view.row(y).fill(128));
                 }
             }
-            draw(self.view, views, self.pixels, size, job);
+            draw(self.view, views, self.pixels, size, &job.record, job.mask.as_ref());
         }
         let padded = Size::new(self.info.width() as usize, self.info.height() as usize);
         if padded != size {
@@ -1024,14 +1024,41 @@ impl Drop for Easel {
     }
 }
 
-fn draw(view: View, planes: Vec<PlaneMut<'_>>, pixels: PixelFormat, size: Size, job: &Job) {
+fn draw(
+    view: View,
+    planes: Vec<PlaneMut<'_>>,
+    pixels: PixelFormat,
+    size: Size,
+    record: &FrameRecord,
+    mask: Option<&Arc<dyn Picture>>,
+) {
     let mut canvas = overlay::Canvas::new(planes, pixels, size);
-    match (view, &job.mask) {
+    match (view, mask) {
         (View::Mask, Some(mask)) => return overlay::draw_mask(&mut canvas, mask.plane(0)),
         (View::Split, Some(mask)) => overlay::draw_split(&mut canvas, mask.plane(0)),
         _ => {}
     }
-    overlay::draw_results(&mut canvas, &job.record);
+    overlay::draw_results(&mut canvas, record);
+}
+
+/// Draws results into a frame where it lies. Without a `mask` there are only boxes and labels to draw, whatever the view.
+///
+/// # Panics
+/// If `frame` or the mask is not of that format's size.
+pub fn draw_in_place(
+    frame: &mut gst_video::VideoFrameRef<&mut gst::BufferRef>,
+    format: &VideoFormat,
+    view: View,
+    record: &FrameRecord,
+    mask: Option<&Arc<dyn Picture>>,
+) {
+    let (pixels, size) = (format.pixels, format.size);
+    // Strides are negative in bottom-up pictures only, which no format with a luma plane has.
+    let strides: Vec<usize> = frame.plane_stride().iter().map(|&s| s as usize).collect();
+    let mut planes = frame.planes_data_mut();
+    let views = planes.iter_mut().zip(strides).take(pixels.planes()).enumerate();
+    let views = views.map(|(i, (data, stride))| PlaneMut::new(data, pixels.plane_size(i, size), stride));
+    draw(view, views.collect(), pixels, size, record, mask);
 }
 
 /// Repeats the last column and the last row, so that a picture of odd size fills one of even size without an edge that

@@ -621,18 +621,28 @@ impl VideoSource {
         };
         let is_first = self.times.last.is_none();
         let (pts_ns, is_pts_interpolated) =
-            self.times.next(presentation_time(&sample, &buffer, self.is_real_time), nominal);
+            self.times.next(presentation_time(sample.segment(), buffer.pts(), self.is_real_time), nominal);
         let duration_ns = buffer.duration().map(gst::ClockTime::nseconds);
         let meta = FrameMeta { index, pts_ns, duration_ns, arrived: at };
         let damage = gst::BufferFlags::DISCONT | gst::BufferFlags::CORRUPTED;
         let is_discontinuity = !is_first && buffer.flags().intersects(damage);
         let circumstances = Circumstances { captured, is_pts_interpolated, is_discontinuity };
-        let frame = gst_video::VideoFrame::from_buffer_readable(buffer, &self.info)
-            .map_err(|_| failure(format!("frame {index} is not laid out as its caps say: {}", self.caps)))?;
-        let format = Arc::clone(&self.format);
-        let picture = Arc::new(Decoded { pixels: format.pixels, size: format.size, frame });
-        Ok(Frame { meta, circumstances, format, picture })
+        let picture = picture(buffer, &self.info, &self.format).ok_or_else(|| {
+            failure(format!("frame {index} is not laid out as its caps say: {}", self.caps))
+        })?;
+        Ok(Frame { meta, circumstances, format: Arc::clone(&self.format), picture })
     }
+}
+
+/// A buffer of that format, mapped for reading where it lies, for as long as the picture is held; `None` if it is not laid
+/// out as `info` says.
+pub fn picture(
+    buffer: gst::Buffer,
+    info: &gst_video::VideoInfo,
+    format: &VideoFormat,
+) -> Option<Arc<dyn Picture>> {
+    let frame = gst_video::VideoFrame::from_buffer_readable(buffer, info).ok()?;
+    Some(Arc::new(Decoded { pixels: format.pixels, size: format.size, frame }))
 }
 
 impl Source for VideoSource {
@@ -1000,7 +1010,10 @@ fn the_appsink(launch: &Launch, pipeline: &gst::Pipeline) -> Result<gst_app::App
 }
 
 /// What caps say, for GStreamer and for us.
-fn describe(caps: &gst::CapsRef) -> Result<(gst_video::VideoInfo, Arc<VideoFormat>)> {
+///
+/// # Errors
+/// `Pipeline` if they are not of raw video, or of a format that has no 8-bit luma plane.
+pub fn describe(caps: &gst::CapsRef) -> Result<(gst_video::VideoInfo, Arc<VideoFormat>)> {
     let info = gst_video::VideoInfo::from_caps(caps).map_err(|_| failure(format!("not video: {caps}")))?;
     let pixels = PixelFormat::from_name(info.format().to_str())
         .ok_or_else(|| failure(format!("{} has no 8-bit luma plane", info.format())))?;
@@ -1016,11 +1029,15 @@ fn describe(caps: &gst::CapsRef) -> Result<(gst_video::VideoInfo, Arc<VideoForma
     Ok((info, Arc::new(format)))
 }
 
-/// When the frame is to be shown, counted from the beginning of the video rather than of the file's own clock; in real time,
-/// when it was captured, counted from the start of the run.
-fn presentation_time(sample: &gst::Sample, buffer: &gst::Buffer, is_real_time: bool) -> Option<u64> {
-    let pts = buffer.pts()?;
-    let segment = sample.segment().and_then(|segment| segment.downcast_ref::<gst::ClockTime>());
+/// When a frame is to be shown, in nanoseconds, counted from the beginning of the video rather than of the file's own clock; in
+/// real time, when it was captured, counted from the start of the run.
+pub fn presentation_time(
+    segment: Option<&gst::Segment>,
+    pts: Option<gst::ClockTime>,
+    is_real_time: bool,
+) -> Option<u64> {
+    let pts = pts?;
+    let segment = segment.and_then(|segment| segment.downcast_ref::<gst::ClockTime>());
     let time = |segment: &gst::FormattedSegment<gst::ClockTime>| {
         if is_real_time { segment.to_running_time(pts) } else { segment.to_stream_time(pts) }
     };
