@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
 
@@ -148,6 +149,9 @@ pub(super) struct RunArgs {
     /// Print the GStreamer pipelines instead of running them
     #[arg(long, help_heading = "How")]
     pub(super) print_pipeline: bool,
+    /// With --print-pipeline: one gst-launch-1.0 command that does the same by the GStreamer element `lockon`
+    #[arg(long, requires = "print_pipeline", help_heading = "How")]
+    pub(super) as_element: bool,
     /// No progress bar, no progress lines
     #[arg(long, help_heading = "How")]
     pub(super) no_progress: bool,
@@ -169,17 +173,17 @@ pub(super) struct SearchArgs {
           value_parser = |s: &str| number_between(s, 0.0, 1.0))]
     pub(super) max_overlap: f64,
     /// Sizes: every power of FACTOR in the range, and 1
-    #[arg(long, value_name = "FROM..TO/FACTOR", default_value = "1..1/2", hide_default_value = true)]
-    pub(super) scales: Scales,
+    #[arg(long, value_name = "FROM..TO/FACTOR", default_value = NO_SCALES, hide_default_value = true)]
+    pub(super) scales: Typed<Scales>,
     /// Directions in degrees, counter-clockwise positive
     #[arg(
         long,
         value_name = "FROM..TO/STEP",
-        default_value = "0..0/1",
+        default_value = NO_ANGLES,
         hide_default_value = true,
         allow_hyphen_values = true
     )]
-    pub(super) angles: Angles,
+    pub(super) angles: Typed<Angles>,
     /// How: exhaustive (every place, size and direction) or pyramid (from coarse to fine on the CPU: much faster with many
     /// sizes and directions; scores are exact, but a match can be missed)
     #[arg(long, value_name = "HOW", default_value = SearchMethod::default().name())]
@@ -187,6 +191,25 @@ pub(super) struct SearchArgs {
     /// Search for templates inside this box only
     #[arg(long, value_name = "X,Y,W,H", allow_hyphen_values = true)]
     pub(super) roi: Option<Rect>,
+}
+
+/// Templates in their own size and direction alone.
+pub(super) const NO_SCALES: &str = "1..1/2";
+pub(super) const NO_ANGLES: &str = "0..0/1";
+
+/// A value with the text that it was typed as, where that cannot be told from the value.
+#[derive(Clone)]
+pub(super) struct Typed<T> {
+    pub(super) text: String,
+    pub(super) value: T,
+}
+
+impl<T: FromStr> FromStr for Typed<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        Ok(Self { text: text.to_owned(), value: text.parse()? })
+    }
 }
 
 impl SearchArgs {
@@ -200,7 +223,7 @@ impl SearchArgs {
 
     /// What is searched for, or `None` if there are no templates.
     pub(super) fn sought(&self, templates: &[NamedTemplate]) -> lockon::Result<Option<Sought>> {
-        Sought::new(templates, self.search, &self.scales, &self.angles)
+        Sought::new(templates, self.search, &self.scales.value, &self.angles.value)
     }
 }
 

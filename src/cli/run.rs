@@ -11,7 +11,7 @@ use anyhow::Result;
 
 use lockon::Error;
 use lockon::backend::{self, Device, Options};
-use lockon::config::{BackendChoice, Kernels, OnDeviceLoss, View};
+use lockon::config::{BackendChoice, Kernels, Limits, OnDeviceLoss, SearchMethod, View};
 use lockon::engine::Engine;
 use lockon::files;
 use lockon::frame::VideoFormat;
@@ -23,7 +23,7 @@ use lockon::output;
 use lockon::ports::Sink;
 use lockon::tracker::Tracker;
 
-use super::args::RunArgs;
+use super::args::{NO_ANGLES, NO_SCALES, RunArgs};
 use super::progress::{self, Progress};
 use super::signals::Signals;
 use super::{Outcome, log};
@@ -234,23 +234,102 @@ fn video_file(spec: &SourceSpec) -> Option<PathBuf> {
 }
 
 fn print_pipelines(args: &RunArgs, spec: &SourceSpec) -> Result<Outcome> {
-    let mut text = String::new();
-    let mut add = |title: &str, launch: &Launch| writeln!(text, "# {title}\n{launch}");
     // What runs depends on what is in the file: a turned or interlaced video, one of 10 bits.
     let source = match &spec.input {
         Input::File(_) => VideoSource::open(spec, &AtomicBool::new(false))?.launch().clone(),
         _ => spec.launch()?,
     };
-    add("source", &source)?;
+    let mut sinks = Vec::new();
     for path in &args.output {
-        add(&path.display().to_string(), &sink::file_launch(path)?)?;
+        sinks.push((path.display().to_string(), sink::file_launch(path)?));
     }
-    for sink_text in &args.sink {
-        add("--sink", &sink::user_launch(sink_text)?)?;
+    for text in &args.sink {
+        sinks.push(("--sink".to_owned(), sink::user_launch(text)?));
     }
     if args.display {
-        add("--display", &sink::display_launch(matches!(spec.input, Input::Camera(_))))?;
+        let is_live = matches!(spec.input, Input::Camera(_));
+        sinks.push(("--display".to_owned(), sink::display_launch(is_live)));
+    }
+    let mut text = String::new();
+    if args.as_element {
+        let sinks: Vec<_> = sinks.into_iter().map(|(_, launch)| launch).collect();
+        // Ctrl-C ends the stream, so that files are completed; standard output may be wanted for results.
+        writeln!(text, "gst-launch-1.0 -e -q {}", as_element(args, spec, source, &sinks)?)?;
+    } else {
+        for (title, launch) in [("source".to_owned(), source)].into_iter().chain(sinks) {
+            writeln!(text, "# {title}\n{launch}")?;
+        }
     }
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(Outcome::Done)
+}
+
+/// The pipeline that does the same by the element `lockon`, whose properties are named as options are.
+fn as_element(
+    args: &RunArgs,
+    spec: &SourceSpec,
+    mut source: Launch,
+    sinks: &[Launch],
+) -> lockon::Result<Launch> {
+    if args.live {
+        source.insert_before(
+            "frames",
+            "queue leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0",
+        )?;
+    }
+    let has_sound = !args.output.is_empty() && !args.no_audio && video_file(spec).is_some();
+    if has_sound {
+        tracing::warn!("sound is left out of this line (--no-audio says so)");
+    }
+    if args.reconnect {
+        tracing::warn!("a source that is lost ends this line: --reconnect is left out of it");
+    }
+    for list in [&args.template, &args.results] {
+        if let Some(text) = list.iter().find(|text| text.contains(';')) {
+            return Err(Error::Usage(format!("the element takes {text:?} for several, which `;` separates")));
+        }
+    }
+    // Properties are named as options are, and what is not set is the same by default.
+    let list = |values: Vec<String>| Some(values.join(";")).filter(|text| !text.is_empty());
+    let typed = |text: &str, default: &str| Some(text.to_owned()).filter(|text| text != default);
+    let number = |number: f64, default: f64| (number != default).then(|| number.to_string());
+    let (search, limits) = (&args.search, Limits::default());
+    let view = match args.view {
+        // What nobody sees is not drawn.
+        _ if sinks.is_empty() => Some("none"),
+        View::Overlay => None,
+        View::Mask => Some("mask"),
+        View::Split => Some("split"),
+    };
+    let backend = match args.backend {
+        BackendChoice::Auto => None,
+        BackendChoice::Cpu => Some("cpu".to_owned()),
+        BackendChoice::Cuda(device) => Some(format!("cuda:{device}")),
+    };
+    let mut launch = source.joined("lockon", sinks)?;
+    for (property, value) in [
+        ("template", list(args.template.clone())),
+        ("track", list(args.track.iter().map(ToString::to_string).collect())),
+        ("threshold", args.threshold.map(|threshold| threshold.to_string())),
+        ("min-score", number(search.min_score, limits.min_score)),
+        ("max-matches", number(f64::from(search.max_matches), limits.max_matches as f64)),
+        ("max-overlap", number(search.max_overlap, limits.max_overlap)),
+        ("scales", typed(&search.scales.text, NO_SCALES)),
+        ("angles", typed(&search.angles.text, NO_ANGLES)),
+        ("search", (search.search != SearchMethod::default()).then(|| search.search.name().to_owned())),
+        ("roi", search.roi.map(|roi| roi.to_string())),
+        ("backend", backend),
+        ("kernel", list(args.kernel.iter().map(ToString::to_string).collect())),
+        ("threads", args.threads.map(|threads| threads.to_string())),
+        ("max-frames", args.max_frames.map(|max| max.to_string())),
+        ("depth", (args.depth != 2).then(|| args.depth.to_string())),
+        ("on-device-loss", (args.on_device_loss == OnDeviceLoss::Cpu).then(|| "cpu".to_owned())),
+        ("view", view.map(str::to_owned)),
+        ("results", list(args.results.clone())),
+    ] {
+        if let Some(value) = value {
+            launch.set("lockon", property, value);
+        }
+    }
+    Ok(launch)
 }

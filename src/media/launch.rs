@@ -119,6 +119,75 @@ impl Launch {
         }
     }
 
+    /// One pipeline instead of several: this source with an `element` of that name in the place of its appsink `frames`, and
+    /// behind it what follows the appsrc `results` in each of `sinks`, or nothing but a `fakesink`.
+    ///
+    /// Names that are taken already get a number in the later text.
+    ///
+    /// # Errors
+    /// `Launch` if a text has not the end that is to be joined.
+    pub fn joined(&self, element: &str, sinks: &[Self]) -> Result<Self> {
+        let mut words = words(&self.text);
+        let (start, end) =
+            span(&words, "frames").ok_or_else(|| self.fault("it has no appsink named \"frames\""))?;
+        let behind = words.split_off(end);
+        words.truncate(start);
+        words.extend([element.to_owned(), format!("name={element}"), "!".to_owned()]);
+        let mut properties = self.properties.clone();
+        properties.retain(|property| property.element != "frames");
+        if sinks.is_empty() {
+            words.push("fakesink".to_owned());
+        } else if sinks.len() > 1 {
+            words.extend(["tee", "name=outputs"].map(str::to_owned));
+        }
+        for sink in sinks {
+            let mut sink = sink.clone();
+            sink.rename_what_is_in(&words);
+            let mut rest = self::words(&sink.text);
+            let fault = || sink.fault("it does not begin with `appsrc name=results !`");
+            let (start, end) = span(&rest, "results").ok_or_else(fault)?;
+            if rest.get(end).is_none_or(|word| word != "!") {
+                return Err(fault());
+            }
+            if sinks.len() > 1 {
+                // An encoder that looks ahead gives nothing before it has had many frames, and the others must not hold it up.
+                let queue = "outputs. ! queue max-size-buffers=100 max-size-bytes=0 max-size-time=0 !";
+                words.extend(queue.split(' ').map(str::to_owned));
+            }
+            words.extend(rest.drain(end + 1..));
+            words.extend(rest.drain(..start));
+            properties.extend(sink.properties.into_iter().filter(|property| property.element != "results"));
+        }
+        words.extend(behind);
+        Ok(Self { name: self.name.clone(), text: words.join(" "), properties })
+    }
+
+    /// Gives numbers to elements whose names are in `others` too.
+    fn rename_what_is_in(&mut self, others: &[String]) {
+        let mut words = words(&self.text);
+        let names: Vec<String> =
+            words.iter().filter_map(|w| w.strip_prefix("name=")).map(str::to_owned).collect();
+        let is_taken = |name: &str| others.iter().any(|word| word.strip_prefix("name=") == Some(name));
+        for name in names.iter().filter(|name| is_taken(name)) {
+            let mut number = 2;
+            while is_taken(&format!("{name}{number}")) || names.contains(&format!("{name}{number}")) {
+                number += 1;
+            }
+            let new = format!("{name}{number}");
+            for word in &mut words {
+                if let Some(pad) = word.strip_prefix(name).filter(|rest| rest.starts_with('.')) {
+                    *word = format!("{new}{pad}");
+                } else if word.strip_prefix("name=") == Some(name) {
+                    *word = format!("name={new}");
+                }
+            }
+            for property in self.properties.iter_mut().filter(|property| property.element == *name) {
+                property.element.clone_from(&new);
+            }
+        }
+        self.text = words.join(" ");
+    }
+
     /// The pipeline, in state NULL, with all properties set.
     ///
     /// # Errors
@@ -239,6 +308,13 @@ fn find(words: &[String], element: &str) -> Option<(usize, usize)> {
     let at = words.iter().position(|w| *w == plain || *w == quoted)?;
     let start = words[..at].iter().rposition(|w| !w.contains('='))?;
     Some((start, at))
+}
+
+/// The words of the element of that name: where its factory is, and where the next thing begins.
+fn span(words: &[String], element: &str) -> Option<(usize, usize)> {
+    let (start, _) = find(words, element)?;
+    let properties = words[start + 1..].iter().take_while(|word| word.contains('=')).count();
+    Some((start, start + 1 + properties))
 }
 
 /// Where the element of that name is given the property.
@@ -625,6 +701,35 @@ mod tests {
         let error =
             std::iter::repeat_with(|| running.wait(second)).find_map(Result::err).unwrap().to_string();
         assert!(error.starts_with("out: a callback panicked: on purpose"), "{error}");
+    }
+
+    #[test]
+    fn source_and_sinks_become_one_pipeline() {
+        let mut source = Launch::new(
+            "test",
+            "filesrc name=file ! decodebin ! tee name=t ! appsink name=frames sync=false t. ! fakesink",
+        );
+        source.set("file", "location", "in").set("frames", "max-buffers", 1);
+        let joined = source.joined("identity", &[]).unwrap().to_string();
+        let expected = "filesrc name=file location=in ! decodebin ! tee name=t ! identity name=identity ! fakesink t. ! fakesink";
+        assert_eq!(joined, expected);
+        let mut first = Launch::new(
+            "test",
+            "audiotestsrc ! mux. appsrc name=results ! avimux name=mux ! filesink name=file",
+        );
+        first.set("file", "location", "out");
+        let second = Launch::new("test", "appsrc name=results ! mux.video_0 qtmux name=mux ! fakesink");
+        let both = source.joined("identity", &[first.clone(), second]).unwrap().to_string();
+        for part in [
+            "filesrc name=file location=in ! ",
+            "! identity name=identity ! tee name=outputs outputs. ! queue ",
+            "! avimux name=mux ! filesink name=file2 location=out audiotestsrc ! mux. outputs. ! queue ",
+            "! mux2.video_0 qtmux name=mux2 ! fakesink t. ! fakesink",
+        ] {
+            assert!(both.contains(part), "{part} is not in {both}");
+        }
+        assert!(first.joined("identity", &[]).unwrap_err().to_string().contains("frames"));
+        assert!(source.joined("identity", &[source.clone()]).unwrap_err().to_string().contains("results"));
     }
 
     #[test]
