@@ -146,8 +146,7 @@ fn check(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<()> {
     if args.template.is_empty() && args.track.is_empty() && args.threshold.is_none() {
         return usage("nothing to do: give --template, --track or --threshold");
     }
-    let searches = !args.template.is_empty() || !args.track.is_empty();
-    job::check_kernels(&args.kernel, args.backend, searches, args.threshold)?;
+    job::check_kernels(&args.kernel, args.backend, !args.template.is_empty(), args.threshold)?;
     if args.threshold.is_none() && args.view != View::Overlay {
         return usage("--view mask and --view split show the thresholded picture: give --threshold too");
     }

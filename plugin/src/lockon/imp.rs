@@ -1,0 +1,778 @@
+//! The element itself: pads, properties, states, and what flows between the pads.
+//!
+//! The streaming thread of upstream puts frames and serialised events into the [`Line`]; the task of the source pad is the
+//! thread on which lockon's engine runs and from which everything is pushed. So the element is a border between threads, as
+//! a `queue` is.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use gst::glib;
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+use lockon::backend;
+use lockon::error::{Error, Result};
+use lockon::files;
+use lockon::frame::PixelFormat;
+use lockon::job::Job;
+use lockon::media::{sink, source};
+use lockon::output;
+
+use super::line::{Ahead, Arrival, Departure, Layout, Line, Times, WAITING};
+use super::settings::{Device, Settings, each};
+use super::trouble::{self, ToGStreamersLog};
+use super::{CAT, View, marks, run};
+
+pub struct Lockon {
+    sinkpad: gst::Pad,
+    srcpad: gst::Pad,
+    settings: Mutex<Settings>,
+    pub(super) line: Line,
+    /// What is done to frames, and where: there from READY to PAUSED until back.
+    job: Mutex<Arc<Job>>,
+    device: Mutex<Option<Device>>,
+    /// Counts the changes of `job`.
+    changes: AtomicU64,
+    /// What the sink pad was told last.
+    input: Mutex<Input>,
+    stop: AtomicBool,
+    pub(super) dropped: AtomicU64,
+    pushed: AtomicU64,
+    /// Upstream is live, as far as it was asked.
+    is_live: AtomicBool,
+    /// Frame durations that a live frame stays here at most, as far as it was seen.
+    held: AtomicU64,
+    /// When downstream let go of the last frame.
+    let_go: Mutex<Option<Instant>>,
+    /// Frames due before this running time are late already, in nanoseconds; 0 if none are.
+    earliest: AtomicU64,
+    #[cfg(feature = "v1_24")]
+    first_seen: Mutex<marks::FirstSeen>,
+}
+
+/// What describes frames that come.
+#[derive(Default)]
+struct Input {
+    layout: Option<Arc<Layout>>,
+    segment: Option<gst::Segment>,
+    /// A frame before the next was dropped.
+    has_gap: bool,
+}
+
+/// For locks whose holders leave nothing half-done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[glib::object_subclass]
+impl ObjectSubclass for Lockon {
+    const NAME: &'static str = "GstLockon";
+    type Type = super::Lockon;
+    type ParentType = gst::Element;
+
+    fn with_class(class: &Self::Class) -> Self {
+        let template = |name| class.pad_template(name).expect("both pads have templates");
+        let sinkpad = gst::Pad::builder_from_template(&template("sink"))
+            .chain_function(|pad, parent, buffer| {
+                Self::catch_panic_pad_function(
+                    parent,
+                    || Err(gst::FlowError::Error),
+                    |this| this.chain(pad, buffer),
+                )
+            })
+            .event_function(|pad, parent, event| {
+                Self::catch_panic_pad_function(parent, || false, |this| this.sink_event(pad, event))
+            })
+            .query_function(|pad, parent, query| {
+                Self::catch_panic_pad_function(parent, || false, |this| this.sink_query(pad, query))
+            })
+            .flags(gst::PadFlags::PROXY_CAPS | gst::PadFlags::PROXY_SCHEDULING)
+            .build();
+        let srcpad = gst::Pad::builder_from_template(&template("src"))
+            .activatemode_function(|pad, parent, mode, is_active| {
+                // Not refused to an element that has panicked: its thread must end.
+                let element = parent.and_then(|parent| parent.downcast_ref::<super::Lockon>());
+                let element =
+                    element.ok_or_else(|| gst::loggable_error!(CAT, "a pad without its element"))?;
+                element.imp().activate(pad, mode, is_active)
+            })
+            .event_function(|pad, parent, event| {
+                Self::catch_panic_pad_function(parent, || false, |this| this.src_event(pad, event))
+            })
+            .query_function(|pad, parent, query| {
+                Self::catch_panic_pad_function(parent, || false, |this| this.src_query(pad, query))
+            })
+            .flags(gst::PadFlags::PROXY_CAPS)
+            .build();
+        Self {
+            sinkpad,
+            srcpad,
+            settings: Mutex::default(),
+            line: Line::default(),
+            job: Mutex::default(),
+            device: Mutex::default(),
+            changes: AtomicU64::new(0),
+            input: Mutex::default(),
+            stop: AtomicBool::new(false),
+            dropped: AtomicU64::new(0),
+            pushed: AtomicU64::new(0),
+            is_live: AtomicBool::new(false),
+            held: AtomicU64::new(1),
+            let_go: Mutex::default(),
+            earliest: AtomicU64::new(0),
+            #[cfg(feature = "v1_24")]
+            first_seen: Mutex::default(),
+        }
+    }
+}
+
+impl ObjectImpl for Lockon {
+    fn properties() -> &'static [glib::ParamSpec] {
+        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(super::properties);
+        &PROPERTIES
+    }
+
+    fn constructed(&self) {
+        self.parent_constructed();
+        let element = self.obj();
+        element.add_pad(&self.sinkpad).expect("a new element has no pads");
+        element.add_pad(&self.srcpad).expect("a new element has no pads");
+    }
+
+    fn set_property(&self, _id: usize, value: &glib::Value, spec: &glib::ParamSpec) {
+        const OF_TYPE: &str = "GObject has checked the type";
+        let text = || value.get::<Option<String>>().expect(OF_TYPE).filter(|text| !text.trim().is_empty());
+        let number = || value.get::<f64>().expect(OF_TYPE);
+        let count = || value.get::<u32>().expect(OF_TYPE);
+        let switch = || value.get::<bool>().expect(OF_TYPE);
+        let mut settings = lock(&self.settings);
+        let before = settings.clone();
+        let defaults = Settings::default();
+        match spec.name() {
+            "template" => settings.templates = each(text().as_deref()).map(str::to_owned).collect(),
+            "templates" => {
+                let array = value.get::<gst::Array>().expect(OF_TYPE);
+                settings.templates = array.iter().filter_map(|value| value.get::<String>().ok()).collect();
+            }
+            "track" => settings.track = text(),
+            "threshold" => settings.threshold = text(),
+            "min-score" => settings.limits.min_score = number(),
+            "max-matches" => settings.limits.max_matches = count() as usize,
+            "max-overlap" => settings.limits.max_overlap = number(),
+            "scales" => settings.scales = text().unwrap_or(defaults.scales),
+            "angles" => settings.angles = text().unwrap_or(defaults.angles),
+            "search" => settings.search = text().unwrap_or(defaults.search),
+            "roi" => settings.roi = text(),
+            "backend" => settings.backend = text().unwrap_or(defaults.backend),
+            "kernel" => settings.kernel = text(),
+            "threads" => settings.threads = count(),
+            "depth" => settings.depth = count(),
+            "on-device-loss" => settings.on_device_loss = text().unwrap_or(defaults.on_device_loss),
+            "max-frames" => settings.max_frames = value.get().expect(OF_TYPE),
+            "view" => settings.view = value.get().expect(OF_TYPE),
+            "results" => settings.results = text(),
+            "post-messages" => settings.posts_messages = switch(),
+            "qos" => settings.has_qos = switch(),
+            other => unreachable!("property {other} is not listed"),
+        }
+        let after = settings.clone();
+        drop(settings);
+        self.apply(&before, &after, spec.name());
+    }
+
+    fn property(&self, _id: usize, spec: &glib::ParamSpec) -> glib::Value {
+        let settings = lock(&self.settings);
+        match spec.name() {
+            "template" => {
+                let joined = settings.templates.join(";");
+                Some(joined).filter(|text| !text.is_empty()).to_value()
+            }
+            "templates" => gst::Array::new(&settings.templates).to_value(),
+            "track" => settings.track.to_value(),
+            "threshold" => settings.threshold.to_value(),
+            "min-score" => settings.limits.min_score.to_value(),
+            "max-matches" => (settings.limits.max_matches as u32).to_value(),
+            "max-overlap" => settings.limits.max_overlap.to_value(),
+            "scales" => settings.scales.to_value(),
+            "angles" => settings.angles.to_value(),
+            "search" => settings.search.to_value(),
+            "roi" => settings.roi.to_value(),
+            "backend" => settings.backend.to_value(),
+            "kernel" => settings.kernel.to_value(),
+            "threads" => settings.threads.to_value(),
+            "depth" => settings.depth.to_value(),
+            "on-device-loss" => settings.on_device_loss.to_value(),
+            "max-frames" => settings.max_frames.to_value(),
+            "view" => settings.view.to_value(),
+            "results" => settings.results.to_value(),
+            "post-messages" => settings.posts_messages.to_value(),
+            "qos" => settings.has_qos.to_value(),
+            other => unreachable!("property {other} is not listed"),
+        }
+    }
+}
+
+impl GstObjectImpl for Lockon {}
+
+impl ElementImpl for Lockon {
+    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
+            gst::subclass::ElementMetadata::new(
+                "lockon: template matching, tracking, adaptive thresholds",
+                "Filter/Analyzer/Effect/Video",
+                "Finds and follows known patterns by exact NCC, on the CPU or an NVIDIA GPU",
+                "the authors of lockon",
+            )
+        });
+        Some(&METADATA)
+    }
+
+    fn pad_templates() -> &'static [gst::PadTemplate] {
+        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
+            let formats = PixelFormat::ALL.map(|format| format.name);
+            let caps = gst::Caps::builder("video/x-raw")
+                .field("format", gst::List::new(formats))
+                .field("width", gst::IntRange::new(1, i32::MAX))
+                .field("height", gst::IntRange::new(1, i32::MAX))
+                .field(
+                    "framerate",
+                    gst::FractionRange::new(gst::Fraction::new(0, 1), gst::Fraction::new(i32::MAX, 1)),
+                )
+                .build();
+            [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)]
+                .map(|(name, direction)| {
+                    gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps)
+                        .expect("a template with fixed names")
+                })
+                .into()
+        });
+        &TEMPLATES
+    }
+
+    fn change_state(
+        &self,
+        transition: gst::StateChange,
+    ) -> std::result::Result<gst::StateChangeSuccess, gst::StateChangeError> {
+        let prepared = match transition {
+            gst::StateChange::NullToReady => self.probe(),
+            gst::StateChange::ReadyToPaused => self.prepare(),
+            _ => Ok(()),
+        };
+        prepared.map_err(|error| {
+            self.post_error_message(trouble::error_message(&error));
+            gst::StateChangeError
+        })?;
+        let changed = self.parent_change_state(transition)?;
+        if transition == gst::StateChange::PausedToReady {
+            // Pads are inactive by now, so nobody works with these any more.
+            *lock(&self.job) = Arc::default();
+            *lock(&self.device) = None;
+            *lock(&self.input) = Input::default();
+        }
+        Ok(changed)
+    }
+}
+
+impl Lockon {
+    /// NULL to READY: what was set can be read, and the device is there.
+    fn probe(&self) -> Result<()> {
+        let device = lock(&self.settings).device()?;
+        backend::probe(device.options.choice)
+    }
+
+    /// READY to PAUSED: templates are read, and results files could be written.
+    fn prepare(&self) -> Result<()> {
+        let settings = lock(&self.settings).clone();
+        let (device, job) = self.logging(|| Ok::<_, Error>((settings.device()?, settings.job()?)))?;
+        let mut written = Vec::new();
+        for path in device.results.iter().filter(|path| *path != "-") {
+            output::Format::of(path)?;
+            files::check_writable(path.as_ref())?;
+            written.push(path.into());
+        }
+        let read: Vec<_> = settings.templates.iter().map(|text| lockon::job::name_and_path(text).1).collect();
+        files::check_distinct(&read, &written)?;
+        if !settings.has_work() {
+            gst::element_imp_warning!(
+                self,
+                gst::LibraryError::Settings,
+                ("nothing to do: set template, track or threshold; frames pass untouched")
+            );
+        }
+        *lock(&self.job) = Arc::new(job);
+        *lock(&self.device) = Some(device);
+        self.dropped.store(0, Ordering::Relaxed);
+        self.pushed.store(0, Ordering::Relaxed);
+        self.held.store(1, Ordering::Relaxed);
+        *lock(&self.let_go) = None;
+        self.is_live.store(false, Ordering::Relaxed);
+        self.earliest.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes a change of the search count from the next frame on. What cannot be used is told and taken back.
+    fn apply(&self, before: &Settings, after: &Settings, property: &str) {
+        let is_search = matches!(
+            property,
+            "template"
+                | "templates"
+                | "threshold"
+                | "min-score"
+                | "max-matches"
+                | "max-overlap"
+                | "scales"
+                | "angles"
+                | "search"
+                | "roi"
+                | "view"
+        );
+        // Before PAUSED nothing has been read: that happens on the way there, once.
+        if !is_search || lock(&self.device).is_none() {
+            return;
+        }
+        let had_mask = lock(&self.job).wants_mask;
+        if property == "view" && had_mask == (after.threshold.is_some() && after.view.has_mask()) {
+            return;
+        }
+        match self.logging(|| after.job()) {
+            Ok(job) => {
+                // Boxes to follow were taken when the run began.
+                let mut current = lock(&self.job);
+                let tracks = current.tracks.clone();
+                *current = Arc::new(Job { tracks, ..job });
+                self.changes.fetch_add(1, Ordering::Release);
+            }
+            Err(error) => {
+                *lock(&self.settings) = before.clone();
+                self.warn(&error);
+            }
+        }
+    }
+
+    /// Tells of a change that could not be made: what was set before goes on.
+    pub(super) fn warn(&self, error: &Error) {
+        let text = trouble::in_properties(&error.to_string());
+        gst::element_imp_warning!(self, gst::LibraryError::Settings, ("{text}; what was set before goes on"));
+    }
+
+    /// What is to be done to frames, and the number of the change that made it so.
+    pub(super) fn work(&self) -> (u64, Arc<Job>) {
+        // The number first: a change in between is then seen again, not missed.
+        let change = self.change();
+        (change, lock(&self.job).clone())
+    }
+
+    pub(super) fn change(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Runs something of lockon's whose log is to be GStreamer's.
+    fn logging<T>(&self, work: impl FnOnce() -> T) -> T {
+        let log = ToGStreamersLog(glib::SendWeakRef::from(self.obj().downgrade()));
+        tracing::subscriber::with_default(log, work)
+    }
+
+    fn activate(
+        &self,
+        pad: &gst::Pad,
+        mode: gst::PadMode,
+        is_active: bool,
+    ) -> std::result::Result<(), gst::LoggableError> {
+        if mode != gst::PadMode::Push {
+            return Err(gst::loggable_error!(CAT, "only push mode is there"));
+        }
+        if is_active {
+            self.stop.store(false, Ordering::Relaxed);
+            self.line.open();
+            let element = self.obj().downgrade();
+            pad.start_task(move || {
+                if let Some(element) = element.upgrade() {
+                    let this = element.imp();
+                    // Otherwise the task would come round for ever, with nothing to do.
+                    let goes_on = this.catch_panic(|| false, Self::serve);
+                    if !goes_on {
+                        this.line.fail();
+                        let _ = this.srcpad.pause_task();
+                    }
+                }
+            })
+            .map_err(|error| gst::loggable_error!(CAT, "no thread can be started: {error}"))
+        } else {
+            self.stop.store(true, Ordering::Relaxed);
+            self.line.close();
+            pad.stop_task()
+                .map_err(|error| gst::loggable_error!(CAT, "the thread cannot be stopped: {error}"))
+        }
+    }
+
+    /// One round of the task: pushes the event that comes next, or runs the engine. False when the element is being stopped.
+    fn serve(&self) -> bool {
+        match self.line.ahead() {
+            Ahead::Closed => return false,
+            Ahead::Push(event) => {
+                let flow = self.depart(Departure::Event(event));
+                self.line.pushed(flow);
+            }
+            Ahead::Frame => {
+                let Some(device) = lock(&self.device).clone() else { return false };
+                let input = self.input_name();
+                #[cfg(feature = "v1_24")]
+                lock(&self.first_seen).clear();
+                let outcome = self.logging(|| run::run(&self.obj(), &device, &input, &self.stop));
+                if let Err(error) = outcome
+                    && !self.stop.load(Ordering::Relaxed)
+                {
+                    self.line.fail();
+                    self.post_error_message(trouble::error_message(&error));
+                }
+                self.line.settle();
+            }
+        }
+        true
+    }
+
+    /// Where the video comes from, if an element upstream says so.
+    fn input_name(&self) -> String {
+        let mut query = gst::query::Uri::new();
+        let uri = self.sinkpad.peer_query(&mut query).then(|| query.uri()).flatten();
+        let Some(uri) = uri else { return self.obj().name().into() };
+        match glib::filename_from_uri(&uri) {
+            Ok((path, _)) => path.to_string_lossy().into_owned(),
+            Err(_) => uri.into(),
+        }
+    }
+
+    /// Pushes a frame with its results, or an event.
+    pub(super) fn depart(
+        &self,
+        departure: Departure,
+    ) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
+        match departure {
+            Departure::Event(event) => {
+                gst::log!(CAT, imp = self, "pushing {event:?}");
+                // An event that nobody takes is no reason to stop: the next frame tells.
+                let _ = self.srcpad.push_event(event);
+                Ok(gst::FlowSuccess::Ok)
+            }
+            Departure::Frame(arrival, outcome) => {
+                let Arrival { index, at, mut buffer, layout, times } = arrival;
+                let (view, posts_messages) = {
+                    let settings = lock(&self.settings);
+                    (settings.view, settings.posts_messages)
+                };
+                let record = &outcome.record;
+                let has_results = !record.matches.is_empty() || !record.tracks.is_empty();
+                if has_results {
+                    let buffer = buffer.make_mut();
+                    marks::add_regions(buffer, record, layout.format.size);
+                    #[cfg(feature = "v1_24")]
+                    {
+                        let mut seen = lock(&self.first_seen);
+                        let now = times.running_time.unwrap_or_default();
+                        if let Err(error) =
+                            marks::add_analytics(buffer, record, layout.format.size, now, &mut seen)
+                        {
+                            gst::warning!(
+                                CAT,
+                                imp = self,
+                                "frame {index} has no analytics metadata: {error}"
+                            );
+                        }
+                    }
+                }
+                if let Some(view) = view.drawn()
+                    && (has_results || outcome.mask.is_some())
+                {
+                    let writable = buffer.make_mut();
+                    let frame = gst_video::VideoFrameRef::from_buffer_ref_writable(writable, &layout.info);
+                    match frame {
+                        Ok(mut frame) => sink::draw_in_place(
+                            &mut frame,
+                            &layout.format,
+                            view,
+                            record,
+                            outcome.mask.as_ref(),
+                        ),
+                        Err(error) => {
+                            gst::warning!(CAT, imp = self, "frame {index} cannot be drawn on: {error}");
+                        }
+                    }
+                }
+                if posts_messages {
+                    let structure = marks::structure(record, &times);
+                    let message = gst::message::Element::builder(structure).src(&*self.obj()).build();
+                    // Nobody may be listening.
+                    let _ = self.obj().post_message(message);
+                }
+                // Back to the backend before downstream is waited for.
+                drop(outcome);
+                self.pushed.fetch_add(1, Ordering::Relaxed);
+                self.note_stay(at, &layout);
+                gst::log!(CAT, imp = self, "pushing frame {index}");
+                let flow = self.srcpad.push(buffer);
+                *lock(&self.let_go) = Some(Instant::now());
+                if let Err(error) = flow {
+                    self.tell_of(error);
+                }
+                flow
+            }
+        }
+    }
+
+    /// Downstream refuses frames. Upstream hears of it with its next frame; if it has none, nobody else would tell.
+    fn tell_of(&self, flow: gst::FlowError) {
+        gst::debug!(CAT, imp = self, "downstream answers {flow:?}");
+        let is_failure = !matches!(flow, gst::FlowError::Flushing | gst::FlowError::Eos);
+        if is_failure && self.line.has_ended() {
+            gst::element_imp_error!(
+                self,
+                gst::StreamError::Failed,
+                ("internal data stream error"),
+                ["streaming stopped, reason {flow:?}"]
+            );
+        }
+    }
+
+    /// Learns how long live frames stay here, and says so when that becomes longer.
+    fn note_stay(&self, arrived: Instant, layout: &Layout) {
+        if !self.is_live.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(duration) = frame_duration(layout) else { return };
+        // A sink that waits for the clock holds up what comes after; that is its time, not ours.
+        let since = lock(&self.let_go).map_or(arrived, |let_go| let_go.max(arrived));
+        let stay = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let depth = u64::from(lock(&self.settings).depth);
+        let held = stay.div_ceil(duration.nseconds().max(1)).min(depth);
+        if held > self.held.fetch_max(held, Ordering::Relaxed) {
+            gst::debug!(CAT, imp = self, "live frames stay for {held} frame durations now");
+            self.ask_for_latency();
+        }
+    }
+
+    /// Has the pipeline work out its latency again: ours has changed.
+    fn ask_for_latency(&self) {
+        let _ = self.obj().post_message(gst::message::Latency::builder().src(&*self.obj()).build());
+    }
+
+    fn chain(
+        &self,
+        _pad: &gst::Pad,
+        mut buffer: gst::Buffer,
+    ) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
+        let at = Instant::now();
+        let (layout, times, has_gap) = {
+            let mut input = lock(&self.input);
+            let layout = input.layout.clone().ok_or(gst::FlowError::NotNegotiated)?;
+            (layout, times(&buffer, input.segment.as_ref()), std::mem::take(&mut input.has_gap))
+        };
+        let index = self.line.number();
+        let max_frames = lock(&self.settings).max_frames;
+        if max_frames > 0 && index >= max_frames {
+            // Told downstream from here, since upstream may have more to send before it ends.
+            self.line.put_event(gst::event::Eos::new());
+            return Err(gst::FlowError::Eos);
+        }
+        if self.is_late(&times) {
+            self.drop_late(&times);
+            return Ok(gst::FlowSuccess::Ok);
+        }
+        if has_gap {
+            buffer.make_mut().set_flags(gst::BufferFlags::DISCONT);
+        }
+        self.line.put_frame(Arrival { index, at, buffer, layout, times })
+    }
+
+    /// True if the sink has said that frames of this time come too late to be shown.
+    fn is_late(&self, times: &Times) -> bool {
+        let earliest = self.earliest.load(Ordering::Relaxed);
+        let is_late = earliest > 0 && times.running_time.is_some_and(|time| time.nseconds() <= earliest);
+        is_late && lock(&self.settings).has_qos
+    }
+
+    fn drop_late(&self, times: &Times) {
+        let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
+        lock(&self.input).has_gap = true;
+        let earliest = self.earliest.load(Ordering::Relaxed);
+        let jitter = earliest.saturating_sub(times.running_time.map_or(0, gst::ClockTime::nseconds));
+        let mut message = gst::message::Qos::builder(self.is_live.load(Ordering::Relaxed))
+            .running_time_if_some(times.running_time)
+            .stream_time_if_some(times.stream_time)
+            .timestamp_if_some(times.pts)
+            .duration_if_some(times.duration)
+            .values(i64::try_from(jitter).unwrap_or(i64::MAX), 1.0, 1_000_000)
+            .stats(
+                gst::GenericFormattedValue::from(gst::format::Buffers::from_u64(
+                    self.pushed.load(Ordering::Relaxed),
+                )),
+                gst::GenericFormattedValue::from(gst::format::Buffers::from_u64(dropped)),
+            );
+        message = message.src(&*self.obj());
+        let _ = self.obj().post_message(message.build());
+    }
+
+    fn sink_event(&self, pad: &gst::Pad, event: gst::Event) -> bool {
+        gst::log!(CAT, obj = pad, "{event:?}");
+        match event.view() {
+            gst::EventView::FlushStart(_) => {
+                self.line.start_flush();
+                // Lets go of whoever waits downstream, in our push too.
+                let is_taken = self.srcpad.push_event(event);
+                self.line.wait_pushed();
+                is_taken
+            }
+            gst::EventView::FlushStop(_) => {
+                self.earliest.store(0, Ordering::Relaxed);
+                {
+                    let mut input = lock(&self.input);
+                    (input.segment, input.has_gap) = (None, false);
+                }
+                let is_taken = self.srcpad.push_event(event);
+                for event in self.line.stop_flush() {
+                    let _ = self.srcpad.store_sticky_event(&event);
+                }
+                is_taken
+            }
+            gst::EventView::Caps(caps) => match source::describe(caps.caps()) {
+                Ok((info, format)) => {
+                    if info.is_interlaced() {
+                        gst::warning!(
+                            CAT,
+                            obj = pad,
+                            "interlaced: fields are matched together (put deinterlace before)"
+                        );
+                    }
+                    let layout = Arc::new(Layout { info, format });
+                    let duration = frame_duration(&layout);
+                    let before = lock(&self.input).layout.replace(layout);
+                    if duration != before.as_deref().and_then(frame_duration) {
+                        // A live pipeline asks for latencies before its frames' rate is known.
+                        self.ask_for_latency();
+                    }
+                    self.line.put_event(event)
+                }
+                Err(error) => {
+                    gst::error!(CAT, obj = pad, "{error}");
+                    false
+                }
+            },
+            gst::EventView::Segment(segment) => {
+                lock(&self.input).segment = Some(segment.segment().clone());
+                self.earliest.store(0, Ordering::Relaxed);
+                self.line.put_event(event)
+            }
+            _ if event.is_serialized() => self.line.put_event(event),
+            _ => gst::Pad::event_default(pad, Some(&*self.obj()), event),
+        }
+    }
+
+    fn sink_query(&self, pad: &gst::Pad, query: &mut gst::QueryRef) -> bool {
+        if !query.is_serialized() {
+            return gst::Pad::query_default(pad, Some(&*self.obj()), query);
+        }
+        // It comes on the thread that frames come on, so none comes while it waits for those before it.
+        if !self.line.wait_empty() {
+            return false;
+        }
+        let is_answered = self.srcpad.peer_query(query);
+        match query.view_mut() {
+            // Frames are neither converted nor copied here, so what downstream can take upstream can make.
+            gst::QueryViewMut::Allocation(allocation) => {
+                if !is_answered {
+                    return false;
+                }
+                self.ask_for_buffers(allocation);
+                true
+            }
+            _ => is_answered,
+        }
+    }
+
+    /// Says to whoever sizes a pool how many frames stay here.
+    fn ask_for_buffers(&self, query: &mut gst::query::Allocation) {
+        let ours = WAITING as u32 + lock(&self.settings).depth + 1;
+        let pools: Vec<_> = query.allocation_pools().collect();
+        for (n, (pool, size, min, max)) in (0..).zip(&pools) {
+            let max = if *max == 0 { 0 } else { max + ours };
+            query.set_nth_allocation_pool(n, pool.as_ref(), *size, min + ours, max);
+        }
+        if pools.is_empty() {
+            let layout = lock(&self.input).layout.clone();
+            let caps = query.get_owned().0;
+            let info = caps.and_then(|caps| gst_video::VideoInfo::from_caps(&caps).ok());
+            if let Some(size) = info.map(|info| info.size()).or(layout.map(|layout| layout.info.size())) {
+                query.add_allocation_pool(None::<&gst::BufferPool>, size as u32, ours, 0);
+            }
+        }
+    }
+
+    fn src_event(&self, pad: &gst::Pad, event: gst::Event) -> bool {
+        if let gst::EventView::Qos(qos) = event.view()
+            && let (_, _, jitter, Some(time)) = qos.get()
+        {
+            // A sink that is behind by `jitter` at `time` needs nothing that is due before both together.
+            let earliest = i64::try_from(time.nseconds()).unwrap_or(i64::MAX).saturating_add(jitter).max(0);
+            let earliest = if jitter > 0 { earliest.unsigned_abs() } else { 0 };
+            self.earliest.store(earliest, Ordering::Relaxed);
+        }
+        gst::Pad::event_default(pad, Some(&*self.obj()), event)
+    }
+
+    fn src_query(&self, pad: &gst::Pad, query: &mut gst::QueryRef) -> bool {
+        let gst::QueryViewMut::Latency(latency) = query.view_mut() else {
+            return gst::Pad::query_default(pad, Some(&*self.obj()), query);
+        };
+        let mut upstream = gst::query::Latency::new();
+        if !self.sinkpad.peer_query(&mut upstream) {
+            return false;
+        }
+        let (is_live, mut min, mut max) = upstream.result();
+        self.is_live.store(is_live, Ordering::Relaxed);
+        let duration = lock(&self.input).layout.as_deref().and_then(frame_duration);
+        // Frames of a file wait for nobody. A live frame stays as long as its search takes, which is a frame's duration or
+        // less where the device keeps up; more of them are in flight only where it was seen that they are.
+        if let Some(duration) = duration.filter(|_| is_live) {
+            min += duration * self.held.load(Ordering::Relaxed);
+            let room = WAITING as u64 + u64::from(lock(&self.settings).depth);
+            max = max.map(|max| (max + duration * room).max(min));
+        }
+        latency.set(is_live, min, max);
+        true
+    }
+}
+
+/// How long a frame is shown, where the rate is known.
+fn frame_duration(layout: &Layout) -> Option<gst::ClockTime> {
+    let (frames, seconds) = layout.format.frame_rate;
+    let (frames, seconds) = (u64::try_from(frames).ok()?, u64::try_from(seconds).ok()?);
+    gst::ClockTime::SECOND.mul_div_round(seconds, frames)
+}
+
+/// A buffer's times. Stream time is what results call `pts_ns`.
+fn times(buffer: &gst::Buffer, segment: Option<&gst::Segment>) -> Times {
+    let in_time = segment.and_then(|segment| segment.downcast_ref::<gst::ClockTime>());
+    Times {
+        pts: buffer.pts(),
+        duration: buffer.duration(),
+        stream_time: source::presentation_time(segment, buffer.pts(), false)
+            .map(gst::ClockTime::from_nseconds),
+        running_time: in_time.and_then(|segment| segment.to_running_time(buffer.pts())),
+    }
+}
+
+impl View {
+    /// As lockon names it; `None` leaves frames as they are.
+    fn drawn(self) -> Option<lockon::config::View> {
+        match self {
+            Self::None => None,
+            Self::Overlay => Some(lockon::config::View::Overlay),
+            Self::Mask => Some(lockon::config::View::Mask),
+            Self::Split => Some(lockon::config::View::Split),
+        }
+    }
+
+    pub(super) fn has_mask(self) -> bool {
+        self.drawn().is_some_and(lockon::config::View::has_mask)
+    }
+}

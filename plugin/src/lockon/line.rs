@@ -1,0 +1,418 @@
+//! The line in which frames and events wait for each other between the two pads.
+//!
+//! The streaming thread puts frames and serialised events in at one end. The element's own thread takes the frames out for
+//! the engine, notes their results, and is told what to push: always the oldest, a frame only once it has its results, an
+//! event only once everything before it was pushed. So frames can be in flight and nothing ever overtakes anything.
+//!
+//! Both ends wait on one lock. Nothing is pushed under it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::Instant;
+
+use lockon::frame::{Picture, VideoFormat};
+use lockon::results::FrameRecord;
+
+/// Frames that wait for the engine: one keeps it busy, the other the decoder.
+pub(super) const WAITING: usize = 2;
+/// Frames and events that wait. Events need no memory to speak of, but there is no queue without a bound.
+const WAITING_WITH_EVENTS: usize = 64;
+
+/// A frame between the pads.
+#[derive(Clone)]
+pub(super) struct Arrival {
+    /// Zero-based count of the frames that came, dropped ones included.
+    pub(super) index: u64,
+    /// When it came.
+    pub(super) at: Instant,
+    pub(super) buffer: gst::Buffer,
+    pub(super) layout: Arc<Layout>,
+    pub(super) times: Times,
+}
+
+/// What caps say, for GStreamer and for lockon.
+pub(super) struct Layout {
+    pub(super) info: gst_video::VideoInfo,
+    pub(super) format: Arc<VideoFormat>,
+}
+
+/// A frame's times, as its segment tells them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Times {
+    pub(super) pts: Option<gst::ClockTime>,
+    pub(super) duration: Option<gst::ClockTime>,
+    pub(super) stream_time: Option<gst::ClockTime>,
+    pub(super) running_time: Option<gst::ClockTime>,
+}
+
+/// What was found in a frame.
+pub(super) struct Outcome {
+    pub(super) record: Arc<FrameRecord>,
+    pub(super) mask: Option<Arc<dyn Picture>>,
+}
+
+/// What is to be pushed.
+pub(super) enum Departure {
+    Frame(Arrival, Outcome),
+    Event(gst::Event),
+}
+
+/// What the element's thread is to do next.
+pub(super) enum Step {
+    /// Push this, then call [`Line::pushed`].
+    Push(Departure),
+    /// Search this.
+    Search(Arrival),
+    /// Nothing came in time.
+    Pending,
+    /// No frame will come: the stream has ended, or the element is being stopped, or nobody takes frames any more.
+    End,
+}
+
+/// What comes next where no engine runs.
+pub(super) enum Ahead {
+    /// Push this, then call [`Line::pushed`].
+    Push(gst::Event),
+    /// A frame waits: it takes an engine.
+    Frame,
+    /// The element is being stopped.
+    Closed,
+}
+
+enum Waiting {
+    Frame(Arrival),
+    Event(gst::Event),
+}
+
+enum Leaving {
+    /// Boxed, as most that stand in line are events or few.
+    Frame(Box<Arrival>, Option<Outcome>),
+    Event(gst::Event),
+}
+
+struct State {
+    is_open: bool,
+    /// Between the start of a flush and its stop.
+    is_flushing: bool,
+    /// The end of the stream was put in: nothing comes after it until a flush, whatever upstream still sends.
+    has_ended: bool,
+    /// What has come and was not looked at.
+    waiting: VecDeque<Waiting>,
+    /// What the engine has, and the events between, oldest first.
+    leaving: VecDeque<Leaving>,
+    /// Something was taken out and is being pushed, by this thread.
+    pushing: Option<ThreadId>,
+    /// What became of the last push.
+    flow: Result<gst::FlowSuccess, gst::FlowError>,
+    frames: u64,
+}
+
+pub(super) struct Line {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        let state = State {
+            is_open: false,
+            is_flushing: false,
+            has_ended: false,
+            waiting: VecDeque::new(),
+            leaving: VecDeque::new(),
+            pushing: None,
+            flow: Ok(gst::FlowSuccess::Ok),
+            frames: 0,
+        };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+}
+
+impl Line {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock, and a line that was left half-way is emptied by `open`.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Empties it and lets frames in, counted from 0.
+    pub(super) fn open(&self) {
+        let mut state = self.lock();
+        state.waiting.clear();
+        state.leaving.clear();
+        (state.is_open, state.is_flushing, state.has_ended, state.frames) = (true, false, false, 0);
+        state.flow = Ok(gst::FlowSuccess::Ok);
+    }
+
+    /// Lets nothing in any more, and lets everybody go who waits.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.is_open = false;
+        state.waiting.clear();
+        state.leaving.clear();
+        self.changed.notify_all();
+    }
+
+    /// The next frame's number. Every frame that comes has one, also one that is dropped.
+    pub(super) fn number(&self) -> u64 {
+        let mut state = self.lock();
+        state.frames += 1;
+        state.frames - 1
+    }
+
+    /// Puts a frame in; waits for room.
+    pub(super) fn put_frame(&self, arrival: Arrival) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let is_frame = |waiting: &&Waiting| matches!(waiting, Waiting::Frame(_));
+        self.put(Waiting::Frame(arrival), |state| {
+            state.flow?;
+            if state.has_ended {
+                return Err(gst::FlowError::Eos);
+            }
+            Ok(state.waiting.iter().filter(is_frame).count() < WAITING)
+        })
+    }
+
+    /// Puts a serialised event in; waits for room. False while nothing is let in, and behind the end of the stream, which a new
+    /// stream ends.
+    pub(super) fn put_event(&self, event: gst::Event) -> bool {
+        let is_end = event.type_() == gst::EventType::Eos;
+        if event.type_() == gst::EventType::StreamStart {
+            self.lock().has_ended = false;
+        }
+        let is_in = self.put(Waiting::Event(event), |state| {
+            if state.has_ended { Err(gst::FlowError::Eos) } else { Ok(true) }
+        });
+        if is_end && is_in.is_ok() {
+            self.lock().has_ended = true;
+        }
+        is_in.is_ok()
+    }
+
+    fn put(
+        &self,
+        waiting: Waiting,
+        has_room: impl Fn(&State) -> Result<bool, gst::FlowError>,
+    ) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let mut state = self.lock();
+        loop {
+            if !state.is_open || state.is_flushing {
+                return Err(gst::FlowError::Flushing);
+            }
+            if has_room(&state)? && state.waiting.len() < WAITING_WITH_EVENTS {
+                state.waiting.push_back(waiting);
+                self.changed.notify_all();
+                return Ok(gst::FlowSuccess::Ok);
+            }
+            state = self.wait(state);
+        }
+    }
+
+    /// Waits until everything that was put in was pushed. False if it never will be.
+    pub(super) fn wait_empty(&self) -> bool {
+        let mut state = self.lock();
+        loop {
+            if !state.is_open || state.is_flushing {
+                return false;
+            }
+            if state.waiting.is_empty() && state.leaving.is_empty() && state.pushing.is_none() {
+                return true;
+            }
+            state = self.wait(state);
+        }
+    }
+
+    /// What comes next while an engine runs, waited for until `deadline`; not at all without one. Results that are final and
+    /// events whose turn it is come before new frames: a result never waits for the next frame.
+    pub(super) fn next(&self, deadline: Option<Instant>) -> Step {
+        let mut state = self.lock();
+        loop {
+            if !state.is_open || state.flow.is_err() {
+                return Step::End;
+            }
+            if !state.is_flushing {
+                if let Some(departure) = state.departure() {
+                    state.pushing = Some(thread::current().id());
+                    return Step::Push(departure);
+                }
+                match state.waiting.pop_front() {
+                    Some(Waiting::Frame(arrival)) => {
+                        state.leaving.push_back(Leaving::Frame(Box::new(arrival.clone()), None));
+                        self.changed.notify_all();
+                        return Step::Search(arrival);
+                    }
+                    // The end is pushed when the engine has finished: results files are complete before anybody hears of it.
+                    Some(Waiting::Event(event)) if event.type_() == gst::EventType::Eos => {
+                        state.waiting.push_front(Waiting::Event(event));
+                        return Step::End;
+                    }
+                    Some(Waiting::Event(event)) => {
+                        state.leaving.push_back(Leaving::Event(event));
+                        self.changed.notify_all();
+                        continue;
+                    }
+                    None => {}
+                }
+            }
+            let now = Instant::now();
+            let Some(wait) = deadline.and_then(|deadline| deadline.checked_duration_since(now)) else {
+                return Step::Pending;
+            };
+            if wait.is_zero() {
+                return Step::Pending;
+            }
+            state = self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// What comes next while no engine runs; waits for it.
+    pub(super) fn ahead(&self) -> Ahead {
+        let mut state = self.lock();
+        loop {
+            if !state.is_open {
+                return Ahead::Closed;
+            }
+            if !state.is_flushing {
+                // Frames that nobody takes any more are dropped; events still go where they can.
+                let is_broken = state.flow.is_err();
+                match state.waiting.pop_front() {
+                    Some(Waiting::Event(event)) => {
+                        if event.type_() == gst::EventType::Eos {
+                            state.count_anew();
+                        }
+                        state.pushing = Some(thread::current().id());
+                        self.changed.notify_all();
+                        return Ahead::Push(event);
+                    }
+                    Some(Waiting::Frame(_)) if is_broken => {
+                        self.changed.notify_all();
+                        continue;
+                    }
+                    Some(frame @ Waiting::Frame(_)) => {
+                        state.waiting.push_front(frame);
+                        return Ahead::Frame;
+                    }
+                    None => {}
+                }
+            }
+            state = self.wait(state);
+        }
+    }
+
+    /// Tells what became of a push.
+    pub(super) fn pushed(&self, flow: Result<gst::FlowSuccess, gst::FlowError>) {
+        let mut state = self.lock();
+        state.pushing = None;
+        // What a flush refuses has nothing to do with what comes after it.
+        if !(state.is_flushing && flow == Err(gst::FlowError::Flushing)) {
+            state.flow = flow;
+        }
+        self.changed.notify_all();
+    }
+
+    /// True if somebody still waits for this frame, which a flush or a stop changes.
+    pub(super) fn wants(&self, index: u64) -> bool {
+        let state = self.lock();
+        state.is_open && !state.is_flushing && state.flow.is_ok() && state.leaving.iter().any(|l| l.is(index))
+    }
+
+    /// Notes a frame's results.
+    pub(super) fn found(&self, index: u64, outcome: Outcome) {
+        let mut state = self.lock();
+        let frame = state.leaving.iter_mut().find(|leaving| leaving.is(index));
+        if let Some(Leaving::Frame(_, found)) = frame {
+            *found = Some(outcome);
+        }
+    }
+
+    /// The engine has ended: frames that it left without results are gone, events stay in line.
+    pub(super) fn settle(&self) {
+        let mut state = self.lock();
+        while let Some(leaving) = state.leaving.pop_back() {
+            if let Leaving::Event(event) = leaving {
+                state.waiting.push_front(Waiting::Event(event));
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// Something failed that frames cannot be searched without.
+    pub(super) fn fail(&self) {
+        self.lock().flow = Err(gst::FlowError::Error);
+        self.changed.notify_all();
+    }
+
+    /// True if the end of the stream was put in: then nobody upstream will hear of a failure.
+    pub(super) fn has_ended(&self) -> bool {
+        self.lock().has_ended
+    }
+
+    /// A flush begins: nothing is let in, and nothing more is pushed.
+    pub(super) fn start_flush(&self) {
+        self.lock().is_flushing = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for a push that a flush interrupts; not for the one that a flush comes out of, when downstream seeks in it.
+    pub(super) fn wait_pushed(&self) {
+        let mut state = self.lock();
+        while state.pushing.is_some_and(|pusher| pusher != thread::current().id()) {
+            state = self.wait(state);
+        }
+    }
+
+    /// A flush is over: drops what was in line, and lets frames in again. Gives the sticky events that outlive a flush.
+    pub(super) fn stop_flush(&self) -> Vec<gst::Event> {
+        let mut state = self.lock();
+        let leaving = std::mem::take(&mut state.leaving).into_iter().filter_map(|leaving| match leaving {
+            Leaving::Event(event) => Some(event),
+            Leaving::Frame(..) => None,
+        });
+        let waiting = std::mem::take(&mut state.waiting).into_iter().filter_map(|waiting| match waiting {
+            Waiting::Event(event) => Some(event),
+            Waiting::Frame(_) => None,
+        });
+        let outlives = |event: &gst::Event| {
+            event.is_sticky() && !matches!(event.type_(), gst::EventType::Segment | gst::EventType::Eos)
+        };
+        let events = leaving.chain(waiting).filter(outlives).collect();
+        (state.is_flushing, state.has_ended) = (false, false);
+        state.flow = Ok(gst::FlowSuccess::Ok);
+        self.changed.notify_all();
+        events
+    }
+}
+
+impl State {
+    /// The stream has ended: what comes now is counted from 0.
+    fn count_anew(&mut self) {
+        self.frames = 0;
+        for waiting in &mut self.waiting {
+            if let Waiting::Frame(arrival) = waiting {
+                arrival.index = self.frames;
+                self.frames += 1;
+            }
+        }
+    }
+
+    /// The oldest, if it can go.
+    fn departure(&mut self) -> Option<Departure> {
+        match self.leaving.pop_front()? {
+            Leaving::Event(event) => Some(Departure::Event(event)),
+            Leaving::Frame(arrival, Some(outcome)) => Some(Departure::Frame(*arrival, outcome)),
+            frame @ Leaving::Frame(_, None) => {
+                self.leaving.push_front(frame);
+                None
+            }
+        }
+    }
+}
+
+impl Leaving {
+    fn is(&self, index: u64) -> bool {
+        matches!(self, Self::Frame(arrival, _) if arrival.index == index)
+    }
+}

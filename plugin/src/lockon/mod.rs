@@ -1,0 +1,246 @@
+//! The element `lockon`: frames in, the same frames out, with what was found in them.
+//!
+//! ```text
+//! gst-launch-1.0 filesrc location=a.mp4 ! decodebin ! lockon template=logo.png ! videoconvert ! autovideosink
+//! ```
+//!
+//! # Frames
+//!
+//! `video/x-raw` in system memory, in any format with an 8-bit luma plane (I420, NV12, GRAY8, YV12, NV21, Y42B, Y444, NV16,
+//! NV61, NV24, Y41B, YUV9); a `videoconvert` in front takes the rest. Luma is searched where it lies, nothing is converted.
+//! What goes out is the buffer that came in: `view` decides what is drawn into it. It is drawn on in place if nobody else has
+//! it, and on a copy otherwise. With `view=none` its pixels are never touched.
+//!
+//! The element is a border between threads, as a `queue` is: up to `depth` frames are in flight on the device and two more
+//! wait. Events keep their place between frames, a flush drops what is inside, the end of the stream waits for it. Downstream
+//! runs on the element's thread, so put a `queue` behind it where that is slow, an encoder for example.
+//!
+//! # Time
+//!
+//! Frames of a file pass as fast as they are searched, and none is lost. A live frame is searched as soon as it comes and
+//! never waits for the next one; the answer to a latency query is one frame's duration more than upstream's, and rises up to
+//! `depth` of them only where frames were seen to stay that long. Frames that a sink says are late are dropped before they are
+//! searched, unless `qos` is false: their numbers are missing in the results, and QOS messages count them. A live source
+//! that is slowed down by a search that does not keep up wants `queue leaky=downstream max-size-buffers=1` in front.
+//!
+//! # Results
+//!
+//! On the bus, before the frame is pushed: an element message with the structure `lockon` for every frame, unless
+//! `post-messages` is false.
+//!
+//! | field | type | what |
+//! |---|---|---|
+//! | `frame` | guint64 | zero-based count of the frames that came, dropped ones included |
+//! | `pts`, `duration` | guint64 | the buffer's, in nanoseconds; missing where it has none |
+//! | `stream-time`, `running-time` | guint64 | the PTS in its segment; stream time is `pts_ns` of results files |
+//! | `matches` | list of `match` | `template` (string), `x`, `y`, `w`, `h` (guint), `score`, `scale`, `angle`, `cx`, `cy` (double) |
+//! | `tracks` | list of `track` | `id` (guint), `state` (string), `x`, `y`, `w`, `h`, `score`, `second-peak-ratio` (double) |
+//! | `foreground` | double | share of the pixels above the threshold; missing without one |
+//!
+//! They mean what they mean in results files: see `lockon::results`. `state` is `tracked`, `uncertain`, `lost` or
+//! `reacquired`.
+//!
+//! On the buffer: a `GstVideoRegionOfInterestMeta` of the type `match` or `track` for each of them, with the same structure as
+//! its parameter. Its `id` is the track's, or the match's number in the frame; its box is cut off at the frame's borders. Built
+//! with the feature `v1_24`, also analytics metadata: detections, and tracking entries related to them.
+//!
+//! In files: `results` writes what `lockon run --results` does. A file is complete before the end of the stream is pushed.
+//! After that, a flushing seek begins a new run: frames are counted from 0 again, boxes start anew, files are written anew. A
+//! seek before the end goes on with the same run.
+//!
+//! # Changes
+//!
+//! What decides the search can be set while frames pass (`template`, `threshold`, `min-score`, `roi` and so on): it counts from
+//! the next frame that is submitted, and what was found of the frames before stays valid, tracks go on. A value that cannot be used
+//! gives a warning on the bus, and the one before goes on. The device and the boxes to follow are taken on the way
+//! from READY to PAUSED.
+//!
+//! # Errors
+//!
+//! `GST_LIBRARY_ERROR_SETTINGS`: a value, template or box cannot be used. `GST_RESOURCE_ERROR_NOT_FOUND`, `_OPEN_READ`,
+//! `_READ`: a file or device. `_OPEN_WRITE`, `_WRITE`, `_NO_SPACE_LEFT`: a results file, or memory. `_FAILED`: a device failed
+//! while it worked (`on-device-loss=cpu` goes on without it). `GST_STREAM_ERROR_FORMAT`: frames are not as their caps say. The
+//! text says what happened and what mends it.
+
+use std::sync::LazyLock;
+
+use gst::glib;
+use gst::prelude::*;
+
+mod imp;
+mod line;
+mod marks;
+mod run;
+mod settings;
+mod trouble;
+
+static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
+    gst::DebugCategory::new(
+        "lockon",
+        gst::DebugColorFlags::empty(),
+        Some("lockon: finds and follows patterns"),
+    )
+});
+
+glib::wrapper! {
+    /// The element.
+    pub struct Lockon(ObjectSubclass<imp::Lockon>) @extends gst::Element, gst::Object;
+}
+
+/// What frames show when they leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, glib::Enum)]
+#[repr(u32)]
+#[enum_type(name = "GstLockonView")]
+pub enum View {
+    /// What they showed when they came.
+    #[enum_value(name = "None: frames are not touched", nick = "none")]
+    None,
+    /// Boxes and labels over it.
+    #[default]
+    #[enum_value(name = "Overlay: boxes and labels over the picture", nick = "overlay")]
+    Overlay,
+    /// The thresholded frame.
+    #[enum_value(name = "Mask: the thresholded frame, where there is a threshold", nick = "mask")]
+    Mask,
+    /// Half of each.
+    #[enum_value(name = "Split: the picture on the left, the thresholded frame on the right", nick = "split")]
+    Split,
+}
+
+pub(crate) fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
+    // Registers the type where documentation tools look for it.
+    View::static_type().mark_as_plugin_api(gst::PluginAPIFlags::empty());
+    gst::Element::register(Some(plugin), "lockon", gst::Rank::NONE, Lockon::static_type())
+}
+
+fn properties() -> Vec<glib::ParamSpec> {
+    let text = |name: &'static str, nick: &'static str, blurb: &'static str| {
+        glib::ParamSpecString::builder(name).nick(nick).blurb(blurb)
+    };
+    let limits = lockon::config::Limits::default();
+    vec![
+        text(
+            "template",
+            "Template",
+            "Pictures to search for, [NAME=]PATH, several separated by semicolons (PNG, JPEG, BMP; alpha is the mask)",
+        )
+        .mutable_playing()
+        .build(),
+        gst::ParamSpecArray::builder("templates")
+            .nick("Templates")
+            .blurb("The same as an array, for names with a ; in them")
+            .element_spec(&text("template", "Template", "[NAME=]PATH").build())
+            .mutable_playing()
+            .build(),
+        text(
+            "track",
+            "Track",
+            "Boxes to follow, X,Y,W,H[@FRAME], several separated by semicolons; FRAME counts from 0, which it is if not given",
+        )
+        .mutable_ready()
+        .build(),
+        text(
+            "threshold",
+            "Threshold",
+            "Adaptive threshold, METHOD:BLOCK:VALUE[:inv]; methods: mean, gaussian, sauvola, niblack",
+        )
+        .mutable_playing()
+        .build(),
+        glib::ParamSpecDouble::builder("min-score")
+            .nick("Least score")
+            .blurb("Least NCC of a match")
+            .minimum(-1.0)
+            .maximum(1.0)
+            .default_value(limits.min_score)
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecUInt::builder("max-matches")
+            .nick("Most matches")
+            .blurb("Most matches of each template in a frame")
+            .minimum(1)
+            .default_value(limits.max_matches as u32)
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecDouble::builder("max-overlap")
+            .nick("Most overlap")
+            .blurb("Most overlap of two matches of one template: intersection over union")
+            .minimum(0.0)
+            .maximum(1.0)
+            .default_value(limits.max_overlap)
+            .mutable_playing()
+            .build(),
+        text("scales", "Scales", "Sizes of templates, FROM..TO/FACTOR: every power of FACTOR in the range, and 1")
+            .default_value("1..1/2")
+            .mutable_playing()
+            .build(),
+        text("angles", "Angles", "Directions of templates, FROM..TO/STEP in degrees, counter-clockwise positive")
+            .default_value("0..0/1")
+            .mutable_playing()
+            .build(),
+        text("search", "Search", "How: exhaustive, or pyramid (from coarse to fine on the CPU; a match can be missed)")
+            .default_value(lockon::config::SearchMethod::default().name())
+            .mutable_playing()
+            .build(),
+        text("roi", "Region of interest", "Search for templates inside this box only, X,Y,W,H")
+            .mutable_playing()
+            .build(),
+        text("backend", "Backend", "The device that does the work: auto, cpu, cuda, cuda:N")
+            .default_value("auto")
+            .mutable_ready()
+            .build(),
+        text(
+            "kernel",
+            "Kernel",
+            "Kernels of the CUDA backend instead of what it takes by itself, several separated by semicolons",
+        )
+        .mutable_ready()
+        .build(),
+        glib::ParamSpecUInt::builder("threads")
+            .nick("Threads")
+            .blurb("Threads of the CPU backend; 0: all cores")
+            .maximum(1024)
+            .mutable_ready()
+            .build(),
+        glib::ParamSpecUInt::builder("depth")
+            .nick("Depth")
+            .blurb("Frames in flight on the device; 2 is a double buffer")
+            .minimum(1)
+            .maximum(32)
+            .default_value(2)
+            .mutable_ready()
+            .build(),
+        text("on-device-loss", "On device loss", "When the GPU fails while it works: end, or cpu (it does the rest)")
+            .default_value("end")
+            .mutable_ready()
+            .build(),
+        glib::ParamSpecUInt64::builder("max-frames")
+            .nick("Most frames")
+            .blurb("End the stream after so many frames; 0: when it ends by itself")
+            .mutable_ready()
+            .build(),
+        glib::ParamSpecEnum::builder::<View>("view")
+            .nick("View")
+            .blurb("What frames show when they leave")
+            .mutable_playing()
+            .build(),
+        text(
+            "results",
+            "Results",
+            "Files to write results to, .jsonl, .csv or .mot.txt, several separated by semicolons; - is standard output",
+        )
+        .mutable_ready()
+        .build(),
+        glib::ParamSpecBoolean::builder("post-messages")
+            .nick("Post messages")
+            .blurb("Post an element message with the results of every frame")
+            .default_value(true)
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecBoolean::builder("qos")
+            .nick("QoS")
+            .blurb("Drop frames that a sink says are late, before they are searched")
+            .default_value(true)
+            .mutable_playing()
+            .build(),
+    ]
+}

@@ -1,0 +1,1151 @@
+//! The element between the pads of a test harness, in pipelines, and as people run it with gst-launch.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Once;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use gst::prelude::*;
+use gst_check::Harness;
+use gst_video::prelude::*;
+use lockon::frame::{PixelFormat, Plane, Size};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Of `examples/media/cars.mp4`.
+const CARS: Size = Size::new(768, 432);
+const SIZE: Size = Size::new(97, 63);
+const FRAME: gst::ClockTime = gst::ClockTime::from_mseconds(40);
+/// Longer than anything here takes, unless it hangs.
+const LONG: gst::ClockTime = gst::ClockTime::from_seconds(60);
+
+fn init() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        gst::init().unwrap();
+        gstlockon::register().unwrap();
+    });
+}
+
+/// Bytes that look random and are the same every time: D. Lehmer's generator, as L'Ecuyer parametrised it.
+fn noise(seed: u64, size: Size) -> Plane {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let bytes = (0..size.area()).map(|_| {
+        state = state.wrapping_mul(0xDA94_2042_E4DD_58B5).wrapping_add(0x9E37_79B9);
+        (state >> 56) as u8
+    });
+    Plane::from_vec(bytes.collect(), size)
+}
+
+/// Where the pattern is in frame `n`: it moves by a pixel or two a frame and turns back at the border.
+fn place(n: u64) -> (usize, usize) {
+    let swing =
+        |n: u64, room: u64| if (n / room).is_multiple_of(2) { n % room } else { room - n % room } as usize;
+    (swing(2 * n, 80), swing(n, 48))
+}
+
+/// A noisy frame with the pattern in it. Luma is noise, chroma 128.
+fn frame(n: u64, format: PixelFormat) -> gst::Buffer {
+    let (mut luma, pattern) = (noise(n % 5, SIZE), pattern());
+    let (x, y) = place(n);
+    for row in 0..pattern.size().height {
+        let at = (y + row) * SIZE.width + x;
+        luma.data_mut()[at..at + pattern.size().width].copy_from_slice(pattern.as_ref().row(row));
+    }
+    let info = info(format);
+    let mut buffer = gst::Buffer::with_size(info.size()).unwrap();
+    let writable = buffer.get_mut().unwrap();
+    writable.set_pts(n * FRAME);
+    writable.set_duration(FRAME);
+    let mut frame = gst_video::VideoFrameRef::from_buffer_ref_writable(writable, &info).unwrap();
+    let stride = frame.plane_stride()[0] as usize;
+    let planes = frame.planes_data_mut();
+    for (index, plane) in planes.into_iter().enumerate().take(format.planes()) {
+        plane.fill(128);
+        if index == 0 {
+            for (row, pixels) in plane.chunks_mut(stride).zip(luma.data().chunks(SIZE.width)) {
+                row[..SIZE.width].copy_from_slice(pixels);
+            }
+        }
+    }
+    drop(frame);
+    buffer
+}
+
+fn pattern() -> Plane {
+    noise(99, Size::new(15, 13))
+}
+
+fn info(format: PixelFormat) -> gst_video::VideoInfo {
+    let kind = format.name.parse::<gst_video::VideoFormat>().unwrap();
+    gst_video::VideoInfo::builder(kind, SIZE.width as u32, SIZE.height as u32).fps((25, 1)).build().unwrap()
+}
+
+fn caps(format: PixelFormat) -> gst::Caps {
+    info(format).to_caps().unwrap()
+}
+
+/// A folder with the pattern as `pattern.png`, and what a test adds.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        init();
+        let place = Self(tempfile::tempdir().unwrap());
+        lockon::still::save(&place.path("pattern.png"), pattern().as_ref()).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    /// An element that searches the pattern on the CPU and leaves frames as they are.
+    fn element(&self) -> gst::Element {
+        gst::ElementFactory::make("lockon")
+            .property("template", self.text("pattern.png"))
+            .property("backend", "cpu")
+            .property("threads", 1u32)
+            .property_from_str("view", "none")
+            .build()
+            .unwrap()
+    }
+
+    /// The records of a JSON Lines file.
+    fn records(&self, name: &str) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.path(name)).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+fn harness(element: &gst::Element, format: PixelFormat) -> Harness {
+    let mut harness = Harness::with_element(element, Some("sink"), Some("src"));
+    harness.set_src_caps(caps(format));
+    harness
+}
+
+/// What a bus was told of, in order.
+fn bus_of(element: &gst::Element) -> gst::Bus {
+    let bus = gst::Bus::new();
+    element.set_bus(Some(&bus));
+    bus
+}
+
+fn messages(bus: &gst::Bus) -> Vec<gst::Structure> {
+    let of_ours =
+        |message: gst::Message| message.structure().filter(|s| s.name() == "lockon").map(ToOwned::to_owned);
+    bus.iter_filtered(&[gst::MessageType::Element]).filter_map(of_ours).collect()
+}
+
+fn list(structure: &gst::StructureRef, field: &str) -> Vec<gst::Structure> {
+    let list = structure.get::<gst::List>(field).unwrap();
+    list.iter().map(|value| value.get::<gst::Structure>().unwrap()).collect()
+}
+
+/// Type, id, box and parameter of a region of interest.
+type Region = (String, i32, (u32, u32, u32, u32), gst::Structure);
+
+fn regions(buffer: &gst::BufferRef) -> Vec<Region> {
+    let metas = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>();
+    metas
+        .map(|meta| {
+            let parameter = meta.params().next().unwrap().to_owned();
+            (meta.roi_type().to_owned(), meta.id(), meta.rect(), parameter)
+        })
+        .collect()
+}
+
+fn bytes(buffer: &gst::BufferRef) -> Vec<u8> {
+    buffer.map_readable().unwrap().to_vec()
+}
+
+/// Waits for the first message of these kinds.
+fn wait_for(bus: &gst::Bus, kinds: &[gst::MessageType]) -> gst::Message {
+    bus.timed_pop_filtered(LONG, kinds).expect("a message comes in time")
+}
+
+/// Runs a pipeline to its end.
+fn play(pipeline: &gst::Pipeline) {
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let message = wait_for(&pipeline.bus().unwrap(), &[gst::MessageType::Eos, gst::MessageType::Error]);
+    let said = format!("{message:?}");
+    pipeline.set_state(gst::State::Null).unwrap();
+    assert_eq!(message.type_(), gst::MessageType::Eos, "{said}");
+}
+
+/// A pipeline that is stopped when a test ends, however it ends.
+struct Stopped(gst::Pipeline);
+
+impl std::ops::Deref for Stopped {
+    type Target = gst::Pipeline;
+
+    fn deref(&self) -> &gst::Pipeline {
+        &self.0
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = self.0.set_state(gst::State::Null);
+    }
+}
+
+fn parse(text: &str) -> Stopped {
+    init();
+    let pipeline = gst::parse::launch(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    Stopped(pipeline.downcast().unwrap())
+}
+
+#[test]
+fn frames_of_every_format_pass_untouched_with_their_times_in_order() {
+    let here = Place::new();
+    for format in PixelFormat::ALL {
+        let element = here.element();
+        let mut harness = harness(&element, format);
+        for n in 0..12 {
+            let frame = frame(n, format);
+            let (sent, at) = (bytes(&frame), frame.map_readable().unwrap().as_ptr() as usize);
+            harness.push(frame).unwrap();
+            let came = harness.pull().unwrap();
+            assert_eq!((came.pts(), came.duration()), (Some(n * FRAME), Some(FRAME)), "{}", format.name);
+            assert!(bytes(&came) == sent, "frame {n} of {} was changed", format.name);
+            assert_eq!(came.map_readable().unwrap().as_ptr() as usize, at, "frame {n} was copied");
+            let (x, y) = place(n);
+            let found = regions(&came);
+            assert_eq!(found.len(), 1, "frame {n} of {}", format.name);
+            let (kind, id, rect, parameter) = &found[0];
+            assert_eq!((kind.as_str(), *id, *rect), ("match", 0, (x as u32, y as u32, 15, 13)));
+            assert_eq!(parameter.get::<f64>("score").unwrap(), 1.0);
+            assert_eq!(parameter.get::<&str>("template").unwrap(), "pattern");
+        }
+        let out = element.static_pad("src").unwrap().current_caps().unwrap();
+        assert_eq!(out, caps(format));
+    }
+}
+
+#[test]
+fn formats_without_luma_are_not_negotiated() {
+    init();
+    let element = gst::ElementFactory::make("lockon").build().unwrap();
+    let pad = element.static_pad("sink").unwrap();
+    for format in ["BGR", "YUY2", "I420_10LE", "RGBA"] {
+        let caps = gst::Caps::builder("video/x-raw").field("format", format).build();
+        assert!(!pad.query_caps(None).can_intersect(&caps), "{format}");
+    }
+    let in_gpu =
+        gst::Caps::builder("video/x-raw").features(["memory:CUDAMemory"]).field("format", "NV12").build();
+    assert!(!pad.query_caps(None).can_intersect(&in_gpu));
+}
+
+#[test]
+fn many_frames_in_flight_come_out_in_order_with_events_in_their_places() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("depth", 8u32);
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    for n in 0..60u64 {
+        harness.push(frame(n, PixelFormat::GRAY8)).unwrap();
+        if n % 7 == 3 {
+            let note = gst::Structure::builder("note").field("after", n).build();
+            assert!(harness.push_event(gst::event::CustomDownstream::new(note)));
+            let gap = gst::event::Gap::builder(n * FRAME).duration(FRAME).build();
+            assert!(harness.push_event(gap));
+        }
+    }
+    // The pad's own order of buffers and events.
+    assert!(harness.push_event(gst::event::Eos::new()));
+    for n in 0..60 {
+        assert_eq!(harness.pull().unwrap().pts(), Some(n * FRAME));
+    }
+    let (mut notes, mut gaps) = (Vec::new(), 0);
+    loop {
+        let event = harness.pull_event().unwrap();
+        match event.view() {
+            gst::EventView::CustomDownstream(e) => {
+                notes.push(e.structure().unwrap().get::<u64>("after").unwrap());
+            }
+            gst::EventView::Gap(_) => gaps += 1,
+            gst::EventView::Eos(_) => break,
+            _ => {}
+        }
+    }
+    assert_eq!((notes, gaps), ((0..60).filter(|n| n % 7 == 3).collect(), 9));
+    let frames: Vec<u64> = messages(&bus).iter().map(|s| s.get("frame").unwrap()).collect();
+    assert_eq!(frames, (0..60).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_event_never_overtakes_a_frame() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("depth", 4u32);
+    let pad = element.static_pad("src").unwrap();
+    let (sender, seen) = std::sync::mpsc::channel();
+    pad.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
+        if let Some(buffer) = info.buffer() {
+            sender.send(buffer.pts().unwrap().nseconds() / FRAME.nseconds()).unwrap();
+        } else if let Some(gst::EventView::CustomDownstream(note)) = info.event().map(|event| event.view()) {
+            sender.send(1000 + note.structure().unwrap().get::<u64>("before").unwrap()).unwrap();
+        }
+        gst::PadProbeReturn::Ok
+    });
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    let mut sent = Vec::new();
+    for n in 0..40 {
+        let note = gst::Structure::builder("note").field("before", n).build();
+        harness.push_event(gst::event::CustomDownstream::new(note));
+        harness.push(frame(n, PixelFormat::GRAY8)).unwrap();
+        sent.extend([1000 + n, n]);
+    }
+    harness.push_event(gst::event::Eos::new());
+    let came: Vec<_> = sent.iter().map(|_| seen.recv_timeout(Duration::from_mins(1)).unwrap()).collect();
+    assert_eq!(came, sent);
+}
+
+#[test]
+fn the_message_of_a_frame_has_its_times_and_what_was_found() {
+    let here = Place::new();
+    let element = here.element();
+    let (x, y) = place(0);
+    element.set_property("track", format!("{x},{y},15,13"));
+    element.set_property("threshold", "mean:7:3");
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    harness.pull_event().unwrap();
+    let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
+    segment.set_start(gst::ClockTime::from_seconds(3));
+    segment.set_time(gst::ClockTime::from_seconds(10));
+    segment.set_base(gst::ClockTime::from_seconds(1));
+    harness.push_event(gst::event::Segment::new(&segment));
+    let mut buffer = frame(0, PixelFormat::GRAY8);
+    buffer.get_mut().unwrap().set_pts(gst::ClockTime::from_seconds(5));
+    harness.push(buffer).unwrap();
+    let buffer = harness.pull().unwrap();
+    let said = messages(&bus);
+    assert_eq!(said.len(), 1);
+    let message = &said[0];
+    let seconds = |field: &str| message.get::<gst::ClockTime>(field).unwrap().seconds();
+    assert_eq!(
+        (
+            message.get::<u64>("frame").unwrap(),
+            seconds("pts"),
+            seconds("stream-time"),
+            seconds("running-time")
+        ),
+        (0, 5, 12, 3)
+    );
+    assert_eq!(message.get::<gst::ClockTime>("duration").unwrap(), FRAME);
+    let share = message.get::<f64>("foreground").unwrap();
+    assert!(share > 0.2 && share < 0.8, "{share}");
+    let matches = list(message, "matches");
+    assert_eq!(matches.len(), 1);
+    assert_eq!(
+        (matches[0].get::<u32>("x").unwrap(), matches[0].get::<u32>("y").unwrap()),
+        (x as u32, y as u32)
+    );
+    let tracks = list(message, "tracks");
+    assert_eq!(
+        (tracks[0].get::<u32>("id").unwrap(), tracks[0].get::<&str>("state").unwrap()),
+        (1, "tracked")
+    );
+    let regions = regions(&buffer);
+    assert_eq!(regions.len(), 2);
+    assert_eq!((regions[0].0.as_str(), &regions[0].3), ("match", &matches[0]));
+    assert_eq!((regions[1].0.as_str(), regions[1].1, &regions[1].3), ("track", 1, &tracks[0]));
+    element.set_property("post-messages", false);
+    harness.push_and_pull(frame(200, PixelFormat::GRAY8)).unwrap();
+    assert!(messages(&bus).is_empty());
+}
+
+#[test]
+fn a_view_is_drawn_in_place_or_on_a_copy_where_somebody_else_has_the_frame() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property_from_str("view", "overlay");
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    let alone = frame(3, PixelFormat::GRAY8);
+    let (before, at) = (bytes(&alone), alone.map_readable().unwrap().as_ptr() as usize);
+    let drawn = harness.push_and_pull(alone).unwrap();
+    assert_ne!(bytes(&drawn), before);
+    assert_eq!(
+        drawn.map_readable().unwrap().as_ptr() as usize,
+        at,
+        "nobody else has it: it is drawn on in place"
+    );
+    let shared = frame(3, PixelFormat::GRAY8);
+    let on_copy = harness.push_and_pull(shared.clone()).unwrap();
+    assert_eq!(bytes(&shared), before, "what somebody else has is not touched");
+    assert_eq!(bytes(&on_copy), bytes(&drawn));
+    // Without a threshold there is no mask to show.
+    element.set_property_from_str("view", "mask");
+    assert_eq!(bytes(&harness.push_and_pull(frame(3, PixelFormat::GRAY8)).unwrap()), bytes(&drawn));
+    element.set_property("threshold", "mean:7:3");
+    let mask = bytes(&harness.push_and_pull(frame(3, PixelFormat::GRAY8)).unwrap());
+    let stride = info(PixelFormat::GRAY8).stride()[0] as usize;
+    let mut pixels = mask.chunks(stride).flat_map(|row| &row[..SIZE.width]);
+    assert!(pixels.all(|pixel| [0, 255].contains(pixel)));
+}
+
+#[test]
+fn latency_grows_by_what_live_frames_stay_and_by_nothing_else() {
+    let here = Place::new();
+    let element = here.element();
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    let upstream = gst::ClockTime::from_mseconds(7);
+    harness.set_upstream_latency(upstream);
+    harness.push_and_pull(frame(0, PixelFormat::GRAY8)).unwrap();
+    harness.set_live(false);
+    assert_eq!(harness.query_latency(), Some(upstream), "frames of a file are not held");
+    harness.set_live(true);
+    assert_eq!(harness.query_latency(), Some(upstream + FRAME));
+    for n in 1..20 {
+        harness.push_and_pull(frame(n, PixelFormat::GRAY8)).unwrap();
+    }
+    assert!(harness.query_latency().unwrap() <= upstream + 2 * FRAME, "never more than the depth");
+}
+
+#[test]
+fn a_live_frame_does_not_wait_for_the_next_one() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("depth", 16u32);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    for n in 0..5 {
+        // Alone in a deep ring: it comes out although nothing follows.
+        harness.push(frame(n, PixelFormat::GRAY8)).unwrap();
+        assert_eq!(harness.pull().unwrap().pts(), Some(n * FRAME));
+    }
+}
+
+/// Blocks the source pad's first buffer, so that everything behind it piles up; tells when it is there.
+fn block(element: &gst::Element) -> (gst::PadProbeId, std::sync::mpsc::Receiver<()>) {
+    let (sender, blocked) = std::sync::mpsc::channel();
+    let pad = element.static_pad("src").unwrap();
+    let probe = pad.add_probe(gst::PadProbeType::BLOCK | gst::PadProbeType::BUFFER, move |_, _| {
+        let _ = sender.send(());
+        gst::PadProbeReturn::Ok
+    });
+    (probe.unwrap(), blocked)
+}
+
+#[test]
+fn a_flush_drops_what_is_in_flight_and_keeps_what_describes_the_stream() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("results", here.text("out.jsonl"));
+    element.set_property("depth", 3u32);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    harness.push_and_pull(frame(0, PixelFormat::GRAY8)).unwrap();
+    let (probe, blocked) = block(&element);
+    harness.push(frame(1, PixelFormat::GRAY8)).unwrap();
+    blocked.recv_timeout(Duration::from_mins(1)).unwrap();
+    // One is held in its push and two wait; the tags stand behind them.
+    harness.push(frame(2, PixelFormat::GRAY8)).unwrap();
+    let mut tags = gst::TagList::new();
+    tags.get_mut().unwrap().add::<gst::tags::Title>(&"kept", gst::TagMergeMode::Append);
+    harness.push_event(gst::event::Tag::new(tags));
+    assert!(harness.push_event(gst::event::FlushStart::new()));
+    element.static_pad("src").unwrap().remove_probe(probe);
+    assert!(harness.push_event(gst::event::FlushStop::new(true)));
+    harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+    for n in 10..20 {
+        assert_eq!(harness.push_and_pull(frame(n, PixelFormat::GRAY8)).unwrap().pts(), Some(n * FRAME));
+    }
+    let tag =
+        element.static_pad("src").unwrap().sticky_event::<gst::event::Tag>(0).expect("tags outlive a flush");
+    assert_eq!(tag.tag().get::<gst::tags::Title>().unwrap().get(), "kept");
+    harness.push_event(gst::event::Eos::new());
+    while harness.pull_event().unwrap().type_() != gst::EventType::Eos {}
+    let records = here.records("out.jsonl");
+    // The run goes on: one head, numbers go on, what was dropped is missing.
+    assert_eq!(records.iter().filter(|r| r["type"] == "run").count(), 1);
+    let numbers: Vec<_> = records.iter().filter_map(|r| r["frame"].as_u64()).collect();
+    assert!(
+        numbers.starts_with(&[0]) && numbers.ends_with(&[3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
+        "{numbers:?}"
+    );
+    assert_eq!(records.last().unwrap()["type"], "summary");
+}
+
+#[test]
+fn a_flush_lets_a_full_line_go() {
+    let here = Place::new();
+    let element = here.element();
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    let (probe, blocked) = block(&element);
+    let pad = element.static_pad("sink").unwrap();
+    let upstream = std::thread::spawn({
+        let peer = pad.peer().unwrap();
+        move || (0..100).map(|n| peer.push(frame(n, PixelFormat::GRAY8))).find(Result::is_err)
+    });
+    blocked.recv_timeout(Duration::from_mins(1)).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let start = Instant::now();
+    harness.push_event(gst::event::FlushStart::new());
+    assert_eq!(upstream.join().unwrap(), Some(Err(gst::FlowError::Flushing)));
+    assert!(start.elapsed() < Duration::from_secs(5));
+    element.static_pad("src").unwrap().remove_probe(probe);
+    harness.push_event(gst::event::FlushStop::new(true));
+    harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+    harness.push_and_pull(frame(7, PixelFormat::GRAY8)).unwrap();
+}
+
+#[test]
+fn results_are_complete_when_the_end_arrives_with_frames_in_flight() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("depth", 8u32);
+    element.set_property("results", format!("{};{}", here.text("out.jsonl"), here.text("out.csv")));
+    let path = here.path("out.jsonl");
+    let pad = element.static_pad("src").unwrap();
+    let (sender, at_end) = std::sync::mpsc::channel();
+    pad.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
+        if info.event().is_some_and(|event| event.type_() == gst::EventType::Eos) {
+            sender.send(std::fs::read_to_string(&path).unwrap()).unwrap();
+        }
+        gst::PadProbeReturn::Ok
+    });
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    for n in 0..10 {
+        harness.push(frame(n, PixelFormat::GRAY8)).unwrap();
+    }
+    harness.push_event(gst::event::Eos::new());
+    for n in 0..10 {
+        assert_eq!(harness.pull().unwrap().pts(), Some(n * FRAME));
+    }
+    let text = at_end.recv_timeout(Duration::from_mins(1)).unwrap();
+    let last = text.lines().last().unwrap();
+    assert_eq!(text.lines().count(), 12);
+    assert!(
+        last.starts_with(r#"{"type":"summary","frames":10,"#) && last.contains(r#""interrupted":false"#),
+        "{last}"
+    );
+    assert_eq!(std::fs::read_to_string(here.path("out.csv")).unwrap().lines().count(), 11);
+}
+
+#[test]
+fn a_new_size_or_format_is_searched_from_its_first_frame_on() {
+    let here = Place::new();
+    let part = |format: &str, width| {
+        format!(
+            "videotestsrc num-buffers=6 pattern=smpte ! video/x-raw,format={format},width={width},height=64,framerate=25/1 ! c."
+        )
+    };
+    let parts = [part("GRAY8", 96), part("I420", 96), part("NV12", 130), part("NV12", 96)].join(" ");
+    let results = here.text("out.jsonl");
+    let pipeline = parse(&format!(
+        "concat name=c ! lockon name=l backend=cpu threshold=mean:5:2 depth=4 results={results} ! appsink name=out sync=false {parts}"
+    ));
+    let out = pipeline.by_name("out").unwrap().downcast::<gst_app::AppSink>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let mut seen = Vec::new();
+    while let Ok(sample) = out.pull_sample() {
+        let info = gst_video::VideoInfo::from_caps(sample.caps().unwrap()).unwrap();
+        assert_eq!(sample.buffer().unwrap().size(), info.size(), "a frame has the caps it came with");
+        seen.push((info.format().to_str().to_string(), info.width()));
+    }
+    pipeline.set_state(gst::State::Null).unwrap();
+    let expected = [("GRAY8", 96), ("I420", 96), ("NV12", 130), ("NV12", 96)];
+    let expected: Vec<_> =
+        expected.iter().flat_map(|&(format, width)| vec![(format.to_owned(), width); 6]).collect();
+    assert_eq!(seen, expected);
+    let records = here.records("out.jsonl");
+    assert_eq!(records.len(), 26);
+    assert!(records[1..25].iter().all(|r| r["threshold"]["foreground"].is_number()));
+}
+
+#[test]
+fn what_is_searched_can_be_changed_while_frames_pass() {
+    let here = Place::new();
+    lockon::still::save(&here.path("other.png"), noise(7, Size::new(9, 9)).as_ref()).unwrap();
+    let element = here.element();
+    let (x, y) = place(0);
+    element.set_property("depth", 4u32);
+    element.set_property("track", format!("{x},{y},15,13"));
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    let found = |from: u64, harness: &mut Harness| {
+        for n in from..from + 10 {
+            harness.push_and_pull(frame(n, PixelFormat::GRAY8)).unwrap();
+        }
+        let said = messages(&bus);
+        let frames: Vec<u64> = said.iter().map(|s| s.get("frame").unwrap()).collect();
+        assert_eq!(frames, (from..from + 10).collect::<Vec<_>>(), "no frame is lost");
+        // A track goes on through every change.
+        assert!(said.iter().all(|s| list(s, "tracks")[0].get::<&str>("state").unwrap() == "tracked"));
+        said.iter().map(|s| list(s, "matches").len()).collect::<Vec<_>>()
+    };
+    assert_eq!(found(0, &mut harness), [1; 10]);
+    element.set_property("template", here.text("other.png"));
+    assert_eq!(found(10, &mut harness), [0; 10]);
+    element.set_property("min-score", -1.0);
+    element.set_property("max-matches", 3u32);
+    assert_eq!(found(20, &mut harness), [3; 10]);
+    element.set_property("templates", gst::Array::new([format!("a={}", here.text("pattern.png"))]));
+    element.set_property("min-score", 0.9);
+    assert_eq!(found(30, &mut harness), [1; 10]);
+    assert_eq!(element.property::<String>("template"), format!("a={}", here.text("pattern.png")));
+    // Frames too small for what is asked, and values without meaning: told, and what was there before goes on.
+    let warned = |says: &str| {
+        let message = bus.timed_pop_filtered(LONG, &[gst::MessageType::Warning]).unwrap();
+        let gst::MessageView::Warning(warning) = message.view() else { unreachable!() };
+        assert!(warning.error().matches(gst::LibraryError::Settings));
+        let said = warning.error().message().to_owned();
+        assert!(said.contains(says) && said.ends_with("what was set before goes on"), "{said}");
+    };
+    element.set_property("angles", "ten");
+    warned("expected FROM..TO/STEP");
+    assert_eq!(element.property::<String>("angles"), "0..0/1");
+    element.set_property("template", "no/such.png");
+    warned("cannot read no/such.png");
+    element.set_property("roi", "90,10,20,20");
+    harness.push_and_pull(frame(40, PixelFormat::GRAY8)).unwrap();
+    warned("does not lie inside the 97x63 frame");
+    assert_eq!(messages(&bus).len(), 1);
+    element.set_property("roi", None::<&str>);
+    assert_eq!(found(41, &mut harness), [1; 10]);
+}
+
+#[test]
+fn changes_while_frames_are_in_flight_lose_and_reorder_nothing() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("depth", 8u32);
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    for n in 0..200u64 {
+        if n % 9 == 4 {
+            element.set_property("max-matches", 1 + (n % 4) as u32);
+            element.set_property("min-score", if n % 2 == 0 { 0.9 } else { 0.2 });
+        }
+        harness.push(frame(n, PixelFormat::GRAY8)).unwrap();
+    }
+    for n in 0..200 {
+        assert_eq!(harness.pull().unwrap().pts(), Some(n * FRAME));
+    }
+    for (n, message) in (0..).zip(messages(&bus)) {
+        let (x, y) = place(n);
+        let best = &list(&message, "matches")[0];
+        assert_eq!(
+            (best.get::<u32>("x").unwrap(), best.get::<u32>("y").unwrap()),
+            (x as u32, y as u32),
+            "frame {n}"
+        );
+    }
+}
+
+#[test]
+fn late_frames_are_dropped_before_they_are_searched_and_counted() {
+    let here = Place::new();
+    let element = here.element();
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    harness.push_and_pull(frame(0, PixelFormat::GRAY8)).unwrap();
+    let late = |jitter| gst::event::Qos::new(gst::QOSType::Underflow, 1.5, jitter, 2 * FRAME);
+    // At frame 2 the sink was two frames behind: what is due until frame 4 comes too late.
+    harness.push_upstream_event(late(2 * FRAME.nseconds() as i64));
+    for n in 1..7 {
+        harness.push(frame(n, PixelFormat::GRAY8)).unwrap();
+    }
+    let came = [harness.pull().unwrap(), harness.pull().unwrap()];
+    assert_eq!(came.each_ref().map(|b| b.pts().unwrap()), [5 * FRAME, 6 * FRAME]);
+    assert_eq!(came.map(|b| b.flags().contains(gst::BufferFlags::DISCONT)), [true, false]);
+    let numbers: Vec<u64> = {
+        let mut all = Vec::new();
+        let mut qos = 0;
+        while let Some(message) = bus.pop() {
+            match message.view() {
+                gst::MessageView::Qos(m) => {
+                    qos += 1;
+                    assert_eq!(m.stats().1.value(), qos);
+                }
+                gst::MessageView::Element(m) => all.push(m.structure().unwrap().get("frame").unwrap()),
+                _ => {}
+            }
+        }
+        assert_eq!(qos, 4);
+        all
+    };
+    assert_eq!(numbers, [0, 5, 6]);
+    // On time again, and then late where nobody wants to know.
+    harness.push_upstream_event(late(-1));
+    harness.push_and_pull(frame(2, PixelFormat::GRAY8)).unwrap();
+    element.set_property("qos", false);
+    harness.push_upstream_event(late(900_000_000_000));
+    harness.push_and_pull(frame(3, PixelFormat::GRAY8)).unwrap();
+}
+
+#[test]
+fn serialised_queries_wait_for_the_frames_before_them() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("depth", 6u32);
+    let passed = std::sync::Arc::new(AtomicUsize::new(0));
+    let count = passed.clone();
+    element.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        gst::PadProbeReturn::Ok
+    });
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    harness.add_propose_allocation_meta(gst_video::VideoMeta::meta_api(), None);
+    let pad = element.static_pad("sink").unwrap().peer().unwrap();
+    for n in 0..12 {
+        harness.push(frame(n, PixelFormat::GRAY8)).unwrap();
+        let mut query = gst::query::Allocation::new(Some(&caps(PixelFormat::GRAY8)), true);
+        assert!(pad.peer_query(&mut query));
+        assert_eq!(passed.load(Ordering::SeqCst) as u64, n + 1);
+        assert!(
+            query.find_allocation_meta::<gst_video::VideoMeta>().is_some(),
+            "what downstream takes is passed on"
+        );
+        let (_, size, min, _) = query.allocation_pools().next().expect("frames that stay here need buffers");
+        assert!(size as usize >= info(PixelFormat::GRAY8).size() && min >= 6 + 2, "{size} {min}");
+    }
+}
+
+#[test]
+fn a_hundred_changes_of_state_and_back() {
+    let here = Place::new();
+    let template = here.text("pattern.png");
+    let pipeline = parse(&format!(
+        "videotestsrc pattern=snow ! video/x-raw,format=I420,width=96,height=64 ! lockon name=l backend=cpu depth=4 template={template} \
+         min-score=-1 ! fakesink"
+    ));
+    for cycle in 0..100 {
+        pipeline.set_state(gst::State::Playing).unwrap();
+        if cycle % 3 == 0 {
+            // Frames are in flight.
+            pipeline.state(LONG).0.unwrap();
+            wait_for(&pipeline.bus().unwrap(), &[gst::MessageType::Element]);
+        }
+        if cycle % 4 == 0 {
+            pipeline.set_state(gst::State::Paused).unwrap();
+            pipeline.state(LONG).0.unwrap();
+        }
+        let down = [gst::State::Null, gst::State::Ready][cycle % 2];
+        assert_eq!(pipeline.set_state(down).unwrap(), gst::StateChangeSuccess::Success, "cycle {cycle}");
+    }
+    pipeline.set_state(gst::State::Null).unwrap();
+}
+
+#[test]
+fn after_ready_everything_begins_anew() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("results", here.text("out.jsonl"));
+    for (format, frames) in [(PixelFormat::GRAY8, 5), (PixelFormat::Y444, 9)] {
+        let mut harness = harness(&element, format);
+        for n in 0..frames {
+            harness.push_and_pull(frame(n, format)).unwrap();
+        }
+        drop(harness);
+        element.set_state(gst::State::Ready).unwrap();
+        let records = here.records("out.jsonl");
+        assert_eq!(records.len() as u64, frames + 2);
+        assert_eq!(
+            (records[0]["format"].as_str(), records[1]["frame"].as_u64()),
+            (Some(format.name), Some(0))
+        );
+        assert_eq!(records.last().unwrap()["interrupted"], true, "stopped before the end of the stream");
+    }
+    element.set_state(gst::State::Null).unwrap();
+}
+
+/// The error that setting the element to PAUSED, and then a frame, ends in.
+fn error_of(set: impl Fn(&gst::Element)) -> gst::Message {
+    let here = Place::new();
+    let element = here.element();
+    set(&element);
+    let bus = bus_of(&element);
+    if element.set_state(gst::State::Paused).is_ok() {
+        let mut harness = harness(&element, PixelFormat::GRAY8);
+        // Upstream hears of it too, sooner or later.
+        let refused = (0..100).find_map(|n| {
+            std::thread::sleep(Duration::from_millis(1));
+            harness.push(frame(n, PixelFormat::GRAY8)).err()
+        });
+        assert_eq!(refused, Some(gst::FlowError::Error));
+        drop(harness);
+    }
+    element.set_state(gst::State::Null).unwrap();
+    bus.pop_filtered(&[gst::MessageType::Error]).expect("an error is told")
+}
+
+#[test]
+fn errors_have_a_domain_a_code_and_a_remedy() {
+    let is = |message: gst::Message, is_code: fn(&gst::glib::Error) -> bool, says: &str| {
+        let gst::MessageView::Error(error) = message.view() else { unreachable!() };
+        let said = error.error();
+        assert!(is_code(&said) && said.message().contains(says), "{said:?}");
+    };
+    is(
+        error_of(|e| e.set_property("template", "/no/such.png")),
+        |e| e.matches(gst::ResourceError::NotFound),
+        "cannot read /no/such.png",
+    );
+    is(
+        error_of(|e| e.set_property("template", env!("CARGO_MANIFEST_DIR").to_owned() + "/Cargo.toml")),
+        |e| e.matches(gst::ResourceError::Read),
+        "PNG, JPEG and BMP are read",
+    );
+    is(
+        error_of(|e| e.set_property("threshold", "mean:30:5")),
+        |e| e.matches(gst::LibraryError::Settings),
+        "block 30 is not an odd number",
+    );
+    is(
+        error_of(|e| e.set_property("backend", "gpu")),
+        |e| e.matches(gst::LibraryError::Settings),
+        "expected auto, cpu, cuda",
+    );
+    is(
+        error_of(|e| e.set_property("kernel", "ncc-shared")),
+        |e| e.matches(gst::LibraryError::Settings),
+        "it needs backend=cuda",
+    );
+    is(
+        error_of(|e| e.set_property("results", "/no/folder/out.jsonl")),
+        |e| e.matches(gst::ResourceError::NotFound),
+        "cannot write /no/folder/out.jsonl",
+    );
+    is(
+        error_of(|e| e.set_property("results", "out.txt")),
+        |e| e.matches(gst::LibraryError::Settings),
+        ".jsonl, .csv or .mot.txt",
+    );
+    // Only the first frame tells.
+    is(
+        error_of(|e| e.set_property("track", "90,10,20,20")),
+        |e| e.matches(gst::LibraryError::Settings),
+        "does not lie inside the 97x63 frame",
+    );
+    // And a disk that is full when something is written.
+    let here = Place::new();
+    std::os::unix::fs::symlink("/dev/full", here.path("full.jsonl")).unwrap();
+    is(
+        error_of(|e| e.set_property("results", here.text("full.jsonl"))),
+        |e| e.matches(gst::ResourceError::Write),
+        "No space left on device",
+    );
+}
+
+#[test]
+fn a_panic_is_an_error_and_not_the_end_of_the_process() {
+    let here = Place::new();
+    let element = here.element();
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    // Rows from the bottom up, which nothing that has a luma plane makes.
+    let mut upside_down = frame(0, PixelFormat::GRAY8);
+    let buffer = upside_down.get_mut().unwrap();
+    let stride = info(PixelFormat::GRAY8).stride()[0];
+    let last_row = (SIZE.height - 1) * stride as usize;
+    let format = gst_video::VideoFormat::Gray8;
+    let flags = gst_video::VideoFrameFlags::empty();
+    let added = gst_video::VideoMeta::add_full(
+        buffer,
+        flags,
+        format,
+        SIZE.width as u32,
+        SIZE.height as u32,
+        &[last_row],
+        &[-stride],
+    );
+    assert!(added.is_ok());
+    let _ = harness.push(upside_down);
+    let message = wait_for(&bus, &[gst::MessageType::Error]);
+    let gst::MessageView::Error(error) = message.view() else { unreachable!() };
+    assert!(error.error().message().contains("panicked"), "{error:?}");
+    assert_eq!(harness.push(frame(1, PixelFormat::GRAY8)), Err(gst::FlowError::Error));
+}
+
+#[test]
+fn an_error_downstream_reaches_upstream_and_ends_the_run() {
+    let here = Place::new();
+    let template = here.text("pattern.png");
+    let pipeline = parse(&format!(
+        "videotestsrc ! video/x-raw,format=GRAY8,width=96,height=64 ! lockon backend=cpu template={template} ! identity error-after=5 ! fakesink"
+    ));
+    pipeline.set_state(gst::State::Playing).unwrap();
+    wait_for(&pipeline.bus().unwrap(), &[gst::MessageType::Error]);
+    pipeline.set_state(gst::State::Null).unwrap();
+    // And a downstream that has enough ends the stream without an error.
+    play(&parse(&format!(
+        "videotestsrc ! video/x-raw,format=GRAY8,width=96,height=64 ! lockon backend=cpu template={template} ! identity eos-after=5 ! fakesink"
+    )));
+}
+
+#[test]
+fn a_seek_goes_on_with_the_run_and_one_after_the_end_begins_another() {
+    let here = Place::new();
+    let (clip, results) = (root().join("examples/media/cars.mp4"), here.text("out.jsonl"));
+    let pipeline = parse(&format!(
+        "filesrc location={} ! decodebin ! lockon name=l backend=cpu template={} results={results} ! fakesink name=out sync=false",
+        clip.display(),
+        root().join("examples/media/car.png").display()
+    ));
+    let bus = pipeline.bus().unwrap();
+    pipeline.set_state(gst::State::Paused).unwrap();
+    pipeline.state(LONG).0.unwrap();
+    let position = gst::ClockTime::from_seconds(2);
+    let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::ACCURATE;
+    pipeline.seek_simple(flags, position).unwrap();
+    pipeline.state(LONG).0.unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    assert_eq!(
+        wait_for(&bus, &[gst::MessageType::Eos, gst::MessageType::Error]).type_(),
+        gst::MessageType::Eos
+    );
+    let records = here.records("out.jsonl");
+    let times: Vec<_> = records.iter().filter_map(|r| r["pts_ns"].as_u64()).collect();
+    let after = times.iter().position(|&t| t >= position.nseconds()).expect("frames after the seek");
+    assert!(times[after..].is_sorted() && times[..after].len() < 20, "{times:?}");
+    assert_eq!(times[after], position.nseconds());
+    assert_eq!(records.last().unwrap()["type"], "summary");
+    // From the start, after the end.
+    pipeline.seek_simple(flags, gst::ClockTime::ZERO).unwrap();
+    assert_eq!(
+        wait_for(&bus, &[gst::MessageType::Eos, gst::MessageType::Error]).type_(),
+        gst::MessageType::Eos
+    );
+    pipeline.set_state(gst::State::Null).unwrap();
+    let records = here.records("out.jsonl");
+    assert_eq!(
+        (records.len(), records[1]["frame"].as_u64(), records[1]["pts_ns"].as_u64()),
+        (62, Some(0), Some(0))
+    );
+}
+
+#[test]
+fn a_stream_can_be_ended_after_so_many_frames_whatever_upstream_still_sends() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("max-frames", 3u64);
+    element.set_property("results", here.text("out.jsonl"));
+    for _ in 0..2 {
+        let mut harness = harness(&element, PixelFormat::GRAY8);
+        for n in 0..3 {
+            harness.push(frame(n, PixelFormat::GRAY8)).unwrap();
+        }
+        for n in 3..6 {
+            assert_eq!(harness.push(frame(n, PixelFormat::GRAY8)), Err(gst::FlowError::Eos));
+        }
+        harness.push_event(gst::event::Eos::new());
+        while harness.pull_event().unwrap().type_() != gst::EventType::Eos {}
+        assert_eq!((harness.buffers_received(), harness.try_pull_event().is_none()), (3, true));
+        let summary = here.records("out.jsonl").pop().unwrap();
+        assert_eq!((summary["frames"].as_u64(), summary["interrupted"].as_bool()), (Some(3), Some(false)));
+    }
+}
+
+#[test]
+fn two_elements_in_a_pipeline_and_sixteen_in_a_process() {
+    let here = Place::new();
+    let template = here.text("pattern.png");
+    let source = "videotestsrc num-buffers=30 pattern=ball ! video/x-raw,format=I420,width=160,height=120";
+    let ours = |name: &str| {
+        let results = here.text(&format!("{name}.jsonl"));
+        format!(
+            "lockon backend=cpu threads=1 threshold=mean:7:3 min-score=-1 template={template} results={results}"
+        )
+    };
+    play(&parse(&format!("{source} ! {} ! {} ! fakesink", ours("first"), ours("second"))));
+    // The first draws into the picture that the second sees.
+    assert_eq!((here.records("first.jsonl").len(), here.records("second.jsonl").len()), (32, 32));
+    let pipelines: Vec<_> = (0..16)
+        .map(|n| parse(&format!("{source} ! {} view=none ! fakesink", ours(&format!("of16-{n}")))))
+        .collect();
+    for pipeline in &pipelines {
+        pipeline.set_state(gst::State::Playing).unwrap();
+    }
+    for pipeline in &pipelines {
+        let end = wait_for(&pipeline.bus().unwrap(), &[gst::MessageType::Eos, gst::MessageType::Error]);
+        assert_eq!(end.type_(), gst::MessageType::Eos, "{end:?}");
+        pipeline.set_state(gst::State::Null).unwrap();
+    }
+    let all: Vec<_> = (0..16).map(|n| timeless(here.records(&format!("of16-{n}.jsonl")))).collect();
+    assert_eq!(all[0].len(), 32);
+    assert!(all.iter().all(|records| *records == all[0]));
+}
+
+#[test]
+fn a_live_pipeline_learns_the_latency_when_the_rate_is_known() {
+    let here = Place::new();
+    let template = here.text("pattern.png");
+    // The sink drops nothing: on a machine that is busy with other tests any frame may be late.
+    let pipeline = parse(&format!(
+        "videotestsrc is-live=true num-buffers=15 ! video/x-raw,format=I420,width=96,height=64,framerate=25/1 \
+         ! lockon name=l backend=cpu threads=1 qos=false template={template} ! fakesink name=out sync=true"
+    ));
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let bus = pipeline.bus().unwrap();
+    let of_interest = [gst::MessageType::Latency, gst::MessageType::Eos, gst::MessageType::Error];
+    let mut asked = 0;
+    loop {
+        match wait_for(&bus, &of_interest).type_() {
+            gst::MessageType::Latency => {
+                asked += 1;
+                pipeline.recalculate_latency().unwrap();
+            }
+            gst::MessageType::Eos => break,
+            _ => panic!("the pipeline failed"),
+        }
+    }
+    let mut latency = gst::query::Latency::new();
+    assert!(asked > 0 && pipeline.query(&mut latency));
+    let (is_live, min, _) = latency.result();
+    assert!(is_live && (FRAME..=3 * FRAME).contains(&min), "{min}");
+    let rendered =
+        pipeline.by_name("out").unwrap().property::<gst::Structure>("stats").get::<u64>("rendered").unwrap();
+    assert_eq!(rendered, 15);
+    pipeline.set_state(gst::State::Null).unwrap();
+}
+
+/// The repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// Where cargo puts what it builds: beside the folder that this program lies in.
+fn built() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned()
+}
+
+/// The program.
+fn program() -> PathBuf {
+    let program = std::env::var_os("LOCKON_BIN").map_or_else(|| built().join("lockon"), PathBuf::from);
+    assert!(program.exists(), "{} is not there: run `cargo build` first", program.display());
+    program
+}
+
+/// A command of another process, which knows the plugin by its file.
+fn with_plugin(program: impl AsRef<std::ffi::OsStr>, here: &Place) -> Command {
+    // Beside the tests, which are linked with it; `cargo build` alone puts one into the folder above too.
+    let file = std::env::current_exe().unwrap().with_file_name("libgstlockon.so");
+    assert!(file.exists(), "{} is not there", file.display());
+    // A folder of its own: what else lies in cargo's is no plugin.
+    let folder = here.path("plugins");
+    let _ = std::fs::create_dir(&folder);
+    let _ = std::fs::copy(&file, folder.join("libgstlockon.so"));
+    let mut command = Command::new("timeout");
+    command.arg("120").arg(program.as_ref());
+    command.env("GST_PLUGIN_PATH", &folder).env("GST_REGISTRY", here.path("registry.bin"));
+    command.env("G_DEBUG", "fatal_warnings").current_dir(here.0.path());
+    command
+}
+
+fn succeeds(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{}{said}", String::from_utf8_lossy(&output.stdout));
+    said
+}
+
+/// Records without what depends on the clock, the machine, or how the input is named.
+fn timeless(mut records: Vec<Value>) -> Vec<Value> {
+    for record in &mut records {
+        let record = record.as_object_mut().unwrap();
+        if record["type"] == "summary" {
+            record.retain(|key, _| ["type", "frames", "dropped", "interrupted"].contains(&key.as_str()));
+        }
+        let is_of_the_run = ["backend", "device", "driver", "decoder", "started", "input"];
+        record.retain(|key, _| !key.ends_with("_us") && !is_of_the_run.contains(&key.as_str()));
+    }
+    records
+}
+
+#[test]
+fn gst_inspect_shows_the_element_with_its_licence_and_properties() {
+    let here = Place::new();
+    let output = with_plugin("gst-inspect-1.0", &here).arg("lockon").output().unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8_lossy(&output.stdout);
+    for part in ["MIT/X11", "min-score", "changeable in NULL, READY, PAUSED or PLAYING", "GstLockonView"] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+}
+
+#[test]
+fn as_an_element_a_run_writes_the_same_results() {
+    let here = Place::new();
+    let cars = root().join("examples/media/cars.mp4");
+    let car = format!("car={}", root().join("examples/media/car.png").display());
+    // A file whose frames are JPEG, with a name that needs quotes twice over.
+    let avi = here.path("it's a \"clip\".avi");
+    let clip = parse(
+        "videotestsrc num-buffers=30 pattern=smpte ! video/x-raw,width=160,height=120 ! jpegenc ! avimux ! filesink name=f",
+    );
+    clip.by_name("f").unwrap().set_property("location", &avi);
+    play(&clip);
+    let jobs: [(&Path, &[&str]); 2] = [
+        (&cars, &["--template", &car, "--track", "318,245,172,110@18", "--threshold", "sauvola:31:0.2"]),
+        (&avi, &["--track", "20,70,40,30", "--track", "60,75,30,40@5", "--max-frames", "25", "--depth", "3"]),
+    ];
+    for (input, options) in jobs {
+        let run = |results: &str, more: &[&str]| {
+            let mut command = with_plugin(program(), &here);
+            command.arg("run").arg(input).args(options).args(["--backend", "cpu", "--results", results]);
+            command.args(more).output().unwrap()
+        };
+        succeeds(&run("run.jsonl", &["--no-progress"]));
+        let printed = run("element.jsonl", &["--print-pipeline", "--as-element"]);
+        let line = String::from_utf8(printed.stdout.clone()).unwrap();
+        succeeds(&printed);
+        assert_eq!(line.lines().count(), 1, "{line}");
+        assert!(line.starts_with("gst-launch-1.0 ") && line.contains(" ! lockon "), "{line}");
+        succeeds(&with_plugin("sh", &here).args(["-c", &line]).output().unwrap());
+        let (run, element) = (timeless(here.records("run.jsonl")), timeless(here.records("element.jsonl")));
+        assert!(run.len() > 20);
+        assert_eq!(run, element, "{line}");
+    }
+}
+
+#[test]
+fn as_an_element_a_run_writes_the_same_video() {
+    let here = Place::new();
+    let cars = root().join("examples/media/cars.mp4");
+    let mut command = with_plugin(program(), &here);
+    command.arg("run").arg(&cars).args(["--threshold", "mean:31:5", "--view", "split", "--max-frames", "12"]);
+    command.args([
+        "--backend",
+        "cpu",
+        "-o",
+        "out.mkv",
+        "--sink",
+        "appsrc name=results ! filesink name=file location=raw",
+    ]);
+    let printed = command.args(["--no-audio", "--print-pipeline", "--as-element"]).output().unwrap();
+    let line = String::from_utf8(printed.stdout.clone()).unwrap();
+    succeeds(&printed);
+    succeeds(&with_plugin("sh", &here).args(["-c", &line]).output().unwrap());
+    let raw = std::fs::metadata(here.path("raw")).unwrap().len();
+    assert_eq!(raw, 12 * CARS.area() as u64 * 3 / 2, "{line}");
+    assert!(std::fs::metadata(here.path("out.mkv")).unwrap().len() > 1000, "{line}");
+}
+
+#[test]
+fn nothing_is_leaked() {
+    let here = Place::new();
+    let template = here.text("pattern.png");
+    let mut command = with_plugin("gst-launch-1.0", &here);
+    command.env("GST_TRACERS", "leaks").env("GST_DEBUG", "GST_TRACER:7").env("GST_DEBUG_NO_COLOR", "1");
+    command.args(
+        "-q videotestsrc num-buffers=40 pattern=smpte ! video/x-raw,format=I420,width=160,height=120 !"
+            .split(' '),
+    );
+    command.args("lockon backend=cpu threshold=mean:7:3 depth=4 min-score=-1 track=0,70,40,40".split(' '));
+    let said =
+        succeeds(&command.arg(format!("template={template}")).args(["!", "fakesink"]).output().unwrap());
+    // What the tracer says of itself is no leak: `object-alive.class`, and the format of its lines.
+    let alive: Vec<_> =
+        said.lines().filter(|line| line.contains("object-alive, type-name=(string)Gst")).collect();
+    assert!(alive.is_empty(), "{}", alive.join("\n"));
+    assert!(said.contains("object-alive.class"), "the tracer did not run: {said}");
+}
