@@ -1,4 +1,5 @@
-//! The whole program on a video file beside decoding alone, in one run: frames per second, their ratio, and memory.
+//! The whole program on a video file beside decoding alone, and beside decoding and encoding, in one run: frames per second,
+//! their ratio, and memory.
 //!
 //!     cargo bench --bench pipeline -- VIDEO X,Y,W,H [ROUNDS [COPIES [OPTION...]]]
 //!
@@ -14,9 +15,14 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lockon::frame::Rect;
+use lockon::media::{launch, sink};
 use serde_json::Value;
 
 const USAGE: &str = "usage: cargo bench --bench pipeline -- VIDEO X,Y,W,H [ROUNDS [COPIES [OPTION...]]]";
+
+/// What the rows behind each are compared with.
+const DECODE: &str = "decode alone (gst-launch-1.0)";
+const ENCODE: &str = "decode and encode (gst-launch-1.0)";
 
 struct Measured {
     seconds: f64,
@@ -51,15 +57,24 @@ fn main() {
         args.extend(["--no-progress".into(), "--results".into()]);
         args
     };
-    let template = template.display().to_string();
+    launch::init().expect("GStreamer starts");
+    let video_out = |name: &str| dir.path().join(name);
+    let (theirs, ours) = (video_out("theirs.mp4"), video_out("ours.mp4"));
+    let encoder = sink::file_launch(&theirs).expect("an encoder for MP4").to_string();
+    let encode = encoder.replacen("appsrc name=results", &format!("filesrc location={video} ! decodebin"), 1);
+    let (ours, template) = (ours.display().to_string(), template.display().to_string());
     let lockon = std::env::var("LOCKON_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_lockon").into());
     let lockon = lockon.as_str();
     let rows = [
-        ("decode alone (gst-launch-1.0)", "gst-launch-1.0", decode),
+        (DECODE, "gst-launch-1.0", decode),
         ("run --template", lockon, run(&["--template", &template])),
         ("run --track", lockon, run(&["--track", &rect.to_string()])),
         ("run --threshold mean:31:5", lockon, run(&["--threshold", "mean:31:5"])),
+        (ENCODE, "gst-launch-1.0", vec!["-q".into(), encode]),
+        ("run --track -o out.mp4", lockon, run(&["--track", &rect.to_string(), "--no-audio", "-o", &ours])),
     ];
+    // Copies would write the same file.
+    let rows = if copies > 1 { &rows[..4] } else { &rows[..] };
     let mut measured: Vec<Vec<Measured>> = rows.iter().map(|_| Vec::new()).collect();
     let mut frames = 0;
     for _ in 0..rounds {
@@ -80,15 +95,18 @@ fn main() {
     println!(
         "{frames} frames of {video}, box {rect}, {copies} at once {options:?}, median of {rounds} whole-process runs"
     );
-    println!("{:<32} {:>9} {:>9} {:>9} {:>10}", "", "seconds", "fps", "of decode", "peak MB");
-    let decode_seconds = median(&measured[0]);
+    println!("{:<38} {:>9} {:>9} {:>9} {:>10}", "", "seconds", "fps", "of theirs", "peak MB");
+    let mut their_seconds = 0.0;
     for ((name, ..), measured) in rows.iter().zip(&measured) {
+        if [DECODE, ENCODE].contains(name) {
+            their_seconds = median(measured);
+        }
         let seconds = median(measured);
         let peak = measured.iter().map(|m| m.peak_rss_kib).max().unwrap_or(0);
         println!(
-            "{name:<32} {seconds:>9.3} {:>9.1} {:>9.3} {:>10.1}",
+            "{name:<38} {seconds:>9.3} {:>9.1} {:>9.3} {:>10.1}",
             (frames * copies) as f64 / seconds,
-            decode_seconds / seconds,
+            their_seconds / seconds,
             peak as f64 / 1024.0
         );
     }
