@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut matcher = Matcher::new(&mut Planner::new(), bank, size, 1);
     let scores = matcher.score_map(scene.luma.as_ref(), Rect::whole(size), 0);
     std::fs::write(out, scores.iter().flat_map(|score| score.to_le_bytes()).collect::<Vec<u8>>())?;
-    println!("{} {}", size.width - template_size.width + 1, size.height - template_size.height + 1);
+    let map = template_size.positions_in(size);
+    println!("{} {}", map.width, map.height);
     Ok(())
 }

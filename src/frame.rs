@@ -30,6 +30,12 @@ impl Size {
     pub const fn fits_in(self, outer: Self) -> bool {
         self.width <= outer.width && self.height <= outer.height
     }
+
+    /// In how many places each way a box of this size can lie in `outer`, which it fits in: the size of a template's score
+    /// map.
+    pub const fn positions_in(self, outer: Self) -> Self {
+        Self::new(outer.width - self.width + 1, outer.height - self.height + 1)
+    }
 }
 
 impl fmt::Display for Size {

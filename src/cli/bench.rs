@@ -591,10 +591,8 @@ impl Work {
         let window = search.window.size();
         let mut row = Row::new("ncc", name.kernel, window, window.area(), micros);
         row.taken = name.taken;
-        let products = |template: &Template| {
-            let Size { width, height } = template.size();
-            (window.width - width + 1) * (window.height - height + 1) * width * height
-        };
+        let products =
+            |template: &Template| template.size().positions_in(window).area() * template.size().area();
         let all: usize = bank.members().iter().map(products).sum();
         row.products_per_s = Some(all as f64 / row.median_us * 1e6);
         let size = bank.members()[0].size();
@@ -749,7 +747,7 @@ fn check_scores(picture: &Plane, search: &Search, scores: Option<&[f64]>) -> Res
     let Some(scores) = scores else { return Ok(()) };
     let template = search.bank.members().last().expect("a bank has members");
     let window = search.window;
-    let width = window.w - template.size().width + 1;
+    let width = template.size().positions_in(window.size()).width;
     for index in (0..CHECKED).map(|i| i * 2_654_435_761 % scores.len()) {
         let (x, y) = (window.x + index % width, window.y + index / width);
         let expected = reference::ncc::score_at(picture.as_ref(), template, x, y);
@@ -761,7 +759,7 @@ fn check_scores(picture: &Plane, search: &Search, scores: Option<&[f64]>) -> Res
 /// Compares what NPP says with the definition at some positions. It computes in f32, from sums that lose digits.
 fn check_npp_scores(picture: &Plane, search: &Search, scores: &[f32]) -> Result<()> {
     let template = &search.bank.members()[0];
-    let width = picture.size().width - template.size().width + 1;
+    let width = template.size().positions_in(picture.size()).width;
     for index in (0..CHECKED).map(|i| i * 2_654_435_761 % scores.len()) {
         let (x, y) = (index % width, index / width);
         let expected = reference::ncc::score_at(picture.as_ref(), template, x, y);

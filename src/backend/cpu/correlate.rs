@@ -354,7 +354,7 @@ mod tests {
         let pattern = correlator.pattern(size, |j, row| load(y, size.width, j, row), &mut scratch);
         let mut spectrum = correlator.spectrum();
         correlator.transform(tile.height, |j, row| load(x, tile.width, j, row), &mut scratch, &mut spectrum);
-        let valid = Size::new(tile.width - size.width + 1, tile.height - size.height + 1);
+        let valid = size.positions_in(tile);
         let mut out = vec![f64::NAN; valid.area()];
         let convert = |v: T| v.into();
         correlator.correlate(&spectrum, &pattern, valid, &mut scratch, convert, &mut out);
@@ -368,7 +368,7 @@ mod tests {
 
     fn check<T: Real>(level: Level, tile: Size, x: &[i64], size: Size, y: &[i64], places: &[(usize, usize)]) {
         let (out, bound) = correlate::<T>(level, tile, x, size, y);
-        let width = tile.width - size.width + 1;
+        let width = size.positions_in(tile).width;
         for &place in places {
             let (found, expected) =
                 (out[place.1 * width + place.0], by_loops(tile, x, size, y, place) as f64);
@@ -385,7 +385,7 @@ mod tests {
             let (tile, size) = (Size::new(w, h), Size::new(w.div_ceil(3), h.div_ceil(2)));
             let x: Vec<_> = (0..tile.area()).map(|_| next() % 257 - 128).collect();
             let y: Vec<_> = (0..size.area()).map(|_| next() % 257 - 128).collect();
-            let valid = Size::new(w - size.width + 1, h - size.height + 1);
+            let valid = size.positions_in(Size::new(w, h));
             let places: Vec<_> = (0..valid.area()).map(|i| (i % valid.width, i / valid.width)).collect();
             for level in Level::available() {
                 check::<f64>(level, tile, &x, size, &y, &places);

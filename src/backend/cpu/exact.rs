@@ -8,9 +8,9 @@ use super::correlate::{Correlator, Pattern, Plans, Scratch, Spectrum};
 use super::plan::Part;
 use super::simd::Level;
 use super::sums::{MIDDLE, WindowSums};
-use crate::backend::peaks::ScoreTile;
+use crate::backend::peaks::{Candidate, ScoreTile};
 use crate::backend::score;
-use crate::frame::{Plane, PlaneRef, Size};
+use crate::frame::{Plane, PlaneRef, Rect, Size};
 use crate::template::Template;
 
 /// What squares of centred pixels, 0 to 2^14, are counted from.
@@ -60,6 +60,33 @@ pub(super) fn score_at(
         },
     );
     score::score(template.sums(), s, ss, st)
+}
+
+/// Appends a position whose exact score is known to `found`, if it is a peak by the exact scores around it.
+///
+/// # Panics
+/// If the window does not lie inside the region.
+pub(super) fn find_peak(
+    level: Level,
+    region: PlaneRef<'_>,
+    template: &Template,
+    member: u32,
+    (x, y): (usize, usize),
+    score: f64,
+    found: &mut Vec<Candidate>,
+) {
+    let map = template.size().positions_in(region.size());
+    let (left, top) = (x.saturating_sub(1), y.saturating_sub(1));
+    let around = Size::new((x + 2).min(map.width) - left, (y + 2).min(map.height) - top);
+    let mut scores = [score; 9];
+    for (i, score) in scores[..around.area()].iter_mut().enumerate() {
+        let at = (left + i % around.width, top + i / around.width);
+        if at != (x, y) {
+            *score = score_at(level, region, template, at);
+        }
+    }
+    let wanted = Rect::new(x - left, y - top, 1, 1);
+    ScoreTile { scores: &scores, size: around, origin: (left, top), wanted }.find(member, score, found);
 }
 
 /// The sums of a row of pixels and of their squares.

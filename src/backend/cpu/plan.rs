@@ -97,7 +97,7 @@ impl Plan {
         let Size { width, height } = self.tile;
         let columns = (width / 2 + 1) as f64 * fft_ns(height);
         let rows = |count: usize| count as f64 / 2.0 * fft_ns(width);
-        let valid = Size::new(width - work.largest.width + 1, height - work.largest.height + 1);
+        let valid = work.largest.positions_in(Size::new(width, height));
         let forward = columns + rows(height);
         let correlation = columns + rows(valid.height) + valid.area() as f64 * SCORE_NS;
         let piece =
@@ -203,7 +203,7 @@ mod tests {
                 let work = Workload { region, largest, planes: 1, members: 2, correlations: 2, threads };
                 let plan = Plan::new(&work);
                 for member in [largest, smallest] {
-                    let map = Size::new(width - member.width + 1, height - member.height + 1);
+                    let map = member.positions_in(Size::new(width, height));
                     let mut owners = vec![0; map.area()];
                     for index in 0..plan.tiles() {
                         let Part { origin: (x, y), size, own } = plan.part(index, map);

@@ -16,7 +16,7 @@ use super::exact;
 use super::ncc::{Matcher, Planner};
 use super::simd::Level;
 use crate::backend::Variants;
-use crate::backend::peaks::{Candidate, ScoreTile, Selector};
+use crate::backend::peaks::{Candidate, Selector};
 use crate::config::Limits;
 use crate::frame::{Plane, PlaneRef, Rect, Size};
 use crate::results::Match;
@@ -238,21 +238,11 @@ impl Pyramid {
         let mut candidates: Vec<Candidate> = Vec::new();
         for place in places {
             let member = used.iter().position(|&variant| variant == place.variant).expect("just collected");
-            let template = &bank.members()[member];
-            let size = template.size();
-            let map = Size::new(region.size().width - size.width + 1, region.size().height - size.height + 1);
-            let (left, top) = (place.x.saturating_sub(1), place.y.saturating_sub(1));
-            let around = Size::new((place.x + 2).min(map.width) - left, (place.y + 2).min(map.height) - top);
-            let at = |i: usize| (left + i % around.width, top + i / around.width);
-            let scores: Vec<_> =
-                (0..around.area()).map(|i| exact::score_at(self.level, region, template, at(i))).collect();
-            let tile = ScoreTile {
-                scores: &scores,
-                size: around,
-                origin: (left, top),
-                wanted: Rect::new(place.x - left, place.y - top, 1, 1),
-            };
-            tile.find(member as u32, limits.min_score, &mut candidates);
+            let (template, at) = (&bank.members()[member], (place.x, place.y));
+            let score = exact::score_at(self.level, region, template, at);
+            if score >= limits.min_score {
+                exact::find_peak(self.level, region, template, member as u32, at, score, &mut candidates);
+            }
         }
         Selector::new(&bank).select(&mut candidates, &bank, origin, limits, matches);
     }

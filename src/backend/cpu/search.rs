@@ -91,8 +91,7 @@ impl Search {
 
     /// The size of a member's score map.
     pub(super) fn map_size(&self, member: usize) -> Size {
-        let Size { width, height } = self.members[member].size;
-        Size::new(self.region.width - width + 1, self.region.height - height + 1)
+        self.members[member].size.positions_in(self.region)
     }
 
     /// Nothing is known of the frame yet.
@@ -366,31 +365,17 @@ impl Worker {
                 if budget == 0 || !estimates.may_be_peak((x, y), threshold) {
                     return;
                 }
-                let score_at = |x: usize, y: usize| {
-                    exact::score_at(level, region, template, (origin.0 + x, origin.1 + y))
-                };
+                let at = (origin.0 + x, origin.1 + y);
+                let score = exact::score_at(level, region, template, at);
                 budget -= 1;
-                if score_at(x, y) < threshold {
+                if score < threshold {
                     return;
                 }
-                // With the scores around it, it is a peak or not by the rule for all.
-                let (left, top) = (x.saturating_sub(1), y.saturating_sub(1));
-                let around = Size::new((x + 2).min(size.width) - left, (y + 2).min(size.height) - top);
-                let mut scores = [0.0; 9];
-                for (i, score) in scores[..around.area()].iter_mut().enumerate() {
-                    *score = score_at(left + i % around.width, top + i / around.width);
-                }
-                budget = budget.saturating_sub(around.area());
-                let tile = ScoreTile {
-                    scores: &scores,
-                    size: around,
-                    origin: (origin.0 + left, origin.1 + top),
-                    wanted: Rect::new(x - left, y - top, 1, 1),
-                };
+                budget = budget.saturating_sub(8);
                 let before = found.len();
-                tile.find(member as u32, threshold, found);
-                if let Some(peak) = found[before..].first() {
-                    wanted.raise(name, peak.score);
+                exact::find_peak(level, region, template, member as u32, at, score, found);
+                if found.len() > before {
+                    wanted.raise(name, score);
                 }
             };
             estimates.may_reach(level, wanted.threshold(name), y, (own.x, own.x + own.w), visit);

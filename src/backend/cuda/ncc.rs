@@ -446,7 +446,7 @@ pub(super) fn choose(asked: Option<NccKernel>, member: &Member, max_shared_bytes
 
 /// Where a template of this size can lie in a region.
 pub(super) fn positions(region: Size, template: Size) -> Size {
-    Size::new(region.width - template.width + 1, region.height - template.height + 1)
+    template.positions_in(region)
 }
 
 /// Shared memory that `correlate_shared` needs.
