@@ -531,6 +531,22 @@ fn results_are_complete_when_the_end_arrives_with_frames_in_flight() {
     assert_eq!(std::fs::read_to_string(here.path("out.csv")).unwrap().lines().count(), 11);
 }
 
+/// Upstream may send more, of another stream too, before it hears of it.
+#[test]
+fn when_downstream_takes_no_more_frames_the_run_is_over_and_its_results_stay() {
+    let here = Place::new();
+    let results = here.text("out.jsonl");
+    let part = "videotestsrc num-buffers=20 ! video/x-raw,format=GRAY8,width=96,height=64 ! c.";
+    let pipeline = parse(&format!(
+        "concat name=c ! lockon backend=cpu threshold=mean:3:5 view=none results={results} ! identity eos-after=4 ! fakesink {part} {part}"
+    ));
+    play(&pipeline);
+    let records = here.records("out.jsonl");
+    let frames: Vec<_> = records.iter().filter(|record| record["type"] == "frame").collect();
+    assert!(frames.len() >= 4 && frames[0]["frame"] == 0, "{records:?}");
+    assert_eq!(records.iter().filter(|record| record["type"] == "summary").count(), 1);
+}
+
 #[test]
 fn a_new_size_or_format_is_searched_from_its_first_frame_on() {
     let here = Place::new();
@@ -631,7 +647,9 @@ fn changes_while_frames_are_in_flight_lose_and_reorder_nothing() {
     for n in 0..200 {
         assert_eq!(harness.pull().unwrap().pts(), Some(n * FRAME));
     }
-    for (n, message) in (0..).zip(messages(&bus)) {
+    let said = messages(&bus);
+    assert_eq!(said.len(), 200);
+    for (n, message) in (0..).zip(said) {
         let (x, y) = place(n);
         let best = &list(&message, "matches")[0];
         assert_eq!(

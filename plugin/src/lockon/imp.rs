@@ -443,17 +443,17 @@ impl Lockon {
         }
     }
 
-    /// Pushes a frame with its results, or an event.
+    /// Pushes a frame with its results, or an event. Tells what became of a frame.
     pub(super) fn depart(
         &self,
         departure: Departure,
-    ) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
+    ) -> Option<std::result::Result<gst::FlowSuccess, gst::FlowError>> {
         match departure {
             Departure::Event(event) => {
                 gst::log!(CAT, imp = self, "pushing {event:?}");
                 // An event that nobody takes is no reason to stop: the next frame tells.
                 let _ = self.srcpad.push_event(event);
-                Ok(gst::FlowSuccess::Ok)
+                None
             }
             Departure::Frame(arrival, outcome) => {
                 let Arrival { index, at, mut buffer, layout, times } = arrival;
@@ -515,7 +515,7 @@ impl Lockon {
                 if let Err(error) = flow {
                     self.tell_of(error);
                 }
-                flow
+                Some(flow)
             }
         }
     }

@@ -103,9 +103,12 @@ struct State {
     leaving: VecDeque<Leaving>,
     /// Something was taken out and is being pushed, by this thread.
     pushing: Option<ThreadId>,
-    /// What became of the last push.
+    /// What became of the last push of a frame.
     flow: Result<gst::FlowSuccess, gst::FlowError>,
+    /// How many frames came since the stream began.
     frames: u64,
+    /// How many had come when the end was put in, until it is pushed.
+    ended_at: Option<u64>,
 }
 
 pub(super) struct Line {
@@ -124,6 +127,7 @@ impl Default for Line {
             pushing: None,
             flow: Ok(gst::FlowSuccess::Ok),
             frames: 0,
+            ended_at: None,
         };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
@@ -145,7 +149,7 @@ impl Line {
         state.waiting.clear();
         state.leaving.clear();
         (state.is_open, state.is_flushing, state.has_ended, state.frames) = (true, false, false, 0);
-        state.flow = Ok(gst::FlowSuccess::Ok);
+        (state.flow, state.pushing, state.ended_at) = (Ok(gst::FlowSuccess::Ok), None, None);
     }
 
     /// Lets nothing in any more, and lets everybody go who waits.
@@ -168,7 +172,10 @@ impl Line {
     pub(super) fn put_frame(&self, arrival: Arrival) -> Result<gst::FlowSuccess, gst::FlowError> {
         let is_frame = |waiting: &&Waiting| matches!(waiting, Waiting::Frame(_));
         self.put(Waiting::Frame(arrival), |state| {
-            state.flow?;
+            // What became of the stream before does not matter to this one.
+            if state.ended_at.is_none() {
+                state.flow?;
+            }
             if state.has_ended {
                 return Err(gst::FlowError::Eos);
             }
@@ -179,16 +186,12 @@ impl Line {
     /// Puts a serialised event in; waits for room. False while nothing is let in, and behind the end of the stream, which a new
     /// stream ends.
     pub(super) fn put_event(&self, event: gst::Event) -> bool {
-        let is_end = event.type_() == gst::EventType::Eos;
         if event.type_() == gst::EventType::StreamStart {
             self.lock().has_ended = false;
         }
         let is_in = self.put(Waiting::Event(event), |state| {
             if state.has_ended { Err(gst::FlowError::Eos) } else { Ok(true) }
         });
-        if is_end && is_in.is_ok() {
-            self.lock().has_ended = true;
-        }
         is_in.is_ok()
     }
 
@@ -203,6 +206,11 @@ impl Line {
                 return Err(gst::FlowError::Flushing);
             }
             if has_room(&state)? && state.waiting.len() < WAITING_WITH_EVENTS {
+                if matches!(&waiting, Waiting::Event(event) if event.type_() == gst::EventType::Eos) {
+                    // What comes now is another stream's, and counted from 0.
+                    (state.has_ended, state.ended_at) = (true, Some(state.frames));
+                    state.frames = 0;
+                }
                 state.waiting.push_back(waiting);
                 self.changed.notify_all();
                 return Ok(gst::FlowSuccess::Ok);
@@ -281,7 +289,7 @@ impl Line {
                 match state.waiting.pop_front() {
                     Some(Waiting::Event(event)) => {
                         if event.type_() == gst::EventType::Eos {
-                            state.count_anew();
+                            (state.flow, state.ended_at) = (Ok(gst::FlowSuccess::Ok), None);
                         }
                         state.pushing = Some(thread::current().id());
                         self.changed.notify_all();
@@ -302,12 +310,14 @@ impl Line {
         }
     }
 
-    /// Tells what became of a push.
-    pub(super) fn pushed(&self, flow: Result<gst::FlowSuccess, gst::FlowError>) {
+    /// Tells what became of a push: of a frame, or `None` of an event, which nobody has to take.
+    pub(super) fn pushed(&self, flow: Option<Result<gst::FlowSuccess, gst::FlowError>>) {
         let mut state = self.lock();
         state.pushing = None;
         // What a flush refuses has nothing to do with what comes after it.
-        if !(state.is_flushing && flow == Err(gst::FlowError::Flushing)) {
+        if let Some(flow) = flow
+            && !(state.is_flushing && flow == Err(gst::FlowError::Flushing))
+        {
             state.flow = flow;
         }
         self.changed.notify_all();
@@ -328,9 +338,10 @@ impl Line {
         }
     }
 
-    /// The engine has ended: frames that it left without results are gone, events stay in line.
+    /// The engine has ended, perhaps by a panic in a push: frames that it left without results are gone, events stay in line.
     pub(super) fn settle(&self) {
         let mut state = self.lock();
+        state.pushing = None;
         while let Some(leaving) = state.leaving.pop_back() {
             if let Leaving::Event(event) = leaving {
                 state.waiting.push_front(Waiting::Event(event));
@@ -341,7 +352,8 @@ impl Line {
 
     /// Something failed that frames cannot be searched without.
     pub(super) fn fail(&self) {
-        self.lock().flow = Err(gst::FlowError::Error);
+        let mut state = self.lock();
+        (state.flow, state.pushing) = (Err(gst::FlowError::Error), None);
         self.changed.notify_all();
     }
 
@@ -359,7 +371,7 @@ impl Line {
     /// Waits for a push that a flush interrupts; not for the one that a flush comes out of, when downstream seeks in it.
     pub(super) fn wait_pushed(&self) {
         let mut state = self.lock();
-        while state.pushing.is_some_and(|pusher| pusher != thread::current().id()) {
+        while state.is_open && state.pushing.is_some_and(|pusher| pusher != thread::current().id()) {
             state = self.wait(state);
         }
     }
@@ -381,23 +393,16 @@ impl Line {
         let events = leaving.chain(waiting).filter(outlives).collect();
         (state.is_flushing, state.has_ended) = (false, false);
         state.flow = Ok(gst::FlowSuccess::Ok);
+        // An end that was dropped ended nothing.
+        if let Some(frames) = state.ended_at.take() {
+            state.frames = frames;
+        }
         self.changed.notify_all();
         events
     }
 }
 
 impl State {
-    /// The stream has ended: what comes now is counted from 0.
-    fn count_anew(&mut self) {
-        self.frames = 0;
-        for waiting in &mut self.waiting {
-            if let Waiting::Frame(arrival) = waiting {
-                arrival.index = self.frames;
-                self.frames += 1;
-            }
-        }
-    }
-
     /// The oldest, if it can go.
     fn departure(&mut self) -> Option<Departure> {
         match self.leaving.pop_front()? {
