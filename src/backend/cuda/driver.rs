@@ -206,13 +206,31 @@ fn describe(number: usize, driver: CudaVersion) -> Result<DeviceInfo> {
 static CAPTURES: RwLock<()> = RwLock::new(());
 
 thread_local! {
-    static IS_CAPTURING: Cell<bool> = const { Cell::new(false) };
+    /// How often this thread holds [`CAPTURES`]: it is locked once only.
+    static HELD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// While this lives, its thread holds [`CAPTURES`].
+pub(super) struct Held<Guard> {
+    _guard: Option<Guard>,
+}
+
+impl<Guard> Held<Guard> {
+    fn new(lock: impl FnOnce() -> Guard) -> Self {
+        let is_first = HELD.replace(HELD.get() + 1) == 0;
+        Self { _guard: is_first.then(lock) }
+    }
+}
+
+impl<Guard> Drop for Held<Guard> {
+    fn drop(&mut self) {
+        HELD.set(HELD.get() - 1);
+    }
 }
 
 /// No other thread captures a stream while this is held.
-pub(super) fn hold_captures_up() -> Option<RwLockReadGuard<'static, ()>> {
-    let is_ours = IS_CAPTURING.get();
-    (!is_ours).then(|| CAPTURES.read().unwrap_or_else(PoisonError::into_inner))
+pub(super) fn hold_captures_up() -> Held<RwLockReadGuard<'static, ()>> {
+    Held::new(|| CAPTURES.read().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A device with its context, shared by all that lives on it.
@@ -300,6 +318,8 @@ impl Gpu {
 
     /// PTX that is loaded once for all who ask.
     pub(super) fn share(&self, ptx: &'static str) -> Result<Module> {
+        // Before the other lock, as whoever captures takes them.
+        let _captures_wait = hold_captures_up();
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         let module = if let Some(module) = shared.get(ptx) {
             module.clone()
@@ -574,13 +594,11 @@ impl Stream {
     /// What it reads and writes must live, and lie where it lies, as long as the graph is run.
     pub(super) fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Graph> {
         self.gpu.bind()?;
-        let _alone = CAPTURES.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = Held::new(|| CAPTURES.write().unwrap_or_else(PoisonError::into_inner));
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: the stream lives, and its capture is ended below whatever happens.
         unsafe { result::stream::begin_capture(self.handle(), mode) }.map_err(failed("capturing"))?;
-        IS_CAPTURING.set(true);
         let outcome = work();
-        IS_CAPTURING.set(false);
         // SAFETY: it was begun above. The graph is destroyed once it is made executable.
         let captured = unsafe { result::stream::end_capture(self.handle()) };
         outcome?;
