@@ -114,23 +114,33 @@ impl Sought {
     }
 }
 
-/// Refuses kernels that have nothing to do, or have their work done by another.
+/// Refuses what no device does: a way to search that the chosen one has not, and kernels that have nothing to do or have
+/// their work done by another. `search` is none if nothing is searched.
 ///
 /// # Errors
 /// `Usage`.
-pub fn check_kernels(
+pub fn check_device(
     kernels: &[Kernel],
     backend: BackendChoice,
-    searches: bool,
+    search: Option<SearchMethod>,
     threshold: Option<ThresholdSpec>,
 ) -> Result<()> {
     let usage = |text: String| Err(Error::Usage(text));
+    let is_coarse = search == Some(SearchMethod::Pyramid);
+    if is_coarse && matches!(backend, BackendChoice::Cuda(_)) {
+        return usage("--search pyramid is the CPU backend's: it needs --backend cpu".into());
+    }
+    if let Some(kernel) = kernels.first().filter(|_| is_coarse) {
+        return usage(format!(
+            "--search pyramid is the CPU backend's, and --kernel {kernel} the CUDA backend's"
+        ));
+    }
     for (index, kernel) in kernels.iter().enumerate() {
         if backend == BackendChoice::Cpu {
             return usage(format!("--kernel {kernel} is the CUDA backend's: it needs --backend cuda"));
         }
         let has_work = match kernel {
-            Kernel::Ncc(_) => searches,
+            Kernel::Ncc(_) => search.is_some(),
             Kernel::Box(_) | Kernel::Gaussian(_) => threshold.is_some_and(|spec| kernel.makes(spec.method)),
         };
         if !has_work {
@@ -142,6 +152,15 @@ pub fn check_kernels(
         }
     }
     Ok(())
+}
+
+/// What `auto` took at the first frame, which stays when the frames' size changes.
+pub fn settled(choice: BackendChoice, device: &Device) -> BackendChoice {
+    match choice {
+        BackendChoice::Auto if device.backend == "cpu" => BackendChoice::Cpu,
+        BackendChoice::Auto => BackendChoice::Cuda(0),
+        chosen => chosen,
+    }
 }
 
 /// Threads of the CPU backend: all cores, unless told otherwise.

@@ -111,6 +111,7 @@ fn fails(output: &Output, code: i32, says: &str) {
     assert_eq!(output.status.code(), Some(code), "{said}");
     assert!(said.contains(says), "expected {says:?} in {said:?}");
     assert!(!said.contains("panicked"), "{said}");
+    assert_eq!(said.matches("error:").count(), 1, "{said}");
 }
 
 fn frames(records: &[Value]) -> Vec<&Value> {
@@ -227,8 +228,9 @@ fn a_search_from_coarse_to_fine_says_so_and_finds_the_same_ball() {
     for (coarse, all) in frames(&coarse).iter().zip(frames(&all)) {
         assert_eq!(coarse["matches"], all["matches"]);
     }
-    let words = "run ball.mp4 --template ball.png --search pyramid --backend cuda --results no.jsonl";
-    assert!(!place.lockon(words).status.success());
+    let words = "run ball.mp4 --template ball.png --search pyramid --results no.jsonl";
+    fails(&place.lockon(&format!("{words} --backend cuda")), 2, "it needs --backend cpu");
+    fails(&place.lockon(&format!("{words} --kernel ncc-mma")), 2, "--kernel ncc-mma the CUDA backend's");
 }
 
 #[test]
@@ -654,7 +656,8 @@ fn options_of_cameras_and_streams_are_refused_where_they_mean_nothing() {
         ("--fps 30", "--size and --fps are a camera's"),
         ("--fps 0", "expected frames a second"),
         ("--fps 30/", "expected frames a second"),
-        ("--jitter 60001", "--jitter"),
+        ("--jitter 60001", "is not in 0..=60000"),
+        ("--jitter 50", "--jitter is for rtsp:// and srt://"),
     ] {
         fails(&place.lockon(&format!("run ball.mp4 --threshold mean:31:5 {words} --no-progress")), 2, says);
     }

@@ -248,7 +248,11 @@ pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> 
             BackendChoice::Cuda(_) => {
                 Err(Error::Usage("--search pyramid is the CPU backend's: it needs --backend cpu".into()))
             }
-            BackendChoice::Auto | BackendChoice::Cpu => open_cpu(),
+            BackendChoice::Auto => {
+                tracing::warn!("the CPU does the work: --search pyramid is the CPU backend's");
+                open_cpu()
+            }
+            BackendChoice::Cpu => open_cpu(),
         };
     }
     match options.choice {

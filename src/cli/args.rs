@@ -11,7 +11,7 @@ use lockon::config::{
 };
 use lockon::frame::{Rect, Size};
 use lockon::job::{NamedTemplate, Sought};
-use lockon::media::source::{DEFAULT_JITTER_MS, Decoder, Input};
+use lockon::media::source::{Decoder, Input};
 
 use super::Outcome;
 
@@ -61,7 +61,7 @@ Examples:
   Any GStreamer source and sink:
     lockon run --source 'videotestsrc ! appsink name=frames' --track 10,10,40,40 --sink 'appsrc name=results ! fakesink'
 
-Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 interrupted by Ctrl-C, 143 by SIGTERM
+Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP
 (outputs are closed properly, a second signal ends at once).";
 
 #[derive(ClapArgs)]
@@ -122,7 +122,7 @@ pub(super) struct RunArgs {
     /// When the GPU fails in the middle of a run: end (with an error, what was written is kept), or cpu (it does the rest)
     #[arg(long, value_name = "WHAT", default_value = "end", help_heading = "How")]
     pub(super) on_device_loss: OnDeviceLoss,
-    /// Which decoders may be used: auto, software, hardware; auto takes hardware only with the cuda backend
+    /// Which decoders may be used: auto, software, hardware; auto takes hardware only with --backend cuda
     #[arg(long, default_value = "auto", help_heading = "How")]
     pub(super) decoder: Decoder,
     /// Keep up with the source: newest frame first, older ones are dropped and counted (default for live sources)
@@ -140,9 +140,9 @@ pub(super) struct RunArgs {
     /// The camera's frames a second: 30, 30000/1001
     #[arg(long, value_name = "N[/D]", value_parser = fraction, help_heading = "How")]
     pub(super) fps: Option<(i32, i32)>,
-    /// Even out the jitter of rtsp:// and srt:// over so many milliseconds: less is sooner, more is smoother
-    #[arg(long, value_name = "MS", default_value_t = DEFAULT_JITTER_MS, value_parser = clap::value_parser!(u32).range(0..=60_000), help_heading = "How")]
-    pub(super) jitter: u32,
+    /// Even out the jitter of rtsp:// and srt:// over so many milliseconds: less is sooner, more is smoother [default: 200]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=60_000), help_heading = "How")]
+    pub(super) jitter: Option<u32>,
     /// End after so many frames
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "How")]
     pub(super) max_frames: Option<u64>,

@@ -29,7 +29,7 @@ enum Outcome {
     Incomplete,
 }
 
-/// Runs what was asked for. Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 or 143 interrupted.
+/// Runs what was asked for. Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 129, 130 or 143 interrupted.
 pub(crate) fn main() -> ExitCode {
     // Wrong usage ends here, with code 2.
     let args = Args::parse();

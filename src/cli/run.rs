@@ -18,7 +18,7 @@ use lockon::frame::VideoFormat;
 use lockon::job::{self, Job};
 use lockon::media::launch::{self, Launch};
 use lockon::media::sink::{self, Shown, VideoSink};
-use lockon::media::source::{CameraMode, Decoder, Input, SourceSpec, VideoSource};
+use lockon::media::source::{CameraMode, DEFAULT_JITTER_MS, Decoder, Input, SourceSpec, VideoSource};
 use lockon::output;
 use lockon::ports::Sink;
 use lockon::tracker::Tracker;
@@ -71,14 +71,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         threads: job::threads(args.threads),
         kernels: args.kernel.iter().copied().collect(),
     };
-    // What `auto` takes at the first frame stays when the frames' size changes.
     let choice = Cell::new(options.choice);
     let open_backend = |format: &VideoFormat| {
         let backend = job.open(&Options { choice: choice.get(), ..options }, format)?;
-        if choice.get() == BackendChoice::Auto {
-            let is_gpu = backend.describe().backend == "cuda";
-            choice.set(if is_gpu { BackendChoice::Cuda(0) } else { BackendChoice::Cpu });
-        }
+        choice.set(job::settled(choice.get(), &backend.describe()));
         Ok(backend)
     };
     let open_spare = |format: &VideoFormat| {
@@ -120,18 +116,12 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
 /// Refuses what cannot mean anything, before any file is touched.
 fn check(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<()> {
     let usage = |text: &str| Err(Error::Usage(text.into()));
-    for path in &args.results {
-        output::Format::of(path)?;
-    }
+    output::check(&args.results)?;
     for path in &args.output {
         sink::file_launch(path)?;
     }
     for text in &args.sink {
         VideoSink::user(text, args.view, false)?;
-    }
-    // Files are told apart below; standard output is none.
-    if args.results.iter().filter(|path| *path == "-").count() > 1 {
-        return usage("--results - is given twice");
     }
     let results = args.results.iter().filter(|path| *path != "-").map(PathBuf::from);
     files::check_distinct(
@@ -146,7 +136,8 @@ fn check(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<()> {
     if args.template.is_empty() && args.track.is_empty() && args.threshold.is_none() {
         return usage("nothing to do: give --template, --track or --threshold");
     }
-    job::check_kernels(&args.kernel, args.backend, !args.template.is_empty(), args.threshold)?;
+    let search = (!args.template.is_empty()).then_some(args.search.search);
+    job::check_device(&args.kernel, args.backend, search, args.threshold)?;
     if args.threshold.is_none() && args.view != View::Overlay {
         return usage("--view mask and --view split show the thresholded picture: give --threshold too");
     }
@@ -155,7 +146,10 @@ fn check(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<()> {
 
 /// The files that are read: the video, as a path or a URI, and the templates.
 fn input_files(args: &RunArgs, spec: &SourceSpec) -> Vec<PathBuf> {
-    video_file(spec).into_iter().chain(args.template.iter().map(|text| job::name_and_path(text).1)).collect()
+    file_of(&spec.input)
+        .into_iter()
+        .chain(args.template.iter().map(|text| job::name_and_path(text).1))
+        .collect()
 }
 
 fn source_spec(args: &RunArgs) -> lockon::Result<SourceSpec> {
@@ -171,14 +165,18 @@ fn source_spec(args: &RunArgs) -> lockon::Result<SourceSpec> {
     };
     let live = if args.live || args.lossless { Some(args.live) } else { None };
     let usage = |text: &str| Err(Error::Usage(text.into()));
-    if args.reconnect && matches!(input, Input::File(_)) {
+    if args.reconnect && file_of(&input).is_some() {
         return usage("--reconnect is for cameras and streams: a file is not lost");
+    }
+    if args.jitter.is_some() && (!matches!(input, Input::Uri(_)) || file_of(&input).is_some()) {
+        return usage("--jitter is for rtsp:// and srt://: other sources have none that could be evened out");
     }
     let camera = CameraMode { size: args.size, frame_rate: args.fps };
     if camera != CameraMode::default() && !matches!(input, Input::Camera(_)) {
         return usage("--size and --fps are a camera's: other sources say themselves what they send");
     }
-    Ok(SourceSpec { input, decoder, live, reconnect: args.reconnect, camera, jitter_ms: args.jitter })
+    let jitter_ms = args.jitter.unwrap_or(DEFAULT_JITTER_MS);
+    Ok(SourceSpec { input, decoder, live, reconnect: args.reconnect, camera, jitter_ms })
 }
 
 /// The outputs that are files. Whatever cannot be written is refused here, before the video is opened. Results come first, so
@@ -216,7 +214,7 @@ fn sound_of(args: &RunArgs, spec: &SourceSpec) -> Option<PathBuf> {
     if args.no_audio {
         return None;
     }
-    let file = video_file(spec);
+    let file = file_of(&spec.input);
     if file.is_none() {
         tracing::warn!("-o has no sound: only that of a file is carried along (--no-audio says so)");
     }
@@ -224,8 +222,8 @@ fn sound_of(args: &RunArgs, spec: &SourceSpec) -> Option<PathBuf> {
 }
 
 /// The video as a file, if it is one.
-fn video_file(spec: &SourceSpec) -> Option<PathBuf> {
-    match &spec.input {
+fn file_of(input: &Input) -> Option<PathBuf> {
+    match input {
         Input::File(path) => Some(path.clone()),
         Input::Uri(uri) => uri.strip_prefix("file://").map(PathBuf::from).filter(|path| path.exists()),
         Input::Camera(_) | Input::Launch(_) => None,
@@ -238,6 +236,14 @@ fn print_pipelines(args: &RunArgs, spec: &SourceSpec) -> Result<Outcome> {
         Input::File(_) => VideoSource::open(spec, &AtomicBool::new(false))?.launch().clone(),
         _ => spec.launch()?,
     };
+    if matches!(spec.input, Input::Uri(_)) && file_of(&spec.input).is_none() {
+        tracing::warn!(
+            "a program sets how network sources even out jitter: --jitter is left out of the text"
+        );
+    }
+    if args.decoder == Decoder::Hardware {
+        tracing::warn!("a program prefers decoders: --decoder hardware is left out of the text");
+    }
     let mut sinks = Vec::new();
     for path in &args.output {
         sinks.push((path.display().to_string(), sink::file_launch(path)?));
@@ -276,7 +282,7 @@ fn as_element(
             "queue leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0",
         )?;
     }
-    let has_sound = !args.output.is_empty() && !args.no_audio && video_file(spec).is_some();
+    let has_sound = !args.output.is_empty() && !args.no_audio && file_of(&spec.input).is_some();
     if has_sound {
         tracing::warn!("sound is left out of this line (--no-audio says so)");
     }

@@ -10,7 +10,7 @@ use lockon::backend::{self, Findings, Options, Standing};
 use lockon::config::{BackendChoice, Kernel};
 use lockon::files;
 use lockon::frame::{FrameMeta, PixelFormat, Plane, PlaneRef};
-use lockon::job::{self, check_kernels};
+use lockon::job::{self, check_device};
 use lockon::overlay::{self, Canvas};
 use lockon::results::{FrameRecord, Record};
 use lockon::still;
@@ -25,7 +25,7 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
         let inputs: Vec<_> = templates.chain([args.scene.clone()]).collect();
         check_output(&inputs, output)?;
     }
-    check_kernels(&args.kernel, args.backend, true, None)?;
+    check_device(&args.kernel, args.backend, Some(args.search.search), None)?;
     let scene = still::load(&args.scene)?;
     let templates = job::load_templates(&args.templates)?;
     let started = Instant::now();
@@ -59,7 +59,7 @@ fn save_overlay(path: &Path, luma: &Plane, record: &FrameRecord) -> lockon::Resu
 
 /// `lockon threshold`: the thresholded picture as a file.
 pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
-    check_kernels(&args.kernel, args.backend, false, Some(args.method))?;
+    check_device(&args.kernel, args.backend, None, Some(args.method))?;
     check_output(std::slice::from_ref(&args.image), &args.output)?;
     let picture = still::load(&args.image)?;
     let standing = Standing::new(picture.luma.size()).thresholding(Some(args.method), true);

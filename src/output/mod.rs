@@ -46,6 +46,20 @@ impl Format {
     }
 }
 
+/// Refuses results files of a kind that is not written, and standard output for several.
+///
+/// # Errors
+/// `Usage`.
+pub fn check(paths: &[String]) -> Result<()> {
+    for path in paths {
+        Format::of(path)?;
+    }
+    if paths.iter().filter(|path| *path == "-").count() > 1 {
+        return Err(Error::Usage("--results - is given twice".into()));
+    }
+    Ok(())
+}
+
 /// A new results file in the [`Format`] of its name; `-` is standard output. A file of that name is overwritten.
 ///
 /// # Errors

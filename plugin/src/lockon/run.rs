@@ -15,6 +15,7 @@ use lockon::config::{BackendChoice, Kernels, OnDeviceLoss};
 use lockon::engine::Engine;
 use lockon::error::{Error, Result};
 use lockon::frame::{Circumstances, Frame, FrameMeta, PlaneMut, VideoFormat};
+use lockon::job;
 use lockon::media::source;
 use lockon::output;
 use lockon::ports::{Delivery, Next, Sink, Source};
@@ -29,15 +30,11 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, stop: &
     let results = device.results.iter().map(|path| output::open(path)).collect::<Result<_>>()?;
     let found = Found { element: element.clone(), results };
     let tracker = Tracker::new(&element.imp().work().1.tracks);
-    // What `auto` takes at the first frame stays when the frames' size or the settings change.
     let choice = Cell::new(device.options.choice);
     let open_backend = |format: &VideoFormat| {
         let options = Options { choice: choice.get(), ..device.options };
         let backend = Retuned::open(element, options, format)?;
-        if choice.get() == BackendChoice::Auto {
-            let is_gpu = backend.describe().backend == "cuda";
-            choice.set(if is_gpu { BackendChoice::Cuda(0) } else { BackendChoice::Cpu });
-        }
+        choice.set(job::settled(choice.get(), &backend.describe()));
         Ok(backend)
     };
     let open_spare = |format: &VideoFormat| {
@@ -184,8 +181,7 @@ impl Retuned {
     fn open(element: &super::Lockon, options: Options, format: &VideoFormat) -> Result<Box<dyn Backend>> {
         let (change, job) = element.imp().work();
         let backend = job.open(&options, format)?;
-        // The same from now on, whatever `auto` finds later.
-        let choice = if backend.describe().backend == "cpu" { BackendChoice::Cpu } else { options.choice };
+        let choice = job::settled(options.choice, &backend.describe());
         Ok(Box::new(Self {
             element: element.clone(),
             options: Options { choice, ..options },

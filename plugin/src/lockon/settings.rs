@@ -4,6 +4,7 @@ use lockon::backend::Options;
 use lockon::config::{BackendChoice, Kernel, Limits, OnDeviceLoss, SearchMethod, TrackSpec};
 use lockon::error::Result;
 use lockon::job::{self, Job, Sought};
+use lockon::output;
 
 use super::View;
 
@@ -78,7 +79,8 @@ impl Settings {
         let sought = Sought::new(&templates, self.search.parse()?, &scales, &angles)?;
         let threshold = self.threshold.as_deref().map(str::parse).transpose()?;
         let kernels = self.kernels()?;
-        job::check_kernels(&kernels, self.backend.parse()?, sought.is_some(), threshold)?;
+        let search = sought.is_some().then(|| self.search.parse()).transpose()?;
+        job::check_device(&kernels, self.backend.parse()?, search, threshold)?;
         Ok(Job {
             templates,
             sought,
@@ -92,6 +94,8 @@ impl Settings {
 
     pub(super) fn device(&self) -> Result<Device> {
         let choice: BackendChoice = self.backend.parse()?;
+        let results: Vec<_> = each(self.results.as_deref()).map(str::to_owned).collect();
+        output::check(&results)?;
         let threads = u16::try_from(self.threads).ok().filter(|threads| *threads > 0);
         Ok(Device {
             options: Options {
@@ -101,7 +105,7 @@ impl Settings {
                 kernels: self.kernels()?.into_iter().collect(),
             },
             on_loss: self.on_device_loss.parse()?,
-            results: each(self.results.as_deref()).map(str::to_owned).collect(),
+            results,
         })
     }
 
