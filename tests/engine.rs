@@ -104,7 +104,9 @@ fn masks_belong_to_their_frame_however_long_they_are_held() {
         let heard = sink.heard.clone();
         let job = Job { backend, threshold: Some(spec), ..Job::default() };
         job.run(&mut MemorySource::new(&pictures), vec![Box::new(sink)]).1.unwrap();
-        for (picture, mask) in pictures.iter().zip(&heard.lock().unwrap().masks) {
+        let masks = &heard.lock().unwrap().masks;
+        assert_eq!(masks.len(), pictures.len(), "{backend:?}");
+        for (picture, mask) in pictures.iter().zip(masks) {
             let expected = lockon::reference::threshold::threshold(picture.as_ref(), &spec);
             assert!(mask.as_ref().unwrap().plane(0).to_plane() == expected, "{backend:?}");
         }
@@ -214,11 +216,14 @@ fn a_change_of_frame_size_drains_and_goes_on() {
 
 #[test]
 fn a_template_larger_than_the_frame_is_refused_with_both_sizes() {
-    let mut job = job();
-    job.templates = vec![Template::new("wall", noise(5, Size::new(200, 20)), None).unwrap()];
-    let bank = lockon::template::Bank::new(job.templates.clone()).unwrap();
-    let said = bank.fitting(SIZE).unwrap_err().to_string();
-    assert_eq!(said, "no template fits: the smallest is 200x20, the searched area 123x65");
+    let wall = Template::new("wall", noise(5, Size::new(200, 20)), None).unwrap();
+    for backend in backends() {
+        let job = Job { templates: vec![wall.clone()], ..job_on(backend) };
+        let (summary, outcome) = job.run(&mut MemorySource::new(&pictures(3)), vec![]);
+        let said = outcome.unwrap_err().to_string();
+        assert_eq!(said, "no template fits: the smallest is 200x20, the searched area 123x65");
+        assert_eq!(summary.frames, 0, "{backend:?}");
+    }
 }
 
 #[test]
