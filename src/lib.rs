@@ -50,6 +50,7 @@ pub mod ports;
 pub mod recycle;
 pub mod reference;
 pub mod results;
+pub mod simd;
 pub mod stats;
 pub mod still;
 pub mod template;

@@ -37,9 +37,12 @@ impl Colours {
         bins.clear();
         for (y, rows) in patch.luma.chunks_exact(2 * patch.side).enumerate() {
             let (above, below) = rows.split_at(patch.side);
-            let squares = above.chunks_exact(2).zip(below.chunks_exact(2));
-            bins.extend(squares.enumerate().map(|(x, (a, b))| {
-                let luma = (u16::from(a[0]) + u16::from(a[1]) + u16::from(b[0]) + u16::from(b[1])) / 4;
+            bins.extend((0..side).map(|x| {
+                // Two samples of each row, which stand in two groups.
+                let left = x % 2 * side + x / 2;
+                let right = left + side / 2;
+                let luma = [above[left], above[right], below[left], below[right]];
+                let luma = luma.into_iter().map(u16::from).sum::<u16>() / 4;
                 if self.has_chroma {
                     (luma / 32 * 12 + step(patch.u[y * side + x])) * 12 + step(patch.v[y * side + x])
                 } else {
@@ -49,33 +52,46 @@ impl Colours {
         }
     }
 
-    /// Takes in the colours of a box of `width` x `height` samples in the middle of a square of them.
-    pub(super) fn learn(&mut self, bins: &[u16], side: usize, width: f64, height: f64, rate: f32) {
-        let mut counts = [0.0, 0.0];
-        let distance = |index: usize| (index as f64 + 0.5 - side as f64 / 2.0).abs() * 2.0;
-        // 1: target, 2: around, 0: neither.
-        let part = |x: usize, y: usize| {
-            let (x, y) = (distance(x) / width, distance(y) / height);
-            if x <= INNER && y <= INNER {
-                1
-            } else if (x > RING.0 || y > RING.0) && x < RING.1 && y < RING.1 {
-                2
-            } else {
-                0
-            }
+    /// Takes in the colours of a box of `width` x `height` samples, (`x`, `y`) from the middle of a square of them.
+    pub(super) fn learn(
+        &mut self,
+        bins: &[u16],
+        side: usize,
+        (x, y): (f64, f64),
+        (width, height): (f64, f64),
+        rate: f32,
+    ) {
+        // Samples whose middle lies within a factor of the box.
+        let within = |off: f64, length: f64, factor: f64| {
+            let middle = side as f64 / 2.0 + off - 0.5;
+            let bound = |v: f64| libm::ceil(v).clamp(0.0, side as f64) as usize;
+            bound(middle - 0.5 * factor * length)..bound(middle + 0.5 * factor * length)
         };
-        let parts = || (0..side * side).map(|index| part(index % side, index / side));
-        for part in parts().filter(|&part| part > 0) {
-            counts[part - 1] += 1.0;
-        }
+        let areas =
+            [INNER, RING.0, RING.1].map(|factor| (within(x, width, factor), within(y, height, factor)));
+        let area = |index: usize| (areas[index].0.len() * areas[index].1.len()) as f32;
+        let (of_target, of_ring) = (rate / area(0), rate / (area(2) - area(1)));
         for share in self.target.iter_mut().chain(&mut self.around) {
             *share *= 1.0 - rate;
         }
-        for (part, &bin) in parts().zip(bins) {
-            match part {
-                1 => self.target[usize::from(bin)] += rate / counts[0],
-                2 => self.around[usize::from(bin)] += rate / counts[1],
-                _ => {}
+        let [inner, hole, outer] = areas;
+        for y in outer.1 {
+            let row = &bins[y * side..][..side];
+            let mut add = |bins: &[u16]| {
+                for &bin in bins {
+                    self.around[usize::from(bin)] += of_ring;
+                }
+            };
+            if hole.1.contains(&y) {
+                add(&row[outer.0.start..hole.0.start]);
+                add(&row[hole.0.end..outer.0.end]);
+            } else {
+                add(&row[outer.0.clone()]);
+            }
+            if inner.1.contains(&y) {
+                for &bin in &row[inner.0.clone()] {
+                    self.target[usize::from(bin)] += of_target;
+                }
             }
         }
     }
@@ -106,7 +122,7 @@ mod tests {
         let mut colours = Colours::new(true);
         let (mut bins, mut probabilities) = (Vec::new(), Vec::new());
         colours.bins(&patch, &mut bins);
-        colours.learn(&bins, 16, 6.0, 6.0, 1.0);
+        colours.learn(&bins, 16, (0.0, 0.0), (6.0, 6.0), 1.0);
         colours.probabilities(&bins, &mut probabilities);
         assert!(probabilities[8 * 16 + 8] > 0.99, "{}", probabilities[8 * 16 + 8]);
         assert!(probabilities[0] < 0.01, "{}", probabilities[0]);

@@ -1,13 +1,14 @@
 //! The window of a picture in which targets are looked for, as features; and room for the work, shared by all targets.
 
 use super::colour::Colours;
-use super::fft::GRID;
-use super::filter::{CHANNELS, Filter, Solver, displacement};
+use super::fft::{CHANNELS, GRID};
+use super::filter::{Filter, Solver, displacement};
 use super::hog::{CELL, HOG, Hog};
 use super::sample::{Patch, Sampler, Window};
 use super::shape::Looker;
 use crate::backend::peaks::vertex;
 use crate::frame::Frame;
+use crate::simd::Level;
 
 /// Samples on a side of the window's luma, and of its chroma and colour probabilities.
 const LUMA_SIDE: usize = GRID * CELL;
@@ -39,6 +40,7 @@ pub(super) struct Sighting {
 
 /// Looks at windows.
 pub(super) struct Eye {
+    level: Level,
     sampler: Sampler,
     hog: Hog,
     patch: Patch,
@@ -49,7 +51,7 @@ pub(super) struct Eye {
     /// A cosine window, and its root, which lets targets be seen nearer to the edge.
     taper: Vec<f32>,
     wide_taper: Vec<f32>,
-    features: Vec<f32>,
+    features: Vec<[f32; CHANNELS]>,
     responses: Vec<f32>,
     /// Pixels of the picture to a cell, as last looked.
     cell: f64,
@@ -64,15 +66,16 @@ impl Eye {
         };
         let taper = (0..GRID * GRID).map(|i| hann(i / GRID) * hann(i % GRID));
         Self {
-            sampler: Sampler::default(),
-            hog: Hog::default(),
+            level: Level::best(),
+            sampler: Sampler::new(),
+            hog: Hog::new(),
             patch: Patch::new(LUMA_SIDE),
             bins: Vec::new(),
             probabilities: Vec::new(),
             integral: Vec::new(),
             wide_taper: taper.clone().map(|v| v.sqrt() as f32).collect(),
             taper: taper.map(|v| v as f32).collect(),
-            features: vec![0.0; GRID * GRID * CHANNELS],
+            features: vec![[0.0; CHANNELS]; GRID * GRID],
             responses: Vec::new(),
             cell: 1.0,
             solver: Solver::new(),
@@ -103,34 +106,54 @@ impl Eye {
     /// Makes features of what was looked at.
     pub(super) fn describe(&mut self, colours: &Colours, is_wide: bool) {
         colours.probabilities(&self.bins, &mut self.probabilities);
-        let Self { hog, patch, probabilities, features, .. } = self;
-        hog.run(&patch.luma, GRID, features, CHANNELS);
-        let chroma = |plane: &[u8], at: usize| {
-            let sum = [at, at + 1, at + COLOUR_SIDE, at + COLOUR_SIDE + 1].map(|i| u32::from(plane[i]));
-            0.25 * sum.iter().sum::<u32>() as f32 - 128.0
-        };
+        let Self { level, hog, patch, probabilities, features, .. } = self;
+        let gradients = hog.run(&patch.luma, GRID);
         let taper = if is_wide { &self.wide_taper } else { &self.taper };
-        for ((index, cell), taper) in features.chunks_exact_mut(CHANNELS).enumerate().zip(taper) {
-            let (x, y) = (index % GRID, index / GRID);
-            let rows = (0..CELL).map(|row| &patch.luma[(y * CELL + row) * LUMA_SIDE + x * CELL..][..CELL]);
-            let luma: u32 = rows.flatten().map(|&v| u32::from(v)).sum();
-            let at = 2 * y * COLOUR_SIDE + 2 * x;
-            let p = |i: usize| probabilities[i];
-            let probability = 0.25 * ((p(at) + p(at + 1)) + (p(at + COLOUR_SIDE) + p(at + COLOUR_SIDE + 1)));
-            cell[HOG] = LUMA_WEIGHT * (luma as f32 / (CELL * CELL) as f32 - 128.0);
-            cell[HOG + 1] = CHROMA_WEIGHT * chroma(&patch.u, at);
-            cell[HOG + 2] = CHROMA_WEIGHT * chroma(&patch.v, at);
-            cell[HOG + 3] = COLOUR_WEIGHT * (probability - 0.5);
-            for value in cell {
-                *value *= taper;
-            }
-        }
+        level.run(
+            #[inline(always)]
+            || {
+                let rows = features.chunks_exact_mut(GRID).zip(taper.chunks_exact(GRID)).zip(gradients);
+                for (y, ((cells, taper), gradients)) in rows.enumerate() {
+                    let mut others = [[0.0; GRID]; CHANNELS - HOG];
+                    let mut luma = [0; GRID];
+                    for pixels in patch.luma[y * CELL * LUMA_SIDE..][..CELL * LUMA_SIDE].chunks_exact(GRID) {
+                        for (sum, &pixel) in luma.iter_mut().zip(pixels) {
+                            *sum += u32::from(pixel);
+                        }
+                    }
+                    let pairs = 2 * y * COLOUR_SIDE..2 * (y + 1) * COLOUR_SIDE;
+                    let (u, v) = (&patch.u[pairs.clone()], &patch.v[pairs.clone()]);
+                    let probabilities = &probabilities[pairs];
+                    let chroma = |plane: &[u8], x: usize| {
+                        let at = |i: usize| f32::from(plane[i]);
+                        mean_of_four(at, x) - 128.0
+                    };
+                    for x in 0..GRID {
+                        others[0][x] = LUMA_WEIGHT * (luma[x] as f32 * (1.0 / (CELL * CELL) as f32) - 128.0);
+                        others[1][x] = CHROMA_WEIGHT * chroma(u, x);
+                        others[2][x] = CHROMA_WEIGHT * chroma(v, x);
+                        others[3][x] = COLOUR_WEIGHT * (mean_of_four(|i| probabilities[i], x) - 0.5);
+                    }
+                    for (x, (cell, taper)) in cells.iter_mut().zip(taper).enumerate() {
+                        for (value, lanes) in cell.iter_mut().zip(gradients.iter().chain(&others)) {
+                            *value = lanes[x] * taper;
+                        }
+                    }
+                }
+            },
+        );
     }
 
-    /// Takes in the colours of the box of `w` x `h` pixels in the middle of what was looked at.
-    pub(super) fn learn_colours(&self, colours: &mut Colours, w: f64, h: f64, rate: f32) {
+    /// Takes in the colours of the box of `w` x `h` pixels, (`x`, `y`) from the middle of what was looked at.
+    pub(super) fn learn_colours(
+        &self,
+        colours: &mut Colours,
+        (x, y): (f64, f64),
+        (w, h): (f64, f64),
+        rate: f32,
+    ) {
         let sample = self.cell / 2.0;
-        colours.learn(&self.bins, COLOUR_SIDE, w / sample, h / sample, rate);
+        colours.learn(&self.bins, COLOUR_SIDE, (x / sample, y / sample), (w / sample, h / sample), rate);
     }
 
     /// The first filter of the box of `w` x `h` pixels in the middle of what was described.
@@ -138,8 +161,11 @@ impl Eye {
         Filter::new(&mut self.solver, &self.features, w / self.cell, h / self.cell)
     }
 
-    pub(super) fn learn_filter(&mut self, filter: &mut Filter) {
-        filter.learn(&mut self.solver, &self.features);
+    /// Learns what was described and found (`x`, `y`) pixels from its middle.
+    ///
+    /// As ECO does (M. Danelljan et al., 2017): it spares a second look.
+    pub(super) fn learn_filter(&mut self, filter: &mut Filter, x: f64, y: f64) {
+        filter.learn(&mut self.solver, x / self.cell, y / self.cell);
     }
 
     /// Where in what was described the target of `w` x `h` pixels is. `weight` says how much of a response counts at a
@@ -219,4 +245,11 @@ impl Eye {
             second: second / peak.max(f64::MIN_POSITIVE),
         }
     }
+}
+
+/// Mean of the four samples of the `x`-th cell, out of two rows of `COLOUR_SIDE`.
+#[inline(always)]
+fn mean_of_four(sample: impl Fn(usize) -> f32, x: usize) -> f32 {
+    let (left, right) = (2 * x, 2 * x + 1);
+    0.25 * ((sample(left) + sample(right)) + (sample(COLOUR_SIDE + left) + sample(COLOUR_SIDE + right)))
 }

@@ -4,264 +4,382 @@
 //! one after the other, never fused, so every machine gives the same bits. Channels lie next to each other: the innermost
 //! loop runs over them and is what the compiler vectorises.
 
+use crate::simd::Level;
+
 /// Cells on a side of the grid.
 pub(super) const GRID: usize = 32;
 
 /// Frequencies kept in a row: a real grid's others are their conjugates.
 pub(super) const HALF: usize = GRID / 2 + 1;
 
-/// The half spectrum of a grid of `channels` real channels: row, column in `0..HALF`, channel.
+/// Channels of a cell.
+pub(super) const CHANNELS: usize = 32;
+
+/// Two real channels travel through the rows as one complex one.
+const PAIRS: usize = CHANNELS / 2;
+
+/// A grid of real cells, row by row.
+pub(super) type Grid = [[f32; CHANNELS]];
+
+/// The half spectrum of a grid: row, column in `0..HALF`, channel.
 #[derive(Clone, Default)]
 pub(super) struct Spectrum {
-    pub(super) re: Vec<f32>,
-    pub(super) im: Vec<f32>,
+    pub(super) re: Vec<[f32; CHANNELS]>,
+    pub(super) im: Vec<[f32; CHANNELS]>,
 }
 
 impl Spectrum {
-    pub(super) fn zero(channels: usize) -> Self {
-        Self { re: vec![0.0; GRID * HALF * channels], im: vec![0.0; GRID * HALF * channels] }
+    pub(super) fn zero() -> Self {
+        Self { re: vec![[0.0; CHANNELS]; GRID * HALF], im: vec![[0.0; CHANNELS]; GRID * HALF] }
     }
 }
 
-/// Transforms grids of one number of channels. Two real channels travel as one complex one.
+/// Transforms grids; keeps its room.
 pub(super) struct Fft {
-    channels: usize,
-    stages: Vec<Stage>,
-    re: Vec<f32>,
-    im: Vec<f32>,
-    spare_re: Vec<f32>,
-    spare_im: Vec<f32>,
+    level: Level,
+    turns: Turns,
+    work: Box<Work>,
 }
 
-/// One stage of Stockham's self-sorting transform: `groups` butterflies of `radix` inputs over `stride` elements.
-struct Stage {
-    radix: usize,
-    groups: usize,
-    stride: usize,
-    /// Real and imaginary parts of w, w^2 and w^3 for each group.
-    twiddles: Vec<[f32; 6]>,
+/// Cosine and minus sine of the angles by which 32 divides the circle.
+type Turns = [[f32; 2]; GRID];
+
+/// A line of `GRID` elements of `WIDTH` numbers each.
+type Line<const WIDTH: usize> = [[f32; WIDTH]; GRID];
+
+/// Real and imaginary parts of lines: a row as it is transformed, what is between the two steps of a transform, and a plane.
+struct Work {
+    row: [Line<PAIRS>; 2],
+    row_between: [Line<PAIRS>; 2],
+    column_between: [Line<CHANNELS>; 2],
+    plane: [Line<GRID>; 2],
+    turned: [Line<GRID>; 2],
 }
 
 impl Fft {
-    /// `channels` is even.
-    pub(super) fn new(channels: usize) -> Self {
-        let room = || vec![0.0; GRID * GRID * channels / 2];
-        let (mut left, mut stride, mut stages) = (GRID, 1, Vec::new());
-        while left > 1 {
-            let radix = if left % 4 == 0 { 4 } else { 2 };
-            let groups = left / radix;
-            let twiddles = (0..groups).map(|group| {
-                let mut w = [0.0; 6];
-                for power in 1..radix {
-                    let angle = -2.0 * std::f64::consts::PI * (power * group) as f64 / left as f64;
-                    w[2 * power - 2] = libm::cos(angle) as f32;
-                    w[2 * power - 1] = libm::sin(angle) as f32;
-                }
-                w
-            });
-            stages.push(Stage { radix, groups, stride, twiddles: twiddles.collect() });
-            left = groups;
-            stride *= radix;
-        }
-        Self { channels, stages, re: room(), im: room(), spare_re: room(), spare_im: room() }
+    pub(super) fn new() -> Self {
+        let turn = |index: usize| {
+            let angle = 2.0 * std::f64::consts::PI * index as f64 / GRID as f64;
+            [libm::cos(angle) as f32, -libm::sin(angle) as f32]
+        };
+        let work = Work {
+            row: [[[0.0; PAIRS]; GRID]; 2],
+            row_between: [[[0.0; PAIRS]; GRID]; 2],
+            column_between: [[[0.0; CHANNELS]; GRID]; 2],
+            plane: [[[0.0; GRID]; GRID]; 2],
+            turned: [[[0.0; GRID]; GRID]; 2],
+        };
+        Self { level: Level::best(), turns: std::array::from_fn(turn), work: Box::new(work) }
     }
 
-    /// `grid` holds `GRID * GRID` cells of `channels` numbers, row by row.
-    pub(super) fn forward(&mut self, grid: &[f32], spectrum: &mut Spectrum) {
-        let half = self.channels / 2;
-        let packed = self.re.chunks_exact_mut(half).zip(self.im.chunks_exact_mut(half));
-        for (cell, (re, im)) in grid.chunks_exact(self.channels).zip(packed) {
-            re.copy_from_slice(&cell[..half]);
-            im.copy_from_slice(&cell[half..]);
-        }
-        self.transform();
-        for y in 0..GRID {
-            for x in 0..HALF {
-                let at = (y * GRID + x) * half;
-                let mirrored = ((GRID - y) % GRID * GRID + (GRID - x) % GRID) * half;
-                let (pr, pi) = (&self.re[at..][..half], &self.im[at..][..half]);
-                let (qr, qi) = (&self.re[mirrored..][..half], &self.im[mirrored..][..half]);
-                let out = (y * HALF + x) * self.channels;
-                let (ar, br) = spectrum.re[out..][..self.channels].split_at_mut(half);
-                let (ai, bi) = spectrum.im[out..][..self.channels].split_at_mut(half);
-                for c in 0..half {
-                    ar[c] = 0.5 * (pr[c] + qr[c]);
-                    ai[c] = 0.5 * (pi[c] - qi[c]);
-                    br[c] = 0.5 * (pi[c] + qi[c]);
-                    bi[c] = 0.5 * (qr[c] - pr[c]);
+    /// The spectrum of a grid.
+    pub(super) fn forward(&mut self, grid: &Grid, spectrum: &mut Spectrum) {
+        let Self { level, turns, work } = self;
+        level.run(
+            #[inline(always)]
+            || {
+                for (y, cells) in grid.chunks_exact(GRID).enumerate() {
+                    for (x, cell) in cells.iter().enumerate() {
+                        for c in 0..PAIRS {
+                            (work.row[0][x][c], work.row[1][x][c]) = (cell[c], cell[c + PAIRS]);
+                        }
+                    }
+                    transform(&mut work.row, &mut work.row_between, turns, false);
+                    unpack(&work.row, spectrum, y);
                 }
-            }
-        }
+                columns(spectrum, &mut work.column_between, turns, false);
+            },
+        );
     }
 
-    /// The grid whose spectrum this is.
-    pub(super) fn inverse(&mut self, spectrum: &Spectrum, grid: &mut [f32]) {
-        let (channels, half) = (self.channels, self.channels / 2);
-        // The inverse is the forward transform with real and imaginary parts swapped, on the way in and on the way out.
-        for y in 0..GRID {
-            for x in 0..GRID {
-                let (from, sign) =
-                    if x < HALF { (y * HALF + x, 1.0) } else { ((GRID - y) % GRID * HALF + GRID - x, -1.0) };
-                let (ar, br) = spectrum.re[from * channels..][..channels].split_at(half);
-                let (ai, bi) = spectrum.im[from * channels..][..channels].split_at(half);
-                let at = (y * GRID + x) * half;
-                let (re, im) = (&mut self.re[at..][..half], &mut self.im[at..][..half]);
-                for c in 0..half {
-                    im[c] = ar[c] - sign * bi[c];
-                    re[c] = sign * ai[c] + br[c];
+    /// The spectrum of the grid whose spectrum this was, each of its cells times a weight.
+    pub(super) fn weigh(&mut self, spectrum: &mut Spectrum, weights: &[f32]) {
+        let Self { level, turns, work } = self;
+        level.run(
+            #[inline(always)]
+            || {
+                columns(spectrum, &mut work.column_between, turns, true);
+                for (y, weights) in weights.chunks_exact(GRID).enumerate() {
+                    pack(spectrum, y, &mut work.row);
+                    transform(&mut work.row, &mut work.row_between, turns, true);
+                    for part in &mut work.row {
+                        for (cell, weight) in part.iter_mut().zip(weights) {
+                            let weight = weight * (1.0 / (GRID * GRID) as f32);
+                            for value in cell {
+                                *value *= weight;
+                            }
+                        }
+                    }
+                    transform(&mut work.row, &mut work.row_between, turns, false);
+                    unpack(&work.row, spectrum, y);
                 }
-            }
-        }
-        self.transform();
-        let scale = 1.0 / (GRID * GRID) as f32;
-        let packed = self.re.chunks_exact(half).zip(self.im.chunks_exact(half));
-        for (cell, (re, im)) in grid.chunks_exact_mut(channels).zip(packed) {
-            let (a, b) = cell.split_at_mut(half);
-            for c in 0..half {
-                a[c] = im[c] * scale;
-                b[c] = re[c] * scale;
-            }
-        }
+                columns(spectrum, &mut work.column_between, turns, false);
+            },
+        );
     }
 
-    /// Rows first, then columns: a column's elements are whole rows.
-    fn transform(&mut self) {
-        let Self { channels, stages, re, im, spare_re, spare_im } = self;
-        let row = GRID * *channels / 2;
-        for y in 0..GRID {
-            let line = y * row..(y + 1) * row;
-            run(stages, *channels / 2, &mut re[line.clone()], &mut im[line], spare_re, spare_im);
-        }
-        run(stages, row, re, im, spare_re, spare_im);
+    /// The grid of one channel whose half spectrum this is, row by row.
+    pub(super) fn inverse(&mut self, re: &[f32], im: &[f32], grid: &mut Vec<f32>) {
+        let Self { level, turns, work } = self;
+        level.run(
+            #[inline(always)]
+            || {
+                let Work { plane, turned, column_between, .. } = &mut **work;
+                for y in 0..GRID {
+                    for x in 0..HALF {
+                        (plane[0][y][x], plane[1][y][x]) = (re[y * HALF + x], im[y * HALF + x]);
+                    }
+                    for x in 1..HALF - 1 {
+                        let mirrored = (GRID - y) % GRID * HALF + x;
+                        (plane[0][y][GRID - x], plane[1][y][GRID - x]) = (re[mirrored], -im[mirrored]);
+                    }
+                }
+                transform(plane, column_between, turns, true);
+                for y in 0..GRID {
+                    for x in 0..GRID {
+                        (turned[0][x][y], turned[1][x][y]) = (plane[0][y][x], plane[1][y][x]);
+                    }
+                }
+                transform(turned, column_between, turns, true);
+                grid.clear();
+                let real = &turned[0];
+                grid.extend(
+                    (0..GRID * GRID).map(|i| real[i % GRID][i / GRID] * (1.0 / (GRID * GRID) as f32)),
+                );
+            },
+        );
     }
 }
 
-/// Transforms `GRID` elements of `width` numbers each, in place.
-fn run(
-    stages: &[Stage],
-    width: usize,
-    re: &mut [f32],
-    im: &mut [f32],
-    spare_re: &mut [f32],
-    spare_im: &mut [f32],
+/// Takes the two real channels of each complex one apart, out of a transformed row.
+#[inline(always)]
+fn unpack([row_re, row_im]: &[Line<PAIRS>; 2], spectrum: &mut Spectrum, y: usize) {
+    let (re, im) = (&mut spectrum.re[y * HALF..][..HALF], &mut spectrum.im[y * HALF..][..HALF]);
+    for x in 0..HALF {
+        let mirrored = (GRID - x) % GRID;
+        let ((pr, pi), (qr, qi)) = ((&row_re[x], &row_im[x]), (&row_re[mirrored], &row_im[mirrored]));
+        let (re, im) = (&mut re[x], &mut im[x]);
+        for c in 0..PAIRS {
+            (re[c], im[c]) = (0.5 * (pr[c] + qr[c]), 0.5 * (pi[c] - qi[c]));
+            (re[c + PAIRS], im[c + PAIRS]) = (0.5 * (pi[c] + qi[c]), 0.5 * (qr[c] - pr[c]));
+        }
+    }
+}
+
+/// Undoes `unpack`.
+#[inline(always)]
+fn pack(spectrum: &Spectrum, y: usize, [row_re, row_im]: &mut [Line<PAIRS>; 2]) {
+    let (re, im) = (&spectrum.re[y * HALF..][..HALF], &spectrum.im[y * HALF..][..HALF]);
+    for x in 0..HALF {
+        let (re, im) = (&re[x], &im[x]);
+        for c in 0..PAIRS {
+            (row_re[x][c], row_im[x][c]) = (re[c] - im[c + PAIRS], im[c] + re[c + PAIRS]);
+        }
+        if (1..HALF - 1).contains(&x) {
+            let (row_re, row_im) = (&mut row_re[GRID - x], &mut row_im[GRID - x]);
+            for c in 0..PAIRS {
+                (row_re[c], row_im[c]) = (re[c] + im[c + PAIRS], re[c + PAIRS] - im[c]);
+            }
+        }
+    }
+}
+
+/// Transforms the columns of a spectrum in place; back, if `is_inverse`, but for the scale.
+#[inline(always)]
+fn columns(spectrum: &mut Spectrum, between: &mut [Line<CHANNELS>; 2], turns: &Turns, is_inverse: bool) {
+    let (re, im) = (&mut spectrum.re[..GRID * HALF], &mut spectrum.im[..GRID * HALF]);
+    let (re, im) = if is_inverse { (im, re) } else { (re, im) };
+    for x in 0..HALF {
+        first_step(|n| (&re[n * HALF + x], &im[n * HALF + x]), between, turns);
+        second_step(between, |n, out_re, out_im| (re[n * HALF + x], im[n * HALF + x]) = (*out_re, *out_im));
+    }
+}
+
+/// Transforms a line in place; back, if `is_inverse`, but for the scale: that is the transform with real and imaginary parts
+/// swapped, on the way in and on the way out.
+#[inline(always)]
+fn transform<const WIDTH: usize>(
+    [re, im]: &mut [Line<WIDTH>; 2],
+    between: &mut [Line<WIDTH>; 2],
+    turns: &Turns,
+    is_inverse: bool,
 ) {
-    let length = GRID * width;
-    let mut from = (&mut re[..length], &mut im[..length]);
-    let mut to = (&mut spare_re[..length], &mut spare_im[..length]);
-    for stage in stages {
-        stage.run(width, from.0, from.1, to.0, to.1);
-        std::mem::swap(&mut from, &mut to);
-    }
-    if stages.len() % 2 == 1 {
-        to.0.copy_from_slice(from.0);
-        to.1.copy_from_slice(from.1);
-    }
+    let (re, im) = if is_inverse { (im, re) } else { (re, im) };
+    first_step(|n| (&re[n], &im[n]), between, turns);
+    second_step(between, |n, out_re, out_im| (re[n], im[n]) = (*out_re, *out_im));
 }
 
-impl Stage {
-    fn run(&self, width: usize, in_re: &[f32], in_im: &[f32], out_re: &mut [f32], out_im: &mut [f32]) {
-        let run = self.stride * width;
-        let outputs =
-            out_re.chunks_exact_mut(self.radix * run).zip(out_im.chunks_exact_mut(self.radix * run));
-        for ((group, w), (re, im)) in self.twiddles.iter().enumerate().zip(outputs) {
-            let input = |k: usize| {
-                let at = (group + k * self.groups) * run;
-                (&in_re[at..][..run], &in_im[at..][..run])
-            };
-            if self.radix == 4 {
-                butterfly_4([input(0), input(1), input(2), input(3)], w, re, im);
-            } else {
-                butterfly_2([input(0), input(1)], w, re, im);
-            }
+/// Transforms of eight, of each fourth element from the `k`-th on, turned for the second step.
+#[inline(always)]
+fn first_step<'a, const WIDTH: usize>(
+    element: impl Fn(usize) -> (&'a [f32; WIDTH], &'a [f32; WIDTH]),
+    [out_re, out_im]: &mut [Line<WIDTH>; 2],
+    turns: &Turns,
+) {
+    let (out_re, out_im) = (out_re.as_chunks_mut::<8>().0, out_im.as_chunks_mut::<8>().0);
+    for (k, (out_re, out_im)) in out_re.iter_mut().zip(out_im).enumerate() {
+        let turn = |n: usize| (turns[n * k][0], turns[n * k][1]);
+        let (a, b, c, d) = (element(k), element(k + 4), element(k + 8), element(k + 12));
+        let (e, f, g, h) = (element(k + 16), element(k + 20), element(k + 24), element(k + 28));
+        let (t1, t2, t3, t4) = (turn(1), turn(2), turn(3), turn(4));
+        let (t5, t6, t7) = (turn(5), turn(6), turn(7));
+        for i in 0..WIDTH {
+            let at = |(re, im): (&[f32; WIDTH], &[f32; WIDTH])| (re[i], im[i]);
+            let [o0, o1, o2, o3, o4, o5, o6, o7] =
+                eight([at(a), at(b), at(c), at(d), at(e), at(f), at(g), at(h)]);
+            let (o1, o2, o3, o4) = (times(o1, t1), times(o2, t2), times(o3, t3), times(o4, t4));
+            let (o5, o6, o7) = (times(o5, t5), times(o6, t6), times(o7, t7));
+            (out_re[0][i], out_im[0][i]) = o0;
+            (out_re[1][i], out_im[1][i]) = o1;
+            (out_re[2][i], out_im[2][i]) = o2;
+            (out_re[3][i], out_im[3][i]) = o3;
+            (out_re[4][i], out_im[4][i]) = o4;
+            (out_re[5][i], out_im[5][i]) = o5;
+            (out_re[6][i], out_im[6][i]) = o6;
+            (out_re[7][i], out_im[7][i]) = o7;
         }
     }
 }
 
-type Complex<'a> = (&'a [f32], &'a [f32]);
-
-fn butterfly_2([(ar, ai), (br, bi)]: [Complex<'_>; 2], w: &[f32; 6], re: &mut [f32], im: &mut [f32]) {
-    let run = ar.len();
-    let (re_0, re_1) = re.split_at_mut(run);
-    let (im_0, im_1) = im.split_at_mut(run);
-    let (re_1, im_1) = (&mut re_1[..run], &mut im_1[..run]);
-    for i in 0..run {
-        re_0[i] = ar[i] + br[i];
-        im_0[i] = ai[i] + bi[i];
-        let (dr, di) = (ar[i] - br[i], ai[i] - bi[i]);
-        re_1[i] = dr * w[0] - di * w[1];
-        im_1[i] = dr * w[1] + di * w[0];
+/// Transforms of four, across those of eight. Gives each element away with its index.
+#[inline(always)]
+fn second_step<const WIDTH: usize>(
+    [re, im]: &[Line<WIDTH>; 2],
+    mut give: impl FnMut(usize, &[f32; WIDTH], &[f32; WIDTH]),
+) {
+    for n in 0..8 {
+        let (mut out_re, mut out_im) = ([[0.0; WIDTH]; 4], [[0.0; WIDTH]; 4]);
+        for i in 0..WIDTH {
+            let at = |k: usize| (re[8 * k + n][i], im[8 * k + n][i]);
+            let [o0, o1, o2, o3] = four([at(0), at(1), at(2), at(3)]);
+            (out_re[0][i], out_im[0][i]) = o0;
+            (out_re[1][i], out_im[1][i]) = o1;
+            (out_re[2][i], out_im[2][i]) = o2;
+            (out_re[3][i], out_im[3][i]) = o3;
+        }
+        for k in 0..4 {
+            give(8 * k + n, &out_re[k], &out_im[k]);
+        }
     }
 }
 
-fn butterfly_4(
-    [(ar, ai), (br, bi), (cr, ci), (dr, di)]: [Complex<'_>; 4],
-    w: &[f32; 6],
-    re: &mut [f32],
-    im: &mut [f32],
-) {
-    let run = ar.len();
-    let (re_01, re_23) = re.split_at_mut(2 * run);
-    let (im_01, im_23) = im.split_at_mut(2 * run);
-    let ((re_0, re_1), (im_0, im_1)) = (re_01.split_at_mut(run), im_01.split_at_mut(run));
-    let ((re_2, re_3), (im_2, im_3)) = (re_23.split_at_mut(run), im_23.split_at_mut(run));
-    let (re_3, im_3) = (&mut re_3[..run], &mut im_3[..run]);
-    for i in 0..run {
-        let (er, ei) = (ar[i] + cr[i], ai[i] + ci[i]);
-        let (fr, fi) = (ar[i] - cr[i], ai[i] - ci[i]);
-        let (gr, gi) = (br[i] + dr[i], bi[i] + di[i]);
-        let (hr, hi) = (br[i] - dr[i], bi[i] - di[i]);
-        re_0[i] = er + gr;
-        im_0[i] = ei + gi;
-        let (ur, ui) = (fr + hi, fi - hr);
-        let (vr, vi) = (er - gr, ei - gi);
-        let (tr, ti) = (fr - hi, fi + hr);
-        re_1[i] = ur * w[0] - ui * w[1];
-        im_1[i] = ur * w[1] + ui * w[0];
-        re_2[i] = vr * w[2] - vi * w[3];
-        im_2[i] = vr * w[3] + vi * w[2];
-        re_3[i] = tr * w[4] - ti * w[5];
-        im_3[i] = tr * w[5] + ti * w[4];
-    }
+type Complex = (f32, f32);
+
+#[inline(always)]
+fn add((ar, ai): Complex, (br, bi): Complex) -> Complex {
+    (ar + br, ai + bi)
+}
+
+#[inline(always)]
+fn subtract((ar, ai): Complex, (br, bi): Complex) -> Complex {
+    (ar - br, ai - bi)
+}
+
+#[inline(always)]
+fn times((ar, ai): Complex, (br, bi): Complex) -> Complex {
+    (ar * br - ai * bi, ar * bi + ai * br)
+}
+
+/// A quarter of a turn back: times -i.
+#[inline(always)]
+fn quarter((re, im): Complex) -> Complex {
+    (im, -re)
+}
+
+#[inline(always)]
+fn four([a, b, c, d]: [Complex; 4]) -> [Complex; 4] {
+    let (e, f, g, h) = (add(a, c), subtract(a, c), add(b, d), quarter(subtract(b, d)));
+    [add(e, g), add(f, h), subtract(e, g), subtract(f, h)]
+}
+
+#[inline(always)]
+fn eight([a, b, c, d, e, f, g, h]: [Complex; 8]) -> [Complex; 8] {
+    use std::f32::consts::FRAC_1_SQRT_2;
+    // Of the even elements and of the odd ones, these turned by 0, 1, 2 and 3 eighths.
+    let [k, l, m, n] = four([a, c, e, g]);
+    let [p, q, r, s] = four([b, d, f, h]);
+    let q = (FRAC_1_SQRT_2 * (q.0 + q.1), FRAC_1_SQRT_2 * (q.1 - q.0));
+    let r = quarter(r);
+    let s = (FRAC_1_SQRT_2 * (s.1 - s.0), -FRAC_1_SQRT_2 * (s.0 + s.1));
+    let low = (add(k, p), add(l, q), add(m, r), add(n, s));
+    let high = (subtract(k, p), subtract(l, q), subtract(m, r), subtract(n, s));
+    [low.0, low.1, low.2, low.3, high.0, high.1, high.2, high.3]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn grid(channels: usize) -> Vec<f32> {
-        (0..GRID * GRID * channels).map(|i| (i * 7919 % 1013) as f32 / 1013.0).collect()
+    fn grid() -> Vec<[f32; CHANNELS]> {
+        let value = |i: usize| (i * 7919 % 1013) as f32 / 1013.0;
+        (0..GRID * GRID).map(|i| std::array::from_fn(|c| value(i * CHANNELS + c))).collect()
     }
 
     #[test]
     fn a_spectrum_is_that_of_the_definition() {
-        let (channels, grid) = (4, grid(4));
-        let mut spectrum = Spectrum::zero(channels);
-        Fft::new(channels).forward(&grid, &mut spectrum);
-        for (ky, kx, channel) in [(0, 0, 0), (3, 2, 3), (31, 16, 1), (16, 0, 2), (17, 15, 0)] {
+        let grid = grid();
+        let mut spectrum = Spectrum::zero();
+        Fft::new().forward(&grid, &mut spectrum);
+        for (ky, kx, channel) in [(0, 0, 0), (3, 2, 3), (31, 16, 17), (16, 0, 31), (17, 15, 9), (9, 7, 16)] {
             let (mut re, mut im) = (0.0, 0.0);
             for y in 0..GRID {
                 for x in 0..GRID {
                     let angle = -2.0 * std::f64::consts::PI * (ky * y + kx * x) as f64 / GRID as f64;
-                    let value = f64::from(grid[(y * GRID + x) * channels + channel]);
+                    let value = f64::from(grid[y * GRID + x][channel]);
                     re += value * libm::cos(angle);
                     im += value * libm::sin(angle);
                 }
             }
-            let at = (ky * HALF + kx) * channels + channel;
+            let at = ky * HALF + kx;
+            let found = (f64::from(spectrum.re[at][channel]), f64::from(spectrum.im[at][channel]));
             // 1024 terms below 1, each rounded some ten times to 24 bits.
-            assert!((f64::from(spectrum.re[at]) - re).abs() < 2e-3, "{ky} {kx}: {} {re}", spectrum.re[at]);
-            assert!((f64::from(spectrum.im[at]) - im).abs() < 2e-3, "{ky} {kx}: {} {im}", spectrum.im[at]);
+            assert!(
+                (found.0 - re).abs() < 2e-3 && (found.1 - im).abs() < 2e-3,
+                "{ky} {kx}: {found:?} {re} {im}"
+            );
         }
     }
 
     #[test]
-    fn the_inverse_gives_the_grid_back() {
-        let (mut fft, mut spectrum, grid) = (Fft::new(6), Spectrum::zero(6), grid(6));
+    fn the_inverse_gives_a_channel_back() {
+        let (mut fft, mut spectrum, grid) = (Fft::new(), Spectrum::zero(), grid());
         fft.forward(&grid, &mut spectrum);
-        let mut back = vec![9.0; grid.len()];
-        fft.inverse(&spectrum, &mut back);
-        for (a, b) in grid.iter().zip(&back) {
+        let one = |v: &[[f32; CHANNELS]]| v.iter().map(|cell| cell[5]).collect::<Vec<_>>();
+        let mut back = Vec::new();
+        fft.inverse(&one(&spectrum.re), &one(&spectrum.im), &mut back);
+        for (a, b) in one(&grid).iter().zip(&back) {
             assert!((a - b).abs() < 1e-5, "{a} {b}");
         }
+    }
+
+    #[test]
+    fn weights_are_those_of_cells() {
+        let (mut fft, mut spectrum, mut grid) = (Fft::new(), Spectrum::zero(), grid());
+        fft.forward(&grid, &mut spectrum);
+        let weights: Vec<f32> = (0..GRID * GRID).map(|i| (i % 7) as f32).collect();
+        fft.weigh(&mut spectrum, &weights);
+        let mut expected = Spectrum::zero();
+        for (cell, weight) in grid.iter_mut().zip(&weights) {
+            *cell = cell.map(|value| value * weight);
+        }
+        fft.forward(&grid, &mut expected);
+        let all = |s: &Spectrum| s.re.iter().chain(&s.im).flatten().copied().collect::<Vec<_>>();
+        for (a, b) in all(&spectrum).iter().zip(all(&expected)) {
+            // The sums are up to 3000.
+            assert!((a - b).abs() < 1e-2, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn every_level_gives_the_same_bits() {
+        let grid = grid();
+        let all = Level::available().into_iter().map(|level| {
+            let (mut fft, mut spectrum) = (Fft { level, ..Fft::new() }, Spectrum::zero());
+            fft.forward(&grid, &mut spectrum);
+            fft.weigh(&mut spectrum, &[0.3; GRID * GRID]);
+            (spectrum.re, spectrum.im)
+        });
+        let all: Vec<_> = all.collect();
+        assert!(all.iter().all(|spectrum| *spectrum == all[0]));
     }
 }

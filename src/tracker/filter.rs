@@ -6,10 +6,8 @@
 //! Sherman-Morrison formula. Here g is drawn not only to the last filter but also to the first one, the anchor, which never
 //! changes: what was learnt by mistake is forgotten, what was shown in the first frame is not.
 
-use super::fft::{Fft, GRID, HALF, Spectrum};
-
-/// Channels of a cell.
-pub(super) const CHANNELS: usize = 32;
+use super::fft::{CHANNELS, Fft, GRID, Grid, HALF, Spectrum};
+use crate::simd::Level;
 
 /// Width of the label's bell, in units of the root of the box's area. 1/16 and 0.09 score alike within noise.
 const LABEL_SIGMA: f64 = 0.09;
@@ -33,7 +31,8 @@ pub(super) struct Filter {
     anchor: Spectrum,
     /// Weight of each cell: 0 in the box.
     outside: Vec<f32>,
-    label: Spectrum,
+    /// Half spectrum of the label.
+    label: (Vec<f32>, Vec<f32>),
     /// Mean power of the first sample's spectrum: the unit of all weights.
     power: f32,
     /// Response to the last sample that was learnt, at its own place.
@@ -42,133 +41,185 @@ pub(super) struct Filter {
 
 /// Room to learn in, and the transforms; shared by all targets.
 pub(super) struct Solver {
+    level: Level,
     fft: Fft,
-    fft_of_one: Fft,
+    /// What was responded to last.
     sample: Spectrum,
     confined: Spectrum,
     multiplier: Spectrum,
-    product: Spectrum,
-    /// A spectrum of two channels, of which one is used.
-    response: Spectrum,
-    responses: Vec<f32>,
-    cells: Vec<f32>,
+    goal: Spectrum,
+    /// The half spectrum of responses.
+    response: (Vec<f32>, Vec<f32>),
+    weights: Vec<f32>,
 }
 
 impl Solver {
     pub(super) fn new() -> Self {
-        let spectrum = || Spectrum::zero(CHANNELS);
         Self {
-            fft: Fft::new(CHANNELS),
-            fft_of_one: Fft::new(2),
-            sample: spectrum(),
-            confined: spectrum(),
-            multiplier: spectrum(),
-            product: spectrum(),
-            response: Spectrum::zero(2),
-            responses: vec![0.0; GRID * GRID * 2],
-            cells: vec![0.0; GRID * GRID * CHANNELS],
+            level: Level::best(),
+            fft: Fft::new(),
+            sample: Spectrum::zero(),
+            confined: Spectrum::zero(),
+            multiplier: Spectrum::zero(),
+            goal: Spectrum::zero(),
+            response: (vec![0.0; GRID * HALF], vec![0.0; GRID * HALF]),
+            weights: vec![0.0; GRID * GRID],
         }
+    }
+
+    /// Moves what lies (`x`, `y`) cells from the middle of the sample to its middle, around the edges.
+    fn shift(&mut self, x: f64, y: f64) {
+        let turn = |index: usize, distance: f64| {
+            let angle = 2.0 * std::f64::consts::PI * displacement(index) * distance / GRID as f64;
+            // The highest frequency is its own negative: only what is real can be turned by both.
+            let sin = if index == GRID / 2 { 0.0 } else { libm::sin(angle) };
+            (libm::cos(angle) as f32, sin as f32)
+        };
+        let columns: [_; HALF] = std::array::from_fn(|index| turn(index, x));
+        let rows: [_; GRID] = std::array::from_fn(|index| turn(index, y));
+        let Self { level, sample, .. } = self;
+        level.run(
+            #[inline(always)]
+            || {
+                for (k, (re, im)) in sample.re.iter_mut().zip(&mut sample.im).enumerate() {
+                    let ((ar, ai), (br, bi)) = (rows[k / HALF], columns[k % HALF]);
+                    let (tr, ti) = (ar * br - ai * bi, ar * bi + ai * br);
+                    for c in 0..CHANNELS {
+                        (re[c], im[c]) = (re[c] * tr - im[c] * ti, re[c] * ti + im[c] * tr);
+                    }
+                }
+            },
+        );
     }
 }
 
 impl Filter {
     /// Learns a sample with a box of `width` x `height` cells in its middle.
-    pub(super) fn new(solver: &mut Solver, features: &[f32], width: f64, height: f64) -> Self {
+    pub(super) fn new(solver: &mut Solver, features: &Grid, width: f64, height: f64) -> Self {
         let sigma = LABEL_SIGMA * (width * height).sqrt();
-        let mut label = vec![0.0; GRID * GRID * 2];
+        let mut label = vec![[0.0; CHANNELS]; GRID * GRID];
         let mut outside = vec![0.0; GRID * GRID];
         for y in 0..GRID {
             for x in 0..GRID {
                 let (dx, dy) = (displacement(x), displacement(y));
                 let bell = libm::exp(-0.5 * (dx * dx + dy * dy) / (sigma * sigma));
-                label[(y * GRID + x) * 2] = bell as f32;
+                label[y * GRID + x][0] = bell as f32;
                 let from_middle = |index: usize| (index as f64 + 0.5 - GRID as f64 / 2.0).abs() * 2.0;
                 let is_inside = from_middle(x) <= width && from_middle(y) <= height;
                 outside[y * GRID + x] = if is_inside { 0.0 } else { OUTSIDE };
             }
         }
-        let mut spectrum = Spectrum::zero(2);
-        solver.fft_of_one.forward(&label, &mut spectrum);
-        let first = |v: &[f32]| v.chunks_exact(2).map(|pair| pair[0]).collect();
-        let label = Spectrum { re: first(&spectrum.re), im: first(&spectrum.im) };
-        let zero = || Spectrum::zero(CHANNELS);
+        solver.fft.forward(&label, &mut solver.sample);
+        let first = |channels: &[[f32; CHANNELS]]| channels.iter().map(|channels| channels[0]).collect();
+        let label = (first(&solver.sample.re), first(&solver.sample.im));
+        let zero = Spectrum::zero;
         let mut filter = Self { latest: zero(), anchor: zero(), outside, label, power: 1.0, top: 1.0 };
         solver.fft.forward(features, &mut solver.sample);
-        let squares = solver.sample.re.iter().zip(&solver.sample.im).map(|(re, im)| re * re + im * im);
-        filter.power = squares.sum::<f32>() / (GRID * HALF) as f32;
+        let values = solver.sample.re.iter().flatten().zip(solver.sample.im.iter().flatten());
+        filter.power = values.map(|(re, im)| re * re + im * im).sum::<f32>() / (GRID * HALF) as f32;
         filter.solve(solver, (0.0, 0.0), FIRST_ROUNDS);
         filter.anchor.clone_from(&filter.latest);
         filter
     }
 
-    /// Learns one more sample.
-    pub(super) fn learn(&mut self, solver: &mut Solver, features: &[f32]) {
-        solver.fft.forward(features, &mut solver.sample);
+    /// Learns the sample that was responded to last, in which the target lies (`x`, `y`) cells from the middle.
+    pub(super) fn learn(&mut self, solver: &mut Solver, x: f64, y: f64) {
+        solver.shift(x, y);
         self.solve(solver, (MEMORY, ANCHOR), ROUNDS);
     }
 
     /// Response to a sample at every displacement of the target from its middle, negative ones at the grid's end; about 1
     /// where the target is as it was learnt.
-    pub(super) fn respond(&self, solver: &mut Solver, features: &[f32], responses: &mut Vec<f32>) {
+    pub(super) fn respond(&self, solver: &mut Solver, features: &Grid, responses: &mut Vec<f32>) {
         solver.fft.forward(features, &mut solver.sample);
-        self.response(solver);
-        responses.clear();
-        responses.extend(solver.responses.chunks_exact(2).map(|pair| pair[0] / self.top));
-    }
-
-    fn response(&self, solver: &mut Solver) {
-        for k in 0..GRID * HALF {
-            let (re, im) = product(channels(&self.latest, k), channels(&solver.sample, k));
-            (solver.response.re[2 * k], solver.response.im[2 * k]) = (re, im);
-        }
-        solver.fft_of_one.inverse(&solver.response, &mut solver.responses);
+        let Solver { level, fft, sample, response: (re, im), .. } = solver;
+        level.run(
+            #[inline(always)]
+            || {
+                let share = 1.0 / self.top;
+                for (k, (re, im)) in re.iter_mut().zip(im.iter_mut()).enumerate() {
+                    let (r, i) =
+                        product((&self.latest.re[k], &self.latest.im[k]), (&sample.re[k], &sample.im[k]));
+                    (*re, *im) = (r * share, i * share);
+                }
+            },
+        );
+        fft.inverse(re, im, responses);
     }
 
     fn solve(&mut self, solver: &mut Solver, (memory, anchor): (f32, f32), rounds: usize) {
-        for spectrum in [&mut solver.confined, &mut solver.multiplier] {
-            spectrum.re.fill(0.0);
-            spectrum.im.fill(0.0);
-        }
+        let level = solver.level;
+        let zero = |spectrum: &mut Spectrum| {
+            spectrum.re.fill([0.0; CHANNELS]);
+            spectrum.im.fill([0.0; CHANNELS]);
+        };
+        zero(&mut solver.confined);
+        zero(&mut solver.multiplier);
         // What the filter is drawn to, made once: the last filter is overwritten below.
-        let drawn = |last: &[f32], first: &[f32], out: &mut [f32]| {
+        let drawn = |last: &Grid, first: &Grid, out: &mut Grid| {
             for ((out, last), first) in out.iter_mut().zip(last).zip(first) {
-                *out = memory * last + anchor * first;
+                for c in 0..CHANNELS {
+                    out[c] = memory * last[c] + anchor * first[c];
+                }
             }
         };
-        let mut goal = std::mem::take(&mut solver.product);
-        drawn(&self.latest.re, &self.anchor.re, &mut goal.re);
-        drawn(&self.latest.im, &self.anchor.im, &mut goal.im);
+        drawn(&self.latest.re, &self.anchor.re, &mut solver.goal.re);
+        drawn(&self.latest.im, &self.anchor.im, &mut solver.goal.im);
         let mut penalty = 1.0;
-        for _ in 0..rounds {
-            self.fit(solver, &goal, penalty, penalty + memory + anchor);
-            self.confine(solver, penalty);
-            penalty *= GROWTH;
+        for round in 0..rounds {
+            if round > 0 {
+                self.confine(solver, penalty);
+                penalty *= GROWTH;
+            }
+            level.run(
+                #[inline(always)]
+                || self.fit(solver, penalty, penalty + memory + anchor),
+            );
         }
-        solver.product = goal;
-        self.response(solver);
-        self.top = solver.responses[0];
+        level.run(
+            #[inline(always)]
+            || self.top = self.response_at_middle(&solver.sample),
+        );
+    }
+
+    /// Response where the sample has its middle: the mean of the whole spectrum, of which half is kept.
+    #[inline(always)]
+    fn response_at_middle(&self, sample: &Spectrum) -> f32 {
+        let mut lanes = [0.0; CHANNELS];
+        for k in 0..GRID * HALF {
+            let twice = if (1..HALF - 1).contains(&(k % HALF)) { 2.0 } else { 1.0 };
+            let (ar, ai, br, bi) = (&self.latest.re[k], &self.latest.im[k], &sample.re[k], &sample.im[k]);
+            for c in 0..CHANNELS {
+                lanes[c] += twice * (ar[c] * br[c] + ai[c] * bi[c]);
+            }
+        }
+        sum(&lanes) / (GRID * GRID) as f32
     }
 
     /// g for the h and the multiplier at hand.
-    fn fit(&mut self, solver: &Solver, goal: &Spectrum, penalty: f32, total: f32) {
+    #[inline(always)]
+    fn fit(&mut self, solver: &Solver, penalty: f32, total: f32) {
         let weight = self.power * total;
+        let share = 1.0 / total;
+        let Solver { sample, confined, multiplier, goal, .. } = solver;
         for k in 0..GRID * HALF {
-            let (xr, xi) = channels(&solver.sample, k);
-            let ((hr, hi), (lr, li)) = (channels(&solver.confined, k), channels(&solver.multiplier, k));
-            let (pr, pi) = channels(goal, k);
+            let (xr, xi) = (&sample.re[k], &sample.im[k]);
             // What g would be without the sample.
-            let (mut vr, mut vi) = ([0.0; CHANNELS], [0.0; CHANNELS]);
-            for c in 0..CHANNELS {
-                vr[c] = (penalty * hr[c] - lr[c] + pr[c]) / total;
-                vi[c] = (penalty * hi[c] - li[c] + pi[c]) / total;
-            }
+            let without = |h: &[f32; CHANNELS], l: &[f32; CHANNELS], goal: &[f32; CHANNELS]| {
+                let mut v = [0.0; CHANNELS];
+                for c in 0..CHANNELS {
+                    v[c] = (penalty * h[c] - l[c] + goal[c]) * share;
+                }
+                v
+            };
+            let vr = without(&confined.re[k], &multiplier.re[k], &goal.re[k]);
+            let vi = without(&confined.im[k], &multiplier.im[k], &goal.im[k]);
             let (power, _) = product((xr, xi), (xr, xi));
             let (sr, si) = product((xr, xi), (&vr, &vi));
             // A response is the sum of conj(g) x, so the label comes in conjugated.
-            let (yr, yi) = (self.label.re[k], -self.label.im[k]);
+            let (yr, yi) = (self.label.0[k], -self.label.1[k]);
             let (cr, ci) = ((yr - sr) / (power + weight), (yi - si) / (power + weight));
-            let at = k * CHANNELS;
-            let (gr, gi) = (&mut self.latest.re[at..][..CHANNELS], &mut self.latest.im[at..][..CHANNELS]);
+            let (gr, gi) = (&mut self.latest.re[k], &mut self.latest.im[k]);
             for c in 0..CHANNELS {
                 gr[c] = vr[c] + cr * xr[c] - ci * xi[c];
                 gi[c] = vi[c] + cr * xi[c] + ci * xr[c];
@@ -178,29 +229,39 @@ impl Filter {
 
     /// h for the g at hand, confined to the box, and the multiplier that draws the two together.
     fn confine(&self, solver: &mut Solver, penalty: f32) {
-        let Solver { fft, confined, multiplier, cells, .. } = solver;
-        let sum = |h: &mut [f32], g: &[f32], l: &[f32]| {
+        let Solver { level, fft, confined, multiplier, weights, .. } = solver;
+        let sum = |h: &mut Grid, g: &Grid, l: &Grid| {
             for ((h, g), l) in h.iter_mut().zip(g).zip(l) {
-                *h = penalty * g + l;
+                for c in 0..CHANNELS {
+                    h[c] = penalty * g[c] + l[c];
+                }
             }
         };
-        sum(&mut confined.re, &self.latest.re, &multiplier.re);
-        sum(&mut confined.im, &self.latest.im, &multiplier.im);
-        fft.inverse(confined, cells);
-        for (cell, outside) in cells.chunks_exact_mut(CHANNELS).zip(&self.outside) {
-            let share = 1.0 / (outside + penalty);
-            for value in cell {
-                *value *= share;
-            }
-        }
-        fft.forward(cells, confined);
-        let draw = |l: &mut [f32], g: &[f32], h: &[f32]| {
+        let draw = |l: &mut Grid, g: &Grid, h: &Grid| {
             for ((l, g), h) in l.iter_mut().zip(g).zip(h) {
-                *l += penalty * (g - h);
+                for c in 0..CHANNELS {
+                    l[c] += penalty * (g[c] - h[c]);
+                }
             }
         };
-        draw(&mut multiplier.re, &self.latest.re, &confined.re);
-        draw(&mut multiplier.im, &self.latest.im, &confined.im);
+        level.run(
+            #[inline(always)]
+            || {
+                sum(&mut confined.re, &self.latest.re, &multiplier.re);
+                sum(&mut confined.im, &self.latest.im, &multiplier.im);
+            },
+        );
+        for (weight, outside) in weights.iter_mut().zip(&self.outside) {
+            *weight = 1.0 / (outside + penalty);
+        }
+        fft.weigh(confined, weights);
+        level.run(
+            #[inline(always)]
+            || {
+                draw(&mut multiplier.re, &self.latest.re, &confined.re);
+                draw(&mut multiplier.im, &self.latest.im, &confined.im);
+            },
+        );
     }
 }
 
@@ -209,29 +270,31 @@ pub(super) fn displacement(index: usize) -> f64 {
     if index >= GRID / 2 { index as f64 - GRID as f64 } else { index as f64 }
 }
 
-type Channels<'a> = (&'a [f32], &'a [f32]);
+type Channels<'a> = (&'a [f32; CHANNELS], &'a [f32; CHANNELS]);
 
-fn channels(spectrum: &Spectrum, k: usize) -> Channels<'_> {
-    (&spectrum.re[k * CHANNELS..][..CHANNELS], &spectrum.im[k * CHANNELS..][..CHANNELS])
-}
-
-/// Sum of conj(a) b over the channels, in eight lanes.
+/// Sum of conj(a) b over the channels.
+#[inline(always)]
 fn product((ar, ai): Channels<'_>, (br, bi): Channels<'_>) -> (f32, f32) {
-    let (mut re, mut im) = ([0.0; 8], [0.0; 8]);
-    let a = ar.chunks_exact(8).zip(ai.chunks_exact(8));
-    let b = br.chunks_exact(8).zip(bi.chunks_exact(8));
-    for ((ar, ai), (br, bi)) in a.zip(b) {
-        for lane in 0..8 {
-            re[lane] += ar[lane] * br[lane] + ai[lane] * bi[lane];
-            im[lane] += ar[lane] * bi[lane] - ai[lane] * br[lane];
-        }
+    let (mut re, mut im) = ([0.0; CHANNELS], [0.0; CHANNELS]);
+    for c in 0..CHANNELS {
+        re[c] = ar[c] * br[c] + ai[c] * bi[c];
+        im[c] = ar[c] * bi[c] - ai[c] * br[c];
     }
-    (sum(re), sum(im))
+    (sum(&re), sum(&im))
 }
 
-/// The sum of eight lanes, always in this order.
-pub(super) fn sum(v: [f32; 8]) -> f32 {
-    ((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7]))
+/// The sum of some lanes, a power of two, in halves: always in this order.
+#[inline(always)]
+pub(super) fn sum<const LANES: usize>(lanes: &[f32; LANES]) -> f32 {
+    let mut lanes = *lanes;
+    let mut half = LANES / 2;
+    while half > 0 {
+        for i in 0..half {
+            lanes[i] += lanes[i + half];
+        }
+        half /= 2;
+    }
+    lanes[0]
 }
 
 #[cfg(test)]
@@ -239,28 +302,48 @@ mod tests {
     use super::*;
 
     /// A blob of different channels about a cell.
-    fn features(cx: i32, cy: i32) -> Vec<f32> {
-        let mut grid = vec![0.0; GRID * GRID * CHANNELS];
-        for (index, value) in grid.iter_mut().enumerate() {
-            let (cell, channel) = (index / CHANNELS, index % CHANNELS);
+    fn features(cx: i32, cy: i32) -> Vec<[f32; CHANNELS]> {
+        let value = |cell: usize, channel: usize| {
             let (dx, dy) = ((cell % GRID) as i32 - cx, (cell / GRID) as i32 - cy);
-            if dx.abs() < 4 && dy.abs() < 4 {
-                *value = ((dx * 31 + dy * 17 + channel as i32 * 7).rem_euclid(13)) as f32 / 13.0;
-            }
-        }
-        grid
+            let value = ((dx * 31 + dy * 17 + channel as i32 * 7).rem_euclid(13)) as f32 / 13.0;
+            if dx.abs() < 4 && dy.abs() < 4 { value } else { 0.0 }
+        };
+        (0..GRID * GRID).map(|cell| std::array::from_fn(|channel| value(cell, channel))).collect()
+    }
+
+    /// The displacement of the best response, and the response there.
+    fn best(responses: &[f32]) -> (f64, f64, f32) {
+        let best = (0..responses.len()).max_by(|&a, &b| responses[a].total_cmp(&responses[b])).unwrap();
+        (displacement(best % GRID), displacement(best / GRID), responses[best])
     }
 
     #[test]
     fn a_filter_finds_what_it_learnt_where_it_moved_to() {
         let mut solver = Solver::new();
-        let mut filter = Filter::new(&mut solver, &features(16, 16), 8.0, 8.0);
-        filter.learn(&mut solver, &features(16, 16));
+        let filter = Filter::new(&mut solver, &features(16, 16), 8.0, 8.0);
         let mut responses = Vec::new();
         filter.respond(&mut solver, &features(16, 16), &mut responses);
         assert!((responses[0] - 1.0).abs() < 1e-4, "{}", responses[0]);
         filter.respond(&mut solver, &features(19, 14), &mut responses);
-        let best = (0..responses.len()).max_by(|&a, &b| responses[a].total_cmp(&responses[b])).unwrap();
-        assert_eq!((displacement(best % GRID), displacement(best / GRID)), (3.0, -2.0));
+        let (x, y, _) = best(&responses);
+        assert_eq!((x, y), (3.0, -2.0));
+    }
+
+    #[test]
+    fn a_sample_is_learnt_from_where_its_target_lies() {
+        let mut solver = Solver::new();
+        let mut filter = Filter::new(&mut solver, &features(16, 16), 8.0, 8.0);
+        let mut responses = Vec::new();
+        filter.respond(&mut solver, &features(13, 20), &mut responses);
+        filter.learn(&mut solver, -3.0, 4.0);
+        filter.respond(&mut solver, &features(16, 16), &mut responses);
+        let (x, y, peak) = best(&responses);
+        assert_eq!((x, y), (0.0, 0.0));
+        assert!((peak - 1.0).abs() < 1e-3, "{peak}");
+    }
+
+    #[test]
+    fn lanes_are_summed() {
+        assert_eq!(sum(&[1.0, 2.0, 4.0, 8.0]), 15.0);
     }
 }

@@ -2,13 +2,22 @@
 //!
 //! P. Felzenszwalb et al., "Object Detection with Discriminatively Trained Part-Based Models", 2010, section 6: 18 signed and 9
 //! unsigned directions a cell, shared out linearly between neighbouring cells and directions, divided by the energy of each of
-//! the four 2x2 blocks around the cell, cut off, and added up. f32 in a fixed order.
+//! the four 2x2 blocks around the cell, cut off, and added up.
+//!
+//! Gradients are shared out in integers of 16 bits, without arc tangents or tables: a gradient g between the directions d and
+//! e, 20 degrees apart, is a d + b e, and a and b are the cross products of g with e and of d with g, over the sine of 20
+//! degrees. They fall off within 1.5 % of linearly. All that follows is f32 in a fixed order.
+
+use crate::simd::Level;
 
 /// Pixels on a side of a cell.
 pub(super) const CELL: usize = 4;
 
 /// Numbers of a cell: signed directions, unsigned ones, energy.
 pub(super) const HOG: usize = SIGNED + UNSIGNED + 1;
+
+/// Cells in a row, which are worked on together: one square of so many, or several smaller ones beside each other.
+pub(super) const LANES: usize = 32;
 
 const SIGNED: usize = 18;
 const UNSIGNED: usize = 9;
@@ -19,184 +28,322 @@ const CUT: f32 = 0.2;
 /// Added to a block's energy, so that noise in something flat stays small: about what gradients of 2 grey levels make.
 const NOISE_ENERGY: f32 = 1000.0;
 
-/// Share of a pixel that goes to the neighbouring cell, by its place in its own.
-const TO_NEIGHBOUR: [f32; CELL] = [0.375, 0.125, 0.125, 0.375];
+/// Cosines and sines of the unsigned directions times 90: the products with gradients of at most 361 fit 16 bits.
+const COSINES: [i16; UNSIGNED] = [90, 85, 69, 45, 16, -16, -45, -69, -85];
+const SINES: [i16; UNSIGNED] = [0, 31, 58, 78, 89, 89, 78, 58, 31];
+
+/// Bits of these products that are dropped, so that the weighted sum of a cell's column fits 16 bits too: 32 times 1389.
+const DROPPED: u32 = 3;
+
+/// What a gradient of one grey level in the middle of a cell adds to the cell: 90 / 8 times the sine of 20 degrees, and the
+/// weights of rows and columns, in eighths.
+const UNIT: f32 = 90.0 / 8.0 * 0.342_020_14 * 64.0;
+
+type Lanes<T> = [T; LANES];
+
+/// One row of pixels of a patch, by their place in their cells: the last of the cell before, the four, the first of the next.
+type Pixels = [Lanes<i16>; CELL + 2];
+
+/// Sums of the columns of one row of cells.
+type Columns = [[Lanes<u16>; SIGNED]; CELL];
 
 /// Makes histograms; keeps its room.
-#[derive(Default)]
 pub(super) struct Hog {
-    magnitudes: Vec<f32>,
-    directions: Vec<f32>,
-    /// One row of cells, with one to spare on each side. 32 numbers a cell spare the compiler its bounds checks.
-    line: Vec<[f32; 32]>,
-    histograms: Vec<[f32; SIGNED]>,
-    energies: Vec<f32>,
-    /// One over the root of the energy of the block whose lower right cell is this one.
-    norms: Vec<f32>,
+    level: Level,
+    columns: Box<[Columns; 3]>,
+    histograms: Vec<[Lanes<f32>; SIGNED]>,
+    energies: Vec<Lanes<f32>>,
+    /// For each row of cells, every number of its cells.
+    features: Vec<[Lanes<f32>; HOG]>,
 }
 
 impl Hog {
-    /// `luma` is `cells * CELL` pixels on a side. Writes the first [`HOG`] of each cell's `stride` numbers in `out`.
-    pub(super) fn run(&mut self, luma: &[u8], cells: usize, out: &mut [f32], stride: usize) {
-        self.collect(luma, cells);
-        self.normalise(cells);
-        let blocks = cells + 1;
-        for (index, (histogram, out)) in self.histograms.iter().zip(out.chunks_exact_mut(stride)).enumerate()
-        {
-            let at = index / cells * blocks + index % cells;
-            let norms =
-                [self.norms[at], self.norms[at + 1], self.norms[at + blocks], self.norms[at + blocks + 1]];
-            let mut cell = [0.0; HOG];
-            for norm in norms {
-                let mut total = 0.0;
-                for bin in 0..SIGNED {
-                    let value = (histogram[bin] * norm).min(CUT);
-                    cell[bin] += 0.5 * value;
-                    total += value;
-                }
-                for bin in 0..UNSIGNED {
-                    cell[SIGNED + bin] +=
-                        0.5 * ((histogram[bin] + histogram[bin + UNSIGNED]) * norm).min(CUT);
-                }
-                cell[SIGNED + UNSIGNED] += 0.0589 * total;
-            }
-            out[..HOG].copy_from_slice(&cell);
+    pub(super) fn new() -> Self {
+        Self {
+            level: Level::best(),
+            columns: Box::new([[[[0; LANES]; SIGNED]; CELL]; 3]),
+            histograms: Vec::new(),
+            energies: Vec::new(),
+            features: Vec::new(),
         }
     }
 
-    fn collect(&mut self, luma: &[u8], cells: usize) {
-        let width = cells * CELL;
-        let Self { magnitudes, directions, line, histograms, .. } = self;
-        magnitudes.resize(width, 0.0);
-        directions.resize(width, 0.0);
-        line.resize(cells + 2, [0.0; 32]);
-        histograms.clear();
-        histograms.resize(cells * cells, [0.0; SIGNED]);
-        for y in 0..width {
-            let row = |y: usize| &luma[y * width..][..width];
-            let (above, here, below) = (row(y.saturating_sub(1)), row(y), row((y + 1).min(width - 1)));
-            let gradient = |left: u8, right: u8, up: u8, down: u8| {
-                let (gx, gy) = (f32::from(right) - f32::from(left), f32::from(down) - f32::from(up));
-                ((gx * gx + gy * gy).sqrt(), direction(gx, gy))
-            };
-            let inner = magnitudes[1..].iter_mut().zip(&mut directions[1..]);
-            let sides = here.iter().zip(&here[2..]).zip(above[1..].iter().zip(&below[1..]));
-            for ((magnitude, direction), ((&left, &right), (&up, &down))) in inner.zip(sides) {
-                (*magnitude, *direction) = gradient(left, right, up, down);
-            }
-            let last = width - 1;
-            (magnitudes[0], directions[0]) = gradient(here[0], here[1], above[0], below[0]);
-            (magnitudes[last], directions[last]) =
-                gradient(here[last - 1], here[last], above[last], below[last]);
+    /// The numbers of the cells of squares of `cells` on a side, which stand beside each other in `luma` and together are
+    /// [`LANES`] cells wide: by row, number, column. In a row of `luma` the first pixels of all cells stand first, then the
+    /// second ones, and so on.
+    pub(super) fn run(&mut self, luma: &[u8], cells: usize) -> &[[Lanes<f32>; HOG]] {
+        debug_assert_eq!(luma.len(), cells * CELL * LANES * CELL);
+        self.level.run(
+            #[inline(always)]
+            || {
+                self.collect(luma, cells);
+                self.normalise(cells);
+            },
+        );
+        &self.features
+    }
 
-            share_out(magnitudes, directions, line);
-            let (cell, neighbour) =
-                (y / CELL, if y % CELL < CELL / 2 { (y / CELL).wrapping_sub(1) } else { y / CELL + 1 });
-            let share = TO_NEIGHBOUR[y % CELL];
-            for (cell, share) in [(cell, 1.0 - share), (neighbour, share)] {
-                if cell < cells {
-                    for (histogram, line) in histograms[cell * cells..][..cells].iter_mut().zip(&line[1..]) {
-                        for (sum, value) in histogram.iter_mut().zip(line) {
-                            *sum += value * share;
-                        }
+    #[inline(always)]
+    fn collect(&mut self, luma: &[u8], cells: usize) {
+        let last = cells * CELL - 1;
+        self.histograms.resize(cells, [[0.0; LANES]; SIGNED]);
+        let [above, here, below] = &mut *self.columns;
+        (*above, *here) = ([[[0; LANES]; SIGNED]; CELL], [[[0; LANES]; SIGNED]; CELL]);
+        for y in 0..cells {
+            let top = y * CELL;
+            let rows = [
+                pixels(luma, top.saturating_sub(1), cells),
+                pixels(luma, top, cells),
+                pixels(luma, top + 1, cells),
+                pixels(luma, top + 2, cells),
+                pixels(luma, top + 3, cells),
+                pixels(luma, (top + 4).min(last), cells),
+            ];
+            for k in 0..CELL {
+                share_out(&rows, k, &mut above[k], &mut here[k], &mut below[k]);
+            }
+            if y > 0 {
+                gather(above, cells, &mut self.histograms[y - 1]);
+            }
+            std::mem::swap(above, here);
+            std::mem::swap(here, below);
+        }
+        gather(above, cells, &mut self.histograms[cells - 1]);
+    }
+
+    #[inline(always)]
+    fn normalise(&mut self, cells: usize) {
+        let Self { histograms, energies, features, .. } = self;
+        energies.resize(cells, [0.0; LANES]);
+        features.resize(cells, [[0.0; LANES]; HOG]);
+        for (energy, histogram) in energies.iter_mut().zip(histograms.iter()) {
+            *energy = [0.0; LANES];
+            for bin in 0..UNSIGNED {
+                let (one, other) = (&histogram[bin], &histogram[bin + UNSIGNED]);
+                for i in 0..LANES {
+                    let value = one[i] + other[i];
+                    energy[i] += value * value;
+                }
+            }
+        }
+        for (y, (histogram, cell)) in histograms.iter().zip(features.iter_mut()).enumerate() {
+            let (above, here) = (&energies[y.saturating_sub(1)], &energies[y]);
+            let below = &energies[(y + 1).min(cells - 1)];
+            let [top_left, top_right] = norms(above, here, cells);
+            let [left, right] = norms(here, below, cells);
+            let norms = [top_left, top_right, left, right];
+            let mut total = [0.0; LANES];
+            for bin in 0..SIGNED {
+                let mut sum = [0.0; LANES];
+                for norm in &norms {
+                    for i in 0..LANES {
+                        let value = (histogram[bin][i] * norm[i]).min(CUT);
+                        sum[i] += value;
                     }
                 }
+                for i in 0..LANES {
+                    cell[bin][i] = 0.5 * sum[i];
+                    total[i] += sum[i];
+                }
             }
-        }
-    }
-
-    fn normalise(&mut self, cells: usize) {
-        let Self { histograms, energies, norms, .. } = self;
-        energies.clear();
-        energies.extend(histograms.iter().map(|histogram| {
-            let mut energy = 0.0;
             for bin in 0..UNSIGNED {
-                let value = histogram[bin] + histogram[bin + UNSIGNED];
-                energy += value * value;
+                let mut sum = [0.0; LANES];
+                for norm in &norms {
+                    for i in 0..LANES {
+                        let value = histogram[bin][i] + histogram[bin + UNSIGNED][i];
+                        sum[i] += (value * norm[i]).min(CUT);
+                    }
+                }
+                for i in 0..LANES {
+                    cell[SIGNED + bin][i] = 0.5 * sum[i];
+                }
             }
-            energy
-        }));
-        norms.clear();
-        for y in 0..=cells {
-            for x in 0..=cells {
-                let at = |x: usize, y: usize| energies[y.min(cells - 1) * cells + x.min(cells - 1)];
-                let (left, top) = (x.saturating_sub(1), y.saturating_sub(1));
-                let energy = at(left, top) + at(x, top) + at(left, y) + at(x, y);
-                norms.push(1.0 / (energy + NOISE_ENERGY).sqrt());
+            for i in 0..LANES {
+                cell[SIGNED + UNSIGNED][i] = 0.0589 * total[i];
             }
         }
     }
 }
 
-/// Adds a row of pixels to a row of cells.
-fn share_out(magnitudes: &[f32], directions: &[f32], line: &mut [[f32; 32]]) {
-    line.fill([0.0; 32]);
-    let pixels = magnitudes.chunks_exact(CELL).zip(directions.chunks_exact(CELL));
-    for (cell, (magnitudes, directions)) in pixels.enumerate() {
-        let [left, own, right] = &mut line[cell..cell + 3] else {
-            unreachable!("three cells were asked for")
-        };
-        for k in 0..CELL {
-            // Rounding can make the direction 18, which is 0: hence two bins to spare.
-            let bin = (directions[k] as usize) & 31;
-            let next = (bin + 1) & 31;
-            let beyond = directions[k] - bin as f32;
-            let (near, far) = (magnitudes[k] * (1.0 - beyond), magnitudes[k] * beyond);
-            let share = TO_NEIGHBOUR[k];
-            own[bin] += near * (1.0 - share);
-            own[next] += far * (1.0 - share);
-            let neighbour = if k < CELL / 2 { &mut *left } else { &mut *right };
-            neighbour[bin] += near * share;
-            neighbour[next] += far * share;
+/// The `y`-th row of pixels with what lies left and right of each cell. At a square's border there is nothing but the border.
+#[inline(always)]
+fn pixels(luma: &[u8], y: usize, cells: usize) -> Pixels {
+    let row = &luma[y * LANES * CELL..][..LANES * CELL];
+    let mut out = [[0; LANES]; CELL + 2];
+    for k in 0..CELL {
+        for (out, &pixel) in out[k + 1].iter_mut().zip(&row[k * LANES..][..LANES]) {
+            *out = i16::from(pixel);
         }
     }
-    for cell in line {
-        cell[0] += cell[SIGNED];
-        cell[1] += cell[SIGNED + 1];
+    for i in 1..LANES {
+        out[0][i] = out[CELL][i - 1];
+        out[CELL + 1][i - 1] = out[1][i];
+    }
+    for first in (0..LANES).step_by(cells) {
+        out[0][first] = out[1][first];
+        out[CELL + 1][first + cells - 1] = out[CELL][first + cells - 1];
+    }
+    out
+}
+
+/// Shares out the gradients of the `k`-th pixels of cells in the four rows of a row of cells, among directions and rows.
+///
+/// A row gives 5, 7, 7 and 5 eighths to its own cell, the rest to the nearer neighbour.
+#[inline(always)]
+fn share_out(
+    rows: &[Pixels; CELL + 2],
+    k: usize,
+    above: &mut [Lanes<u16>; SIGNED],
+    here: &mut [Lanes<u16>; SIGNED],
+    below: &mut [Lanes<u16>; SIGNED],
+) {
+    let mut across = [[[0_i16; LANES]; CELL]; UNSIGNED];
+    for row in 0..CELL {
+        let (left, right) = (&rows[row + 1][k], &rows[row + 1][k + 2]);
+        let (up, down) = (&rows[row][k + 1], &rows[row + 2][k + 1]);
+        for i in 0..LANES {
+            let (gx, gy) = (right[i] - left[i], down[i] - up[i]);
+            for bin in 0..UNSIGNED {
+                let product =
+                    COSINES[bin].wrapping_mul(gy).wrapping_sub(SINES[bin].wrapping_mul(gx)).wrapping_add(4);
+                across[bin][row][i] = product >> DROPPED;
+            }
+        }
+    }
+    for bin in 0..UNSIGNED {
+        // The direction before the first is the last one turned round, and the other way about.
+        let (before, sign_before) = if bin == 0 { (UNSIGNED - 1, -1) } else { (bin - 1, 1) };
+        let (after, sign_after) = if bin == UNSIGNED - 1 { (0, 1) } else { (bin + 1, -1) };
+        for (bin, sign) in [(bin, 1), (bin + UNSIGNED, -1)] {
+            let (sign_before, sign_after) = (sign * sign_before, sign * sign_after);
+            for i in 0..LANES {
+                let share = |row: usize| {
+                    let a = across[before][row][i].wrapping_mul(sign_before);
+                    let b = across[after][row][i].wrapping_mul(sign_after);
+                    a.min(b).max(0) as u16
+                };
+                let (a, b, c, d) = (share(0), share(1), share(2), share(3));
+                above[bin][i] += 3 * a + b;
+                here[bin][i] += 5 * (a + d) + 7 * (b + c);
+                below[bin][i] = c + 3 * d;
+            }
+        }
     }
 }
 
-/// Direction of (x, y) in bins, [0, 18]: the arc tangent by a polynomial (M. Abramowitz, I. Stegun, 4.4.49, off by 1e-5 at
-/// most), since those of libraries differ between machines.
-#[inline]
-fn direction(x: f32, y: f32) -> f32 {
-    use std::f32::consts::PI;
-    let (small, large) = (x.abs().min(y.abs()), x.abs().max(y.abs()));
-    let t = small / large.max(1e-9);
-    let s = t * t;
-    let angle = t * (0.999_866 + s * (-0.330_299_5 + s * (0.180_141 + s * (-0.085_133 + s * 0.020_835_1))));
-    let angle = if y.abs() > x.abs() { 0.5 * PI - angle } else { angle };
-    let angle = if x < 0.0 { PI - angle } else { angle };
-    let angle = if y < 0.0 { 2.0 * PI - angle } else { angle };
-    angle * (SIGNED as f32 / (2.0 * PI))
+/// Adds up columns of cells, in the same shares as rows.
+#[inline(always)]
+fn gather(columns: &Columns, cells: usize, histogram: &mut [Lanes<f32>; SIGNED]) {
+    for bin in 0..SIGNED {
+        let [a, b, c, d] = [0, 1, 2, 3].map(|k: usize| &columns[k][bin]);
+        let (mut to_left, mut to_right) = ([0; LANES + 1], [0; LANES + 1]);
+        for i in 0..LANES {
+            to_left[i] = 3 * i32::from(a[i]) + i32::from(b[i]);
+            to_right[i + 1] = i32::from(c[i]) + 3 * i32::from(d[i]);
+        }
+        for first in (0..LANES).step_by(cells) {
+            (to_left[first], to_right[first + cells]) = (0, 0);
+        }
+        for i in 0..LANES {
+            let own = 5 * (i32::from(a[i]) + i32::from(d[i])) + 7 * (i32::from(b[i]) + i32::from(c[i]));
+            // Below 2^24, so that it is exact.
+            let sum = own + to_left[i + 1] + to_right[i];
+            histogram[bin][i] = sum as f32 * (1.0 / UNIT);
+        }
+    }
+}
+
+/// One over the root of the energy of the blocks at the left and right corners of cells, between two rows of energies.
+#[inline(always)]
+fn norms(above: &Lanes<f32>, below: &Lanes<f32>, cells: usize) -> [Lanes<f32>; 2] {
+    let mut sides = [[0.0; LANES]; 2];
+    let mut pairs = [0.0; LANES];
+    for i in 0..LANES {
+        pairs[i] = above[i] + below[i];
+    }
+    for i in 1..LANES {
+        sides[0][i] = pairs[i - 1] + pairs[i];
+        sides[1][i - 1] = pairs[i - 1] + pairs[i];
+    }
+    for first in (0..LANES).step_by(cells) {
+        let last = first + cells - 1;
+        (sides[0][first], sides[1][last]) = (2.0 * pairs[first], 2.0 * pairs[last]);
+    }
+    for side in &mut sides {
+        for energy in side {
+            *energy = 1.0 / (*energy + NOISE_ENERGY).sqrt();
+        }
+    }
+    sides
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The features of a picture of `LANES` cells on a side.
+    fn features(pixel: impl Fn(usize, usize) -> u8) -> Vec<[Lanes<f32>; HOG]> {
+        let width = LANES * CELL;
+        let at = |i: usize| (i % width % LANES * CELL + i % width / LANES, i / width);
+        let luma: Vec<u8> = (0..width * width).map(|i| pixel(at(i).0, at(i).1)).collect();
+        Hog::new().run(&luma, LANES).to_vec()
+    }
+
     #[test]
-    fn directions_are_those_of_the_arc_tangent() {
-        for degrees in 0..360 {
+    fn products_with_gradients_fit() {
+        for (cos, sin) in COSINES.into_iter().zip(SINES) {
+            let length = f64::hypot(f64::from(cos), f64::from(sin));
+            assert!((length - 90.0).abs() < 0.8, "{length}");
+            assert!(255 * (i32::from(cos).abs() + i32::from(sin).abs()) + 4 <= i32::from(i16::MAX));
+        }
+        for (bin, (cos, sin)) in COSINES.into_iter().zip(SINES).enumerate() {
+            let angle = libm::atan2(f64::from(sin), f64::from(cos)).to_degrees();
+            assert!((angle - 20.0 * bin as f64).abs() < 0.4, "direction {bin} points to {angle} degrees");
+        }
+    }
+
+    #[test]
+    fn a_slope_is_seen_in_its_two_directions() {
+        for degrees in (0..360).step_by(5) {
             let angle = f64::from(degrees).to_radians();
-            let bin = direction(100.0 * libm::cos(angle) as f32, 100.0 * libm::sin(angle) as f32);
-            let off = (f64::from(bin) - f64::from(degrees) / 20.0).abs();
-            // At 0 the sine's rounding may put it just below 18.
-            assert!(off.min(18.0 - off) < 1e-4, "{degrees} degrees: {bin}");
+            let (x, y) = (libm::cos(angle), libm::sin(angle));
+            let slope = |px: usize, py: usize| {
+                (128.0 + (px as f64 - 64.0) * x + (py as f64 - 64.0) * y).round() as u8
+            };
+            let cell = features(slope)[16].map(|lanes| lanes[16]);
+            let near = degrees as usize / 20;
+            let of_two = cell[near] + cell[(near + 1) % SIGNED];
+            let all: f32 = cell[..SIGNED].iter().sum();
+            // Whole grey levels turn the gradient of single pixels.
+            assert!(of_two > 0.6 * all, "{degrees} degrees: {cell:?}");
         }
     }
 
     #[test]
     fn an_edge_is_seen_in_its_direction_and_its_cells() {
         // Dark left half, bright right half: the gradient points right, bin 0.
-        let luma: Vec<u8> = (0..32 * 32).map(|i| if i % 32 < 16 { 20 } else { 220 }).collect();
-        let mut out = vec![9.0; 64 * HOG];
-        Hog::default().run(&luma, 8, &mut out, HOG);
-        let cell = |x: usize, y: usize| &out[(y * 8 + x) * HOG..][..HOG];
-        for y in 0..8 {
-            assert!(cell(3, y)[0] > 0.3 && cell(4, y)[0] > 0.3, "row {y}: {:?}", cell(3, y));
-            assert!(cell(3, y)[1..SIGNED].iter().all(|&v| v == 0.0), "row {y}: {:?}", cell(3, y));
-            assert!(cell(0, y).iter().all(|&v| v == 0.0) && cell(7, y).iter().all(|&v| v == 0.0));
+        let rows = features(|x, _| if x < 64 { 20 } else { 220 });
+        for (y, row) in rows.iter().enumerate() {
+            assert!(row[0][15] > 0.3 && row[0][16] > 0.3, "row {y}: {:?}", row[0]);
+            assert!(row[1..SIGNED].iter().all(|bin| bin[15] == 0.0), "row {y}: {row:?}");
+            assert!(row.iter().all(|bin| bin[13] == 0.0 && bin[18] == 0.0));
+        }
+    }
+
+    #[test]
+    fn squares_beside_each_other_do_not_meet() {
+        let pixel = |i: usize| (i * 7919 % 251) as u8;
+        let (width, height) = (LANES * CELL, 8 * CELL);
+        let together: Vec<u8> = (0..width * height).map(pixel).collect();
+        let mut hog = Hog::new();
+        let features = hog.run(&together, 8).to_vec();
+        // The third of four, alone: the others are flat.
+        let is_third = |i: usize| (16..24).contains(&(i % LANES));
+        let alone: Vec<u8> = (0..width * height).map(|i| if is_third(i) { pixel(i) } else { 7 }).collect();
+        for (row, expected) in hog.run(&alone, 8).iter().zip(&features) {
+            for (bin, expected) in row.iter().zip(expected) {
+                assert_eq!(bin[16..24], expected[16..24]);
+            }
         }
     }
 }

@@ -4,7 +4,9 @@
 //! pixel, so that shrinking averages and enlarging interpolates linearly. Places are whole 1/256 pixel, weights whole 1/256,
 //! and what lies outside the picture is what lies at its border. Every machine and every device can give the same bytes.
 
-use crate::frame::{Chroma, Frame, PlaneRef};
+use super::hog::CELL;
+use crate::frame::{Chroma, Frame, PlaneRef, Size};
+use crate::simd::Level;
 
 /// One colour component of a picture.
 #[derive(Clone, Copy)]
@@ -25,6 +27,9 @@ pub(super) struct Window {
 }
 
 /// A resampled window: `side` x `side` luma samples, and chroma at half of that.
+///
+/// In a row of luma stand first the samples whose place is a multiple of [`CELL`], then their right neighbours, and so on, so
+/// that the cells of a row can be worked on together.
 #[derive(Debug, Clone)]
 pub(super) struct Patch {
     pub(super) side: usize,
@@ -43,54 +48,75 @@ impl Patch {
 /// The pixels that a row or column of samples is made of.
 #[derive(Default)]
 struct Taps {
-    /// Of each sample: the first pixel, and where its weights begin and end in `weights`.
-    samples: Vec<(usize, usize, usize)>,
-    /// In 1/256; those of a sample sum to 256.
+    /// The first pixel of each sample.
+    first: Vec<usize>,
+    /// Weights of a sample's pixels, one sample after the other, in 1/256; those of a sample sum to 256.
     weights: Vec<u16>,
+    /// Weights of a sample; those that it does not need are 0.
+    count: usize,
 }
 
 impl Taps {
-    /// `count` samples from `start` (1/256 pixel) on, `step` (1/65536 pixel) apart, on a line of `length` pixels.
-    fn plan(&mut self, start: i64, step: i64, count: usize, length: usize) {
-        self.samples.clear();
-        self.weights.clear();
+    /// `count` samples from `start` (1/256 pixel) on, `step` (1/65536 pixel) apart, on a line of `length` pixels: first those
+    /// whose index is a multiple of `groups`, then those after them, and so on.
+    fn plan(&mut self, start: i64, step: i64, (count, groups): (usize, usize), length: usize) {
         let width = step.max(1 << 16) >> 8;
         let last = length as i64 - 1;
-        for index in 0..count as i64 {
-            let middle = start + ((step * (2 * index + 1)) >> 9);
+        // As many as a box of this width can touch, and even.
+        self.count = (((width + 510) / 256) as usize).next_multiple_of(2);
+        self.first.clear();
+        self.weights.clear();
+        self.weights.resize(count * self.count, 0);
+        let indices = (0..groups).flat_map(|group| (group..count).step_by(groups));
+        for (index, weights) in indices.zip(self.weights.chunks_exact_mut(self.count)) {
+            let middle = start + ((step * (2 * index as i64 + 1)) >> 9);
             let (from, to) = (middle - width / 2, middle - width / 2 + width);
             let (first, end) = (from.div_euclid(256), (to - 1).div_euclid(256));
-            let begin = self.weights.len();
-            let mut given = 0;
+            let (mut given, mut at) = (0, 0);
             for pixel in first..=end {
-                let so_far = (((pixel + 1) * 256).min(to) - from) * 256 / width;
-                let weight = (so_far - given) as u16;
-                given = so_far;
+                // Fits: a frame is at most 32768 pixels wide, and so is what a sample covers.
+                let so_far = ((((pixel + 1) * 256).min(to) - from) as u64 * 256 / width as u64) as u32;
                 // Pixels beyond the border are the border's.
-                if self.weights.len() == begin || (pixel > 0 && pixel <= last) {
-                    self.weights.push(weight);
-                } else {
-                    *self.weights.last_mut().expect("pushed before") += weight;
-                }
+                at += usize::from(pixel > first && pixel > 0 && pixel <= last);
+                weights[at] += (so_far - given) as u16;
+                given = so_far;
             }
-            self.samples.push((first.clamp(0, last) as usize, begin, self.weights.len()));
+            self.first.push(first.clamp(0, last) as usize);
         }
     }
 }
 
 /// Resamples windows; keeps its room.
-#[derive(Default)]
 pub(super) struct Sampler {
+    level: Level,
     columns: Taps,
     rows: Taps,
+    groups: usize,
     sums: Vec<u16>,
 }
 
 impl Sampler {
+    pub(super) fn new() -> Self {
+        let (columns, rows) = (Taps::default(), Taps::default());
+        Self { level: Level::best(), columns, rows, groups: 1, sums: Vec::new() }
+    }
+
     /// The luma of a window.
     pub(super) fn luma(&mut self, frame: &Frame, window: Window, patch: &mut Patch) {
-        let luma = Component { plane: frame.luma(), step: 1, first: 0 };
-        self.component(luma, window, (0, 0), patch.side, &mut patch.luma);
+        self.square(frame, window, patch.side, 0, &mut patch.luma);
+    }
+
+    /// The luma of a window as the `index`-th of some squares of `side` samples that stand beside each other in `luma`.
+    pub(super) fn square(
+        &mut self,
+        frame: &Frame,
+        window: Window,
+        side: usize,
+        index: usize,
+        luma: &mut [u8],
+    ) {
+        self.plan(window, (0, 0), (side, CELL), frame.luma().size());
+        self.component(&[Component { plane: frame.luma(), step: 1, first: 0 }], index, [luma]);
     }
 
     /// The chroma of a window. A picture without chroma leaves the patch as it is.
@@ -103,21 +129,19 @@ impl Sampler {
             Chroma::Interleaved { u } => (plane(1, 2, u), plane(1, 2, 1 - u)),
         };
         let shift = (pixels.x_shift as u32, pixels.y_shift as u32);
-        self.component(u, window, shift, patch.side / 2, &mut patch.u);
-        self.component(v, window, shift, patch.side / 2, &mut patch.v);
+        let size = u.plane.size();
+        self.plan(window, shift, (patch.side / 2, 1), Size::new(size.width / u.step, size.height));
+        if u.step == 1 {
+            self.component(&[u], 0, [&mut patch.u]);
+            self.component(&[v], 0, [&mut patch.v]);
+        } else {
+            self.component(&[u, v], 0, [&mut patch.u, &mut patch.v]);
+        }
     }
 
-    /// `side` x `side` samples of a component that is `1 << shift` times smaller than luma.
-    fn component(
-        &mut self,
-        component: Component<'_>,
-        window: Window,
-        shift: (u32, u32),
-        side: usize,
-        samples: &mut [u8],
-    ) {
-        let Self { columns, rows, sums } = self;
-        let Component { plane, step, first } = component;
+    /// Plans `side` samples in as many rows, in so many groups, of a component of `size` that is `1 << shift` times smaller than
+    /// luma.
+    fn plan(&mut self, window: Window, shift: (u32, u32), (side, groups): (usize, usize), size: Size) {
         // Start and step of an axis, in the component's own pixels.
         let axis = |middle: f64, length: f64, shift: u32| {
             let step = libm::round(length * 65536.0 / side as f64) as i64;
@@ -126,28 +150,115 @@ impl Sampler {
         };
         let ((x, x_step), (y, y_step)) =
             (axis(window.x, window.w, shift.0), axis(window.y, window.h, shift.1));
-        columns.plan(x, x_step, side, plane.size().width / step);
-        rows.plan(y, y_step, side, plane.size().height);
-        let left = columns.samples.iter().map(|sample| sample.0).min().unwrap_or(0);
-        let right = columns.samples.iter().map(|s| s.0 + s.2 - s.1).max().unwrap_or(0);
-        let bytes = left * step..(right - 1) * step + first + 1;
-        sums.resize(bytes.len(), 0);
-        for (out, &(top, begin, end)) in samples.chunks_exact_mut(side).zip(&rows.samples) {
-            // At most 256 * 255, which fits.
-            sums.fill(0);
-            for (row, &weight) in (top..).zip(&rows.weights[begin..end]) {
-                let pixels = &plane.row(row.min(plane.size().height - 1))[bytes.clone()];
-                for (sum, &pixel) in sums.iter_mut().zip(pixels) {
-                    *sum += weight * u16::from(pixel);
+        self.columns.plan(x, x_step, (side, groups), size.width);
+        self.rows.plan(y, y_step, (side, 1), size.height);
+        self.groups = groups;
+    }
+
+    /// The planned samples of components that share a plane, as the `index`-th square of `samples`.
+    fn component<const N: usize>(
+        &mut self,
+        components: &[Component<'_>; N],
+        index: usize,
+        mut samples: [&mut [u8]; N],
+    ) {
+        let Self { level, columns, rows, groups, sums } = self;
+        let Component { plane, step, .. } = components[0];
+        let left = columns.first.iter().copied().min().unwrap_or(0);
+        let end = columns.first.iter().copied().max().unwrap_or(0) + columns.count;
+        // What lies beyond the border has no weight, but is asked for.
+        let bytes = left * step..(end * step).min(plane.size().width);
+        sums.clear();
+        sums.resize((end - left) * step, 0);
+        let (side, last) = (rows.first.len(), plane.size().height - 1);
+        // Of a row of all squares, and of a group of this one.
+        let (width, length) = (samples[0].len() / side, side / *groups);
+        level.run(
+            #[inline(always)]
+            || {
+                let heights = rows.weights.chunks_exact(rows.count);
+                for (y, (&top, weights)) in rows.first.iter().zip(heights).enumerate() {
+                    let row = |k: usize| &plane.row((top + k).min(last))[bytes.clone()];
+                    add_rows(&mut sums[..bytes.len()], weights, row);
+                    for (component, samples) in components.iter().zip(&mut samples) {
+                        let out = &mut samples[y * width..][..width];
+                        for group in 0..*groups {
+                            let out = &mut out[group * width / *groups + index * length..][..length];
+                            let first = &columns.first[group * length..][..length];
+                            let weights = &columns.weights[group * length * columns.count..];
+                            let sums = &sums[component.first..];
+                            match (columns.count, step) {
+                                (2, 1) => add_columns::<2>(sums, 1, left, first, weights, out),
+                                (4, 1) => add_columns::<4>(sums, 1, left, first, weights, out),
+                                (6, 1) => add_columns::<6>(sums, 1, left, first, weights, out),
+                                (8, 1) => add_columns::<8>(sums, 1, left, first, weights, out),
+                                (2, 2) => add_columns::<2>(sums, 2, left, first, weights, out),
+                                (4, 2) => add_columns::<4>(sums, 2, left, first, weights, out),
+                                (count, step) => {
+                                    add_many_columns(sums, step, left, first, weights, count, out);
+                                }
+                            }
+                        }
+                    }
                 }
+            },
+        );
+    }
+}
+
+/// The sum of rows of pixels, each times its weight: at most 256 * 255, which fits.
+#[inline(always)]
+fn add_rows<'a>(sums: &mut [u16], weights: &[u16], row: impl Fn(usize) -> &'a [u8]) {
+    for (k, &weight) in weights.iter().enumerate() {
+        if k == 0 {
+            for (sum, &pixel) in sums.iter_mut().zip(row(k)) {
+                *sum = weight * u16::from(pixel);
             }
-            for (out, &(at, begin, end)) in out.iter_mut().zip(&columns.samples) {
-                let from = (at - left) * step + first;
-                let weighted = columns.weights[begin..end].iter().zip(sums[from..].iter().step_by(step));
-                let sum: u32 = weighted.map(|(&weight, &sum)| u32::from(weight) * u32::from(sum)).sum();
-                *out = ((sum + (1 << 15)) >> 16) as u8;
+        } else if weight > 0 {
+            for (sum, &pixel) in sums.iter_mut().zip(row(k)) {
+                *sum += weight * u16::from(pixel);
             }
         }
+    }
+}
+
+/// The samples of a row out of the sums of its columns, of which every `step`-th counts.
+#[inline(always)]
+fn add_columns<const COUNT: usize>(
+    sums: &[u16],
+    step: usize,
+    left: usize,
+    first: &[usize],
+    weights: &[u16],
+    out: &mut [u8],
+) {
+    let (weights, _) = weights.as_chunks::<COUNT>();
+    for ((out, &first), weights) in out.iter_mut().zip(first).zip(weights) {
+        let sums = &sums[(first - left) * step..][..=(COUNT - 1) * step];
+        let mut sum = 1 << 15;
+        for k in 0..COUNT {
+            sum += u32::from(weights[k]) * u32::from(sums[k * step]);
+        }
+        *out = (sum >> 16) as u8;
+    }
+}
+
+/// The same for any number of pixels to a sample.
+#[inline(always)]
+fn add_many_columns(
+    sums: &[u16],
+    step: usize,
+    left: usize,
+    first: &[usize],
+    weights: &[u16],
+    count: usize,
+    out: &mut [u8],
+) {
+    for ((out, &first), weights) in out.iter_mut().zip(first).zip(weights.chunks_exact(count)) {
+        let sums = sums[(first - left) * step..].iter().step_by(step);
+        let sum: u32 =
+            weights.iter().zip(sums).map(|(&weight, &sum)| u32::from(weight) * u32::from(sum)).sum();
+        *out = ((sum + (1 << 15)) >> 16) as u8;
     }
 }
 
@@ -185,7 +296,7 @@ mod tests {
         let size = Size::new(13, 11);
         let frame = frame("GRAY8", size, vec![plane(size, |x, y| (x * 16 + y) as u8)]);
         let mut patch = Patch::new(4);
-        Sampler::default().luma(&frame, Window { x: 6.0, y: 7.0, w: 4.0, h: 4.0 }, &mut patch);
+        Sampler::new().luma(&frame, Window { x: 6.0, y: 7.0, w: 4.0, h: 4.0 }, &mut patch);
         let expected: Vec<u8> = (5..9).flat_map(|y| (4..8).map(move |x| (x * 16 + y) as u8)).collect();
         assert_eq!(patch.luma, expected);
     }
@@ -195,10 +306,10 @@ mod tests {
         let size = Size::new(16, 16);
         let frame = frame("GRAY8", size, vec![plane(size, |x, _| (x * 10) as u8)]);
         let mut patch = Patch::new(4);
-        Sampler::default().luma(&frame, Window { x: 8.0, y: 8.0, w: 16.0, h: 16.0 }, &mut patch);
+        Sampler::new().luma(&frame, Window { x: 8.0, y: 8.0, w: 16.0, h: 16.0 }, &mut patch);
         assert_eq!(patch.luma[..4], [15, 55, 95, 135]);
         // Half a pixel apart, from the middle of pixel 7 on, whose value is 70.
-        Sampler::default().luma(&frame, Window { x: 8.25, y: 8.0, w: 2.0, h: 2.0 }, &mut patch);
+        Sampler::new().luma(&frame, Window { x: 8.25, y: 8.0, w: 2.0, h: 2.0 }, &mut patch);
         assert_eq!(patch.luma[..4], [70, 75, 80, 85]);
     }
 
@@ -207,11 +318,11 @@ mod tests {
         let size = Size::new(9, 7);
         let frame = frame("GRAY8", size, vec![plane(size, |x, y| (20 * x + y) as u8)]);
         let mut patch = Patch::new(4);
-        Sampler::default().luma(&frame, Window { x: -500.0, y: 300.0, w: 40.0, h: 40.0 }, &mut patch);
+        Sampler::new().luma(&frame, Window { x: -500.0, y: 300.0, w: 40.0, h: 40.0 }, &mut patch);
         assert_eq!(patch.luma, [6; 16]);
-        Sampler::default().luma(&frame, Window { x: 0.0, y: 3.5, w: 4.0, h: 1.0 }, &mut patch);
+        Sampler::new().luma(&frame, Window { x: 0.0, y: 3.5, w: 4.0, h: 1.0 }, &mut patch);
         assert_eq!(patch.luma[..4], [3, 3, 3, 23]);
-        Sampler::default().luma(&frame, Window { x: 9.0, y: 3.5, w: 4.0, h: 1.0 }, &mut patch);
+        Sampler::new().luma(&frame, Window { x: 9.0, y: 3.5, w: 4.0, h: 1.0 }, &mut patch);
         assert_eq!(patch.luma[..4], [143, 163, 163, 163]);
     }
 
@@ -227,8 +338,8 @@ mod tests {
         for window in [Window { x: 7.0, y: 5.0, w: 8.0, h: 8.0 }, Window { x: 1.3, y: 9.2, w: 21.0, h: 5.5 }]
         {
             let (mut a, mut b) = (Patch::new(8), Patch::new(8));
-            Sampler::default().chroma(&planar, window, &mut a);
-            Sampler::default().chroma(&paired, window, &mut b);
+            Sampler::new().chroma(&planar, window, &mut a);
+            Sampler::new().chroma(&paired, window, &mut b);
             assert_eq!((a.u, a.v), (b.u, b.v), "{window:?}");
         }
     }

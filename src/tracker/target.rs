@@ -1,6 +1,6 @@
 //! One target: what is known of it, where it is, and how sure that is.
 //!
-//! Each frame is looked at twice: in a window about where the target should be, to find it, and about where it is, to learn. Three
+//! Each frame is looked at in a window about where the target should be, to find it and to learn from. Three
 //! things must agree before anything is learnt: the response of the filter is what it usually is, the box looks like what was
 //! seen before, and both for some time. Where they do not, the track is uncertain and goes on as it moved; when that lasts, it
 //! is lost, and a few windows of the frame are searched in each frame, nearest first. What is found there must look like the
@@ -26,6 +26,9 @@ const MOTION_DECAY: f64 = 0.95;
 
 /// How much of a frame's colours are learnt. Staple's.
 const COLOUR_RATE: f32 = 0.04;
+
+/// The shape is learnt in every third frame: it takes a third of the time, and changes slowly.
+const SHAPE_PERIOD: u32 = 3;
 
 /// A response below this share of the usual one is a sudden change: a jump, or something in front.
 const SUDDEN: f64 = 0.55;
@@ -119,7 +122,7 @@ impl Target {
         let side = search_side(at);
         let mut colours = Colours::new(eye.is_coloured(frame, at.x, at.y, side));
         eye.look(frame, at.x, at.y, side, &colours);
-        eye.learn_colours(&mut colours, w, h, 1.0);
+        eye.learn_colours(&mut colours, (0.0, 0.0), (w, h), 1.0);
         eye.describe(&colours, false);
         let filter = eye.new_filter(w, h);
         let shape = Shape::new(&mut eye.looker, frame, at);
@@ -242,12 +245,12 @@ impl Target {
         self.velocity.1 += MOTION_RATE * (moved.1 - self.velocity.1);
         self.usual_look += LOOK_RATE * (self.score - self.usual_look);
         self.usual_response += RESPONSE_RATE * (sighting.peak - self.usual_response);
-        self.learn(frame, known, recent, eye);
+        self.learn(frame, known, recent, expected, eye);
     }
 
-    fn learn(&mut self, frame: &Frame, known: f64, recent: f64, eye: &mut Eye) {
+    fn learn(&mut self, frame: &Frame, known: f64, recent: f64, place: (f64, f64), eye: &mut Eye) {
         self.age += 1;
-        let look = eye.looker.look(frame, self.at);
+        let look = eye.looker.looked();
         if recent > STEADY && known < NEW && self.age > STEADY_FRAMES {
             if self.views.len() > VIEWS {
                 self.views.remove(1);
@@ -257,12 +260,10 @@ impl Target {
         for (recent, look) in self.recent.iter_mut().zip(look) {
             *recent += RECENT_RATE * (look - *recent);
         }
-        eye.look(frame, self.at.x, self.at.y, search_side(self.at), &self.colours);
-        eye.describe(&self.colours, false);
-        eye.learn_filter(&mut self.filter);
-        eye.learn_colours(&mut self.colours, self.at.w, self.at.h, COLOUR_RATE);
-        // Every second frame: half the cost, and the regression changes slowly.
-        if self.age.is_multiple_of(2) {
+        let found = (self.at.x - place.0, self.at.y - place.1);
+        eye.learn_filter(&mut self.filter, found.0, found.1);
+        eye.learn_colours(&mut self.colours, found, (self.at.w, self.at.h), COLOUR_RATE);
+        if self.age.is_multiple_of(SHAPE_PERIOD) {
             self.shape.learn(&mut eye.looker, frame, self.at);
         }
     }

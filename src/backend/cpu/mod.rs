@@ -26,9 +26,10 @@ pub mod ncc;
 mod plan;
 mod pyramid;
 mod search;
-pub mod simd;
 mod sums;
 pub mod threshold;
+
+pub use crate::simd;
 
 /// The CPU as a device.
 pub struct Cpu {

@@ -1,4 +1,4 @@
-//! Which vector instructions this backend's loops are compiled for.
+//! Which vector instructions the loops of the CPU backend and the tracker are compiled for.
 //!
 //! Loops are written once, in plain Rust, over slices and arrays that a compiler can vectorise. `Level::run` compiles the
 //! closure it is given once for each level and takes the one of its own: that of [`Level::best`] is chosen once a process,
@@ -75,12 +75,12 @@ impl Level {
     }
 
     /// True if the FFT's own vector instructions, which it chooses by itself, are none beyond this level's.
-    pub(super) fn has_wide_transforms(self) -> bool {
+    pub(crate) fn has_wide_transforms(self) -> bool {
         cfg!(target_arch = "aarch64") || self.0 > Set::Plain
     }
 
     /// True if `f32::mul_add` is one instruction, and not a call.
-    pub(super) fn has_mul_add(self) -> bool {
+    pub(crate) fn has_mul_add(self) -> bool {
         cfg!(target_arch = "aarch64") || self.0 > Set::Plain
     }
 
@@ -90,7 +90,7 @@ impl Level {
     /// small.
     #[inline]
     #[expect(unsafe_code, reason = "calling code that is compiled for more than every processor has")]
-    pub(super) fn run<R>(self, work: impl FnOnce() -> R) -> R {
+    pub(crate) fn run<R>(self, work: impl FnOnce() -> R) -> R {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma")]
         fn avx2<R>(work: impl FnOnce() -> R) -> R {
@@ -123,7 +123,7 @@ impl Level {
 
 /// Has the processor fetch `bytes` into its first cache while it goes on with something else, where that can be asked for.
 #[expect(unsafe_code, reason = "the instruction takes an address")]
-pub(super) fn prefetch(bytes: &[u8]) {
+pub(crate) fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     for line in bytes.chunks(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
