@@ -15,6 +15,7 @@ mod hog;
 mod sample;
 mod shape;
 mod target;
+mod usual;
 
 use crate::config::TrackSpec;
 use crate::error::{Error, Result, TemplateFault};
