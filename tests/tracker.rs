@@ -218,6 +218,62 @@ fn a_target_that_is_gone_is_lost_and_found_again_elsewhere() {
 }
 
 #[test]
+fn a_target_that_is_slowly_covered_is_lost_until_it_is_back() {
+    // A board with a pattern of its own slides over the target in 30 frames, stands before it for 40, and slides on.
+    let pose = at(160.0, 120.0);
+    let size = Size::new(66, 60);
+    let board = smooth(5, size);
+    let mut pictures = video([Some(pose); 190]);
+    for (index, picture) in pictures.iter_mut().enumerate() {
+        let covered = match index {
+            0..40 => continue,
+            40..70 => (index - 40) as f64 / 30.0,
+            70..110 => 1.0,
+            _ => 1.0 + (index - 110) as f64 / 30.0,
+        };
+        draw(picture, &board, at(pose.x + 60.0 * (covered - 1.0), pose.y), 1.0);
+    }
+    let tracks = follow(&pictures, &[typed(pose)]);
+    let states: Vec<_> = tracks.iter().map(|t| t[0].state).collect();
+    assert!(states[..40].iter().all(|s| *s == TrackState::Tracked), "{states:?}");
+    // Hidden by three quarters from frame 62 on.
+    assert!(states[70..110].iter().all(|s| *s == TrackState::Lost), "{states:?}");
+    for (index, tracks) in tracks.iter().enumerate().skip(150) {
+        let (iou, off) = errors(&tracks[0], pose);
+        assert!(iou >= 0.7, "frame {index}: overlap {iou:.3}, {off:.2} pixels off, {states:?}");
+        assert_eq!(states[index], TrackState::Tracked, "{states:?}");
+    }
+}
+
+#[test]
+fn a_target_that_leaves_the_frame_is_lost_and_found_where_it_comes_back() {
+    // Out to the left at 4 pixels a frame, away for 30 frames, back from the right.
+    let out = (0..50).map(|i| at(150.0 - 4.0 * f64::from(i), 120.0));
+    let back = (0..50).map(|i| at(345.0 - 3.0 * f64::from(i), 80.0));
+    let poses: Vec<_> = out.map(Some).chain([None; 30]).chain(back.map(Some)).collect();
+    let tracks = follow(&video(poses.iter().copied()), &[typed(at(150.0, 120.0))]);
+    let states: Vec<_> = tracks.iter().map(|t| t[0].state).collect();
+    // A third of it is outside in frame 35, all of it in frame 43.
+    assert!(states[..34].iter().all(|s| *s == TrackState::Tracked), "{states:?}");
+    assert!(states[50..80].iter().all(|s| *s == TrackState::Lost), "{states:?}");
+    for (index, (tracks, pose)) in tracks.iter().zip(&poses).enumerate().skip(115) {
+        let (iou, off) = errors(&tracks[0], pose.unwrap());
+        assert!(iou >= 0.6, "frame {index}: overlap {iou:.3}, {off:.2} pixels off, {states:?}");
+    }
+}
+
+#[test]
+fn a_target_that_rocks_by_20_degrees_is_followed() {
+    let poses: Vec<_> = (0..100)
+        .map(|i| Pose {
+            angle: 20.0 * libm::sin(f64::from(i) / 12.0),
+            ..at(60.0 + 2.0 * f64::from(i), 120.0)
+        })
+        .collect();
+    assert_followed("rocking", &video(poses.iter().copied().map(Some)), &poses, 0.6, 5.0);
+}
+
+#[test]
 fn a_lost_track_keeps_its_last_confirmed_box() {
     let poses = (0..30).map(|i| (i < 10).then(|| at(60.0 + f64::from(i), 60.0)));
     let tracks = follow(&video(poses), &[typed(at(60.0, 60.0))]);
