@@ -441,19 +441,8 @@ impl FromStr for Kernel {
 
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ncc(NccKernel::Texture) => "ncc-texture",
-            Self::Ncc(NccKernel::Constant) => "ncc-constant",
-            Self::Ncc(NccKernel::Shared) => "ncc-shared",
-            Self::Ncc(NccKernel::Wgmma) => "ncc-wgmma",
-            Self::Ncc(NccKernel::Mma) => "ncc-mma",
-            Self::Box(BoxKernel::Tile) => "box-tile",
-            Self::Box(BoxKernel::Sliding) => "box-sliding",
-            Self::Box(BoxKernel::Fused) => "box-fused",
-            Self::Gaussian(GaussianKernel::Shared) => "gaussian-shared",
-            Self::Gaussian(GaussianKernel::Cached) => "gaussian-cached",
-            Self::Gaussian(GaussianKernel::Fused) => "gaussian-fused",
-        })
+        let (name, _) = Self::ALL.iter().find(|(_, kernel)| kernel == self).expect("each has its name");
+        f.write_str(name)
     }
 }
 

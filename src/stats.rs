@@ -13,7 +13,7 @@ pub enum Stage {
     Upload,
     /// The device's work on every frame: template bank, threshold.
     Standing,
-    /// The tracker's questions and decisions.
+    /// The tracker's work.
     Tracker,
     /// Handing results to the sinks, waiting included.
     Sinks,

@@ -184,6 +184,8 @@ pub(super) fn kernels(args: &BenchKernelsArgs) -> Result<Outcome> {
         BackendChoice::Cuda(number) => Some(number),
         BackendChoice::Auto => match cuda::device(0) {
             Ok(device) => Some(device.number),
+            // What was chosen is meant to be measured.
+            Err(why) if !args.kernel.is_empty() || args.peers => return Err(why.into()),
             Err(why) => {
                 tracing::warn!("the CPU is measured: {why}");
                 None
@@ -236,9 +238,24 @@ fn check(args: &BenchKernelsArgs) -> lockon::Result<()> {
     if args.bank > 1 && args.template.is_none() && args.block.is_some() {
         return usage("--bank is for templates, and --block measures thresholds only".into());
     }
+    let on_both = [BenchSubject::Ncc, BenchSubject::Threshold];
+    let nothing = |subject: &BenchSubject| match subject {
+        BenchSubject::Ncc => args.block.is_some() && args.template.is_none(),
+        BenchSubject::Threshold => args.template.is_some() && args.block.is_none(),
+        _ => args.backend == BackendChoice::Cpu,
+    };
+    if !args.only.is_empty() && args.only.iter().all(nothing) {
+        return usage(
+            "nothing to measure: --only, --template, --block and --backend exclude each other".into(),
+        );
+    }
     match args.backend {
         BackendChoice::Cpu if !args.kernel.is_empty() => {
             usage("--kernel chooses among the CUDA backend's: it needs --backend cuda".into())
+        }
+        BackendChoice::Cpu if args.peers => usage("--peers are the GPU's: it needs --backend cuda".into()),
+        BackendChoice::Cpu if args.only.iter().any(|subject| !on_both.contains(subject)) => {
+            usage("--backend cpu measures ncc and threshold only".into())
         }
         BackendChoice::Cuda(_) if args.threads.is_some() => usage("--threads is for the CPU backend".into()),
         _ => Ok(()),
@@ -554,7 +571,9 @@ impl Work {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         for frame in self.frames.clone() {
             let picture = reference::picture(frame);
-            for template in self.templates.clone().into_iter().filter(|size| size.fits_in(frame)) {
+            let wants_searches = self.wants_subject(BenchSubject::Ncc);
+            let templates = self.templates.clone().into_iter();
+            for template in templates.filter(|size| wants_searches && size.fits_in(frame)) {
                 let (whole, limits) = (Rect::whole(frame), Limits::default());
                 let search = Search::new(&picture, whole, template, self.bank, limits)?;
                 let mut planner = cpu::ncc::Planner::new();
@@ -568,7 +587,8 @@ impl Work {
                 check_matches(&picture, &search, &matches)?;
                 self.add_search("auto".into(), &search, &micros)?;
             }
-            for block in self.blocks.clone() {
+            let wants_thresholds = self.wants_subject(BenchSubject::Threshold);
+            for block in self.blocks.clone().into_iter().filter(|_| wants_thresholds) {
                 for method in methods() {
                     let spec = ThresholdSpec { method, block, inverse: false };
                     let mut thresholder = cpu::threshold::Thresholder::new(&spec, frame);

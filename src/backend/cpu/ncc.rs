@@ -76,23 +76,13 @@ impl Matcher {
         Self { search, workers, wanted, selector, candidates: Vec::new() }
     }
 
-    /// The bank that it searches for.
-    pub fn bank(&self) -> &Arc<Bank> {
-        &self.search.bank
-    }
-
-    /// The size of the regions that it searches.
-    pub fn region(&self) -> Size {
-        self.search.region
-    }
-
     /// Replaces the contents of `matches` by those inside `roi`, exact: names in bank order, best first within a name.
     ///
     /// Runs on the rayon pool that it is called in, or on the calling thread if it was made for one thread. Allocates
     /// nothing once its lists have grown to their largest.
     ///
     /// # Panics
-    /// If `roi` does not lie inside `frame` or is not of the size of [`Self::region`].
+    /// If `roi` does not lie inside `frame` or is not of the size that it was made for.
     pub fn run(&mut self, frame: PlaneRef<'_>, roi: Rect, limits: &Limits, matches: &mut Vec<Match>) {
         let region = self.crop(frame, roi);
         self.wanted.reset(limits);
