@@ -11,7 +11,7 @@
 //   B[k][n]        = I(x_n + k, y_n + r)      32 of the image's pixels from (x_n, y_n + r) on
 //   D[(dy, dx)][n] = ST(x_n + dx, y_n + dy)   summed over the image's rows r = 0 ... h + 2 and all k from 0 to w + 14
 //
-// A block computes a tile of 128 by up to 128 or 144 positions, all of whose sums stay in registers:
+// A block computes a tile of 128 by up to TILE positions, all of whose sums stay in registers:
 //
 //        x_0   x_1             x_7                 n = 8 q + p:  x_n = 16 p,  y_n = 4 q  (of its warpgroup's rows)
 //   y_0 +-----+-----+--   --+-----+ - - - - - +
@@ -132,6 +132,10 @@ __device__ __forceinline__ void multiply(int (&d)[48], unsigned long long a, uns
       : "l"(a), "l"(b));
 }
 
+// Those so far are a group. Without one at the end of a loop's body, ptxas makes some of its own, and waits for all.
+__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// Waits until only so many groups are left.
 template <int PENDING>
 __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
@@ -165,8 +169,8 @@ __device__ __forceinline__ void sync_group(int group) {
   }
 }
 
-// GROUPS warpgroups multiply, N columns of D each. Registers of a thread that multiplies and of the others, 0: as they come.
-template <int GROUPS, int N, int PRODUCT_REGISTERS, int OTHER_REGISTERS>
+// GROUPS warpgroups multiply, N columns of D each.
+template <int GROUPS, int N>
 __device__ __forceinline__ void match(const Launch& launch) {
   constexpr int PRODUCT_WARPS = GROUPS * 4, THREADS = (PRODUCT_WARPS + SUM_WARPS + 1) * 32;
   constexpr int GROUP_ROWS = N / 2, TILE = GROUPS * GROUP_ROWS;
@@ -263,7 +267,6 @@ __device__ __forceinline__ void match(const Launch& launch) {
   __syncthreads();
 
   if (warp >= PRODUCT_WARPS) {
-    if constexpr (OTHER_REGISTERS != 0) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(OTHER_REGISTERS));
     if (is_producer) {
       if (lane == 0) {
         int stage = 0;
@@ -280,9 +283,11 @@ __device__ __forceinline__ void match(const Launch& launch) {
       return;
     }
     const int number = warp - PRODUCT_WARPS;
+    unsigned parities = 0;
+    sum_blocks(tile, pitch, search, tile_rows, number, edges, sums);
+    sync_sum_warps();
     sum_windows(tile, pitch, search, tile_rows, number, first_x, end_x, end_y, edges, sums);
     barrier_arrive(summed);
-    unsigned parities = 0;
     for (int m = 0; m < search.members_count; m++) {
       const Pattern numbers = search.members[m].pattern;
       const unsigned* words = search.members[m].words;
@@ -303,7 +308,6 @@ __device__ __forceinline__ void match(const Launch& launch) {
       }
     }
   } else {
-    if constexpr (PRODUCT_REGISTERS != 0) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(PRODUCT_REGISTERS));
     const int group = warp / 4;
     const unsigned rows_from = shared_address(tile) + group * GROUP_ROWS * pitch;
     // d[4j], d[4j + 1], d[4j + 2], d[4j + 3]: x, x + 16, x + 8, x + 24 of row 4j.
@@ -327,13 +331,23 @@ __device__ __forceinline__ void match(const Launch& launch) {
           barrier_wait(full + 8 * stage, parity);
           asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
           const int count = min(PART_STEPS, steps - first);
-#pragma unroll 2
-          for (int step = 0; step < count; step++) {
-            multiply(d, a, b);
-            a += 512 >> 4;
-            b += 2 * pitch >> 4;
+          if (count == PART_STEPS) {
+#pragma unroll
+            for (int step = 0; step < PART_STEPS; step++) {
+              multiply(d, a, b);
+              a += 512 >> 4;
+              b += 2 * pitch >> 4;
+            }
+            commit_products();
+          } else {
+#pragma unroll 1
+            for (int step = 0; step < count; step++) {
+              multiply(d, a, b);
+              a += 512 >> 4;
+              b += 2 * pitch >> 4;
+              commit_products();
+            }
           }
-          asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
           // The part before this one is done with.
           wait_for_products<1>();
           if (first + chunk > 0 && lane == 0) barrier_arrive(empty + 8 * previous);
@@ -358,7 +372,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
       const bool all_peaks = launch.all_peaks;
       const float floor = __fadd_rn(all_peaks ? launch.min_score : fmaxf(launch.min_score, best_before), -MARGIN);
       // Where it is 0 or less, all but NaN reach it.
-      const float floor_squared = floor <= 0.0f ? __int_as_float(0xff800000)
+      const float floor_squared = floor <= 0.0f ? -1e30f
                                                 : __fmul_rn(__fmul_rn(floor, floor), __fmul_rn(scale, 1.0f - 1.0f / (1 << 18)));
       const Moments* mine[4] = {sums + moments_slot(x, y), sums + moments_slot(x + 16, y), sums + moments_slot(x + 8, y),
                                 sums + moments_slot(x + 24, y)};
@@ -375,7 +389,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
           e -= __umulhi(s[i].sum, mean);
           const float most = __fadd_rn(float(e), ABOVE);
           // NaN, of positions outside the region, is neither.
-          const bool reaches = __fmul_rn(most, fabsf(most)) >= __fmul_rn(floor_squared, s[i].variance);
+          const bool reaches = __fmul_rn(most, fabsf(most)) >= __fmaf_rn(floor_squared, s[i].variance, floor_squared);
           suspects[k / 4] |= reaches ? 1u << (8 * k + i) % 32 : 0;
         }
       }
@@ -457,14 +471,14 @@ __device__ __forceinline__ void match(const Launch& launch) {
 
 extern "C" {
 
-#define MATCH(name, groups, n, product_registers, other_registers)                          \
+#define MATCH(name, groups, n)                                                              \
   __global__ void __launch_bounds__(128 * groups + 32 * SUM_WARPS + 32, 1) ncc_wgmma_##name( \
       const __grid_constant__ Launch launch) {                                              \
-    match<groups, n, product_registers, other_registers>(launch);                           \
+    match<groups, n>(launch);                                                               \
   }
 
-MATCH(2x128, 2, 128, 120, 80)
-MATCH(3x96, 3, 96, 88, 72)
+MATCH(2x128, 2, 128)
+MATCH(3x96, 3, 96)
 
 // A of all rows and columns, see above. One thread a byte of `spread`.
 __global__ void spread_template(const unsigned char* pixels, int pitch, int w, int h, unsigned char* spread) {

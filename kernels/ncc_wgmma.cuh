@@ -4,8 +4,10 @@
 // n - 1 or more, and 2^shift less than that. With `scale` = 2^shift (n t2 - t1 t1) / (n n), V scale <= W < (V + 1) scale. Of
 // b = S t1 / n the integer below it is taken, with an error of the multiplication below 1/4. So with e = ST - b, the score
 // lies between (e - BELOW) / sqrt(.) and (e + ABOVE) / sqrt(.), of the two roots the one that makes it wider, but for
-// roundings to f32, which are below 16 units of 2^-24 together, relative to the bound: MARGIN, for bounds up to 4. The score
-// of a flat window is 0, told exactly: V is set to infinity.
+// roundings to f32, which are below 16 units of 2^-24 together, relative to the bound: MARGIN, for bounds up to 4.
+//
+// What is kept is V - 1. Of a flat window that wraps around to nearly 2^32: there ST = b but for roundings down, so that its
+// score, 0, lies between the bounds, and these are below 1/1000.
 #pragma once
 
 #include "ncc_fast.cuh"
@@ -70,13 +72,13 @@ __device__ __forceinline__ int add_signed(unsigned pixels, int signs, int sum) {
 // What the epilogue needs to know of a position.
 struct Moments {
   unsigned sum;    // 2^8 S
-  float variance;  // V 2^-shift cut off; infinite if flat; NaN outside the region
+  float variance;  // V 2^-shift cut off, less 1; 2^32 - 256 if flat; NaN outside the region
 };
 
 // Of the score of a position where ST - b is e. They are off by less than MARGIN.
 __device__ __forceinline__ Bounds score_bounds(int e, float variance, float scale) {
-  const float wide = inverse_root(__fmul_rn(variance, scale));
-  const float narrow = inverse_root(__fmul_rn(__fadd_rn(variance, 1.0f), scale));
+  const float wide = inverse_root(__fmul_rn(__fadd_rn(variance, 1.0f), scale));
+  const float narrow = inverse_root(__fmul_rn(__fadd_rn(variance, 2.0f), scale));
   const float least = __fadd_rn(float(e), -BELOW), most = __fadd_rn(float(e), ABOVE);
   return {__fmul_rn(least, least > 0.0f ? narrow : wide), __fmul_rn(most, most > 0.0f ? wide : narrow)};
 }
@@ -104,8 +106,8 @@ constexpr int EDGE_LANES = 32 / EDGES;
 // change by when it moves to the right.
 struct Differences {
   int sums[4] = {};
-  // Of the squares, what is added and what is taken off.
-  unsigned plus[4] = {}, minus[4] = {};
+  // Of the squares, what is added, and that and what is taken off.
+  unsigned plus[4] = {}, all[4] = {};
 
   // Rows enter and leave: entering and leaving on the right, then on the left.
   __device__ __forceinline__ void slide(uint2 enters, uint2 leaves) {
@@ -120,7 +122,7 @@ struct Differences {
   __device__ __forceinline__ void add(const int4* stored) {
     const int4 a = stored[0], b = stored[32];
     sums[0] += a.x, sums[1] += a.y, sums[2] += a.z, sums[3] += a.w;
-    plus[0] += b.x, plus[1] += b.y, plus[2] += b.z, plus[3] += b.w;
+    all[0] -= b.x, all[1] -= b.y, all[2] -= b.z, all[3] -= b.w;
   }
 
   __device__ __forceinline__ void store(int4* to) const {
@@ -128,7 +130,7 @@ struct Differences {
     to[32] = {int(square(0)), int(square(1)), int(square(2)), int(square(3))};
   }
 
-  __device__ __forceinline__ unsigned square(int i) const { return plus[i] - minus[i]; }
+  __device__ __forceinline__ unsigned square(int i) const { return 2 * plus[i] - all[i]; }
 
  private:
   // Four words of a pixel of each column become four of a column each.
@@ -140,89 +142,156 @@ struct Differences {
       const unsigned column = __byte_perm(ab[i / 2], cd[i / 2], i % 2 ? 0x7632 : 0x5410);
       sums[i] = add_signed(column, signs, sums[i]);
       plus[i] = dot4(column, column & positive, plus[i]);
-      minus[i] = dot4(column, column & ~positive, minus[i]);
+      all[i] = dot4(column, column, all[i]);
     }
   }
 };
+
+// Each becomes the sum over the lanes up to its own, of the same EDGE_LANES.
+template <int STEP = 1>
+__device__ __forceinline__ void add_lanes_before(unsigned& one, unsigned& two) {
+  if constexpr (STEP < EDGE_LANES) {
+    // The shuffle says itself whether there is such a lane.
+    asm volatile(
+        "{\n"
+        ".reg .pred is_there, is_too;\n"
+        ".reg .b32 a, b;\n"
+        "shfl.sync.up.b32 a|is_there, %0, %2, %3, 0xffffffff;\n"
+        "shfl.sync.up.b32 b|is_too, %1, %2, %3, 0xffffffff;\n"
+        "@is_there add.u32 %0, %0, a;\n"
+        "@is_too add.u32 %1, %1, b;\n"
+        "}"
+        : "+r"(one), "+r"(two)
+        : "n"(STEP), "n"((32 - EDGE_LANES) << 8));
+    add_lanes_before<2 * STEP>(one, two);
+  }
+}
 
 __device__ __forceinline__ void sync_sum_warps() {
   asm volatile("barrier.cta.sync %0, %1;" ::"n"(SUM_BARRIER), "n"(SUM_WARPS * 32) : "memory");
 }
 
-// Moments of a tile's first `rows` rows of positions, by SUM_WARPS warps; this is number `warp` of them.
+// Four pixels a lane of each row of a tile, and four that are w columns to their right.
+struct TwoColumns {
+  const unsigned char* left;
+  int pitch, right, after, shift;
+
+  __device__ __forceinline__ TwoColumns(const unsigned char* tile, int pitch, int w)
+      : left(tile + threadIdx.x % 32 * 4), pitch(pitch), right(w & ~3), shift(8 * (w & 3)) {
+    const int x = threadIdx.x % 32 * 4;
+    after = min(x + right + 4, pitch - 4) - x;
+  }
+
+  __device__ __forceinline__ uint2 load(int y) const {
+    const unsigned char* row = left + y * pitch;
+    const unsigned low = *reinterpret_cast<const unsigned*>(row + right);
+    const unsigned high = *reinterpret_cast<const unsigned*>(row + after);
+    return {*reinterpret_cast<const unsigned*>(row), __funnelshift_r(low, high, shift)};
+  }
+
+  __device__ __forceinline__ void add_rows(Differences& to, int first, int count) const {
+#pragma unroll 2
+    for (int j = 0; j + 1 < count; j += 2) to.add(load(first + j), load(first + j + 1));
+    if (count & 1) to.add(load(first + count - 1), uint2{0, 0});
+  }
+};
+
+// Of numbers below 2^16, b not 0. A division of integers takes longer.
+__device__ __forceinline__ int quotient(int a, int b) { return int(__fdividef(float(a) + 0.5f, float(b))); }
+
+// Moments of a tile's first `rows` rows of positions, by SUM_WARPS warps.
 //
 // A lane has four neighbouring columns, a warp a band of rows. Down the band slide
 //   - S and SS at two columns, the edges: first, sums along rows are made of these windows' rows,
 //   - differences between windows beside each other (`Differences`), which lead from there to the other columns.
-// Where a band begins, differences are put together from those of blocks of rows, as many as a band has, which all warps
-// compute first and leave in `out` for each other.
+// Where a band begins, differences are put together from those of blocks of rows, which all warps sum before, and of the rows
+// above and below these.
+struct Bands {
+  int rows;    // of a band
+  int block;   // rows of a block
+  int blocks;  // 0: bands do without
+  int pieces;  // that a block is stored in; each takes as much room as a row of moments
+
+  __device__ __forceinline__ Bands(const Search& search, int tile_rows)
+      : rows((tile_rows + SUM_WARPS - 1) / SUM_WARPS) {
+    const int h = search.h;
+    // So many rows that there is room for all blocks.
+    block = max(rows, 1 + quotient(h - 1 + tile_rows - 1, tile_rows));
+    blocks = quotient(quotient(tile_rows - 1, rows) * rows + h, block);
+    pieces = 2 * blocks <= tile_rows ? 2 : 1;
+    // Of low templates, a band's own rows are summed sooner.
+    if (h < 2 * block || blocks > tile_rows) blocks = 0;
+  }
+};
+
+// First what bands begin with; this is number `warp`. Sums of blocks are left in `out`.
 //
-// tile: pitch bytes a row, at least 127 + w columns, rows + h - 1 rows. edges: two for each of its rows. Positions outside
-// first_x <= x < end_x, y < end_y are marked so.
+// tile: pitch bytes a row, at least 127 + w columns, rows + h - 1 rows. edges: two for each of its rows.
+__device__ __forceinline__ void sum_blocks(const unsigned char* tile, int pitch, const Search& search, int rows, int warp,
+                                           uint2* edges, Moments* out) {
+  const int lane = threadIdx.x % 32;
+  const int w = search.w, h = search.h;
+  unsigned masks[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const int bytes = min(max(w % 16 - 4 * i, 0), 4);
+    masks[i] = bytes == 0 ? 0 : 0xffffffffu >> (32 - 8 * bytes);
+  }
+  for (int i = warp * 32 + lane; i < (rows + h - 1) * EDGES; i += SUM_WARPS * 32) {
+    const uint4* pixels = reinterpret_cast<const uint4*>(tile + i / EDGES * pitch + i % EDGES * (TILE_X / EDGES));
+    unsigned s = 0, ss = 0;
+    const auto add = [&](unsigned word) {
+      s = dot4(word, 0x01010101u, s);
+      ss = dot4(word, word, ss);
+    };
+    for (int j = 0; j < w / 16; j++) {
+      const uint4 words = pixels[j];
+      add(words.x), add(words.y), add(words.z), add(words.w);
+    }
+    if (w % 16 != 0) {
+      const uint4 words = pixels[w / 16];
+      add(words.x & masks[0]), add(words.y & masks[1]), add(words.z & masks[2]), add(words.w & masks[3]);
+    }
+    edges[i] = {s, ss};
+  }
+  const TwoColumns columns(tile, pitch, w);
+  const Bands bands(search, rows);
+  int4* stored = reinterpret_cast<int4*>(out) + lane;
+  for (int i = warp; i < bands.pieces * bands.blocks; i += SUM_WARPS) {
+    const int half = bands.pieces == 2 ? bands.block / 2 : 0, number = bands.pieces == 2 ? i / 2 : i;
+    const bool is_second = number * bands.pieces != i || bands.pieces == 1;
+    Differences sums;
+    columns.add_rows(sums, number * bands.block + (is_second ? half : 0), is_second ? bands.block - half : half);
+    sums.store(stored + i * 64);
+  }
+}
+
+// Then the moments. Positions outside first_x <= x < end_x, y < end_y are marked so.
 __device__ __forceinline__ void sum_windows(const unsigned char* tile, int pitch, const Search& search, int rows, int warp,
-                                            int first_x, int end_x, int end_y, uint2* edges, Moments* out) {
+                                            int first_x, int end_x, int end_y, const uint2* edges, Moments* out) {
   const int lane = threadIdx.x % 32;
   const int w = search.w, h = search.h, n = w * h;
   // n^2 2^14 is more than V can be.
   const int shift = max(2 * (32 - __clz(n - 1)) - 18, 0);
-
-  {
-    unsigned masks[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const int bytes = min(max(w % 16 - 4 * i, 0), 4);
-      masks[i] = bytes == 0 ? 0 : 0xffffffffu >> (32 - 8 * bytes);
-    }
-    for (int i = warp * 32 + lane; i < (rows + h - 1) * EDGES; i += SUM_WARPS * 32) {
-      const uint4* pixels = reinterpret_cast<const uint4*>(tile + i / EDGES * pitch + i % EDGES * (TILE_X / EDGES));
-      unsigned s = 0, ss = 0;
-      const auto add = [&](unsigned word) {
-        s = dot4(word, 0x01010101u, s);
-        ss = dot4(word, word, ss);
-      };
-      for (int j = 0; j < w / 16; j++) {
-        const uint4 words = pixels[j];
-        add(words.x), add(words.y), add(words.z), add(words.w);
-      }
-      if (w % 16 != 0) {
-        const uint4 words = pixels[w / 16];
-        add(words.x & masks[0]), add(words.y & masks[1]), add(words.z & masks[2]), add(words.w & masks[3]);
-      }
-      edges[i] = {s, ss};
-    }
-  }
-
-  const unsigned char* left = tile + 4 * lane;
-  const int right = w & ~3, after = min(4 * lane + right + 4, pitch - 4) - 4 * lane;
-  const auto load = [=](int y) {
-    const unsigned char* row = left + y * pitch;
-    const unsigned low = *reinterpret_cast<const unsigned*>(row + right);
-    const unsigned high = *reinterpret_cast<const unsigned*>(row + after);
-    return uint2{*reinterpret_cast<const unsigned*>(row), __funnelshift_r(low, high, 8 * (w & 3))};
-  };
-  const auto add_rows = [=](Differences& to, int first, int count) {
-#pragma unroll 2
-    for (int j = 0; j + 1 < count; j += 2) to.add(load(first + j), load(first + j + 1));
-    if (count & 1) to.add(load(first + count - 1), uint2{0, 0});
-  };
-  const int band = (rows + SUM_WARPS - 1) / SUM_WARPS, first_row = warp * band, end_row = min(first_row + band, rows);
-  // Blocks that lie in some band's first window whole. A block takes as much room as a row of moments.
-  int whole = ((rows - 1) / band * band + h) / band;
-  if (whole > rows) whole = 0;
-  int4* blocks = reinterpret_cast<int4*>(out) + lane;
-  for (int block = warp; block < whole; block += SUM_WARPS) {
-    Differences sums;
-    add_rows(sums, block * band, band);
-    sums.store(blocks + block * 64);
-  }
-  sync_sum_warps();
+  const long long less = -(1ll << shift);
+  // V <= n^2 2^14 < 2^32: of both products the lower half will do, and shift is 0.
+  const bool is_small = n <= 512;
+  const TwoColumns columns(tile, pitch, w);
+  const Bands bands(search, rows);
+  const int band = bands.rows, first_row = warp * band, end_row = min(first_row + band, rows);
+  const int4* stored = reinterpret_cast<const int4*>(out) + lane;
   Differences beside;
   unsigned edge = 0, edge_squares = 0;
   if (first_row < end_row) {
-    const int stored = whole ? h / band : 0;
+    int row = first_row;
+    if (bands.blocks > 0) {
+      const int first = quotient(first_row + bands.block - 1, bands.block), end = quotient(first_row + h, bands.block);
+      columns.add_rows(beside, row, first * bands.block - row);
 #pragma unroll 1
-    for (int j = 0; j < stored; j++) beside.add(blocks + (warp + j) * 64);
-    add_rows(beside, first_row + stored * band, h - stored * band);
+      for (int i = first * bands.pieces; i < end * bands.pieces; i++) beside.add(stored + i * 64);
+      row = end * bands.block;
+    }
+    columns.add_rows(beside, row, first_row + h - row);
 #pragma unroll 4
     for (int j = lane % EDGE_LANES; j < h; j += EDGE_LANES) {
       const uint2 it = edges[(first_row + j) * EDGES + lane / EDGE_LANES];
@@ -244,7 +313,7 @@ __device__ __forceinline__ void sum_windows(const unsigned char* tile, int pitch
   for (int y = first_row; y < end_row; y++) {
     // For the next row, fetched early. After the last they are of no use.
     const int next = min(y, rows - 2) + h;
-    const uint2 enters = load(next), leaves = load(y);
+    const uint2 enters = columns.load(next), leaves = columns.load(y);
     const uint2 edge_enters = edge_rows[(next - y) * EDGES], edge_leaves = edge_rows[0];
     // From the edge to the lane's first column, then on.
     unsigned s[4], ss[4];
@@ -256,14 +325,7 @@ __device__ __forceinline__ void sum_windows(const unsigned char* tile, int pitch
     }
     unsigned before = s[3] + beside.sums[3], before_squares = ss[3] + beside.square(3);
     const unsigned own = before, own_squares = before_squares;
-#pragma unroll
-    for (int step = 1; step < EDGE_LANES; step *= 2) {
-      const unsigned one = __shfl_up_sync(ALL_LANES, before, step), two = __shfl_up_sync(ALL_LANES, before_squares, step);
-      if (lane % EDGE_LANES >= step) {
-        before += one;
-        before_squares += two;
-      }
-    }
+    add_lanes_before(before, before_squares);
     before += edge - own;
     before_squares += edge_squares - own_squares;
     unsigned sums[4];
@@ -271,10 +333,16 @@ __device__ __forceinline__ void sum_windows(const unsigned char* tile, int pitch
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const int sum = int(before + s[i]), squares = int(before_squares + ss[i]);
-      const long long variance = multiply_wide(-sum, sum, multiply_wide(n, squares, 0));
-      const unsigned cut = __funnelshift_r(unsigned(variance), unsigned(variance >> 32), shift);
+      // Of a flat window it wraps around.
+      unsigned cut;
+      if (is_small) {
+        cut = unsigned(n) * unsigned(squares) - 1u - unsigned(sum) * unsigned(sum);
+      } else {
+        const long long variance = multiply_wide(-sum, sum, multiply_wide(n, squares, less));
+        cut = __funnelshift_r(unsigned(variance), unsigned(variance >> 32), shift);
+      }
       sums[i] = unsigned(sum) << 8;
-      variances[i] = cut == 0 ? __int_as_float(0x7f800000) : __uint2float_rz(cut);
+      variances[i] = __uint2float_rz(cut);
     }
     if (!is_inside) {
 #pragma unroll
@@ -329,12 +397,14 @@ __device__ __forceinline__ void settle(const Launch& launch, const Search& searc
   const int lane = threadIdx.x % 32;
   const int w = search.w, h = search.h;
   const Image& frame = launch.frame;
-  const int columns = (w + 3) / 4, at_once = 32 / columns, column = lane % columns;
-  const int strips = max(SUM_WARPS / count, 1), strip_rows = (h + 2 + strips - 1) / strips;
+  const int columns = (w + 3) / 4, at_once = quotient(32, columns), lane_row = quotient(lane, columns);
+  const int column = lane - lane_row * columns;
+  const int strips = max(quotient(SUM_WARPS, count), 1), strip_rows = quotient(h + 2 + strips - 1, strips);
   words += column;
   const unsigned mask = 0xffffffffu >> (32 - 8 * min(w - 4 * column, 4));
   for (int item = warp; item < count * strips; item += SUM_WARPS) {
-    const int number = item / strips, first = item % strips * strip_rows - 1, end = min(first + strip_rows, h + 1);
+    const int number = quotient(item, strips);
+    const int first = (item - number * strips) * strip_rows - 1, end = min(first + strip_rows, h + 1);
     // The pixel before the window's first, in the tile, or in the frame where a neighbour's window leaves the tile. Neighbours
     // outside the frame do not count, whatever is read for them.
     const int at_x = int(list.at[number] & 0xffff), at_y = int(list.at[number] >> 16);
@@ -347,7 +417,7 @@ __device__ __forceinline__ void settle(const Launch& launch, const Search& searc
     NineWindows windows;
     if (lane < at_once * columns) {
 #pragma unroll 2
-      for (int j = first + lane / columns; j < end; j += at_once) {
+      for (int j = first + lane_row; j < end; j += at_once) {
         const int row = min(max(y + j, 0), image_rows - 1), word = row * pitch_words + (x >> 2) + column;
         unsigned image[3], pattern[3];
         bool is_there[3];
