@@ -40,7 +40,8 @@
 //
 // Launch. Of the kernels ncc_wgmma_GxN, TILE = G N / 2 is the most positions of a tile down:
 //
-//   name       2x128: TILE 128, 640 threads; 3x96: TILE 144, 768 threads, where it saves a wave of blocks
+//   name       2x128: TILE 128, 640 threads; 3x96: TILE 144, 768 threads; and for few positions, to keep more of the
+//              multiprocessors busy, 2x80: TILE 80, 640 threads; 1x32: TILE 16, 512 threads
 //   grid       all searches' blocks, one search after the other; tile_rows is a multiple of 8, at most TILE
 //   shared     tile + stages * PART_BYTES + tile_rows * 1024 + edges, with tile = (112 + 16 C)(tile_rows + h - 1) rounded up to
 //              128 and edges = (tile_rows + h - 1) * 16 too; at least (112 + 16 C)(TILE + 2 steps); the same for all, so of the
@@ -50,7 +51,7 @@
 //
 // Limits: 1 <= w <= 128, h <= 256, w h <= 32768 (sums of products stay below 2^31, S below 2^23), not flat;
 // frame.pixels and frame.pitch multiples of 16, regions within the frame.
-// What fits is decided by shared memory: 128 by 128 does with 2x128.
+// What fits is decided by shared memory: 128 by 128 does with 2x128, all do with 1x32.
 #include "ncc_wgmma.cuh"
 
 // Steps of a part, 32 products deep each, and bytes that it takes: two rows a step and three for the y-offsets.
@@ -129,6 +130,26 @@ __device__ __forceinline__ void multiply(int (&d)[48], unsigned long long a, uns
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, %48, %49, 1;"
       : REGISTERS_8(d, 0), REGISTERS_8(d, 8), REGISTERS_8(d, 16), REGISTERS_8(d, 24), REGISTERS_8(d, 32),
         REGISTERS_8(d, 40)
+      : "l"(a), "l"(b));
+}
+
+// 64 by 80 sums.
+__device__ __forceinline__ void multiply(int (&d)[40], unsigned long long a, unsigned long long b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n80k32.s32.u8.u8 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39}, %40, %41, 1;"
+      : REGISTERS_8(d, 0), REGISTERS_8(d, 8), REGISTERS_8(d, 16), REGISTERS_8(d, 24), REGISTERS_8(d, 32)
+      : "l"(a), "l"(b));
+}
+
+// 64 by 32 sums.
+__device__ __forceinline__ void multiply(int (&d)[16], unsigned long long a, unsigned long long b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n32k32.s32.u8.u8 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, %16, %17, 1;"
+      : REGISTERS_8(d, 0), REGISTERS_8(d, 8)
       : "l"(a), "l"(b));
 }
 
@@ -479,6 +500,8 @@ extern "C" {
 
 MATCH(2x128, 2, 128)
 MATCH(3x96, 3, 96)
+MATCH(2x80, 2, 80)
+MATCH(1x32, 1, 32)
 
 // A of all rows and columns, see above. One thread a byte of `spread`.
 __global__ void spread_template(const unsigned char* pixels, int pitch, int w, int h, unsigned char* spread) {

@@ -476,7 +476,7 @@ fn noise(random: &mut Random, size: Size) -> Plane {
     Plane::from_vec((0..size.area()).map(|_| random.next() as u8).collect(), size)
 }
 
-/// One template each: tiles of both heights, with rows and columns beyond them, products in pieces, masks.
+/// One template each: tiles of all heights, with rows and columns beyond them, products in pieces, masks.
 fn searches_at_edges() -> Vec<(Plane, Asked)> {
     let mut random = Random(31);
     let mut all = Vec::new();
@@ -487,6 +487,10 @@ fn searches_at_edges() -> Vec<(Plane, Asked)> {
         (Size::new(2, 1), Size::new(100, 100), false),
         (Size::new(16, 16), Size::new(150, 150), false),
         (Size::new(33, 20), Size::new(161, 90), false),
+        // 80 positions down, a tile; 17, which is more than the lowest, and 16.
+        (Size::new(30, 30), Size::new(160, 109), false),
+        (Size::new(12, 14), Size::new(140, 30), false),
+        (Size::new(40, 64), Size::new(60, 79), false),
         (Size::new(15, 31), Size::new(50, 170), false),
         // The widest and the highest that are matched in one launch.
         (Size::new(128, 3), Size::new(140, 20), false),

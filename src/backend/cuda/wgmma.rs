@@ -41,17 +41,48 @@ struct Variant {
     /// Most rows of positions of a block's tile.
     tile: usize,
     threads: usize,
+    /// About how many clock cycles a block takes of an H200: for itself, for each template beside its products, and for each
+    /// step of these.
+    cycles: Cycles,
 }
 
-const VARIANTS: [Variant; 2] = [
-    Variant { name: "ncc_wgmma_2x128", tile: 128, threads: (8 + SUM_WARPS + 1) * 32 },
-    Variant { name: "ncc_wgmma_3x96", tile: 144, threads: (12 + SUM_WARPS + 1) * 32 },
+struct Cycles {
+    block: usize,
+    template: usize,
+    step: usize,
+}
+
+const VARIANTS: [Variant; 4] = [
+    Variant {
+        name: "ncc_wgmma_2x128",
+        tile: 128,
+        threads: (8 + SUM_WARPS + 1) * 32,
+        cycles: Cycles { block: 19_000, template: 4800, step: 128 },
+    },
+    Variant {
+        name: "ncc_wgmma_3x96",
+        tile: 144,
+        threads: (12 + SUM_WARPS + 1) * 32,
+        cycles: Cycles { block: 19_000, template: 4800, step: 144 },
+    },
+    Variant {
+        name: "ncc_wgmma_2x80",
+        tile: 80,
+        threads: (8 + SUM_WARPS + 1) * 32,
+        cycles: Cycles { block: 19_000, template: 4800, step: 80 },
+    },
+    Variant {
+        name: "ncc_wgmma_1x32",
+        tile: 16,
+        threads: (4 + SUM_WARPS + 1) * 32,
+        cycles: Cycles { block: 14_000, template: 2400, step: 40 },
+    },
 ];
 
 /// The kernels, loaded; all streams may use them at once.
 pub(super) struct WgmmaKernels {
     gpu: Gpu,
-    variants: [Kernel; 2],
+    variants: [Kernel; VARIANTS.len()],
     spread: Kernel,
     pack: Kernel,
     multiprocessors: usize,
@@ -99,7 +130,15 @@ struct Geometry {
     /// Tiles across and down.
     grid: [usize; 2],
     tile_rows: usize,
+    /// Templates that a block goes through.
+    at_once: usize,
     shared_bytes: usize,
+}
+
+impl Geometry {
+    fn blocks(&self) -> usize {
+        self.grid[0] * self.grid[1]
+    }
 }
 
 /// Steps of 16 columns, and of two rows, that a template takes.
@@ -107,12 +146,12 @@ fn chunks_and_steps(template: Size) -> (usize, usize) {
     ((template.width + 30) / 16, template.height / 2 + 2)
 }
 
-/// The launch of one variant for `count` templates at `map` positions whose first column is `left`, or `None` if it does not
+/// The launch of one variant for `at_once` templates at `map` positions whose first column is `left`, or `None` if it does not
 /// fit in `shared_bytes`.
 fn geometry(
     variant: usize,
     template: Size,
-    count: usize,
+    at_once: usize,
     left: usize,
     map: Size,
     shared_bytes: usize,
@@ -124,7 +163,7 @@ fn geometry(
     let (pitch, rows) = (112 + 16 * chunks, tile_rows + template.height - 1);
     let edges = (rows * EDGES * 8).next_multiple_of(128);
     let fixed = (pitch * rows).next_multiple_of(128) + tile_rows * TILE_X * 8 + edges;
-    let parts = chunks * steps.div_ceil(PART_STEPS) * count;
+    let parts = chunks * steps.div_ceil(PART_STEPS) * at_once;
     let stages = parts.min(MAX_STAGES).min(shared_bytes.checked_sub(fixed)? / PART_BYTES);
     // The tensor cores read past the tile, at most so far.
     let shared = (fixed + stages * PART_BYTES).max(pitch * (tile + 2 * steps));
@@ -132,23 +171,35 @@ fn geometry(
         variant,
         grid: [(left % 16 + map.width).div_ceil(TILE_X), down],
         tile_rows,
+        at_once,
         shared_bytes: shared,
     })
 }
 
-/// The launch that is taken: the one of fewer waves of blocks.
+/// What is taken for `count` templates, of which a search may have `most_at_once`: the launch that is done first, by what
+/// blocks take, on so many multiprocessors. Low tiles and few templates at once keep more of them busy, but cost more
+/// altogether.
 fn best_geometry(
     template: Size,
     count: usize,
+    most_at_once: usize,
     left: usize,
     map: Size,
     shared_bytes: usize,
     multiprocessors: usize,
 ) -> Option<Geometry> {
-    let waves = |launch: &Geometry| (launch.grid[0] * launch.grid[1]).div_ceil(multiprocessors);
-    (0..VARIANTS.len())
-        .filter_map(|variant| geometry(variant, template, count, left, map, shared_bytes))
-        .min_by_key(waves)
+    let (chunks, steps) = chunks_and_steps(template);
+    let cycles = |launch: &Geometry| {
+        let Cycles { block, template, step } = VARIANTS[launch.variant].cycles;
+        let blocks = launch.blocks() * count.div_ceil(launch.at_once);
+        blocks.div_ceil(multiprocessors) * (block + launch.at_once * (template + chunks * steps * step))
+    };
+    let searches = count.div_ceil(most_at_once)..=count.min(MAX_SEARCHES).max(count.div_ceil(most_at_once));
+    let shares = searches.map(|searches| count.div_ceil(searches));
+    shares
+        .flat_map(|at_once| (0..VARIANTS.len()).map(move |variant| (variant, at_once)))
+        .filter_map(|(variant, at_once)| geometry(variant, template, at_once, left, map, shared_bytes))
+        .min_by_key(cycles)
 }
 
 /// `Member` of `kernels/ncc_wgmma.cuh`.
@@ -258,10 +309,10 @@ impl WgmmaKernels {
             return Ok(None);
         }
         let module = gpu.share(include_str!("../../../kernels/ptx/ncc_wgmma.ptx"))?;
-        let [a, b] = &VARIANTS;
+        let [a, b, c, d] = VARIANTS.map(|variant| module.kernel(variant.name));
         Ok(Some(Arc::new(Self {
             gpu: gpu.clone(),
-            variants: [module.kernel(a.name)?, module.kernel(b.name)?],
+            variants: [a?, b?, c?, d?],
             spread: module.kernel("spread_template")?,
             pack: module.kernel("pack_template")?,
             multiprocessors,
@@ -277,8 +328,7 @@ impl WgmmaKernels {
             && size.area() <= MAX_AREA
             && !member.is_masked;
         // Wherever a window lies, and whatever is searched with it, it fits if it does at the worst place.
-        let fits =
-            || (0..16).all(|left| self.geometry(size, MAX_MEMBERS, left, positions(region, size)).is_some());
+        let fits = || (0..16).all(|left| self.fits(size, left, positions(region, size)));
         if !is_small || !fits() {
             return Ok(None);
         }
@@ -346,13 +396,23 @@ impl WgmmaKernels {
             for run in &bank.runs {
                 let map = positions(window.size(), run.size);
                 // Where all peaks are wanted, a search takes one template.
-                let at_once = if wanted.best_only { run.count } else { 1 };
-                let geometry =
-                    self.geometry(run.size, at_once, window.x, map).expect("asked when it was prepared");
+                let most_at_once = if wanted.best_only { run.count } else { 1 };
+                let multiprocessors = self.multiprocessors.div_ceil(bank.runs.len());
+                let geometry = best_geometry(
+                    run.size,
+                    run.count,
+                    most_at_once,
+                    window.x,
+                    map,
+                    self.shared_bytes,
+                    multiprocessors,
+                )
+                .expect("asked when it was prepared");
                 if geometry.variant != variant {
                     continue;
                 }
-                for first in (0..run.count).step_by(at_once) {
+                for first in (0..run.count).step_by(geometry.at_once) {
+                    let at_once = geometry.at_once.min(run.count - first);
                     if launch.searches as usize == MAX_SEARCHES || members + at_once > MAX_MEMBERS {
                         self.run(stream, variant, &launch, blocks)?;
                         (launch.searches, launch.shared_bytes, blocks, members) = (0, 0, 0, 0);
@@ -375,7 +435,7 @@ impl WgmmaKernels {
                     };
                     launch.searches += 1;
                     launch.shared_bytes = launch.shared_bytes.max(geometry.shared_bytes as i32);
-                    blocks += geometry.grid[0] * geometry.grid[1];
+                    blocks += geometry.blocks();
                     members += at_once;
                 }
             }
@@ -395,8 +455,10 @@ impl WgmmaKernels {
         unsafe { stream.launch(&self.variants[variant], [blocks, 1, 1], [threads, 1, 1], shared, &mut args) }
     }
 
-    fn geometry(&self, template: Size, count: usize, left: usize, map: Size) -> Option<Geometry> {
-        best_geometry(template, count, left, map, self.shared_bytes, self.multiprocessors)
+    /// True if there is a launch for a template, and as many of its size as there may be.
+    fn fits(&self, template: Size, left: usize, map: Size) -> bool {
+        (0..VARIANTS.len())
+            .any(|variant| geometry(variant, template, MAX_MEMBERS, left, map, self.shared_bytes).is_some())
     }
 }
 
@@ -449,8 +511,11 @@ mod tests {
         for (w, h) in [(1, 2), (2, 1), (16, 16), (17, 3), (33, 64), (60, 44), (64, 64), (128, 128)] {
             for (width, height) in [(1, 1), (129, 130), (1857, 1017), (4000, 2000)] {
                 let (template, map) = (Size::new(w, h), Size::new(width, height));
-                for (left, count) in [(0, 1), (5, 32), (15, 1)] {
-                    let launch = best_geometry(template, count, left, map, SHARED, 132).expect("it fits");
+                for (left, count, most) in [(0, 1, 1), (5, 32, 32), (15, 1, 1), (3, 100, 1), (8, 1024, 1024)]
+                {
+                    let launch =
+                        best_geometry(template, count, most, left, map, SHARED, 132).expect("it fits");
+                    assert!(launch.at_once <= most, "{launch:?}");
                     assert!(launch.grid[0] * TILE_X >= left + width, "{launch:?}");
                     assert!(launch.grid[1] * launch.tile_rows >= height, "{launch:?}");
                     assert!(
@@ -459,23 +524,37 @@ mod tests {
                 }
             }
         }
-        assert_eq!(best_geometry(Size::new(128, 256), 1, 0, Size::new(500, 500), SHARED, 132), None);
+        // The largest, in lower tiles.
+        let largest = best_geometry(Size::new(128, 256), 1, 1, 15, Size::new(500, 500), SHARED, 132);
+        assert_eq!(largest.map(|launch| VARIANTS[launch.variant].tile), Some(80));
     }
 
     #[test]
-    fn the_variant_is_the_one_of_fewer_waves() {
-        let variant = |w, h| {
-            let map = Size::new(1920 - w + 1, 1080 - h + 1);
-            VARIANTS[best_geometry(Size::new(w, h), 1, 0, map, SHARED, 132).unwrap().variant].name
+    fn the_launch_is_the_one_that_is_done_first() {
+        let best = |side: (usize, usize), count, map| {
+            let template = Size::new(side.0, side.1);
+            let launch = best_geometry(template, count, count, 0, map, SHARED, 132).unwrap();
+            (VARIANTS[launch.variant].name, launch.at_once)
         };
-        assert_eq!([variant(16, 16), variant(60, 44)], ["ncc_wgmma_3x96"; 2]);
-        assert_eq!([variant(64, 64), variant(128, 128)], ["ncc_wgmma_2x128"; 2]);
-        // Tests have small frames, and imitate a device of one multiprocessor.
-        let of_one = |rows| best_geometry(Size::new(16, 16), 1, 7, Size::new(135, rows), SHARED, 1).unwrap();
-        assert_eq!(
-            [128, 135].map(|rows| VARIANTS[of_one(rows).variant].name),
-            ["ncc_wgmma_2x128", "ncc_wgmma_3x96"]
-        );
+        let in_frame = |w, h| best((w, h), 1, Size::new(1920 - w + 1, 1080 - h + 1)).0;
+        assert_eq!([in_frame(16, 16), in_frame(60, 44)], ["ncc_wgmma_3x96"; 2]);
+        assert_eq!([in_frame(64, 64), in_frame(128, 128)], ["ncc_wgmma_2x128"; 2]);
+        // A bank shares the tiles of a frame; in a window, its templates are shared out.
+        assert_eq!(best((32, 32), 32, Size::new(1889, 1049)), ("ncc_wgmma_3x96", 32));
+        let window = Size::new(129, 129);
+        assert_eq!(best((64, 64), 1, window), ("ncc_wgmma_1x32", 1));
+        assert_eq!(best((64, 64), 64, window), ("ncc_wgmma_3x96", 1));
+        assert_eq!(best((64, 64), 20, window).0, "ncc_wgmma_2x80");
+    }
+
+    #[test]
+    fn tests_with_small_frames_reach_each_variant() {
+        // They imitate a device of one multiprocessor, or have one.
+        let of = |rows, multiprocessors| {
+            let map = Size::new(135, rows);
+            best_geometry(Size::new(16, 16), 1, 1, 7, map, SHARED, multiprocessors).unwrap().variant
+        };
+        assert_eq!([of(135, 1), of(128, 1), of(75, 1), of(135, 132)], [1, 0, 2, 3]);
     }
 
     #[test]
