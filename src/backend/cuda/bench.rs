@@ -170,11 +170,11 @@ impl Bench {
         limits: &Limits,
         asked: Option<NccKernel>,
     ) -> Result<TimedSearch> {
-        let mut lane = Lane::new(&self.gpu, Priority::Normal, window.size().area())?;
+        let mut lane = Lane::new(&self.gpu, window.size().area())?;
         let stream = lane.stream.clone();
         let size = window.size();
         let planner = Planner::new(&self.gpu, asked);
-        let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, limits, 0)?;
+        let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, limits)?;
         lane.prepare(&plan)?;
         let search = Search::new(&plan, window, limits);
         let found = |lane: &mut Lane, frame: &DeviceFrame| {

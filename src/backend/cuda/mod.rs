@@ -81,7 +81,7 @@ impl Cuda {
         let gpu = Gpu::open(number)?;
         check_size(&gpu, standing.frame)?;
         let searched = standing.bank.as_ref().map_or(0, |_| standing.roi.size().area());
-        let mut lane = Lane::new(&gpu, Priority::Normal, searched)?;
+        let mut lane = Lane::new(&gpu, searched)?;
         // The device's memory first: there is less of it, and it is had faster.
         let frames = (0..depth).map(|_| DeviceFrame::new(&gpu, standing.frame));
         let frames = frames.collect::<Result<Vec<_>>>()?;
@@ -89,8 +89,7 @@ impl Cuda {
         let plan = match &standing.bank {
             Some(bank) => {
                 let size = standing.roi.size();
-                let plan =
-                    PlannedSearch::new(&planner, &lane.stream, bank.clone(), size, &standing.limits, 0)?;
+                let plan = PlannedSearch::new(&planner, &lane.stream, bank.clone(), size, &standing.limits)?;
                 plan.tell_replaced(kernels.ncc);
                 lane.prepare(&plan)?;
                 Some(plan)

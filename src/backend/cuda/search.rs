@@ -1,11 +1,12 @@
 //! Searches on the device: a bank that lies there, and the lane that runs it.
 //!
-//! A lane is a stream with what one search at a time needs: constant memory, column sums, a score map. The standing work has
-//! one, the tracker's searches another of high priority. What a search finds goes to a list of candidates, of which each slot
-//! of the ring has its own: it is read back while the lane searches the next frame.
+//! A lane is a stream with what one search at a time needs: constant memory, column sums, a score map. What a search finds
+//! goes to a list of candidates, of which each slot of the ring has its own: it is read back while the lane searches the next
+//! frame.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::backend::peaks::{Candidate, Selector, vertex};
 use crate::config::{Kernel, Limits, NccKernel};
@@ -164,15 +165,17 @@ pub(super) struct PlannedSearch {
 }
 
 impl PlannedSearch {
-    /// Puts a bank on the device. `id` tells it from all banks that the same lane searches.
+    /// Puts a bank on the device.
     pub(super) fn new(
         planner: &Planner,
         stream: &Stream,
         bank: Arc<Bank>,
         region: Size,
         limits: &Limits,
-        id: u64,
     ) -> Result<Self> {
+        // What a lane has in constant memory is one plan's.
+        static PLANS: AtomicU64 = AtomicU64::new(0);
+        let id = PLANS.fetch_add(1, Ordering::Relaxed);
         let (gpu, best_only) = (&planner.gpu, limits.max_matches == 1);
         // Statistics come first, then each template's pixels and mask in rows that textures can read.
         let statistics = bank.members().len() * size_of::<Pattern>();
@@ -330,7 +333,7 @@ pub(super) struct CandidateList {
     first: PinnedBuffer<u64>,
     /// All candidates, where they did not all come with the first.
     all: Option<PinnedBuffer<u64>>,
-    /// The tensor cores had more suspects than room: this search is done with score maps.
+    /// The tensor cores had more suspects than room once: searches into this list are done with score maps.
     is_with_maps: bool,
 }
 
@@ -356,21 +359,19 @@ impl CandidateList {
         self.first.as_slice()[Found::FOREGROUND]
     }
 
-    /// After [`Lane::publish`] is done: true if all candidates had room on the device. If not, there is room for them now,
-    /// and the search is to be done again.
+    /// After [`Lane::publish`] is done: true if all candidates had room on the device. If not, there is room for them now, or
+    /// score maps will be made from now on, and the search is to be done again.
     fn had_room(&mut self, gpu: &Gpu) -> Result<bool> {
-        let count = self.count();
         // The other half of the word counts how often there were more suspects than room.
-        let was_with_maps = std::mem::replace(&mut self.is_with_maps, self.first.as_slice()[0] >> 32 != 0);
-        if self.is_with_maps && !was_with_maps {
+        let had_too_many_suspects = self.first.as_slice()[0] >> 32 != 0;
+        if had_too_many_suspects && !self.is_with_maps {
+            self.is_with_maps = true;
             return Ok(false);
         }
-        self.is_with_maps = false;
+        let count = self.count();
         if count <= self.found.capacity() {
             return Ok(true);
         }
-        // It would overflow again.
-        self.is_with_maps = was_with_maps;
         self.found = Found::new(gpu, count + count / 4)?;
         Ok(false)
     }
@@ -404,7 +405,7 @@ impl CandidateList {
 
 impl Lane {
     /// A lane for searches in regions of up to `area` pixels; 0 if it searches nothing.
-    pub(super) fn new(gpu: &Gpu, priority: Priority, area: usize) -> Result<Self> {
+    pub(super) fn new(gpu: &Gpu, area: usize) -> Result<Self> {
         Ok(Self {
             kernels: NccKernels::new(gpu),
             publish: Publish::load(gpu)?,
@@ -412,7 +413,7 @@ impl Lane {
             suspicion: None,
             columns: [gpu.alloc("column sums", area)?, gpu.alloc("column sums", area)?],
             map: gpu.alloc("a score map", area)?,
-            stream: gpu.stream(priority)?,
+            stream: gpu.stream(Priority::Normal)?,
         })
     }
 

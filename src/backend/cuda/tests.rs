@@ -240,21 +240,21 @@ fn search_on(
     let generations = generations(gpu);
     let generation = generations[case.seed as usize % generations.len()];
     let multiprocessors = gpu.multiprocessors().unwrap();
-    let search = |lane: &mut Lane, list: &mut CandidateList, asked: Option<NccKernel>, id: u64| {
+    let search = |lane: &mut Lane, list: &mut CandidateList, asked: Option<NccKernel>| {
         let planner = Planner::imitating(gpu, asked, generation, multiprocessors).unwrap();
-        let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, &case.limits, id).unwrap();
+        let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, &case.limits).unwrap();
         lane.prepare(&plan).unwrap();
         lane.poison().unwrap();
         let search = Search::new(&plan, case.roi, &case.limits);
         lane.run(list, &mut |lane, list| lane.search(list, &frame, search)).unwrap();
         plan
     };
-    let plan = search(lane, list, case.kernel, 2 * case.seed);
+    let plan = search(lane, list, case.kernel);
     let mut matches = Vec::new();
     let origin = (case.roi.x, case.roi.y);
     plan.select(list.candidates(&stream).unwrap(), origin, &case.limits, &mut Vec::new(), &mut matches);
     if !plan.makes_map() {
-        search(lane, list, Some(NccKernel::Shared), 2 * case.seed + 1);
+        search(lane, list, Some(NccKernel::Shared));
     }
     (lane.score_map(ncc::positions(size, case.template)).unwrap(), matches)
 }
@@ -307,7 +307,7 @@ fn check_case(gpu: &Gpu, searcher: &Mutex<Searcher>, seed: u64) -> usize {
 #[test]
 fn scores_and_matches_of_2100_random_searches_are_those_of_the_definition() {
     let Some(gpu) = testing::gpu() else { return };
-    let lane = Lane::new(&gpu, Priority::Normal, 4097 * 2161).unwrap();
+    let lane = Lane::new(&gpu, 4097 * 2161).unwrap();
     let searcher = Mutex::new(Searcher { lane, list: CandidateList::new(&gpu, true).unwrap() });
     let products: usize = (0..SEARCHES).into_par_iter().map(|seed| check_case(&gpu, &searcher, seed)).sum();
     assert!(products > 0);
@@ -422,8 +422,8 @@ fn searched(planner: &Planner, lane: &mut Lane, picture: &Plane, asked: &[Asked]
     let frame = testing::upload(&gpu, &stream, picture.as_ref());
     let mut list = CandidateList::new(&gpu, true).unwrap();
     let (mut answers, mut redone) = (Vec::new(), 0);
-    for ((bank, window, limits), id) in asked.iter().zip(0..) {
-        let plan = PlannedSearch::new(planner, &stream, bank.clone(), window.size(), limits, id).unwrap();
+    for (bank, window, limits) in asked {
+        let plan = PlannedSearch::new(planner, &stream, bank.clone(), window.size(), limits).unwrap();
         lane.prepare(&plan).unwrap();
         lane.poison().unwrap();
         let search = Search::new(&plan, *window, limits);
@@ -516,7 +516,7 @@ fn searches_at_edges() -> Vec<(Plane, Asked)> {
 
 fn check_edges(kernel: (NccKernel, Generation)) {
     let Some(gpu) = testing::gpu() else { return };
-    let mut lane = Lane::new(&gpu, Priority::Normal, 300 * 300).unwrap();
+    let mut lane = Lane::new(&gpu, 300 * 300).unwrap();
     let planners = planners(&gpu, kernel);
     for (picture, asked) in searches_at_edges() {
         let (bank, window, limits) = &asked;
@@ -578,7 +578,7 @@ fn searches_of_banks() -> (Plane, Vec<Asked>) {
 fn each_kernel_for_tensor_cores_agrees_in_searches_of_banks() {
     let Some(gpu) = testing::gpu() else { return };
     let (picture, asked) = searches_of_banks();
-    let mut lane = Lane::new(&gpu, Priority::Normal, 300 * 300).unwrap();
+    let mut lane = Lane::new(&gpu, 300 * 300).unwrap();
     let expected = defined(&picture, &asked);
     for kernel in FOR_TENSOR_CORES {
         for planner in planners(&gpu, kernel) {
@@ -600,7 +600,7 @@ fn each_kernel_that_has_more_suspects_than_room_makes_a_score_map() {
     let expected = defined(&picture, &asked);
     for &generation in generations(&gpu) {
         let planner = Planner::imitating(&gpu, Some(NccKernel::Mma), generation, 1).unwrap();
-        let mut lane = Lane::new(&gpu, Priority::Normal, picture.size().area()).unwrap();
+        let mut lane = Lane::new(&gpu, picture.size().area()).unwrap();
         lane.limit_suspects(4).unwrap();
         // Twice: the first leaves everything as it was.
         for _ in 0..2 {
@@ -612,6 +612,30 @@ fn each_kernel_that_has_more_suspects_than_room_makes_a_score_map() {
         }
     }
     gpu.check_dropped().unwrap();
+}
+
+#[test]
+fn a_ring_that_had_more_suspects_than_room_makes_score_maps_from_then_on() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    let mut random = Random(34);
+    let frames: Vec<_> = (0..3).map(|_| noise(&mut random, Size::new(70, 60))).collect();
+    let template = cut(&mut random, &frames[0], Size::new(5, 4), false, "t");
+    let limits = Limits { min_score: -1.0, max_matches: 30, max_overlap: 0.2 };
+    let standing =
+        Standing::new(frames[0].size()).searching(&Bank::new(vec![template]).unwrap(), None, limits).unwrap();
+    let kernels = std::iter::once(Kernel::Ncc(NccKernel::Mma)).collect();
+    let mut cuda = Cuda::open(standing.clone(), 1, kernels, 0).unwrap();
+    // Its graph was captured with the room that there was.
+    cuda.free[0].graph = None;
+    cuda.lane.limit_suspects(4).unwrap();
+    let found = findings_of(&mut cuda, &frames);
+    let expected = findings_of(&mut cpu::Cpu::open(standing, 1, 1).unwrap(), &frames);
+    for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        assert_eq!(found.matches, expected.matches, "frame {index}");
+    }
+    assert_eq!(found.iter().map(|findings| findings.redone).collect::<Vec<_>>(), [1, 0, 0]);
 }
 
 /// The kernel beside those of the standing work, for the same purpose.

@@ -1,7 +1,7 @@
 //! The NCC kernels of `kernels/ncc_wgmma.cu`: templates without a mask, on the tensor cores of compute capability 9.0.
 //!
-//! One launch does many searches: templates of one size in a region make one, whose tiles and window sums they share; several
-//! sizes and several regions of a frame lie side by side. No score map is written: exact peaks are appended to the list of
+//! One launch does many searches: templates of one size make one, whose tiles and window sums they share; several sizes lie
+//! side by side. No score map is written: exact peaks are appended to the list of
 //! candidates. Nothing waits and nothing is allocated, so launches can be recorded in a graph.
 
 #![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
