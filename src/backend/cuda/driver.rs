@@ -233,6 +233,34 @@ pub(super) fn hold_captures_up() -> Held<RwLockReadGuard<'static, ()>> {
     Held::new(|| CAPTURES.read().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// Something of the driver's that is destroyed while no stream is captured.
+#[derive(Clone)]
+struct Quiet<T>(Option<T>);
+
+impl<T> Quiet<T> {
+    fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+}
+
+impl<T> std::ops::Deref for Quiet<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("there until it is dropped")
+    }
+}
+
+impl<T> Drop for Quiet<T> {
+    fn drop(&mut self) {
+        let _captures_wait = hold_captures_up();
+        self.0 = None;
+    }
+}
+
+/// Modules by their PTX.
+type LoadedModules = HashMap<&'static str, Quiet<Arc<CudaModule>>>;
+
 /// A device with its context, shared by all that lives on it.
 #[derive(Clone)]
 pub(super) struct Gpu {
@@ -240,7 +268,7 @@ pub(super) struct Gpu {
     info: Arc<DeviceInfo>,
     max_shared_bytes: Arc<OnceLock<usize>>,
     /// What [`Gpu::share`] has loaded, by its PTX.
-    shared: Arc<Mutex<HashMap<&'static str, Arc<CudaModule>>>>,
+    shared: Arc<Mutex<LoadedModules>>,
     /// The first error of what was dropped.
     dropped: Arc<OnceLock<DriverError>>,
 }
@@ -313,7 +341,7 @@ impl Gpu {
     pub(super) fn load(&self, ptx: &str) -> Result<Module> {
         let _captures_wait = hold_captures_up();
         let module = self.context.load_module(Ptx::from_src(ptx)).map_err(failed("loading kernels"))?;
-        Ok(Module { gpu: self.clone(), module })
+        Ok(Module { gpu: self.clone(), module: Quiet::new(module) })
     }
 
     /// PTX that is loaded once for all who ask.
@@ -389,6 +417,7 @@ impl Gpu {
     /// A queue of work. Those of high priority come before the others where both could run.
     pub(super) fn stream(&self, priority: Priority) -> Result<Stream> {
         self.bind()?;
+        let _captures_wait = hold_captures_up();
         let create = || match priority {
             Priority::Normal => self.context.new_stream(),
             Priority::High => {
@@ -396,22 +425,25 @@ impl Gpu {
                 self.context.new_stream_with_priority(greatest)
             }
         };
-        Ok(Stream { gpu: self.clone(), stream: create().map_err(failed("creating a stream"))? })
+        let stream = Quiet::new(create().map_err(failed("creating a stream"))?);
+        Ok(Stream { gpu: self.clone(), stream })
     }
 
     /// A mark in a stream, to be waited for.
     pub(super) fn mark(&self) -> Result<Mark> {
+        let _captures_wait = hold_captures_up();
         let untimed = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
         let event = self.context.new_event(Some(untimed)).map_err(failed("creating an event"))?;
-        Ok(Mark { event })
+        Ok(Mark { event: Quiet::new(event) })
     }
 
     /// A mark in a stream, which also tells the time. What follows it in the stream starts later for it, by up to 2 us on an
     /// H200: streams whose work must be dense have marks without time.
     pub(super) fn event(&self) -> Result<Event> {
+        let _captures_wait = hold_captures_up();
         let timed = sys::CUevent_flags::CU_EVENT_DEFAULT;
         let event = self.context.new_event(Some(timed)).map_err(failed("creating an event"))?;
-        Ok(Event { mark: Mark { event } })
+        Ok(Event { mark: Mark { event: Quiet::new(event) } })
     }
 }
 
@@ -534,7 +566,7 @@ pub(super) struct Rows {
 #[derive(Clone)]
 pub(super) struct Stream {
     gpu: Gpu,
-    stream: Arc<CudaStream>,
+    stream: Quiet<Arc<CudaStream>>,
 }
 
 impl Stream {
@@ -754,7 +786,7 @@ pub(super) fn arg<T: Pod>(value: &T) -> *mut c_void {
 
 /// A mark in a stream.
 pub(super) struct Mark {
-    event: CudaEvent,
+    event: Quiet<CudaEvent>,
 }
 
 impl Mark {
@@ -812,7 +844,7 @@ impl std::ops::Deref for Event {
 #[derive(Clone)]
 pub(super) struct Module {
     gpu: Gpu,
-    module: Arc<CudaModule>,
+    module: Quiet<Arc<CudaModule>>,
 }
 
 impl Module {
@@ -824,7 +856,7 @@ impl Module {
             let fixed = function.shared_size_bytes()?;
             let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             function.set_attribute(which, all - fixed)?;
-            Ok(Kernel { name, function })
+            Ok(Kernel { name, function: Quiet::new(function) })
         };
         load().map_err(failed("loading a kernel"))
     }
@@ -855,5 +887,5 @@ impl Module {
 #[derive(Clone)]
 pub(super) struct Kernel {
     name: &'static str,
-    function: CudaFunction,
+    function: Quiet<CudaFunction>,
 }
