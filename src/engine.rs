@@ -316,7 +316,8 @@ impl Engine<'_> {
             record.matches.append(&mut findings.matches);
             record.threshold = findings.foreground.map(|foreground| ThresholdResult { foreground });
             let started = Instant::now();
-            outcome = self.tracker.step(frame, &mut record.tracks);
+            let FrameRecord { matches, tracks, .. } = record;
+            outcome = self.tracker.step(frame, matches, tracks);
             if outcome.is_err() {
                 return;
             }

@@ -90,6 +90,14 @@ impl Rect {
     }
 }
 
+/// Intersection over union of two boxes `[x, y, w, h]` that may lie anywhere, in [0, 1]; 0 if both are empty.
+pub fn iou([ax, ay, aw, ah]: [f64; 4], [bx, by, bw, bh]: [f64; 4]) -> f64 {
+    let overlap = |a: f64, a_len: f64, b: f64, b_len: f64| ((a + a_len).min(b + b_len) - a.max(b)).max(0.0);
+    let both = overlap(ax, aw, bx, bw) * overlap(ay, ah, by, bh);
+    let either = aw * ah + bw * bh - both;
+    if either > 0.0 { both / either } else { 0.0 }
+}
+
 impl fmt::Display for Rect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{},{},{},{}", self.x, self.y, self.w, self.h)

@@ -11,6 +11,7 @@ use crate::frame::{Rect, Size, VideoFormat};
 use crate::results::{RunRecord, TemplateRecord};
 use crate::still;
 use crate::template::{Bank, Template};
+use crate::tracker::Tracker;
 
 /// A template with the digest of the file it came from.
 #[derive(Debug, Clone)]
@@ -181,6 +182,8 @@ pub struct Job {
     pub limits: Limits,
     /// The boxes that are followed.
     pub tracks: Vec<TrackSpec>,
+    /// Whether matches are followed too.
+    pub track_matches: bool,
     /// The adaptive threshold.
     pub threshold: Option<ThresholdSpec>,
     /// Whether somebody wants to see the thresholded frames.
@@ -199,6 +202,12 @@ impl Job {
             None => standing,
         };
         backend::open(options, &standing)
+    }
+
+    /// What follows the boxes, and the matches if they are to be followed.
+    pub fn tracker(&self) -> Tracker {
+        let tracker = Tracker::new(&self.tracks);
+        if self.track_matches { tracker.following_matches() } else { tracker }
     }
 
     /// What is run on frames of `format`, from now on. `decoder` is the element that makes them, where that is known.
@@ -227,6 +236,7 @@ impl Job {
                 _ => None,
             },
             tracks: self.tracks.iter().map(ToString::to_string).collect(),
+            track_matches: self.track_matches,
             threshold: self.threshold.map(|spec| spec.to_string()),
         }
     }

@@ -480,7 +480,7 @@ mod tests {
     }
 
     fn track(state: TrackState, x: f64, y: f64, w: f64, h: f64) -> FrameRecord {
-        let track = Track { id: 1, state, x, y, w, h, score: 0.87, second_peak_ratio: 0.0 };
+        let track = Track { id: 1, template: None, state, x, y, w, h, score: 0.87, second_peak_ratio: 0.0 };
         FrameRecord { tracks: vec![track], ..FrameRecord::default() }
     }
 

@@ -100,6 +100,9 @@ pub struct RunRecord {
     pub search: Option<&'static str>,
     /// The boxes that were followed: `X,Y,W,H@FRAME`.
     pub tracks: Vec<String>,
+    /// True if matches were followed too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub track_matches: bool,
     /// The adaptive threshold: `METHOD:BLOCK:VALUE[:inv]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<String>,
@@ -143,7 +146,8 @@ pub struct FrameRecord {
     pub tracker_us: Option<u64>,
     /// Accepted peaks: by name in the order given, best first within a name.
     pub matches: Vec<Match>,
-    /// Tracks in the order in which they were asked for, from the frame on which they start.
+    /// Tracks by their numbers: those that were asked for from the frame on which they start, those of matches from the frame
+    /// on which they begin to the one before they end.
     pub tracks: Vec<Track>,
     /// The adaptive threshold, where one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -189,6 +193,11 @@ impl Match {
     pub fn rect(&self) -> Rect {
         Rect::new(self.x, self.y, self.w, self.h)
     }
+
+    /// The box as `[x, y, w, h]`.
+    pub fn bounds(&self) -> [f64; 4] {
+        [self.x, self.y, self.w, self.h].map(|v| v as f64)
+    }
 }
 
 /// How sure the tracker is of a track in one frame.
@@ -221,8 +230,12 @@ impl TrackState {
 /// A track in one frame.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Track {
-    /// One-based number, in the order in which tracks were asked for.
+    /// One-based number, in the order in which tracks were asked for. Tracks of matches are counted on from there as they
+    /// begin, and no number is used again.
     pub id: u32,
+    /// The template whose match became this track; none if its box was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template: Option<Arc<str>>,
     /// How sure the tracker is.
     pub state: TrackState,
     /// Left edge.
@@ -239,6 +252,13 @@ pub struct Track {
     /// The tracking filter's response at the next best place elsewhere over that at the best, 0 if there is none: near 1, two
     /// places look alike.
     pub second_peak_ratio: f64,
+}
+
+impl Track {
+    /// The box as `[x, y, w, h]`.
+    pub fn bounds(&self) -> [f64; 4] {
+        [self.x, self.y, self.w, self.h]
+    }
 }
 
 /// Result of the adaptive threshold of one frame.

@@ -88,6 +88,7 @@ fn the_frame_path_allocates_nothing_after_its_first_frames() {
             templates: vec![Template::new("patch", patch.clone(), None).unwrap()],
             threshold: Some("mean:31:5".parse().unwrap()),
             tracks: vec!["30,40,24,16".parse().unwrap()],
+            track_matches: true,
             ..util::Job::default()
         };
         let (from, to) = (40, 240);

@@ -570,7 +570,7 @@ fn a_disk_that_is_full_in_mid_file_leaves_what_was_written_before() {
             let written = place.read(name);
             assert!(written.ends_with('\n') && written.lines().count() > 10, "{name}");
             let last = written.lines().last().unwrap();
-            assert!(last.ends_with('}') || last.split(',').count() == 14, "{last}");
+            assert!(last.ends_with('}') || last.split(',').count() == 15, "{last}");
         }
     }
 }
@@ -709,6 +709,28 @@ fn await_frames(place: &Place, count: usize) {
     while written() < count + 1 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+#[test]
+fn matches_are_followed_in_every_results_format() {
+    let place = Place::new();
+    let run = "run ball.mp4 --template ball=ball.png --min-score 0.6 --track-matches --no-progress";
+    succeeds(place.lockon(&format!("{run} --results out.jsonl --results out.csv --results out.mot.txt")));
+    let records = place.records("out.jsonl");
+    assert_eq!(records[0]["track_matches"], true);
+    let frames = frames(&records);
+    let tracks = |frame: usize| frames[frame]["tracks"].as_array().unwrap().clone();
+    assert_eq!((tracks(0).len(), tracks(1).len(), tracks(2).len()), (0, 0, 1));
+    let first = &tracks(2)[0];
+    assert_eq!((&first["id"], &first["template"]), (&1.into(), &"ball".into()));
+    assert_eq!(first["x"], frames[2]["matches"][0]["x"].as_f64().unwrap());
+    let csv = place.read("out.csv");
+    assert!(
+        csv.lines()
+            .any(|line| line.starts_with("2,") && line.contains(",track,1,") && line.ends_with(",ball"))
+    );
+    assert!(place.read("out.mot.txt").starts_with("3,1,"), "tracks, no detections");
+    fails(&place.lockon("run ball.mp4 --track 1,1,9,9 --track-matches"), 2, "--template");
 }
 
 fn interrupted_by(signal: &str, code: i32) {

@@ -7,5 +7,6 @@ mod architecture;
 mod cli;
 mod engine;
 mod live;
+mod matches;
 mod tracker;
 mod util;

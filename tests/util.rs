@@ -277,6 +277,7 @@ pub struct Job {
     pub templates: Vec<Template>,
     pub threshold: Option<ThresholdSpec>,
     pub tracks: Vec<TrackSpec>,
+    pub track_matches: bool,
     pub limits: Limits,
     pub threads: usize,
     pub depth: usize,
@@ -292,6 +293,7 @@ impl Default for Job {
             templates: Vec::new(),
             threshold: None,
             tracks: Vec::new(),
+            track_matches: false,
             limits: Limits::default(),
             threads: 2,
             depth: 2,
@@ -325,12 +327,14 @@ impl Job {
         open_backend: &OpenBackend<'_>,
         open_spare: Option<&OpenBackend<'_>>,
     ) -> (Summary, Result<()>) {
+        let tracker = Tracker::new(&self.tracks);
+        let tracker = if self.track_matches { tracker.following_matches() } else { tracker };
         let engine = Engine {
             source,
             open_backend,
             open_spare,
             describe: &run_record,
-            tracker: Tracker::new(&self.tracks),
+            tracker,
             sinks,
             max_frames: self.max_frames,
             stop: &self.stop,
@@ -374,6 +378,7 @@ fn run_record(format: &VideoFormat, device: &Device) -> RunRecord {
         templates: Vec::new(),
         search: None,
         tracks: Vec::new(),
+        track_matches: false,
         threshold: None,
     }
 }

@@ -1103,7 +1103,18 @@ fn as_an_element_a_run_writes_the_same_results() {
     clip.by_name("f").unwrap().set_property("location", &avi);
     play(&clip);
     let jobs: [(&Path, &[&str]); 2] = [
-        (&cars, &["--template", &car, "--track", "318,245,172,110@18", "--threshold", "sauvola:31:0.2"]),
+        (
+            &cars,
+            &[
+                "--template",
+                &car,
+                "--track-matches",
+                "--track",
+                "318,245,172,110@18",
+                "--threshold",
+                "sauvola:31:0.2",
+            ],
+        ),
         (&avi, &["--track", "20,70,40,30", "--track", "60,75,30,40@5", "--max-frames", "25", "--depth", "3"]),
     ];
     for (input, options) in jobs {

@@ -81,6 +81,10 @@ pub(super) struct RunArgs {
     /// Follow the object in this box, from this frame on (0 if not given); may be given several times
     #[arg(long, value_name = "X,Y,W,H[@FRAME]", allow_hyphen_values = true, help_heading = "What to do")]
     pub(super) track: Vec<TrackSpec>,
+    /// Follow what --template finds: each match that lasts becomes a track with a number of its own, until it is lost for long.
+    /// --max-matches says how many of each template are looked for
+    #[arg(long, requires = "template", help_heading = "What to do")]
+    pub(super) track_matches: bool,
     /// Binarise: `mean:BLOCK:C`, `gaussian:BLOCK:C`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`; `:inv` inverts
     #[arg(long, value_name = "METHOD:BLOCK:VALUE[:inv]", help_heading = "What to do")]
     pub(super) threshold: Option<ThresholdSpec>,

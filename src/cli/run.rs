@@ -21,7 +21,6 @@ use lockon::media::sink::{self, Shown, VideoSink};
 use lockon::media::source::{CameraMode, DEFAULT_JITTER_MS, Decoder, Input, SourceSpec, VideoSource};
 use lockon::output;
 use lockon::ports::Sink;
-use lockon::tracker::Tracker;
 
 use super::args::{NO_ANGLES, NO_SCALES, RunArgs};
 use super::progress::{self, Progress};
@@ -61,6 +60,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         roi: args.search.roi,
         limits: args.search.limits(),
         tracks: args.track.clone(),
+        track_matches: args.track_matches,
         threshold: args.threshold,
         wants_mask: sinks.iter().any(|sink| sink.wants_mask()),
     };
@@ -93,7 +93,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
             OnDeviceLoss::Cpu => Some(&open_spare),
         },
         describe: &describe,
-        tracker: Tracker::new(&args.track),
+        tracker: job.tracker(),
         sinks,
         max_frames: args.max_frames,
         stop: signals.stop(),
@@ -315,6 +315,7 @@ fn as_element(
     for (property, value) in [
         ("template", list(args.template.clone())),
         ("track", list(args.track.iter().map(ToString::to_string).collect())),
+        ("track-matches", args.track_matches.then(|| "true".to_owned())),
         ("threshold", args.threshold.map(|threshold| threshold.to_string())),
         ("min-score", number(search.min_score, limits.min_score)),
         ("max-matches", number(f64::from(search.max_matches), limits.max_matches as f64)),

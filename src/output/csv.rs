@@ -11,7 +11,7 @@ use crate::ports::{Delivery, Sink};
 use crate::results::{Match, RunRecord, Summary, Track};
 
 /// Column names, in the order of [`Row`]'s fields.
-const HEADER: &str = "frame,pts_ns,kind,name_or_id,state,x,y,w,h,score,scale,angle,cx,cy\n";
+const HEADER: &str = "frame,pts_ns,kind,name_or_id,state,x,y,w,h,score,scale,angle,cx,cy,template\n";
 
 /// Rows of matches and tracks; a frame without either has none.
 pub(super) struct Csv {
@@ -21,7 +21,7 @@ pub(super) struct Csv {
 
 /// One row. What a match or a track does not have is left empty. Values mean what [`crate::results`] says.
 #[derive(Serialize)]
-struct Row<Name, Pixels> {
+struct Row<'a, Name, Pixels> {
     frame: u64,
     pts_ns: Option<u64>,
     /// `match` or `track`.
@@ -39,6 +39,8 @@ struct Row<Name, Pixels> {
     /// Centre of the box; a match's is interpolated between pixels.
     cx: f64,
     cy: f64,
+    /// The template that a track began as a match of.
+    template: Option<&'a str>,
 }
 
 impl Csv {
@@ -84,6 +86,7 @@ impl Sink for Csv {
                 angle: Some(m.angle),
                 cx,
                 cy,
+                template: None,
             })
         });
         let tracks = record.tracks.iter().try_for_each(|t| {
@@ -103,6 +106,7 @@ impl Sink for Csv {
                 angle: None,
                 cx: x + w / 2.0,
                 cy: y + h / 2.0,
+                template: t.template.as_deref(),
             })
         });
         let flushed = writer.flush();
@@ -126,12 +130,12 @@ mod tests {
         assert_eq!(
             samples::written(".csv", &["1,2,3,4@0"]).lines().collect::<Vec<_>>(),
             [
-                "frame,pts_ns,kind,name_or_id,state,x,y,w,h,score,scale,angle,cx,cy",
-                "0,0,match,logo,,1,2,4,3,0.875,1.1,-5.0,3.004,3.5",
-                r#"0,0,match,"a, ""b""",,1,2,4,3,0.875,1.1,-5.0,3.004,3.5"#,
-                "0,0,track,1,tracked,-0.5,2.25,4.0,3.0,0.5,,,1.5,3.75",
-                "0,0,track,2,lost,-0.5,2.25,4.0,3.0,0.5,,,1.5,3.75",
-                "0,0,track,3,uncertain,-0.5,2.25,4.0,3.0,0.5,,,1.5,3.75",
+                "frame,pts_ns,kind,name_or_id,state,x,y,w,h,score,scale,angle,cx,cy,template",
+                "0,0,match,logo,,1,2,4,3,0.875,1.1,-5.0,3.004,3.5,",
+                r#"0,0,match,"a, ""b""",,1,2,4,3,0.875,1.1,-5.0,3.004,3.5,"#,
+                "0,0,track,1,tracked,-0.5,2.25,4.0,3.0,0.5,,,1.5,3.75,",
+                "0,0,track,2,lost,-0.5,2.25,4.0,3.0,0.5,,,1.5,3.75,",
+                "0,0,track,3,uncertain,-0.5,2.25,4.0,3.0,0.5,,,1.5,3.75,",
             ]
         );
     }

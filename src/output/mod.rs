@@ -213,6 +213,7 @@ mod samples {
             templates: Vec::new(),
             search: None,
             tracks: tracks.iter().map(|&t| t.to_owned()).collect(),
+            track_matches: false,
             threshold: None,
         }
     }
@@ -233,7 +234,17 @@ mod samples {
     }
 
     pub(super) fn track(id: u32, state: TrackState) -> Track {
-        Track { id, state, x: -0.5, y: 2.25, w: 4.0, h: 3.0, score: 0.5, second_peak_ratio: 0.25 }
+        Track {
+            id,
+            template: None,
+            state,
+            x: -0.5,
+            y: 2.25,
+            w: 4.0,
+            h: 3.0,
+            score: 0.5,
+            second_peak_ratio: 0.25,
+        }
     }
 
     /// Frame 0 with two matches and three tracks, frame 2 (a drop before it) with nothing but a threshold.

@@ -4,7 +4,7 @@
 //! pixel lies at 1, 1. Confidence is the score. Lost tracks are left out. A. Milan et al., "MOT16: A
 //! Benchmark for Multi-Object Tracking", 2016, on its data format.
 //!
-//! A run that follows nothing (`--template` without `--track`) gives its matches as the format gives detections: with the
+//! A run that follows nothing (`--template` without `--track` and `--track-matches`) gives its matches as the format gives detections: with the
 //! id -1. Beside tracks matches are left out, for a tool would count them as one more target.
 
 use std::io::Write;
@@ -39,7 +39,7 @@ impl Sink for Mot {
     }
 
     fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {
-        self.has_tracks = !run.tracks.is_empty();
+        self.has_tracks = !run.tracks.is_empty() || run.track_matches;
         self.target.start()
     }
 

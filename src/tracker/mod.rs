@@ -1,12 +1,14 @@
 //! Follows boxes from frame to frame.
 //!
 //! A correlation filter over gradients, luma and colours says where a target is (`filter.rs`, `hog.rs`, `colour.rs`), a
-//! regression what size it has (`shape.rs`), and what it looked like says whether it is the target at all (`target.rs`).
+//! regression what size it has (`shape.rs`), and what it looked like says whether it is the target at all (`target.rs`). Where
+//! matches of templates are followed, `births.rs` says which of them become tracks and when these end.
 //!
 //! All that is seen of a picture comes from `sample.rs`: windows resampled in integers. Everything after that is f32 and f64 in
 //! a written order, on the host, with the crate's own transforms (`fft.rs`) and `libm`. So the same frames give the same tracks
 //! on every machine, whatever device does the searches.
 
+mod births;
 mod colour;
 mod eye;
 mod fft;
@@ -20,8 +22,9 @@ mod usual;
 use crate::config::TrackSpec;
 use crate::error::{Error, Result, TemplateFault};
 use crate::frame::{Frame, FrameMeta, Rect, Size};
-use crate::results::Track;
+use crate::results::{Match, Track};
 
+use births::Births;
 use eye::Eye;
 use sample::Window;
 use target::Target;
@@ -37,6 +40,8 @@ pub struct Tracker {
     targets: Vec<Target>,
     /// Boxes whose frame has not come yet, each with its one-based id.
     waiting: Vec<(u32, TrackSpec)>,
+    /// What makes tracks of matches, if that is asked for.
+    births: Option<Births>,
     /// The frame before.
     last: Option<FrameMeta>,
     /// Made when the first target starts: it is large.
@@ -52,11 +57,18 @@ impl Tracker {
         Self {
             targets: Vec::new(),
             waiting: (1..).zip(specs.iter().copied()).collect(),
+            births: None,
             last: None,
             eye: None,
             forecasts: Vec::new(),
             rivals: Vec::new(),
         }
+    }
+
+    /// The same, and matches become tracks too. These are numbered on from the boxes.
+    pub fn following_matches(mut self) -> Self {
+        self.births = Some(Births::new(self.waiting.len() as u32 + 1));
+        self
     }
 
     /// Learns the frames' size.
@@ -79,6 +91,9 @@ impl Tracker {
         for target in &mut self.targets {
             target.rescale(x_factor, y_factor);
         }
+        if let Some(births) = &mut self.births {
+            births.rescale(x_factor, y_factor);
+        }
         let scaled = |length: usize, factor: f64| libm::round(length as f64 * factor) as usize;
         for (_, TrackSpec { rect, .. }) in &mut self.waiting {
             rect.x = scaled(rect.x, x_factor);
@@ -93,21 +108,22 @@ impl Tracker {
         &self.waiting
     }
 
-    /// Follows every track into a frame and appends the results to `tracks`, in the order of ids.
+    /// Follows every track into a frame, in which `matches` were found, and appends the results to `tracks`, in the order of ids.
     ///
     /// # Errors
     /// `Template` if a box that starts here is flat. Nothing has changed then.
-    pub fn step(&mut self, frame: &Frame, tracks: &mut Vec<Track>) -> Result<()> {
+    pub fn step(&mut self, frame: &Frame, matches: &[Match], tracks: &mut Vec<Track>) -> Result<()> {
         let is_due = |spec: &TrackSpec| spec.frame <= frame.meta.index;
         for (id, spec) in self.waiting.iter().filter(|(_, spec)| is_due(spec)) {
             check_box(*id, spec.rect, frame)?;
         }
         let seconds = self.last.map_or(USUAL_INTERVAL, |last| interval(last, frame.meta));
         self.last = Some(frame.meta);
-        if self.targets.is_empty() && self.waiting.iter().all(|(_, spec)| !is_due(spec)) {
+        let is_idle = self.births.as_ref().is_none_or(|births| matches.is_empty() && births.is_idle());
+        if is_idle && self.targets.is_empty() && self.waiting.iter().all(|(_, spec)| !is_due(spec)) {
             return Ok(());
         }
-        let Self { targets, waiting, eye, forecasts, rivals, .. } = self;
+        let Self { targets, waiting, births, eye, forecasts, rivals, .. } = self;
         let eye = eye.get_or_insert_with(|| Box::new(Eye::new()));
         // Made before any of them moves, so that their order does not matter.
         forecasts.clear();
@@ -126,7 +142,17 @@ impl Tracker {
             !is_due(spec)
         });
         targets.sort_by_key(Target::id);
+        let before = tracks.len();
         tracks.extend(targets.iter().map(Target::track));
+        if let Some(births) = births {
+            births.decide(frame, seconds, matches, &tracks[before..]);
+            targets.retain(|target| !births.is_replaced(target.id()));
+            targets.extend(births.begun().map(|(id, rect)| Target::new(id, rect, frame, eye)));
+            targets.sort_by_key(Target::id);
+            tracks.truncate(before);
+            tracks.extend(targets.iter().map(Target::track));
+            births.label(&mut tracks[before..]);
+        }
         Ok(())
     }
 }
@@ -143,10 +169,15 @@ fn interval(last: FrameMeta, now: FrameMeta) -> f64 {
 
 /// Refuses a box in which nothing can be told from anything.
 fn check_box(id: u32, rect: Rect, frame: &Frame) -> Result<()> {
+    match flat(rect, frame) {
+        Some(grey) => Err(Error::Template { name: format!("track {id}"), fault: TemplateFault::Flat(grey) }),
+        None => Ok(()),
+    }
+}
+
+/// The one value that all pixels of a box have, if they have.
+fn flat(rect: Rect, frame: &Frame) -> Option<u8> {
     let pixels = frame.luma().crop(rect);
     let first = pixels.row(0)[0];
-    if pixels.rows().flatten().all(|&pixel| pixel == first) {
-        return Err(Error::Template { name: format!("track {id}"), fault: TemplateFault::Flat(first) });
-    }
-    Ok(())
+    pixels.rows().flatten().all(|&pixel| pixel == first).then_some(first)
 }

@@ -410,6 +410,7 @@ impl Target {
         let thousandths = |v: f64| libm::round(v * 1000.0) / 1000.0;
         Track {
             id: self.id,
+            template: None,
             state: self.state,
             x: thousandths(at.x - at.w / 2.0),
             y: thousandths(at.y - at.h / 2.0),

@@ -156,6 +156,7 @@ impl ObjectImpl for Lockon {
                 settings.templates = array.iter().filter_map(|value| value.get::<String>().ok()).collect();
             }
             "track" => settings.track = text(),
+            "track-matches" => settings.track_matches = switch(),
             "threshold" => settings.threshold = text(),
             "min-score" => settings.limits.min_score = number(),
             "max-matches" => settings.limits.max_matches = count() as usize,
@@ -190,6 +191,7 @@ impl ObjectImpl for Lockon {
             }
             "templates" => gst::Array::new(&settings.templates).to_value(),
             "track" => settings.track.to_value(),
+            "track-matches" => settings.track_matches.to_value(),
             "threshold" => settings.threshold.to_value(),
             "min-score" => settings.limits.min_score.to_value(),
             "max-matches" => (settings.limits.max_matches as u32).to_value(),
@@ -337,10 +339,10 @@ impl Lockon {
         }
         match self.logging(|| after.job()) {
             Ok(job) => {
-                // Boxes to follow were taken when the run began.
+                // What is followed was taken when the run began.
                 let mut current = lock(&self.job);
-                let tracks = current.tracks.clone();
-                *current = Arc::new(Job { tracks, ..job });
+                let (tracks, track_matches) = (current.tracks.clone(), current.track_matches);
+                *current = Arc::new(Job { tracks, track_matches, ..job });
                 self.changes.fetch_add(1, Ordering::Release);
             }
             Err(error) => {

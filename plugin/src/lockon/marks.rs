@@ -37,6 +37,7 @@ fn of_match(m: &Match) -> gst::Structure {
 fn of_track(t: &Track) -> gst::Structure {
     gst::Structure::builder("track")
         .field("id", t.id)
+        .field_if_some("template", t.template.as_deref())
         .field("state", t.state.name())
         .field("x", t.x)
         .field("y", t.y)

@@ -34,7 +34,7 @@
 //! | `pts`, `duration` | guint64 | the buffer's, in nanoseconds; missing where it has none |
 //! | `stream-time`, `running-time` | guint64 | the PTS in its segment; stream time is `pts_ns` of results files |
 //! | `matches` | list of `match` | `template` (string), `x`, `y`, `w`, `h` (guint), `score`, `scale`, `angle`, `cx`, `cy` (double) |
-//! | `tracks` | list of `track` | `id` (guint), `state` (string), `x`, `y`, `w`, `h`, `score`, `second-peak-ratio` (double) |
+//! | `tracks` | list of `track` | `id` (guint), `template` (string; of tracks of matches), `state` (string), `x`, `y`, `w`, `h`, `score`, `second-peak-ratio` (double) |
 //! | `foreground` | double | share of the pixels above the threshold; missing without one |
 //!
 //! They mean what they mean in results files: see `lockon::results`. `state` is `tracked`, `uncertain`, `lost` or
@@ -52,8 +52,8 @@
 //!
 //! What decides the search can be set while frames pass (`template`, `threshold`, `min-score`, `roi` and so on): it counts from
 //! the next frame that is submitted, and what was found of the frames before stays valid, tracks go on. A value that cannot be used
-//! gives a warning on the bus, and the one before goes on. The device and the boxes to follow are taken on the way
-//! from READY to PAUSED.
+//! gives a warning on the bus, and the one before goes on. The device, the boxes to follow and `track-matches` are taken
+//! on the way from READY to PAUSED.
 //!
 //! # Errors
 //!
@@ -139,6 +139,11 @@ fn properties() -> Vec<glib::ParamSpec> {
         )
         .mutable_ready()
         .build(),
+        glib::ParamSpecBoolean::builder("track-matches")
+            .nick("Track matches")
+            .blurb("Follow what is found: each match that lasts becomes a track, until it is lost for long")
+            .mutable_ready()
+            .build(),
         text(
             "threshold",
             "Threshold",

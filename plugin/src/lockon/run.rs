@@ -20,7 +20,6 @@ use lockon::media::source;
 use lockon::output;
 use lockon::ports::{Delivery, Next, Sink, Source};
 use lockon::results::{RunRecord, Summary};
-use lockon::tracker::Tracker;
 
 use super::line::{Arrival, Outcome, Step};
 use super::settings::Device;
@@ -29,7 +28,7 @@ use super::settings::Device;
 pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, stop: &AtomicBool) -> Result<()> {
     let results = device.results.iter().map(|path| output::open(path)).collect::<Result<_>>()?;
     let found = Found { element: element.clone(), results };
-    let tracker = Tracker::new(&element.imp().work().1.tracks);
+    let tracker = element.imp().work().1.tracker();
     let choice = Cell::new(device.options.choice);
     let open_backend = |format: &VideoFormat| {
         let options = Options { choice: choice.get(), ..device.options };

@@ -13,6 +13,7 @@ use super::View;
 pub(super) struct Settings {
     pub(super) templates: Vec<String>,
     pub(super) track: Option<String>,
+    pub(super) track_matches: bool,
     pub(super) threshold: Option<String>,
     pub(super) limits: Limits,
     pub(super) scales: String,
@@ -37,6 +38,7 @@ impl Default for Settings {
         Self {
             templates: Vec::new(),
             track: None,
+            track_matches: false,
             threshold: None,
             limits: Limits::default(),
             scales: "1..1/2".into(),
@@ -87,6 +89,7 @@ impl Settings {
             roi: self.roi.as_deref().map(str::parse).transpose()?,
             limits: self.limits,
             tracks: each(self.track.as_deref()).map(str::parse).collect::<Result<Vec<TrackSpec>>>()?,
+            track_matches: self.track_matches,
             threshold,
             wants_mask: threshold.is_some() && self.view.has_mask(),
         })

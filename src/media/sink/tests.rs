@@ -75,6 +75,7 @@ fn run_record() -> RunRecord {
         templates: Vec::new(),
         search: None,
         tracks: Vec::new(),
+        track_matches: false,
         threshold: None,
     }
 }

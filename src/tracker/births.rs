@@ -1,0 +1,348 @@
+//! Which matches become tracks, and when such tracks end.
+//!
+//! Tracking by detection: a match in one frame may be a mistake, and one that is missing may be the template's fault, since the
+//! tracker follows what no longer looks like it. The rules are those of SORT (A. Bewley et al., "Simple Online and Realtime
+//! Tracking", 2016), `ByteTrack` (Y. Zhang et al., 2022) and NVIDIA's `NvDCF` (probation, shadow tracking), in this order:
+//!
+//! 1. **Owned.** A match that overlaps a track is that track's. Each goes to the track that it overlaps most, one to a track;
+//!    those that were held in the frame before come first.
+//! 2. **Born.** A match that no track explains is a candidate. Found again in each of [`CONFIRMATIONS`] frames it becomes a track
+//!    with a new number; one miss ends it.
+//! 3. **Resumed.** If a track of the same template is not held (uncertain, lost, or lying on another track without a match of
+//!    its own) and near enough, the candidate is that track, which goes on from there under its number.
+//! 4. **Ended.** A track that is not held for [`LOST_SECONDS`] ends, sooner where it left the frame; so does one that the tracker
+//!    found again where it cannot have gone by then, or where another is followed. What is there gets its own number.
+//!
+//! Boxes that were given are never ended or resumed: they only own matches.
+
+use std::sync::Arc;
+
+use super::flat;
+use crate::frame::{Frame, Rect, Size, iou};
+use crate::results::{Match, Track, TrackState};
+
+/// Frames in succession in which a candidate must be found: SORT's least hits. A single false match is common, the same one three
+/// times is not.
+const CONFIRMATIONS: u32 = 3;
+
+/// Boxes that overlap so much show one object: SORT's least intersection over union, and how much two matches of one
+/// template may overlap unless told otherwise. It is low, for the tracker's box need not have the template's borders.
+const SAME: f64 = 0.3;
+
+/// A track that is not held for so long ends. `ByteTrack` and `NvDCF` keep one for 30 frames, a second or so; the tracker's own
+/// search needs up to another to have looked at the whole of a large frame.
+const LOST_SECONDS: f64 = 2.0;
+
+/// The same where less of its last box than this lies in the frame: it left, and what comes next is as likely another. Long enough
+/// for an object that wavers at the border.
+const LEFT_SECONDS: f64 = 0.5;
+const LEFT: f64 = 0.9;
+
+/// How far an object may have gone while it was not held, in diagonals of its box: one at once, as the tracker's window allows,
+/// and one more each second, which walkers and cars in most views do not exceed.
+const REACH: f64 = 1.0;
+const REACH_PER_SECOND: f64 = 1.0;
+
+/// Tracks of matches at once. Each takes half a millisecond of a frame on one core, three times as much while it is lost
+/// (docs/tracking.md): if all of these are, 40 frames a second are left.
+const MOST_TRACKS: usize = 16;
+/// Candidates at once: more matches than that which no track explains are noise.
+const MOST_CANDIDATES: usize = 4 * MOST_TRACKS;
+
+/// Makes tracks of matches, and ends them.
+pub(super) struct Births {
+    /// The number of the track that begins next.
+    next_id: u32,
+    lives: Vec<Life>,
+    candidates: Vec<Candidate>,
+    /// Tracks that ended in this frame, or go on from another place.
+    replaced: Vec<u32>,
+    begun: Vec<Begun>,
+    /// Pairs that may belong together; whether a track owns a match, by its place in the frame's record. Kept for their
+    /// allocations.
+    pairs: Vec<Pair>,
+    owners: Vec<bool>,
+    /// That there are as many tracks as there may be has been told.
+    is_full: bool,
+}
+
+/// A track of a match.
+struct Life {
+    id: u32,
+    template: Arc<str>,
+    /// Its last box while it was held.
+    at: [f64; 4],
+    /// For how long it has not been held, in seconds; 0 while it is.
+    lost: f64,
+    /// The tracker had given it up, and has not found it since.
+    was_lost: bool,
+}
+
+/// A match that may become a track.
+struct Candidate {
+    template: Arc<str>,
+    at: Rect,
+    sightings: u32,
+    is_seen: bool,
+}
+
+/// A match and a track that overlap, by their places in the frame's record.
+struct Pair {
+    found: usize,
+    track: usize,
+    iou: f64,
+    was_held: bool,
+}
+
+struct Begun {
+    id: u32,
+    at: Rect,
+    is_resumed: bool,
+}
+
+impl Births {
+    /// The first track will have the number `next_id`.
+    pub(super) fn new(next_id: u32) -> Self {
+        Self {
+            next_id,
+            lives: Vec::new(),
+            candidates: Vec::new(),
+            replaced: Vec::new(),
+            begun: Vec::new(),
+            pairs: Vec::new(),
+            owners: Vec::new(),
+            is_full: false,
+        }
+    }
+
+    /// True if a frame without matches and tracks changes nothing.
+    pub(super) fn is_idle(&self) -> bool {
+        self.candidates.is_empty() && self.lives.is_empty()
+    }
+
+    /// True if the track ended in the last frame, or begins again elsewhere.
+    pub(super) fn is_replaced(&self, id: u32) -> bool {
+        self.replaced.contains(&id)
+    }
+
+    /// Numbers and boxes of the tracks that begin in the last frame, or begin again.
+    pub(super) fn begun(&self) -> impl Iterator<Item = (u32, Rect)> {
+        self.begun.iter().map(|begun| (begun.id, begun.at))
+    }
+
+    /// Frames have another size from now on. Candidates are found again in them.
+    pub(super) fn rescale(&mut self, x: f64, y: f64) {
+        for life in &mut self.lives {
+            let [left, top, w, h] = life.at;
+            life.at = [left * x, top * y, w * x, h * y];
+        }
+        self.candidates.clear();
+    }
+
+    /// Says which tracks end and begin in a frame, `seconds` after the last, in which `matches` were found and all tracks,
+    /// given ones included, are at `tracks`.
+    pub(super) fn decide(&mut self, frame: &Frame, seconds: f64, matches: &[Match], tracks: &[Track]) {
+        self.replaced.clear();
+        self.begun.clear();
+        self.pair(matches, tracks);
+        self.end(frame.format.size, seconds, tracks);
+        self.sight(matches, tracks);
+        self.confirm(frame);
+    }
+
+    /// Writes into the records of tracks what only is known here.
+    pub(super) fn label(&self, tracks: &mut [Track]) {
+        for track in tracks {
+            if let Some(life) = self.lives.iter().find(|life| life.id == track.id) {
+                track.template = Some(life.template.clone());
+            }
+            if self.begun.iter().any(|begun| begun.id == track.id && begun.is_resumed) {
+                track.state = TrackState::Reacquired;
+            }
+        }
+    }
+
+    /// Rule 1.
+    fn pair(&mut self, matches: &[Match], tracks: &[Track]) {
+        let Self { lives, pairs, owners, .. } = self;
+        pairs.clear();
+        for (found, m) in matches.iter().enumerate() {
+            pairs.extend(tracks.iter().enumerate().filter_map(|(track, t)| {
+                let iou = iou(t.bounds(), m.bounds());
+                let was_held = !lives.iter().any(|life| life.id == t.id && life.lost > 0.0);
+                (iou >= SAME).then_some(Pair { found, track, iou, was_held })
+            }));
+        }
+        pairs.sort_unstable_by(|a, b| {
+            let order = b.was_held.cmp(&a.was_held).then(b.iou.total_cmp(&a.iou));
+            order.then((a.found, a.track).cmp(&(b.found, b.track)))
+        });
+        owners.clear();
+        owners.resize(tracks.len(), false);
+        // Once a pair is taken, what is left of its match and its track is of no use.
+        let mut taken = 0;
+        while taken < pairs.len() {
+            let Pair { found, track, .. } = pairs[taken];
+            owners[track] = true;
+            taken += 1;
+            let mut place = 0;
+            pairs.retain(|pair| {
+                place += 1;
+                place <= taken || pair.found != found && pair.track != track
+            });
+        }
+    }
+
+    /// True if a track shows its object: it is sure, and does not lie on another that has the match there.
+    fn is_held(owners: &[bool], tracks: &[Track], index: usize) -> bool {
+        let track = &tracks[index];
+        let is_double = || {
+            let owned = tracks.iter().zip(owners).filter(|(_, is_owner)| **is_owner);
+            owned.map(|(other, _)| iou(other.bounds(), track.bounds())).any(|iou| iou >= SAME)
+        };
+        is_sure(track.state) && (owners[index] || !is_double())
+    }
+
+    /// Rule 4.
+    fn end(&mut self, frame: Size, seconds: f64, tracks: &[Track]) {
+        let Self { lives, owners, replaced, .. } = self;
+        lives.retain_mut(|life| {
+            let Some(index) = tracks.iter().position(|track| track.id == life.id) else { return false };
+            let now = tracks[index].bounds();
+            let state = tracks[index].state;
+            let is_found = life.was_lost && is_sure(state);
+            life.was_lost = !is_found && (life.was_lost || state == TrackState::Lost);
+            let is_held = Self::is_held(owners, tracks, index);
+            let goes_on = if is_found && !(is_held && life.reaches(now)) {
+                false
+            } else if is_held {
+                (life.at, life.lost) = (now, 0.0);
+                true
+            } else {
+                life.lost += seconds;
+                let limit = if visible(life.at, frame) < LEFT { LEFT_SECONDS } else { LOST_SECONDS };
+                life.lost < limit
+            };
+            if !goes_on {
+                tracing::debug!("track {} ({}) ends", life.id, life.template);
+                replaced.push(life.id);
+            }
+            goes_on
+        });
+    }
+
+    /// The first half of rule 2.
+    fn sight(&mut self, matches: &[Match], tracks: &[Track]) {
+        let Self { lives, candidates, owners, replaced, .. } = self;
+        for candidate in candidates.iter_mut() {
+            candidate.is_seen = false;
+        }
+        for found in matches {
+            // A box that was given explains what lies on it even where it is lost: it cannot be resumed.
+            let explains = |(index, track): (usize, &Track)| {
+                let is_given = !lives.iter().any(|life| life.id == track.id);
+                (is_given || Self::is_held(owners, tracks, index))
+                    && !replaced.contains(&track.id)
+                    && iou(track.bounds(), found.bounds()) >= SAME
+            };
+            if tracks.iter().enumerate().any(explains) {
+                continue;
+            }
+            let near = candidates
+                .iter_mut()
+                .filter(|candidate| !candidate.is_seen && candidate.template == found.template)
+                .filter(|candidate| candidate.at.x.abs_diff(found.x) <= found.w)
+                .filter(|candidate| candidate.at.y.abs_diff(found.y) <= found.h)
+                .min_by_key(|candidate| candidate.at.x.abs_diff(found.x) + candidate.at.y.abs_diff(found.y));
+            if let Some(candidate) = near {
+                candidate.at = found.rect();
+                candidate.sightings += 1;
+                candidate.is_seen = true;
+            } else if candidates.len() < MOST_CANDIDATES {
+                let template = found.template.clone();
+                candidates.push(Candidate { template, at: found.rect(), sightings: 1, is_seen: true });
+            }
+        }
+        candidates.retain(|candidate| candidate.is_seen);
+    }
+
+    /// The second half of rule 2, and rule 3.
+    fn confirm(&mut self, frame: &Frame) {
+        let Self { next_id, lives, candidates, replaced, begun, is_full, .. } = self;
+        candidates.retain(|candidate| {
+            if candidate.sightings < CONFIRMATIONS {
+                return true;
+            }
+            let at = bounds(candidate.at);
+            // Two templates of one object, or what NCC says of a surface without texture where any score will do.
+            let is_taken = begun.iter().any(|begun| iou(bounds(begun.at), at) >= SAME);
+            if is_taken || flat(candidate.at, frame).is_some() {
+                return false;
+            }
+            let is_free = |life: &&mut Life| life.lost > 0.0 && !begun.iter().any(|b| b.id == life.id);
+            let fits = |life: &&mut Life| {
+                iou(life.at, at) >= SAME || life.template == candidate.template && life.reaches(at)
+            };
+            let distance = |life: &&mut Life| distance(life.at, at);
+            let resumed = lives
+                .iter_mut()
+                .filter(is_free)
+                .filter(fits)
+                .min_by(|a, b| distance(a).total_cmp(&distance(b)));
+            if let Some(life) = resumed {
+                (life.at, life.lost, life.was_lost) = (at, 0.0, false);
+                replaced.push(life.id);
+                begun.push(Begun { id: life.id, at: candidate.at, is_resumed: true });
+                tracing::debug!("track {} ({}) is resumed", life.id, life.template);
+                return false;
+            }
+            if lives.len() >= MOST_TRACKS || *next_id == u32::MAX {
+                if !std::mem::replace(is_full, true) {
+                    tracing::warn!("{MOST_TRACKS} matches are followed, others have to wait until one ends");
+                }
+                return true;
+            }
+            tracing::debug!("track {next_id} ({}) begins", candidate.template);
+            lives.push(Life {
+                id: *next_id,
+                template: candidate.template.clone(),
+                at,
+                lost: 0.0,
+                was_lost: false,
+            });
+            begun.push(Begun { id: *next_id, at: candidate.at, is_resumed: false });
+            *next_id += 1;
+            false
+        });
+    }
+}
+
+impl Life {
+    /// True if it may have got from where it was last held to `at`.
+    fn reaches(&self, at: [f64; 4]) -> bool {
+        let [_, _, w, h] = self.at;
+        distance(self.at, at) <= (REACH + REACH_PER_SECOND * self.lost) * libm::hypot(w, h)
+    }
+}
+
+/// True if the tracker says that the object is there.
+fn is_sure(state: TrackState) -> bool {
+    matches!(state, TrackState::Tracked | TrackState::Reacquired)
+}
+
+fn bounds(rect: Rect) -> [f64; 4] {
+    [rect.x, rect.y, rect.w, rect.h].map(|v| v as f64)
+}
+
+/// Of the middles of two boxes.
+fn distance([ax, ay, aw, ah]: [f64; 4], [bx, by, bw, bh]: [f64; 4]) -> f64 {
+    libm::hypot(ax + aw / 2.0 - bx - bw / 2.0, ay + ah / 2.0 - by - bh / 2.0)
+}
+
+/// Share of a box that lies in the frame.
+fn visible([x, y, w, h]: [f64; 4], frame: Size) -> f64 {
+    let inside = |start: f64, length: f64, end: usize| {
+        ((start + length).min(end as f64) - start.max(0.0)).max(0.0) / length
+    };
+    inside(x, w, frame.width) * inside(y, h, frame.height)
+}
