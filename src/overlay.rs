@@ -4,9 +4,11 @@
 //! encoder or a display. Line width and text size follow the height of the picture: what can be read at 360 rows looks the
 //! same at 4320. Boxes may lie partly or wholly outside the picture; labels always stay inside.
 
+use std::collections::VecDeque;
+
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, RasterizedChar, get_raster, get_raster_width};
 
-use crate::frame::{Chroma, PixelFormat, PlaneMut, PlaneRef, Size};
+use crate::frame::{Chroma, PixelFormat, PlaneMut, PlaneRef, Size, iou};
 use crate::results::{FrameRecord, Match, Track, TrackState};
 
 /// The writable planes of one picture.
@@ -84,24 +86,32 @@ impl<'a> Canvas<'a> {
     }
 }
 
-/// Draws a box with a label for every match and every track of `record`.
+/// Draws a box with a label for every match and every track of `record`, and the trails of the tracks.
 ///
-/// Matches: `name score`, then the scale where it is not 1 and the angle where it is not 0; one colour a name. Tracks: `#id
-/// state score`; the colour is the state's: tracked green, uncertain amber, reacquired cyan, lost red and dashed. Tracks are
-/// drawn last, the first one on top.
-pub fn draw_results(canvas: &mut Canvas<'_>, record: &FrameRecord) {
+/// Matches: `name score`, then the scale where it is not 1 and the angle where it is not 0; one colour a name. One that is
+/// followed is shown by its track alone. Tracks: `#id state score`, the template in front of it if there is one; the colour is
+/// the state's: tracked green, unsure (uncertain) amber, found (reacquired) cyan and for half a second, lost red and dashed.
+/// Tracks are drawn last, the first one on top.
+///
+/// `trails` is where the tracks of the frames before came along; it learns of this one.
+pub fn draw_results(canvas: &mut Canvas<'_>, record: &FrameRecord, trails: &mut Trails) {
     let style = Style::for_height(canvas.size.height);
+    trails.note(record, canvas.size);
     let matches = record
         .matches
         .iter()
         .rev()
+        .filter(|m| !is_followed(m, record))
         .map(|m| (match_area(m), colour_of_name(&m.template), false, match_label(m)));
     let tracks = record.tracks.iter().rev().map(|t| {
-        let is_lost = t.state == TrackState::Lost;
-        (track_area(t), colour_of_state(t.state), is_lost, track_label(t))
+        let state = trails.shown_state(t);
+        (track_area(t), colour_of_state(state), state == TrackState::Lost, track_label(t, state))
     });
     let marks: Vec<_> = matches.chain(tracks).collect();
-    // All boxes first: no line crosses a label.
+    for track in record.tracks.iter().rev() {
+        trails.draw(canvas, &style, track);
+    }
+    // All boxes before all labels: no line crosses one.
     for (area, colour, is_dashed, _) in &marks {
         style.draw_box(canvas, *area, *colour, *is_dashed);
     }
@@ -233,8 +243,162 @@ fn track_area(t: &Track) -> Area {
     Area { left: pixel(t.x), top: pixel(t.y), right: pixel(t.x + t.w), bottom: pixel(t.y + t.h) }
 }
 
-fn track_label(t: &Track) -> String {
-    format!("#{} {} {:.2}", t.id, t.state.name(), t.score)
+fn track_label(t: &Track, state: TrackState) -> String {
+    let name = t.template.as_ref().map(|name| format!("{name} ")).unwrap_or_default();
+    format!("{name}#{} {} {:.2}", t.id, word_of_state(state), t.score)
+}
+
+/// Short, since boxes are small and stand close.
+fn word_of_state(state: TrackState) -> &'static str {
+    match state {
+        TrackState::Tracked => "tracked",
+        TrackState::Uncertain => "unsure",
+        TrackState::Reacquired => "found",
+        TrackState::Lost => "lost",
+    }
+}
+
+/// True if a track of the match's template lies on it.
+fn is_followed(m: &Match, record: &FrameRecord) -> bool {
+    record.tracks.iter().any(|t| {
+        t.template.as_ref() == Some(&m.template)
+            && t.state != TrackState::Lost
+            && iou(t.bounds(), m.bounds()) > FOLLOWED
+    })
+}
+
+/// Least overlap of a track and a match that show one object.
+const FOLLOWED: f64 = 0.3;
+
+/// For how long a trail stays, in nanoseconds: long enough to see where a target came from, short enough to see the picture.
+const TRAIL_NS: u64 = 2_000_000_000;
+/// Places of a trail are no nearer in time, whatever the frame rate: so it has a bounded length.
+const BETWEEN_PLACES_NS: u64 = TRAIL_NS / 128;
+/// A single frame would not be seen.
+const FOUND_NS: u64 = 500_000_000;
+/// Between frames whose source has no times.
+const USUAL_INTERVAL_NS: u64 = 40_000_000;
+/// Most dots of a trail: one that goes to and fro is cut off.
+const MOST_DOTS: usize = 256;
+
+/// Where each track came along in the last two seconds, for [`draw_results`].
+#[derive(Default)]
+pub struct Trails {
+    of_tracks: Vec<Trail>,
+    /// Time of the last frame.
+    now_ns: u64,
+    size: Option<Size>,
+}
+
+struct Trail {
+    id: u32,
+    /// Oldest first.
+    places: VecDeque<Place>,
+    /// When it was found again.
+    found_ns: Option<u64>,
+    /// It was lost in the last frame: no line leads from there to where it is found again.
+    is_broken: bool,
+    is_alive: bool,
+}
+
+struct Place {
+    at_ns: u64,
+    x: f64,
+    y: f64,
+    colour: Colour,
+    /// It begins a piece.
+    is_start: bool,
+}
+
+impl Trails {
+    fn note(&mut self, record: &FrameRecord, size: Size) {
+        let now = record.pts_ns.unwrap_or(record.frame * USUAL_INTERVAL_NS);
+        // Another video, or the same one again.
+        if now < self.now_ns || self.size != Some(size) {
+            self.of_tracks.clear();
+        }
+        (self.now_ns, self.size) = (now, Some(size));
+        self.of_tracks.iter_mut().for_each(|trail| trail.is_alive = false);
+        for track in &record.tracks {
+            let index = self.of_tracks.iter().position(|trail| trail.id == track.id).unwrap_or_else(|| {
+                self.of_tracks.push(Trail {
+                    id: track.id,
+                    places: VecDeque::new(),
+                    found_ns: None,
+                    is_broken: true,
+                    is_alive: true,
+                });
+                self.of_tracks.len() - 1
+            });
+            self.of_tracks[index].note(track, now);
+        }
+        self.of_tracks.retain(|trail| trail.is_alive);
+    }
+
+    /// The state that is shown: one that lasts for a frame only is held.
+    fn shown_state(&self, track: &Track) -> TrackState {
+        let found = self.of_tracks.iter().find(|trail| trail.id == track.id).and_then(|trail| trail.found_ns);
+        match track.state {
+            TrackState::Tracked if found.is_some_and(|at| self.now_ns - at < FOUND_NS) => {
+                TrackState::Reacquired
+            }
+            state => state,
+        }
+    }
+
+    /// Dots at even distances along the way of the box's middle, the newest first; they fade with age. None lies in the box: what was
+    /// found stays visible.
+    fn draw(&self, canvas: &mut Canvas<'_>, style: &Style, track: &Track) {
+        let Some(trail) = self.of_tracks.iter().find(|trail| trail.id == track.id) else { return };
+        let is_inside = |x: f64, y: f64| {
+            (0.0..=track.w).contains(&(x - track.x)) && (0.0..=track.h).contains(&(y - track.y))
+        };
+        let step = (6 * style.line) as f64;
+        let (mut since, mut dots) = (0.0, 0);
+        for index in (1..trail.places.len()).rev() {
+            let (to, from) = (&trail.places[index], &trail.places[index - 1]);
+            if to.is_start {
+                since = 0.0;
+                continue;
+            }
+            let length = libm::hypot(to.x - from.x, to.y - from.y);
+            let age = (self.now_ns - to.at_ns) as f64 / TRAIL_NS as f64;
+            while since <= length && dots < MOST_DOTS {
+                let share = if length > 0.0 { since / length } else { 0.0 };
+                let (x, y) = (to.x + share * (from.x - to.x), to.y + share * (from.y - to.y));
+                if !is_inside(x, y) {
+                    style.draw_dot(canvas, x, y, to.colour, age);
+                }
+                since += step;
+                dots += 1;
+            }
+            since -= length;
+        }
+    }
+}
+
+impl Trail {
+    fn note(&mut self, track: &Track, now: u64) {
+        self.is_alive = true;
+        self.places.retain(|place| now - place.at_ns <= TRAIL_NS);
+        if track.state == TrackState::Lost {
+            self.is_broken = true;
+            return;
+        }
+        if track.state == TrackState::Reacquired {
+            self.found_ns = Some(now);
+        }
+        // The newest place always counts; it makes way if the one before it is so near that it says the same.
+        if let [.., before, last] = self.places.make_contiguous()
+            && !last.is_start
+            && last.at_ns - before.at_ns < BETWEEN_PLACES_NS
+        {
+            self.places.pop_back();
+        }
+        let (x, y) = (track.x + track.w / 2.0, track.y + track.h / 2.0);
+        let is_start = std::mem::take(&mut self.is_broken);
+        self.places.push_back(Place { at_ns: now, x, y, colour: colour_of_state(track.state), is_start });
+    }
 }
 
 /// Sizes of what is drawn, in pixels of the picture.
@@ -262,6 +426,18 @@ impl Style {
             .expect("there are fonts");
         let line = ((height + 180) / 360).max(2);
         Self { line, font, zoom, padding: (font.val() as i64 * zoom / 8).max(2) }
+    }
+
+    /// A dot of a trail with a shadow for bright pictures, fainter with `age` from 0 to 1.
+    fn draw_dot(&self, canvas: &mut Canvas<'_>, x: f64, y: f64, colour: Colour, age: f64) {
+        // i32 holds every picture, and what is beyond it saturates.
+        let (x, y) = (i64::from(libm::round(x) as i32), i64::from(libm::round(y) as i32));
+        let opacity = 255.0 - 175.0 * age.clamp(0.0, 1.0);
+        // Thinner than two lines it is not seen in moving pictures.
+        let area =
+            Area { left: x - self.line, top: y - self.line, right: x + self.line, bottom: y + self.line };
+        canvas.shade(area.grown((self.line / 2).max(1)), (opacity * 0.6) as u8);
+        canvas.paint(area, colour, opacity as u8);
     }
 
     /// A frame just outside `area`, so that what was found stays visible, with a shadow for bright pictures.
@@ -484,6 +660,11 @@ mod tests {
         FrameRecord { tracks: vec![track], ..FrameRecord::default() }
     }
 
+    /// Draws a frame that has none before it.
+    fn show(canvas: &mut Canvas<'_>, record: &FrameRecord) {
+        draw_results(canvas, record, &mut Trails::default());
+    }
+
     fn found(name: &str, x: usize, y: usize) -> FrameRecord {
         let found = Match {
             template: name.into(),
@@ -504,7 +685,7 @@ mod tests {
     fn a_box_has_its_colour_in_every_format_and_leaves_padding_and_inside_alone() {
         for format in PixelFormat::ALL {
             let mut picture = Picture::grey(format, Size::new(317, 203));
-            picture.draw(|canvas| draw_results(canvas, &track(TrackState::Tracked, 60.0, 60.0, 90.0, 80.0)));
+            picture.draw(|canvas| show(canvas, &track(TrackState::Tracked, 60.0, 60.0, 90.0, 80.0)));
             let green = colour_of_state(TrackState::Tracked);
             let expected =
                 if format.chroma == Chroma::None { Colour { cb: 128, cr: 128, ..green } } else { green };
@@ -526,7 +707,7 @@ mod tests {
                 for y in [-400.0, -10.0, 0.0, 60.0, 120.0, 131.0, 1e30] {
                     for w in [0.0, 3.0, 50.0, 1000.0, 1e30] {
                         let mut picture = Picture::grey(format, size);
-                        picture.draw(|canvas| draw_results(canvas, &track(TrackState::Lost, x, y, w, w)));
+                        picture.draw(|canvas| show(canvas, &track(TrackState::Lost, x, y, w, w)));
                         assert!(picture.drawn() > 1000, "no label for a box at {x}, {y}");
                     }
                 }
@@ -537,7 +718,7 @@ mod tests {
     #[test]
     fn a_box_along_the_border_keeps_its_lines() {
         let mut picture = Picture::grey(PixelFormat::GRAY8, Size::new(97, 61));
-        picture.draw(|canvas| draw_results(canvas, &track(TrackState::Uncertain, 0.0, 0.0, 97.0, 61.0)));
+        picture.draw(|canvas| show(canvas, &track(TrackState::Uncertain, 0.0, 0.0, 97.0, 61.0)));
         let amber = colour_of_state(TrackState::Uncertain).luma;
         for (x, y) in [(0, 50), (1, 50), (96, 50), (95, 50), (50, 60), (50, 59)] {
             assert_eq!(picture.luma(x, y), amber, "at {x}, {y}");
@@ -548,7 +729,7 @@ mod tests {
     #[test]
     fn lost_tracks_are_dashed_with_all_four_corners() {
         let mut picture = Picture::grey(PixelFormat::GRAY8, Size::new(317, 203));
-        picture.draw(|canvas| draw_results(canvas, &track(TrackState::Lost, 60.0, 60.0, 120.0, 80.0)));
+        picture.draw(|canvas| show(canvas, &track(TrackState::Lost, 60.0, 60.0, 120.0, 80.0)));
         let red = colour_of_state(TrackState::Lost).luma;
         let row: Vec<u8> = (58..182).map(|x| picture.luma(x, 141)).collect();
         let gaps = row.windows(2).filter(|pair| pair[0] == red && pair[1] != red).count();
@@ -558,12 +739,91 @@ mod tests {
         }
     }
 
+    /// Draws tracks whose middles are at these places, 40 ms apart, and returns the last picture.
+    fn after(places: &[(TrackState, f64, f64)]) -> Picture {
+        let mut trails = Trails::default();
+        let mut picture = Picture::grey(PixelFormat::ALL[0], Size::new(640, 360));
+        for (index, (state, x, y)) in (0..).zip(places) {
+            picture = Picture::grey(PixelFormat::ALL[0], Size::new(640, 360));
+            let mut record = track(*state, x - 20.0, y - 20.0, 40.0, 40.0);
+            (record.frame, record.pts_ns) = (index, Some(index * 40_000_000));
+            picture.draw(|canvas| draw_results(canvas, &record, &mut trails));
+        }
+        picture
+    }
+
+    /// Pixels of a row that are as bright as a state's dots, which fade, or at least not grey any more.
+    fn dots(picture: &Picture, row: usize, columns: std::ops::Range<usize>) -> usize {
+        columns.filter(|&x| picture.luma(x, row) > 105).count()
+    }
+
+    #[test]
+    fn a_trail_is_dotted_fades_and_is_two_seconds_long() {
+        // 5 pixels a frame for 80 frames: 400 pixels, of which 250 are two seconds.
+        let places: Vec<_> =
+            (0..=80).map(|i| (TrackState::Tracked, 100.0 + 5.0 * f64::from(i), 200.0)).collect();
+        let picture = after(&places);
+        let (old, young) = (dots(&picture, 200, 255..310), dots(&picture, 200, 420..475));
+        assert!(old > 5 && young > 5 && young < 40, "{old} old and {young} young pixels");
+        assert_eq!(dots(&picture, 200, 80..244), 0, "what is older than two seconds is gone");
+        let brightest =
+            |columns: std::ops::Range<usize>| columns.map(|x| picture.luma(x, 200)).max().unwrap();
+        assert!(brightest(420..475) > brightest(255..310));
+        assert_eq!(dots(&picture, 204, 80..470), 0, "it is a thin line");
+    }
+
+    #[test]
+    fn a_trail_does_not_lead_through_what_was_not_seen() {
+        let place = |i: i32| match i {
+            0..20 => (TrackState::Tracked, 60.0 + 4.0 * f64::from(i), 100.0),
+            20..30 => (TrackState::Lost, 136.0, 100.0),
+            30 => (TrackState::Reacquired, 400.0, 100.0),
+            _ => (TrackState::Tracked, 400.0 + 4.0 * f64::from(i - 30), 100.0),
+        };
+        let picture = after(&(0..35).map(place).collect::<Vec<_>>());
+        assert!(dots(&picture, 100, 60..134) > 5, "where it was before it was lost");
+        assert_eq!(dots(&picture, 100, 140..390), 0);
+        // Found is said for half a second, by the colour of the box's left line.
+        assert_eq!(picture.colour(395, 105), colour_of_state(TrackState::Reacquired));
+        let picture = after(&(0..45).map(place).collect::<Vec<_>>());
+        assert_eq!(picture.colour(435, 105), colour_of_state(TrackState::Tracked));
+    }
+
+    #[test]
+    fn a_trail_has_a_bounded_length_and_goes_with_its_track() {
+        let mut trails = Trails::default();
+        let mut record = track(TrackState::Tracked, 0.0, 0.0, 9.0, 9.0);
+        for frame in 0..5000 {
+            // 1000 frames a second.
+            record.pts_ns = Some(frame * 1_000_000);
+            trails.note(&record, Size::new(64, 64));
+        }
+        assert!(
+            (100..=140).contains(&trails.of_tracks[0].places.len()),
+            "{}",
+            trails.of_tracks[0].places.len()
+        );
+        trails.note(&FrameRecord { pts_ns: record.pts_ns, ..FrameRecord::default() }, Size::new(64, 64));
+        assert!(trails.of_tracks.is_empty());
+    }
+
+    #[test]
+    fn a_match_that_is_followed_is_shown_by_its_track_alone() {
+        let mut record = found("logo", 100, 100);
+        record.tracks = track(TrackState::Tracked, 102.0, 99.0, 30.0, 20.0).tracks;
+        assert!(!is_followed(&record.matches[0], &record), "a box that was given is not of that template");
+        record.tracks[0].template = Some("logo".into());
+        assert!(is_followed(&record.matches[0], &record));
+        record.tracks[0].state = TrackState::Lost;
+        assert!(!is_followed(&record.matches[0], &record));
+    }
+
     #[test]
     fn pictures_too_small_for_text_get_their_box() {
         for (w, h) in [(1, 1), (7, 5), (40, 9), (9, 40)] {
             for format in PixelFormat::ALL {
                 let mut picture = Picture::grey(format, Size::new(w, h));
-                picture.draw(|canvas| draw_results(canvas, &found("a long name", 0, 0)));
+                picture.draw(|canvas| show(canvas, &found("a long name", 0, 0)));
                 assert!(picture.drawn() > 0);
             }
         }
@@ -573,7 +833,7 @@ mod tests {
     fn letters_that_the_font_lacks_become_question_marks() {
         let draw = |name: &str| {
             let mut picture = Picture::grey(PixelFormat::GRAY8, Size::new(640, 360));
-            picture.draw(|canvas| draw_results(canvas, &found(name, 100, 100)));
+            picture.draw(|canvas| show(canvas, &found(name, 100, 100)));
             // Right of the bar, which has the name's colour.
             (100..140).map(|x| picture.luma(x, 90)).collect::<Vec<_>>()
         };
@@ -588,9 +848,12 @@ mod tests {
         (record.matches[0].scale, record.matches[0].angle) = (1.1025, -12.5);
         assert_eq!(match_label(&record.matches[0]), "logo 0.93 \u{d7}1.10 -12.5\u{b0}");
         assert_eq!(
-            track_label(&track(TrackState::Reacquired, 0.0, 0.0, 1.0, 1.0).tracks[0]),
-            "#1 reacquired 0.87"
+            track_label(&track(TrackState::Lost, 0.0, 0.0, 1.0, 1.0).tracks[0], TrackState::Reacquired),
+            "#1 found 0.87"
         );
+        let mut record = track(TrackState::Tracked, 0.0, 0.0, 1.0, 1.0);
+        record.tracks[0].template = Some("logo".into());
+        assert_eq!(track_label(&record.tracks[0], TrackState::Tracked), "logo #1 tracked 0.87");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use lockon::config::{BackendChoice, Kernel};
 use lockon::files;
 use lockon::frame::{FrameMeta, PixelFormat, Plane, PlaneRef};
 use lockon::job::{self, check_device};
-use lockon::overlay::{self, Canvas};
+use lockon::overlay::{self, Canvas, Trails};
 use lockon::results::{FrameRecord, Record};
 use lockon::still;
 
@@ -52,7 +52,7 @@ fn save_overlay(path: &Path, luma: &Plane, record: &FrameRecord) -> lockon::Resu
     let grey = Plane::from_vec(vec![128; size.area()], size);
     let mut planes = [luma.clone(), grey.clone(), grey];
     let views = planes.iter_mut().map(Plane::as_mut).collect();
-    overlay::draw_results(&mut Canvas::new(views, PixelFormat::Y444, size), record);
+    overlay::draw_results(&mut Canvas::new(views, PixelFormat::Y444, size), record, &mut Trails::default());
     let [y, cb, cr] = &planes;
     still::save_colour(path, [y, cb, cr])
 }

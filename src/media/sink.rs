@@ -26,7 +26,7 @@ use crate::config::View;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::frame::{Chroma, Frame, FrameMeta, Picture, PixelFormat, PlaneMut, Size, VideoFormat};
-use crate::overlay;
+use crate::overlay::{self, Trails};
 use crate::ports::{Delivery, Sink};
 use crate::results::{FrameRecord, OutputSummary, Percentiles, RunRecord, Summary};
 use crate::stats::Durations;
@@ -952,6 +952,7 @@ struct Easel {
     format: VideoFormat,
     even: bool,
     view: View,
+    trails: Trails,
 }
 
 impl Easel {
@@ -966,7 +967,7 @@ impl Easel {
         config.set_params(Some(&info.to_caps()?), info.size() as u32, 0, 0);
         pool.set_config(config)?;
         pool.set_active(true)?;
-        Ok(Self { pool, info, pixels, format: format.clone(), even, view })
+        Ok(Self { pool, info, pixels, format: format.clone(), even, view, trails: Trails::default() })
     }
 
     /// True if such frames can be painted.
@@ -975,7 +976,7 @@ impl Easel {
     }
 
     /// A buffer with the frame and its results, due at `times`.
-    fn paint(&self, job: &Job, times: Times) -> Result<gst::Buffer, String> {
+    fn paint(&mut self, job: &Job, times: Times) -> Result<gst::Buffer, String> {
         let size = self.format.size;
         let mut buffer = self.pool.acquire_buffer(None).map_err(|e| e.to_string())?;
         let writable = buffer.get_mut().ok_or("the pool lent a buffer that is in use")?;
@@ -1000,7 +1001,7 @@ impl Easel {
                     (0..view.size().height).for_each(|y| view.row(y).fill(128));
                 }
             }
-            draw(self.view, views, self.pixels, size, &job.record, job.mask.as_ref());
+            draw(self.view, views, self.pixels, size, &job.record, job.mask.as_ref(), &mut self.trails);
         }
         let padded = Size::new(self.info.width() as usize, self.info.height() as usize);
         if padded != size {
@@ -1031,6 +1032,7 @@ fn draw(
     size: Size,
     record: &FrameRecord,
     mask: Option<&Arc<dyn Picture>>,
+    trails: &mut Trails,
 ) {
     let mut canvas = overlay::Canvas::new(planes, pixels, size);
     match (view, mask) {
@@ -1038,10 +1040,10 @@ fn draw(
         (View::Split, Some(mask)) => overlay::draw_split(&mut canvas, mask.plane(0)),
         _ => {}
     }
-    overlay::draw_results(&mut canvas, record);
+    overlay::draw_results(&mut canvas, record, trails);
 }
 
-/// Draws results into a frame where it lies. Without a `mask` there are only boxes and labels to draw, whatever the view.
+/// Draws results into a frame where it lies, after those that `trails` has seen. Without a `mask` there are only boxes and labels to draw, whatever the view.
 ///
 /// # Panics
 /// If `frame` or the mask is not of that format's size.
@@ -1051,6 +1053,7 @@ pub fn draw_in_place(
     view: View,
     record: &FrameRecord,
     mask: Option<&Arc<dyn Picture>>,
+    trails: &mut Trails,
 ) {
     let (pixels, size) = (format.pixels, format.size);
     // Strides are negative in bottom-up pictures only, which no format with a luma plane has.
@@ -1058,7 +1061,7 @@ pub fn draw_in_place(
     let mut planes = frame.planes_data_mut();
     let views = planes.iter_mut().zip(strides).take(pixels.planes()).enumerate();
     let views = views.map(|(i, (data, stride))| PlaneMut::new(data, pixels.plane_size(i, size), stride));
-    draw(view, views.collect(), pixels, size, record, mask);
+    draw(view, views.collect(), pixels, size, record, mask, trails);
 }
 
 /// Repeats the last column and the last row, so that a picture of odd size fills one of even size without an edge that

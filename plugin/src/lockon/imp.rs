@@ -18,6 +18,7 @@ use lockon::frame::PixelFormat;
 use lockon::job::Job;
 use lockon::media::{sink, source};
 use lockon::output;
+use lockon::overlay::Trails;
 
 use super::line::{Ahead, Arrival, Departure, Layout, Line, Times, WAITING};
 use super::settings::{Device, Settings, each};
@@ -47,6 +48,8 @@ pub struct Lockon {
     let_go: Mutex<Option<Instant>>,
     /// Frames due before this running time are late already, in nanoseconds; 0 if none are.
     earliest: AtomicU64,
+    /// Where tracks came along, to be drawn.
+    trails: Mutex<Trails>,
     #[cfg(feature = "v1_24")]
     first_seen: Mutex<marks::FirstSeen>,
 }
@@ -121,6 +124,7 @@ impl ObjectSubclass for Lockon {
             held: AtomicU64::new(1),
             let_go: Mutex::default(),
             earliest: AtomicU64::new(0),
+            trails: Mutex::default(),
             #[cfg(feature = "v1_24")]
             first_seen: Mutex::default(),
         }
@@ -495,6 +499,7 @@ impl Lockon {
                             view,
                             record,
                             outcome.mask.as_ref(),
+                            &mut lock(&self.trails),
                         ),
                         Err(error) => {
                             gst::warning!(CAT, imp = self, "frame {index} cannot be drawn on: {error}");
