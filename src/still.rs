@@ -103,6 +103,21 @@ fn encode(path: &Path, pixels: &[u8], size: Size, colours: image::ExtendedColorT
     std::fs::write(path, bytes.into_inner()).map_err(Error::file("write", path))
 }
 
+/// A JPEG file in memory, of pixels of three bytes: red, green, blue.
+///
+/// # Errors
+/// The encoder's, if the picture has no pixels or is larger than the format can have it.
+pub fn jpeg(rgb: &[u8], size: Size) -> image::ImageResult<Vec<u8>> {
+    let mut bytes = Vec::new();
+    image::codecs::jpeg::JpegEncoder::new(&mut bytes).encode(
+        rgb,
+        size.width as u32,
+        size.height as u32,
+        image::ExtendedColorType::Rgb8,
+    )?;
+    Ok(bytes)
+}
+
 /// Writes three planes of full-range Y, Cb, Cr (JPEG's BT.601) of one size as a colour picture, in the format of the
 /// file's extension.
 ///

@@ -711,6 +711,102 @@ fn await_frames(place: &Place, count: usize) {
     }
 }
 
+/// Takes XML apart as far as names and nesting go, and returns the names of all elements. What is not well-formed is told.
+fn elements(text: &str) -> Vec<String> {
+    let mut rest = text.strip_prefix("<!DOCTYPE html>").expect("it begins with its type").trim();
+    let (mut open, mut all) = (Vec::new(), Vec::new());
+    while !rest.is_empty() {
+        let (words, tag) = rest.split_once('<').unwrap_or((rest, ""));
+        let entities = ["&amp;", "&lt;", "&gt;", "&quot;", "&#39;"];
+        let unknown =
+            words.match_indices('&').find(|(at, _)| !entities.iter().any(|e| words[*at..].starts_with(e)));
+        assert!(unknown.is_none() && !words.contains('>') || open.last() == Some(&"style"), "{words}");
+        assert!(tag.is_empty() || !open.is_empty() || all.is_empty(), "more than one root");
+        let Some((tag, after)) = tag.split_once('>') else { break };
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "closes something else");
+        } else {
+            let name = tag.split([' ', '/']).next().unwrap();
+            assert!(name.chars().all(|c| c.is_ascii_alphanumeric()) && !name.is_empty(), "<{tag}>");
+            // Values are quoted, and whole: a quote in a name would leave an odd number.
+            assert!(tag.matches('"').count().is_multiple_of(2), "<{tag}>");
+            all.push(name.to_owned());
+            if !tag.ends_with('/') {
+                open.push(name);
+            }
+        }
+        rest = after;
+    }
+    assert_eq!(open, [""; 0], "not closed");
+    all
+}
+
+#[test]
+fn a_report_has_everything_about_the_run_and_is_well_formed() {
+    let place = Place::new();
+    // Names that a page must not take for its own.
+    std::fs::rename(place.path("ball.mp4"), place.path("a<b>&'c'.mp4")).unwrap();
+    std::fs::rename(place.path("ball.png"), place.path("ball\".png")).unwrap();
+    let args = [
+        "run",
+        "a<b>&'c'.mp4",
+        "--template",
+        "x<i>&=ball\".png",
+        "--track-matches",
+        "--track",
+        "40,30,48,48@5",
+    ];
+    succeeds(place.lockon_args(&[&args[..], &["--report", "out.html", "--no-progress"]].concat()));
+    let page = place.read("out.html");
+    let names = elements(&page);
+    for name in ["html", "title", "style", "h1", "h2", "table", "svg", "image", "polyline", "rect"] {
+        assert!(names.iter().any(|other| other == name), "there is no <{name}>");
+    }
+    for text in [
+        "a&lt;b&gt;&amp;&#39;c&#39;.mp4",
+        "x&lt;i&gt;&amp;",
+        "160x120 I420, 25.00 frames/s",
+        "#1: 40,30,48,48@5",
+        "40 frames over",
+        "<h2>Trajectory</h2>",
+        "<h2>Score and state over time</h2>",
+        "<h2>Lost and found again</h2>",
+        "<h2>Latency</h2>",
+        "<h2>Run</h2>",
+        "data:image/jpeg;base64,",
+        "prefers-color-scheme: dark",
+    ] {
+        assert!(page.contains(text), "{text} is not in the page");
+    }
+    assert!(!page.contains("<i>") && !page.contains("Interrupted"));
+}
+
+#[test]
+fn ctrl_c_leaves_a_complete_report() {
+    let place = Place::new();
+    let mut child = live(&place, "--report out.html --results out.jsonl");
+    await_frames(&place, 20);
+    assert!(!place.path("out.html").exists(), "it comes at the end");
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let page = place.read("out.html");
+    assert!(elements(&page).len() > 50);
+    let count = frames(&place.records("out.jsonl")).len();
+    assert!(page.contains("Interrupted before the end of the input."));
+    assert!(page.contains(&format!("{count} frames over")), "{count} frames");
+}
+
+#[test]
+fn reports_that_cannot_be_written_are_refused_before_the_video_starts() {
+    let place = Place::new();
+    let run = |more: &str| place.lockon(&format!("run ball.mp4 --track 40,30,48,48 --no-progress {more}"));
+    fails(&run("--report out.pdf"), 2, "ends in .html");
+    fails(&run("--report missing/out.html"), 1, "missing/out.html");
+    std::fs::rename(place.path("ball.mp4"), place.path("ball.html")).unwrap();
+    let same = place.lockon("run ball.html --track 40,30,48,48 --report ball.html");
+    fails(&same, 2, "is both input and output");
+}
+
 #[test]
 fn matches_are_followed_in_every_results_format() {
     let place = Place::new();

@@ -111,6 +111,9 @@ pub(super) struct RunArgs {
     /// Write what was found: .jsonl, .csv, .mot.txt, or - for JSON Lines on standard output; may be given several times
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) results: Vec<String>,
+    /// Write a page about the run when it ends: trajectories, score and state over time, latency
+    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
+    pub(super) report: Option<String>,
 
     /// The device that does the work: auto, cpu, cuda, cuda:N
     #[arg(long, default_value = "auto", help_heading = "How")]

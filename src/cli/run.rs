@@ -19,7 +19,7 @@ use lockon::job::{self, Job};
 use lockon::media::launch::{self, Launch};
 use lockon::media::sink::{self, Shown, VideoSink};
 use lockon::media::source::{CameraMode, DEFAULT_JITTER_MS, Decoder, Input, SourceSpec, VideoSource};
-use lockon::output;
+use lockon::output::{self, report};
 use lockon::ports::Sink;
 
 use super::args::{NO_ANGLES, NO_SCALES, RunArgs};
@@ -117,6 +117,9 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
 fn check(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<()> {
     let usage = |text: &str| Err(Error::Usage(text.into()));
     output::check(&args.results)?;
+    if let Some(path) = &args.report {
+        report::check_name(path)?;
+    }
     for path in &args.output {
         sink::file_launch(path)?;
     }
@@ -124,9 +127,10 @@ fn check(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<()> {
         VideoSink::user(text, args.view, false)?;
     }
     let results = args.results.iter().filter(|path| *path != "-").map(PathBuf::from);
+    let report = args.report.iter().map(PathBuf::from);
     files::check_distinct(
         &input_files(args, spec),
-        &args.output.iter().cloned().chain(results).collect::<Vec<_>>(),
+        &args.output.iter().cloned().chain(results).chain(report).collect::<Vec<_>>(),
     )?;
     if let Some(max) = args.max_frames
         && let Some(late) = args.track.iter().find(|track| track.frame >= max)
@@ -185,6 +189,9 @@ fn file_sinks(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<Vec<Box<dyn S
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     for path in &args.results {
         sinks.push(output::open(path)?);
+    }
+    if let Some(path) = &args.report {
+        sinks.push(report::open(path)?);
     }
     let sound = if args.output.is_empty() { None } else { sound_of(args, spec) };
     for path in &args.output {
@@ -288,6 +295,9 @@ fn as_element(
     }
     if args.reconnect {
         tracing::warn!("a source that is lost ends this line: --reconnect is left out of it");
+    }
+    if args.report.is_some() {
+        tracing::warn!("--report is left out of this line: the element writes results files only");
     }
     for list in [&args.template, &args.results] {
         if let Some(text) = list.iter().find(|text| text.contains(';')) {

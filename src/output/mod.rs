@@ -1,4 +1,4 @@
-//! Results files: JSON Lines, CSV and MOTChallenge text.
+//! Results files: JSON Lines, CSV and MOTChallenge text; and the report of a run, for people.
 //!
 //! Whether a file can be written is tried before the video starts, so that a folder that is read-only fails at once. It is
 //! written as results come: every frame's lines reach the system whole, in one call, so that a run that is killed leaves valid lines.
@@ -14,6 +14,7 @@ use crate::ports::Sink;
 mod csv;
 mod jsonl;
 mod mot;
+pub mod report;
 
 /// What a results file looks like inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
