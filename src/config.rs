@@ -122,12 +122,12 @@ impl fmt::Display for ThresholdSpec {
 impl FromStr for Size {
     type Err = Error;
 
-    /// `WxH` in whole pixels, each 1 or more.
+    /// `WxH` in whole pixels, each from 1 to 65535.
     fn from_str(text: &str) -> Result<Self> {
-        let side = |text: &str| text.parse().ok().filter(|&side: &usize| side > 0);
+        let side = |text: &str| text.parse::<u16>().ok().map(usize::from).filter(|&side| side > 0);
         text.split_once('x')
             .and_then(|(width, height)| Some(Self::new(side(width)?, side(height)?)))
-            .ok_or_else(|| Error::value("size", text, "expected WIDTHxHEIGHT, such as 64x48"))
+            .ok_or_else(|| Error::value("size", text, "expected WIDTHxHEIGHT up to 65535, such as 64x48"))
     }
 }
 
@@ -531,6 +531,14 @@ mod tests {
         ] {
             let said = text.parse::<ThresholdSpec>().unwrap_err().to_string();
             assert!(said.contains(says), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn sizes_that_no_picture_has_are_refused() {
+        assert_eq!("65535x1".parse::<Size>().unwrap(), Size::new(65535, 1));
+        for text in ["0x1", "65536x1", "4294967296x4294967296", "-1x5", "5", "5x", "x", "5x5x5"] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
         }
     }
 

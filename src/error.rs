@@ -46,6 +46,16 @@ pub enum Error {
         /// What the decoder said.
         cause: image::ImageError,
     },
+    /// A still picture with more pixels than are taken.
+    #[error("{} is {size}: pictures of up to {max} pixels are taken here", path.display())]
+    PictureTooLarge {
+        /// The file.
+        path: PathBuf,
+        /// What it says that its size is.
+        size: Size,
+        /// The most pixels.
+        max: u64,
+    },
     /// A still picture could not be written.
     #[error("cannot write {}: {cause}", path.display())]
     PictureNotWritten {

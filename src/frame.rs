@@ -254,9 +254,18 @@ impl Plane {
     }
 }
 
+/// The bytes from a plane's first pixel to its last; `None` if no memory has so many.
+pub fn plane_bytes(size: Size, stride: usize) -> Option<usize> {
+    if size.height == 0 {
+        return Some(0);
+    }
+    (size.height - 1).checked_mul(stride)?.checked_add(size.width)
+}
+
 fn check_layout(len: usize, size: Size, stride: usize) {
     assert!(stride >= size.width, "stride {stride} is less than the width of a {size} plane");
-    let needed = if size.area() == 0 { 0 } else { (size.height - 1) * stride + size.width };
+    // Where the product leaves the range of numbers, there are not so many bytes.
+    let needed = plane_bytes(size, stride).unwrap_or(usize::MAX);
     assert!(len >= needed, "{len} bytes for a {size} plane of stride {stride}, which needs {needed}");
 }
 
@@ -437,6 +446,18 @@ mod tests {
     #[should_panic(expected = "10 bytes for a 3x3 plane of stride 4")]
     fn a_plane_that_ends_early_is_refused() {
         let _ = PlaneRef::new(&[0; 10], Size::new(3, 3), 4);
+    }
+
+    #[test]
+    #[should_panic(expected = "100 bytes for a 2x3 plane of stride 9223372036854775808, which needs")]
+    fn a_stride_whose_product_wraps_round_is_refused() {
+        let _ = PlaneRef::new(&[0; 100], Size::new(2, 3), 1 << 63);
+    }
+
+    #[test]
+    #[should_panic(expected = "0 bytes for a 0x3 plane of stride 7, which needs 14")]
+    fn rows_without_pixels_lie_in_the_data_too() {
+        let _ = PlaneRef::new(&[], Size::new(0, 3), 7);
     }
 
     #[test]

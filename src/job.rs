@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::frame::{Rect, Size, VideoFormat};
 use crate::results::{RunRecord, TemplateRecord};
 use crate::still;
-use crate::template::{Bank, Template};
+use crate::template::{self, Bank, Template};
 use crate::tracker::Tracker;
 
 /// A template with the digest of the file it came from.
@@ -35,7 +35,7 @@ pub fn load_templates(texts: &[String]) -> Result<Vec<NamedTemplate>> {
                 "two templates are named {name:?}: give them names, NAME=PATH"
             )));
         }
-        let still = still::load(&path)?;
+        let still = still::load_up_to(&path, template::MAX_PIXELS)?;
         let template = Template::new(name, still.luma, still.alpha.as_ref())?;
         templates.push(NamedTemplate { template, sha256: still.sha256 });
     }
@@ -65,7 +65,7 @@ impl Sought {
     /// What is searched for in that way, or `None` if there are no templates.
     ///
     /// # Errors
-    /// As [`Bank::expanded`].
+    /// As [`Bank::expanded`] and [`template::check_count`].
     pub fn new(
         templates: &[NamedTemplate],
         method: SearchMethod,
@@ -76,6 +76,7 @@ impl Sought {
             return Ok(None);
         }
         let templates: Vec<Template> = templates.iter().map(|t| t.template.clone()).collect();
+        template::check_count(templates.len(), scales, angles)?;
         Ok(Some(match method {
             SearchMethod::Exhaustive => Self::Bank(Bank::expanded(&templates, scales, angles)?),
             SearchMethod::Pyramid => {

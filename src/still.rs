@@ -1,9 +1,10 @@
 //! Still pictures: files to luma, and masks to files.
 
-use std::io::Cursor;
+use std::fs::File;
+use std::io::{Cursor, Read};
 use std::path::Path;
 
-use image::{DynamicImage, ImageDecoder, ImageReader};
+use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
@@ -20,18 +21,57 @@ pub struct Still {
     pub sha256: String,
 }
 
-/// Reads a PNG, JPEG or BMP file, whatever its name, and turns it upright as its EXIF orientation says.
+/// Most pixels of a picture: decoded, that is 1 GiB at most. A file of a few bytes can say that it has more.
+pub const MAX_PIXELS: u64 = 1 << 27;
+
+/// Most bytes of a file. An uncompressed picture of [`MAX_PIXELS`] fits.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// Reads a PNG, JPEG or BMP file, whatever its name; see [`decode`].
+///
+/// # Errors
+/// `File` if it cannot be read; as [`decode`] if it is no such picture.
+pub fn load(path: &Path) -> Result<Still> {
+    load_up_to(path, MAX_PIXELS)
+}
+
+/// Reads a picture of up to `max_pixels`.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_up_to(path: &Path, max_pixels: u64) -> Result<Still> {
+    let unreadable = || Error::file("read", path);
+    let file = File::open(path).map_err(unreadable())?;
+    let mut bytes = Vec::new();
+    // What is no picture may have no end, as a device or a pipe has none.
+    (&file).take(64).read_to_end(&mut bytes).map_err(unreadable())?;
+    if matches!(image::guess_format(&bytes), Ok(ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Bmp)) {
+        (&file).take(MAX_BYTES).read_to_end(&mut bytes).map_err(unreadable())?;
+    }
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(unreadable()(std::io::ErrorKind::FileTooLarge.into()));
+    }
+    decode(&bytes, path, max_pixels)
+}
+
+/// Decodes a PNG, JPEG or BMP file of up to `max_pixels`, [`MAX_PIXELS`] at most, and turns it upright as its EXIF orientation
+/// says. `path` is for messages. What is too large is refused before there is memory for it.
 ///
 /// Colours become luma by OpenCV's rule, Y = (4899 R + 9617 G + 1868 B + 8192) >> 14; 16-bit samples lose their low byte.
 ///
 /// # Errors
-/// `File` if it cannot be read, `Picture` if it cannot be decoded.
-pub fn load(path: &Path) -> Result<Still> {
-    let bytes = std::fs::read(path).map_err(Error::file("read", path))?;
+/// `Picture` if it cannot be decoded, `PictureTooLarge` if it has more pixels.
+pub fn decode(bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
     let undecodable = |cause| Error::Picture { path: path.to_owned(), cause };
     let reader =
-        ImageReader::new(Cursor::new(&bytes)).with_guessed_format().map_err(Error::file("read", path))?;
+        ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(Error::file("read", path))?;
     let mut decoder = reader.into_decoder().map_err(undecodable)?;
+    let (width, height) = decoder.dimensions();
+    let max = max_pixels.min(MAX_PIXELS);
+    if u64::from(width) * u64::from(height) > max {
+        let size = Size::new(width as usize, height as usize);
+        return Err(Error::PictureTooLarge { path: path.to_owned(), size, max });
+    }
     let orientation = decoder.orientation().map_err(undecodable)?;
     let mut picture = DynamicImage::from_decoder(decoder).map_err(undecodable)?;
     picture.apply_orientation(orientation);
@@ -58,7 +98,7 @@ pub fn load(path: &Path) -> Result<Still> {
     Ok(Still {
         luma: Plane::from_vec(luma, size),
         alpha: alpha.map(|a| Plane::from_vec(a, size)),
-        sha256: Sha256::digest(&bytes).iter().map(|b| format!("{b:02x}")).collect(),
+        sha256: Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect(),
     })
 }
 
@@ -178,6 +218,52 @@ mod tests {
             ([9, 200].as_slice(), [255, 100].as_slice())
         );
         assert_eq!(still.sha256.len(), 64);
+    }
+
+    /// A PNG that says that it is so large and has nothing to show for it.
+    fn declared(width: u32, height: u32) -> Vec<u8> {
+        let mut bytes = Cursor::new(Vec::new());
+        image::write_buffer_with_format(
+            &mut bytes,
+            &[0],
+            1,
+            1,
+            image::ExtendedColorType::L8,
+            ImageFormat::Png,
+        )
+        .unwrap();
+        let mut bytes = bytes.into_inner();
+        bytes[16..20].copy_from_slice(&width.to_be_bytes());
+        bytes[20..24].copy_from_slice(&height.to_be_bytes());
+        let checksum = crc32(&bytes[12..29]).to_be_bytes();
+        bytes[29..33].copy_from_slice(&checksum);
+        bytes
+    }
+
+    /// ISO 3309's, as PNG has it behind each chunk.
+    fn crc32(bytes: &[u8]) -> u32 {
+        !bytes.iter().fold(!0, |crc: u32, byte| {
+            (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+                (crc >> 1) ^ (0xEDB8_8320 & 0_u32.wrapping_sub(crc & 1))
+            })
+        })
+    }
+
+    #[test]
+    fn a_picture_that_declares_60000_x_60000_pixels_is_refused_by_its_header() {
+        let said = |bytes: &[u8], max| decode(bytes, Path::new("bomb.png"), max).unwrap_err().to_string();
+        assert_eq!(
+            said(&declared(60_000, 60_000), u64::MAX),
+            "bomb.png is 60000x60000: pictures of up to 134217728 pixels are taken here"
+        );
+        assert!(said(&declared(u32::MAX >> 1, u32::MAX >> 1), u64::MAX).contains("bomb.png"));
+        assert!(said(&declared(2049, 2048), 1 << 22).contains("2049x2048: pictures of up to 4194304"));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_file_without_end_is_not_read_to_its_end() {
+        assert!(matches!(load(Path::new("/dev/zero")), Err(Error::Picture { .. })));
     }
 
     #[test]

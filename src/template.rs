@@ -9,6 +9,27 @@ use crate::frame::{Plane, Size};
 /// Most pixels of a template: with more, the exact sums of products of 8-bit pixels could leave 64 bits.
 pub const MAX_PIXELS: u64 = 1 << 22;
 
+/// Most members of a bank, and most variants of a search from coarse to fine.
+pub const MAX_MEMBERS: usize = 1 << 20;
+
+/// Most pixels of all members of a bank together: with their masks they take 1 GiB.
+pub const MAX_BANK_PIXELS: u64 = 1 << 29;
+
+/// Refuses more than [`MAX_MEMBERS`] of `templates`, each in all sizes and directions, before there is one of them.
+///
+/// # Errors
+/// `Usage` if there would be more.
+pub fn check_count(templates: usize, scales: &Scales, angles: &Angles) -> Result<()> {
+    let (scales, angles) = (scales.0.len(), angles.0.len());
+    let members = templates.saturating_mul(scales).saturating_mul(angles);
+    if members > MAX_MEMBERS {
+        return Err(Error::Usage(format!(
+            "templates in {scales} sizes and {angles} directions are {members}: {MAX_MEMBERS} at most are searched"
+        )));
+    }
+    Ok(())
+}
+
 /// A pattern: luma pixels, the mask that says which of them count, and their sums.
 #[derive(Debug, Clone)]
 pub struct Template {
@@ -259,8 +280,26 @@ impl Bank {
     /// Members that vanish or become flat are left out, with one warning for each template.
     ///
     /// # Errors
-    /// `Template` if no member of some template is left.
+    /// `Template` if no member of some template is left; `Usage` if they would be more than [`MAX_MEMBERS`], or have more than
+    /// [`MAX_BANK_PIXELS`].
     pub fn expanded(templates: &[Template], scales: &Scales, angles: &Angles) -> Result<Self> {
+        check_count(templates.len(), scales, angles)?;
+        let mut pixels = 0;
+        for template in templates {
+            for &scale in &scales.0 {
+                for &angle in &angles.0 {
+                    let member = resampled_size(template.size(), scale, angle).area() as u64;
+                    // One that is larger by itself is left out below.
+                    pixels += if member > MAX_PIXELS { 0 } else { member };
+                }
+            }
+        }
+        if pixels > MAX_BANK_PIXELS {
+            return Err(Error::Usage(format!(
+                "templates in all sizes and directions have {pixels} pixels, more than {MAX_BANK_PIXELS}: --search pyramid makes \
+                 them as it needs them"
+            )));
+        }
         let mut members = Vec::new();
         for template in templates {
             let (mut made, mut faults) = (0, Vec::new());
@@ -384,6 +423,16 @@ mod tests {
     fn a_scale_that_leaves_no_room_for_exact_sums_is_refused_before_it_is_made() {
         let said = template(100, 100).resampled(100.0, 45.0).unwrap_err();
         assert!(matches!(said, Error::Template { fault: TemplateFault::TooManyPixels { .. }, .. }), "{said}");
+    }
+
+    #[test]
+    fn more_templates_than_there_is_memory_for_are_refused_before_they_are_made() {
+        let (scales, angles) = ("0.01..100/1.001".parse().unwrap(), "-180..180/0.01".parse().unwrap());
+        let said = Bank::expanded(&[template(9, 9)], &scales, &angles).unwrap_err().to_string();
+        assert!(said.contains("are 331740000: 1048576 at most are searched"), "{said}");
+        let (scales, angles) = ("1..1/2".parse().unwrap(), "-180..180/0.1".parse().unwrap());
+        let said = Bank::expanded(&[template(500, 500)], &scales, &angles).unwrap_err().to_string();
+        assert!(said.contains("more than 536870912") && said.contains("--search pyramid"), "{said}");
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //! sorts messages on the thread that posts them, and passes on the few that matter through a channel.
 
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -29,6 +31,9 @@ pub fn init() -> Result<()> {
         debug: String::new(),
     })
 }
+
+/// Most bytes of a file with gst-launch text.
+const MAX_TEXT: u64 = 1 << 20;
 
 /// gst-launch text with the properties to set on its elements by name.
 ///
@@ -64,7 +69,14 @@ impl Launch {
     pub fn user(option: &str, text: &str) -> Result<Self> {
         let launch = match text.strip_prefix('@') {
             Some(path) => {
-                let read = std::fs::read_to_string(path).map_err(Error::file("read", path.as_ref()))?;
+                let unreadable = || Error::file("read", path.as_ref());
+                let mut read = String::new();
+                // A device or a pipe may have no end.
+                let file = File::open(path).map_err(unreadable())?.take(MAX_TEXT + 1);
+                { file }.read_to_string(&mut read).map_err(unreadable())?;
+                if read.len() as u64 > MAX_TEXT {
+                    return Err(unreadable()(std::io::ErrorKind::FileTooLarge.into()));
+                }
                 Self::new(path, &read)
             }
             None => Self::new(option, text),
@@ -333,12 +345,24 @@ fn unescape_spaces(word: &str) -> String {
 /// A property's value as gst-launch reads it back.
 fn for_launch(value: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+:,@%=~".contains(c);
-    if !value.is_empty() && value.chars().all(plain) {
+    if !value.is_empty() && value != "NULL" && value.chars().all(plain) {
         return value.to_owned();
     }
-    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"");
-    // Not understood by gst-launch in any way of writing it: a value that ends in a backslash.
-    format!("\"{escaped}\"")
+    let quoted = |value: &str| format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""));
+    // gst-launch takes quotes and backslashes off, and then reads what is left as a value: that again can be quoted, or be NULL. A
+    // backslash at its end is understood only in quotes of that second kind.
+    let is_read_twice = value.starts_with('"') || value.ends_with('\\') || value == "NULL";
+    if is_read_twice { quoted(&serialised(value)) } else { quoted(value) }
+}
+
+/// A text in quotes as GStreamer writes one that is a value: what is more than a letter is escaped.
+fn serialised(value: &str) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-+/:.".contains(byte);
+    let escaped = value.bytes().map(|byte| match byte {
+        byte if is_plain(&byte) => char::from(byte).to_string(),
+        byte => format!("\\{byte:03o}"),
+    });
+    format!("\"{}\"", escaped.collect::<String>())
 }
 
 /// A word that a POSIX shell passes on unchanged.
@@ -618,6 +642,11 @@ mod tests {
             "/back\\slash",
             "/a!b; rm (x) {y}",
             "/ü *?~",
+            "\"",
+            "\"quoted\"",
+            "\"ü\\\"",
+            "NULL",
+            "ends in a backslash\\",
         ] {
             let mut launch =
                 Launch::new("test", "# a comment\nfilesrc name=input blocksize=512 !\n  fakesink name=out");
@@ -669,6 +698,12 @@ mod tests {
         assert!(said(text("fakesrc ! fakesink name=f").set("f", "sync", "perhaps")).contains("cannot be"));
         assert!(said(&Launch::new("--source", "")).contains("--source"));
         assert!(Launch::user("--source", "# nothing").unwrap_err().is_usage());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_pipeline_file_without_end_is_not_read_to_its_end() {
+        assert!(matches!(Launch::user("--source", "@/dev/zero"), Err(Error::File { .. })));
     }
 
     #[test]

@@ -1009,21 +1009,31 @@ fn the_appsink(launch: &Launch, pipeline: &gst::Pipeline) -> Result<gst_app::App
     }
 }
 
+/// Most pixels of a side of a picture.
+const MAX_SIDE: usize = u16::MAX as usize;
+
 /// What caps say, for GStreamer and for us.
 ///
 /// # Errors
-/// `Pipeline` if they are not of raw video, or of a format that has no 8-bit luma plane.
+/// `Pipeline` if they are not of raw video, of a format that has no 8-bit luma plane, or of pictures of a size that none has.
 pub fn describe(caps: &gst::CapsRef) -> Result<(gst_video::VideoInfo, Arc<VideoFormat>)> {
     let info = gst_video::VideoInfo::from_caps(caps).map_err(|_| failure(format!("not video: {caps}")))?;
     let pixels = PixelFormat::from_name(info.format().to_str())
         .ok_or_else(|| failure(format!("{} has no 8-bit luma plane", info.format())))?;
+    let size = Size::new(info.width() as usize, info.height() as usize);
+    // Caps can say what no picture is: that it is empty, or, as GStreamer 1.22 passes on, less than that.
+    if ![size.width, size.height].iter().all(|side| (1..=MAX_SIDE).contains(side)) {
+        return Err(failure(format!("pictures have 1 to {MAX_SIDE} pixels on each side: {caps}")));
+    }
+    // Fractions below zero mean nothing.
+    let positive = |n: i32, d: i32, otherwise| if n > 0 && d > 0 { (n, d) } else { otherwise };
     let (fps, par) = (info.fps(), info.par());
     let colorimetry = caps.structure(0).and_then(|s| s.get::<String>("colorimetry").ok());
     let format = VideoFormat {
-        size: Size::new(info.width() as usize, info.height() as usize),
+        size,
         pixels,
-        frame_rate: (fps.numer(), fps.denom()),
-        pixel_aspect: (par.numer(), par.denom()),
+        frame_rate: positive(fps.numer(), fps.denom(), (0, 1)),
+        pixel_aspect: positive(par.numer(), par.denom(), (1, 1)),
         colorimetry,
     };
     Ok((info, Arc::new(format)))
@@ -1545,6 +1555,18 @@ mod tests {
         let nv12 =
             "video/x-raw,format=NV12,width=640,height=480,framerate=60/1".parse::<gst::Caps>().unwrap();
         assert!(caps.can_intersect(&nv12));
+    }
+
+    #[test]
+    fn caps_of_nothing_and_rates_below_zero_are_not_believed() {
+        crate::media::launch::init().unwrap();
+        let of = |caps: &str| describe(&caps.parse::<gst::Caps>().unwrap());
+        for size in ["width=0,height=1", "width=-40,height=80", "width=1,height=-1", "width=65536,height=1"] {
+            assert!(of(&format!("video/x-raw,format=GRAY8,{size},framerate=1/1")).is_err(), "{size}");
+        }
+        let (_, format) =
+            of("video/x-raw,format=GRAY8,width=1,height=1,framerate=-25/1,pixel-aspect-ratio=-1/2").unwrap();
+        assert_eq!((format.frame_rate, format.pixel_aspect), ((0, 1), (1, 1)));
     }
 
     #[test]

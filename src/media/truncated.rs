@@ -11,13 +11,13 @@ use std::path::Path;
 
 /// How much of a file is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Truncation {
+pub struct Truncation {
     /// Bytes that it should have, as far as it tells.
     needed: u64,
     /// Bytes that it has.
     length: u64,
     /// An MP4 that is cut before its index cannot be played at all.
-    pub(super) has_index: bool,
+    pub has_index: bool,
 }
 
 impl fmt::Display for Truncation {
@@ -29,15 +29,23 @@ impl fmt::Display for Truncation {
 }
 
 /// What is missing of the file; `None` if nothing is, or if its kind does not tell.
-pub(super) fn truncation(path: &Path) -> Option<Truncation> {
+pub fn truncation(path: &Path) -> Option<Truncation> {
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();
     let found = measured(&mut file, length).ok().flatten()?;
     (found.needed > length).then_some(found)
 }
 
-/// The length that the outermost headers ask for.
-fn measured(file: &mut File, length: u64) -> Result<Option<Truncation>> {
+/// Most outermost elements that are looked at. A day of fragments of half a second has a tenth of them; a file that is made to
+/// keep us busy has no more.
+const MAX_ELEMENTS: usize = 1 << 22;
+
+/// What the outermost headers of a file of `length` bytes ask for, whether that is missing or not; `None` if its kind does not
+/// tell.
+///
+/// # Errors
+/// If it cannot be read, or ends in the middle of a header.
+pub fn measured(file: &mut (impl Read + Seek), length: u64) -> Result<Option<Truncation>> {
     let mut header = [0; 16];
     file.read_exact(&mut header[..8])?;
     let [a, b, c, d, kind @ ..] = *header.first_chunk::<8>().expect("the header is longer");
@@ -55,8 +63,12 @@ fn measured(file: &mut File, length: u64) -> Result<Option<Truncation>> {
     if !is_box(kind) {
         return Ok(None);
     }
-    let (mut start, mut has_index) = (0, false);
-    while start + 8 <= length {
+    let (mut start, mut has_index, mut boxes) = (0_u64, false, 0);
+    while start.saturating_add(8) <= length {
+        boxes += 1;
+        if boxes > MAX_ELEMENTS {
+            return Ok(None);
+        }
         file.seek(SeekFrom::Start(start))?;
         file.read_exact(&mut header[..8])?;
         let size = match u32::from_be_bytes(*header.first_chunk().expect("the header is longer")) {
@@ -83,12 +95,16 @@ fn measured(file: &mut File, length: u64) -> Result<Option<Truncation>> {
 const EBML: [u8; 4] = [0x1A, 0x45, 0xDF, 0xA3];
 
 /// Matroska after RFC 9559 and RFC 8794: an EBML header and a segment, which has a size if its writer came to its end.
-fn matroska(file: &mut File, length: u64) -> Result<Option<Truncation>> {
-    let mut start = 0;
+fn matroska(file: &mut (impl Read + Seek), length: u64) -> Result<Option<Truncation>> {
+    let (mut start, mut elements) = (0_u64, 0);
     while start < length {
+        elements += 1;
+        if elements > MAX_ELEMENTS {
+            return Ok(None);
+        }
         file.seek(SeekFrom::Start(start))?;
         let mut bytes = [0; 12];
-        let got = file.take(12).read(&mut bytes)?;
+        let got = file.by_ref().take(12).read(&mut bytes)?;
         // A variable-length number has as many bytes as its first has leading zeros, and one.
         let id_length = bytes[0].leading_zeros() as usize + 1;
         let size_length = bytes[id_length.min(4)].leading_zeros() as usize + 1;
@@ -118,7 +134,7 @@ fn matroska(file: &mut File, length: u64) -> Result<Option<Truncation>> {
 const TS_SYNC: u8 = 0x47;
 
 /// Packets of 188 bytes, each whole.
-fn transport_stream(file: &mut File, length: u64) -> Result<Option<Truncation>> {
+fn transport_stream(file: &mut (impl Read + Seek), length: u64) -> Result<Option<Truncation>> {
     const PACKET: u64 = 188;
     for packet in 1..4 {
         let mut sync = [0];
@@ -205,6 +221,28 @@ mod tests {
                     "{found}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn a_file_of_nothing_but_tiny_elements_keeps_nobody_busy_for_long() {
+        struct Endless([u8; 8], usize);
+        impl Read for Endless {
+            fn read(&mut self, into: &mut [u8]) -> Result<usize> {
+                self.1 += 1;
+                assert!(self.1 <= MAX_ELEMENTS + 10, "it reads on and on");
+                let length = into.len().min(self.0.len());
+                into[..length].copy_from_slice(&self.0[..length]);
+                Ok(length)
+            }
+        }
+        impl Seek for Endless {
+            fn seek(&mut self, _: SeekFrom) -> Result<u64> {
+                Ok(0)
+            }
+        }
+        for element in [*b"\0\0\0\x08free", [0x1A, 0x45, 0xDF, 0xA3, 0x80, 0, 0, 0]] {
+            assert!(measured(&mut Endless(element, 0), u64::MAX).unwrap().is_none());
         }
     }
 
