@@ -8,5 +8,6 @@ mod cli;
 mod engine;
 mod live;
 mod matches;
+mod observe;
 mod tracker;
 mod util;

@@ -19,7 +19,8 @@ use super::Outcome;
 #[derive(Parser)]
 #[command(version, propagate_version = true, max_term_width = 110)]
 pub(super) struct Args {
-    /// Say more: -v for what is decided, -vv for state changes, -vvv for every frame
+    /// Say more: -v for what is decided, -vv for state changes and GStreamer's warnings, -vvv for every frame; the variable
+    /// `RUST_LOG` sets levels by target over that: `lockon::media=trace,gst=info,gst:qtdemux=debug`
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     pub(super) verbose: u8,
     #[command(subcommand)]

@@ -1,31 +1,71 @@
 //! Messages on standard error, in colour on a terminal, without tearing the progress bar.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use indicatif::MultiProgress;
-use tracing_subscriber::filter::LevelFilter;
+use lockon::media::log as media_log;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Progress bars are drawn through this, and messages step around them.
 pub(super) static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
-/// Starts logging: warnings, and more with each `-v`.
+/// What was asked for: by `-v`, and over that by `RUST_LOG`.
+static ASKED: OnceLock<Targets> = OnceLock::new();
+
+/// GStreamer's targets begin so.
+const GSTREAMER: &str = "gst";
+
+/// Starts logging: warnings, and more with each `-v`. `RUST_LOG` sets levels by target over that, as
+/// `lockon::media=trace,gst=info,gst:qtdemux=debug`.
 pub(super) fn start(verbose: u8) {
-    let level = match verbose {
-        0 => LevelFilter::WARN,
-        1 => LevelFilter::INFO,
-        2 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
+    let (ours, gstreamers) = match verbose {
+        0 => (LevelFilter::WARN, LevelFilter::OFF),
+        1 => (LevelFilter::INFO, LevelFilter::OFF),
+        2 => (LevelFilter::DEBUG, LevelFilter::WARN),
+        _ => (LevelFilter::TRACE, LevelFilter::INFO),
     };
-    tracing_subscriber::fmt()
-        .with_max_level(level)
+    let is_set = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+    // What GST_DEBUG asks for is shown whole.
+    let gstreamers = if is_set("GST_DEBUG").is_some() { LevelFilter::TRACE } else { gstreamers };
+    let mut targets = Targets::new().with_default(ours).with_target(GSTREAMER, gstreamers);
+    let typed = is_set("RUST_LOG").map(|text| text.parse::<Targets>().map_err(|error| (text, error)));
+    if let Some(Ok(typed)) = &typed {
+        // A level for all is not meant for GStreamer, which would drown the rest.
+        targets = targets.with_default(typed.default_level().unwrap_or(ours));
+        targets = targets.with_targets(typed.iter());
+    }
+    let names_targets = verbose > 0 || typed.is_some() || gstreamers != LevelFilter::OFF;
+    let _ = tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::TRACE)
         .with_writer(|| AroundBars)
         .with_ansi(is_colourful())
-        .with_target(false)
+        .with_target(names_targets)
         // It would say that standard error cannot be written on standard error, and panic.
         .log_internal_errors(false)
         .without_time()
-        .init();
+        .finish()
+        .with(targets.clone())
+        .try_init();
+    if let Some(Err((text, error))) = typed {
+        tracing::warn!("RUST_LOG={text} is not understood: {error}");
+    }
+    let _ = ASKED.set(targets);
+}
+
+/// Joins GStreamer's log to this one. GStreamer has to be started.
+pub(super) fn join_gstreamer() {
+    let asked = ASKED.get().into_iter().flat_map(Targets::iter);
+    let mut levels: Vec<_> = asked
+        .filter_map(|(target, level)| match target {
+            GSTREAMER => Some(("", level)),
+            _ => Some((target.strip_prefix(media_log::PREFIX)?, level)),
+        })
+        .collect();
+    levels.sort_by_key(|(category, _)| category.len());
+    media_log::join(levels);
 }
 
 /// Says something to people, around the progress bar. Nobody may be listening: that is no reason to stop.

@@ -29,6 +29,7 @@ use super::{Outcome, log};
 
 pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     launch::init()?;
+    log::join_gstreamer();
     let spec = source_spec(args)?;
     check(args, &spec)?;
     if args.print_pipeline {

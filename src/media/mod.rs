@@ -2,12 +2,13 @@
 //!
 //! [`launch`] makes pipelines from gst-launch text, most of which lies in `pipelines/*.launch`, and holds them while they run.
 //! [`source`] hands decoded frames to the engine; [`sink`] takes them back with their results, draws those in, and encodes or
-//! shows the frames, with the input's own sound where that is wanted. [`doctor`] says what is installed and what is not, [`truncated`]
-//! tells files that were cut off.
+//! shows the frames, with the input's own sound where that is wanted. [`doctor`] says what is installed and what is not, [`log`] joins
+//! GStreamer's log to ours, [`truncated`] tells files that were cut off.
 
 mod damage;
 pub mod doctor;
 pub mod launch;
+pub mod log;
 pub mod sink;
 mod sound;
 pub mod source;
