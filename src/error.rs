@@ -116,6 +116,14 @@ pub enum Error {
         /// Its debug text, may be empty.
         debug: String,
     },
+    /// An address at which nothing can be served.
+    #[error("cannot listen at {address}: {cause}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What the system said.
+        cause: std::io::Error,
+    },
     /// The input has no video that can be shown.
     #[error("{input}: {reason}")]
     NoVideo {

@@ -44,6 +44,7 @@ pub mod files;
 pub mod frame;
 pub mod job;
 pub mod media;
+pub mod metrics;
 pub mod output;
 pub mod overlay;
 pub mod ports;

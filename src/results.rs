@@ -216,6 +216,9 @@ pub enum TrackState {
 }
 
 impl TrackState {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Tracked, Self::Uncertain, Self::Lost, Self::Reacquired];
+
     /// Its name in results files.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,6 +1,9 @@
-//! What can be seen of a run from outside: its log.
+//! What can be seen of a run from outside: its log, and what it serves for Prometheus.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::util::program;
 
@@ -62,4 +65,116 @@ fn an_error_is_told_once() {
         assert_eq!(said.matches("error: ").count(), 1, "{said}");
         assert_eq!(said.matches("Failed after iterations as requested").count(), 1, "{said}");
     }
+}
+
+/// A run that serves metrics, killed when it is dropped.
+struct Served {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    address: String,
+}
+
+impl Served {
+    fn start() -> Self {
+        let source = "videotestsrc is-live=true pattern=ball ! video/x-raw,format=GRAY8,width=160,height=120,framerate=50/1 ! appsink name=frames";
+        let mut child = Command::new(program())
+            .args(["run", "--source", source, "--track", "60,40,30,30", "--backend", "cpu", "--no-progress"])
+            .args(["--metrics", "0"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        let address = loop {
+            line.clear();
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended without saying where it serves");
+            if let Some(url) = line.trim().strip_prefix("metrics: http://") {
+                break url.strip_suffix("/metrics").unwrap().to_owned();
+            }
+        };
+        Self { child, stderr, address }
+    }
+
+    fn ask(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address).unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        said
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The value of a sample.
+fn value(text: &str, sample: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{sample} is not in {text}")).parse().unwrap()
+}
+
+#[test]
+fn metrics_are_served_while_it_runs() {
+    let mut served = Served::start();
+    assert!(served.address.starts_with("127.0.0.1:"), "{}", served.address);
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let (text, frames) = loop {
+        let said = served.ask("/metrics");
+        let (head, text) = said.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{head}");
+        let frames = value(text, "lockon_frames_total");
+        if frames >= 20.0 {
+            break (text.to_owned(), frames);
+        }
+        assert!(Instant::now() < deadline, "{text}");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    // Each sample belongs to a metric whose type was told before.
+    let mut typed = "";
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            typed = rest.split(' ').next().unwrap();
+        } else if !line.starts_with('#') {
+            let (name, number) = line.rsplit_once(' ').unwrap();
+            assert!(name.starts_with(typed) && number.parse::<f64>().is_ok(), "{line}");
+        }
+    }
+    assert!(text.contains("lockon_info{version=\"") && text.contains(",backend=\"cpu\",device=\""), "{text}");
+    for latency in ["lockon_latency_seconds", "lockon_capture_latency_seconds"] {
+        assert_eq!(value(&text, &format!("{latency}_count")), frames);
+        assert_eq!(value(&text, &format!("{latency}_bucket{{le=\"+Inf\"}}")), frames);
+        assert!(value(&text, &format!("{latency}_sum")) > 0.0);
+    }
+    let states = ["tracked", "uncertain", "lost", "reacquired"];
+    let states =
+        states.map(|state| value(&text, &format!("lockon_track_state{{track=\"1\",state=\"{state}\"}}")));
+    assert_eq!(states.iter().sum::<f64>(), 1.0, "{text}");
+    assert!((-1.0..=1.0).contains(&value(&text, "lockon_track_score{track=\"1\"}")), "{text}");
+    assert_eq!((value(&text, "lockon_stalled"), value(&text, "lockon_gaps_total")), (0.0, 0.0));
+    assert!(value(&text, "lockon_frames_dropped_total") >= 0.0);
+    assert!(served.ask("/").starts_with("HTTP/1.1 404"));
+
+    // Ctrl-C ends it as ever, and nobody serves any more.
+    let id = served.child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let mut rest = String::new();
+    served.stderr.read_to_string(&mut rest).unwrap();
+    assert_eq!(served.child.wait().unwrap().code(), Some(130), "{rest}");
+    assert!(TcpStream::connect(&served.address).is_err());
+}
+
+#[test]
+fn an_address_that_is_taken_ends_the_run_before_it_starts() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = run(&["--source", VIDEO, "--metrics", &address], &[]);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("cannot listen at {address}")), "{said}");
+    assert_eq!(run(&["--source", VIDEO, "--metrics", ":9090"], &[]).status.code(), Some(2));
 }

@@ -12,6 +12,7 @@ use lockon::config::{
 use lockon::frame::{Rect, Size};
 use lockon::job::{NamedTemplate, Sought};
 use lockon::media::source::{Decoder, Input};
+use lockon::metrics::Address;
 
 use super::Outcome;
 
@@ -160,6 +161,9 @@ pub(super) struct RunArgs {
     /// With --print-pipeline: one gst-launch-1.0 command that does the same by the GStreamer element `lockon`
     #[arg(long, requires = "print_pipeline", help_heading = "How")]
     pub(super) as_element: bool,
+    /// Tell Prometheus how the run goes: serve /metrics over HTTP there; a PORT alone is 127.0.0.1's
+    #[arg(long, value_name = "[HOST:]PORT", help_heading = "How")]
+    pub(super) metrics: Option<Address>,
     /// No progress bar, no progress lines
     #[arg(long, help_heading = "How")]
     pub(super) no_progress: bool,

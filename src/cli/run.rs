@@ -19,6 +19,7 @@ use lockon::job::{self, Job};
 use lockon::media::launch::{self, Launch};
 use lockon::media::sink::{self, Shown, VideoSink};
 use lockon::media::source::{CameraMode, DEFAULT_JITTER_MS, Decoder, Input, SourceSpec, VideoSource};
+use lockon::metrics::MetricsSink;
 use lockon::output::{self, report};
 use lockon::ports::Sink;
 
@@ -41,6 +42,11 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     let signals = Signals::watch()?;
     backend::probe(args.backend)?;
     let mut sinks = file_sinks(args, &spec)?;
+    if let Some(address) = &args.metrics {
+        let metrics = MetricsSink::serve(address)?;
+        log::say(&format!("metrics: {}", metrics.url()));
+        sinks.push(Box::new(metrics));
+    }
     let mut source = match VideoSource::open(&spec, signals.stop()) {
         Err(_) if signals.exit_code().is_some() => return Ok(signals.outcome()),
         opened => opened?,
