@@ -11,3 +11,4 @@ mod matches;
 mod observe;
 mod tracker;
 mod util;
+mod weather;

@@ -322,7 +322,7 @@ impl Job {
     /// Runs the engine on a backend that `open_backend` opens, with what `open_spare` opens to take over.
     pub fn run_on(
         &self,
-        source: &mut MemorySource,
+        source: &mut dyn Source,
         sinks: Vec<Box<dyn Sink>>,
         open_backend: &OpenBackend<'_>,
         open_spare: Option<&OpenBackend<'_>>,
@@ -362,7 +362,7 @@ impl Job {
     }
 }
 
-fn run_record(format: &VideoFormat, device: &Device) -> RunRecord {
+pub fn run_record(format: &VideoFormat, device: &Device) -> RunRecord {
     RunRecord {
         version: "0",
         input: "memory".into(),
