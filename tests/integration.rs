@@ -5,6 +5,7 @@
 
 mod architecture;
 mod cli;
+mod endurance;
 mod engine;
 mod live;
 mod matches;
