@@ -61,6 +61,7 @@ fn main() {
     let video_out = |name: &str| dir.path().join(name);
     let (theirs, ours) = (video_out("theirs.mp4"), video_out("ours.mp4"));
     let encoder = sink::file_launch(&theirs).expect("an encoder for MP4").to_string();
+    // Printed for a shell, so a shell reads it.
     let encode = encoder.replacen("appsrc name=results", &format!("filesrc location={video} ! decodebin"), 1);
     let (ours, template) = (ours.display().to_string(), template.display().to_string());
     let lockon = std::env::var("LOCKON_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_lockon").into());
@@ -70,7 +71,7 @@ fn main() {
         ("run --template", lockon, run(&["--template", &template])),
         ("run --track", lockon, run(&["--track", &rect.to_string()])),
         ("run --threshold mean:31:5", lockon, run(&["--threshold", "mean:31:5"])),
-        (ENCODE, "gst-launch-1.0", vec!["-q".into(), encode]),
+        (ENCODE, "sh", vec!["-c".into(), format!("exec gst-launch-1.0 -q {encode}")]),
         ("run --track -o out.mp4", lockon, run(&["--track", &rect.to_string(), "--no-audio", "-o", &ours])),
     ];
     // Copies would write the same file.
