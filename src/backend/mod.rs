@@ -221,6 +221,14 @@ pub struct Options {
     pub kernels: Kernels,
 }
 
+impl Options {
+    /// The same on the CPU, as a spare for a device that is lost.
+    #[must_use]
+    pub fn on_cpu(self) -> Self {
+        Self { choice: BackendChoice::Cpu, kernels: Kernels::default(), ..self }
+    }
+}
+
 /// Tells, without opening it, that a device is not to be had.
 ///
 /// # Errors

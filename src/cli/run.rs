@@ -11,7 +11,7 @@ use anyhow::Result;
 
 use lockon::Error;
 use lockon::backend::{self, Device, Options};
-use lockon::config::{BackendChoice, Kernels, Limits, OnDeviceLoss, SearchMethod, View};
+use lockon::config::{BackendChoice, Limits, OnDeviceLoss, SearchMethod, View};
 use lockon::engine::Engine;
 use lockon::files;
 use lockon::frame::VideoFormat;
@@ -84,10 +84,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         choice.set(job::settled(choice.get(), &backend.describe()));
         Ok(backend)
     };
-    let open_spare = |format: &VideoFormat| {
-        let on_cpu = Options { choice: BackendChoice::Cpu, kernels: Kernels::default(), ..options };
-        job.open(&on_cpu, format)
-    };
+    let open_spare = |format: &VideoFormat| job.open(&options.on_cpu(), format);
     let describe = |format: &VideoFormat, device: &Device| {
         let input = args.source.clone().unwrap_or_else(|| spec.input.to_string());
         job.describe(input, decoder.clone(), format, device)

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use gst::subclass::prelude::*;
 use lockon::backend::{Backend, Findings, Options};
-use lockon::config::{BackendChoice, Kernels, OnDeviceLoss};
+use lockon::config::OnDeviceLoss;
 use lockon::engine::Engine;
 use lockon::error::{Error, Result};
 use lockon::frame::{Circumstances, Frame, FrameMeta, PlaneMut, VideoFormat};
@@ -36,10 +36,7 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, stop: &
         choice.set(job::settled(choice.get(), &backend.describe()));
         Ok(backend)
     };
-    let open_spare = |format: &VideoFormat| {
-        let on_cpu = Options { choice: BackendChoice::Cpu, kernels: Kernels::default(), ..device.options };
-        Retuned::open(element, on_cpu, format)
-    };
+    let open_spare = |format: &VideoFormat| Retuned::open(element, device.options.on_cpu(), format);
     let engine = Engine {
         source: &mut Frames { element: element.clone() },
         open_backend: &open_backend,
