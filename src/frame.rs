@@ -79,14 +79,14 @@ impl Rect {
         self.w > 0 && self.h > 0 && fits(self.x, self.w, size.width) && fits(self.y, self.h, size.height)
     }
 
+    /// The box as `[x, y, w, h]`.
+    pub fn bounds(self) -> [f64; 4] {
+        [self.x, self.y, self.w, self.h].map(|v| v as f64)
+    }
+
     /// Intersection over union of two boxes, in [0, 1]; 0 if both are empty.
     pub fn iou(self, other: Self) -> f64 {
-        let overlap = |a: usize, a_len: usize, b: usize, b_len: usize| {
-            (a + a_len).min(b + b_len).saturating_sub(a.max(b))
-        };
-        let both = overlap(self.x, self.w, other.x, other.w) * overlap(self.y, self.h, other.y, other.h);
-        let either = self.w * self.h + other.w * other.h - both;
-        if either == 0 { 0.0 } else { both as f64 / either as f64 }
+        iou(self.bounds(), other.bounds())
     }
 }
 
@@ -96,6 +96,14 @@ pub fn iou([ax, ay, aw, ah]: [f64; 4], [bx, by, bw, bh]: [f64; 4]) -> f64 {
     let both = overlap(ax, aw, bx, bw) * overlap(ay, ah, by, bh);
     let either = aw * ah + bw * bh - both;
     if either > 0.0 { both / either } else { 0.0 }
+}
+
+/// Share of a box `[x, y, w, h]` that lies in a frame, in [0, 1].
+pub fn visible([x, y, w, h]: [f64; 4], frame: Size) -> f64 {
+    let inside = |start: f64, length: f64, end: usize| {
+        ((start + length).min(end as f64) - start.max(0.0)).max(0.0) / length
+    };
+    inside(x, w, frame.width) * inside(y, h, frame.height)
 }
 
 impl fmt::Display for Rect {
@@ -346,6 +354,16 @@ impl PixelFormat {
         }
     }
 
+    /// Where the samples of Cb (0) or Cr (1) lie: plane, place of the first in a row, bytes from one to the next. `None` where
+    /// there is no chroma.
+    pub fn chroma_samples(self, component: usize) -> Option<(usize, usize, usize)> {
+        match self.chroma {
+            Chroma::None => None,
+            Chroma::Planar { u, v } => Some(([u, v][component], 0, 1)),
+            Chroma::Interleaved { u } => Some((1, [u, 1 - u][component], 2)),
+        }
+    }
+
     /// Size in bytes of a row and in rows of plane `index` of a picture of this size.
     pub fn plane_size(self, index: usize, picture: Size) -> Size {
         if index == 0 {
@@ -398,6 +416,9 @@ pub struct FrameMeta {
     /// When it arrived from the source, for latencies.
     pub arrived: Instant,
 }
+
+/// Nanoseconds from one frame to the next where neither times nor a rate say so.
+pub const USUAL_INTERVAL_NS: u64 = 40_000_000;
 
 /// What a source knows of a frame beyond its picture and its time.
 #[derive(Debug, Clone, Copy, Default)]

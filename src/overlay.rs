@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, RasterizedChar, get_raster, get_raster_width};
 
-use crate::frame::{Chroma, PixelFormat, PlaneMut, PlaneRef, Size, iou};
+use crate::frame::{PixelFormat, PlaneMut, PlaneRef, Size, USUAL_INTERVAL_NS, iou};
 use crate::results::{FrameRecord, Match, Track, TrackState};
 
 /// The writable planes of one picture.
@@ -45,7 +45,7 @@ impl<'a> Canvas<'a> {
         let columns = columns.start >> x_shift..columns.end.div_ceil(1 << x_shift);
         let rows = rows.start >> y_shift..rows.end.div_ceil(1 << y_shift);
         for (component, value) in [(0, colour.cb), (1, colour.cr)] {
-            let Some((plane, first, step)) = self.chroma(component) else { return };
+            let Some((plane, first, step)) = self.format.chroma_samples(component) else { return };
             for y in rows.clone() {
                 let row = &mut self.planes[plane].row(y)[columns.start * step..columns.end * step];
                 for sample in row.iter_mut().skip(first).step_by(step) {
@@ -62,15 +62,6 @@ impl<'a> Canvas<'a> {
             for luma in &mut self.planes[0].row(y)[columns.clone()] {
                 *luma = mix(*luma, BLACK.luma, opacity);
             }
-        }
-    }
-
-    /// Where the samples of Cb (0) or Cr (1) lie: plane, place of the first in a row, bytes from one to the next.
-    fn chroma(&self, component: usize) -> Option<(usize, usize, usize)> {
-        match self.format.chroma {
-            Chroma::None => None,
-            Chroma::Planar { u, v } => Some(([u, v][component], 0, 1)),
-            Chroma::Interleaved { u } => Some((1, [u, 1 - u][component], 2)),
         }
     }
 
@@ -276,8 +267,6 @@ const TRAIL_NS: u64 = 2_000_000_000;
 const BETWEEN_PLACES_NS: u64 = TRAIL_NS / 128;
 /// A single frame would not be seen.
 const FOUND_NS: u64 = 500_000_000;
-/// Between frames whose source has no times.
-const USUAL_INTERVAL_NS: u64 = 40_000_000;
 /// Most dots of a trail: one that goes to and fro is cut off.
 const MOST_DOTS: usize = 256;
 
@@ -578,6 +567,7 @@ fn mix(under: u8, over: u8, opacity: u8) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::Chroma;
     use crate::frame::Plane;
 
     const PADDING: usize = 11;

@@ -196,7 +196,7 @@ impl Match {
 
     /// The box as `[x, y, w, h]`.
     pub fn bounds(&self) -> [f64; 4] {
-        [self.x, self.y, self.w, self.h].map(|v| v as f64)
+        self.rect().bounds()
     }
 }
 
@@ -217,7 +217,7 @@ pub enum TrackState {
 
 impl TrackState {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Tracked, Self::Uncertain, Self::Lost, Self::Reacquired];
+    pub const ALL: [Self; 4] = [Self::Tracked, Self::Uncertain, Self::Reacquired, Self::Lost];
 
     /// Its name in results files.
     pub fn name(self) -> &'static str {

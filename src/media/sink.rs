@@ -25,7 +25,9 @@ use super::sound::{self, Gate};
 use crate::config::View;
 use crate::error::{Error, Result};
 use crate::files;
-use crate::frame::{Chroma, Frame, FrameMeta, Picture, PixelFormat, PlaneMut, Size, VideoFormat};
+use crate::frame::{
+    Chroma, Frame, FrameMeta, Picture, PixelFormat, PlaneMut, Size, USUAL_INTERVAL_NS, VideoFormat,
+};
 use crate::overlay::{self, Trails};
 use crate::ports::{Delivery, Sink};
 use crate::results::{FrameRecord, OutputSummary, Percentiles, RunRecord, Summary};
@@ -47,8 +49,6 @@ const LAST_RITES: Duration = Duration::from_secs(1);
 const MP4_TIMESCALE: u32 = 360_000;
 /// Frames of a live source that are on their way through an output, of which we remember when they were captured.
 const PENDING: usize = 64;
-/// How long a frame is shown if nothing says so, in nanoseconds.
-const FALLBACK_DURATION_NS: u64 = 40_000_000;
 /// By how much frames are pulled apart that came at one time, in nanoseconds; fewer where frames follow each other fast.
 const MOST_APART_NS: u64 = 1_000_000;
 
@@ -879,7 +879,7 @@ impl Timeline {
     /// The next frame's times. `now` is the output's clock, where it has one that runs.
     fn next(&mut self, meta: &FrameMeta, now: impl FnOnce() -> Option<gst::ClockTime>) -> Times {
         let nominal = self.interval.map(|(ns, frames)| ns / frames);
-        let step = |last: u64| last + meta.duration_ns.or(nominal).unwrap_or(FALLBACK_DURATION_NS);
+        let step = |last: u64| last + meta.duration_ns.or(nominal).unwrap_or(USUAL_INTERVAL_NS);
         // A source without times gets those of its frame rate, or else evenly spaced ones.
         let own = meta.pts_ns.or_else(|| self.interval.map(|i| grid(i, self.frames)));
         let own = own.map_or_else(|| self.last.map_or(0, step), |own| own + self.turned_back);
@@ -893,7 +893,7 @@ impl Timeline {
         };
         let pts = if self.on_clock { self.on_clock(own, now()) } else { own };
         // Of frames that came at one time, as after a stall, players show the first only: they are pulled apart a little.
-        let apart = meta.duration_ns.or(nominal).unwrap_or(FALLBACK_DURATION_NS) / 8;
+        let apart = meta.duration_ns.or(nominal).unwrap_or(USUAL_INTERVAL_NS) / 8;
         let earliest = self.last_pts.map_or(0, |last| last + apart.min(MOST_APART_NS));
         let pts = pts.max(earliest);
         self.last_pts = Some(pts);
@@ -904,7 +904,7 @@ impl Timeline {
         let gap = self.last.and_then(|last| own.checked_sub(last)).filter(|&gap| gap > 0);
         self.last = Some(own);
         self.frames += 1;
-        let duration = meta.duration_ns.or(nominal).or(gap).unwrap_or(FALLBACK_DURATION_NS);
+        let duration = meta.duration_ns.or(nominal).or(gap).unwrap_or(USUAL_INTERVAL_NS);
         Times { pts, duration }
     }
 

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use super::Target;
 use crate::error::{Error, Result};
-use crate::frame::{Chroma, Frame, Rect, Size, VideoFormat};
+use crate::frame::{Chroma, Frame, Rect, Size, USUAL_INTERVAL_NS, VideoFormat};
 use crate::ports::{Delivery, Sink};
 use crate::results::{Event, FrameRecord, Percentiles, RunRecord, Summary, TrackState};
 use crate::still;
@@ -29,13 +29,6 @@ const KEY_SIDE: usize = 960;
 const THUMBNAIL_SIDE: usize = 240;
 /// A thumbnail shows so many times the box.
 const AROUND: f64 = 3.0;
-/// Seconds between frames of a source without times and rate.
-const USUAL_INTERVAL: f64 = 0.04;
-
-/// All states, in the order in which they are counted and explained.
-const STATES: [TrackState; 4] =
-    [TrackState::Tracked, TrackState::Uncertain, TrackState::Reacquired, TrackState::Lost];
-
 /// Colours of paths, readable over pictures with a dark edge.
 const COLOURS: [&str; 8] =
     ["#4cc9f0", "#ffd23f", "#ff6b9d", "#7ae582", "#c77dff", "#ff9f45", "#f1f1f1", "#6f9bff"];
@@ -87,7 +80,7 @@ struct Series {
     kind: Kind,
     name: String,
     columns: Vec<Column>,
-    /// Frames in each of [`STATES`].
+    /// Frames in each of [`TrackState::ALL`].
     states: [u64; 4],
     state: Option<TrackState>,
     /// When there was a thumbnail of a loss, and of what was found again.
@@ -158,7 +151,7 @@ impl Report {
     /// When a frame is shown, in seconds.
     fn time(&self, record: &FrameRecord) -> f64 {
         let rate = self.run.as_ref().map_or(0.0, |run| run.frame_rate);
-        let interval = if rate > 0.0 { 1.0 / rate } else { USUAL_INTERVAL };
+        let interval = if rate > 0.0 { 1.0 / rate } else { USUAL_INTERVAL_NS as f64 / 1e9 };
         record.pts_ns.map_or(record.frame as f64 * interval, |pts| pts as f64 * 1e-9)
     }
 
@@ -402,7 +395,7 @@ impl Column {
 }
 
 fn index(state: TrackState) -> usize {
-    STATES.iter().position(|other| *other == state).expect("all states are listed")
+    TrackState::ALL.iter().position(|other| *other == state).expect("all states are listed")
 }
 
 /// What a thumbnail shows: the box and its surroundings, as far as they lie in the frame.
@@ -425,14 +418,13 @@ fn shrunk(frame: &Frame, crop: Rect, side: usize) -> (Vec<u8>, Size) {
     let convert = Conversion::of(format);
     let luma = frame.luma();
     let sample = |plane: usize, x: usize, y: usize| frame.picture.plane(plane).row(y)[x];
-    let chroma = |x: usize, y: usize| {
-        let (x, y) = (x >> format.pixels.x_shift, y >> format.pixels.y_shift);
-        match format.pixels.chroma {
-            Chroma::None => (128, 128),
-            Chroma::Planar { u, v } => (sample(u, x, y), sample(v, x, y)),
-            Chroma::Interleaved { u } => (sample(1, 2 * x + u, y), sample(1, 2 * x + 1 - u, y)),
+    let chroma = [0, 1].map(|component| {
+        let samples = format.pixels.chroma_samples(component);
+        move |x: usize, y: usize| {
+            let (x, y) = (x >> format.pixels.x_shift, y >> format.pixels.y_shift);
+            samples.map_or(128, |(plane, first, step)| sample(plane, first + step * x, y))
         }
-    };
+    });
     let mut rgb = Vec::with_capacity(3 * size.area());
     for row in 0..size.height {
         for column in 0..size.width {
@@ -440,7 +432,8 @@ fn shrunk(frame: &Frame, crop: Rect, side: usize) -> (Vec<u8>, Size) {
             let (right, bottom) = ((x + step).min(crop.x + crop.w), (y + step).min(crop.y + crop.h));
             let rows = (y..bottom).map(|y| luma.row(y)[x..right].iter().map(|&v| u32::from(v)).sum::<u32>());
             let mean = rows.sum::<u32>() / ((right - x) * (bottom - y)) as u32;
-            let (cb, cr) = chroma(usize::midpoint(x, right), usize::midpoint(y, bottom));
+            let (x, y) = (usize::midpoint(x, right), usize::midpoint(y, bottom));
+            let [cb, cr] = chroma.each_ref().map(|sample| sample(x, y));
             rgb.extend(convert.rgb(mean as u8, cb, cr));
         }
     }
@@ -731,7 +724,7 @@ impl Page<'_> {
             page.push_str("<p class=\"soft\">Nothing was found or followed.</p>\n");
         } else {
             page.push_str("<p class=\"legend soft\">");
-            for state in STATES {
+            for state in TrackState::ALL {
                 let name = state.name();
                 write!(
                     page,
@@ -771,7 +764,7 @@ impl Page<'_> {
             write!(page, "found in {frames} of {} frames", self.report.frames)?;
         } else {
             write!(page, "{frames} frames")?;
-            for (state, count) in STATES.iter().zip(series.states).filter(|(_, count)| *count > 0) {
+            for (state, count) in TrackState::ALL.iter().zip(series.states).filter(|(_, count)| *count > 0) {
                 write!(page, ", {} {:.1} %", state.name(), 100.0 * count as f64 / frames as f64)?;
             }
         }

@@ -18,7 +18,7 @@
 use std::sync::Arc;
 
 use super::flat;
-use crate::frame::{Frame, Rect, Size, iou};
+use crate::frame::{Frame, Rect, Size, iou, visible};
 use crate::results::{Match, Track, TrackState};
 
 /// Frames in succession in which a candidate must be found: SORT's least hits. A single false match is common, the same one three
@@ -273,9 +273,9 @@ impl Births {
             if candidate.sightings < CONFIRMATIONS {
                 return true;
             }
-            let at = bounds(candidate.at);
+            let at = candidate.at.bounds();
             // Two templates of one object, or what NCC says of a surface without texture where any score will do.
-            let is_taken = begun.iter().any(|begun| iou(bounds(begun.at), at) >= SAME);
+            let is_taken = begun.iter().any(|begun| iou(begun.at.bounds(), at) >= SAME);
             if is_taken || flat(candidate.at, frame).is_some() {
                 return false;
             }
@@ -330,19 +330,7 @@ fn is_sure(state: TrackState) -> bool {
     matches!(state, TrackState::Tracked | TrackState::Reacquired)
 }
 
-fn bounds(rect: Rect) -> [f64; 4] {
-    [rect.x, rect.y, rect.w, rect.h].map(|v| v as f64)
-}
-
 /// Of the middles of two boxes.
 fn distance([ax, ay, aw, ah]: [f64; 4], [bx, by, bw, bh]: [f64; 4]) -> f64 {
     libm::hypot(ax + aw / 2.0 - bx - bw / 2.0, ay + ah / 2.0 - by - bh / 2.0)
-}
-
-/// Share of a box that lies in the frame.
-fn visible([x, y, w, h]: [f64; 4], frame: Size) -> f64 {
-    let inside = |start: f64, length: f64, end: usize| {
-        ((start + length).min(end as f64) - start.max(0.0)).max(0.0) / length
-    };
-    inside(x, w, frame.width) * inside(y, h, frame.height)
 }

@@ -21,7 +21,7 @@ mod usual;
 
 use crate::config::TrackSpec;
 use crate::error::{Error, Result, TemplateFault};
-use crate::frame::{Frame, FrameMeta, Rect, Size};
+use crate::frame::{Frame, FrameMeta, Rect, Size, USUAL_INTERVAL_NS};
 use crate::results::{Match, Track};
 
 use births::Births;
@@ -30,7 +30,7 @@ use sample::Window;
 use target::Target;
 
 /// Seconds between frames, where the source does not say.
-const USUAL_INTERVAL: f64 = 0.04;
+const USUAL_INTERVAL: f64 = USUAL_INTERVAL_NS as f64 / 1e9;
 
 /// Motion is not foretold over more seconds than this, however long the source stood still.
 const LONGEST_INTERVAL: f64 = 1.0;

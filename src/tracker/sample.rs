@@ -5,7 +5,7 @@
 //! and what lies outside the picture is what lies at its border. Every machine and every device can give the same bytes.
 
 use super::hog::CELL;
-use crate::frame::{Chroma, Frame, PlaneRef, Size};
+use crate::frame::{Frame, PlaneRef, Size};
 use crate::simd::Level;
 
 /// One colour component of a picture.
@@ -24,6 +24,13 @@ pub(super) struct Window {
     pub(super) y: f64,
     pub(super) w: f64,
     pub(super) h: f64,
+}
+
+impl Window {
+    /// As `[x, y, w, h]`, from its left and top.
+    pub(super) fn bounds(self) -> [f64; 4] {
+        [self.x - self.w / 2.0, self.y - self.h / 2.0, self.w, self.h]
+    }
 }
 
 /// A resampled window: `side` x `side` luma samples, and chroma at half of that.
@@ -122,12 +129,11 @@ impl Sampler {
     /// The chroma of a window. A picture without chroma leaves the patch as it is.
     pub(super) fn chroma(&mut self, frame: &Frame, window: Window, patch: &mut Patch) {
         let pixels = frame.format.pixels;
-        let plane = |index, step, first| Component { plane: frame.picture.plane(index), step, first };
-        let (u, v) = match pixels.chroma {
-            Chroma::None => return,
-            Chroma::Planar { u, v } => (plane(u, 1, 0), plane(v, 1, 0)),
-            Chroma::Interleaved { u } => (plane(1, 2, u), plane(1, 2, 1 - u)),
+        let component = |component| {
+            let (index, first, step) = pixels.chroma_samples(component)?;
+            Some(Component { plane: frame.picture.plane(index), step, first })
         };
+        let (Some(u), Some(v)) = (component(0), component(1)) else { return };
         let shift = (pixels.x_shift as u32, pixels.y_shift as u32);
         let size = u.plane.size();
         self.plan(window, shift, (patch.side / 2, 1), Size::new(size.width / u.step, size.height));

@@ -12,7 +12,7 @@ use super::filter::Filter;
 use super::sample::Window;
 use super::shape::{Look, Shape, similarity};
 use super::usual::Usual;
-use crate::frame::{Frame, Rect};
+use crate::frame::{Frame, Rect, visible};
 use crate::results::{Track, TrackState};
 
 /// Side of the window over the root of the box's area: a target may move by its own size between frames, and the filter sees
@@ -222,7 +222,7 @@ impl Target {
         let departure = self.departure();
         self.departure_of_late += SHORT_MEMORY * (departure - self.departure_of_late);
 
-        if visible(self.at, frame) < VISIBLE {
+        if visible(self.at.bounds(), frame.format.size) < VISIBLE {
             (self.at.w, self.at.h) = (before.w, before.h);
             self.lose(frame);
             return;
@@ -424,15 +424,6 @@ impl Target {
 
 fn search_side(at: Window) -> f64 {
     SEARCH * (at.w * at.h).sqrt()
-}
-
-/// Share of a box that lies in the frame.
-fn visible(at: Window, frame: &Frame) -> f64 {
-    let size = frame.format.size;
-    let inside = |middle: f64, length: f64, end: usize| {
-        ((middle + length / 2.0).min(end as f64) - (middle - length / 2.0).max(0.0)).max(0.0)
-    };
-    inside(at.x, at.w, size.width) * inside(at.y, at.h, size.height) / (at.w * at.h)
 }
 
 /// A box between a fifth and six times its first size; with fewer than five pixels on a side nothing can be told.
