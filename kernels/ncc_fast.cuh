@@ -40,6 +40,9 @@ __device__ __forceinline__ unsigned dot4(unsigned a, unsigned b, unsigned sum) {
   return sum;
 }
 
+// Of numbers below 2^20, b not 0. A division of integers takes longer.
+__device__ __forceinline__ int quotient(int a, int b) { return int(__fdividef(float(a) + 0.5f, float(b))); }
+
 // The sum over a warp, in all its lanes.
 __device__ __forceinline__ unsigned add_lanes(unsigned value) {
 #if __CUDA_ARCH__ >= 800
@@ -53,6 +56,33 @@ __device__ __forceinline__ unsigned add_lanes(unsigned value) {
 // Of a score.
 struct Bounds {
   float least, most;
+};
+
+// A position that may be a peak.
+struct Suspect {
+  unsigned x, y;
+  float bound;  // its score is not higher
+  unsigned unused;
+};
+
+// What a search in f32 leaves to `settle`, which empties it again; before the first search it is all zeros.
+struct Suspicion {
+  unsigned count;  // of suspects, those too for which there was no room
+  unsigned best;   // a lower bound of the best score, ordered(f32)
+  unsigned done;   // blocks of `settle` that have finished
+  unsigned unused;
+};
+
+// Suspects in device memory, for `settle` (ncc_suspects.cuh).
+struct Suspects {
+  Suspicion* state;
+  Suspect* list;  // zeros before the first search: `settle` looks before it knows how many there are
+  unsigned capacity;
+
+  __device__ __forceinline__ void add(int x, int y, float bound) const {
+    const unsigned index = atomicAdd(&state->count, 1);
+    if (index < capacity) list[index] = {unsigned(x), unsigned(y), bound, 0};
+  }
 };
 
 // Sums by which nine scores are computed: S, SS and ST of each.
@@ -93,6 +123,50 @@ struct NineWindows {
     return mine;
   }
 };
+
+// Where the windows around a suspect lie: in an image of rows of `pitch` words of four pixels, from pixel (x, y) on, which is the
+// one above and to the left of the suspect's first.
+struct Around {
+  const unsigned* words;
+  int pitch, rows;
+  int x, y;
+
+  // The suspect's first pixel is (x, y) of an image of rows of `bytes`, whole words.
+  __device__ __forceinline__ Around(const unsigned char* pixels, int bytes, int rows, int x, int y)
+      : words(reinterpret_cast<const unsigned*>(pixels)), pitch(bytes / 4), rows(rows), x(x - 1), y(y - 1) {}
+};
+
+// Adds a warp's part of rows first <= j < end, up to h + 1, of the image, row 0 being the suspect's first. word: those of the
+// template, row by row, of four pixels each, the last of a row filled up with zeros. So many loads are started at once as
+// AT_ONCE rows want.
+template <int AT_ONCE>
+__device__ __forceinline__ void add_rows(NineWindows& windows, const Around& image, int w, int h, int first, int end,
+                                         const unsigned* words) {
+  const int lane = threadIdx.x % 32;
+  const int columns = (w + 3) / 4, at_once = quotient(32, columns), lane_row = quotient(lane, columns);
+  const int column = lane - lane_row * columns;
+  if (lane_row >= at_once) return;
+  const unsigned mask = 0xffffffffu >> (32 - 8 * min(w - 4 * column, 4));
+  // Counted in words: frames of 2^31 bytes or more have less than 2^31 of these. Neighbours outside the frame do not count,
+  // whatever is read for them.
+  const int shift = (image.x & 3) * 8, last = image.pitch * image.rows - 1;
+#pragma unroll AT_ONCE
+  for (int j = first + lane_row; j < min(end, h + 1); j += at_once) {
+    const int at = min(max(image.y + 1 + j, 0), image.rows - 1) * image.pitch + (image.x >> 2) + column;
+    unsigned pixels[3], pattern[3];
+    bool is_there[3];
+#pragma unroll
+    for (int i = 0; i < 3; i++) {
+      pixels[i] = image.words[min(max(at + i, 0), last)];
+      // The image's row j meets the template's row j + 1 at the position above.
+      const int of = j + 1 - i;
+      is_there[i] = of >= 0 && of < h;
+      pattern[i] = is_there[i] ? __ldg(words + of * columns + column) : 0;
+    }
+    windows.add(__funnelshift_r(pixels[0], pixels[1], shift), __funnelshift_r(pixels[1], pixels[2], shift), mask, pattern,
+                is_there);
+  }
+}
 
 // Appends position (x, y) of a map of `width` times `height` to the candidates if it scores min_score or more and precedes
 // its neighbours in the tie order. A warp; total: the sum of that number in each lane. `count` counts those too for which

@@ -449,7 +449,7 @@ __device__ __forceinline__ void match(const Search& search, const unsigned* spre
     for (int i = 0; i < 4 * ROWS; i++) d[i / 4][i % 4] += own[32 * i];
   }
   const int first_row = group * Y + half * ROWS;
-  const float best_before = from_ordered(*(volatile unsigned*)&search.suspicion->best);
+  const float best_before = from_ordered(*(volatile unsigned*)&search.suspects.state->best);
   const float floor = __fadd_rn(search.all_peaks ? search.min_score : fmaxf(search.min_score, best_before), -MARGIN);
   float best = -4.0f;
   float* least = reinterpret_cast<float*>(plane) + first_row * TILE_X + lane;
@@ -467,7 +467,7 @@ __device__ __forceinline__ void match(const Search& search, const unsigned* spre
     for (int step = 16; step > 0; step /= 2) best = fmaxf(best, __shfl_xor_sync(ALL_LANES, best, step));
     if (best > best_before) {
       unsigned before = 0;
-      if (lane == 0) before = atomicMax(&search.suspicion->best, ordered(best));
+      if (lane == 0) before = atomicMax(&search.suspects.state->best, ordered(best));
       best = fmaxf(best, from_ordered(__shfl_sync(ALL_LANES, before, 0)));
     }
     limit = fmaxf(floor, __fadd_rn(best, -MARGIN));
@@ -497,7 +497,7 @@ __device__ __forceinline__ void match(const Search& search, const unsigned* spre
           }
           if (highest > __fadd_rn(bound, 3.0f * MARGIN)) continue;
         }
-        suspect(search, tile_x - offset + x, tile_y + y, __fadd_rn(bound, MARGIN));
+        search.suspects.add(tile_x - offset + x, tile_y + y, __fadd_rn(bound, MARGIN));
       }
     }
     rotate(d);
@@ -610,7 +610,7 @@ __global__ void spread_template(const unsigned char* pixels, int pitch, int w, i
 }
 
 // See `settle_suspects`.
-__global__ void __launch_bounds__(SETTLE_THREADS) settle(const __grid_constant__ Search search, const unsigned* words,
+__global__ void __launch_bounds__(SETTLE_THREADS, 2) settle(const __grid_constant__ Search search, const unsigned* words,
                                                          double min_score, unsigned tag, Candidate* candidates,
                                                          unsigned capacity, unsigned* counts) {
   settle_suspects(search, words, min_score, tag, candidates, capacity, counts);

@@ -43,8 +43,8 @@
 //   name       2x128: TILE 128, 640 threads; 3x96: TILE 144, 768 threads; and for few positions, to keep more of the
 //              multiprocessors busy, 2x80: TILE 80, 640 threads; 1x32: TILE 16, 512 threads
 //   grid       all searches' blocks, one search after the other; tile_rows is a multiple of 8, at most TILE
-//   shared     tile + stages * PART_BYTES + tile_rows * 1024 + edges, with tile = (112 + 16 C)(tile_rows + h - 1) rounded up to
-//              128 and edges = (tile_rows + h - 1) * 16 too; at least (112 + 16 C)(TILE + 2 steps); the same for all, so of the
+//   shared     tile + stages * PART_BYTES + tile_rows * 1024 + starts, with tile = (112 + 16 C)(tile_rows + h - 1) rounded up to
+//              128 and starts = tile_rows * 8 too; at least (112 + 16 C)(TILE + 2 steps); the same for all, so of the
 //              largest; stages: at least 2, or all if there is one part only; parts = C (steps / PART_STEPS rounded up) for
 //              each template, steps = (h + 4) / 2
 //   spread     C (2 steps + 3) 256 bytes, aligned to 16
@@ -59,9 +59,12 @@ constexpr int PART_STEPS = 8;
 constexpr int PART_BYTES = (2 * PART_STEPS + 3) * 256;
 constexpr int MAX_STAGES = 16;
 
-// Numbers of named barriers; a warpgroup's is the first of them and its own number added. SUM_BARRIER is another.
+// Numbers of named barriers; a warpgroup's is GROUP_BARRIER and its own number added. SUM_BARRIER is another.
 constexpr int PRODUCT_BARRIER = 1;
 constexpr int GROUP_BARRIER = 2;
+
+// Suspects of a warp that are looked at one by one.
+constexpr int FEW_SUSPECTS = 4;
 
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return unsigned(__cvta_generic_to_shared(pointer));
@@ -162,109 +165,59 @@ __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-// One of 32 registers. A tree of selections: registers cannot be counted off.
-template <int COUNT>
+// Element `index` of COUNT, of which there are MOST: registers cannot be counted off.
+template <int COUNT, int MOST>
 __device__ __forceinline__ int choose(const int* values, int index) {
-  if constexpr (COUNT == 1) {
+  if constexpr (MOST <= 0) {
+    return 0;
+  } else if constexpr (COUNT == 1) {
     return values[0];
   } else {
-    const int low = choose<COUNT / 2>(values, index), high = choose<COUNT / 2>(values + COUNT / 2, index);
-    return index & COUNT / 2 ? high : low;
+    constexpr int HALF = COUNT / 2;
+    const int low = choose<HALF, MOST>(values, index), high = choose<HALF, MOST - HALF>(values + HALF, index);
+    return index & HALF ? high : low;
   }
 }
 
 // Waits for THREADS threads.
-template <int BARRIER, int THREADS>
-__device__ __forceinline__ void sync_threads() {
-  asm volatile("barrier.cta.sync %0, %1;" ::"n"(BARRIER), "n"(THREADS) : "memory");
-}
-
-// Waits for the threads of a warpgroup.
-__device__ __forceinline__ void sync_group(int group) {
-  if (group == 0) {
-    sync_threads<GROUP_BARRIER, 128>();
-  } else if (group == 1) {
-    sync_threads<GROUP_BARRIER + 1, 128>();
-  } else {
-    sync_threads<GROUP_BARRIER + 2, 128>();
-  }
+template <int THREADS>
+__device__ __forceinline__ void sync_threads(int barrier) {
+  asm volatile("barrier.cta.sync %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
 }
 
 // GROUPS warpgroups multiply, N columns of D each.
 template <int GROUPS, int N>
 __device__ __forceinline__ void match(const Launch& launch) {
   constexpr int PRODUCT_WARPS = GROUPS * 4, THREADS = (PRODUCT_WARPS + SUM_WARPS + 1) * 32;
-  constexpr int GROUP_ROWS = N / 2, TILE = GROUPS * GROUP_ROWS;
-  // Of d, 8 by 8, words of bits: d[8 k + i] is bit 8 k + i % 32.
-  constexpr int WORDS = (N / 2 + 31) / 32;
+  constexpr int GROUP_ROWS = N / 2;
   extern __shared__ __align__(128) unsigned char shared[];
-  __shared__ float warp_best[PRODUCT_WARPS];
   __shared__ __align__(8) unsigned long long barriers[2 * MAX_STAGES + 1 + 2 * GROUPS];
-  __shared__ Suspects lists[GROUPS];
-  __shared__ unsigned exact[MAX_SUSPECTS * EXACT_SUMS];
-  // Which positions of the tile are suspects, 32 to a word.
-  __shared__ unsigned marks[TILE_X / 32 * TILE];
+  __shared__ GroupSuspects lists[GROUPS];
+  __shared__ unsigned exact[GROUPS * MAX_SUSPECTS * EXACT_SUMS];
 
   int index = 0;
-  for (int last = launch.searches - 1; index < last;) {
-    const int middle = (index + last + 1) / 2;
-    if (launch.search[middle].first_block <= int(blockIdx.x)) {
-      index = middle;
-    } else {
-      last = middle - 1;
+  if (int(blockIdx.x) >= launch.search[0].end_block) {
+    for (int last = launch.searches - 1; index < last;) {
+      const int middle = (index + last) / 2;
+      if (int(blockIdx.x) < launch.search[middle].end_block) {
+        last = middle;
+      } else {
+        index = middle + 1;
+      }
     }
   }
   const Search& search = launch.search[index];
   const int warp = __shfl_sync(ALL_LANES, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
   const int w = search.w, h = search.h, tile_rows = search.tile_rows;
   const int chunks = (w + 30) / 16, steps = (h + 4) / 2;
-  const int pitch = 112 + 16 * chunks, rows = tile_rows + h - 1;
-  const int table_rows = 2 * steps + 3;
-  const int parts = (steps + PART_STEPS - 1) / PART_STEPS, all_parts = chunks * parts * search.members_count;
+  const int pitch = pitch_of(w), rows = tile_rows + h - 1;
+  // The tile begins at a multiple of 16 bytes: its first `offset` columns lie before the region.
+  const int offset = search.left & 15;
+  const int block = blockIdx.x - search.first_block, block_y = quotient(block, search.across);
+  const int tile_x = (block - block_y * search.across) * TILE_X, tile_y = block_y * tile_rows;
 
   // The tile comes first: for what a group has beyond the tile's rows, the tensor cores read on in what follows it.
   unsigned char* tile = shared;
-  const int tile_bytes = (rows * pitch + 127) / 128 * 128, edges_bytes = (rows * EDGES * 8 + 127) / 128 * 128;
-  const int room = launch.shared_bytes - tile_bytes - tile_rows * TILE_X * int(sizeof(Moments)) - edges_bytes;
-  const int stages = min(min(MAX_STAGES, all_parts), room / PART_BYTES);
-  unsigned char* ring = shared + tile_bytes;
-  Moments* sums = reinterpret_cast<Moments*>(ring + stages * PART_BYTES);
-  uint2* edges = reinterpret_cast<uint2*>(sums + tile_rows * TILE_X);
-  const unsigned full = shared_address(barriers), empty = full + 8 * MAX_STAGES, summed = empty + 8 * MAX_STAGES,
-                 listed = summed + 8, settled = listed + 8 * GROUPS;
-
-  // The tile begins at a multiple of 16 bytes: its first `offset` columns lie before the region.
-  const int offset = search.left & 15;
-  const int block = blockIdx.x - search.first_block, block_y = block / search.across;
-  const int tile_x = (block - block_y * search.across) * TILE_X, tile_y = block_y * tile_rows;
-  const int first_x = offset - tile_x, end_x = search.width + first_x, end_y = search.height - tile_y;
-  const bool is_producer = warp == PRODUCT_WARPS + SUM_WARPS;
-
-  int next_part = 0;
-  const auto fetch = [&](int stage) {
-    const int of_member = next_part % (chunks * parts);
-    const int chunk = of_member / parts, first = of_member % parts * PART_STEPS;
-    const int bytes = (2 * min(PART_STEPS, steps - first) + 3) * 256;
-    const uint4* spread = search.members[next_part / (chunks * parts)].spread;
-    bulk_copy(shared_address(ring + stage * PART_BYTES), spread + (chunk * table_rows + 2 * first) * 16, bytes,
-              full + 8 * stage);
-    next_part++;
-  };
-  if (is_producer && lane == 0) {
-    for (int stage = 0; stage < stages; stage++) {
-      barrier_init(full + 8 * stage, 1);
-      barrier_init(empty + 8 * stage, PRODUCT_WARPS);
-    }
-    barrier_init(summed, SUM_WARPS * 32);
-    for (int group = 0; group < GROUPS; group++) {
-      barrier_init(listed + 8 * group, 128);
-      barrier_init(settled + 8 * group, SUM_WARPS * 32);
-      lists[group].count = lists[group].is_more = 0;
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    for (int stage = 0; stage < stages; stage++) fetch(stage);
-  }
   {
     const Image& frame = launch.frame;
     const int chunk = lane % 16, byte = search.left - offset + tile_x + 16 * chunk;
@@ -280,8 +233,52 @@ __device__ __forceinline__ void match(const Launch& launch) {
       }
     }
   }
-  for (int i = threadIdx.x; i < TILE_X / 32 * TILE; i += THREADS) marks[i] = 0;
-  for (int i = threadIdx.x; i < MAX_SUSPECTS * EXACT_SUMS; i += THREADS) exact[i] = 0;
+
+  const int parts = (steps + PART_STEPS - 1) / PART_STEPS, all_parts = chunks * parts * search.members_count;
+  const int tile_bytes = (rows * pitch + 127) / 128 * 128, starts_bytes = (tile_rows * 8 + 127) / 128 * 128;
+  const int room = launch.shared_bytes - tile_bytes - tile_rows * TILE_X * int(sizeof(Moments)) - starts_bytes;
+  const int stages = min(min(MAX_STAGES, all_parts), room / PART_BYTES);
+  unsigned char* ring = shared + tile_bytes;
+  Moments* sums = reinterpret_cast<Moments*>(ring + stages * PART_BYTES);
+  uint2* starts = reinterpret_cast<uint2*>(sums + tile_rows * TILE_X);
+  const unsigned full = shared_address(barriers), empty = full + 8 * MAX_STAGES, summed = empty + 8 * MAX_STAGES,
+                 listed = summed + 8, settled = listed + 8 * GROUPS;
+  const bool is_producer = warp == PRODUCT_WARPS + SUM_WARPS;
+  // Blocks that run at the same time have nothing to tell each other in time.
+  const bool shares = launch.shares_best;
+
+  // Of the part that is fetched next.
+  int next_member = 0, next_chunk = 0, next_step = 0;
+  const auto fetch = [&](int stage) {
+    const int bytes = (2 * min(PART_STEPS, steps - next_step) + 3) * 256;
+    const uint4* spread = search.members[next_member].spread;
+    bulk_copy(shared_address(ring + stage * PART_BYTES), spread + (next_chunk * (2 * steps + 3) + 2 * next_step) * 16, bytes,
+              full + 8 * stage);
+    next_step += PART_STEPS;
+    if (next_step >= steps) {
+      next_step = 0;
+      if (++next_chunk == chunks) {
+        next_chunk = 0;
+        next_member++;
+      }
+    }
+  };
+  if (is_producer && lane == 0) {
+    for (int stage = 0; stage < stages; stage++) {
+      barrier_init(full + 8 * stage, 1);
+      barrier_init(empty + 8 * stage, PRODUCT_WARPS);
+    }
+    barrier_init(summed, SUM_WARPS * 32);
+    for (int group = 0; group < GROUPS; group++) {
+      barrier_init(listed + 8 * group, 128);
+      barrier_init(settled + 8 * group, SUM_WARPS * 32);
+      lists[group].count = lists[group].is_more = lists[group].best = 0;
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    for (int stage = 0; stage < stages; stage++) fetch(stage);
+  }
+  for (int i = threadIdx.x; i < GROUPS * MAX_SUSPECTS * EXACT_SUMS; i += THREADS) exact[i] = 0;
   asm volatile("cp.async.wait_all;" ::: "memory");
   // What ordinary copies wrote is read by the tensor cores next.
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -292,7 +289,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
       if (lane == 0) {
         int stage = 0;
         unsigned parity = 0;
-        while (next_part < all_parts) {
+        while (next_member < search.members_count) {
           barrier_wait(empty + 8 * stage, parity);
           fetch(stage);
           if (++stage == stages) {
@@ -304,28 +301,50 @@ __device__ __forceinline__ void match(const Launch& launch) {
       return;
     }
     const int number = warp - PRODUCT_WARPS;
-    unsigned parities = 0;
-    sum_blocks(tile, pitch, search, tile_rows, number, edges, sums);
-    sync_sum_warps();
-    sum_windows(tile, pitch, search, tile_rows, number, first_x, end_x, end_y, edges, sums);
+    const int first_x = offset - tile_x;
+    sum_windows(tile, pitch, search, tile_rows, number, first_x, first_x + search.width, search.height - tile_y, starts,
+                sums);
     barrier_arrive(summed);
+    if (launch.all_peaks) return;
+    // Of each group's lists.
+    unsigned parities = 0;
+    Progress* const progress = launch.progress + search.first_progress;
+    __shared__ Pattern patterns[2];
     for (int m = 0; m < search.members_count; m++) {
-      const Pattern numbers = search.members[m].pattern;
-      const unsigned* words = search.members[m].words;
-      // Fetched now, so that they are near when a suspect comes.
+      // Fetched now, so that it is near when a suspect comes. Two take turns: warps may be one template apart.
+      const Member& member = search.members[m];
+      const unsigned tag = search.tag + m;
+      if (number == 0 && lane == 0) patterns[tag % 2] = member.pattern;
       for (int i = (number * 32 + lane) * 32; i < (w + 3) / 4 * h; i += SUM_WARPS * 32 * 32) {
-        asm volatile("prefetch.global.L1 [%0];" ::"l"(__cvta_generic_to_global(words + i)));
+        asm volatile("prefetch.global.L1 [%0];" ::"l"(__cvta_generic_to_global(member.words + i)));
       }
-      for (int group = 0; group < GROUPS; group++) {
-        bool is_more;
-        do {
+      // Groups that have another list of this template's suspects.
+      unsigned open = (1 << GROUPS) - 1, best = 0;
+      do {
+        unsigned is_more = 0;
+#pragma unroll 1
+        for (int group = 0; group < GROUPS; group++) {
+          if (!(open >> group & 1)) continue;
           barrier_wait(listed + 8 * group, parities >> group & 1);
-          parities ^= 1 << group;
-          is_more = lists[group].is_more;
-          settle(launch, search, numbers, words, search.tag + m, lists[group], tile, pitch, tile_rows, tile_x - offset,
-                 tile_y, number, exact);
-          barrier_arrive(settled + 8 * group);
-        } while (is_more);
+          is_more |= lists[group].is_more << group;
+          best = max(best, lists[group].best);
+        }
+        parities ^= open;
+        if (shares && number == 0 && lane == 0 && best > 0) atomicMax(&progress[m].best, best);
+        settle<GROUPS>(launch, search, patterns, member.words, tag, lists, open, __fadd_rn(from_ordered(best), -MARGIN),
+                       tile, tile_x - offset, tile_y, number, exact);
+#pragma unroll 1
+        for (int group = 0; group < GROUPS; group++) {
+          if (open >> group & 1) barrier_arrive(settled + 8 * group);
+        }
+        open = is_more;
+      } while (open);
+    }
+    // The last block leaves everything as it was before the search.
+    if (shares && number == 0 && lane == 0) {
+      __threadfence();
+      if (int(atomicAdd(&progress->done, 1)) + 1 == search.end_block - search.first_block) {
+        for (int m = 0; m < search.members_count; m++) progress[m] = {0, 0};
       }
     }
   } else {
@@ -336,8 +355,10 @@ __device__ __forceinline__ void match(const Launch& launch) {
     // Taken by eight, so that eight loads are on their way together: rows 8k and 8k + 4 of the group. Its rows beyond the
     // tile's have no moments; the tile's are a multiple of eight.
     const int eights = min(max(tile_rows - group * GROUP_ROWS, 0), GROUP_ROWS) / 8;
-    Suspects& list = lists[group];
-    unsigned stage = 0, parity = 0, settled_parity = 1;
+    GroupSuspects& list = lists[group];
+    unsigned stage = 0;
+    // Of the barriers to wait for next: bit 0 of the ring's, bit 1 of `settled`.
+    unsigned parities = 2;
     for (int m = 0; m < search.members_count; m++) {
       // All lanes of a warp together, as the compiler must know.
       __syncwarp();
@@ -349,7 +370,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
         unsigned long long b = operand(rows_from + 16 * chunk, pitch, 4 * pitch);
         for (int first = 0; first < steps; first += PART_STEPS) {
           unsigned long long a = operand(shared_address(ring) + stage * PART_BYTES, 256, 128);
-          barrier_wait(full + 8 * stage, parity);
+          barrier_wait(full + 8 * stage, parities & 1);
           asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
           const int count = min(PART_STEPS, steps - first);
           if (count == PART_STEPS) {
@@ -375,116 +396,107 @@ __device__ __forceinline__ void match(const Launch& launch) {
           previous = stage;
           if (++stage == stages) {
             stage = 0;
-            parity ^= 1;
+            parities ^= 1;
           }
         }
       }
       const Member& member = search.members[m];
-      const unsigned mean = member.mean;
+      // 0 once the sums are ST - b.
+      unsigned mean = member.mean;
       const float scale = member.scale;
-      const float best_before = from_ordered(*(volatile unsigned*)&launch.progress[search.first_progress + m].best);
+      const float best_before =
+          shares ? from_ordered(*(volatile unsigned*)&launch.progress[search.first_progress + m].best) : NO_BOUND;
       wait_for_products<0>();
 #pragma unroll
       for (int i = 0; i < N / 2; i++) asm volatile("" : "+r"(d[i])::"memory");
       if (lane == 0) barrier_arrive(empty + 8 * previous);
       if (m == 0) barrier_wait(summed, 0);
 
-      // Which positions may reach `floor`: of their scores' bounds from above, squares are compared, without a root.
       const bool all_peaks = launch.all_peaks;
-      const float floor = __fadd_rn(all_peaks ? launch.min_score : fmaxf(launch.min_score, best_before), -MARGIN);
-      // Where it is 0 or less, all but NaN reach it.
-      const float floor_squared = floor <= 0.0f ? -1e30f
-                                                : __fmul_rn(__fmul_rn(floor, floor), __fmul_rn(scale, 1.0f - 1.0f / (1 << 18)));
       const Moments* mine[4] = {sums + moments_slot(x, y), sums + moments_slot(x + 16, y), sums + moments_slot(x + 8, y),
                                 sums + moments_slot(x + 24, y)};
-      unsigned suspects[WORDS] = {};
+      const auto moments = [&](int number) { return mine[number % 4] + number / 4 * 4 * TILE_X; };
+      // Those positions are suspects whose scores may reach `floor`. Where many do, and only the best is wanted, bounds of all
+      // scores say what the best is at least, and it is done again.
+      float floor = __fadd_rn(all_peaks ? launch.min_score : fmaxf(launch.min_score, best_before), -MARGIN);
+      unsigned long long suspects;  // bit i: d[i]
+      for (;; mean = 0) {
+        // Squares are compared, without a root; where it is 0 or less, all but NaN reach it.
+        const float floor_squared =
+            floor <= 0.0f ? -1e30f : __fmul_rn(__fmul_rn(floor, floor), __fmul_rn(scale, 1.0f - 1.0f / (1 << 18)));
+        unsigned of_32[2] = {};
 #pragma unroll
-      for (int k = 0; k < N / 16; k++) {
-        if (k >= eights) break;
-        Moments s[8];
+        for (int k = 0; k < N / 16; k++) {
+          if (k >= eights) break;
+          Moments s[8];
 #pragma unroll
-        for (int i = 0; i < 8; i++) s[i] = mine[i % 4][(8 * k + i) / 4 * 4 * TILE_X];
+          for (int i = 0; i < 8; i++) s[i] = *moments(8 * k + i);
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-          int& e = d[8 * k + i];
-          e -= __umulhi(s[i].sum, mean);
-          const float most = __fadd_rn(float(e), ABOVE);
-          // NaN, of positions outside the region, is neither.
-          const bool reaches = __fmul_rn(most, fabsf(most)) >= __fmaf_rn(floor_squared, s[i].variance, floor_squared);
-          suspects[k / 4] |= reaches ? 1u << (8 * k + i) % 32 : 0;
-        }
-      }
-      // Over the suspects again: in round 0 for their scores' bounds, then for what stays suspected, which goes to the warps
-      // that settle it, as often as their list takes it. Few are suspects, so this is short code rather than fast.
-      float best = -4.0f, limit = floor;
-      bool is_more = true;
-      for (int round = 0; is_more; round++) {
-        if (round > 0) {
-          barrier_wait(settled + 8 * group, settled_parity);
-          settled_parity ^= 1;
-        }
-#pragma unroll
-        for (int word = 0; word < WORDS; word++) {
-#pragma unroll 1
-          for (unsigned left = suspects[word]; left; left &= left - 1) {
-            const int i = __ffs(left) - 1, number = word * 32 + i;
-            int values[32];
-#pragma unroll
-            for (int j = 0; j < 32; j++) values[j] = word * 32 + j < N / 2 ? d[word * 32 + j] : 0;
-            const int e = choose<32>(values, i);
-            const int at_x = x + number / 2 % 2 * 8 + number % 2 * 16, at_y = y + number / 4 * 4;
-            Moments& at = sums[moments_slot(at_x, at_y)];
-            if (round == 0) {
-              const Bounds bounds = score_bounds(e, at.variance, scale);
-              best = fmaxf(best, bounds.least);
-              if (all_peaks) {
-                // For neighbours to look at; there is one template only, and its moments are not needed any more.
-                at = {__float_as_uint(bounds.least), bounds.most};
-                atomicOr(&marks[at_y * (TILE_X / 32) + at_x / 32], 1u << at_x % 32);
-              }
-              continue;
-            }
-            const bool is_out = all_peaks ? is_beaten(sums, marks, at_x, at_y, tile_rows, at.variance)
-                                          : score_bounds(e, at.variance, scale).most < limit;
-            if (!is_out) {
-              const unsigned place = atomicAdd(&list.count, 1);
-              if (place >= MAX_SUSPECTS) continue;
-              list.at[place] = at_x | at_y << 16;
-            }
-            suspects[word] &= ~(1u << i);
+          for (int i = 0; i < 8; i++) {
+            int& e = d[8 * k + i];
+            e -= __umulhi(s[i].sum, mean);
+            const float most = __fadd_rn(float(e), ABOVE);
+            // NaN, of positions outside the region, is neither.
+            const bool reaches = __fmul_rn(most, fabsf(most)) >= __fmaf_rn(floor_squared, s[i].variance, floor_squared);
+            of_32[k / 4] |= reaches ? 1u << (8 * k + i) % 32 : 0;
           }
         }
-        if (round > 0) {
-          bool is_left = false;
+        suspects = (unsigned long long)of_32[1] << 32 | of_32[0];
+        if (all_peaks || mean == 0 || add_lanes(__popcll(suspects)) <= FEW_SUSPECTS) break;
+        float best = NO_BOUND;
 #pragma unroll
-          for (int word = 0; word < WORDS; word++) is_left |= suspects[word] != 0;
-          if (is_left) atomicOr(&list.is_more, 1);
-          sync_group(group);
-          is_more = __shfl_sync(ALL_LANES, list.is_more, 0);
-          barrier_arrive(listed + 8 * group);
-        } else if (all_peaks) {
-          sync_threads<PRODUCT_BARRIER, PRODUCT_WARPS * 32>();
-        } else {
-          const unsigned key = __reduce_max_sync(ALL_LANES, ordered(__fadd_rn(best, -MARGIN)));
-          if (lane == 0) warp_best[warp] = from_ordered(key);
-          sync_group(group);
-          best = warp_best[4 * group];
+        for (int k = 0; k < N / 16; k++) {
+          if (k >= eights) break;
+          float variance[8];
 #pragma unroll
-          for (int i = 1; i < 4; i++) best = fmaxf(best, warp_best[4 * group + i]);
-          limit = fmaxf(limit, __fadd_rn(best, -MARGIN));
+          for (int i = 0; i < 8; i++) variance[i] = moments(8 * k + i)->variance;
+#pragma unroll
+          for (int i = 0; i < 8; i++) best = fmaxf(best, least_score(d[8 * k + i], variance[i], scale));
         }
+        best = from_ordered(__reduce_max_sync(ALL_LANES, ordered(best)));
+        if (best > 0.0f) floor = fmaxf(floor, __fadd_rn(best, -2.0f * MARGIN));
       }
-      if (threadIdx.x % 128 == 0 && !all_peaks && best > -4.0f) {
-        atomicMax(&launch.progress[search.first_progress + m].best, ordered(best));
+      if (all_peaks) {
+#pragma unroll
+        for (int k = 0; k < N / 16; k++) {
+          if (k >= eights) break;
+#pragma unroll
+          for (int i = 0; i < 8; i++) {
+            Moments& at = const_cast<Moments&>(*moments(8 * k + i));
+            const Bounds bounds = score_bounds(d[8 * k + i], at.variance, scale);
+            const bool is_suspect = suspects >> (8 * k + i) & 1;
+            at = {__float_as_uint(is_suspect ? bounds.least : NO_BOUND),
+                  is_suspect ? bounds.most : __int_as_float(0x7fffffff)};
+          }
+        }
+        sync_threads<PRODUCT_WARPS * 32>(PRODUCT_BARRIER);
+        const int share = (tile_rows + PRODUCT_WARPS - 1) / PRODUCT_WARPS, from = min(warp * share, tile_rows);
+        leave_suspects(launch.suspects, sums, from, min(from + share, tile_rows), tile_rows, tile_x - offset, tile_y);
+        return;
       }
-    }
-    // The last leaves everything as it was before the search.
-    if (threadIdx.x % 128 == 0 && !launch.all_peaks) {
-      Progress* progress = launch.progress + search.first_progress;
-      const int down = (search.height + tile_rows - 1) / tile_rows;
-      __threadfence();
-      if (int(atomicAdd(&progress->done, 1)) + 1 == GROUPS * search.across * down) {
-        for (int m = 0; m < search.members_count; m++) progress[m] = {0, 0};
+      // Suspects go to the warps that settle them, as often as the list takes them. Few are left, so this is short code rather
+      // than fast.
+      for (bool is_more = true; is_more;) {
+        barrier_wait(settled + 8 * group, parities >> 1);
+        parities ^= 2;
+#pragma unroll 1
+        for (unsigned long long left = suspects; left; left &= left - 1) {
+          const int number = __ffsll(left) - 1;
+          const int at_x = x + number / 2 % 2 * 8 + number % 2 * 16, at_y = y + number / 4 * 4;
+          const Bounds bounds = score_bounds(choose<64, N / 2>(d, number), sums[moments_slot(at_x, at_y)].variance, scale);
+          const unsigned before = atomicMax(&list.best, ordered(__fadd_rn(bounds.least, -MARGIN)));
+          if (bounds.most >= __fadd_rn(from_ordered(before), -MARGIN)) {
+            const unsigned place = atomicAdd(&list.count, 1);
+            if (place >= MAX_SUSPECTS) continue;
+            list.at[place] = at_x | at_y << 16;
+            list.most[place] = bounds.most;
+          }
+          suspects &= ~(1ull << number);
+        }
+        if (suspects) list.is_more = 1;
+        sync_threads<128>(GROUP_BARRIER + group);
+        is_more = list.is_more;
+        barrier_arrive(listed + 8 * group);
       }
     }
   }

@@ -28,10 +28,13 @@ struct Member {
   float scale;            // 2^shift (n t2 - t1 t1) / (n n)
 };
 
+// Bytes from a row of a tile to the next.
+__device__ __forceinline__ int pitch_of(int w) { return 112 + (w + 30) / 16 * 16; }
+
 // What the blocks of a search let each other know of a member; all zeros before and after.
 struct Progress {
   unsigned best;  // a lower bound of the best score, ordered(f32)
-  unsigned done;  // of the first member: warpgroups that have finished
+  unsigned done;  // of the first member: blocks that have finished
 };
 
 // Templates of one size, and a region of `width` times `height` positions to search them in, whose first is at (left, top) of
@@ -40,27 +43,28 @@ struct Search {
   const Member* members;
   int left, top;
   int width, height;
-  int first_block;     // of the launch
-  unsigned tag;        // of the first member's candidates; those of the others follow
-  int first_progress;  // of its members
-  unsigned short members_count, w, h, tile_rows, across, unused;
+  int first_block, end_block;  // of the launch
+  unsigned tag;                // of the first member's candidates; those of the others follow
+  unsigned short first_progress, members_count, w, h, tile_rows, across;
 };
 
 // As many as the parameters of a kernel have room for.
 constexpr int MAX_SEARCHES = 64;
 
 struct Launch {
-  Image frame;  // the whole: rows start at multiples of 16 bytes, and so does the next after each
+  Search search[MAX_SEARCHES];  // in front: the first is in the cache soonest
+  Image frame;                  // the whole: rows start at multiples of 16 bytes, and so does the next after each
+  short searches;
+  short shares_best;  // 0: all blocks run at the same time, and have nothing to tell each other
+  int shared_bytes;
   Progress* progress;
   Candidate* candidates;
   unsigned* count;  // of candidates, those too for which there was no room
   unsigned capacity;
-  int searches;
-  int shared_bytes;
-  int all_peaks;     // 0: only the best position of each member is wanted; otherwise a search has one member
-  float min_score;   // not above the following
+  int all_peaks;     // 0: only the best position of each member is wanted; otherwise there is one search, of one member
   double min_score_exact;
-  Search search[MAX_SEARCHES];
+  float min_score;   // not above min_score_exact
+  Suspects suspects;  // where all peaks are wanted: what is left to `settle` of ncc_suspects.cuh
 };
 
 // sum + four pixels, each with its sign.
@@ -75,12 +79,21 @@ struct Moments {
   float variance;  // V 2^-shift cut off, less 1; 2^32 - 256 if flat; NaN outside the region
 };
 
+// Below all scores.
+constexpr float NO_BOUND = -4.0f;
+
 // Of the score of a position where ST - b is e. They are off by less than MARGIN.
 __device__ __forceinline__ Bounds score_bounds(int e, float variance, float scale) {
   const float wide = inverse_root(__fmul_rn(__fadd_rn(variance, 1.0f), scale));
   const float narrow = inverse_root(__fmul_rn(__fadd_rn(variance, 2.0f), scale));
   const float least = __fadd_rn(float(e), -BELOW), most = __fadd_rn(float(e), ABOVE);
   return {__fmul_rn(least, least > 0.0f ? narrow : wide), __fmul_rn(most, most > 0.0f ? wide : narrow)};
+}
+
+// The lower one of a positive score; of others it is 0 or less, and means nothing.
+__device__ __forceinline__ float least_score(int e, float variance, float scale) {
+  const float narrow = inverse_root(__fmul_rn(__fadd_rn(variance, 2.0f), scale));
+  return __fmul_rn(__fadd_rn(float(e), -BELOW), narrow);
 }
 
 // Where a tile's moments lie: rows of TILE_X, in each first two of every four neighbours, then the other two, so that a warp
@@ -97,10 +110,6 @@ __device__ __forceinline__ long long multiply_wide(int a, int b, long long c) {
   asm("mad.wide.s32 %0, %1, %2, %3;" : "=l"(result) : "r"(a), "r"(b), "l"(c));
   return result;
 }
-
-// Columns of a tile where sums along the rows are made outright: every 128 / EDGES.
-constexpr int EDGES = 2;
-constexpr int EDGE_LANES = 32 / EDGES;
 
 // Of four columns x of a tile, sums of I(x + w) - I(x) and of I(x + w)^2 - I(x)^2 down some rows: what the sums of a window
 // change by when it moves to the right.
@@ -147,22 +156,22 @@ struct Differences {
   }
 };
 
-// Each becomes the sum over the lanes up to its own, of the same EDGE_LANES.
+// Each becomes the sum over the lanes up to its own.
 template <int STEP = 1>
 __device__ __forceinline__ void add_lanes_before(unsigned& one, unsigned& two) {
-  if constexpr (STEP < EDGE_LANES) {
+  if constexpr (STEP < 32) {
     // The shuffle says itself whether there is such a lane.
     asm volatile(
         "{\n"
         ".reg .pred is_there, is_too;\n"
         ".reg .b32 a, b;\n"
-        "shfl.sync.up.b32 a|is_there, %0, %2, %3, 0xffffffff;\n"
-        "shfl.sync.up.b32 b|is_too, %1, %2, %3, 0xffffffff;\n"
+        "shfl.sync.up.b32 a|is_there, %0, %2, 0, 0xffffffff;\n"
+        "shfl.sync.up.b32 b|is_too, %1, %2, 0, 0xffffffff;\n"
         "@is_there add.u32 %0, %0, a;\n"
         "@is_too add.u32 %1, %1, b;\n"
         "}"
         : "+r"(one), "+r"(two)
-        : "n"(STEP), "n"((32 - EDGE_LANES) << 8));
+        : "n"(STEP));
     add_lanes_before<2 * STEP>(one, two);
   }
 }
@@ -171,15 +180,32 @@ __device__ __forceinline__ void sync_sum_warps() {
   asm volatile("barrier.cta.sync %0, %1;" ::"n"(SUM_BARRIER), "n"(SUM_WARPS * 32) : "memory");
 }
 
+// Of the windows in column 0, a lane's share of S and SS: those of its four columns that they have.
+struct Share {
+  unsigned sum = 0, squares = 0;
+
+  __device__ __forceinline__ void add(unsigned pixels, unsigned mask) {
+    sum = dot4(pixels & mask, 0x01010101u, sum);
+    squares = dot4(pixels & mask, pixels, squares);
+  }
+
+  __device__ __forceinline__ void slide(unsigned enters, unsigned leaves, unsigned mask) {
+    sum = dot4(enters & mask, 0x01010101u, sum) - dot4(leaves & mask, 0x01010101u, 0);
+    squares = dot4(enters & mask, enters, squares) - dot4(leaves & mask, leaves, 0);
+  }
+};
+
 // Four pixels a lane of each row of a tile, and four that are w columns to their right.
 struct TwoColumns {
   const unsigned char* left;
   int pitch, right, after, shift;
+  unsigned mask;  // of the four, those in columns below w
 
   __device__ __forceinline__ TwoColumns(const unsigned char* tile, int pitch, int w)
       : left(tile + threadIdx.x % 32 * 4), pitch(pitch), right(w & ~3), shift(8 * (w & 3)) {
     const int x = threadIdx.x % 32 * 4;
     after = min(x + right + 4, pitch - 4) - x;
+    mask = w <= x ? 0 : 0xffffffffu >> (32 - 8 * min(w - x, 4));
   }
 
   __device__ __forceinline__ uint2 load(int y) const {
@@ -189,23 +215,27 @@ struct TwoColumns {
     return {*reinterpret_cast<const unsigned*>(row), __funnelshift_r(low, high, shift)};
   }
 
-  __device__ __forceinline__ void add_rows(Differences& to, int first, int count) const {
-#pragma unroll 2
-    for (int j = 0; j + 1 < count; j += 2) to.add(load(first + j), load(first + j + 1));
-    if (count & 1) to.add(load(first + count - 1), uint2{0, 0});
+  __device__ __forceinline__ void add_rows(Differences& to, Share& share, int first, int count) const {
+#pragma unroll 4
+    for (int j = 0; j + 1 < count; j += 2) add(to, share, load(first + j), load(first + j + 1));
+    if (count & 1) add(to, share, load(first + count - 1), uint2{0, 0});
+  }
+
+ private:
+  __device__ __forceinline__ void add(Differences& to, Share& share, uint2 one, uint2 two) const {
+    to.add(one, two);
+    share.add(one.x, mask);
+    share.add(two.x, mask);
   }
 };
-
-// Of numbers below 2^16, b not 0. A division of integers takes longer.
-__device__ __forceinline__ int quotient(int a, int b) { return int(__fdividef(float(a) + 0.5f, float(b))); }
 
 // Moments of a tile's first `rows` rows of positions, by SUM_WARPS warps.
 //
 // A lane has four neighbouring columns, a warp a band of rows. Down the band slide
-//   - S and SS at two columns, the edges: first, sums along rows are made of these windows' rows,
+//   - the lanes' shares of S and SS of the window in column 0,
 //   - differences between windows beside each other (`Differences`), which lead from there to the other columns.
-// Where a band begins, differences are put together from those of blocks of rows, which all warps sum before, and of the rows
-// above and below these.
+// Where a band begins, both are put together from those of blocks of rows, which all warps sum before, and of the rows above
+// and below these.
 struct Bands {
   int rows;    // of a band
   int block;   // rows of a block
@@ -224,98 +254,58 @@ struct Bands {
   }
 };
 
-// First what bands begin with; this is number `warp`. Sums of blocks are left in `out`.
+// First the blocks; this is number `warp`. They are left in `out` and, of the window in column 0, in `starts`.
 //
-// tile: pitch bytes a row, at least 127 + w columns, rows + h - 1 rows. edges: two for each of its rows.
-__device__ __forceinline__ void sum_blocks(const unsigned char* tile, int pitch, const Search& search, int rows, int warp,
-                                           uint2* edges, Moments* out) {
+// tile: pitch bytes a row, at least 127 + w columns, rows + h - 1 rows.
+__device__ __forceinline__ void sum_blocks(const TwoColumns& columns, const Bands& bands, int warp, uint2* starts,
+                                           Moments* out) {
   const int lane = threadIdx.x % 32;
-  const int w = search.w, h = search.h;
-  unsigned masks[4];
-#pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int bytes = min(max(w % 16 - 4 * i, 0), 4);
-    masks[i] = bytes == 0 ? 0 : 0xffffffffu >> (32 - 8 * bytes);
-  }
-  for (int i = warp * 32 + lane; i < (rows + h - 1) * EDGES; i += SUM_WARPS * 32) {
-    const uint4* pixels = reinterpret_cast<const uint4*>(tile + i / EDGES * pitch + i % EDGES * (TILE_X / EDGES));
-    unsigned s = 0, ss = 0;
-    const auto add = [&](unsigned word) {
-      s = dot4(word, 0x01010101u, s);
-      ss = dot4(word, word, ss);
-    };
-    for (int j = 0; j < w / 16; j++) {
-      const uint4 words = pixels[j];
-      add(words.x), add(words.y), add(words.z), add(words.w);
-    }
-    if (w % 16 != 0) {
-      const uint4 words = pixels[w / 16];
-      add(words.x & masks[0]), add(words.y & masks[1]), add(words.z & masks[2]), add(words.w & masks[3]);
-    }
-    edges[i] = {s, ss};
-  }
-  const TwoColumns columns(tile, pitch, w);
-  const Bands bands(search, rows);
   int4* stored = reinterpret_cast<int4*>(out) + lane;
   for (int i = warp; i < bands.pieces * bands.blocks; i += SUM_WARPS) {
     const int half = bands.pieces == 2 ? bands.block / 2 : 0, number = bands.pieces == 2 ? i / 2 : i;
     const bool is_second = number * bands.pieces != i || bands.pieces == 1;
     Differences sums;
-    columns.add_rows(sums, number * bands.block + (is_second ? half : 0), is_second ? bands.block - half : half);
+    Share share;
+    columns.add_rows(sums, share, number * bands.block + (is_second ? half : 0), is_second ? bands.block - half : half);
     sums.store(stored + i * 64);
+    const uint2 start = {add_lanes(share.sum), add_lanes(share.squares)};
+    if (lane == 0) starts[i] = start;
   }
 }
 
-// Then the moments. Positions outside first_x <= x < end_x, y < end_y are marked so.
-__device__ __forceinline__ void sum_windows(const unsigned char* tile, int pitch, const Search& search, int rows, int warp,
-                                            int first_x, int end_x, int end_y, const uint2* edges, Moments* out) {
+// V - 1 of ncc_wgmma.cuh, cut off.
+template <bool IS_SMALL>
+__device__ __forceinline__ float variance_of(int n, int shift, long long less, int sum, int squares) {
+  if constexpr (IS_SMALL) {
+    // V <= n^2 2^14 < 2^32: of both products the lower half will do, and shift is 0. Of a flat window it wraps around.
+    return __uint2float_rz(unsigned(n) * unsigned(squares) - 1u - unsigned(sum) * unsigned(sum));
+  } else {
+    const long long variance = multiply_wide(-sum, sum, multiply_wide(n, squares, less));
+    return __uint2float_rz(__funnelshift_r(unsigned(variance), unsigned(variance >> 32), shift));
+  }
+}
+
+// Then the moments of a band, rows first_y <= y < end_y of `rows`; those of positions outside first_x <= x < end_x, y < last_y
+// are marked so.
+template <bool IS_SMALL>
+__device__ __forceinline__ void slide_down(const TwoColumns& columns, Differences& beside, Share& share, int n, int h,
+                                           int rows, int first_y, int end_y, int first_x, int end_x, int last_y,
+                                           Moments* out) {
   const int lane = threadIdx.x % 32;
-  const int w = search.w, h = search.h, n = w * h;
   // n^2 2^14 is more than V can be.
   const int shift = max(2 * (32 - __clz(n - 1)) - 18, 0);
   const long long less = -(1ll << shift);
-  // V <= n^2 2^14 < 2^32: of both products the lower half will do, and shift is 0.
-  const bool is_small = n <= 512;
-  const TwoColumns columns(tile, pitch, w);
-  const Bands bands(search, rows);
-  const int band = bands.rows, first_row = warp * band, end_row = min(first_row + band, rows);
-  const int4* stored = reinterpret_cast<const int4*>(out) + lane;
-  Differences beside;
-  unsigned edge = 0, edge_squares = 0;
-  if (first_row < end_row) {
-    int row = first_row;
-    if (bands.blocks > 0) {
-      const int first = quotient(first_row + bands.block - 1, bands.block), end = quotient(first_row + h, bands.block);
-      columns.add_rows(beside, row, first * bands.block - row);
-#pragma unroll 1
-      for (int i = first * bands.pieces; i < end * bands.pieces; i++) beside.add(stored + i * 64);
-      row = end * bands.block;
-    }
-    columns.add_rows(beside, row, first_row + h - row);
-#pragma unroll 4
-    for (int j = lane % EDGE_LANES; j < h; j += EDGE_LANES) {
-      const uint2 it = edges[(first_row + j) * EDGES + lane / EDGE_LANES];
-      edge += it.x;
-      edge_squares += it.y;
-    }
-#pragma unroll
-    for (int step = 1; step < EDGE_LANES; step *= 2) {
-      edge += __shfl_xor_sync(ALL_LANES, edge, step);
-      edge_squares += __shfl_xor_sync(ALL_LANES, edge_squares, step);
-    }
-  }
-  sync_sum_warps();
   const float nan = __int_as_float(0x7fffffff);
-  const bool is_inside = first_x <= 0 && end_x >= TILE_X && end_y >= rows;
-  uint4* to = reinterpret_cast<uint4*>(out + moments_slot(4 * lane, first_row));
-  uint4* to_others = reinterpret_cast<uint4*>(out + moments_slot(4 * lane + 2, first_row));
-  const uint2* edge_rows = edges + first_row * EDGES + lane / EDGE_LANES;
-  for (int y = first_row; y < end_row; y++) {
-    // For the next row, fetched early. After the last they are of no use.
-    const int next = min(y, rows - 2) + h;
-    const uint2 enters = columns.load(next), leaves = columns.load(y);
-    const uint2 edge_enters = edge_rows[(next - y) * EDGES], edge_leaves = edge_rows[0];
-    // From the edge to the lane's first column, then on.
+  // What is added marks columns.
+  float mark[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++) mark[i] = 4 * lane + i < first_x || 4 * lane + i >= end_x ? nan : 0.0f;
+  uint4* to = reinterpret_cast<uint4*>(out + moments_slot(4 * lane, first_y));
+  uint4* to_others = reinterpret_cast<uint4*>(out + moments_slot(4 * lane + 2, first_y));
+  const int inside = min(end_y, last_y);
+#pragma unroll 2
+  for (int y = first_y; y < inside; y++) {
+    // From column 0 to the lane's first, then on.
     unsigned s[4], ss[4];
     s[0] = ss[0] = 0;
 #pragma unroll
@@ -325,128 +315,225 @@ __device__ __forceinline__ void sum_windows(const unsigned char* tile, int pitch
     }
     unsigned before = s[3] + beside.sums[3], before_squares = ss[3] + beside.square(3);
     const unsigned own = before, own_squares = before_squares;
+    const unsigned start = add_lanes(share.sum), start_squares = add_lanes(share.squares);
+    // For the next row, fetched early. After the last they are of no use.
+    const int leaving = min(y, rows - 2);
+    const uint2 enters = columns.load(leaving + h), leaves = columns.load(leaving);
+    beside.slide(enters, leaves);
+    share.slide(enters.x, leaves.x, columns.mask);
     add_lanes_before(before, before_squares);
-    before += edge - own;
-    before_squares += edge_squares - own_squares;
+    before += start - own;
+    before_squares += start_squares - own_squares;
     unsigned sums[4];
     float variances[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const int sum = int(before + s[i]), squares = int(before_squares + ss[i]);
-      // Of a flat window it wraps around.
-      unsigned cut;
-      if (is_small) {
-        cut = unsigned(n) * unsigned(squares) - 1u - unsigned(sum) * unsigned(sum);
-      } else {
-        const long long variance = multiply_wide(-sum, sum, multiply_wide(n, squares, less));
-        cut = __funnelshift_r(unsigned(variance), unsigned(variance >> 32), shift);
-      }
       sums[i] = unsigned(sum) << 8;
-      variances[i] = __uint2float_rz(cut);
-    }
-    if (!is_inside) {
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const int x = 4 * lane + i;
-        if (x < first_x || x >= end_x || y >= end_y) variances[i] = nan;
-      }
+      variances[i] = __fadd_rn(variance_of<IS_SMALL>(n, shift, less, sum, squares), mark[i]);
     }
     *to = {sums[0], __float_as_uint(variances[0]), sums[1], __float_as_uint(variances[1])};
     *to_others = {sums[2], __float_as_uint(variances[2]), sums[3], __float_as_uint(variances[3])};
     to += TILE_X / 2;
     to_others += TILE_X / 2;
-    beside.slide(enters, leaves);
-    edge += edge_enters.x - edge_leaves.x;
-    edge_squares += edge_enters.y - edge_leaves.y;
-    edge_rows += EDGES;
+  }
+  for (int y = max(first_y, last_y); y < end_y; y++) {
+    *to = *to_others = {0, __float_as_uint(nan), 0, __float_as_uint(nan)};
+    to += TILE_X / 2;
+    to_others += TILE_X / 2;
   }
 }
 
-// Suspects of a warpgroup's tile on their way to the warps that settle them.
-constexpr int MAX_SUSPECTS = 32;
-struct Suspects {
+// All of it.
+__device__ __forceinline__ void sum_windows(const unsigned char* tile, int pitch, const Search& search, int rows, int warp,
+                                            int first_x, int end_x, int last_y, uint2* starts, Moments* out) {
+  const int lane = threadIdx.x % 32;
+  const int w = search.w, h = search.h, n = w * h;
+  const TwoColumns columns(tile, pitch, w);
+  const Bands bands(search, rows);
+  const int first_y = warp * bands.rows, end_y = min(first_y + bands.rows, rows);
+  Differences beside;
+  Share share;
+  if (bands.blocks > 0) {
+    sum_blocks(columns, bands, warp, starts, out);
+    sync_sum_warps();
+    if (first_y < end_y) {
+      const int4* stored = reinterpret_cast<const int4*>(out) + lane;
+      const int first = quotient(first_y + bands.block - 1, bands.block), end = quotient(first_y + h, bands.block);
+      columns.add_rows(beside, share, first_y, first * bands.block - first_y);
+#pragma unroll 1
+      for (int i = first * bands.pieces; i < end * bands.pieces; i++) {
+        beside.add(stored + i * 64);
+        // A lane's share may as well be another's.
+        if (i % 32 == lane) {
+          const uint2 start = starts[i];
+          share.sum += start.x;
+          share.squares += start.y;
+        }
+      }
+      columns.add_rows(beside, share, end * bands.block, first_y + h - end * bands.block);
+    }
+    // Moments take the blocks' place.
+    sync_sum_warps();
+  } else if (first_y < end_y) {
+    columns.add_rows(beside, share, first_y, h);
+  }
+  if (first_y >= end_y) return;
+  if (n <= 512) {
+    slide_down<true>(columns, beside, share, n, h, rows, first_y, end_y, first_x, end_x, last_y, out);
+  } else {
+    slide_down<false>(columns, beside, share, n, h, rows, first_y, end_y, first_x, end_x, last_y, out);
+  }
+}
+
+// Suspects of a warpgroup's tile on their way to the warps that settle them, where only the best position is wanted.
+constexpr int MAX_SUSPECTS = 16;
+struct GroupSuspects {
   unsigned count;             // those too for which there was no room
   unsigned is_more;           // another list follows for the same template
+  unsigned best;              // a lower bound of the best score, ordered(f32)
   unsigned at[MAX_SUSPECTS];  // in the tile: x in the low, y in the high half
+  float most[MAX_SUSPECTS];   // their scores are not higher
 };
 
-// True if a neighbour in the tile surely has a higher score than a suspect whose score is at most `most`. Of suspects, which
-// alone are looked at, bounds lie where their moments were.
-__device__ __forceinline__ bool is_beaten(const Moments* bounds, const unsigned* marks, int x, int y, int rows, float most) {
-  const float limit = __fadd_rn(most, 3.0f * MARGIN);
-#pragma unroll 1
-  for (int k = 0; k < 9; k++) {
-    const int at_x = x + k % 3 - 1, at_y = y + k / 3 - 1;
-    if (at_x < 0 || at_x >= TILE_X || at_y < 0 || at_y >= rows) continue;
-    if (marks[at_y * (TILE_X / 32) + at_x / 32] >> at_x % 32 & 1) {
-      if (__uint_as_float(bounds[moments_slot(at_x, at_y)].sum) > limit) return true;
-    }
+// Bounds of the scores of four neighbouring positions of a row of a tile. Where there is no suspect, `least` is below all
+// scores and `most` is NaN, so that it beats nothing and is none.
+struct FourBounds {
+  float least[4], most[4];
+
+  // They lie where moments were.
+  __device__ __forceinline__ void load(const Moments* bounds, int x, int y) {
+    const float4 first = *reinterpret_cast<const float4*>(bounds + moments_slot(x, y));
+    const float4 second = *reinterpret_cast<const float4*>(bounds + moments_slot(x + 2, y));
+    least[0] = first.x, least[1] = first.z, least[2] = second.x, least[3] = second.z;
+    most[0] = first.y, most[1] = first.w, most[2] = second.y, most[3] = second.w;
   }
-  return false;
+
+  // Of each, the highest `least` among it and its neighbours in the row.
+  __device__ __forceinline__ void highest(float (&of)[4]) const {
+    const int lane = threadIdx.x % 32;
+    const float left = __shfl_up_sync(ALL_LANES, least[3], 1), right = __shfl_down_sync(ALL_LANES, least[0], 1);
+    const float before[4] = {lane > 0 ? left : NO_BOUND, least[0], least[1], least[2]};
+    const float after[4] = {least[1], least[2], least[3], lane < 31 ? right : NO_BOUND};
+#pragma unroll
+    for (int i = 0; i < 4; i++) of[i] = fmaxf(fmaxf(before[i], after[i]), least[i]);
+  }
+};
+
+// Of a tile whose bounds lie where moments were, leaves to `settle` the suspects that no neighbour in the tile surely beats.
+// A warp, of up to 16 rows first_y <= y < end_y; the tile has `rows`, and its first position is (left, top).
+__device__ __forceinline__ void leave_suspects(const Suspects& suspects, const Moments* bounds, int first_y, int end_y,
+                                               int rows, int left, int top) {
+  const int lane = threadIdx.x % 32, x = 4 * lane;
+  float above[4], here[4], most[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++) above[i] = here[i] = most[i] = NO_BOUND;
+  // Bits 4 k to 4 k + 3: those of the lane's row first_y + k that stay.
+  unsigned long long stay = 0;
+  // What is below a row comes before it is judged.
+  for (int y = first_y - 1; y <= end_y; y++) {
+    FourBounds row = {};
+    float below[4] = {NO_BOUND, NO_BOUND, NO_BOUND, NO_BOUND};
+    if (y >= 0 && y < rows) {
+      row.load(bounds, x, y);
+      row.highest(below);
+    }
+    unsigned judged = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      judged |= __fadd_rn(most[i], 3.0f * MARGIN) >= fmaxf(fmaxf(above[i], here[i]), below[i]) ? 1u << i : 0;
+      above[i] = here[i];
+      here[i] = below[i];
+      most[i] = row.most[i];
+    }
+    if (y > first_y) stay |= (unsigned long long)judged << 4 * (y - 1 - first_y);
+  }
+  unsigned before = __popcll(stay), unused = 0;
+  add_lanes_before(before, unused);
+  const unsigned all = __shfl_sync(ALL_LANES, before, 31);
+  if (all == 0) return;
+  unsigned place = lane == 0 ? atomicAdd(&suspects.state->count, all) : 0;
+  place = __shfl_sync(ALL_LANES, place, 0) + before - __popcll(stay);
+  for (; stay && place < suspects.capacity; stay &= stay - 1, place++) {
+    const int bit = __ffsll(stay) - 1, at_x = x + bit % 4, at_y = first_y + bit / 4;
+    const float bound = bounds[moments_slot(at_x, at_y)].variance;
+    suspects.list[place] = {unsigned(left + at_x), unsigned(top + at_y), __fadd_rn(bound, MARGIN), 0};
+  }
 }
 
+// Of the lists of those warpgroups that are in `open`, the suspects that may be the best.
+template <int GROUPS>
+struct Survivors {
+  unsigned in_list[GROUPS];  // by bits
+  int count = 0;
+
+  // Those that reach `floor`.
+  __device__ __forceinline__ Survivors(const GroupSuspects (&lists)[GROUPS], unsigned open, float floor, int lane) {
+    const int slot = min(lane, MAX_SUSPECTS - 1);
+#pragma unroll
+    for (int group = 0; group < GROUPS; group++) {
+      const int listed = open >> group & 1 ? min(int(lists[group].count), MAX_SUSPECTS) : 0;
+      in_list[group] = __ballot_sync(ALL_LANES, lane < listed && lists[group].most[slot] >= floor);
+      count += __popc(in_list[group]);
+    }
+  }
+
+  // The place of number `i`.
+  __device__ __forceinline__ unsigned at(const GroupSuspects (&lists)[GROUPS], int i) const {
+    int list = 0;
+    unsigned left = in_list[0];
+#pragma unroll
+    for (int group = 1; group < GROUPS && i >= __popc(left); group++) {
+      i -= __popc(left);
+      left = in_list[group];
+      list = group;
+    }
+    for (; i > 0; i--) left &= left - 1;
+    return lists[list].at[__ffs(left) - 1];
+  }
+};
+
 // Scores suspects of a template exactly and appends to the candidates those that score min_score or more and precede
-// their neighbours in the tie order. SUM_WARPS warps; this is number `warp` of them. The list is empty afterwards.
+// their neighbours in the tie order. SUM_WARPS warps; this is number `warp` of them. Open lists are empty afterwards.
 //
 // Each suspect's rows are shared out among warps, as long as there are enough of them. exact: zeros, and so afterwards.
-__device__ __forceinline__ void settle(const Launch& launch, const Search& search, const Pattern& numbers,
-                                       const unsigned* words, unsigned tag, Suspects& list, const unsigned char* tile,
-                                       int tile_pitch, int rows, int left, int top, int warp, unsigned* exact) {
-  const int count = min(list.count, MAX_SUSPECTS);
-  if (count == 0) return;
-  const int lane = threadIdx.x % 32;
-  const int w = search.w, h = search.h;
+template <int GROUPS>
+__device__ __forceinline__ void settle(const Launch& launch, const Search& search, const Pattern* patterns,
+                                       const unsigned* words, unsigned tag, GroupSuspects (&lists)[GROUPS], unsigned open,
+                                       float floor, const unsigned char* tile, int left, int top, int warp, unsigned* exact) {
+  // Asked for anew each time: what is computed of it would else wait in registers, for want of which others are spilled.
+  int lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  const Survivors<GROUPS> survivors(lists, open, floor, lane);
+  const int count = survivors.count;
+  const int w = search.w, h = search.h, rows = search.tile_rows, tile_pitch = pitch_of(w);
   const Image& frame = launch.frame;
-  const int columns = (w + 3) / 4, at_once = quotient(32, columns), lane_row = quotient(lane, columns);
-  const int column = lane - lane_row * columns;
-  const int strips = max(quotient(SUM_WARPS, count), 1), strip_rows = quotient(h + 2 + strips - 1, strips);
-  words += column;
-  const unsigned mask = 0xffffffffu >> (32 - 8 * min(w - 4 * column, 4));
+  const int strips = max(quotient(SUM_WARPS, max(count, 1)), 1), strip_rows = quotient(h + 2 + strips - 1, strips);
   for (int item = warp; item < count * strips; item += SUM_WARPS) {
-    const int number = quotient(item, strips);
-    const int first = (item - number * strips) * strip_rows - 1, end = min(first + strip_rows, h + 1);
-    // The pixel before the window's first, in the tile, or in the frame where a neighbour's window leaves the tile. Neighbours
-    // outside the frame do not count, whatever is read for them.
-    const int at_x = int(list.at[number] & 0xffff), at_y = int(list.at[number] >> 16);
+    const int number = quotient(item, strips), strip = item - number * strips;
+    const unsigned place = survivors.at(lists, number);
+    const int at_x = int(place & 0xffff), at_y = int(place >> 16);
+    // In the frame where a neighbour's window leaves the tile.
     const bool is_in_tile = at_x > 0 && at_x < TILE_X - 1 && at_y > 0 && at_y < rows - 1;
-    const unsigned* image_words = reinterpret_cast<const unsigned*>(is_in_tile ? tile : frame.pixels);
-    const int pitch = is_in_tile ? tile_pitch : frame.pitch, image_rows = is_in_tile ? rows + h - 1 : frame.height;
-    const int x = (is_in_tile ? at_x : search.left + left + at_x) - 1, y = is_in_tile ? at_y : search.top + top + at_y;
-    // Counted in words: frames of 2^31 bytes or more have less than 2^31 of these.
-    const int pitch_words = pitch / 4, shift = (x & 3) * 8, last_word = pitch_words * image_rows - 1;
+    const Around around = is_in_tile ? Around(tile, tile_pitch, rows + h - 1, at_x, at_y)
+                                     : Around(frame.pixels, frame.pitch, frame.height, search.left + left + at_x,
+                                              search.top + top + at_y);
     NineWindows windows;
-    if (lane < at_once * columns) {
-#pragma unroll 2
-      for (int j = first + lane_row; j < end; j += at_once) {
-        const int row = min(max(y + j, 0), image_rows - 1), word = row * pitch_words + (x >> 2) + column;
-        unsigned image[3], pattern[3];
-        bool is_there[3];
-#pragma unroll
-        for (int i = 0; i < 3; i++) {
-          image[i] = image_words[min(max(word + i, 0), last_word)];
-          // The image's row j meets the template's row j + 1 at the position above.
-          const int of = j + 1 - i;
-          is_there[i] = of >= 0 && of < h;
-          pattern[i] = is_there[i] ? __ldg(words + of * columns) : 0;
-        }
-        windows.add(__funnelshift_r(image[0], image[1], shift), __funnelshift_r(image[1], image[2], shift), mask, pattern,
-                    is_there);
-      }
-    }
+    add_rows<1>(windows, around, w, h, strip * strip_rows - 1, (strip + 1) * strip_rows - 1, words);
     const unsigned mine = windows.of_warp(lane);
     if (lane < EXACT_SUMS) atomicAdd(&exact[number * EXACT_SUMS + lane], mine);
   }
   sync_sum_warps();
+  if (warp == 0 && lane < GROUPS && (open >> lane & 1)) lists[lane].count = lists[lane].is_more = lists[lane].best = 0;
   for (int number = warp; number < count; number += SUM_WARPS) {
     unsigned total = 0;
     if (lane < EXACT_SUMS) {
       total = exact[number * EXACT_SUMS + lane];
       exact[number * EXACT_SUMS + lane] = 0;
     }
-    const int x = left + int(list.at[number] & 0xffff), y = top + int(list.at[number] >> 16);
-    report_peak(numbers, total, x, y, search.width, search.height, launch.min_score_exact, tag, launch.candidates,
+    const unsigned place = survivors.at(lists, number);
+    const int x = left + int(place & 0xffff), y = top + int(place >> 16);
+    report_peak(patterns[tag % 2], total, x, y, search.width, search.height, launch.min_score_exact, tag, launch.candidates,
                 launch.capacity, launch.count);
   }
-  sync_sum_warps();
-  if (warp == 0 && lane == 0) list.count = list.is_more = 0;
 }

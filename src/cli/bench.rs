@@ -59,6 +59,9 @@ struct Row {
     /// Width and height, of the largest member of a bank.
     #[serde(skip_serializing_if = "Option::is_none")]
     template: Option<[usize; 2]>,
+    /// What is searched in, see [`Scene`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scene: Option<&'static str>,
     /// Members.
     bank: usize,
     /// Most matches of a template, if not only the best is wanted.
@@ -98,6 +101,7 @@ impl Row {
             taken: None,
             frame: [frame.width, frame.height],
             template: None,
+            scene: None,
             bank: 1,
             max_matches: None,
             min_score: None,
@@ -141,8 +145,34 @@ fn at(micros: &Micros, share: f64) -> f64 {
     micros[((micros.len() - 1) as f64 * share).round() as usize]
 }
 
+/// What pictures show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scene {
+    /// Noise on every scale, the coarser the stronger, as nature has it: a template is like few places.
+    Natural,
+    /// Waves, and noise: a template is like many places.
+    Repeating,
+}
+
+impl Scene {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Natural => "natural",
+            Self::Repeating => "repeating",
+        }
+    }
+
+    fn picture(self, frame: Size) -> Plane {
+        match self {
+            Self::Natural => natural(frame),
+            Self::Repeating => reference::picture(frame),
+        }
+    }
+}
+
 /// One search that is measured.
 struct Search {
+    scene: Scene,
     window: Rect,
     limits: Limits,
     bank: Arc<Bank>,
@@ -152,9 +182,15 @@ struct Search {
 
 impl Search {
     /// Of templates that are cut out of the window.
-    fn new(picture: &Plane, window: Rect, template: Size, members: usize, limits: Limits) -> Result<Self> {
+    fn new(
+        (scene, picture): (Scene, &Plane),
+        window: Rect,
+        template: Size,
+        members: usize,
+        limits: Limits,
+    ) -> Result<Self> {
         let (bank, place) = bank(picture, window, template, members)?;
-        Ok(Self { window, limits, bank, place })
+        Ok(Self { scene, window, limits, bank, place })
     }
 }
 
@@ -320,10 +356,16 @@ impl Work {
             log::say(&format!("not installed, and not measured: {}", peers.missing.join(", ")));
         }
         for frame in self.frames.clone() {
-            let pictures = pictures(frame);
+            if self.is_all && self.wants_subject(BenchSubject::Ncc) {
+                let pictures = pictures(Scene::Repeating, frame);
+                let frames = bench.load(&pictures)?;
+                self.searches(bench, (Scene::Repeating, &pictures), &frames)?;
+            }
+            let pictures = pictures(Scene::Natural, frame);
             let frames = bench.load(&pictures)?;
             if self.wants_subject(BenchSubject::Ncc) {
-                self.searches(bench, &pictures, &frames)?;
+                self.searches(bench, (Scene::Natural, &pictures), &frames)?;
+                self.peers(bench, &pictures, &frames)?;
             }
             if self.wants_subject(BenchSubject::Threshold) {
                 self.thresholds(bench, &pictures, &frames)?;
@@ -343,27 +385,33 @@ impl Work {
         Ok(())
     }
 
-    fn searches(&mut self, bench: &mut Bench, pictures: &[Plane], frames: &Frames) -> Result<()> {
+    fn searches(
+        &mut self,
+        bench: &mut Bench,
+        (scene, pictures): (Scene, &[Plane]),
+        frames: &Frames,
+    ) -> Result<()> {
         let picture = &pictures[0];
-        let frame = picture.size();
+        let (seen, frame) = ((scene, picture), picture.size());
         let whole = Rect::whole(frame);
         let best = Limits::default();
         let mut searches = Vec::new();
         for template in self.templates.iter().filter(|size| size.fits_in(frame)) {
-            searches.push(Search::new(picture, whole, *template, self.bank, best)?);
+            searches.push(Search::new(seen, whole, *template, self.bank, best)?);
         }
         if self.is_all && WINDOW.is_inside(frame) {
             let (middle, many) = (Size::new(64, 64), Limits { min_score: 0.5, max_matches: 20, ..best });
-            searches.push(Search::new(picture, whole, middle, 1, many)?);
-            searches.push(Search::new(picture, whole, Size::new(32, 32), 32, best)?);
-            searches.push(Search::new(picture, WINDOW, middle, 1, best)?);
-            searches.push(Search::new(picture, WINDOW, middle, 64, best)?);
+            searches.push(Search::new(seen, whole, middle, 1, many)?);
+            searches.push(Search::new(seen, whole, Size::new(32, 32), 32, best)?);
+            searches.push(Search::new(seen, WINDOW, middle, 1, best)?);
+            searches.push(Search::new(seen, WINDOW, middle, 64, best)?);
         }
         for search in searches {
             // Of the first frame and the last.
             let expected = on_cpu(&search, &[&pictures[0], &pictures[pictures.len() - 1]], self.threads)?;
             let wanted = Kernel::ALL.into_iter().filter_map(|(_, kernel)| match kernel {
-                Kernel::Ncc(ncc) if self.wants_kernel(kernel) => Some(Some(ncc)),
+                // Only what would be taken is measured in more than one scene.
+                Kernel::Ncc(ncc) if self.wants_kernel(kernel) && scene == Scene::Natural => Some(Some(ncc)),
                 _ => None,
             });
             for asked in std::iter::once(None).chain(wanted).collect::<Vec<_>>() {
@@ -382,6 +430,13 @@ impl Work {
                 self.add_search(name, &search, &timed.micros)?;
             }
         }
+        Ok(())
+    }
+
+    /// What other libraries take for it.
+    fn peers(&mut self, bench: &mut Bench, pictures: &[Plane], frames: &Frames) -> Result<()> {
+        let picture = &pictures[0];
+        let frame = picture.size();
         let npp = self.peers.as_ref().and_then(|peers| peers.npp.as_ref());
         let mut peer_rows = Vec::new();
         if let Some(npp) = npp {
@@ -389,7 +444,8 @@ impl Work {
                 if !self.templates.contains(&template) || !template.fits_in(frame) {
                     continue;
                 }
-                let search = Search::new(picture, whole, template, 1, best)?;
+                let (whole, best) = (Rect::whole(frame), Limits::default());
+                let search = Search::new((Scene::Natural, picture), whole, template, 1, best)?;
                 let timed = bench.npp_search(npp, frames, search.bank.members()[0].luma())?;
                 check_npp_scores(picture, &search, &timed.answer)?;
                 peer_rows.push((search, timed.micros));
@@ -570,12 +626,12 @@ impl Work {
     fn on_cpu(&mut self, threads: usize) -> Result<()> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         for frame in self.frames.clone() {
-            let picture = reference::picture(frame);
+            let picture = Scene::Natural.picture(frame);
             let wants_searches = self.wants_subject(BenchSubject::Ncc);
             let templates = self.templates.clone().into_iter();
             for template in templates.filter(|size| wants_searches && size.fits_in(frame)) {
                 let (whole, limits) = (Rect::whole(frame), Limits::default());
-                let search = Search::new(&picture, whole, template, self.bank, limits)?;
+                let search = Search::new((Scene::Natural, &picture), whole, template, self.bank, limits)?;
                 let mut planner = cpu::ncc::Planner::new();
                 let mut matcher = cpu::ncc::Matcher::new(&mut planner, search.bank.clone(), frame, threads);
                 let mut matches = Vec::new();
@@ -610,7 +666,7 @@ impl Work {
         let Search { bank, limits, .. } = search;
         let window = search.window.size();
         let mut row = Row::new("ncc", name.kernel, window, window.area(), micros);
-        row.taken = name.taken;
+        (row.taken, row.scene) = (name.taken, Some(search.scene.name()));
         let products =
             |template: &Template| template.size().positions_in(window).area() * template.size().area();
         let all: usize = bank.members().iter().map(products).sum();
@@ -642,8 +698,8 @@ impl Work {
             writeln!(out, "{device}")?;
             writeln!(
                 out,
-                "{:<10} {:<21} {:>9} {:>16} {:>12} {:>10} {:>9} {:>8}",
-                "op", "kernel", "frame", "of", "median", "p90", "Gprod/s", "GB/s"
+                "{:<10} {:<21} {:>9} {:>9} {:>16} {:>12} {:>10} {:>9} {:>8}",
+                "op", "kernel", "scene", "frame", "of", "median", "p90", "Gprod/s", "GB/s"
             )?;
         } else {
             log::say(&format!("measuring {device}"));
@@ -666,9 +722,10 @@ impl Work {
             let products = row.products_per_s.map_or(String::new(), |rate| format!("{:.0}", rate / 1e9));
             writeln!(
                 std::io::stdout(),
-                "{:<10} {:<21} {:>9} {:>16} {:>9.1} us {:>7.1} us {:>9} {:>8.1}",
+                "{:<10} {:<21} {:>9} {:>9} {:>16} {:>9.1} us {:>7.1} us {:>9} {:>8.1}",
                 row.op,
                 row.taken.as_ref().map_or(row.kernel.clone(), |taken| format!("{}: {taken}", row.kernel)),
+                row.scene.unwrap_or_default(),
                 format!("{}x{}", row.frame[0], row.frame[1]),
                 of,
                 row.median_us,
@@ -717,8 +774,8 @@ fn ring_standing(picture: &Plane, works: bool, mask: bool) -> Result<Standing> {
 }
 
 /// A picture, and others of its size that show the same shifted, so that no two are equal: together more than a cache holds.
-fn pictures(frame: Size) -> Vec<Plane> {
-    let first = reference::picture(frame);
+fn pictures(scene: Scene, frame: Size) -> Vec<Plane> {
+    let first = scene.picture(frame);
     let Size { width, height } = frame;
     let shifted = |index: usize| {
         let (left, top) = (53 * index % width, 37 * index % height);
@@ -730,6 +787,28 @@ fn pictures(frame: Size) -> Vec<Plane> {
         picture
     };
     (0..SET_BYTES.div_ceil(frame.area().max(1)).min(64)).map(shifted).collect()
+}
+
+/// See [`Scene::Natural`].
+fn natural(frame: Size) -> Plane {
+    let mut sum = vec![128.0_f32; frame.area()];
+    let mut state = 1_u32;
+    let mut noise = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) as f32 / 32_768.0 - 1.0
+    };
+    for (cell, strength) in [(64, 40.0), (16, 24.0), (4, 14.0), (1, 9.0)] {
+        let across = frame.width / cell + 2;
+        let knots: Vec<f32> = (0..across * (frame.height / cell + 2)).map(|_| noise()).collect();
+        for (index, value) in sum.iter_mut().enumerate() {
+            let (x, y) = (index % frame.width, index / frame.width);
+            let (part_x, part_y) = ((x % cell) as f32 / cell as f32, (y % cell) as f32 / cell as f32);
+            let knot = |i: usize, j: usize| knots[(y / cell + j) * across + x / cell + i];
+            let line = |j: usize| knot(0, j) * (1.0 - part_x) + knot(1, j) * part_x;
+            *value += strength * (line(0) * (1.0 - part_y) + line(1) * part_y);
+        }
+    }
+    Plane::from_vec(sum.into_iter().map(|value| value as u8).collect(), frame)
 }
 
 /// Templates cut out of a window along its diagonal, and the place of the first.

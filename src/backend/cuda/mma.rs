@@ -29,9 +29,6 @@ const MOST_PIECES: usize = 15;
 const PRODUCTS_TILE: usize = 64;
 const SETTLE_THREADS: usize = 256;
 
-/// What `settle` has in shared memory beside a template and a window.
-const SETTLE_BYTES: usize = 6_400;
-
 /// What the driver takes of a multiprocessor's shared memory for each block.
 const RESERVED_SHARED: usize = 1_024;
 
@@ -96,8 +93,14 @@ impl Suspicion {
         Ok(Self { state: gpu.alloc("suspicion", 4)?, suspects: gpu.alloc("suspects", 4 * suspects)? })
     }
 
-    fn capacity(&self) -> usize {
-        self.suspects.len() / 4
+    /// For the kernels that fill and empty it.
+    pub(super) fn suspects(&mut self) -> Suspects {
+        Suspects {
+            state: self.state.address(),
+            list: self.suspects.address(),
+            capacity: (self.suspects.len() / 4) as u32,
+            unused: 0,
+        }
     }
 }
 
@@ -136,12 +139,6 @@ fn spread_words(template: Size) -> usize {
     4 * copy_pitch(chunks(template)) * template.height.next_multiple_of(4)
 }
 
-/// Bytes of shared memory that `settle` is launched with.
-fn settle_bytes(template: Size) -> usize {
-    let columns = template.width.div_ceil(4);
-    (columns * template.height + (columns + 2) * (template.height + 2)) * 4
-}
-
 /// The launch with tiles of so many rows, or `None` if it does not fit in `shared_bytes`.
 fn geometry(tile: usize, template: Size, left: usize, map: Size, shared_bytes: usize) -> Option<Geometry> {
     let rows = template.height.next_multiple_of(4);
@@ -172,10 +169,7 @@ fn best_geometry(
     shared_bytes: usize,
     multiprocessors: usize,
 ) -> Option<Geometry> {
-    if template.width > MAX_WIDTH
-        || template.area() > MAX_AREA
-        || settle_bytes(template) + SETTLE_BYTES > shared_bytes
-    {
+    if template.width > MAX_WIDTH || template.area() > MAX_AREA {
         return None;
     }
     let half = usize::midpoint(shared_bytes, RESERVED_SHARED) - RESERVED_SHARED;
@@ -219,6 +213,16 @@ fn products_geometry(
     }
 }
 
+/// `Suspects` of `kernels/ncc_fast.cuh`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(super) struct Suspects {
+    state: u64,
+    list: u64,
+    capacity: u32,
+    unused: u32,
+}
+
 /// `Search` of `kernels/ncc_suspects.cuh`.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -233,14 +237,37 @@ struct Search {
     factor: f32,
     min_score: f32,
     all_peaks: i32,
-    capacity: i32,
-    unused: i32,
-    suspicion: u64,
-    suspects: u64,
+    suspects: Suspects,
 }
 
 // SAFETY: numbers that fill it, in the order and with the gaps of the C structure.
 unsafe impl Pod for Search {}
+
+impl Search {
+    fn new(
+        frame: &DeviceFrame,
+        Query { member, window, .. }: Query<'_>,
+        wanted: Wanted,
+        suspicion: &mut Suspicion,
+    ) -> Self {
+        assert!(window.is_inside(frame.size), "{window} of a {} frame", frame.size);
+        let (map, sums) = (positions(window.size(), member.size), member.sums);
+        let n = sums.n as f64;
+        Self {
+            frame: frame.image(Rect::whole(frame.size)),
+            left: window.x as i32,
+            top: window.y as i32,
+            width: map.width as i32,
+            height: map.height as i32,
+            pattern: member.pattern,
+            mean: fixed_mean(sums.t1, sums.n),
+            factor: (sums.variance() as f64 / (n * n)) as f32,
+            min_score: wanted.min_score_below(),
+            all_peaks: i32::from(!wanted.best_only),
+            suspects: suspicion.suspects(),
+        }
+    }
+}
 
 /// `Region` of `kernels/ncc_mma.cuh`.
 #[derive(Clone, Copy)]
@@ -339,35 +366,17 @@ impl Prepared {
         &self,
         stream: &Stream,
         frame: &DeviceFrame,
-        Query { member, window, tag }: Query<'_>,
+        query: Query<'_>,
         wanted: Wanted,
         suspicion: &mut Suspicion,
         found: &mut Found,
     ) -> Result<()> {
-        assert!(window.is_inside(frame.size), "{window} of a {} frame", frame.size);
-        let (size, kernels) = (member.size, &self.kernels);
-        let words = self.words.as_ref().expect("it is searched at once");
-        let map = positions(window.size(), size);
-        let launch = best_geometry(size, window.x, map, kernels.shared_bytes, kernels.multiprocessors)
+        let Query { member, window, .. } = query;
+        let kernels = &self.kernels;
+        let map = positions(window.size(), member.size);
+        let launch = best_geometry(member.size, window.x, map, kernels.shared_bytes, kernels.multiprocessors)
             .expect("asked when it was prepared");
-        let sums = member.sums;
-        let n = sums.n as f64;
-        let search = Search {
-            frame: frame.image(Rect::whole(frame.size)),
-            left: window.x as i32,
-            top: window.y as i32,
-            width: map.width as i32,
-            height: map.height as i32,
-            pattern: member.pattern,
-            mean: fixed_mean(sums.t1, sums.n),
-            factor: (sums.variance() as f64 / (n * n)) as f32,
-            min_score: wanted.min_score_below(),
-            all_peaks: i32::from(!wanted.best_only),
-            capacity: suspicion.capacity() as i32,
-            unused: 0,
-            suspicion: suspicion.state.address(),
-            suspects: suspicion.suspects.address(),
-        };
+        let search = Search::new(frame, query, wanted, suspicion);
         let (spread, piece_rows) = (self.spread.address(), launch.piece_rows as i32);
         let mut args = [arg(&search), arg(&spread), arg(&piece_rows)];
         let kernel = &kernels.matches[usize::from(launch.tile == 32)];
@@ -376,30 +385,39 @@ impl Prepared {
         // were made of this template; the list of suspects has the room that is stated; shared memory is what the tile,
         // the template's pieces and the sums take.
         unsafe { stream.launch(kernel, grid, [MATCH_THREADS, 1, 1], launch.shared_bytes, &mut args)? };
-        let (words, min_score) = (words.address(), wanted.min_score);
+        self.settle(stream, frame, query, wanted, suspicion, found)
+    }
+
+    /// Scores exactly what a search has left to `suspicion`, and appends the peaks to `found`, without waiting.
+    ///
+    /// # Panics
+    /// As [`Self::search`].
+    pub(super) fn settle(
+        &self,
+        stream: &Stream,
+        frame: &DeviceFrame,
+        query: Query<'_>,
+        wanted: Wanted,
+        suspicion: &mut Suspicion,
+        found: &mut Found,
+    ) -> Result<()> {
+        let search = Search::new(frame, query, wanted, suspicion);
+        let words = self.words.as_ref().expect("it is searched at once").address();
         let (candidates, capacity) = (found.words.address_of(Found::HEADER), found.capacity() as u32);
         let counts = found.words.address();
         let mut args = [
             arg(&search),
             arg(&words),
-            arg(&min_score),
-            arg(&tag),
+            arg(&wanted.min_score),
+            arg(&query.tag),
             arg(&candidates),
             arg(&capacity),
             arg(&counts),
         ];
-        let blocks = if wanted.best_only { 16 } else { 2 * kernels.multiprocessors };
-        // SAFETY: as above; the list of candidates has room for `capacity` behind its header, whose first word holds the
-        // two counts.
-        unsafe {
-            stream.launch(
-                &kernels.settle,
-                [blocks, 1, 1],
-                [SETTLE_THREADS, 1, 1],
-                settle_bytes(size),
-                &mut args,
-            )
-        }
+        let blocks = if wanted.best_only { 16 } else { 2 * self.kernels.multiprocessors };
+        // SAFETY: the window lies in the frame; the words were made of this template; the list of suspects has the room
+        // that is stated, that of candidates room for `capacity` behind its header, whose first word holds the two counts.
+        unsafe { stream.launch(&self.kernels.settle, [blocks, 1, 1], [SETTLE_THREADS, 1, 1], 0, &mut args) }
     }
 
     /// ST of every position of `region` into `map`; of a masked template the score, for which `sums` is needed.
@@ -479,7 +497,7 @@ mod tests {
     fn structures_lie_as_the_kernels_have_them() {
         assert_eq!((size_of::<Search>(), size_of::<Region>(), size_of::<Image>()), (112, 48, 24));
         assert_eq!((offset_of!(Search, pattern), offset_of!(Search, mean)), (40, 72));
-        assert_eq!((offset_of!(Search, min_score), offset_of!(Search, suspicion)), (80, 96));
+        assert_eq!((offset_of!(Search, min_score), offset_of!(Search, suspects)), (80, 88));
         assert_eq!(offset_of!(Region, left), 24);
     }
 
@@ -500,7 +518,7 @@ mod tests {
             format!("constexpr int PIECE_ROWS = {PIECE_ROWS};"),
             format!("constexpr int MOST_PIECES = {MOST_PIECES};"),
             format!("constexpr int LOW_BYTES_SHIFT = {LOW_BYTES_SHIFT};"),
-            format!("constexpr int SETTLE_THREADS = {SETTLE_THREADS};"),
+            format!("constexpr int SETTLE_WARPS = {};", SETTLE_THREADS / 32),
             "return (4 * chunks + 11) / 16 * 16 + 8;".into(),
         ] {
             assert!(source.contains(&line), "{line}");

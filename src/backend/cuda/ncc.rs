@@ -103,8 +103,8 @@ pub(super) struct Member {
 pub(super) enum How {
     /// By one of the kernels of `ncc.cu`.
     Plain(NccKernel),
-    /// By those for tensor cores.
-    Wgmma(wgmma::Prepared),
+    /// By those for tensor cores. Where all peaks are wanted, those that have `mma.sync` settle what `wgmma` suspects.
+    Wgmma(wgmma::Prepared, Option<mma::Prepared>),
     Mma(mma::Prepared),
 }
 
@@ -113,7 +113,7 @@ impl How {
     pub(super) fn kernel(&self) -> NccKernel {
         match self {
             Self::Plain(kernel) => *kernel,
-            Self::Wgmma(_) => NccKernel::Wgmma,
+            Self::Wgmma(..) => NccKernel::Wgmma,
             Self::Mma(_) => NccKernel::Mma,
         }
     }

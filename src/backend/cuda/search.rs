@@ -32,45 +32,11 @@ const TEXTURE_ALIGNMENT: usize = 512;
 /// Room for candidates before a search showed that it needs more.
 const CAPACITY: usize = 16_384;
 
-/// The kernel to take where none was asked for: the first that holds, and that is for the template.
-struct Fastest {
-    /// On this compute capability only.
-    only_on: Option<(u32, u32)>,
-    /// Where only the best match of each name is wanted, or all peaks are; on both.
-    best_only: Option<bool>,
-    most_pixels: usize,
-    kernel: NccKernel,
-}
-
-/// One H200, one template in 1920x1080, time on the device in a graph over frames that do not fit in the L2 cache,
-/// microseconds:
-///
-/// |       | best only: 16x16 | 32x32 | 64x64 | 128x128 | all peaks: 16x16 | 32x32 | 64x64 | 128x128 |
-/// |-------|------------------|-------|-------|---------|------------------|-------|-------|---------|
-/// | wgmma | 14.6             | 18.7  | 25.7  | 58.7    | 26.4             | 36.3  | 119.7 | 146.5   |
-/// | mma   | 18.4             | 20.6  | 39.6  | 107.2   | 28.5             | 22.5  | 41.6  | 109.1   |
-///
-/// What neither matches in one launch takes mma's map: 410 for 300x300, 801 for 1000x700, 142 for 64x64 with a mask. Other
-/// devices were not measured; there it is the only one for tensor cores.
-const FASTEST: [Fastest; 3] = [
-    Fastest {
-        only_on: Some((9, 0)),
-        best_only: Some(true),
-        most_pixels: usize::MAX,
-        kernel: NccKernel::Wgmma,
-    },
-    Fastest { only_on: Some((9, 0)), best_only: Some(false), most_pixels: 16 * 16, kernel: NccKernel::Wgmma },
-    Fastest { only_on: None, best_only: None, most_pixels: usize::MAX, kernel: NccKernel::Mma },
-];
-
-/// Kernels for tensor cores to try on a device, the fastest first.
-fn fastest(capability: (u32, u32), best_only: bool, template: Size) -> impl Iterator<Item = NccKernel> {
-    let holds = move |row: &&Fastest| {
-        row.only_on.is_none_or(|only| only == capability)
-            && row.best_only.is_none_or(|only| only == best_only)
-            && template.area() <= row.most_pixels
-    };
-    FASTEST.iter().filter(holds).map(|row| row.kernel)
+/// Kernels for tensor cores to try on a device of some compute capability, the fastest first: see the tables of
+/// docs/performance.md, which are of one H200. Other devices were not measured; there `mma.sync` is the only one.
+fn fastest(capability: (u32, u32)) -> impl Iterator<Item = NccKernel> {
+    let first = (capability == (9, 0)).then_some(NccKernel::Wgmma);
+    first.into_iter().chain(std::iter::once(NccKernel::Mma))
 }
 
 /// What searches are planned with: the kernels for tensor cores, each loaded when a bank is first planned for it.
@@ -119,14 +85,13 @@ impl Planner {
             Ok(How::Plain(ncc::choose(self.asked, member, max_shared_bytes)))
         };
         let capability = self.gpu.info().capability;
-        let capability = (capability.major, capability.minor);
-        let by_speed = fastest(capability, best_only, member.size);
+        let by_speed = fastest((capability.major, capability.minor));
         match self.asked {
             Some(NccKernel::Texture | NccKernel::Constant | NccKernel::Shared) => plain(),
             asked => asked
                 .into_iter()
                 .chain(by_speed)
-                .find_map(|kernel| self.prepare(kernel, stream, member, region).transpose())
+                .find_map(|kernel| self.prepare(kernel, stream, member, region, best_only).transpose())
                 .unwrap_or_else(plain),
         }
     }
@@ -138,12 +103,15 @@ impl Planner {
         stream: &Stream,
         member: &Member,
         region: Size,
+        best_only: bool,
     ) -> Result<Option<How>> {
         Ok(match kernel {
-            NccKernel::Wgmma => match self.wgmma()? {
-                Some(kernels) => kernels.prepare(stream, member, region)?.map(How::Wgmma),
-                None => None,
-            },
+            NccKernel::Wgmma => {
+                let Some(kernels) = self.wgmma()? else { return Ok(None) };
+                let Some(prepared) = kernels.prepare(stream, member, region)? else { return Ok(None) };
+                let settles = if best_only { None } else { self.mma()?.prepare(stream, member)? };
+                Some(How::Wgmma(prepared, settles))
+            }
             NccKernel::Mma => self.mma()?.prepare(stream, member)?.map(How::Mma),
             NccKernel::Texture | NccKernel::Constant | NccKernel::Shared => None,
         })
@@ -248,7 +216,7 @@ impl PlannedSearch {
     pub(super) fn makes_map(&self) -> bool {
         match &self.members.last().expect("a bank has members").how {
             How::Plain(_) => true,
-            How::Wgmma(_) => false,
+            How::Wgmma(..) => false,
             How::Mma(prepared) => !prepared.is_searched_at_once(),
         }
     }
@@ -421,17 +389,19 @@ impl Lane {
     pub(super) fn prepare(&mut self, plan: &PlannedSearch) -> Result<()> {
         for member in &plan.members {
             match &member.how {
-                How::Wgmma(_) => {
+                How::Wgmma(_, None) => {
                     if self.progress.is_none() {
                         self.progress = Some(Progress::new(self.stream.gpu())?);
                     }
                 }
-                How::Mma(prepared) if prepared.is_searched_at_once() => {
+                How::Wgmma(_, Some(prepared)) | How::Mma(prepared) if prepared.is_searched_at_once() => {
                     if self.suspicion.is_none() {
                         self.suspicion = Some(Suspicion::new(self.stream.gpu())?);
                     }
                 }
-                How::Mma(_) | How::Plain(_) => self.kernels.prepare(member.how.kernel(), &self.stream)?,
+                How::Wgmma(..) | How::Mma(_) | How::Plain(_) => {
+                    self.kernels.prepare(member.how.kernel(), &self.stream)?
+                }
             }
         }
         Ok(())
@@ -488,22 +458,31 @@ impl Lane {
         let CandidateList { found, is_with_maps, .. } = list;
         let Search { plan, window, .. } = search;
         let wanted = search.wanted();
-        if let Some((bank, kernels)) = &plan.wgmma {
+        if let Some((bank, kernels)) = &plan.wgmma
+            && wanted.best_only
+        {
             let progress = progress.as_mut().expect("the search was prepared");
             kernels.search(stream, frame, bank, window, wanted, progress, found)?;
         }
         // Column sums serve all members of one height that follow each other.
         let mut summed = None;
         for (member, tag) in plan.members.iter().zip(0..) {
+            let query = mma::Query { member, window, tag };
             match &member.how {
-                How::Wgmma(_) => continue,
+                How::Wgmma(_, None) => continue,
+                How::Wgmma(_, Some(settles)) if !*is_with_maps => {
+                    let (bank, kernels) = plan.wgmma.as_ref().expect("it has a member");
+                    let suspicion = suspicion.as_mut().expect("the search was prepared");
+                    kernels.suspect(stream, frame, bank, query, wanted, suspicion)?;
+                    settles.settle(stream, frame, query, wanted, suspicion, found)?;
+                    continue;
+                }
                 How::Mma(prepared) if prepared.is_searched_at_once() && !*is_with_maps => {
-                    let query = mma::Query { member, window, tag };
                     let suspicion = suspicion.as_mut().expect("the search was prepared");
                     prepared.search(stream, frame, query, wanted, suspicion, found)?;
                     continue;
                 }
-                How::Mma(prepared) => {
+                How::Wgmma(_, Some(prepared)) | How::Mma(prepared) => {
                     prepared.correlate(stream, frame, window, member, columns, map)?;
                     // A masked template's sums lie where those of the columns were.
                     if member.is_masked {
@@ -555,19 +534,13 @@ mod tests {
 
     #[test]
     fn the_kernel_that_is_tried_first_is_the_one_that_was_fastest() {
-        let first = |capability, best_only, side| {
-            let kernel = fastest(capability, best_only, Size::new(side, side)).next();
-            Kernel::Ncc(kernel.expect("one is for all")).to_string()
+        let first = |capability| {
+            let kernel = fastest(capability).next().expect("one is for all");
+            Kernel::Ncc(kernel).to_string()
         };
-        for side in [2, 16, 64, 1000] {
-            assert_eq!(first((9, 0), true, side), "ncc-wgmma");
-            for elsewhere in [(7, 5), (8, 0), (8, 9), (10, 0), (12, 0)] {
-                assert_eq!([true, false].map(|best_only| first(elsewhere, best_only, side)), ["ncc-mma"; 2]);
-            }
+        assert_eq!(first((9, 0)), "ncc-wgmma");
+        for elsewhere in [(7, 5), (8, 0), (8, 9), (10, 0), (12, 0)] {
+            assert_eq!(first(elsewhere), "ncc-mma");
         }
-        assert_eq!(
-            [2, 16, 17, 64].map(|side| first((9, 0), false, side)),
-            ["ncc-wgmma", "ncc-wgmma", "ncc-mma", "ncc-mma"]
-        );
     }
 }

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::frame::{Rect, Size};
 
 use super::driver::{DeviceBuffer, Gpu, Kernel, Pod, Stream, arg};
+use super::mma::{Query, Suspects, Suspicion};
 use super::ncc::{DeviceFrame, Found, How, Image, Member, Pattern, Wanted, positions};
 
 // As in kernels/ncc_wgmma.cu, kernels/ncc_wgmma.cuh and kernels/ncc_fast.cuh.
@@ -21,7 +22,6 @@ const PART_STEPS: usize = 8;
 const PART_BYTES: usize = (2 * PART_STEPS + 3) * 256;
 const MAX_STAGES: usize = 16;
 const SUM_WARPS: usize = 11;
-const EDGES: usize = 2;
 const MAX_SEARCHES: usize = 64;
 
 /// Of what a block can have, what the kernels' own variables take.
@@ -161,8 +161,8 @@ fn geometry(
     let down = map.height.div_ceil(tile);
     let tile_rows = map.height.div_ceil(down).next_multiple_of(8);
     let (pitch, rows) = (112 + 16 * chunks, tile_rows + template.height - 1);
-    let edges = (rows * EDGES * 8).next_multiple_of(128);
-    let fixed = (pitch * rows).next_multiple_of(128) + tile_rows * TILE_X * 8 + edges;
+    let starts = (tile_rows * 8).next_multiple_of(128);
+    let fixed = (pitch * rows).next_multiple_of(128) + tile_rows * TILE_X * 8 + starts;
     let parts = chunks * steps.div_ceil(PART_STEPS) * at_once;
     let stages = parts.min(MAX_STAGES).min(shared_bytes.checked_sub(fixed)? / PART_BYTES);
     // The tensor cores read past the tile, at most so far.
@@ -176,13 +176,11 @@ fn geometry(
     })
 }
 
-/// What is taken for `count` templates, of which a search may have `most_at_once`: the launch that is done first, by what
-/// blocks take, on so many multiprocessors. Low tiles and few templates at once keep more of them busy, but cost more
+/// What is taken for `count` templates: the launch that is done first, by what blocks take, on so many multiprocessors. Low tiles and few templates at once keep more of them busy, but cost more
 /// altogether.
 fn best_geometry(
     template: Size,
     count: usize,
-    most_at_once: usize,
     left: usize,
     map: Size,
     shared_bytes: usize,
@@ -194,8 +192,7 @@ fn best_geometry(
         let blocks = launch.blocks() * count.div_ceil(launch.at_once);
         blocks.div_ceil(multiprocessors) * (block + launch.at_once * (template + chunks * steps * step))
     };
-    let searches = count.div_ceil(most_at_once)..=count.min(MAX_SEARCHES).max(count.div_ceil(most_at_once));
-    let shares = searches.map(|searches| count.div_ceil(searches));
+    let shares = (1..=count.min(MAX_SEARCHES)).map(|searches| count.div_ceil(searches));
     shares
         .flat_map(|at_once| (0..VARIANTS.len()).map(move |variant| (variant, at_once)))
         .filter_map(|(variant, at_once)| geometry(variant, template, at_once, left, map, shared_bytes))
@@ -245,54 +242,114 @@ struct Search {
     width: i32,
     height: i32,
     first_block: i32,
+    end_block: i32,
     tag: u32,
-    first_progress: i32,
+    first_progress: u16,
     members_count: u16,
     w: u16,
     h: u16,
     tile_rows: u16,
     across: u16,
-    unused: u16,
 }
 
 /// `Launch` of `kernels/ncc_wgmma.cuh`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Launch {
+    search: [Search; MAX_SEARCHES],
     frame: Image,
+    searches: u16,
+    shares_best: u16,
+    shared_bytes: i32,
     progress: u64,
     candidates: u64,
     count: u64,
     capacity: u32,
-    searches: i32,
-    shared_bytes: i32,
     all_peaks: i32,
+    min_score_exact: f64,
     min_score: f32,
     unused: u32,
-    min_score_exact: f64,
-    search: [Search; MAX_SEARCHES],
+    suspects: Suspects,
 }
 
 // SAFETY: numbers that fill it, in the order and with the gaps of the C structure.
 unsafe impl Pod for Launch {}
 
+/// What a search leaves what it finds to.
+enum Leaves<'a> {
+    /// The best position of each member, scored.
+    Best(&'a mut Progress, &'a mut Found),
+    /// All that may be peaks, to be settled.
+    Suspects(&'a mut Suspicion),
+}
+
 impl Launch {
     /// Of no searches yet.
-    fn new(frame: &DeviceFrame, wanted: Wanted, progress: &mut Progress, found: &mut Found) -> Self {
-        Self {
+    fn new(frame: &DeviceFrame, wanted: Wanted, leaves: Leaves<'_>) -> Self {
+        let mut launch = Self {
+            search: [Search::default(); MAX_SEARCHES],
             frame: frame.image(Rect::whole(frame.size)),
-            progress: progress.0.address(),
-            candidates: found.words.address_of(Found::HEADER),
-            count: found.words.address(),
-            capacity: found.capacity() as u32,
             searches: 0,
+            shares_best: 0,
             shared_bytes: 0,
-            all_peaks: i32::from(!wanted.best_only),
+            progress: 0,
+            candidates: 0,
+            count: 0,
+            capacity: 0,
+            all_peaks: 0,
+            min_score_exact: wanted.min_score,
             min_score: wanted.min_score_below(),
             unused: 0,
-            min_score_exact: wanted.min_score,
-            search: [Search::default(); MAX_SEARCHES],
+            suspects: Suspects::default(),
+        };
+        match leaves {
+            Leaves::Best(progress, found) => {
+                launch.progress = progress.0.address();
+                launch.candidates = found.words.address_of(Found::HEADER);
+                launch.count = found.words.address();
+                launch.capacity = found.capacity() as u32;
+            }
+            Leaves::Suspects(suspicion) => {
+                launch.all_peaks = 1;
+                launch.suspects = suspicion.suspects();
+            }
         }
+        launch
+    }
+
+    /// The blocks so far.
+    fn blocks(&self) -> usize {
+        self.searches.checked_sub(1).map_or(0, |last| self.search[usize::from(last)].end_block as usize)
+    }
+
+    /// Adds a search of `members` members, from that record on, launched like this; their numbers are `tag` and those that follow.
+    fn add(
+        &mut self,
+        geometry: &Geometry,
+        window: Rect,
+        template: Size,
+        records: u64,
+        (tag, first_progress, members): (usize, usize, usize),
+    ) {
+        let (map, first_block) = (positions(window.size(), template), self.blocks());
+        self.search[usize::from(self.searches)] = Search {
+            members: records,
+            left: window.x as i32,
+            top: window.y as i32,
+            width: map.width as i32,
+            height: map.height as i32,
+            first_block: first_block as i32,
+            end_block: (first_block + geometry.blocks()) as i32,
+            tag: tag as u32,
+            first_progress: first_progress as u16,
+            members_count: members as u16,
+            w: template.width as u16,
+            h: template.height as u16,
+            tile_rows: geometry.tile_rows as u16,
+            across: geometry.grid[0] as u16,
+        };
+        self.searches += 1;
+        self.shared_bytes = self.shared_bytes.max(geometry.shared_bytes as i32);
     }
 }
 
@@ -352,7 +409,7 @@ impl WgmmaKernels {
     pub(super) fn prepare_bank(&self, stream: &Stream, members: &[Member]) -> Result<PreparedBank> {
         let (mut records, mut runs) = (Vec::new(), Vec::<Run>::new());
         for (index, member) in members.iter().enumerate() {
-            let How::Wgmma(prepared) = &member.how else { continue };
+            let How::Wgmma(prepared, _) = &member.how else { continue };
             match runs.last_mut() {
                 Some(run)
                     if run.size == member.size
@@ -375,8 +432,8 @@ impl WgmmaKernels {
         Ok(PreparedBank { table, runs })
     }
 
-    /// Appends the wanted peaks of a bank in a window of a frame to `found`, with as few launches as there is room for,
-    /// without waiting. The bank is one that these kernels prepared for regions of the window's size, and lives until it is
+    /// Appends the best positions of a bank's members in a window of a frame to `found`, with as few launches as there is room
+    /// for, without waiting. The bank is one that these kernels prepared for regions of the window's size, and lives until it is
     /// done.
     #[expect(clippy::too_many_arguments, reason = "what is searched, where, for what, and what it leaves")]
     pub(super) fn search(
@@ -390,69 +447,82 @@ impl WgmmaKernels {
         found: &mut Found,
     ) -> Result<()> {
         assert!(window.is_inside(frame.size), "{window} of a {} frame", frame.size);
+        let multiprocessors = self.multiprocessors.div_ceil(bank.runs.len());
         for variant in 0..VARIANTS.len() {
-            let mut launch = Launch::new(frame, wanted, progress, found);
-            let (mut blocks, mut members) = (0, 0);
+            let mut launch = Launch::new(frame, wanted, Leaves::Best(progress, found));
+            let mut members = 0;
             for run in &bank.runs {
-                let map = positions(window.size(), run.size);
-                // Where all peaks are wanted, a search takes one template.
-                let most_at_once = if wanted.best_only { run.count } else { 1 };
-                let multiprocessors = self.multiprocessors.div_ceil(bank.runs.len());
-                let geometry = best_geometry(
-                    run.size,
-                    run.count,
-                    most_at_once,
-                    window.x,
-                    map,
-                    self.shared_bytes,
-                    multiprocessors,
-                )
-                .expect("asked when it was prepared");
+                let geometry = self.geometry(run.size, run.count, window, multiprocessors);
                 if geometry.variant != variant {
                     continue;
                 }
                 for first in (0..run.count).step_by(geometry.at_once) {
                     let at_once = geometry.at_once.min(run.count - first);
-                    if launch.searches as usize == MAX_SEARCHES || members + at_once > MAX_MEMBERS {
-                        self.run(stream, variant, &launch, blocks)?;
-                        (launch.searches, launch.shared_bytes, blocks, members) = (0, 0, 0, 0);
+                    if usize::from(launch.searches) == MAX_SEARCHES || members + at_once > MAX_MEMBERS {
+                        self.run(stream, variant, launch)?;
+                        launch = Launch::new(frame, wanted, Leaves::Best(progress, found));
+                        members = 0;
                     }
-                    launch.search[launch.searches as usize] = Search {
-                        members: bank.table.address_of(run.first_record + first),
-                        left: window.x as i32,
-                        top: window.y as i32,
-                        width: map.width as i32,
-                        height: map.height as i32,
-                        first_block: blocks as i32,
-                        tag: (run.first_member + first) as u32,
-                        first_progress: members as i32,
-                        members_count: at_once as u16,
-                        w: run.size.width as u16,
-                        h: run.size.height as u16,
-                        tile_rows: geometry.tile_rows as u16,
-                        across: geometry.grid[0] as u16,
-                        unused: 0,
-                    };
-                    launch.searches += 1;
-                    launch.shared_bytes = launch.shared_bytes.max(geometry.shared_bytes as i32);
-                    blocks += geometry.blocks();
+                    let records = bank.table.address_of(run.first_record + first);
+                    launch.add(
+                        &geometry,
+                        window,
+                        run.size,
+                        records,
+                        (run.first_member + first, members, at_once),
+                    );
                     members += at_once;
                 }
             }
-            if blocks > 0 {
-                self.run(stream, variant, &launch, blocks)?;
+            if launch.searches > 0 {
+                self.run(stream, variant, launch)?;
             }
         }
         Ok(())
     }
 
-    fn run(&self, stream: &Stream, variant: usize, launch: &Launch, blocks: usize) -> Result<()> {
-        let mut args = [arg(launch)];
-        let (threads, shared) = (VARIANTS[variant].threads, launch.shared_bytes as usize);
+    /// Leaves all positions of a prepared member that may be peaks to `suspicion`, without waiting.
+    pub(super) fn suspect(
+        &self,
+        stream: &Stream,
+        frame: &DeviceFrame,
+        bank: &PreparedBank,
+        Query { member, window, tag }: Query<'_>,
+        wanted: Wanted,
+        suspicion: &mut Suspicion,
+    ) -> Result<()> {
+        assert!(window.is_inside(frame.size), "{window} of a {} frame", frame.size);
+        let geometry = self.geometry(member.size, 1, window, self.multiprocessors);
+        let mut launch = Launch::new(frame, wanted, Leaves::Suspects(suspicion));
+        let index = tag as usize;
+        let run =
+            bank.runs.iter().find(|run| (run.first_member..run.first_member + run.count).contains(&index));
+        let run = run.expect("it was prepared");
+        let records = bank.table.address_of(run.first_record + index - run.first_member);
+        launch.add(&geometry, window, member.size, records, (index, 0, 1));
+        self.run(stream, geometry.variant, launch)
+    }
+
+    /// For so many templates of one size.
+    fn geometry(&self, template: Size, count: usize, window: Rect, multiprocessors: usize) -> Geometry {
+        let map = positions(window.size(), template);
+        best_geometry(template, count, window.x, map, self.shared_bytes, multiprocessors)
+            .expect("asked when it was prepared")
+    }
+
+    fn run(&self, stream: &Stream, variant: usize, mut launch: Launch) -> Result<()> {
+        let (blocks, threads) = (launch.blocks(), VARIANTS[variant].threads);
+        // What all peaks leave to be settled has no best.
+        launch.shares_best = u16::from(launch.all_peaks == 0 && blocks > self.multiprocessors);
+        let mut args = [arg(&launch)];
         // SAFETY: windows lie in the frame, whose rows begin at multiples of 32 bytes (`DeviceFrame::new`); tables, bands and
         // words are their banks'; progress has room for MAX_MEMBERS; the list of candidates has room for `capacity` behind
-        // its header, whose first word holds the count; shared memory is what the largest search takes.
-        unsafe { stream.launch(&self.variants[variant], [blocks, 1, 1], [threads, 1, 1], shared, &mut args) }
+        // its header, whose first word holds the count, that of suspects the room that is stated; shared memory is what the
+        // largest search takes.
+        unsafe {
+            let shared = launch.shared_bytes as usize;
+            stream.launch(&self.variants[variant], [blocks, 1, 1], [threads, 1, 1], shared, &mut args)
+        }
     }
 
     /// True if there is a launch for a template, and as many of its size as there may be.
@@ -475,9 +545,9 @@ mod tests {
     fn structures_lie_as_the_kernels_have_them() {
         assert_eq!((size_of::<Record>(), size_of::<Search>(), size_of::<Image>()), (56, 48, 24));
         assert_eq!((offset_of!(Record, spread), offset_of!(Record, mean)), (32, 48));
-        assert_eq!((offset_of!(Search, first_progress), offset_of!(Search, members_count)), (32, 36));
-        assert_eq!((offset_of!(Launch, capacity), offset_of!(Launch, min_score)), (48, 64));
-        assert_eq!((offset_of!(Launch, min_score_exact), offset_of!(Launch, search)), (72, 80));
+        assert_eq!((offset_of!(Search, first_progress), offset_of!(Search, members_count)), (36, 38));
+        assert_eq!((offset_of!(Launch, frame), offset_of!(Launch, progress)), (3072, 3104));
+        assert_eq!((offset_of!(Launch, min_score), offset_of!(Launch, suspects)), (3144, 3152));
         // Before PTX 8.1, a kernel's arguments took 4352 bytes at most; on the safe side of it.
         assert!(size_of::<Launch>() <= 4096);
     }
@@ -495,7 +565,6 @@ mod tests {
             "constexpr int PART_BYTES = (2 * PART_STEPS + 3) * 256;".into(),
             format!("constexpr int MAX_STAGES = {MAX_STAGES};"),
             format!("constexpr int SUM_WARPS = {SUM_WARPS};"),
-            format!("constexpr int EDGES = {EDGES};"),
             format!("constexpr int MAX_SEARCHES = {MAX_SEARCHES};"),
         ] {
             assert!(source.contains(&line), "{line}");
@@ -511,11 +580,9 @@ mod tests {
         for (w, h) in [(1, 2), (2, 1), (16, 16), (17, 3), (33, 64), (60, 44), (64, 64), (128, 128)] {
             for (width, height) in [(1, 1), (129, 130), (1857, 1017), (4000, 2000)] {
                 let (template, map) = (Size::new(w, h), Size::new(width, height));
-                for (left, count, most) in [(0, 1, 1), (5, 32, 32), (15, 1, 1), (3, 100, 1), (8, 1024, 1024)]
-                {
-                    let launch =
-                        best_geometry(template, count, most, left, map, SHARED, 132).expect("it fits");
-                    assert!(launch.at_once <= most, "{launch:?}");
+                for (left, count) in [(0, 1), (5, 32), (15, 1), (3, 100), (8, 1024)] {
+                    let launch = best_geometry(template, count, left, map, SHARED, 132).expect("it fits");
+                    assert!(launch.at_once <= count, "{launch:?}");
                     assert!(launch.grid[0] * TILE_X >= left + width, "{launch:?}");
                     assert!(launch.grid[1] * launch.tile_rows >= height, "{launch:?}");
                     assert!(
@@ -525,7 +592,7 @@ mod tests {
             }
         }
         // The largest, in lower tiles.
-        let largest = best_geometry(Size::new(128, 256), 1, 1, 15, Size::new(500, 500), SHARED, 132);
+        let largest = best_geometry(Size::new(128, 256), 1, 15, Size::new(500, 500), SHARED, 132);
         assert_eq!(largest.map(|launch| VARIANTS[launch.variant].tile), Some(80));
     }
 
@@ -533,7 +600,7 @@ mod tests {
     fn the_launch_is_the_one_that_is_done_first() {
         let best = |side: (usize, usize), count, map| {
             let template = Size::new(side.0, side.1);
-            let launch = best_geometry(template, count, count, 0, map, SHARED, 132).unwrap();
+            let launch = best_geometry(template, count, 0, map, SHARED, 132).unwrap();
             (VARIANTS[launch.variant].name, launch.at_once)
         };
         let in_frame = |w, h| best((w, h), 1, Size::new(1920 - w + 1, 1080 - h + 1)).0;
@@ -552,7 +619,7 @@ mod tests {
         // They imitate a device of one multiprocessor, or have one.
         let of = |rows, multiprocessors| {
             let map = Size::new(135, rows);
-            best_geometry(Size::new(16, 16), 1, 1, 7, map, SHARED, multiprocessors).unwrap().variant
+            best_geometry(Size::new(16, 16), 1, 7, map, SHARED, multiprocessors).unwrap().variant
         };
         assert_eq!([of(135, 1), of(128, 1), of(75, 1), of(135, 132)], [1, 0, 2, 3]);
     }
