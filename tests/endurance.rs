@@ -2,9 +2,11 @@
 //!
 //! These take minutes to half an hour, so they are run by name (scripts/endurance), and print what they measure.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use cudarc::driver::CudaContext;
 use lockon::backend::{self, Options, Standing};
 use lockon::config::{BackendChoice, Kernels, View};
 use lockon::engine::Engine;
@@ -15,76 +17,31 @@ use lockon::ports::{Delivery, Sink};
 use lockon::results::{RunRecord, Summary};
 use lockon::tracker::Tracker;
 
+use crate::held::{Held, asked, backend_name, lives, watch};
 use crate::util::{Random, run_record};
 
-/// Nothing may take so long without a sign of life.
-const WATCHDOG: Duration = Duration::from_mins(1);
-
-/// How often something happened, in this process.
-static SIGNS_OF_LIFE: AtomicU64 = AtomicU64::new(0);
-
-/// What the process holds.
-#[derive(Debug, Clone, Copy)]
-struct Held {
-    resident_mb: f64,
-    descriptors: usize,
-    threads: usize,
+fn choice() -> BackendChoice {
+    backend_name().parse().unwrap()
 }
 
-impl Held {
-    fn now() -> Self {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let number = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-            line.split_whitespace().next().unwrap().parse::<usize>().unwrap()
-        };
-        Self {
-            resident_mb: number("VmRSS:") as f64 / 1024.0,
-            descriptors: std::fs::read_dir("/proc/self/fd").unwrap().count() - 1,
-            threads: number("Threads:"),
-        }
-    }
-
-    #[allow(clippy::print_stdout, reason = "what is measured is told")]
-    fn tell(self, what: &str, started: Instant) -> Self {
-        let Self { resident_mb, descriptors, threads } = self;
-        let seconds = started.elapsed().as_secs_f64();
-        println!(
-            "{what:>16} {seconds:8.1} s {resident_mb:8.1} MB {descriptors:4} descriptors {threads:3} threads"
-        );
-        self
-    }
-
-    /// Later it holds no more than this, but for what an allocator keeps.
-    fn check(self, later: Self) {
-        assert!(later.descriptors <= self.descriptors, "descriptors: {self:?}, later {later:?}");
-        assert!(later.threads <= self.threads + 1, "threads: {self:?}, later {later:?}");
-        let room = (self.resident_mb * 0.1).max(16.0);
-        assert!(later.resident_mb <= self.resident_mb + room, "memory: {self:?}, later {later:?}");
-    }
-}
-
-/// Ends the process if nothing happens for a while.
-fn watch() {
-    std::thread::spawn(|| {
-        let mut before = u64::MAX;
-        loop {
-            let now = SIGNS_OF_LIFE.load(Ordering::Relaxed);
-            if now == before {
-                #[allow(clippy::print_stderr, reason = "its last words")]
-                {
-                    eprintln!("nothing has happened for {WATCHDOG:?}");
-                }
-                std::process::abort();
-            }
-            before = now;
-            std::thread::sleep(WATCHDOG);
-        }
+/// What this process holds, and what is taken of the memory of the device that it runs on.
+fn held() -> Held {
+    static DEVICE: OnceLock<Option<Arc<CudaContext>>> = OnceLock::new();
+    let device = DEVICE.get_or_init(|| match choice() {
+        BackendChoice::Cuda(number) => Some(CudaContext::new(number).unwrap()),
+        _ => None,
     });
+    let device_mb = device.as_ref().map(|device| {
+        let (free, total) = device.mem_get_info().unwrap();
+        (total - free) as f64 / f64::from(1 << 20)
+    });
+    Held { device_mb, ..Held::now() }
 }
 
-fn asked(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
+/// The same where everything has been stopped.
+fn held_at_rest() -> Held {
+    let rest = Held::at_rest();
+    Held { descriptors: rest.descriptors, threads: rest.threads, ..held() }
 }
 
 /// Gives a sign of life for each frame, and tells what is held now and then.
@@ -107,10 +64,10 @@ impl Sink for Heart {
     }
 
     fn deliver(&mut self, _: &Delivery<'_>) -> lockon::Result<()> {
-        SIGNS_OF_LIFE.fetch_add(1, Ordering::Relaxed);
+        lives();
         self.frames += 1;
         if self.frames.is_multiple_of(self.every) {
-            self.held.push(Held::now().tell(&format!("frame {}", self.frames), self.started));
+            self.held.push(held().tell(&format!("frame {}", self.frames), self.started));
         }
         Ok(())
     }
@@ -132,7 +89,7 @@ fn run(caps: &str, max_frames: Option<u64>, stop: &AtomicBool, sinks: Vec<Box<dy
     };
     let mut all = sinks;
     all.push(Box::new(VideoSink::user("appsrc name=results ! fakesink", View::Overlay, true).unwrap()));
-    let options = Options { choice: BackendChoice::Cpu, depth: 2, threads: 2, kernels: Kernels::default() };
+    let options = Options { choice: choice(), depth: 2, threads: 2, kernels: Kernels::default() };
     let threshold = "mean:15:5".parse().unwrap();
     let open = |format: &VideoFormat| {
         backend::open(&options, &Standing::new(format.size).thresholding(Some(threshold), false))
@@ -149,7 +106,7 @@ fn run(caps: &str, max_frames: Option<u64>, stop: &AtomicBool, sinks: Vec<Box<dy
     };
     let (summary, outcome) = engine.run();
     outcome.unwrap();
-    SIGNS_OF_LIFE.fetch_add(1, Ordering::Relaxed);
+    lives();
     summary
 }
 
@@ -171,7 +128,7 @@ fn a_thousand_starts_and_stops_leave_nothing_behind() {
             run("video/x-raw,format=NV12,width=320,height=240,framerate=100/1", None, &stop, Vec::new());
         });
         if cycle % (cycles / 20).max(1) == 0 {
-            let held = Held::now().tell(&format!("cycle {cycle}"), started);
+            let held = held_at_rest().tell(&format!("cycle {cycle}"), started);
             // An allocator takes a while to have what it will keep.
             if cycle >= cycles / 4 {
                 warm.get_or_insert(held).check(held);
@@ -183,33 +140,37 @@ fn a_thousand_starts_and_stops_leave_nothing_behind() {
 #[test]
 #[ignore = "takes a minute: scripts/endurance"]
 fn sixteen_streams_run_in_one_process() {
-    let (streams, seconds) = (asked("LOCKON_STREAMS", 16), asked("LOCKON_SECONDS", 30));
+    let (streams, rounds) = (asked("LOCKON_STREAMS", 16), asked("LOCKON_ROUNDS", 9));
+    let seconds = asked("LOCKON_SECONDS", 10 * rounds);
+    assert!(rounds > 3, "LOCKON_ROUNDS: the third round is what later ones are held to");
     watch();
     let started = Instant::now();
-    Held::now().tell("before", started);
-    let mut first = None;
-    for _ in 0..3 {
+    held().tell("before", started);
+    let (mut during, mut after) = (Vec::new(), Vec::new());
+    for round in 1..=rounds {
         let stop = AtomicBool::new(false);
         let summaries: Vec<Summary> = std::thread::scope(|scope| {
             let caps = "video/x-raw,format=NV12,width=320,height=240,framerate=10/1";
             let runs: Vec<_> =
                 (0..streams).map(|_| scope.spawn(|| run(caps, None, &stop, Vec::new()))).collect();
-            std::thread::sleep(Duration::from_secs(seconds / 3));
-            Held::now().tell("all streams", started);
+            std::thread::sleep(Duration::from_secs_f64(seconds as f64 / rounds as f64));
+            during.push(held().tell(&format!("round {round}"), started));
             stop.store(true, Ordering::Relaxed);
             runs.into_iter().map(|run| run.join().unwrap()).collect()
         });
         assert!(summaries.iter().all(|summary| summary.frames > 0), "a stream got nothing");
         let frames: u64 = summaries.iter().map(|summary| summary.frames).sum();
         let dropped: u64 = summaries.iter().map(|summary| summary.dropped).sum();
-        let after = Held::now().tell(&format!("{frames} frames"), started);
+        after.push(held_at_rest().tell("after it", started));
         #[allow(clippy::print_stdout, reason = "what is measured is told")]
         {
-            println!("{dropped} dropped");
+            println!("{frames} frames, {dropped} dropped");
         }
-        // GLib keeps threads that have nothing to do for a while, so the first round is what later ones are held to.
-        first.get_or_insert(after).check(after);
     }
+    // What is kept for the next round is in use again while that runs: freed memory by the C library, threads by GLib.
+    let warm = during[2];
+    during[3..].iter().for_each(|later| warm.check(*later));
+    assert!(after.iter().all(|held| held.descriptors == after[0].descriptors), "{after:?}");
 }
 
 #[test]
@@ -221,8 +182,9 @@ fn many_frames_of_1080p_leave_nothing_behind() {
     let heart =
         Heart { started: Instant::now(), every: (frames / 20).max(1), frames: 0, held: Vec::new(), done };
     let stop = AtomicBool::new(false);
-    let caps = "video/x-raw,format=NV12,width=1920,height=1080,framerate=60/1";
-    let summary = run(caps, Some(frames), &stop, vec![Box::new(heart)]);
+    let rate = asked("LOCKON_RATE", 60);
+    let caps = format!("video/x-raw,format=NV12,width=1920,height=1080,framerate={rate}/1");
+    let summary = run(&caps, Some(frames), &stop, vec![Box::new(heart)]);
     let held = held.recv().unwrap();
     #[allow(clippy::print_stdout, reason = "what is measured is told")]
     {

@@ -7,6 +7,7 @@ mod architecture;
 mod cli;
 mod endurance;
 mod engine;
+mod held;
 mod live;
 mod matches;
 mod observe;
