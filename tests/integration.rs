@@ -8,6 +8,8 @@ mod cli;
 mod endurance;
 mod engine;
 mod held;
+#[cfg(unix)]
+mod interrupts;
 mod live;
 mod matches;
 mod observe;
