@@ -205,9 +205,9 @@ impl Job {
         backend::open(options, &standing)
     }
 
-    /// What follows the boxes, and the matches if they are to be followed.
-    pub fn tracker(&self) -> Tracker {
-        let tracker = Tracker::new(&self.tracks);
+    /// What follows the boxes, and the matches if they are to be followed, on so many threads.
+    pub fn tracker(&self, threads: usize) -> Tracker {
+        let tracker = Tracker::new(&self.tracks).with_threads(threads);
         if self.track_matches { tracker.following_matches() } else { tracker }
     }
 

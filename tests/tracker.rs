@@ -314,6 +314,39 @@ fn two_that_look_alike_and_pass_each_other_keep_their_identities() {
 }
 
 #[test]
+fn targets_are_followed_alike_on_any_number_of_threads() {
+    // Three that move and one that turns, of which one is hidden for a while: threads end at different times.
+    let (background, target, board) = (smooth(7, FRAME), target(), smooth(5, Size::new(60, 50)));
+    let poses = |i: u32| {
+        let i = f64::from(i);
+        let turning = Pose { angle: 4.0 * i, ..at(250.0, 60.0) };
+        [at(40.0 + 2.0 * i, 50.0), at(60.0, 190.0 - i), at(260.0 - 2.0 * i, 190.0), turning]
+    };
+    let pictures: Vec<_> = (0..60)
+        .map(|i| {
+            let mut picture = background.clone();
+            for pose in poses(i) {
+                draw(&mut picture, &target, pose, 1.0);
+            }
+            if (20..40).contains(&i) {
+                draw(&mut picture, &board, poses(i)[2], 1.0);
+            }
+            picture
+        })
+        .collect();
+    let job = |threads| Job {
+        tracks: poses(0).iter().map(|&pose| typed(pose).parse().unwrap()).collect(),
+        threads,
+        ..Job::default()
+    };
+    let alone = tracks_of(job(1).records_of_all(&pictures));
+    assert!(alone.iter().any(|tracks| tracks[2].state == TrackState::Lost));
+    for threads in [2, 3, 7] {
+        assert_eq!(tracks_of(job(threads).records_of_all(&pictures)), alone, "{threads} threads");
+    }
+}
+
+#[test]
 fn dropped_frames_are_made_up_for_by_their_times() {
     // 3 pixels a frame, of which every fourth is kept.
     let poses: Vec<_> = (0..80).map(|i| at(40.0 + 3.0 * f64::from(i), 120.0)).collect();

@@ -327,7 +327,7 @@ impl Job {
         open_backend: &OpenBackend<'_>,
         open_spare: Option<&OpenBackend<'_>>,
     ) -> (Summary, Result<()>) {
-        let tracker = Tracker::new(&self.tracks);
+        let tracker = Tracker::new(&self.tracks).with_threads(self.threads);
         let tracker = if self.track_matches { tracker.following_matches() } else { tracker };
         let engine = Engine {
             source,

@@ -120,7 +120,7 @@ pub(super) struct RunArgs {
     /// The device that does the work: auto, cpu, cuda, cuda:N
     #[arg(long, default_value = "auto", help_heading = "How")]
     pub(super) backend: BackendChoice,
-    /// Threads of the CPU backend
+    /// Threads of the CPU backend, and for several tracks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "How")]
     pub(super) threads: Option<u16>,
     #[arg(long, value_name = "NAME", help = kernel_help(), help_heading = "How")]

@@ -97,7 +97,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
             OnDeviceLoss::Cpu => Some(&open_spare),
         },
         describe: &describe,
-        tracker: job.tracker(),
+        tracker: job.tracker(options.threads),
         sinks,
         max_frames: args.max_frames,
         stop: signals.stop(),

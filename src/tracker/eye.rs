@@ -1,4 +1,4 @@
-//! The window of a picture in which targets are looked for, as features; and room for the work, shared by all targets.
+//! The window of a picture in which targets are looked for, as features; and room for the work, shared by targets.
 
 use super::colour::Colours;
 use super::fft::{CHANNELS, GRID};
@@ -89,6 +89,9 @@ impl Eye {
         self.sampler.luma(frame, window, &mut self.patch);
         if colours.has_chroma {
             self.sampler.chroma(frame, window, &mut self.patch);
+        } else {
+            // What another target left there is nothing to this one.
+            self.patch.clear_chroma();
         }
         self.cell = side / GRID as f64;
         colours.bins(&self.patch, &mut self.bins);
@@ -96,8 +99,7 @@ impl Eye {
 
     /// True if there is any colour about (`x`, `y`): a grey picture can come with chroma planes.
     pub(super) fn is_coloured(&mut self, frame: &Frame, x: f64, y: f64, side: f64) -> bool {
-        self.patch.u.fill(128);
-        self.patch.v.fill(128);
+        self.patch.clear_chroma();
         self.sampler.chroma(frame, Window { x, y, w: side, h: side }, &mut self.patch);
         // Coding a grey picture moves chroma by 1 or 2.
         self.patch.u.iter().chain(&self.patch.v).any(|&chroma| chroma.abs_diff(128) > 2)

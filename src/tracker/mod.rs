@@ -19,6 +19,10 @@ mod shape;
 mod target;
 mod usual;
 
+use std::sync::Mutex;
+
+use rayon::prelude::*;
+
 use crate::config::TrackSpec;
 use crate::error::{Error, Result, TemplateFault};
 use crate::frame::{Frame, FrameMeta, Rect, Size, USUAL_INTERVAL_NS};
@@ -44,25 +48,28 @@ pub struct Tracker {
     births: Option<Births>,
     /// The frame before.
     last: Option<FrameMeta>,
-    /// Made when the first target starts: it is large.
-    eye: Option<Box<Eye>>,
-    /// Where each target should be, and where those are that one of them must not be taken for.
+    workplaces: Workplaces,
+    /// Where each target should be.
     forecasts: Vec<Option<Window>>,
-    rivals: Vec<Window>,
 }
 
 impl Tracker {
-    /// A tracker that starts each box at its frame.
+    /// A tracker that starts each box at its frame. It does its work on the thread that calls it.
     pub fn new(specs: &[TrackSpec]) -> Self {
         Self {
             targets: Vec::new(),
             waiting: (1..).zip(specs.iter().copied()).collect(),
             births: None,
             last: None,
-            eye: None,
+            workplaces: Workplaces::default(),
             forecasts: Vec::new(),
-            rivals: Vec::new(),
         }
+    }
+
+    /// The same, on so many threads where there are several targets. Their number does not change the results.
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.workplaces.threads = threads;
+        self
     }
 
     /// The same, and matches become tracks too. These are numbered on from the boxes.
@@ -123,17 +130,17 @@ impl Tracker {
         if is_idle && self.targets.is_empty() && self.waiting.iter().all(|(_, spec)| !is_due(spec)) {
             return Ok(());
         }
-        let Self { targets, waiting, births, eye, forecasts, rivals, .. } = self;
-        let eye = eye.get_or_insert_with(|| Box::new(Eye::new()));
+        let Self { targets, waiting, births, workplaces, forecasts, .. } = self;
         // Made before any of them moves, so that their order does not matter.
         forecasts.clear();
         forecasts.extend(targets.iter().map(|target| target.forecast(seconds)));
-        for (index, target) in targets.iter_mut().enumerate() {
+        workplaces.each(targets, |index, target, Workplace { eye, rivals }| {
             rivals.clear();
             let others = forecasts.iter().enumerate().filter(|(other, _)| *other != index);
             rivals.extend(others.filter_map(|(_, forecast)| *forecast));
             target.step(frame, seconds, rivals, eye);
-        }
+        });
+        let Workplace { eye, .. } = workplaces.first();
         // After a drop it may be a later frame than was asked for.
         waiting.retain(|(id, spec)| {
             if is_due(spec) {
@@ -154,6 +161,74 @@ impl Tracker {
             births.label(&mut tracks[before..]);
         }
         Ok(())
+    }
+}
+
+/// What one thread needs to follow a target.
+struct Workplace {
+    eye: Eye,
+    /// Where the targets are that this one must not be taken for.
+    rivals: Vec<Window>,
+}
+
+impl Workplace {
+    fn new() -> Self {
+        Self { eye: Eye::new(), rivals: Vec::new() }
+    }
+}
+
+/// The threads that follow targets, and a workplace for each of them: these are large, and made when they are needed.
+#[derive(Default)]
+struct Workplaces {
+    /// 0 is the calling thread alone, as is 1.
+    threads: usize,
+    pool: Option<rayon::ThreadPool>,
+    free: Mutex<Vec<Workplace>>,
+}
+
+impl Workplaces {
+    /// Does `work` for each target and its index, in any order.
+    fn each(&mut self, targets: &mut [Target], work: impl Fn(usize, &mut Target, &mut Workplace) + Sync) {
+        if self.threads > 1 && targets.len() > 1 {
+            self.start();
+        }
+        let Some(pool) = self.pool.as_ref().filter(|_| targets.len() > 1) else {
+            let first = self.first();
+            return targets.iter_mut().enumerate().for_each(|(index, target)| work(index, target, first));
+        };
+        let free = &self.free;
+        let lock = || free.lock().expect("nothing fails while it is held");
+        let one = |(index, target)| {
+            let taken = lock().pop();
+            let mut workplace = taken.unwrap_or_else(Workplace::new);
+            work(index, target, &mut workplace);
+            lock().push(workplace);
+        };
+        // One by one: a target that is lost takes several times as long as another.
+        pool.install(|| targets.par_iter_mut().enumerate().with_max_len(1).for_each(one));
+    }
+
+    /// That of the calling thread, while no other works.
+    fn first(&mut self) -> &mut Workplace {
+        let free = self.free.get_mut().expect("nothing fails while it is held");
+        if free.is_empty() {
+            free.push(Workplace::new());
+        }
+        &mut free[0]
+    }
+
+    fn start(&mut self) {
+        if self.pool.is_some() {
+            return;
+        }
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads);
+        match pool.thread_name(|index| format!("tracker-{index}")).build() {
+            Ok(pool) => self.pool = Some(pool),
+            Err(error) => {
+                tracing::warn!("targets are followed on one thread: {error}");
+                self.threads = 1;
+            }
+        }
     }
 }
 

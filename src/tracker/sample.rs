@@ -50,6 +50,12 @@ impl Patch {
         let chroma = || vec![128; side * side / 4];
         Self { side, luma: vec![0; side * side], u: chroma(), v: chroma() }
     }
+
+    /// Makes it grey.
+    pub(super) fn clear_chroma(&mut self) {
+        self.u.fill(128);
+        self.v.fill(128);
+    }
 }
 
 /// The pixels that a row or column of samples is made of.

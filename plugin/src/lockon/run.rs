@@ -28,7 +28,7 @@ use super::settings::Device;
 pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, stop: &AtomicBool) -> Result<()> {
     let results = device.results.iter().map(|path| output::open(path)).collect::<Result<_>>()?;
     let found = Found { element: element.clone(), results };
-    let tracker = element.imp().work().1.tracker();
+    let tracker = element.imp().work().1.tracker(device.options.threads);
     let choice = Cell::new(device.options.choice);
     let open_backend = |format: &VideoFormat| {
         let options = Options { choice: choice.get(), ..device.options };
