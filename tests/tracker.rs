@@ -104,9 +104,11 @@ fn assert_followed(name: &str, pictures: &[Plane], poses: &[Pose], least_iou: f6
     }
 }
 
-/// Intersection over union with the true box, and the distance of the middles.
+/// Intersection over union with the true box, and the distance of the middles. A turned target's box bounds the ellipse in it.
 fn errors(track: &Track, pose: Pose) -> (f64, f64) {
+    let (sin, cos) = (libm::sin(pose.angle.to_radians()), libm::cos(pose.angle.to_radians()));
     let (w, h) = (TARGET.width as f64 * pose.scale, TARGET.height as f64 * pose.scale);
+    let (w, h) = ((cos * w).hypot(sin * h), (sin * w).hypot(cos * h));
     let overlap =
         |a: f64, a_length: f64, b: f64, b_length: f64| ((a + a_length).min(b + b_length) - a.max(b)).max(0.0);
     let both =
@@ -271,6 +273,46 @@ fn a_target_that_rocks_by_20_degrees_is_followed() {
         })
         .collect();
     assert_followed("rocking", &video(poses.iter().copied().map(Some)), &poses, 0.6, 5.0);
+}
+
+#[test]
+fn a_target_that_turns_by_360_degrees_is_followed() {
+    // Up to 4.5 degrees a frame, either way round, on its place and along the frame.
+    for (frames, sign, speed) in [(80, 1.0, 0.0), (200, -1.0, 1.0), (400, 1.0, 0.4)] {
+        let poses: Vec<_> = (0..=frames)
+            .map(|i| Pose {
+                angle: sign * 360.0 * f64::from(i) / f64::from(frames),
+                ..at(60.0 + speed * f64::from(i), 120.0)
+            })
+            .collect();
+        let pictures = video(poses.iter().copied().map(Some));
+        let tracks = follow(&pictures, &[typed(poses[0])]);
+        for (index, (tracks, pose)) in tracks.iter().zip(&poses).enumerate() {
+            let (iou, off) = errors(&tracks[0], *pose);
+            assert!(
+                iou >= 0.7 && off <= 4.0,
+                "{frames} frames, frame {index}: overlap {iou:.3}, {off:.2} pixels off: {:?}",
+                tracks[0]
+            );
+            assert_eq!(tracks[0].state, TrackState::Tracked, "{frames} frames, frame {index}");
+        }
+    }
+}
+
+#[test]
+fn a_target_that_has_turned_is_found_again_as_it_was_and_upright() {
+    // Turns by 90 degrees and is gone for 30 frames.
+    for back in [90.0, 0.0] {
+        let turning = (0..60).map(|i| Pose { angle: (2.0 * f64::from(i)).min(90.0), ..at(80.0, 80.0) });
+        let again = Pose { angle: back, ..at(230.0, 160.0) };
+        let poses: Vec<_> = turning.map(Some).chain([None; 30]).chain([Some(again); 40]).collect();
+        let tracks = follow(&video(poses.iter().copied()), &[typed(at(80.0, 80.0))]);
+        let states: Vec<_> = tracks.iter().map(|t| t[0].state).collect();
+        assert!(states[..60].iter().all(|s| *s == TrackState::Tracked), "{states:?}");
+        assert!(states[66..90].iter().all(|s| *s == TrackState::Lost), "{states:?}");
+        let (iou, off) = errors(&tracks[129][0], again);
+        assert!(iou >= 0.7, "back at {back} degrees: overlap {iou:.3}, {off:.2} pixels off, {states:?}");
+    }
 }
 
 #[test]

@@ -53,7 +53,8 @@ pub(super) struct Eye {
     wide_taper: Vec<f32>,
     features: Vec<[f32; CHANNELS]>,
     responses: Vec<f32>,
-    /// Pixels of the picture to a cell, as last looked.
+    /// The window that was looked at last, and pixels of the picture to a cell of it.
+    window: Window,
     cell: f64,
     pub(super) solver: Solver,
     pub(super) looker: Looker,
@@ -77,15 +78,15 @@ impl Eye {
             taper: taper.map(|v| v as f32).collect(),
             features: vec![[0.0; CHANNELS]; GRID * GRID],
             responses: Vec::new(),
+            window: Window { x: 0.0, y: 0.0, w: 1.0, h: 1.0, angle: 0.0 },
             cell: 1.0,
             solver: Solver::new(),
             looker: Looker::new(),
         }
     }
 
-    /// Looks at a square about (`x`, `y`).
-    pub(super) fn look(&mut self, frame: &Frame, x: f64, y: f64, side: f64, colours: &Colours) {
-        let window = Window { x, y, w: side, h: side };
+    /// Looks at a square window.
+    pub(super) fn look(&mut self, frame: &Frame, window: Window, colours: &Colours) {
         self.sampler.luma(frame, window, &mut self.patch);
         if colours.has_chroma {
             self.sampler.chroma(frame, window, &mut self.patch);
@@ -93,14 +94,14 @@ impl Eye {
             // What another target left there is nothing to this one.
             self.patch.clear_chroma();
         }
-        self.cell = side / GRID as f64;
+        (self.window, self.cell) = (window, window.w / GRID as f64);
         colours.bins(&self.patch, &mut self.bins);
     }
 
-    /// True if there is any colour about (`x`, `y`): a grey picture can come with chroma planes.
-    pub(super) fn is_coloured(&mut self, frame: &Frame, x: f64, y: f64, side: f64) -> bool {
+    /// True if there is any colour in a window: a grey picture can come with chroma planes.
+    pub(super) fn is_coloured(&mut self, frame: &Frame, window: Window) -> bool {
         self.patch.clear_chroma();
-        self.sampler.chroma(frame, Window { x, y, w: side, h: side }, &mut self.patch);
+        self.sampler.chroma(frame, window, &mut self.patch);
         // Coding a grey picture moves chroma by 1 or 2.
         self.patch.u.iter().chain(&self.patch.v).any(|&chroma| chroma.abs_diff(128) > 2)
     }
@@ -146,14 +147,15 @@ impl Eye {
         );
     }
 
-    /// Takes in the colours of the box of `w` x `h` pixels, (`x`, `y`) from the middle of what was looked at.
+    /// Takes in the colours of the box of `w` x `h` pixels, which lies displaced from the middle of what was looked at.
     pub(super) fn learn_colours(
         &self,
         colours: &mut Colours,
-        (x, y): (f64, f64),
+        displacement: (f64, f64),
         (w, h): (f64, f64),
         rate: f32,
     ) {
+        let (x, y) = self.window.own(displacement);
         let sample = self.cell / 2.0;
         colours.learn(&self.bins, COLOUR_SIDE, (x / sample, y / sample), (w / sample, h / sample), rate);
     }
@@ -163,10 +165,11 @@ impl Eye {
         Filter::new(&mut self.solver, &self.features, w / self.cell, h / self.cell)
     }
 
-    /// Learns what was described and found (`x`, `y`) pixels from its middle.
+    /// Learns what was described and found displaced from its middle.
     ///
     /// As ECO does (M. Danelljan et al., 2017): it spares a second look.
-    pub(super) fn learn_filter(&mut self, filter: &mut Filter, x: f64, y: f64) {
+    pub(super) fn learn_filter(&mut self, filter: &mut Filter, displacement: (f64, f64)) {
+        let (x, y) = self.window.own(displacement);
         filter.learn(&mut self.solver, x / self.cell, y / self.cell);
     }
 
@@ -184,12 +187,14 @@ impl Eye {
         let sample = self.cell / 2.0;
         let half = |length: f64| libm::round(length / sample / 2.0 * COLOUR_BOX).max(1.0) as i64;
         let (half_w, half_h) = (half(w), half(h));
+        let turning = self.window.turning();
         for index in 0..GRID * GRID {
             let (x, y) = (displacement(index % GRID), displacement(index / GRID));
             let colour = self.mean_probability(x as i64, y as i64, half_w, half_h);
             let response = &mut self.responses[index];
             *response = (1.0 - COLOUR_SHARE) * *response + COLOUR_SHARE * colour;
-            *response *= weight(x * self.cell, y * self.cell);
+            let (x, y) = turning(x * self.cell, y * self.cell);
+            *response *= weight(x, y);
         }
         self.best(w, h)
     }
@@ -240,12 +245,9 @@ impl Eye {
                 second = second.max(f64::from(response));
             }
         }
-        Sighting {
-            x: (displacement(x) + dx) * self.cell,
-            y: (displacement(y) + dy) * self.cell,
-            peak,
-            second: second / peak.max(f64::MIN_POSITIVE),
-        }
+        let in_cells = (displacement(x) + dx, displacement(y) + dy);
+        let (x, y) = self.window.turning()(in_cells.0 * self.cell, in_cells.1 * self.cell);
+        Sighting { x, y, peak, second: second / peak.max(f64::MIN_POSITIVE) }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Follows boxes from frame to frame.
 //!
 //! A correlation filter over gradients, luma and colours says where a target is (`filter.rs`, `hog.rs`, `colour.rs`), a
-//! regression what size it has (`shape.rs`), and what it looked like says whether it is the target at all (`target.rs`). Where
-//! matches of templates are followed, `births.rs` says which of them become tracks and when these end.
+//! regression what size it has (`shape.rs`), what it looked like how it is turned (`turn.rs`) and whether it is the target at
+//! all (`target.rs`). Where matches of templates are followed, `births.rs` says which of them become tracks and when these end.
 //!
 //! All that is seen of a picture comes from `sample.rs`: windows resampled in integers. Everything after that is f32 and f64 in
 //! a written order, on the host, with the crate's own transforms (`fft.rs`) and `libm`. So the same frames give the same tracks
@@ -17,6 +17,7 @@ mod hog;
 mod sample;
 mod shape;
 mod target;
+mod turn;
 mod usual;
 
 use std::sync::Mutex;

@@ -17,19 +17,47 @@ struct Component<'a> {
     first: usize,
 }
 
-/// A window of a picture: its middle and its size, in pixels, anywhere.
+impl Component<'_> {
+    fn size(self) -> Size {
+        let size = self.plane.size();
+        Size::new(size.width / self.step, size.height)
+    }
+}
+
+/// A window of a picture: its middle and its size, in pixels, anywhere, and its direction: by what angle, in radians, it is
+/// turned from x towards y, so clockwise as it is seen.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Window {
     pub(super) x: f64,
     pub(super) y: f64,
     pub(super) w: f64,
     pub(super) h: f64,
+    pub(super) angle: f64,
 }
 
 impl Window {
-    /// As `[x, y, w, h]`, from its left and top.
+    /// What bounds the ellipse in it, as `[x, y, w, h]` from its left and top. The corners of a box are seldom its target's.
     pub(super) fn bounds(self) -> [f64; 4] {
-        [self.x - self.w / 2.0, self.y - self.h / 2.0, self.w, self.h]
+        let (w, h) = self.extent();
+        [self.x - w / 2.0, self.y - h / 2.0, w, h]
+    }
+
+    /// Width and height of the ellipse in it.
+    fn extent(self) -> (f64, f64) {
+        let (sin, cos) = (libm::sin(self.angle), libm::cos(self.angle));
+        let length = |a: f64, b: f64| (a * a + b * b).sqrt();
+        (length(cos * self.w, sin * self.h), length(sin * self.w, cos * self.h))
+    }
+
+    /// Makes of displacements along its own axes such along the picture's.
+    pub(super) fn turning(self) -> impl Fn(f64, f64) -> (f64, f64) {
+        let (sin, cos) = (libm::sin(self.angle), libm::cos(self.angle));
+        move |x, y| (cos * x - sin * y, sin * x + cos * y)
+    }
+
+    /// A displacement along the picture's axes, along its own.
+    pub(super) fn own(self, (x, y): (f64, f64)) -> (f64, f64) {
+        Self { angle: -self.angle, ..self }.turning()(x, y)
     }
 }
 
@@ -106,12 +134,14 @@ pub(super) struct Sampler {
     rows: Taps,
     groups: usize,
     sums: Vec<u16>,
+    /// What a turned window is sampled from: the upright one about it.
+    upright: Vec<u8>,
 }
 
 impl Sampler {
     pub(super) fn new() -> Self {
         let (columns, rows) = (Taps::default(), Taps::default());
-        Self { level: Level::best(), columns, rows, groups: 1, sums: Vec::new() }
+        Self { level: Level::best(), columns, rows, groups: 1, sums: Vec::new(), upright: Vec::new() }
     }
 
     /// The luma of a window.
@@ -128,8 +158,62 @@ impl Sampler {
         index: usize,
         luma: &mut [u8],
     ) {
-        self.plan(window, (0, 0), (side, CELL), frame.luma().size());
-        self.component(&[Component { plane: frame.luma(), step: 1, first: 0 }], index, [luma]);
+        let component = Component { plane: frame.luma(), step: 1, first: 0 };
+        if window.angle == 0.0 {
+            self.plan(window, (0, 0), (side, CELL), frame.luma().size());
+            self.component(&[component], index, [luma]);
+        } else {
+            self.turned(component, window, (0, 0), (side, CELL), index, luma);
+        }
+    }
+
+    /// The samples of a component in a turned window, as the `index`-th square of `samples`: first of the upright window about
+    /// it, as far apart as its own are along the picture's axes, then linearly between those.
+    fn turned(
+        &mut self,
+        component: Component<'_>,
+        window: Window,
+        shift: (u32, u32),
+        (side, groups): (usize, usize),
+        index: usize,
+        samples: &mut [u8],
+    ) {
+        let n = side as f64;
+        let (width, height) = window.extent();
+        let (x_step, y_step) = (width / n, height / n);
+        let (sin, cos) = (libm::sin(window.angle), libm::cos(window.angle));
+        let across = (window.w * cos.abs() + window.h * sin.abs()) / x_step;
+        let down = (window.w * sin.abs() + window.h * cos.abs()) / y_step;
+        // Between the corners, with one to spare on each side: at most 1.5 times as many as its own.
+        let count = libm::ceil(across.max(down) + 2.0) as usize;
+        let about = Window { w: x_step * count as f64, h: y_step * count as f64, angle: 0.0, ..window };
+        self.plan(about, shift, (count, 1), component.size());
+        let mut upright = std::mem::take(&mut self.upright);
+        upright.resize(count * count, 0);
+        self.component(&[component], 0, [&mut upright]);
+        // From one sample to the next, and from one row to the next, in 1/65536 of an upright sample.
+        let fixed = |v: f64| libm::round(v * 65536.0) as i32;
+        let right = (fixed(cos * window.w / n / x_step), fixed(sin * window.w / n / y_step));
+        let below = (fixed(-sin * window.h / n / x_step), fixed(cos * window.h / n / y_step));
+        let middle = (count as i32 - 1) << 15;
+        let (width, length) = (samples.len() / side, side / groups);
+        let from_middle = |index: usize| 2 * index as i32 + 1 - side as i32;
+        for (y, row) in samples.chunks_exact_mut(width).enumerate() {
+            for (group, row) in row.chunks_exact_mut(width / groups).enumerate() {
+                let (x, y) = (from_middle(group), from_middle(y));
+                let mut u = middle + ((x * right.0 + y * below.0) >> 1);
+                let mut v = middle + ((x * right.1 + y * below.1) >> 1);
+                for sample in &mut row[index * length..][..length] {
+                    let at = (v >> 16) as usize * count + (u >> 16) as usize;
+                    let mix = |a: u32, b: u32, share: u32| (256 - share) * a + share * b;
+                    let across = |row: &[u8]| mix(row[0].into(), row[1].into(), (u >> 8 & 255) as u32);
+                    let (above, under) = (across(&upright[at..at + 2]), across(&upright[at + count..][..2]));
+                    *sample = ((mix(above, under, (v >> 8 & 255) as u32) + (1 << 15)) >> 16) as u8;
+                    (u, v) = (u + right.0 * groups as i32, v + right.1 * groups as i32);
+                }
+            }
+        }
+        self.upright = upright;
     }
 
     /// The chroma of a window. A picture without chroma leaves the patch as it is.
@@ -141,8 +225,13 @@ impl Sampler {
         };
         let (Some(u), Some(v)) = (component(0), component(1)) else { return };
         let shift = (pixels.x_shift as u32, pixels.y_shift as u32);
-        let size = u.plane.size();
-        self.plan(window, shift, (patch.side / 2, 1), Size::new(size.width / u.step, size.height));
+        let side = patch.side / 2;
+        if window.angle != 0.0 {
+            self.turned(u, window, shift, (side, 1), 0, &mut patch.u);
+            self.turned(v, window, shift, (side, 1), 0, &mut patch.v);
+            return;
+        }
+        self.plan(window, shift, (side, 1), u.size());
         if u.step == 1 {
             self.component(&[u], 0, [&mut patch.u]);
             self.component(&[v], 0, [&mut patch.v]);
@@ -174,7 +263,7 @@ impl Sampler {
         index: usize,
         mut samples: [&mut [u8]; N],
     ) {
-        let Self { level, columns, rows, groups, sums } = self;
+        let Self { level, columns, rows, groups, sums, .. } = self;
         let Component { plane, step, .. } = components[0];
         let left = columns.first.iter().copied().min().unwrap_or(0);
         let end = columns.first.iter().copied().max().unwrap_or(0) + columns.count;
@@ -304,11 +393,40 @@ mod tests {
     }
 
     #[test]
+    fn a_turned_window_sees_what_is_turned() {
+        // A plane of grey: a sample is its value in the sample's middle, wherever the window points.
+        let size = Size::new(90, 80);
+        let value = |x: f64, y: f64| 20.0 + 1.5 * x + 0.7 * y;
+        let pixels = (0..size.area())
+            .map(|i| value((i % size.width) as f64 + 0.5, (i / size.width) as f64 + 0.5).round() as u8);
+        let frame = frame("GRAY8", size, vec![Plane::from_vec(pixels.collect(), size)]);
+        let mut sampler = Sampler::new();
+        for degrees in [1.0, 33.0, 90.0, -135.0, 180.0] {
+            let window = Window { x: 45.3, y: 40.8, w: 36.0, h: 20.0, angle: f64::to_radians(degrees) };
+            let (side, index) = (16, 1);
+            // Two squares beside each other, of which the second is sampled.
+            let mut luma = vec![7; 2 * side * side];
+            sampler.square(&frame, window, side, index, &mut luma);
+            for y in 0..side {
+                for x in 0..side {
+                    let along = |i: usize, length: f64| ((i as f64 + 0.5) / side as f64 - 0.5) * length;
+                    let (dx, dy) = window.turning()(along(x, window.w), along(y, window.h));
+                    let expected = value(window.x + dx, window.y + dy);
+                    let group = &luma[y * 2 * side..][x % CELL * 2 * side / CELL..][..2 * side / CELL];
+                    assert!(group[..side / CELL].iter().all(|&other| other == 7));
+                    let sample = f64::from(group[side / CELL + x / CELL]);
+                    assert!((sample - expected).abs() <= 1.5, "{degrees}: {x}, {y}: {sample}, {expected}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_window_of_the_grids_size_is_a_copy() {
         let size = Size::new(13, 11);
         let frame = frame("GRAY8", size, vec![plane(size, |x, y| (x * 16 + y) as u8)]);
         let mut patch = Patch::new(4);
-        Sampler::new().luma(&frame, Window { x: 6.0, y: 7.0, w: 4.0, h: 4.0 }, &mut patch);
+        Sampler::new().luma(&frame, Window { x: 6.0, y: 7.0, w: 4.0, h: 4.0, angle: 0.0 }, &mut patch);
         let expected: Vec<u8> = (5..9).flat_map(|y| (4..8).map(move |x| (x * 16 + y) as u8)).collect();
         assert_eq!(patch.luma, expected);
     }
@@ -318,10 +436,10 @@ mod tests {
         let size = Size::new(16, 16);
         let frame = frame("GRAY8", size, vec![plane(size, |x, _| (x * 10) as u8)]);
         let mut patch = Patch::new(4);
-        Sampler::new().luma(&frame, Window { x: 8.0, y: 8.0, w: 16.0, h: 16.0 }, &mut patch);
+        Sampler::new().luma(&frame, Window { x: 8.0, y: 8.0, w: 16.0, h: 16.0, angle: 0.0 }, &mut patch);
         assert_eq!(patch.luma[..4], [15, 55, 95, 135]);
         // Half a pixel apart, from the middle of pixel 7 on, whose value is 70.
-        Sampler::new().luma(&frame, Window { x: 8.25, y: 8.0, w: 2.0, h: 2.0 }, &mut patch);
+        Sampler::new().luma(&frame, Window { x: 8.25, y: 8.0, w: 2.0, h: 2.0, angle: 0.0 }, &mut patch);
         assert_eq!(patch.luma[..4], [70, 75, 80, 85]);
     }
 
@@ -330,11 +448,11 @@ mod tests {
         let size = Size::new(9, 7);
         let frame = frame("GRAY8", size, vec![plane(size, |x, y| (20 * x + y) as u8)]);
         let mut patch = Patch::new(4);
-        Sampler::new().luma(&frame, Window { x: -500.0, y: 300.0, w: 40.0, h: 40.0 }, &mut patch);
+        Sampler::new().luma(&frame, Window { x: -500.0, y: 300.0, w: 40.0, h: 40.0, angle: 0.0 }, &mut patch);
         assert_eq!(patch.luma, [6; 16]);
-        Sampler::new().luma(&frame, Window { x: 0.0, y: 3.5, w: 4.0, h: 1.0 }, &mut patch);
+        Sampler::new().luma(&frame, Window { x: 0.0, y: 3.5, w: 4.0, h: 1.0, angle: 0.0 }, &mut patch);
         assert_eq!(patch.luma[..4], [3, 3, 3, 23]);
-        Sampler::new().luma(&frame, Window { x: 9.0, y: 3.5, w: 4.0, h: 1.0 }, &mut patch);
+        Sampler::new().luma(&frame, Window { x: 9.0, y: 3.5, w: 4.0, h: 1.0, angle: 0.0 }, &mut patch);
         assert_eq!(patch.luma[..4], [143, 163, 163, 163]);
     }
 
@@ -347,8 +465,11 @@ mod tests {
         let pairs = Plane::from_vec(pairs, Size::new(14, 5));
         let planar = frame("I420", size, vec![luma.clone(), u, v]);
         let paired = frame("NV12", size, vec![luma, pairs]);
-        for window in [Window { x: 7.0, y: 5.0, w: 8.0, h: 8.0 }, Window { x: 1.3, y: 9.2, w: 21.0, h: 5.5 }]
-        {
+        for window in [
+            Window { x: 7.0, y: 5.0, w: 8.0, h: 8.0, angle: 0.0 },
+            Window { x: 1.3, y: 9.2, w: 21.0, h: 5.5, angle: 0.0 },
+            Window { x: 1.3, y: 9.2, w: 21.0, h: 5.5, angle: 0.7 },
+        ] {
             let (mut a, mut b) = (Patch::new(8), Patch::new(8));
             Sampler::new().chroma(&planar, window, &mut a);
             Sampler::new().chroma(&paired, window, &mut b);

@@ -13,8 +13,8 @@ use crate::simd::Level;
 const CELLS: usize = 8;
 const LENGTH: usize = CELLS * CELLS * HOG;
 
-/// Samples that are looked at together.
-const TOGETHER: usize = LANES / CELLS;
+/// Boxes that are looked at together.
+pub(super) const TOGETHER: usize = LANES / CELLS;
 
 /// Steps of size to each side, and of aspect. 2 % is what changes from frame to frame at video rate; 4 steps catch up.
 const SIZES: i32 = 4;
@@ -94,7 +94,13 @@ impl Looker {
         &self.looks[0]
     }
 
-    /// What was looked at last.
+    /// What up to [`TOGETHER`] boxes look like.
+    pub(super) fn look_at(&mut self, frame: &Frame, windows: &[Window]) -> &[Look] {
+        self.see(frame, windows, 0);
+        &self.looks[..windows.len()]
+    }
+
+    /// What was looked at last, or first of several.
     pub(super) fn looked(&self) -> &Look {
         &self.looks[0]
     }

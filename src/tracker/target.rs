@@ -11,6 +11,7 @@ use super::eye::{Eye, Sighting};
 use super::filter::Filter;
 use super::sample::Window;
 use super::shape::{Look, Shape, similarity};
+use super::turn;
 use super::usual::Usual;
 use crate::frame::{Frame, Rect, visible};
 use crate::results::{Track, TrackState};
@@ -87,8 +88,9 @@ const RIVAL: f32 = 0.6;
 enum Mode {
     /// Followed; for so many frames without being sure.
     Following { doubtful: u32 },
-    /// The frame is searched. The window that comes next.
-    Searching { next: usize },
+    /// The frame is searched. The window that comes next, and whether it is upright: a target that had turned may come back
+    /// either way.
+    Searching { next: usize, is_upright: bool },
     /// Found again, to be confirmed for so many frames; else `lost` was its box.
     Confirming { frames: u32, lost: Window },
 }
@@ -125,10 +127,10 @@ pub(super) struct Target {
 impl Target {
     pub(super) fn new(id: u32, rect: Rect, frame: &Frame, eye: &mut Eye) -> Self {
         let (w, h) = (rect.w as f64, rect.h as f64);
-        let at = Window { x: rect.x as f64 + w / 2.0, y: rect.y as f64 + h / 2.0, w, h };
-        let side = search_side(at);
-        let mut colours = Colours::new(eye.is_coloured(frame, at.x, at.y, side));
-        eye.look(frame, at.x, at.y, side, &colours);
+        let at = Window { x: rect.x as f64 + w / 2.0, y: rect.y as f64 + h / 2.0, w, h, angle: 0.0 };
+        let window = search_window(at);
+        let mut colours = Colours::new(eye.is_coloured(frame, window));
+        eye.look(frame, window, &colours);
         eye.learn_colours(&mut colours, (0.0, 0.0), (w, h), 1.0);
         eye.describe(&colours, false);
         let filter = eye.new_filter(w, h);
@@ -163,7 +165,7 @@ impl Target {
     }
 
     pub(super) fn rescale(&mut self, x: f64, y: f64) {
-        let scale = |at: Window| Window { x: at.x * x, y: at.y * y, w: at.w * x, h: at.h * y };
+        let scale = |at: Window| Window { x: at.x * x, y: at.y * y, w: at.w * x, h: at.h * y, ..at };
         (self.at, self.confirmed) = (scale(self.at), scale(self.confirmed));
         self.first = (self.first.0 * x, self.first.1 * y);
         self.velocity = (self.velocity.0 * x, self.velocity.1 * y);
@@ -187,7 +189,7 @@ impl Target {
         match self.mode {
             Mode::Following { doubtful } => self.follow(frame, seconds, doubtful, rivals, eye),
             Mode::Confirming { frames, lost } => self.confirm(frame, frames, lost, eye),
-            Mode::Searching { next } => self.search(frame, next, eye),
+            Mode::Searching { next, is_upright } => self.search(frame, next, is_upright, eye),
         }
         if matches!(self.state, TrackState::Tracked | TrackState::Reacquired) {
             self.confirmed = self.at;
@@ -215,15 +217,12 @@ impl Target {
         };
         let sighting = self.look_for(frame, expected, weight, false, eye);
         (self.at.x, self.at.y) = Self::inside(frame, expected.0 + sighting.x, expected.1 + sighting.y);
-        self.at = self.shape.fit(&mut eye.looker, frame, self.at, self.first);
-        self.at = sensible(self.at, self.first);
-        let (known, recent) = self.likeness(frame, eye);
-        self.score = known.max(recent);
+        let (known, recent) = self.fit(frame, eye);
         let departure = self.departure();
         self.departure_of_late += SHORT_MEMORY * (departure - self.departure_of_late);
 
         if visible(self.at.bounds(), frame.format.size) < VISIBLE {
-            (self.at.w, self.at.h) = (before.w, before.h);
+            (self.at.w, self.at.h, self.at.angle) = (before.w, before.h, before.angle);
             self.lose(frame);
             return;
         }
@@ -237,7 +236,7 @@ impl Target {
             if is_gone {
                 (self.at.x, self.at.y) = expected;
             }
-            (self.at.w, self.at.h) = (before.w, before.h);
+            (self.at.w, self.at.h, self.at.angle) = (before.w, before.h, before.angle);
             let doubtful = doubtful + 1;
             self.mode = Mode::Following { doubtful };
             self.state = if doubtful > PATIENCE { TrackState::Lost } else { TrackState::Uncertain };
@@ -271,7 +270,7 @@ impl Target {
             *recent += RECENT_RATE * (look - *recent);
         }
         let found = (self.at.x - place.0, self.at.y - place.1);
-        eye.learn_filter(&mut self.filter, found.0, found.1);
+        eye.learn_filter(&mut self.filter, found);
         eye.learn_colours(&mut self.colours, found, (self.at.w, self.at.h), COLOUR_RATE);
         if self.age.is_multiple_of(SHAPE_PERIOD) {
             self.shape.learn(&mut eye.looker, frame, self.at);
@@ -282,7 +281,7 @@ impl Target {
     fn lose(&mut self, frame: &Frame) {
         self.state = TrackState::Lost;
         self.velocity = (0.0, 0.0);
-        self.mode = Mode::Searching { next: 0 };
+        self.mode = Mode::Searching { next: 0, is_upright: false };
         let size = frame.format.size;
         let step = search_side(self.at) * WINDOW_STEP;
         let count = |length: usize| (libm::ceil(length as f64 / step) as usize).max(1);
@@ -302,8 +301,12 @@ impl Target {
         });
     }
 
-    fn search(&mut self, frame: &Frame, next: usize, eye: &mut Eye) {
+    fn search(&mut self, frame: &Frame, next: usize, is_upright: bool, eye: &mut Eye) {
         let lost = self.at;
+        if is_upright {
+            self.at.angle = 0.0;
+        }
+        let angle = self.at.angle;
         let here = Self::inside(frame, lost.x, lost.y);
         let mut best: Option<(f64, (f64, f64))> = None;
         let count = WINDOWS.min(self.places.len());
@@ -323,8 +326,8 @@ impl Target {
         // It may have come back nearer or farther by one step of what the search tolerates.
         let mut found = (f64::MIN, lost);
         for factor in [1.0, 1.0 / 1.2, 1.2] {
-            self.at = Window { x, y, w: lost.w * factor, h: lost.h * factor };
-            let (known, recent) = self.likeness(frame, eye);
+            self.at = Window { x, y, w: lost.w * factor, h: lost.h * factor, angle };
+            let (known, recent) = self.likeness(eye.looker.look(frame, self.at));
             if known.max(recent) > found.0 {
                 found = (known.max(recent), self.at);
             }
@@ -335,7 +338,12 @@ impl Target {
             self.mode = Mode::Confirming { frames: 0, lost };
         } else {
             self.at = lost;
-            self.mode = Mode::Searching { next: (next + count) % self.places.len() };
+            // The same windows upright, if that is something else, then the next ones.
+            self.mode = if angle == 0.0 {
+                Mode::Searching { next: (next + count) % self.places.len(), is_upright: false }
+            } else {
+                Mode::Searching { next, is_upright: true }
+            };
         }
     }
 
@@ -343,9 +351,7 @@ impl Target {
         let place = Self::inside(frame, self.at.x, self.at.y);
         let sighting = self.look_for(frame, place, |_, _| 1.0, false, eye);
         (self.at.x, self.at.y) = Self::inside(frame, place.0 + sighting.x, place.1 + sighting.y);
-        self.at = sensible(self.shape.fit(&mut eye.looker, frame, self.at, self.first), self.first);
-        let (known, recent) = self.likeness(frame, eye);
-        self.score = known.max(recent);
+        self.fit(frame, eye);
         if !self.is_found(sighting.peak) {
             self.at = lost;
             self.lose(frame);
@@ -384,16 +390,29 @@ impl Target {
         is_wide: bool,
         eye: &mut Eye,
     ) -> Sighting {
-        eye.look(frame, x, y, search_side(self.at), &self.colours);
+        eye.look(frame, search_window(Window { x, y, ..self.at }), &self.colours);
         eye.describe(&self.colours, is_wide);
         let sighting = eye.find(&self.filter, self.at.w, self.at.h, weight);
         self.second_peak_ratio = sighting.second;
         sighting
     }
 
-    /// How much the box looks like what was seen at any time, and of late.
-    fn likeness(&self, frame: &Frame, eye: &mut Eye) -> (f64, f64) {
-        let look = eye.looker.look(frame, self.at);
+    /// Gives the box its size, aspect and direction. Returns how much it looks like what was seen at any time, and of late.
+    fn fit(&mut self, frame: &Frame, eye: &mut Eye) -> (f64, f64) {
+        self.at = sensible(self.shape.fit(&mut eye.looker, frame, self.at, self.first), self.first);
+        let known = |look: &Look| self.likeness(look).0;
+        let angle = turn::follow(&mut eye.looker, frame, self.at, &self.views[0], &self.recent, known);
+        if angle != self.at.angle {
+            self.at.angle = angle;
+            eye.looker.look(frame, self.at);
+        }
+        let (known, recent) = self.likeness(eye.looker.looked());
+        self.score = known.max(recent);
+        (known, recent)
+    }
+
+    /// How much a look is like what was seen at any time, and of late.
+    fn likeness(&self, look: &Look) -> (f64, f64) {
         let known = self.views.iter().map(|view| similarity(view, look)).fold(-1.0, f64::max);
         (known, similarity(&self.recent, look))
     }
@@ -407,15 +426,15 @@ impl Target {
     /// This frame's record.
     pub(super) fn track(&self) -> Track {
         let at = if self.state == TrackState::Lost { self.confirmed } else { self.at };
-        let thousandths = |v: f64| libm::round(v * 1000.0) / 1000.0;
+        let [x, y, w, h] = at.bounds().map(|v| libm::round(v * 1000.0) / 1000.0);
         Track {
             id: self.id,
             template: None,
             state: self.state,
-            x: thousandths(at.x - at.w / 2.0),
-            y: thousandths(at.y - at.h / 2.0),
-            w: thousandths(at.w),
-            h: thousandths(at.h),
+            x,
+            y,
+            w,
+            h,
             score: self.score,
             second_peak_ratio: self.second_peak_ratio,
         }
@@ -424,6 +443,12 @@ impl Target {
 
 fn search_side(at: Window) -> f64 {
     SEARCH * (at.w * at.h).sqrt()
+}
+
+/// Where a target is looked for that should be at a place.
+fn search_window(at: Window) -> Window {
+    let side = search_side(at);
+    Window { w: side, h: side, ..at }
 }
 
 /// A box between a fifth and six times its first size; with fewer than five pixels on a side nothing can be told.
