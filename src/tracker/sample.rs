@@ -216,14 +216,17 @@ impl Sampler {
         self.upright = upright;
     }
 
-    /// The chroma of a window. A picture without chroma leaves the patch as it is.
+    /// The chroma of a window; none of a picture without.
     pub(super) fn chroma(&mut self, frame: &Frame, window: Window, patch: &mut Patch) {
         let pixels = frame.format.pixels;
         let component = |component| {
             let (index, first, step) = pixels.chroma_samples(component)?;
             Some(Component { plane: frame.picture.plane(index), step, first })
         };
-        let (Some(u), Some(v)) = (component(0), component(1)) else { return };
+        let (Some(u), Some(v)) = (component(0), component(1)) else {
+            patch.clear_chroma();
+            return;
+        };
         let shift = (pixels.x_shift as u32, pixels.y_shift as u32);
         let side = patch.side / 2;
         if window.angle != 0.0 {
@@ -419,6 +422,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_picture_without_chroma_leaves_none_of_the_one_before() {
+        let size = Size::new(20, 20);
+        let frame = frame("GRAY8", size, vec![plane(size, |x, y| (x + y) as u8)]);
+        let mut patch = Patch::new(16);
+        patch.u.fill(7);
+        patch.v.fill(200);
+        let window = Window { x: 10.0, y: 10.0, w: 16.0, h: 16.0, angle: 0.0 };
+        Sampler::new().chroma(&frame, window, &mut patch);
+        assert!(patch.u.iter().chain(&patch.v).all(|&sample| sample == 128));
     }
 
     #[test]
