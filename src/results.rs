@@ -241,7 +241,7 @@ pub struct Track {
     pub template: Option<Arc<str>>,
     /// How sure the tracker is.
     pub state: TrackState,
-    /// Left edge.
+    /// Left edge of the box. Of a target that has turned in the picture it bounds the ellipse in the turned box.
     pub x: f64,
     /// Top edge.
     pub y: f64,

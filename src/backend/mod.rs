@@ -215,7 +215,7 @@ pub struct Options {
     pub choice: BackendChoice,
     /// Number of slots, 1 or more: 2 is a double buffer.
     pub depth: usize,
-    /// Threads of the CPU backend.
+    /// Threads of the CPU backend. A run's tracker has as many of its own.
     pub threads: usize,
     /// Kernels of the CUDA backend.
     pub kernels: Kernels,

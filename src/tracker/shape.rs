@@ -60,7 +60,7 @@ impl Variant {
 /// What a box looks like: the features of its pixels, resampled to a square.
 pub(super) type Look = Vec<f32>;
 
-/// Room to look at boxes in; shared by all targets.
+/// Room to look at boxes in; one for each thread.
 pub(super) struct Looker {
     sampler: Sampler,
     hog: Hog,

@@ -202,7 +202,7 @@ fn properties() -> Vec<glib::ParamSpec> {
         .build(),
         glib::ParamSpecUInt::builder("threads")
             .nick("Threads")
-            .blurb("Threads of the CPU backend; 0: all cores")
+            .blurb("Threads of the CPU backend, and of several tracks; 0: all cores")
             .maximum(1024)
             .mutable_ready()
             .build(),
