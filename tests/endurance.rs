@@ -17,7 +17,7 @@ use lockon::ports::{Delivery, Sink};
 use lockon::results::{RunRecord, Summary};
 use lockon::tracker::Tracker;
 
-use crate::held::{Held, asked, backend_name, lives, watch};
+use crate::held::{Held, asked, backend_name, lives, rest, watch};
 use crate::util::{Random, run_record};
 
 fn choice() -> BackendChoice {
@@ -153,7 +153,7 @@ fn sixteen_streams_run_in_one_process() {
             let caps = "video/x-raw,format=NV12,width=320,height=240,framerate=10/1";
             let runs: Vec<_> =
                 (0..streams).map(|_| scope.spawn(|| run(caps, None, &stop, Vec::new()))).collect();
-            std::thread::sleep(Duration::from_secs_f64(seconds as f64 / rounds as f64));
+            rest(Duration::from_secs_f64(seconds as f64 / rounds as f64));
             during.push(held().tell(&format!("round {round}"), started));
             stop.store(true, Ordering::Relaxed);
             runs.into_iter().map(|run| run.join().unwrap()).collect()

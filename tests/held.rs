@@ -75,6 +75,16 @@ pub fn lives() {
     SIGNS_OF_LIFE.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Sleeps, and that is no bad sign.
+pub fn rest(mut time: Duration) {
+    while !time.is_zero() {
+        let slice = time.min(WATCHDOG / 4);
+        std::thread::sleep(slice);
+        lives();
+        time -= slice;
+    }
+}
+
 /// Ends the process if nothing happens for a while.
 pub fn watch() {
     std::thread::spawn(|| {

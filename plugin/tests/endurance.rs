@@ -13,7 +13,7 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
-use held::{Held, asked, backend_name, lives, watch};
+use held::{Held, asked, backend_name, lives, rest, watch};
 use lockon::frame::{Plane, Size};
 
 /// Longer than anything here takes, unless it hangs.
@@ -103,7 +103,7 @@ fn sixteen_elements_run_in_one_process() {
         for pipeline in &pipelines {
             pipeline.set_state(gst::State::Playing).unwrap();
         }
-        std::thread::sleep(Duration::from_secs_f64(seconds as f64 / rounds as f64));
+        rest(Duration::from_secs_f64(seconds as f64 / rounds as f64));
         during.push(Held::now().tell(&format!("round {round}"), started));
         let frames: Vec<_> = pipelines.iter().map(stopped).collect();
         drop(pipelines);
