@@ -65,7 +65,7 @@ struct Suspect {
   unsigned unused;
 };
 
-// What a search in f32 leaves to `settle`, which empties it again; before the first search it is all zeros.
+// What a search in f32 leaves to `settle` of ncc_mma.cuh, which empties it again; before the first search it is all zeros.
 struct Suspicion {
   unsigned count;  // of suspects, those too for which there was no room
   unsigned best;   // a lower bound of the best score, ordered(f32)
@@ -73,7 +73,7 @@ struct Suspicion {
   unsigned unused;
 };
 
-// Suspects in device memory, for `settle` (ncc_suspects.cuh).
+// Suspects in device memory, for `settle` (ncc_mma.cuh).
 struct Suspects {
   Suspicion* state;
   Suspect* list;  // zeros before the first search: `settle` looks before it knows how many there are

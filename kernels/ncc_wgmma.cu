@@ -1,7 +1,8 @@
 // target: compute_90a
 //
 // NCC of regions with unmasked templates on the tensor cores of compute capability 9.0: products, window sums, the search for
-// what may be a peak and its exact score in one launch; no score map is written. Formulas: ncc_fast.cuh; bounds, window sums
+// what may be the best position and its exact score in one launch; no score map is written. Where all peaks are wanted, what
+// may be one is left to `settle` of ncc_mma.cuh, a second launch. Formulas: ncc_fast.cuh; bounds, window sums
 // and exact scores: ncc_wgmma.cuh.
 //
 // Products. ST(x, y) = sum over i, j of T(i, j) I(x + i, y + j) becomes a product of matrices D = A B, 64 by N by 32 an
@@ -63,7 +64,7 @@ constexpr int MAX_STAGES = 16;
 constexpr int PRODUCT_BARRIER = 1;
 constexpr int GROUP_BARRIER = 2;
 
-// Suspects of a warp that are looked at one by one.
+// If more positions of a warp than these are suspects, the best lower bound of all is taken first.
 constexpr int FEW_SUSPECTS = 4;
 
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {

@@ -64,7 +64,7 @@ struct Launch {
   int all_peaks;     // 0: only the best position of each member is wanted; otherwise there is one search, of one member
   double min_score_exact;
   float min_score;   // not above min_score_exact
-  Suspects suspects;  // where all peaks are wanted: what is left to `settle` of ncc_suspects.cuh
+  Suspects suspects;  // where all peaks are wanted: what is left to `settle` of ncc_mma.cuh
 };
 
 // sum + four pixels, each with its sign.
@@ -273,7 +273,7 @@ __device__ __forceinline__ void sum_blocks(const TwoColumns& columns, const Band
   }
 }
 
-// V - 1 of ncc_wgmma.cuh, cut off.
+// V - 1, cut off as said above.
 template <bool IS_SMALL>
 __device__ __forceinline__ float variance_of(int n, int shift, long long less, int sum, int squares) {
   if constexpr (IS_SMALL) {

@@ -109,8 +109,13 @@ impl Planner {
             NccKernel::Wgmma => {
                 let Some(kernels) = self.wgmma()? else { return Ok(None) };
                 let Some(prepared) = kernels.prepare(stream, member, region)? else { return Ok(None) };
-                let settles = if best_only { None } else { self.mma()?.prepare(stream, member)? };
-                Some(How::Wgmma(prepared, settles))
+                if best_only {
+                    return Ok(Some(How::Wgmma(prepared, None)));
+                }
+                let settles = self.mma()?.prepare(stream, member)?;
+                settles
+                    .filter(mma::Prepared::is_searched_at_once)
+                    .map(|settles| How::Wgmma(prepared, Some(settles)))
             }
             NccKernel::Mma => self.mma()?.prepare(stream, member)?.map(How::Mma),
             NccKernel::Texture | NccKernel::Constant | NccKernel::Shared => None,
@@ -400,7 +405,7 @@ impl Lane {
                     }
                 }
                 How::Wgmma(..) | How::Mma(_) | How::Plain(_) => {
-                    self.kernels.prepare(member.how.kernel(), &self.stream)?
+                    self.kernels.prepare(member.how.kernel(), &self.stream)?;
                 }
             }
         }

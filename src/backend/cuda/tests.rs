@@ -598,17 +598,15 @@ fn each_kernel_that_has_more_suspects_than_room_makes_a_score_map() {
     let limits = Limits { min_score: -1.0, max_matches: 30, max_overlap: 0.2 };
     let asked = [(bank, Rect::whole(picture.size()), limits)];
     let expected = defined(&picture, &asked);
-    for &generation in generations(&gpu) {
-        let planner = Planner::imitating(&gpu, Some(NccKernel::Mma), generation, 1).unwrap();
-        let mut lane = Lane::new(&gpu, picture.size().area()).unwrap();
-        lane.limit_suspects(4).unwrap();
-        // Twice: the first leaves everything as it was.
-        for _ in 0..2 {
-            assert_eq!(
-                searched(&planner, &mut lane, &picture, &asked),
-                (expected.clone(), 1),
-                "{generation:?}"
-            );
+    for kernel in FOR_TENSOR_CORES {
+        for planner in planners(&gpu, kernel) {
+            let mut lane = Lane::new(&gpu, picture.size().area()).unwrap();
+            lane.limit_suspects(4).unwrap();
+            // Twice: the first leaves everything as it was.
+            for _ in 0..2 {
+                let found = searched(&planner, &mut lane, &picture, &asked);
+                assert_eq!(found, (expected.clone(), 1), "{kernel:?}");
+            }
         }
     }
     gpu.check_dropped().unwrap();
@@ -625,17 +623,19 @@ fn a_ring_that_had_more_suspects_than_room_makes_score_maps_from_then_on() {
     let limits = Limits { min_score: -1.0, max_matches: 30, max_overlap: 0.2 };
     let standing =
         Standing::new(frames[0].size()).searching(&Bank::new(vec![template]).unwrap(), None, limits).unwrap();
-    let kernels = std::iter::once(Kernel::Ncc(NccKernel::Mma)).collect();
-    let mut cuda = Cuda::open(standing.clone(), 1, kernels, 0).unwrap();
-    // Its graph was captured with the room that there was.
-    cuda.free[0].graph = None;
-    cuda.lane.limit_suspects(4).unwrap();
-    let found = findings_of(&mut cuda, &frames);
-    let expected = findings_of(&mut cpu::Cpu::open(standing, 1, 1).unwrap(), &frames);
-    for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
-        assert_eq!(found.matches, expected.matches, "frame {index}");
+    let expected = findings_of(&mut cpu::Cpu::open(standing.clone(), 1, 1).unwrap(), &frames);
+    for kernel in [NccKernel::Mma, NccKernel::Wgmma] {
+        let kernels = std::iter::once(Kernel::Ncc(kernel)).collect();
+        let mut cuda = Cuda::open(standing.clone(), 1, kernels, 0).unwrap();
+        // Its graph was captured with the room that there was.
+        cuda.free[0].graph = None;
+        cuda.lane.limit_suspects(4).unwrap();
+        let found = findings_of(&mut cuda, &frames);
+        for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            assert_eq!(found.matches, expected.matches, "{kernel:?}, frame {index}");
+        }
+        assert_eq!(found.iter().map(|findings| findings.redone).collect::<Vec<_>>(), [1, 0, 0], "{kernel:?}");
     }
-    assert_eq!(found.iter().map(|findings| findings.redone).collect::<Vec<_>>(), [1, 0, 0]);
 }
 
 /// The kernel beside those of the standing work, for the same purpose.

@@ -1,8 +1,9 @@
 //! The NCC kernels of `kernels/ncc_wgmma.cu`: templates without a mask, on the tensor cores of compute capability 9.0.
 //!
-//! One launch does many searches: templates of one size make one, whose tiles and window sums they share; several sizes lie
-//! side by side. No score map is written: exact peaks are appended to the list of
-//! candidates. Nothing waits and nothing is allocated, so launches can be recorded in a graph.
+//! For the best position of each template, one launch does many searches: templates of one size make one, whose tiles and
+//! window sums they share; several sizes lie side by side. Exact scores are appended to the list of candidates. Where all peaks
+//! are wanted, a launch has one template, and leaves suspects that `mma.rs` settles. No score map is written, nothing waits and
+//! nothing is allocated, so launches can be recorded in a graph.
 
 #![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
 
