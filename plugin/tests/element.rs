@@ -360,6 +360,20 @@ fn the_message_of_a_frame_has_its_times_and_what_was_found() {
     assert_eq!(regions.len(), 2);
     assert_eq!((regions[0].0.as_str(), &regions[0].3), ("match", &matches[0]));
     assert_eq!((regions[1].0.as_str(), regions[1].1, &regions[1].3), ("track", 1, &tracks[0]));
+    #[cfg(feature = "v1_24")]
+    {
+        use gst_analytics::{AnalyticsODMtd, AnalyticsRelationMeta, AnalyticsTrackingMtd};
+        let relations = buffer.meta::<AnalyticsRelationMeta>().unwrap();
+        let detections = relations.iter::<AnalyticsODMtd>().map(|detection| {
+            let place = detection.location().unwrap();
+            (detection.obj_type().unwrap().as_str().to_owned(), place.x, place.y)
+        });
+        let detections: Vec<_> = detections.collect();
+        assert_eq!(detections[0], ("pattern".to_owned(), x as i32, y as i32));
+        assert_eq!((detections.len(), detections[1].0.as_str()), (2, "track"));
+        let followed: Vec<_> = relations.iter::<AnalyticsTrackingMtd>().map(|entry| entry.info().0).collect();
+        assert_eq!(followed, [1]);
+    }
     element.set_property("post-messages", false);
     harness.push_and_pull(frame(200, PixelFormat::GRAY8)).unwrap();
     assert!(messages(&bus).is_empty());
