@@ -42,7 +42,8 @@
 //!
 //! On the buffer: a `GstVideoRegionOfInterestMeta` of the type `match` or `track` for each of them, with the same structure as
 //! its parameter. Its `id` is the track's, or the match's number in the frame; its box is cut off at the frame's borders. Built
-//! with the feature `v1_24`, also analytics metadata: detections, and tracking entries related to them.
+//! with the feature `v1_24`, as `scripts/install-plugin` does where GStreamer is new enough and the headers of its plugins-bad
+//! are installed, also analytics metadata: detections, and tracking entries related to them.
 //!
 //! In files: `results` writes what `lockon run --results` does. A file is complete before the end of the stream is pushed.
 //! After that, a flushing seek begins a new run: frames are counted from 0 again, boxes start anew, files are written anew. A
