@@ -362,11 +362,12 @@ fn the_message_of_a_frame_has_its_times_and_what_was_found() {
     assert_eq!((regions[1].0.as_str(), regions[1].1, &regions[1].3), ("track", 1, &tracks[0]));
     #[cfg(feature = "v1_24")]
     {
+        use gst_analytics::prelude::*;
         use gst_analytics::{AnalyticsODMtd, AnalyticsRelationMeta, AnalyticsTrackingMtd};
         let relations = buffer.meta::<AnalyticsRelationMeta>().unwrap();
         let detections = relations.iter::<AnalyticsODMtd>().map(|detection| {
             let place = detection.location().unwrap();
-            (detection.obj_type().unwrap().as_str().to_owned(), place.x, place.y)
+            (detection.obj_type().unwrap().as_str().to_string(), place.x, place.y)
         });
         let detections: Vec<_> = detections.collect();
         assert_eq!(detections[0], ("pattern".to_owned(), x as i32, y as i32));
