@@ -136,7 +136,7 @@ struct Around {
       : words(reinterpret_cast<const unsigned*>(pixels)), pitch(bytes / 4), rows(rows), x(x - 1), y(y - 1) {}
 };
 
-// Adds a warp's part of rows first <= j < end, up to h + 1, of the image, row 0 being the suspect's first. word: those of the
+// Adds a warp's part of rows first <= j < end, up to h + 1, of the image, row 0 being the suspect's first. words: those of the
 // template, row by row, of four pixels each, the last of a row filled up with zeros. So many loads are started at once as
 // AT_ONCE rows want.
 template <int AT_ONCE>

@@ -610,9 +610,9 @@ __global__ void spread_template(const unsigned char* pixels, int pitch, int w, i
 }
 
 // See `settle_suspects`.
-__global__ void __launch_bounds__(SETTLE_THREADS, 2) settle(const __grid_constant__ Search search, const unsigned* words,
-                                                         double min_score, unsigned tag, Candidate* candidates,
-                                                         unsigned capacity, unsigned* counts) {
+__global__ void __launch_bounds__(SETTLE_THREADS, 2)
+    settle(const __grid_constant__ Search search, const unsigned* words, double min_score, unsigned tag,
+           Candidate* candidates, unsigned capacity, unsigned* counts) {
   settle_suspects(search, words, min_score, tag, candidates, capacity, counts);
 }
 
