@@ -319,6 +319,7 @@ __device__ __forceinline__ void box_fused(Image image, unsigned char* mask, unsi
   }
   // PIECES neighbouring lanes store what one lane made, so that they fill whole sectors of memory.
   __syncwarp();
+  wait_for_launches_before();
   const Mask to(mask, image);
   int count = 0;
 #pragma unroll

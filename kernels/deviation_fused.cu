@@ -1,6 +1,6 @@
 // Sauvola's and Niblack's thresholds in one pass.
 //
-// target: compute_80
+// target: compute_80, compute_90
 //
 // Oracle: src/reference/threshold.rs, in the tests of src/backend/cuda/threshold.rs.
 #include "box_fused.cuh"

@@ -2,6 +2,7 @@
 // common that read a frame once and write the mask once.
 #pragma once
 
+#include "launches.cuh"
 #include "packed.cuh"
 #include "threshold_rules.cuh"
 
@@ -57,6 +58,7 @@ struct Tile {
 template <class Place>
 __device__ __forceinline__ void load_tile(Image image, Tile tile, const Shares& shares, unsigned char* halo, int pitch,
                                           Place place) {
+  let_next_begin();
   const int start = tile.start(), top = tile.top - tile.above, rows = tile.rows(shares), pieces = shares.pieces.by;
   const bool is_aligned = (reinterpret_cast<size_t>(image.pixels) | image.pitch) % 16 == 0;
   // A thread has one piece of every step-th row.

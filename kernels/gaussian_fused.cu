@@ -1,7 +1,7 @@
 // The Gaussian threshold in one pass, on the tensor cores: the frame is read once, the mask written once. The same bytes
 // as the kernels of threshold.cu, whose formulas these are.
 //
-// target: compute_80
+// target: compute_80, compute_90
 //
 // A convolution of 16 neighbours is a product with the matrix A[i][k] = weight[k - i], 16 rows of 16 * steps bytes: a
 // weight has 24 bits and so gives three matrices, one a byte (a "plane"), and both passes take the same three. Sums of
@@ -253,6 +253,7 @@ __device__ __forceinline__ void gaussian_fused(Image image, unsigned char* mask,
   }
   // The mask that a thread stores was made by others.
   __syncthreads();
+  wait_for_launches_before();
   const Mask to(mask, image);
   int count = 0;
   // A thread has one piece of every step-th row.

@@ -1,6 +1,6 @@
 // The mean threshold in one pass, for blocks up to 127.
 //
-// target: compute_80
+// target: compute_80, compute_90
 //
 // Oracle: src/reference/threshold.rs, in the tests of src/backend/cuda/threshold.rs.
 #include "box_fused.cuh"

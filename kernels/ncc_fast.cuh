@@ -53,6 +53,30 @@ __device__ __forceinline__ unsigned add_lanes(unsigned value) {
 #endif
 }
 
+// value + that of the lane STEP below, if there is one: the shuffle says itself whether there is.
+template <int STEP>
+__device__ __forceinline__ unsigned add_below(unsigned value) {
+  asm volatile(
+      "{\n"
+      ".reg .pred is_there;\n"
+      ".reg .b32 other;\n"
+      "shfl.sync.up.b32 other|is_there, %0, %1, 0, 0xffffffff;\n"
+      "@is_there add.u32 %0, %0, other;\n"
+      "}"
+      : "+r"(value)
+      : "n"(STEP));
+  return value;
+}
+
+// Each becomes the sum over the lanes up to its own.
+template <int STEP = 1, class... Unsigned>
+__device__ __forceinline__ void add_lanes_before(Unsigned&... values) {
+  if constexpr (STEP < 32) {
+    ((values = add_below<STEP>(values)), ...);
+    add_lanes_before<2 * STEP>(values...);
+  }
+}
+
 // Of a score.
 struct Bounds {
   float least, most;
@@ -65,7 +89,7 @@ struct Suspect {
   unsigned unused;
 };
 
-// What a search in f32 leaves to `settle` of ncc_mma.cuh, which empties it again; before the first search it is all zeros.
+// What a search in f32 leaves to `settle` of ncc_suspects.cuh, which empties it again; before the first search it is all zeros.
 struct Suspicion {
   unsigned count;  // of suspects, those too for which there was no room
   unsigned best;   // a lower bound of the best score, ordered(f32)
@@ -73,7 +97,7 @@ struct Suspicion {
   unsigned unused;
 };
 
-// Suspects in device memory, for `settle` (ncc_mma.cuh).
+// Suspects in device memory, for `settle`.
 struct Suspects {
   Suspicion* state;
   Suspect* list;  // zeros before the first search: `settle` looks before it knows how many there are
@@ -88,25 +112,53 @@ struct Suspects {
 // Sums by which nine scores are computed: S, SS and ST of each.
 constexpr int EXACT_SUMS = 27;
 
+// One of these halves the lanes' numbers: of those that differ in bit STEP of their lane, one keeps the sums of `values` up to
+// STEP, the other those of the rest. In the end a lane has the sum over the warp of the number that is its own.
+template <int STEP>
+__device__ __forceinline__ unsigned sum_of_lane(unsigned (&values)[2 * STEP], int lane) {
+  const bool is_upper = lane & STEP;
+  unsigned kept[STEP];
+#pragma unroll
+  for (int i = 0; i < STEP; i++) {
+    const unsigned sent = is_upper ? values[i] : values[i + STEP];
+    kept[i] = (is_upper ? values[i + STEP] : values[i]) + __shfl_xor_sync(ALL_LANES, sent, STEP);
+  }
+  if constexpr (STEP == 1) {
+    return kept[0];
+  } else {
+    return sum_of_lane<STEP / 2>(kept, lane);
+  }
+}
+
 // A thread's part of them. Positions are numbered row by row; the suspect is number 4.
 struct NineWindows {
-  unsigned s[9] = {}, ss[9] = {}, st[9] = {};
+  unsigned st[9] = {};
+  // Of windows one below the other, the sums of all rows that one of them has, and what each of the nine lacks of these.
+  unsigned s[3] = {}, ss[3] = {};
+  unsigned less_s[9] = {}, less_ss[9] = {};
 
-  // Adds four columns of an image row: of the windows to the left they begin at the first byte of low and high, of those to
-  // the right two bytes later; only bytes in `mask` count. pattern: what the windows above, at and below the suspect have of
-  // the template there, and is_there whether the row lies in them.
-  __device__ __forceinline__ void add(unsigned low, unsigned high, unsigned mask, const unsigned (&pattern)[3],
-                                      const bool (&is_there)[3]) {
+  // Adds four columns of image row j: of the windows to the left they begin at the first byte of low and high, of those to
+  // the right two bytes later; only bytes in `mask` count. pattern: what the windows above, at and below the suspect, of h rows,
+  // have of the template there, zeros where they do not have the row.
+  __device__ __forceinline__ void add(unsigned low, unsigned high, unsigned mask, const unsigned (&pattern)[3], int j, int h) {
+    unsigned pixels[3];
 #pragma unroll
     for (int dx = 0; dx < 3; dx++) {
-      const unsigned pixels = __funnelshift_r(low, high, 8 * dx) & mask;
-      const unsigned sum = dot4(pixels, 0x01010101u, 0u), squares = dot4(pixels, pixels, 0u);
+      pixels[dx] = __funnelshift_r(low, high, 8 * dx) & mask;
+#pragma unroll
+      for (int i = 0; i < 3; i++) st[3 * i + dx] = dot4(pixels[dx], pattern[i], st[3 * i + dx]);
+      s[dx] = dot4(pixels[dx], 0x01010101u, s[dx]);
+      ss[dx] = dot4(pixels[dx], pixels[dx], ss[dx]);
+    }
+    // Not a row of all.
+    if (j < 1 || j > h - 2) {
 #pragma unroll
       for (int i = 0; i < 3; i++) {
-        st[3 * i + dx] = dot4(pixels, pattern[i], st[3 * i + dx]);
-        if (is_there[i]) {
-          s[3 * i + dx] += sum;
-          ss[3 * i + dx] += squares;
+        if (unsigned(j + 1 - i) < unsigned(h)) continue;
+#pragma unroll
+        for (int dx = 0; dx < 3; dx++) {
+          less_s[3 * i + dx] = dot4(pixels[dx], 0x01010101u, less_s[3 * i + dx]);
+          less_ss[3 * i + dx] = dot4(pixels[dx], pixels[dx], less_ss[3 * i + dx]);
         }
       }
     }
@@ -114,13 +166,14 @@ struct NineWindows {
 
   // Over the warp: in each lane the sum of its number, S before SS before ST.
   __device__ __forceinline__ unsigned of_warp(int lane) const {
-    unsigned mine = 0;
+    unsigned values[32] = {};
 #pragma unroll
-    for (int k = 0; k < EXACT_SUMS; k++) {
-      const unsigned sum = add_lanes(k < 9 ? s[k] : k < 18 ? ss[k - 9] : st[k - 18]);
-      if (lane == k) mine = sum;
+    for (int k = 0; k < 9; k++) {
+      values[k] = s[k % 3] - less_s[k];
+      values[9 + k] = ss[k % 3] - less_ss[k];
+      values[18 + k] = st[k];
     }
-    return mine;
+    return sum_of_lane<16>(values, lane);
   }
 };
 
@@ -137,8 +190,7 @@ struct Around {
 };
 
 // Adds a warp's part of rows first <= j < end, up to h + 1, of the image, row 0 being the suspect's first. words: those of the
-// template, row by row, of four pixels each, the last of a row filled up with zeros. So many loads are started at once as
-// AT_ONCE rows want.
+// template (`pack_template`). A lane starts the loads of AT_ONCE rows before it uses the first.
 template <int AT_ONCE>
 __device__ __forceinline__ void add_rows(NineWindows& windows, const Around& image, int w, int h, int first, int end,
                                          const unsigned* words) {
@@ -146,25 +198,33 @@ __device__ __forceinline__ void add_rows(NineWindows& windows, const Around& ima
   const int columns = (w + 3) / 4, at_once = quotient(32, columns), lane_row = quotient(lane, columns);
   const int column = lane - lane_row * columns;
   if (lane_row >= at_once) return;
-  const unsigned mask = 0xffffffffu >> (32 - 8 * min(w - 4 * column, 4));
+  const unsigned row_mask = 0xffffffffu >> (32 - 8 * min(w - 4 * column, 4));
   // Counted in words: frames of 2^31 bytes or more have less than 2^31 of these. Neighbours outside the frame do not count,
   // whatever is read for them.
   const int shift = (image.x & 3) * 8, last = image.pitch * image.rows - 1;
-#pragma unroll AT_ONCE
-  for (int j = first + lane_row; j < min(end, h + 1); j += at_once) {
-    const int at = min(max(image.y + 1 + j, 0), image.rows - 1) * image.pitch + (image.x >> 2) + column;
-    unsigned pixels[3], pattern[3];
-    bool is_there[3];
+  end = min(end, h + 1);
+#pragma unroll 1
+  for (int top = first + lane_row; top < end; top += AT_ONCE * at_once) {
+    unsigned pixels[AT_ONCE][3], pattern[AT_ONCE][3];
 #pragma unroll
-    for (int i = 0; i < 3; i++) {
-      pixels[i] = image.words[min(max(at + i, 0), last)];
+    for (int k = 0; k < AT_ONCE; k++) {
+      const int j = k == 0 ? top : min(top + k * at_once, h);
+      const int at = min(max(image.y + 1 + j, 0), image.rows - 1) * image.pitch + (image.x >> 2) + column;
       // The image's row j meets the template's row j + 1 at the position above.
-      const int of = j + 1 - i;
-      is_there[i] = of >= 0 && of < h;
-      pattern[i] = is_there[i] ? __ldg(words + of * columns + column) : 0;
+      const unsigned* below = words + (j + 1) * columns + column;
+#pragma unroll
+      for (int i = 0; i < 3; i++) {
+        pixels[k][i] = image.words[min(max(at + i, 0), last)];
+        pattern[k][i] = __ldg(below - i * columns);
+      }
     }
-    windows.add(__funnelshift_r(pixels[0], pixels[1], shift), __funnelshift_r(pixels[1], pixels[2], shift), mask, pattern,
-                is_there);
+#pragma unroll
+    for (int k = 0; k < AT_ONCE; k++) {
+      const int j = top + k * at_once;
+      const unsigned mask = k == 0 || j < end ? row_mask : 0;
+      windows.add(__funnelshift_r(pixels[k][0], pixels[k][1], shift), __funnelshift_r(pixels[k][1], pixels[k][2], shift),
+                  mask, pattern[k], j, h);
+    }
   }
 }
 
@@ -192,14 +252,15 @@ __device__ __forceinline__ void report_peak(const Pattern& pattern, unsigned tot
 
 extern "C" {
 
-// The template's rows in words of four pixels, the last of each filled up with zeros. One thread a word.
+// The template's rows in words of four pixels, the last of each filled up with zeros, from `words` on; two rows of zeros
+// before the first and after the last. One thread a word, of h + 4 rows.
 __global__ void pack_template(const unsigned char* pixels, int pitch, int w, int h, unsigned* words) {
   const int columns = (w + 3) / 4, index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index >= columns * h) return;
-  const int i = index % columns * 4, j = index / columns;
+  if (index >= columns * (h + 4)) return;
+  const int i = index % columns * 4, j = index / columns - 2;
   unsigned word = 0;
-  for (int k = 0; k < 4 && i + k < w; k++) word |= unsigned(pixels[j * pitch + i + k]) << 8 * k;
-  words[index] = word;
+  for (int k = 0; k < 4 && i + k < w && j >= 0 && j < h; k++) word |= unsigned(pixels[j * pitch + i + k]) << 8 * k;
+  words[j * columns + index % columns] = word;
 }
 
 }  // extern "C"

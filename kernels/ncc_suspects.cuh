@@ -1,55 +1,62 @@
-// Exact scores of suspects that lie in device memory.
+// `settle`: exact scores of suspects that lie in device memory.
 #pragma once
 
+#include "launches.cuh"
 #include "ncc_fast.cuh"
 
-// What to search: a region of `width` times `height` positions whose first is at (left, top) of the frame.
-struct Search {
+// What was searched for, and where: `width` times `height` positions whose first is at (left, top) of the frame.
+struct Sought {
   Image frame;  // the whole: rows start at multiples of 16 bytes, and so does the next after each
   int left, top;
   int width, height;
   Pattern pattern;
-  unsigned mean;  // 2^24 t1 / n, to the nearest
-  float factor;   // (n t2 - t1 t1) / (n n)
-  float min_score;
-  int all_peaks;  // 0: only the best position is wanted
   Suspects suspects;
 };
 
-// Scores the suspects exactly and appends to the candidates those that score min_score or more and precede their neighbours
-// in the tie order. Where only the best is wanted, suspects that cannot be it any more are passed over.
-//
-// Any grid; block SETTLE_THREADS. words: the template, of four pixels each, the last of a row filled up with zeros. counts[0] is
-// the number of candidates, counts[1] of searches that had more suspects than room: such a search is to be done again by
-// kernels that write a map.
-//
-// A team of warps takes one suspect after another. The fewer suspects there are, the more warps make a team.
 constexpr int SETTLE_WARPS = 8;
 constexpr int SETTLE_THREADS = SETTLE_WARPS * 32;
+constexpr int SETTLE_BLOCKS = 2;  // that a multiprocessor is to have room for
 
-__device__ __forceinline__ void settle_suspects(const Search& search, const unsigned* words, double min_score,
-                                                unsigned tag, Candidate* candidates, unsigned capacity,
-                                                unsigned* counts) {
+// Rows whose pixels a lane fetches together.
+constexpr int SETTLE_ROWS = 4;
+
+extern "C" {
+
+// Scores the suspects exactly and appends to the candidates those that score min_score or more and precede their neighbours
+// in the tie order. Suspects below the best lower bound, if there is one, are passed over.
+//
+// Any grid; block SETTLE_THREADS. words: the template (`pack_template`). counts[0] is the number of candidates, counts[1] of
+// searches that had more suspects than room: such a search is to be done again by kernels that write a map.
+//
+// A team of warps takes one suspect after another. The fewer suspects there are, the more warps make a team.
+__global__ void __launch_bounds__(SETTLE_THREADS, SETTLE_BLOCKS)
+    settle(const __grid_constant__ Sought sought, const unsigned* words, double min_score, unsigned tag,
+           Candidate* candidates, unsigned capacity, unsigned* counts) {
   // Two, so that one can be written while the other is being read.
   __shared__ unsigned partial[2][SETTLE_WARPS][32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const Pattern& pattern = search.pattern;
-  const Image& frame = search.frame;
+  const Pattern& pattern = sought.pattern;
+  const Image& frame = sought.frame;
+  const Suspects& suspects = sought.suspects;
+  let_next_begin();
+  // The template is there already.
+  for (int i = threadIdx.x * 32; i < (pattern.w + 3) / 4 * pattern.h; i += SETTLE_THREADS * 32) {
+    asm volatile("prefetch.global.L1 [%0];" ::"l"(__cvta_generic_to_global(words + i)));
+  }
+  wait_for_launches_before();
   // The first suspect, for teams of 1, 2, 4 and 8 warps; fetched along with the count, before it is known whether it is there.
   Suspect first[4];
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    first[i] = search.suspects.list[min(blockIdx.x + gridDim.x * (warp >> i), search.suspects.capacity - 1)];
+  for (int i = 0; i < 4; i++) first[i] = suspects.list[min(blockIdx.x + gridDim.x * (warp >> i), suspects.capacity - 1)];
+  // One thread asks for all: what every warp of every block asks for, at one place, takes longer than all the rest.
+  __shared__ Suspicion state;
+  if (threadIdx.x == 0) {
+    state.count = *(volatile unsigned*)&suspects.state->count;
+    state.best = *(volatile unsigned*)&suspects.state->best;
   }
-  const unsigned count = *(volatile unsigned*)&search.suspects.state->count;
-  const float best = from_ordered(*(volatile unsigned*)&search.suspects.state->best);
-  const unsigned known = min(count, search.suspects.capacity);
   __syncthreads();
-  // Everyone has read it: the last leaves everything as it was before the search.
-  if (threadIdx.x == SETTLE_THREADS - 1 && atomicAdd(&search.suspects.state->done, 1) + 1 == gridDim.x) {
-    if (count > search.suspects.capacity) atomicAdd(&counts[1], 1);
-    *search.suspects.state = {0, 0, 0, 0};
-  }
+  const unsigned count = state.count, known = min(count, suspects.capacity);
+  const float best = from_ordered(state.best);
   int doublings = 0;
 #pragma unroll
   for (int i = 1; i < 4; i++) doublings += known <= gridDim.x * (SETTLE_WARPS >> i);
@@ -59,11 +66,11 @@ __device__ __forceinline__ void settle_suspects(const Search& search, const unsi
   Suspect it = doublings == 0 ? first[0] : doublings == 1 ? first[1] : doublings == 2 ? first[2] : first[3];
   int parity = 0;
   for (unsigned index = blockIdx.x + gridDim.x * team; index < known; index += step) {
-    const Suspect next = search.suspects.list[min(index + step, known - 1)];
-    if (search.all_peaks || it.bound >= best) {
+    if (it.bound >= best) {
       NineWindows windows;
-      const Around around(frame.pixels, frame.pitch, frame.height, search.left + int(it.x), search.top + int(it.y));
-      add_rows<4>(windows, around, pattern.w, pattern.h, strip * strip_rows - 1, (strip + 1) * strip_rows - 1, words);
+      const Around around(frame.pixels, frame.pitch, frame.height, sought.left + int(it.x), sought.top + int(it.y));
+      add_rows<SETTLE_ROWS>(windows, around, pattern.w, pattern.h, strip * strip_rows - 1, (strip + 1) * strip_rows - 1,
+                            words);
       unsigned total = windows.of_warp(lane);
       if (team_warps > 1) {
         partial[parity][warp][lane] = total;
@@ -73,10 +80,17 @@ __device__ __forceinline__ void settle_suspects(const Search& search, const unsi
         parity ^= 1;
       }
       if (strip == 0) {
-        report_peak(pattern, total, it.x, it.y, search.width, search.height, min_score, tag, candidates, capacity,
+        report_peak(pattern, total, it.x, it.y, sought.width, sought.height, min_score, tag, candidates, capacity,
                     &counts[0]);
       }
     }
-    it = next;
+    it = suspects.list[min(index + step, known - 1)];
+  }
+  // The last block leaves everything as it was before the search. A warp asks that is done early.
+  if (threadIdx.x == SETTLE_THREADS - 1 && atomicAdd(&suspects.state->done, 1) + 1 == gridDim.x) {
+    if (count > suspects.capacity) atomicAdd(&counts[1], 1);
+    *suspects.state = {0, 0, 0, 0};
   }
 }
+
+}  // extern "C"

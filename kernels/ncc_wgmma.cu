@@ -2,7 +2,7 @@
 //
 // NCC of regions with unmasked templates on the tensor cores of compute capability 9.0: products, window sums, the search for
 // what may be the best position and its exact score in one launch; no score map is written. Where all peaks are wanted, what
-// may be one is left to `settle` of ncc_mma.cuh, a second launch. Formulas: ncc_fast.cuh; bounds, window sums
+// may be one is left to `settle` of ncc_suspects.cuh, a second launch. Formulas: ncc_fast.cuh; bounds, window sums
 // and exact scores: ncc_wgmma.cuh.
 //
 // Products. ST(x, y) = sum over i, j of T(i, j) I(x + i, y + j) becomes a product of matrices D = A B, 64 by N by 32 an
@@ -32,7 +32,7 @@
 // come through a ring in shared memory.
 //
 // Roles of a block's warps. G warpgroups multiply, each a part of the tile's rows. Eleven warps first sum windows
-// (`sum_windows`), then score exactly what the warpgroups suspect (`settle`). One fetches A. A block goes through all
+// (`sum_windows`), then score exactly what the warpgroups suspect (`settle_lists`). One fetches A. A block goes through all
 // templates of its search one after the other; tile and window sums serve all of them.
 //
 //   fetches     |A|A|A|A|A| ...
@@ -53,6 +53,8 @@
 // Limits: 1 <= w <= 128, h <= 256, w h <= 32768 (sums of products stay below 2^31, S below 2^23), not flat;
 // frame.pixels and frame.pitch multiples of 16, regions within the frame.
 // What fits is decided by shared memory: 128 by 128 does with 2x128, all do with 1x32.
+#include "launches.cuh"
+#include "ncc_suspects.cuh"
 #include "ncc_wgmma.cuh"
 
 // Steps of a part, 32 products deep each, and bytes that it takes: two rows a step and three for the y-offsets.
@@ -196,6 +198,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
   __shared__ GroupSuspects lists[GROUPS];
   __shared__ unsigned exact[GROUPS * MAX_SUSPECTS * EXACT_SUMS];
 
+  let_next_begin();
   int index = 0;
   if (int(blockIdx.x) >= launch.search[0].end_block) {
     for (int last = launch.searches - 1; index < last;) {
@@ -307,6 +310,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
                 sums);
     barrier_arrive(summed);
     if (launch.all_peaks) return;
+    wait_for_launches_before();
     // Of each group's lists.
     unsigned parities = 0;
     Progress* const progress = launch.progress + search.first_progress;
@@ -332,8 +336,8 @@ __device__ __forceinline__ void match(const Launch& launch) {
         }
         parities ^= open;
         if (shares && number == 0 && lane == 0 && best > 0) atomicMax(&progress[m].best, best);
-        settle<GROUPS>(launch, search, patterns, member.words, tag, lists, open, __fadd_rn(from_ordered(best), -MARGIN),
-                       tile, tile_x - offset, tile_y, number, exact);
+        settle_lists<GROUPS>(launch, search, patterns, member.words, tag, lists, open,
+                             __fadd_rn(from_ordered(best), -MARGIN), tile, tile_x - offset, tile_y, number, exact);
 #pragma unroll 1
         for (int group = 0; group < GROUPS; group++) {
           if (open >> group & 1) barrier_arrive(settled + 8 * group);
@@ -405,6 +409,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
       // 0 once the sums are ST - b.
       unsigned mean = member.mean;
       const float scale = member.scale;
+      if (m == 0) wait_for_launches_before();
       const float best_before =
           shares ? from_ordered(*(volatile unsigned*)&launch.progress[search.first_progress + m].best) : NO_BOUND;
       wait_for_products<0>();

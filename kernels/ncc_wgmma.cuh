@@ -23,7 +23,7 @@ constexpr int SUM_BARRIER = 8;
 struct Member {
   Pattern pattern;
   const uint4* spread;    // bands of A, see ncc_wgmma.cu
-  const unsigned* words;  // rows of four pixels a word, the last of each filled up with zeros
+  const unsigned* words;  // `pack_template`
   unsigned mean;          // 2^24 t1 / n, rounded
   float scale;            // 2^shift (n t2 - t1 t1) / (n n)
 };
@@ -64,7 +64,7 @@ struct Launch {
   int all_peaks;     // 0: only the best position of each member is wanted; otherwise there is one search, of one member
   double min_score_exact;
   float min_score;   // not above min_score_exact
-  Suspects suspects;  // where all peaks are wanted: what is left to `settle` of ncc_mma.cuh
+  Suspects suspects;  // where all peaks are wanted: what is left to `settle`
 };
 
 // sum + four pixels, each with its sign.
@@ -155,26 +155,6 @@ struct Differences {
     }
   }
 };
-
-// Each becomes the sum over the lanes up to its own.
-template <int STEP = 1>
-__device__ __forceinline__ void add_lanes_before(unsigned& one, unsigned& two) {
-  if constexpr (STEP < 32) {
-    // The shuffle says itself whether there is such a lane.
-    asm volatile(
-        "{\n"
-        ".reg .pred is_there, is_too;\n"
-        ".reg .b32 a, b;\n"
-        "shfl.sync.up.b32 a|is_there, %0, %2, 0, 0xffffffff;\n"
-        "shfl.sync.up.b32 b|is_too, %1, %2, 0, 0xffffffff;\n"
-        "@is_there add.u32 %0, %0, a;\n"
-        "@is_too add.u32 %1, %1, b;\n"
-        "}"
-        : "+r"(one), "+r"(two)
-        : "n"(STEP));
-    add_lanes_before<2 * STEP>(one, two);
-  }
-}
 
 __device__ __forceinline__ void sync_sum_warps() {
   asm volatile("barrier.cta.sync %0, %1;" ::"n"(SUM_BARRIER), "n"(SUM_WARPS * 32) : "memory");
@@ -448,8 +428,8 @@ __device__ __forceinline__ void leave_suspects(const Suspects& suspects, const M
     }
     if (y > first_y) stay |= (unsigned long long)judged << 4 * (y - 1 - first_y);
   }
-  unsigned before = __popcll(stay), unused = 0;
-  add_lanes_before(before, unused);
+  unsigned before = __popcll(stay);
+  add_lanes_before(before);
   const unsigned all = __shfl_sync(ALL_LANES, before, 31);
   if (all == 0) return;
   unsigned place = lane == 0 ? atomicAdd(&suspects.state->count, all) : 0;
@@ -493,14 +473,15 @@ struct Survivors {
   }
 };
 
-// Scores suspects of a template exactly and appends to the candidates those that score min_score or more and precede
-// their neighbours in the tie order. SUM_WARPS warps; this is number `warp` of them. Open lists are empty afterwards.
+// Scores the suspects of open lists exactly and appends to the candidates those that score min_score or more and precede
+// their neighbours in the tie order. SUM_WARPS warps; this is number `warp` of them. The lists are empty afterwards.
 //
 // Each suspect's rows are shared out among warps, as long as there are enough of them. exact: zeros, and so afterwards.
 template <int GROUPS>
-__device__ __forceinline__ void settle(const Launch& launch, const Search& search, const Pattern* patterns,
-                                       const unsigned* words, unsigned tag, GroupSuspects (&lists)[GROUPS], unsigned open,
-                                       float floor, const unsigned char* tile, int left, int top, int warp, unsigned* exact) {
+__device__ __forceinline__ void settle_lists(const Launch& launch, const Search& search, const Pattern* patterns,
+                                             const unsigned* words, unsigned tag, GroupSuspects (&lists)[GROUPS],
+                                             unsigned open, float floor, const unsigned char* tile, int left, int top,
+                                             int warp, unsigned* exact) {
   // Asked for anew each time: what is computed of it would else wait in registers, for want of which others are spilled.
   int lane;
   asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));

@@ -4,7 +4,8 @@
 #   scripts/compile-kernels.sh [--check]     (--check compares with what is committed and writes nothing)
 #
 # The compiler is NVRTC of one version, a Python wheel that is kept under target/. A .cu file is compiled for compute
-# capability 7.5, or for what a line `// target: compute_90a` in it says. PTX of ISA 8.1 runs on driver 530 and newer.
+# capability 7.5, or for what a line `// target: compute_90a` in it says; of several targets with commas between them, the
+# others make files of their own, NAME_90.ptx for compute_90. PTX of ISA 8.1 runs on driver 530 and newer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +13,7 @@ check=
 for argument; do
   case $argument in
     --check) check=yes ;;
-    -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit ;;
+    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit ;;
     *) echo "scripts/compile-kernels.sh: unknown argument $argument (see --help)" >&2; exit 2 ;;
   esac
 done
@@ -52,12 +53,19 @@ def text(program, what):
     return buffer.value.decode()
 
 
-def compile_(source):
+def targets(source):
+    """The PTX files that a file makes, each with its target."""
+    said = re.search(r"^// target: (.+)$", source.read_text(), re.MULTILINE)
+    first, *others = said[1].split(", ") if said else ["compute_75"]
+    named = {source.stem: first} | {f"{source.stem}_{other.removeprefix('compute_')}": other for other in others}
+    return {pathlib.Path("kernels/ptx", name + ".ptx"): target for name, target in named.items()}
+
+
+def compile_(source, target):
     code = source.read_text()
-    target = re.search(r"^// target: (\w+)$", code, re.MULTILINE)
     # A multiply and an add stay two roundings, as on the processor; division and square root are correctly rounded.
     options = [
-        f"--gpu-architecture={target[1] if target else 'compute_75'}",
+        f"--gpu-architecture={target}",
         "--std=c++17",
         "--fmad=false",
         "--include-path=kernels",
@@ -74,18 +82,19 @@ def compile_(source):
     return text(program, "PTX")
 
 
-stale = []
+stale, made = [], set()
 sources = sorted(pathlib.Path("kernels").glob("*.cu"))
 for source in sources:
-    ptx, committed = compile_(source), pathlib.Path("kernels/ptx", source.stem + ".ptx")
-    if committed.exists() and committed.read_text() == ptx:
-        continue
-    stale.append(str(committed))
-    if not check:
-        committed.write_text(ptx)
-        print(f"wrote {committed}")
-names = {source.stem for source in sources}
-stray = [str(path) for path in pathlib.Path("kernels/ptx").glob("*.ptx") if path.stem not in names]
+    for committed, target in targets(source).items():
+        made.add(committed)
+        ptx = compile_(source, target)
+        if committed.exists() and committed.read_text() == ptx:
+            continue
+        stale.append(str(committed))
+        if not check:
+            committed.write_text(ptx)
+            print(f"wrote {committed}")
+stray = [str(path) for path in pathlib.Path("kernels/ptx").glob("*.ptx") if path not in made]
 if check and stale:
     sys.exit(f"scripts/compile-kernels.sh: not what the sources compile to: {', '.join(stale)}; run it without --check")
 if stray:

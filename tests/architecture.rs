@@ -41,6 +41,7 @@ const FILES_WITH_UNSAFE: &[&str] = &[
     "src/backend/cuda/mma.rs",
     "src/backend/cuda/ncc.rs",
     "src/backend/cuda/peers.rs",
+    "src/backend/cuda/suspects.rs",
     "src/backend/cuda/texture.rs",
     "src/backend/cuda/threshold.rs",
     "src/backend/cuda/wgmma.rs",

@@ -85,6 +85,9 @@ struct Row {
     submit_us: Option<f64>,
     median_us: f64,
     p90_us: f64,
+    /// The median where every launch begins when the one before has ended, if launches may begin sooner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    one_by_one_us: Option<f64>,
     /// Products of NCC in a second: positions times template pixels, whatever was really multiplied.
     #[serde(skip_serializing_if = "Option::is_none")]
     products_per_s: Option<f64>,
@@ -112,6 +115,7 @@ impl Row {
             submit_us: None,
             median_us,
             p90_us: at(micros, 0.9),
+            one_by_one_us: None,
             products_per_s: None,
             bytes_per_s: bytes as f64 / median_us * 1e6,
         }
@@ -122,6 +126,19 @@ impl Row {
 struct Name {
     kernel: String,
     taken: Option<String>,
+}
+
+/// How long a row took.
+#[derive(Clone, Copy)]
+struct Times<'a> {
+    micros: &'a Micros,
+    one_by_one: Option<&'a Micros>,
+}
+
+impl<'a> From<&'a Micros> for Times<'a> {
+    fn from(micros: &'a Micros) -> Self {
+        Self { micros, one_by_one: None }
+    }
 }
 
 impl Name {
@@ -427,7 +444,8 @@ impl Work {
                     timed.matches[0] == expected[0] && last.is_none_or(|last| *last == expected[1]);
                 ensure!(is_right, "not the matches that the CPU finds: {:?}", timed.matches[0]);
                 let name = Name::of(asked.map(Kernel::Ncc), timed.kernel);
-                self.add_search(name, &search, &timed.micros)?;
+                let times = Times { micros: &timed.micros, one_by_one: timed.one_by_one.as_ref() };
+                self.add_search(name, &search, times)?;
             }
         }
         Ok(())
@@ -452,7 +470,7 @@ impl Work {
             }
         }
         for (search, micros) in peer_rows {
-            self.add_search("npp".into(), &search, &micros)?;
+            self.add_search("npp".into(), &search, Times::from(&micros))?;
         }
         if let Some(fft) = self.peers.as_ref().and_then(|peers| peers.fft.as_ref()) {
             let timed = bench.fft(fft, pictures)?;
@@ -487,7 +505,8 @@ impl Work {
                     check_mask(picture, &spec, &timed.mask)?;
                     ensure!(timed.mask == expected, "{spec}: not the mask that the CPU makes");
                     let name = Name::of(asked, timed.kernel);
-                    self.add_threshold(name, frame, &spec, &timed.micros)?;
+                    let times = Times { micros: &timed.micros, one_by_one: timed.one_by_one.as_ref() };
+                    self.add_threshold(name, frame, &spec, times)?;
                 }
                 if let (ThresholdMethod::Mean { c }, Some(npp)) =
                     (method, self.peers.as_ref().and_then(|peers| peers.npp.as_ref()))
@@ -496,7 +515,7 @@ impl Work {
                     // Its mean is rounded otherwise.
                     let differ = timed.answer.iter().zip(expected.data()).filter(|(a, b)| a != b).count();
                     ensure!(differ < frame.area() / 20, "NPP's {spec} differs in {differ} pixels");
-                    self.add_threshold("npp".into(), frame, &spec, &timed.micros)?;
+                    self.add_threshold("npp".into(), frame, &spec, Times::from(&timed.micros))?;
                 }
             }
         }
@@ -641,7 +660,7 @@ impl Work {
                     })
                 });
                 check_matches(&picture, &search, &matches)?;
-                self.add_search("auto".into(), &search, &micros)?;
+                self.add_search("auto".into(), &search, Times::from(&micros))?;
             }
             let wants_thresholds = self.wants_subject(BenchSubject::Threshold);
             for block in self.blocks.clone().into_iter().filter(|_| wants_thresholds) {
@@ -655,17 +674,18 @@ impl Work {
                         })
                     });
                     check_mask(&picture, &spec, &mask)?;
-                    self.add_threshold("auto".into(), frame, &spec, &micros)?;
+                    self.add_threshold("auto".into(), frame, &spec, Times::from(&micros))?;
                 }
             }
         }
         Ok(())
     }
 
-    fn add_search(&mut self, name: Name, search: &Search, micros: &Micros) -> Result<()> {
+    fn add_search(&mut self, name: Name, search: &Search, times: Times<'_>) -> Result<()> {
         let Search { bank, limits, .. } = search;
         let window = search.window.size();
-        let mut row = Row::new("ncc", name.kernel, window, window.area(), micros);
+        let mut row = Row::new("ncc", name.kernel, window, window.area(), times.micros);
+        row.one_by_one_us = times.one_by_one.map(|micros| at(micros, 0.5));
         (row.taken, row.scene) = (name.taken, Some(search.scene.name()));
         let products =
             |template: &Template| template.size().positions_in(window).area() * template.size().area();
@@ -684,9 +704,10 @@ impl Work {
         name: Name,
         frame: Size,
         spec: &ThresholdSpec,
-        micros: &Micros,
+        times: Times<'_>,
     ) -> Result<()> {
-        let mut row = Row::new("threshold", name.kernel, frame, 2 * frame.area(), micros);
+        let mut row = Row::new("threshold", name.kernel, frame, 2 * frame.area(), times.micros);
+        row.one_by_one_us = times.one_by_one.map(|micros| at(micros, 0.5));
         row.taken = name.taken;
         (row.method, row.block) = (Some(spec.method.name()), Some(spec.block));
         self.add(row)
@@ -698,8 +719,8 @@ impl Work {
             writeln!(out, "{device}")?;
             writeln!(
                 out,
-                "{:<10} {:<21} {:>9} {:>9} {:>16} {:>12} {:>10} {:>9} {:>8}",
-                "op", "kernel", "scene", "frame", "of", "median", "p90", "Gprod/s", "GB/s"
+                "{:<10} {:<21} {:>9} {:>9} {:>16} {:>12} {:>10} {:>13} {:>9} {:>8}",
+                "op", "kernel", "scene", "frame", "of", "median", "p90", "one by one", "Gprod/s", "GB/s"
             )?;
         } else {
             log::say(&format!("measuring {device}"));
@@ -722,7 +743,7 @@ impl Work {
             let products = row.products_per_s.map_or(String::new(), |rate| format!("{:.0}", rate / 1e9));
             writeln!(
                 std::io::stdout(),
-                "{:<10} {:<21} {:>9} {:>9} {:>16} {:>9.1} us {:>7.1} us {:>9} {:>8.1}",
+                "{:<10} {:<21} {:>9} {:>9} {:>16} {:>9.1} us {:>7.1} us {:>13} {:>9} {:>8.1}",
                 row.op,
                 row.taken.as_ref().map_or(row.kernel.clone(), |taken| format!("{}: {taken}", row.kernel)),
                 row.scene.unwrap_or_default(),
@@ -730,6 +751,7 @@ impl Work {
                 of,
                 row.median_us,
                 row.p90_us,
+                row.one_by_one_us.map_or(String::new(), |micros| format!("{micros:.1} us")),
                 products,
                 row.bytes_per_s / 1e9,
             )?;

@@ -4,6 +4,9 @@
 //! device's memory, as a frame that has just been uploaded would lie there. Their work is captured into one graph, whose
 //! time is divided by the frames: what a launch costs the host is not in it, as it is not in a ring that is full. A kernel
 //! that takes long is timed over fewer frames; it does not wait for its input.
+//!
+//! Where a launch can begin before the one before has ended (`kernels/launches.cuh`), the work of a frame begins on
+//! multiprocessors that the one before it has left. So there is a second time, of frames that are worked on one by one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,6 +67,8 @@ pub struct TimedSearch {
     pub matches: Vec<Vec<Match>>,
     /// All kernels, for one frame.
     pub micros: Micros,
+    /// The same with launches that all begin when the one before has ended, if no kernel was asked for.
+    pub one_by_one: Option<Micros>,
 }
 
 /// A threshold that was timed.
@@ -75,6 +80,8 @@ pub struct TimedThreshold {
     pub mask: Plane,
     /// All kernels, for one frame.
     pub micros: Micros,
+    /// As of a search.
+    pub one_by_one: Option<Micros>,
 }
 
 /// What another library answered, and how long it took.
@@ -202,11 +209,16 @@ impl Bench {
         matches.reverse();
         let last = bank.members().last().expect("a bank has members").size();
         let scores = if plan.makes_map() { Some(lane.score_map(positions(size, last))?) } else { None };
-        let micros = self.time_frames(&stream, used.len(), &mut |step| match step {
-            Step::Work(index) => lane.search(&mut lists[index], &used[index], search),
-            Step::Between => lists.iter_mut().try_for_each(|list| lane.publish(list, &stream)),
-        })?;
-        Ok(TimedSearch { kernel: Kernel::Ncc(plan.kernel()), scores, matches, micros })
+        let mut time = |lane: &mut Lane| {
+            self.time_frames(&stream, used.len(), &mut |step| match step {
+                Step::Work(index) => lane.search(&mut lists[index], &used[index], search),
+                Step::Between => lists.iter_mut().try_for_each(|list| lane.publish(list, &stream)),
+            })
+        };
+        let micros = time(&mut lane)?;
+        lane.stream = lane.stream.one_by_one();
+        let one_by_one = if asked.is_none() { Some(time(&mut lane)?) } else { None };
+        Ok(TimedSearch { kernel: Kernel::Ncc(plan.kernel()), scores, matches, micros, one_by_one })
     }
 
     /// Times an adaptive threshold.
@@ -222,16 +234,20 @@ impl Bench {
         let mut masks = self.masks(frames)?;
         let mut counter = self.gpu.alloc::<u64>("a counter", 1)?;
         let mut thresholder = Thresholder::new(&self.gpu, &self.stream, spec, frames.size, kernels)?;
-        let stream = self.stream.clone();
-        let micros = self.time_frames(&stream, masks.len(), &mut |step| match step {
-            Step::Work(index) => {
-                thresholder.run(&stream, &frames.frames[index], &mut masks[index], (&mut counter, 0))
-            }
-            Step::Between => Ok(()),
-        })?;
+        let mut time = |stream: &Stream| {
+            self.time_frames(stream, masks.len(), &mut |step| match step {
+                Step::Work(index) => {
+                    thresholder.run(stream, &frames.frames[index], &mut masks[index], (&mut counter, 0))
+                }
+                Step::Between => Ok(()),
+            })
+        };
+        let micros = time(&self.stream)?;
+        let is_asked = kernels.boxes.is_some() || kernels.gaussian.is_some();
+        let one_by_one = if is_asked { None } else { Some(time(&self.stream.one_by_one())?) };
         let mut mask = Plane::new(frames.size);
         self.stream.download_now(&masks[0], mask.data_mut())?;
-        Ok(TimedThreshold { kernel: thresholder.kernel(), mask, micros })
+        Ok(TimedThreshold { kernel: thresholder.kernel(), mask, micros, one_by_one })
     }
 
     /// Times NPP's score map of a template in whole frames, which it gives in f32.

@@ -30,6 +30,10 @@ use crate::error::{CudaVersion, DeviceFault, Error, Result};
 /// PTX of ISA 8.1 needs the driver of CUDA 12.1 (530) or a newer one.
 const NEEDED_DRIVER: CudaVersion = CudaVersion { major: 12, minor: 1 };
 
+/// Launches in a graph can begin before the one before has ended from compute capability 9.0 and the driver of CUDA 12.3 on.
+const EARLY_DRIVER: CudaVersion = CudaVersion { major: 12, minor: 3 };
+const EARLY_CAPABILITY: CudaVersion = CudaVersion { major: 9, minor: 0 };
+
 /// The kernels are compiled for this and what follows.
 const NEEDED_CAPABILITY: CudaVersion = CudaVersion { major: 7, minor: 5 };
 
@@ -310,6 +314,12 @@ impl Gpu {
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
     }
 
+    /// True if launches can begin before the one before has ended: see [`Module::early_kernel`].
+    pub(super) fn begins_early(&self) -> bool {
+        let DeviceInfo { capability, driver, .. } = &*self.info;
+        *capability >= EARLY_CAPABILITY && *driver >= EARLY_DRIVER
+    }
+
     /// Makes this device the one that driver calls of the current thread mean.
     pub(super) fn bind(&self) -> Result<()> {
         self.set_current().map_err(failed("binding the device to a thread"))
@@ -426,7 +436,7 @@ impl Gpu {
             }
         };
         let stream = Quiet::new(create().map_err(failed("creating a stream"))?);
-        Ok(Stream { gpu: self.clone(), stream })
+        Ok(Stream { gpu: self.clone(), queue: stream, overlaps: true })
     }
 
     /// A mark in a stream, to be waited for.
@@ -566,7 +576,9 @@ pub(super) struct Rows {
 #[derive(Clone)]
 pub(super) struct Stream {
     gpu: Gpu,
-    stream: Quiet<Arc<CudaStream>>,
+    queue: Quiet<Arc<CudaStream>>,
+    /// Kernels that may begin early do.
+    overlaps: bool,
 }
 
 impl Stream {
@@ -576,18 +588,23 @@ impl Stream {
 
     /// The driver's handle, for calls that are not here.
     pub(super) fn handle(&self) -> sys::CUstream {
-        self.stream.cu_stream()
+        self.queue.cu_stream()
+    }
+
+    /// The same queue, for launches that all begin when the one before has ended.
+    pub(super) fn one_by_one(&self) -> Self {
+        Self { overlaps: false, ..self.clone() }
     }
 
     /// Waits until everything in it is done.
     pub(super) fn wait(&self) -> Result<()> {
         count(&WAITS);
-        self.stream.synchronize().map_err(failed("waiting for the device"))
+        self.queue.synchronize().map_err(failed("waiting for the device"))
     }
 
     /// What comes next in this stream starts after `mark`.
     pub(super) fn wait_for(&self, mark: &Mark) -> Result<()> {
-        self.stream.wait(&mark.event).map_err(failed("ordering streams"))
+        self.queue.wait(&mark.event).map_err(failed("ordering streams"))
     }
 
     /// Copies the first `length` elements to the device, without waiting: `source` must not be written before it is done.
@@ -740,26 +757,35 @@ impl Stream {
         args: &mut [*mut c_void],
     ) -> Result<()> {
         self.gpu.bind()?;
-        let dim = |d: [usize; 3]| (d[0] as u32, d[1] as u32, d[2] as u32);
-        // SAFETY: the caller's.
-        unsafe {
-            result::launch_kernel(
-                kernel.function.cu_function(),
-                dim(grid),
-                dim(block),
-                shared_bytes as u32,
-                self.handle(),
-                args,
-            )
-        }
-        .map_err(|error| {
-            let reason = said(error);
-            fault(if is_fatal(error) {
-                DeviceFault::Lost { reason }
-            } else {
-                DeviceFault::Launch { kernel: kernel.name, reason }
+        let mut early = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: grid[0] as u32,
+            gridDimY: grid[1] as u32,
+            gridDimZ: grid[2] as u32,
+            blockDimX: block[0] as u32,
+            blockDimY: block[1] as u32,
+            blockDimZ: block[2] as u32,
+            sharedMemBytes: shared_bytes as u32,
+            hStream: self.handle(),
+            attrs: &raw mut early,
+            numAttrs: u32::from(kernel.begins_early && self.overlaps),
+        };
+        let function = kernel.function.cu_function();
+        // SAFETY: the caller's; a kernel begins early only if it was made for that.
+        unsafe { sys::cuLaunchKernelEx(&raw const config, function, args.as_mut_ptr(), std::ptr::null_mut()) }
+            .result()
+            .map_err(|error| {
+                let reason = said(error);
+                fault(if is_fatal(error) {
+                    DeviceFault::Lost { reason }
+                } else {
+                    DeviceFault::Launch { kernel: kernel.name, reason }
+                })
             })
-        })
     }
 }
 
@@ -792,7 +818,7 @@ pub(super) struct Mark {
 impl Mark {
     /// Marks the end of what is in the stream now.
     pub(super) fn record(&self, stream: &Stream) -> Result<()> {
-        self.event.record(&stream.stream).map_err(failed("recording an event"))
+        self.event.record(&stream.queue).map_err(failed("recording an event"))
     }
 
     /// Marks, in a stream that is being captured, the end of what is in it: the device passes it each time that the graph
@@ -856,16 +882,22 @@ impl Module {
             let fixed = function.shared_size_bytes()?;
             let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             function.set_attribute(which, all - fixed)?;
-            Ok(Kernel { name, function: Quiet::new(function) })
+            Ok(Kernel { name, function: Quiet::new(function), begins_early: false })
         };
         load().map_err(failed("loading a kernel"))
+    }
+
+    /// The same, of a kernel that keeps to `kernels/launches.cuh`: its launches begin before the one before has ended, where
+    /// the device and its driver can do that.
+    pub(super) fn early_kernel(&self, name: &'static str) -> Result<Kernel> {
+        Ok(Kernel { begins_early: self.gpu.begins_early(), ..self.kernel(name)? })
     }
 
     /// Address and bytes of a `__constant__` or `__device__` variable.
     pub(super) fn global(&self, name: &str, stream: &Stream) -> Result<(u64, usize)> {
         use cudarc::driver::DevicePtr;
-        let view = self.module.get_global(name, &stream.stream).map_err(failed("looking for a variable"))?;
-        let (address, _not_tracked) = view.device_ptr(&stream.stream);
+        let view = self.module.get_global(name, &stream.queue).map_err(failed("looking for a variable"))?;
+        let (address, _not_tracked) = view.device_ptr(&stream.queue);
         Ok((address, view.len()))
     }
 
@@ -888,4 +920,5 @@ impl Module {
 pub(super) struct Kernel {
     name: &'static str,
     function: Quiet<CudaFunction>,
+    begins_early: bool,
 }

@@ -1,4 +1,4 @@
-//! The NCC kernels of `kernels/ncc_mma.cuh`: templates of any size on the tensor cores of every device that has them.
+//! The NCC kernels of `kernels/ncc_mma.cu`: templates of any size on the tensor cores of every device that has them.
 //!
 //! A small template without a mask is matched in one launch that writes no score map: it leaves suspects, `settle` computes
 //! their exact scores and appends the peaks to the list of candidates. If there are more suspects than room, that is counted
@@ -13,9 +13,10 @@ use crate::error::Result;
 use crate::frame::{Rect, Size};
 
 use super::driver::{DeviceBuffer, Gpu, Kernel, Pod, Stream, arg};
-use super::ncc::{DeviceFrame, Found, Image, Member, Pattern, Wanted, positions};
+use super::ncc::{DeviceFrame, Found, Image, Member, Wanted, positions};
+use super::suspects::{Query, Settler, Sought, Suspicion, Words};
 
-// As in kernels/ncc_mma.cuh, kernels/ncc_suspects.cuh and kernels/ncc_fast.cuh.
+// As in kernels/ncc_mma.cu and kernels/ncc_fast.cuh.
 
 const TILE_X: usize = 128;
 const MMA_WARPS: usize = 4;
@@ -27,7 +28,6 @@ const PIECE_CHUNKS: usize = 8;
 const PIECE_ROWS: usize = 32;
 const MOST_PIECES: usize = 15;
 const PRODUCTS_TILE: usize = 64;
-const SETTLE_THREADS: usize = 256;
 
 /// What the driver takes of a multiprocessor's shared memory for each block.
 const RESERVED_SHARED: usize = 1_024;
@@ -39,9 +39,6 @@ const MAX_AREA: usize = 32_768;
 
 /// Most pixels of a masked template that count: its four sums share 64 bits and two words of 32.
 const MAX_COUNTED: i64 = 1 << 20;
-
-/// Suspects that a lane has room for.
-const SUSPECTS: usize = 65_536;
 
 /// For which devices the kernels were compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,8 +57,7 @@ pub(super) struct MmaKernels {
     products: Kernel,
     scores: Kernel,
     spread: Kernel,
-    pack: Kernel,
-    settle: Kernel,
+    settler: Settler,
     multiprocessors: usize,
     shared_bytes: usize,
 }
@@ -72,45 +68,8 @@ pub(super) struct Prepared {
     /// Rows four times, and those of the mask.
     spread: DeviceBuffer<u32>,
     mask: Option<DeviceBuffer<u32>>,
-    /// Rows in words of four pixels, if it is matched in one launch.
-    words: Option<DeviceBuffer<u32>>,
-}
-
-/// A lane's room for suspects.
-pub(super) struct Suspicion {
-    state: DeviceBuffer<u32>,
-    suspects: DeviceBuffer<u32>,
-}
-
-impl Suspicion {
-    /// All zeros, as the first search wants it.
-    pub(super) fn new(gpu: &Gpu) -> Result<Self> {
-        Self::with_room(gpu, SUSPECTS)
-    }
-
-    /// For so many suspects.
-    pub(super) fn with_room(gpu: &Gpu, suspects: usize) -> Result<Self> {
-        Ok(Self { state: gpu.alloc("suspicion", 4)?, suspects: gpu.alloc("suspects", 4 * suspects)? })
-    }
-
-    /// For the kernels that fill and empty it.
-    pub(super) fn suspects(&mut self) -> Suspects {
-        Suspects {
-            state: self.state.address(),
-            list: self.suspects.address(),
-            capacity: (self.suspects.len() / 4) as u32,
-            unused: 0,
-        }
-    }
-}
-
-/// A template, and where to look for it.
-#[derive(Clone, Copy)]
-pub(super) struct Query<'a> {
-    pub(super) member: &'a Member,
-    pub(super) window: Rect,
-    /// Of its candidates.
-    pub(super) tag: u32,
+    /// If it is matched in one launch.
+    words: Option<Words>,
 }
 
 /// How a template is matched in one launch.
@@ -213,63 +172,34 @@ fn products_geometry(
     }
 }
 
-/// `Suspects` of `kernels/ncc_fast.cuh`.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-pub(super) struct Suspects {
-    state: u64,
-    list: u64,
-    capacity: u32,
-    unused: u32,
-}
-
-/// `Search` of `kernels/ncc_suspects.cuh`.
+/// `Search` of `kernels/ncc_mma.cu`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Search {
-    frame: Image,
-    left: i32,
-    top: i32,
-    width: i32,
-    height: i32,
-    pattern: Pattern,
+    sought: Sought,
     mean: u32,
     factor: f32,
     min_score: f32,
     all_peaks: i32,
-    suspects: Suspects,
 }
 
-// SAFETY: numbers that fill it, in the order and with the gaps of the C structure.
+// SAFETY: numbers that fill it, in the order of the C structure.
 unsafe impl Pod for Search {}
 
 impl Search {
-    fn new(
-        frame: &DeviceFrame,
-        Query { member, window, .. }: Query<'_>,
-        wanted: Wanted,
-        suspicion: &mut Suspicion,
-    ) -> Self {
-        assert!(window.is_inside(frame.size), "{window} of a {} frame", frame.size);
-        let (map, sums) = (positions(window.size(), member.size), member.sums);
-        let n = sums.n as f64;
+    fn new(sought: Sought, member: &Member, wanted: Wanted) -> Self {
+        let n = member.sums.n as f64;
         Self {
-            frame: frame.image(Rect::whole(frame.size)),
-            left: window.x as i32,
-            top: window.y as i32,
-            width: map.width as i32,
-            height: map.height as i32,
-            pattern: member.pattern,
-            mean: fixed_mean(sums.t1, sums.n),
-            factor: (sums.variance() as f64 / (n * n)) as f32,
+            sought,
+            mean: fixed_mean(member.sums.t1, member.sums.n),
+            factor: (member.sums.variance() as f64 / (n * n)) as f32,
             min_score: wanted.min_score_below(),
             all_peaks: i32::from(!wanted.best_only),
-            suspects: suspicion.suspects(),
         }
     }
 }
 
-/// `Region` of `kernels/ncc_mma.cuh`.
+/// `Region` of `kernels/ncc_mma.cu`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Region {
@@ -306,8 +236,7 @@ impl MmaKernels {
             products: module.kernel("ncc_mma_products")?,
             scores: module.kernel("ncc_mma_scores")?,
             spread: module.kernel("spread_template")?,
-            pack: module.kernel("pack_template")?,
-            settle: module.kernel("settle")?,
+            settler: Settler::load(gpu, &module, false, multiprocessors)?,
             multiprocessors,
             shared_bytes: gpu.max_shared_bytes()?,
         }))
@@ -315,41 +244,41 @@ impl MmaKernels {
 
     /// Prepares a template, or `None` if it is not for these kernels.
     pub(super) fn prepare(self: &Arc<Self>, stream: &Stream, member: &Member) -> Result<Option<Prepared>> {
-        if member.is_masked && member.sums.n > MAX_COUNTED {
-            return Ok(None);
-        }
-        let size = member.size;
-        let spread = self.gpu.alloc("rows of a template", spread_words(size))?;
-        lay_out(stream, &self.spread, member, 0, &spread)?;
-        let mut prepared = Prepared { kernels: self.clone(), spread, mask: None, words: None };
-        if member.is_masked {
-            let mask = self.gpu.alloc("rows of a mask", spread_words(size))?;
-            // They lie beside the pixels'.
-            lay_out(stream, &self.spread, member, size.width, &mask)?;
-            prepared.mask = Some(mask);
-        } else if best_geometry(size, 0, Size::new(1, 1), self.shared_bytes, self.multiprocessors).is_some() {
-            let words = self.gpu.alloc("words of a template", size.width.div_ceil(4) * size.height)?;
-            lay_out(stream, &self.pack, member, 0, &words)?;
-            prepared.words = Some(words);
+        let Some(mut prepared) = self.prepare_for_maps(stream, member)? else { return Ok(None) };
+        let fits =
+            |map| best_geometry(member.size, 0, map, self.shared_bytes, self.multiprocessors).is_some();
+        if !member.is_masked && fits(Size::new(1, 1)) {
+            prepared.words = Some(self.settler.pack(stream, member)?);
         }
         Ok(Some(prepared))
     }
-}
 
-/// Runs one of the kernels that lay out a template, from column `from` of its rows on.
-fn lay_out(
-    stream: &Stream,
-    kernel: &Kernel,
-    member: &Member,
-    from: usize,
-    to: &DeviceBuffer<u32>,
-) -> Result<()> {
-    let (pixels, pitch) = (member.rows.address + from as u64, member.rows.pitch as i32);
-    let (w, h, address) = (member.size.width as i32, member.size.height as i32, to.address());
-    let mut args = [arg(&pixels), arg(&pitch), arg(&w), arg(&h), arg(&address)];
-    // SAFETY: both kernels take these; a `Member`'s rows lie in its bank's buffer, its planes side by side; each writes as
-    // many words as were allocated.
-    unsafe { stream.launch(kernel, [to.len().div_ceil(256), 1, 1], [256, 1, 1], 0, &mut args) }
+    /// The same for searches that write a map, whatever the template.
+    pub(super) fn prepare_for_maps(
+        self: &Arc<Self>,
+        stream: &Stream,
+        member: &Member,
+    ) -> Result<Option<Prepared>> {
+        if member.is_masked && member.sums.n > MAX_COUNTED {
+            return Ok(None);
+        }
+        let lay_out = |plane| self.lay_out(stream, member, plane);
+        let mask = if member.is_masked { Some(lay_out(1)?) } else { None };
+        Ok(Some(Prepared { kernels: self.clone(), spread: lay_out(0)?, mask, words: None }))
+    }
+
+    /// Lays out the rows of a template's pixels (plane 0) or of its mask (plane 1).
+    fn lay_out(&self, stream: &Stream, member: &Member, plane: usize) -> Result<DeviceBuffer<u32>> {
+        let size = member.size;
+        let to = self.gpu.alloc("rows of a template", spread_words(size))?;
+        let (pixels, pitch) = (member.rows.address + (plane * size.width) as u64, member.rows.pitch as i32);
+        let (w, h, address) = (size.width as i32, size.height as i32, to.address());
+        let mut args = [arg(&pixels), arg(&pitch), arg(&w), arg(&h), arg(&address)];
+        // SAFETY: a `Member`'s rows lie in its bank's buffer, its planes side by side; the kernel writes as many words as were
+        // allocated.
+        unsafe { stream.launch(&self.spread, [to.len().div_ceil(256), 1, 1], [256, 1, 1], 0, &mut args)? };
+        Ok(to)
+    }
 }
 
 impl Prepared {
@@ -371,12 +300,14 @@ impl Prepared {
         suspicion: &mut Suspicion,
         found: &mut Found,
     ) -> Result<()> {
-        let Query { member, window, .. } = query;
+        let Query { member, window, tag } = query;
         let kernels = &self.kernels;
+        let words = self.words.as_ref().expect("it is searched at once");
         let map = positions(window.size(), member.size);
         let launch = best_geometry(member.size, window.x, map, kernels.shared_bytes, kernels.multiprocessors)
             .expect("asked when it was prepared");
-        let search = Search::new(frame, query, wanted, suspicion);
+        let sought = Sought::new(frame, query, suspicion);
+        let search = Search::new(sought, member, wanted);
         let (spread, piece_rows) = (self.spread.address(), launch.piece_rows as i32);
         let mut args = [arg(&search), arg(&spread), arg(&piece_rows)];
         let kernel = &kernels.matches[usize::from(launch.tile == 32)];
@@ -385,39 +316,7 @@ impl Prepared {
         // were made of this template; the list of suspects has the room that is stated; shared memory is what the tile,
         // the template's pieces and the sums take.
         unsafe { stream.launch(kernel, grid, [MATCH_THREADS, 1, 1], launch.shared_bytes, &mut args)? };
-        self.settle(stream, frame, query, wanted, suspicion, found)
-    }
-
-    /// Scores exactly what a search has left to `suspicion`, and appends the peaks to `found`, without waiting.
-    ///
-    /// # Panics
-    /// As [`Self::search`].
-    pub(super) fn settle(
-        &self,
-        stream: &Stream,
-        frame: &DeviceFrame,
-        query: Query<'_>,
-        wanted: Wanted,
-        suspicion: &mut Suspicion,
-        found: &mut Found,
-    ) -> Result<()> {
-        let search = Search::new(frame, query, wanted, suspicion);
-        let words = self.words.as_ref().expect("it is searched at once").address();
-        let (candidates, capacity) = (found.words.address_of(Found::HEADER), found.capacity() as u32);
-        let counts = found.words.address();
-        let mut args = [
-            arg(&search),
-            arg(&words),
-            arg(&wanted.min_score),
-            arg(&query.tag),
-            arg(&candidates),
-            arg(&capacity),
-            arg(&counts),
-        ];
-        let blocks = if wanted.best_only { 16 } else { 2 * self.kernels.multiprocessors };
-        // SAFETY: the window lies in the frame; the words were made of this template; the list of suspects has the room
-        // that is stated, that of candidates room for `capacity` behind its header, whose first word holds the two counts.
-        unsafe { stream.launch(&self.kernels.settle, [blocks, 1, 1], [SETTLE_THREADS, 1, 1], 0, &mut args) }
+        kernels.settler.settle(stream, &sought, words, tag, wanted, found)
     }
 
     /// ST of every position of `region` into `map`; of a masked template the score, for which `sums` is needed.
@@ -496,16 +395,14 @@ mod tests {
     #[test]
     fn structures_lie_as_the_kernels_have_them() {
         assert_eq!((size_of::<Search>(), size_of::<Region>(), size_of::<Image>()), (112, 48, 24));
-        assert_eq!((offset_of!(Search, pattern), offset_of!(Search, mean)), (40, 72));
-        assert_eq!((offset_of!(Search, min_score), offset_of!(Search, suspects)), (80, 88));
+        assert_eq!((offset_of!(Search, mean), offset_of!(Search, min_score)), (96, 104));
         assert_eq!(offset_of!(Region, left), 24);
     }
 
     #[test]
     fn constants_are_those_of_the_kernels() {
         let source = concat!(
-            include_str!("../../../kernels/ncc_mma.cuh"),
-            include_str!("../../../kernels/ncc_suspects.cuh"),
+            include_str!("../../../kernels/ncc_mma.cu"),
             include_str!("../../../kernels/ncc_fast.cuh")
         );
         for line in [
@@ -518,7 +415,6 @@ mod tests {
             format!("constexpr int PIECE_ROWS = {PIECE_ROWS};"),
             format!("constexpr int MOST_PIECES = {MOST_PIECES};"),
             format!("constexpr int LOW_BYTES_SHIFT = {LOW_BYTES_SHIFT};"),
-            format!("constexpr int SETTLE_WARPS = {};", SETTLE_THREADS / 32),
             "return (4 * chunks + 11) / 16 * 16 + 8;".into(),
         ] {
             assert!(source.contains(&line), "{line}");

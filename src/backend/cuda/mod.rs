@@ -36,6 +36,7 @@ mod mma;
 mod ncc;
 mod peers;
 mod search;
+mod suspects;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -103,7 +103,7 @@ pub(super) struct Member {
 pub(super) enum How {
     /// By one of the kernels of `ncc.cu`.
     Plain(NccKernel),
-    /// By those for tensor cores. Where all peaks are wanted, those that have `mma.sync` settle what `wgmma` suspects.
+    /// By those for tensor cores. Where all peaks are wanted and there are too many suspects, by those that have `mma.sync`.
     Wgmma(wgmma::Prepared, Option<mma::Prepared>),
     Mma(mma::Prepared),
 }
@@ -115,6 +115,15 @@ impl How {
             Self::Plain(kernel) => *kernel,
             Self::Wgmma(..) => NccKernel::Wgmma,
             Self::Mma(_) => NccKernel::Mma,
+        }
+    }
+
+    /// True if a score map is made of every search, not only of those that had too many suspects.
+    pub(super) fn makes_map(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Wgmma(..) => false,
+            Self::Mma(prepared) => !prepared.is_searched_at_once(),
         }
     }
 }

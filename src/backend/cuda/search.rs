@@ -16,10 +16,11 @@ use crate::results::Match;
 use crate::template::Bank;
 
 use super::driver::{DeviceBuffer, Gpu, Graph, Pinned, PinnedBuffer, Priority, Rows, Stream};
-use super::mma::{self, MmaKernels, Suspicion};
+use super::mma::MmaKernels;
 use super::ncc::{
     self, DeviceFrame, Found, FoundPeak, How, Member, NccKernels, Pattern, Publish, Wanted, once, positions,
 };
+use super::suspects::{Query, Suspicion};
 use super::texture::{Sampling, Texture, pitch_for};
 use super::wgmma::{PreparedBank, Progress, WgmmaKernels};
 
@@ -59,7 +60,7 @@ impl Planner {
     pub(super) fn imitating(
         gpu: &Gpu,
         asked: Option<NccKernel>,
-        generation: mma::Generation,
+        generation: super::mma::Generation,
         multiprocessors: usize,
     ) -> Result<Self> {
         Ok(Self {
@@ -112,10 +113,8 @@ impl Planner {
                 if best_only {
                     return Ok(Some(How::Wgmma(prepared, None)));
                 }
-                let settles = self.mma()?.prepare(stream, member)?;
-                settles
-                    .filter(mma::Prepared::is_searched_at_once)
-                    .map(|settles| How::Wgmma(prepared, Some(settles)))
+                let for_maps = self.mma()?.prepare_for_maps(stream, member)?;
+                for_maps.map(|for_maps| How::Wgmma(prepared, Some(for_maps)))
             }
             NccKernel::Mma => self.mma()?.prepare(stream, member)?.map(How::Mma),
             NccKernel::Texture | NccKernel::Constant | NccKernel::Shared => None,
@@ -219,11 +218,7 @@ impl PlannedSearch {
 
     /// True if the search of the last member leaves a score map.
     pub(super) fn makes_map(&self) -> bool {
-        match &self.members.last().expect("a bank has members").how {
-            How::Plain(_) => true,
-            How::Wgmma(..) => false,
-            How::Mma(prepared) => !prepared.is_searched_at_once(),
-        }
+        self.members.last().expect("a bank has members").how.makes_map()
     }
 
     /// Says which members another kernel is taken for than was asked for.
@@ -399,7 +394,7 @@ impl Lane {
                         self.progress = Some(Progress::new(self.stream.gpu())?);
                     }
                 }
-                How::Wgmma(_, Some(prepared)) | How::Mma(prepared) if prepared.is_searched_at_once() => {
+                how if !how.makes_map() => {
                     if self.suspicion.is_none() {
                         self.suspicion = Some(Suspicion::new(self.stream.gpu())?);
                     }
@@ -472,14 +467,13 @@ impl Lane {
         // Column sums serve all members of one height that follow each other.
         let mut summed = None;
         for (member, tag) in plan.members.iter().zip(0..) {
-            let query = mma::Query { member, window, tag };
+            let query = Query { member, window, tag };
             match &member.how {
                 How::Wgmma(_, None) => continue,
-                How::Wgmma(_, Some(settles)) if !*is_with_maps => {
+                How::Wgmma(prepared, Some(_)) if !*is_with_maps => {
                     let (bank, kernels) = plan.wgmma.as_ref().expect("it has a member");
                     let suspicion = suspicion.as_mut().expect("the search was prepared");
-                    kernels.suspect(stream, frame, bank, query, wanted, suspicion)?;
-                    settles.settle(stream, frame, query, wanted, suspicion, found)?;
+                    kernels.search_peaks(stream, frame, (bank, prepared), query, wanted, suspicion, found)?;
                     continue;
                 }
                 How::Mma(prepared) if prepared.is_searched_at_once() && !*is_with_maps => {

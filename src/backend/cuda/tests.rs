@@ -589,6 +589,80 @@ fn each_kernel_for_tensor_cores_agrees_in_searches_of_banks() {
     gpu.check_dropped().unwrap();
 }
 
+/// Launches that begin before the one before has ended, each after each, and ordinary ones between them.
+#[test]
+fn work_that_follows_without_a_pause_finds_what_it_finds_alone() {
+    const ROUNDS: usize = 5;
+    let Some(gpu) = testing::gpu() else { return };
+    let (picture, asked) = searches_of_banks();
+    let expected = defined(&picture, &asked);
+    let specs: [ThresholdSpec; 3] =
+        ["mean:31:5", "gaussian:11:2", "sauvola:15:0.2"].map(|spec| spec.parse().unwrap());
+    let masks = specs.map(|spec| reference::threshold::threshold(picture.as_ref(), &spec));
+    for kernel in FOR_TENSOR_CORES {
+        for planner in planners(&gpu, kernel) {
+            let mut lane = Lane::new(&gpu, 300 * 300).unwrap();
+            let stream = lane.stream.clone();
+            let frame = testing::upload(&gpu, &stream, picture.as_ref());
+            let plan = |(bank, window, limits): &Asked| {
+                PlannedSearch::new(&planner, &stream, bank.clone(), window.size(), limits).unwrap()
+            };
+            let plans: Vec<_> = asked.iter().map(plan).collect();
+            for plan in &plans {
+                lane.prepare(plan).unwrap();
+            }
+            let list = |_| CandidateList::new(&gpu, true).unwrap();
+            let mut lists: Vec<_> = (0..ROUNDS * asked.len()).map(list).collect();
+            let mut thresholders = specs
+                .map(|spec| Thresholder::new(&gpu, &stream, &spec, frame.size, Kernels::default()).unwrap());
+            let mask = |_| gpu.alloc::<u8>("a mask", frame.size.area()).unwrap();
+            let mut made: Vec<_> = (0..ROUNDS * specs.len()).map(mask).collect();
+            let graph = lane.capture(&mut |lane| {
+                for round in 0..ROUNDS {
+                    for (index, (plan, (_, window, limits))) in plans.iter().zip(&asked).enumerate() {
+                        let list = &mut lists[round * asked.len() + index];
+                        let which = index % specs.len();
+                        if index < specs.len() {
+                            let mask = &mut made[round * specs.len() + which];
+                            thresholders[which].run(&lane.stream, &frame, mask, list.foreground())?;
+                        }
+                        lane.search(list, &frame, Search::new(plan, *window, limits))?;
+                    }
+                }
+                Ok(())
+            });
+            let graph = graph.unwrap();
+            for _ in 0..2 {
+                for mask in &mut made {
+                    stream.fill(mask, 0xA5).unwrap();
+                }
+                stream.run(&graph).unwrap();
+                for (number, list) in lists.iter_mut().enumerate() {
+                    let index = number % asked.len();
+                    let (_, window, limits) = &asked[index];
+                    lane.publish(list, &stream).unwrap();
+                    stream.wait().unwrap();
+                    if index < specs.len() {
+                        let white = masks[index].data().iter().filter(|&&pixel| pixel == 255).count();
+                        assert_eq!(list.foreground_count(), white as u64, "{kernel:?}, threshold {index}");
+                    }
+                    let mut matches = Vec::new();
+                    let found = list.candidates(&stream).unwrap();
+                    plans[index].select(found, (window.x, window.y), limits, &mut Vec::new(), &mut matches);
+                    assert_eq!(matches, expected[index], "{kernel:?}, search {index}");
+                }
+                for (number, mask) in made.iter().enumerate() {
+                    let mut back = Plane::new(frame.size);
+                    stream.download_now(mask, back.data_mut()).unwrap();
+                    let which = number % specs.len();
+                    assert!(back == masks[which], "{kernel:?}, {}", specs[which]);
+                }
+            }
+        }
+    }
+    gpu.check_dropped().unwrap();
+}
+
 #[test]
 fn each_kernel_that_has_more_suspects_than_room_makes_a_score_map() {
     let Some(gpu) = testing::gpu() else { return };

@@ -13,11 +13,45 @@ use crate::error::Result;
 use crate::frame::Size;
 
 const PTX: &str = include_str!("../../../kernels/ptx/threshold.ptx");
-// Modules of their own, for a module is compiled as a whole when it is loaded for the first time.
-const MEAN_FUSED_PTX: &str = include_str!("../../../kernels/ptx/mean_fused.ptx");
-const MEAN_FUSED_WIDE_PTX: &str = include_str!("../../../kernels/ptx/mean_fused_wide.ptx");
-const DEVIATION_FUSED_PTX: &str = include_str!("../../../kernels/ptx/deviation_fused.ptx");
-const GAUSSIAN_FUSED_PTX: &str = include_str!("../../../kernels/ptx/gaussian_fused.ptx");
+
+/// PTX of a kernel that takes one pass, by what it was compiled for. A module of its own, for a module is compiled as a whole
+/// when it is loaded for the first time.
+#[derive(Clone, Copy)]
+struct Fused {
+    /// From compute capability 8.0 on.
+    ptx_80: &'static str,
+    /// From 9.0 on: they can begin before the launch before has ended.
+    ptx_90: &'static str,
+}
+
+macro_rules! fused {
+    ($file:literal) => {
+        Fused {
+            ptx_80: include_str!(concat!("../../../kernels/ptx/", $file, ".ptx")),
+            ptx_90: include_str!(concat!("../../../kernels/ptx/", $file, "_90.ptx")),
+        }
+    };
+}
+const MEAN_FUSED: Fused = fused!("mean_fused");
+const MEAN_FUSED_WIDE: Fused = fused!("mean_fused_wide");
+const DEVIATION_FUSED: Fused = fused!("deviation_fused");
+const GAUSSIAN_FUSED: Fused = fused!("gaussian_fused");
+
+impl Fused {
+    /// The kernel of that name, for this device.
+    fn kernel(
+        &self,
+        gpu: &Gpu,
+        load: &dyn Fn(&'static str) -> Result<Module>,
+        name: &'static str,
+    ) -> Result<Kernel> {
+        if gpu.begins_early() {
+            load(self.ptx_90)?.early_kernel(name)
+        } else {
+            load(self.ptx_80)?.kernel(name)
+        }
+    }
+}
 
 // As in kernels/threshold.cu and kernels/window_sums.cuh, each [x, y].
 
@@ -256,7 +290,7 @@ fn joined<const N: usize>(lists: &[&[*mut c_void]]) -> [*mut c_void; N] {
 /// What the kernels of a box threshold are called.
 struct BoxNames {
     /// For blocks up to `fused::NARROW`, and for larger ones: each in a module of its own.
-    fused: [(&'static str, &'static str); 2],
+    fused: [(Fused, &'static str); 2],
     tile: &'static str,
     rows: &'static str,
     /// It compares by the sum of squares, too.
@@ -264,19 +298,19 @@ struct BoxNames {
 }
 
 const MEAN: BoxNames = BoxNames {
-    fused: [(MEAN_FUSED_PTX, "mean_fused"), (MEAN_FUSED_WIDE_PTX, "mean_fused_wide")],
+    fused: [(MEAN_FUSED, "mean_fused"), (MEAN_FUSED_WIDE, "mean_fused_wide")],
     tile: "mean_tile",
     rows: "mean_rows",
     with_squares: false,
 };
 const SAUVOLA: BoxNames = BoxNames {
-    fused: [(DEVIATION_FUSED_PTX, "deviation_fused"); 2],
+    fused: [(DEVIATION_FUSED, "deviation_fused"); 2],
     tile: "sauvola_tile",
     rows: "sauvola_rows",
     with_squares: true,
 };
 const NIBLACK: BoxNames = BoxNames {
-    fused: [(DEVIATION_FUSED_PTX, "deviation_fused"); 2],
+    fused: [(DEVIATION_FUSED, "deviation_fused"); 2],
     tile: "niblack_tile",
     rows: "niblack_rows",
     with_squares: true,
@@ -298,8 +332,9 @@ impl Steps {
             if let Some(room) = Room::of(gpu)?
                 && let Some(tiling) = Tiling::of_box(size, radius, names.with_squares, room)
             {
-                let (ptx, name) = names.fused[usize::from(block > fused::NARROW)];
-                return Ok(Self::Fused { compare: load(ptx)?.kernel(name)?, tiling, matrices: None });
+                let (kernels, name) = names.fused[usize::from(block > fused::NARROW)];
+                let compare = kernels.kernel(gpu, load, name)?;
+                return Ok(Self::Fused { compare, tiling, matrices: None });
             }
             // Of the other two, nine steps a pixel are faster than sliding.
             how = if wanted.is_none() && block == 3 { BoxKernel::Tile } else { BoxKernel::Sliding };
@@ -332,7 +367,7 @@ impl Steps {
                     let words = fused::gaussian_matrices(block);
                     let mut matrices = gpu.alloc("matrices of the Gaussian threshold", words.len())?;
                     stream.upload_now(&words, &mut matrices)?;
-                    let compare = load(GAUSSIAN_FUSED_PTX)?.kernel(fused::gaussian_kernel(block))?;
+                    let compare = GAUSSIAN_FUSED.kernel(gpu, load, fused::gaussian_kernel(block))?;
                     return Ok(Self::Fused { compare, tiling, matrices: Some(matrices) });
                 }
                 GaussianKernel::Shared
@@ -432,7 +467,9 @@ mod tests {
         fn open() -> Option<Self> {
             let gpu = testing::gpu()?;
             let stream = gpu.stream(Priority::Normal).unwrap();
-            let modules = [PTX, MEAN_FUSED_PTX, MEAN_FUSED_WIDE_PTX, DEVIATION_FUSED_PTX, GAUSSIAN_FUSED_PTX];
+            let fused = [MEAN_FUSED, MEAN_FUSED_WIDE, DEVIATION_FUSED, GAUSSIAN_FUSED];
+            let fused = fused.into_iter().flat_map(|fused| [fused.ptx_80, fused.ptx_90]);
+            let modules: Vec<_> = std::iter::once(PTX).chain(fused).collect();
             // A device may be too old for some, and then none of these is asked for.
             let modules = modules.iter().filter_map(|ptx| Some((*ptx, gpu.load(ptx).ok()?))).collect();
             Some(Self { gpu, stream, modules })

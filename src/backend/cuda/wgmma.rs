@@ -2,7 +2,7 @@
 //!
 //! For the best position of each template, one launch does many searches: templates of one size make one, whose tiles and
 //! window sums they share; several sizes lie side by side. Exact scores are appended to the list of candidates. Where all peaks
-//! are wanted, a launch has one template, and leaves suspects that `mma.rs` settles. No score map is written, nothing waits and
+//! are wanted, a launch has one template, and leaves suspects to `settle`. No score map is written, nothing waits and
 //! nothing is allocated, so launches can be recorded in a graph.
 
 #![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::frame::{Rect, Size};
 
 use super::driver::{DeviceBuffer, Gpu, Kernel, Pod, Stream, arg};
-use super::mma::{Query, Suspects, Suspicion};
 use super::ncc::{DeviceFrame, Found, How, Image, Member, Pattern, Wanted, positions};
+use super::suspects::{Query, Settler, Sought, Suspects, Suspicion, Words};
 
 // As in kernels/ncc_wgmma.cu, kernels/ncc_wgmma.cuh and kernels/ncc_fast.cuh.
 
@@ -85,7 +85,7 @@ pub(super) struct WgmmaKernels {
     gpu: Gpu,
     variants: [Kernel; VARIANTS.len()],
     spread: Kernel,
-    pack: Kernel,
+    settler: Settler,
     multiprocessors: usize,
     shared_bytes: usize,
 }
@@ -94,8 +94,7 @@ pub(super) struct WgmmaKernels {
 pub(super) struct Prepared {
     /// The bands of A.
     spread: DeviceBuffer<u8>,
-    /// Rows in words of four pixels.
-    words: DeviceBuffer<u32>,
+    words: Words,
 }
 
 /// Those of a bank's members that were prepared.
@@ -367,12 +366,12 @@ impl WgmmaKernels {
             return Ok(None);
         }
         let module = gpu.share(include_str!("../../../kernels/ptx/ncc_wgmma.ptx"))?;
-        let [a, b, c, d] = VARIANTS.map(|variant| module.kernel(variant.name));
+        let [a, b, c, d] = VARIANTS.map(|variant| module.early_kernel(variant.name));
         Ok(Some(Arc::new(Self {
             gpu: gpu.clone(),
             variants: [a?, b?, c?, d?],
             spread: module.kernel("spread_template")?,
-            pack: module.kernel("pack_template")?,
+            settler: Settler::load(gpu, &module, true, multiprocessors)?,
             multiprocessors,
             shared_bytes: gpu.max_shared_bytes()? - RESERVED_SHARED,
         })))
@@ -392,17 +391,14 @@ impl WgmmaKernels {
         }
         let (chunks, steps) = chunks_and_steps(size);
         let spread = self.gpu.alloc("bands of a template", chunks * (2 * steps + 3) * 256)?;
-        let words = self.gpu.alloc("words of a template", size.width.div_ceil(4) * size.height)?;
-        let (pixels, pitch) = (member.rows.address, member.rows.pitch as i32);
+        let (pixels, pitch, to) = (member.rows.address, member.rows.pitch as i32, spread.address());
         let (w, h) = (size.width as i32, size.height as i32);
-        for (kernel, threads, to) in
-            [(&self.spread, spread.len(), spread.address()), (&self.pack, words.len(), words.address())]
-        {
-            let mut args = [arg(&pixels), arg(&pitch), arg(&w), arg(&h), arg(&to)];
-            // SAFETY: both kernels take these; a `Member`'s rows lie in its bank's buffer; each writes as many elements as
-            // were allocated.
-            unsafe { stream.launch(kernel, [threads.div_ceil(256), 1, 1], [256, 1, 1], 0, &mut args)? };
-        }
+        let mut args = [arg(&pixels), arg(&pitch), arg(&w), arg(&h), arg(&to)];
+        // SAFETY: a `Member`'s rows lie in its bank's buffer; the kernel writes as many bytes as were allocated.
+        unsafe {
+            stream.launch(&self.spread, [spread.len().div_ceil(256), 1, 1], [256, 1, 1], 0, &mut args)?;
+        };
+        let words = self.settler.pack(stream, member)?;
         Ok(Some(Prepared { spread, words }))
     }
 
@@ -482,17 +478,20 @@ impl WgmmaKernels {
         Ok(())
     }
 
-    /// Leaves all positions of a prepared member that may be peaks to `suspicion`, without waiting.
-    pub(super) fn suspect(
+    /// Appends all peaks of a prepared member to `found`, without waiting.
+    #[expect(clippy::too_many_arguments, reason = "what is searched, where, for what, and what it leaves")]
+    pub(super) fn search_peaks(
         &self,
         stream: &Stream,
         frame: &DeviceFrame,
-        bank: &PreparedBank,
-        Query { member, window, tag }: Query<'_>,
+        (bank, prepared): (&PreparedBank, &Prepared),
+        query: Query<'_>,
         wanted: Wanted,
         suspicion: &mut Suspicion,
+        found: &mut Found,
     ) -> Result<()> {
-        assert!(window.is_inside(frame.size), "{window} of a {} frame", frame.size);
+        let Query { member, window, tag } = query;
+        let sought = Sought::new(frame, query, suspicion);
         let geometry = self.geometry(member.size, 1, window, self.multiprocessors);
         let mut launch = Launch::new(frame, wanted, Leaves::Suspects(suspicion));
         let index = tag as usize;
@@ -501,7 +500,8 @@ impl WgmmaKernels {
         let run = run.expect("it was prepared");
         let records = bank.table.address_of(run.first_record + index - run.first_member);
         launch.add(&geometry, window, member.size, records, (index, 0, 1));
-        self.run(stream, geometry.variant, launch)
+        self.run(stream, geometry.variant, launch)?;
+        self.settler.settle(stream, &sought, &prepared.words, tag, wanted, found)
     }
 
     /// For so many templates of one size.

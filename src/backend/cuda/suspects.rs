@@ -1,0 +1,214 @@
+//! What may be a peak, and what is: searches that write no score map leave suspects on the device, and `settle` of
+//! `kernels/ncc_suspects.cuh` computes their exact scores and appends the peaks to the list of candidates.
+
+#![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
+
+use crate::error::Result;
+use crate::frame::Rect;
+
+use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Pod, Stream, arg};
+use super::ncc::{DeviceFrame, Found, Image, Member, Pattern, Wanted, positions};
+
+// As in kernels/ncc_suspects.cuh.
+
+const SETTLE_WARPS: usize = 8;
+const SETTLE_BLOCKS: usize = 2;
+
+/// Suspects that a lane has room for.
+const SUSPECTS: usize = 65_536;
+
+/// Rows of zeros before and after a template's words.
+const ZERO_ROWS: usize = 2;
+
+/// A lane's room for suspects.
+pub(super) struct Suspicion {
+    state: DeviceBuffer<u32>,
+    suspects: DeviceBuffer<u32>,
+}
+
+impl Suspicion {
+    /// All zeros, as the first search wants it.
+    pub(super) fn new(gpu: &Gpu) -> Result<Self> {
+        Self::with_room(gpu, SUSPECTS)
+    }
+
+    /// For so many suspects.
+    pub(super) fn with_room(gpu: &Gpu, suspects: usize) -> Result<Self> {
+        Ok(Self { state: gpu.alloc("suspicion", 4)?, suspects: gpu.alloc("suspects", 4 * suspects)? })
+    }
+
+    /// For the kernels that fill and empty it.
+    pub(super) fn suspects(&mut self) -> Suspects {
+        Suspects {
+            state: self.state.address(),
+            list: self.suspects.address(),
+            capacity: (self.suspects.len() / 4) as u32,
+            unused: 0,
+        }
+    }
+}
+
+/// `Suspects` of `kernels/ncc_fast.cuh`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(super) struct Suspects {
+    state: u64,
+    list: u64,
+    capacity: u32,
+    unused: u32,
+}
+
+/// A template, and where to look for it.
+#[derive(Clone, Copy)]
+pub(super) struct Query<'a> {
+    pub(super) member: &'a Member,
+    pub(super) window: Rect,
+    /// Of its candidates.
+    pub(super) tag: u32,
+}
+
+/// `Sought` of `kernels/ncc_suspects.cuh`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Sought {
+    frame: Image,
+    left: i32,
+    top: i32,
+    width: i32,
+    height: i32,
+    pattern: Pattern,
+    suspects: Suspects,
+}
+
+// SAFETY: numbers that fill it, in the order of the C structure.
+unsafe impl Pod for Sought {}
+
+impl Sought {
+    /// # Panics
+    /// If the window does not lie in the frame.
+    pub(super) fn new(
+        frame: &DeviceFrame,
+        Query { member, window, .. }: Query<'_>,
+        suspicion: &mut Suspicion,
+    ) -> Self {
+        assert!(window.is_inside(frame.size), "{window} of a {} frame", frame.size);
+        let map = positions(window.size(), member.size);
+        Self {
+            frame: frame.image(Rect::whole(frame.size)),
+            left: window.x as i32,
+            top: window.y as i32,
+            width: map.width as i32,
+            height: map.height as i32,
+            pattern: member.pattern,
+            suspects: suspicion.suspects(),
+        }
+    }
+}
+
+/// A template's rows, of four pixels a word, as exact scores are computed from them.
+pub(super) struct Words {
+    with_zeros: DeviceBuffer<u32>,
+    /// Of the template's first word.
+    first: usize,
+}
+
+impl Words {
+    /// Where its first row begins.
+    pub(super) fn address(&self) -> u64 {
+        self.with_zeros.address_of(self.first)
+    }
+}
+
+/// The kernels that settle, of one of the modules that have them.
+pub(super) struct Settler {
+    gpu: Gpu,
+    pack: Kernel,
+    settle: Kernel,
+    multiprocessors: usize,
+}
+
+impl Settler {
+    /// Loads them, to be launched as on a device of so many multiprocessors. `begins_early` is for a module that is compiled for
+    /// it.
+    pub(super) fn load(
+        gpu: &Gpu,
+        module: &Module,
+        begins_early: bool,
+        multiprocessors: usize,
+    ) -> Result<Self> {
+        let settle = if begins_early { module.early_kernel("settle") } else { module.kernel("settle") };
+        Ok(Self { gpu: gpu.clone(), pack: module.kernel("pack_template")?, settle: settle?, multiprocessors })
+    }
+
+    /// Packs a template's pixels, by way of `stream`.
+    pub(super) fn pack(&self, stream: &Stream, member: &Member) -> Result<Words> {
+        let (columns, rows) = (member.size.width.div_ceil(4), member.size.height + 2 * ZERO_ROWS);
+        let words = Words {
+            with_zeros: self.gpu.alloc("words of a template", columns * rows)?,
+            first: ZERO_ROWS * columns,
+        };
+        let (pixels, pitch, to) = (member.rows.address, member.rows.pitch as i32, words.address());
+        let (w, h) = (member.size.width as i32, member.size.height as i32);
+        let mut args = [arg(&pixels), arg(&pitch), arg(&w), arg(&h), arg(&to)];
+        // SAFETY: a `Member`'s rows lie in its bank's buffer; the kernel writes the template's rows and two on each side.
+        unsafe {
+            stream.launch(&self.pack, [(columns * rows).div_ceil(256), 1, 1], [256, 1, 1], 0, &mut args)?;
+        };
+        Ok(words)
+    }
+
+    /// Scores exactly what a search in this stream has left of its suspects, and appends the peaks to `found`, without waiting.
+    pub(super) fn settle(
+        &self,
+        stream: &Stream,
+        sought: &Sought,
+        words: &Words,
+        tag: u32,
+        wanted: Wanted,
+        found: &mut Found,
+    ) -> Result<()> {
+        let words = words.address();
+        let (candidates, capacity) = (found.words.address_of(Found::HEADER), found.capacity() as u32);
+        let counts = found.words.address();
+        let mut args = [
+            arg(sought),
+            arg(&words),
+            arg(&wanted.min_score),
+            arg(&tag),
+            arg(&candidates),
+            arg(&capacity),
+            arg(&counts),
+        ];
+        // Where only the best is wanted, there are a handful.
+        let blocks = if wanted.best_only { 16 } else { SETTLE_BLOCKS * self.multiprocessors };
+        // SAFETY: the window lies in the frame; the words are the template's; the list of suspects has the room that is
+        // stated, that of candidates room for `capacity` behind its header, whose first word holds the two counts.
+        unsafe { stream.launch(&self.settle, [blocks, 1, 1], [SETTLE_WARPS * 32, 1, 1], 0, &mut args) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    #[test]
+    fn structures_lie_as_the_kernels_have_them() {
+        assert_eq!((size_of::<Suspects>(), size_of::<Sought>(), size_of::<Image>()), (24, 96, 24));
+        assert_eq!((offset_of!(Sought, pattern), offset_of!(Sought, suspects)), (40, 72));
+    }
+
+    #[test]
+    fn constants_are_those_of_the_kernels() {
+        let source = include_str!("../../../kernels/ncc_suspects.cuh");
+        for line in [
+            format!("constexpr int SETTLE_WARPS = {SETTLE_WARPS};"),
+            format!("constexpr int SETTLE_BLOCKS = {SETTLE_BLOCKS};"),
+        ] {
+            assert!(source.contains(&line), "{line}");
+        }
+        let packs = include_str!("../../../kernels/ncc_fast.cuh");
+        assert!(packs.contains(&format!("columns * (h + {})", 2 * ZERO_ROWS)));
+    }
+}
