@@ -248,7 +248,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
   const unsigned full = shared_address(barriers), empty = full + 8 * MAX_STAGES, summed = empty + 8 * MAX_STAGES,
                  listed = summed + 8, settled = listed + 8 * GROUPS;
   const bool is_producer = warp == PRODUCT_WARPS + SUM_WARPS;
-  // Blocks that run at the same time have nothing to tell each other in time.
+  // Blocks that run at about the same time have nothing to tell each other in time.
   const bool shares = launch.shares_best;
 
   // Of the part that is fetched next.

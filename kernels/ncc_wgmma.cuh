@@ -55,7 +55,7 @@ struct Launch {
   Search search[MAX_SEARCHES];  // in front: the first is in the cache soonest
   Image frame;                  // the whole: rows start at multiples of 16 bytes, and so does the next after each
   short searches;
-  short shares_best;  // 0: all blocks run at the same time, and have nothing to tell each other
+  short shares_best;  // 0: all blocks run at about the same time, and have nothing to tell each other
   int shared_bytes;
   Progress* progress;
   Candidate* candidates;

@@ -67,7 +67,8 @@ pub struct TimedSearch {
     pub matches: Vec<Vec<Match>>,
     /// All kernels, for one frame.
     pub micros: Micros,
-    /// The same with launches that all begin when the one before has ended, if no kernel was asked for.
+    /// The same with launches that all begin when the one before has ended, if they can begin sooner on this device and no kernel was
+    /// asked for.
     pub one_by_one: Option<Micros>,
 }
 
@@ -217,7 +218,8 @@ impl Bench {
         };
         let micros = time(&mut lane)?;
         lane.stream = lane.stream.one_by_one();
-        let one_by_one = if asked.is_none() { Some(time(&mut lane)?) } else { None };
+        let tells_both = asked.is_none() && self.gpu.begins_early();
+        let one_by_one = if tells_both { Some(time(&mut lane)?) } else { None };
         Ok(TimedSearch { kernel: Kernel::Ncc(plan.kernel()), scores, matches, micros, one_by_one })
     }
 
@@ -244,7 +246,8 @@ impl Bench {
         };
         let micros = time(&self.stream)?;
         let is_asked = kernels.boxes.is_some() || kernels.gaussian.is_some();
-        let one_by_one = if is_asked { None } else { Some(time(&self.stream.one_by_one())?) };
+        let tells_both = !is_asked && self.gpu.begins_early();
+        let one_by_one = if tells_both { Some(time(&self.stream.one_by_one())?) } else { None };
         let mut mask = Plane::new(frames.size);
         self.stream.download_now(&masks[0], mask.data_mut())?;
         Ok(TimedThreshold { kernel: thresholder.kernel(), mask, micros, one_by_one })

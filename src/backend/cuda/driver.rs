@@ -887,9 +887,11 @@ impl Module {
         load().map_err(failed("loading a kernel"))
     }
 
-    /// The same, of a kernel that keeps to `kernels/launches.cuh`: its launches begin before the one before has ended, where
-    /// the device and its driver can do that.
-    pub(super) fn early_kernel(&self, name: &'static str) -> Result<Kernel> {
+    /// The same, of a kernel whose launches begin before the one before has ended, where the device and its driver can do that.
+    ///
+    /// # Safety
+    /// The kernel keeps to `kernels/launches.cuh`, and the module is compiled for compute capability 9.0.
+    pub(super) unsafe fn early_kernel(&self, name: &'static str) -> Result<Kernel> {
         Ok(Kernel { begins_early: self.gpu.begins_early(), ..self.kernel(name)? })
     }
 

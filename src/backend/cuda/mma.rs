@@ -236,7 +236,7 @@ impl MmaKernels {
             products: module.kernel("ncc_mma_products")?,
             scores: module.kernel("ncc_mma_scores")?,
             spread: module.kernel("spread_template")?,
-            settler: Settler::load(gpu, &module, false, multiprocessors)?,
+            settler: Settler::new(gpu, &module, module.kernel("settle")?, multiprocessors)?,
             multiprocessors,
             shared_bytes: gpu.max_shared_bytes()?,
         }))

@@ -57,6 +57,10 @@ impl Pattern {
         }
     }
 
+    pub(super) fn size(&self) -> Size {
+        Size::new(self.w as usize, self.h as usize)
+    }
+
     /// As it lies in the device's memory.
     pub(super) fn to_bytes(self) -> [u8; size_of::<Self>()] {
         let mut bytes = [0; size_of::<Self>()];

@@ -4,7 +4,7 @@
 #![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
 
 use crate::error::Result;
-use crate::frame::Rect;
+use crate::frame::{Rect, Size};
 
 use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Pod, Stream, arg};
 use super::ncc::{DeviceFrame, Found, Image, Member, Pattern, Wanted, positions};
@@ -107,6 +107,7 @@ impl Sought {
 
 /// A template's rows, of four pixels a word, as exact scores are computed from them.
 pub(super) struct Words {
+    template: Size,
     with_zeros: DeviceBuffer<u32>,
     /// Of the template's first word.
     first: usize,
@@ -128,22 +129,16 @@ pub(super) struct Settler {
 }
 
 impl Settler {
-    /// Loads them, to be launched as on a device of so many multiprocessors. `begins_early` is for a module that is compiled for
-    /// it.
-    pub(super) fn load(
-        gpu: &Gpu,
-        module: &Module,
-        begins_early: bool,
-        multiprocessors: usize,
-    ) -> Result<Self> {
-        let settle = if begins_early { module.early_kernel("settle") } else { module.kernel("settle") };
-        Ok(Self { gpu: gpu.clone(), pack: module.kernel("pack_template")?, settle: settle?, multiprocessors })
+    /// Takes `settle`, and loads the other from the same module, to be launched as on a device of so many multiprocessors.
+    pub(super) fn new(gpu: &Gpu, module: &Module, settle: Kernel, multiprocessors: usize) -> Result<Self> {
+        Ok(Self { gpu: gpu.clone(), pack: module.kernel("pack_template")?, settle, multiprocessors })
     }
 
     /// Packs a template's pixels, by way of `stream`.
     pub(super) fn pack(&self, stream: &Stream, member: &Member) -> Result<Words> {
         let (columns, rows) = (member.size.width.div_ceil(4), member.size.height + 2 * ZERO_ROWS);
         let words = Words {
+            template: member.size,
             with_zeros: self.gpu.alloc("words of a template", columns * rows)?,
             first: ZERO_ROWS * columns,
         };
@@ -158,6 +153,9 @@ impl Settler {
     }
 
     /// Scores exactly what a search in this stream has left of its suspects, and appends the peaks to `found`, without waiting.
+    ///
+    /// # Panics
+    /// If the words are those of a template of another size.
     pub(super) fn settle(
         &self,
         stream: &Stream,
@@ -167,6 +165,7 @@ impl Settler {
         wanted: Wanted,
         found: &mut Found,
     ) -> Result<()> {
+        assert_eq!(words.template, sought.pattern.size(), "the words of another template");
         let words = words.address();
         let (candidates, capacity) = (found.words.address_of(Found::HEADER), found.capacity() as u32);
         let counts = found.words.address();
@@ -181,7 +180,7 @@ impl Settler {
         ];
         // Where only the best is wanted, there are a handful.
         let blocks = if wanted.best_only { 16 } else { SETTLE_BLOCKS * self.multiprocessors };
-        // SAFETY: the window lies in the frame; the words are the template's; the list of suspects has the room that is
+        // SAFETY: the window lies in the frame; the words are of a template of the size that is sought; the list of suspects has the room that is
         // stated, that of candidates room for `capacity` behind its header, whose first word holds the two counts.
         unsafe { stream.launch(&self.settle, [blocks, 1, 1], [SETTLE_WARPS * 32, 1, 1], 0, &mut args) }
     }

@@ -37,19 +37,22 @@ const MEAN_FUSED_WIDE: Fused = fused!("mean_fused_wide");
 const DEVIATION_FUSED: Fused = fused!("deviation_fused");
 const GAUSSIAN_FUSED: Fused = fused!("gaussian_fused");
 
+/// Where kernels come from.
+struct Modules<'a> {
+    gpu: &'a Gpu,
+    load: &'a dyn Fn(&'static str) -> Result<Module>,
+    /// Those that can begin early do.
+    begins_early: bool,
+}
+
 impl Fused {
-    /// The kernel of that name, for this device.
-    fn kernel(
-        &self,
-        gpu: &Gpu,
-        load: &dyn Fn(&'static str) -> Result<Module>,
-        name: &'static str,
-    ) -> Result<Kernel> {
-        if gpu.begins_early() {
-            load(self.ptx_90)?.early_kernel(name)
-        } else {
-            load(self.ptx_80)?.kernel(name)
+    /// The kernel of that name.
+    fn kernel(&self, modules: &Modules<'_>, name: &'static str) -> Result<Kernel> {
+        if !modules.begins_early {
+            return (modules.load)(self.ptx_80)?.kernel(name);
         }
+        // SAFETY: compiled for 9.0, and it waits as it should (`kernels_that_begin_early_wait...`).
+        unsafe { (modules.load)(self.ptx_90)?.early_kernel(name) }
     }
 }
 
@@ -129,12 +132,12 @@ impl Thresholder {
         kernels: Kernels,
     ) -> Result<Self> {
         // Weights may lie in the module, so that two thresholds cannot share one.
-        Self::from_modules(gpu, &|ptx| gpu.load(ptx), stream, spec, size, kernels)
+        let modules = Modules { gpu, load: &|ptx| gpu.load(ptx), begins_early: gpu.begins_early() };
+        Self::from_modules(&modules, stream, spec, size, kernels)
     }
 
     fn from_modules(
-        gpu: &Gpu,
-        load: &dyn Fn(&'static str) -> Result<Module>,
+        modules: &Modules<'_>,
         stream: &Stream,
         spec: &ThresholdSpec,
         size: Size,
@@ -142,7 +145,7 @@ impl Thresholder {
     ) -> Result<Self> {
         let radius = spec.block / 2;
         let offset = |c| threshold::offset(c, spec.inverse);
-        let boxes = |names: &BoxNames| Steps::boxes(gpu, load, size, radius, kernels.boxes, names);
+        let boxes = |names: &BoxNames| Steps::boxes(modules, size, radius, kernels.boxes, names);
         let (rule, steps) = match spec.method {
             ThresholdMethod::Mean { c } => {
                 let rule = Rule::Mean { scale: threshold::mean_scale(spec.block), offset: offset(c) };
@@ -151,7 +154,7 @@ impl Thresholder {
             ThresholdMethod::Sauvola { k } => (Rule::Deviation { k, is_niblack: 0 }, boxes(&SAUVOLA)?),
             ThresholdMethod::Niblack { k } => (Rule::Deviation { k, is_niblack: 1 }, boxes(&NIBLACK)?),
             ThresholdMethod::Gaussian { c } => {
-                let steps = Steps::gaussian(gpu, load, stream, size, spec.block, kernels.gaussian)?;
+                let steps = Steps::gaussian(modules, stream, size, spec.block, kernels.gaussian)?;
                 (Rule::Gaussian { offset: offset(c) }, steps)
             }
         };
@@ -318,13 +321,13 @@ const NIBLACK: BoxNames = BoxNames {
 
 impl Steps {
     fn boxes(
-        gpu: &Gpu,
-        load: &dyn Fn(&'static str) -> Result<Module>,
+        modules: &Modules<'_>,
         size: Size,
         radius: usize,
         wanted: Option<BoxKernel>,
         names: &BoxNames,
     ) -> Result<Self> {
+        let Modules { gpu, load, .. } = *modules;
         let block = 2 * radius + 1;
         // One pass is several times as fast as the others.
         let mut how = wanted.unwrap_or(BoxKernel::Fused);
@@ -333,7 +336,7 @@ impl Steps {
                 && let Some(tiling) = Tiling::of_box(size, radius, names.with_squares, room)
             {
                 let (kernels, name) = names.fused[usize::from(block > fused::NARROW)];
-                let compare = kernels.kernel(gpu, load, name)?;
+                let compare = kernels.kernel(modules, name)?;
                 return Ok(Self::Fused { compare, tiling, matrices: None });
             }
             // Of the other two, nine steps a pixel are faster than sliding.
@@ -352,13 +355,13 @@ impl Steps {
     }
 
     fn gaussian(
-        gpu: &Gpu,
-        load: &dyn Fn(&'static str) -> Result<Module>,
+        modules: &Modules<'_>,
         stream: &Stream,
         size: Size,
         block: usize,
         wanted: Option<GaussianKernel>,
     ) -> Result<Self> {
+        let Modules { gpu, load, .. } = *modules;
         let how = match wanted.unwrap_or(GaussianKernel::Fused) {
             GaussianKernel::Fused => {
                 if let Some(room) = Room::of(gpu)?
@@ -367,7 +370,7 @@ impl Steps {
                     let words = fused::gaussian_matrices(block);
                     let mut matrices = gpu.alloc("matrices of the Gaussian threshold", words.len())?;
                     stream.upload_now(&words, &mut matrices)?;
-                    let compare = GAUSSIAN_FUSED.kernel(gpu, load, fused::gaussian_kernel(block))?;
+                    let compare = GAUSSIAN_FUSED.kernel(modules, fused::gaussian_kernel(block))?;
                     return Ok(Self::Fused { compare, tiling, matrices: Some(matrices) });
                 }
                 GaussianKernel::Shared
@@ -475,24 +478,32 @@ mod tests {
             Some(Self { gpu, stream, modules })
         }
 
-        fn plan(&self, spec: &ThresholdSpec, size: Size, kernel: config::Kernel) -> Thresholder {
-            self.plan_with(spec, size, std::iter::once(kernel).collect())
-        }
-
-        fn plan_with(&self, spec: &ThresholdSpec, size: Size, kernels: Kernels) -> Thresholder {
+        fn plan(
+            &self,
+            spec: &ThresholdSpec,
+            size: Size,
+            kernels: Kernels,
+            begins_early: bool,
+        ) -> Thresholder {
             let load = |ptx| Ok(self.modules[ptx].clone());
-            Thresholder::from_modules(&self.gpu, &load, &self.stream, spec, size, kernels).unwrap()
+            let modules = Modules { gpu: &self.gpu, load: &load, begins_early };
+            Thresholder::from_modules(&modules, &self.stream, spec, size, kernels).unwrap()
         }
 
         /// The mask and the count of a second run into poisoned memory, on top of what the first left behind.
-        fn run(&self, picture: &Padded, spec: &ThresholdSpec, kernel: config::Kernel) -> (Plane, u64) {
+        fn run(
+            &self,
+            picture: &Padded,
+            spec: &ThresholdSpec,
+            (kernel, begins_early): (config::Kernel, bool),
+        ) -> (Plane, u64) {
             const BEFORE: u64 = (1 << 32) - 1;
             const GUARD: usize = 64;
             let (gpu, stream, size) = (&self.gpu, &self.stream, picture.size);
             let frame = testing::upload(gpu, stream, picture.view());
             let mut mask = gpu.alloc::<u8>("a mask", size.area() + GUARD).unwrap();
             let mut counter = gpu.alloc::<u64>("counters", 3).unwrap();
-            let mut thresholder = self.plan(spec, size, kernel);
+            let mut thresholder = self.plan(spec, size, std::iter::once(kernel).collect(), begins_early);
             for _ in 0..2 {
                 stream.upload_now(&vec![0xAA; size.area() + GUARD], &mut mask).unwrap();
                 stream.upload_now(&[7, BEFORE, 7], &mut counter).unwrap();
@@ -510,6 +521,11 @@ mod tests {
             (Plane::from_vec(bytes, size), counts[1] - BEFORE)
         }
 
+        /// True if there are two of a kernel here, of which one can begin early.
+        fn begins_early(&self, kernel: config::Kernel) -> bool {
+            self.gpu.begins_early() && kernel.to_string().ends_with("-fused")
+        }
+
         fn check(&self, picture: &Padded, spec: &ThresholdSpec) {
             let expected = reference::threshold::threshold(picture.view(), spec);
             self.check_against(picture, spec, &expected);
@@ -517,8 +533,11 @@ mod tests {
 
         fn check_against(&self, picture: &Padded, spec: &ThresholdSpec, expected: &Plane) {
             let foreground = expected.data().iter().filter(|&&v| v == 255).count() as u64;
-            for kernel in kernels_of(spec.method) {
-                let (mask, count) = self.run(picture, spec, kernel);
+            for (kernel, begins_early) in kernels_of(spec.method)
+                .flat_map(|kernel| [(kernel, false), (kernel, true)])
+                .filter(|&(kernel, begins_early)| !begins_early || self.begins_early(kernel))
+            {
+                let (mask, count) = self.run(picture, spec, (kernel, begins_early));
                 let wrong = mask.data().iter().zip(expected.data()).position(|(got, want)| got != want);
                 let place = wrong.map(|at| (at % picture.size.width, at / picture.size.width));
                 assert_eq!(place, None, "{kernel}, {spec} of {}: first wrong pixel (x, y)", picture.size);
@@ -556,6 +575,41 @@ mod tests {
         (400, 113),
         (16, 16),
     ];
+
+    #[test]
+    fn kernels_that_begin_early_wait_before_they_write() {
+        let matchers = include_str!("../../../kernels/ptx/ncc_wgmma.ptx");
+        let fused = [MEAN_FUSED, MEAN_FUSED_WIDE, DEVIATION_FUSED, GAUSSIAN_FUSED].map(|fused| fused.ptx_90);
+        let mut seen = 0;
+        for (ptx, is_matcher) in std::iter::once((matchers, true)).chain(fused.map(|ptx| (ptx, false))) {
+            for entry in ptx.split(".entry ").skip(1) {
+                let name = entry.split('(').next().unwrap();
+                // Templates are laid out before the first search.
+                if ["spread_template", "pack_template"].contains(&name) {
+                    continue;
+                }
+                let (before, _) =
+                    entry.split_once("griddepcontrol.wait").unwrap_or_else(|| panic!("{name} never waits"));
+                assert!(
+                    before.contains("griddepcontrol.launch_dependents"),
+                    "{name} holds the next launch up"
+                );
+                // Of those that match, some warps write before the others come to wait in the text, though not in time.
+                if !(is_matcher && name.starts_with("ncc_wgmma")) {
+                    let writes = ["st.", "atom.", "red."];
+                    let is_write = |word: &&str| {
+                        let goes_out = !["shared", "param"].iter().any(|space| word.contains(space));
+                        goes_out && writes.iter().any(|write| word.starts_with(write))
+                    };
+                    let writes = before.split_whitespace().find(is_write);
+                    assert_eq!(writes, None, "{name}");
+                }
+                seen += 1;
+            }
+        }
+        // Four that match, `settle`, mean twice, deviation, and two Gaussians.
+        assert_eq!(seen, 10);
+    }
 
     #[test]
     fn every_method_and_polarity_is_the_reference_on_odd_sizes() {
@@ -640,7 +694,7 @@ mod tests {
         let Some(bench) = Bench::open() else { return };
         let size = Size::new(40, 30);
         let launched = |spec: &str, kernels: Kernels| {
-            bench.plan_with(&spec.parse().unwrap(), size, kernels).kernel().to_string()
+            bench.plan(&spec.parse().unwrap(), size, kernels, bench.gpu.begins_early()).kernel().to_string()
         };
         let has_fused = Room::of(&bench.gpu).unwrap().is_some();
         let [boxes, smallest, gaussian] = if has_fused {

@@ -366,12 +366,14 @@ impl WgmmaKernels {
             return Ok(None);
         }
         let module = gpu.share(include_str!("../../../kernels/ptx/ncc_wgmma.ptx"))?;
-        let [a, b, c, d] = VARIANTS.map(|variant| module.early_kernel(variant.name));
+        // SAFETY: compiled for 9.0a; those that are loaded so below wait as they should (`kernels_that_begin_early_wait...`).
+        let early = |name| unsafe { module.early_kernel(name) };
+        let [a, b, c, d] = VARIANTS.map(|variant| early(variant.name));
         Ok(Some(Arc::new(Self {
             gpu: gpu.clone(),
             variants: [a?, b?, c?, d?],
             spread: module.kernel("spread_template")?,
-            settler: Settler::load(gpu, &module, true, multiprocessors)?,
+            settler: Settler::new(gpu, &module, early("settle")?, multiprocessors)?,
             multiprocessors,
             shared_bytes: gpu.max_shared_bytes()? - RESERVED_SHARED,
         })))
