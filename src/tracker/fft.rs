@@ -32,6 +32,21 @@ impl Spectrum {
     pub(super) fn zero() -> Self {
         Self { re: vec![[0.0; CHANNELS]; GRID * HALF], im: vec![[0.0; CHANNELS]; GRID * HALF] }
     }
+
+    /// Puts a column in.
+    #[inline(always)]
+    pub(super) fn set_column(&mut self, x: usize, [re, im]: &Column) {
+        for n in 0..GRID {
+            (self.re[n * HALF + x], self.im[n * HALF + x]) = (re[n], im[n]);
+        }
+    }
+}
+
+/// Whether a column is that of a spectrum before its grid is weighed, or after.
+#[derive(Clone, Copy)]
+pub(super) enum Pass {
+    Before,
+    After,
 }
 
 /// Transforms grids; keeps its room.
@@ -47,13 +62,20 @@ type Turns = [[f32; 2]; GRID];
 /// A line of `GRID` elements of `WIDTH` numbers each.
 type Line<const WIDTH: usize> = [[f32; WIDTH]; GRID];
 
-/// Real and imaginary parts of lines: a row as it is transformed, what is between the two steps of a transform, and a plane.
+/// Real and imaginary parts of a column of a spectrum.
+pub(super) type Column = [Line<CHANNELS>; 2];
+
+/// Real and imaginary parts of lines: a row as it is transformed, what is between the two steps of a transform, a column, and a
+/// plane.
 struct Work {
     row: [Line<PAIRS>; 2],
     row_between: [Line<PAIRS>; 2],
-    column_between: [Line<CHANNELS>; 2],
+    column: Column,
+    column_between: Column,
     plane: [Line<GRID>; 2],
     turned: [Line<GRID>; 2],
+    /// What is between rows and columns.
+    spectrum: Spectrum,
 }
 
 impl Fft {
@@ -65,55 +87,76 @@ impl Fft {
         let work = Work {
             row: [[[0.0; PAIRS]; GRID]; 2],
             row_between: [[[0.0; PAIRS]; GRID]; 2],
+            column: [[[0.0; CHANNELS]; GRID]; 2],
             column_between: [[[0.0; CHANNELS]; GRID]; 2],
             plane: [[[0.0; GRID]; GRID]; 2],
             turned: [[[0.0; GRID]; GRID]; 2],
+            spectrum: Spectrum::zero(),
         };
         Self { level: Level::best(), turns: std::array::from_fn(turn), work: Box::new(work) }
     }
 
-    /// The spectrum of a grid.
-    pub(super) fn forward(&mut self, grid: &Grid, spectrum: &mut Spectrum) {
+    /// Gives the spectrum of a grid to `take`, which is to be `#[inline(always)]`, column by column.
+    #[inline]
+    pub(super) fn forward(&mut self, grid: &Grid, mut take: impl FnMut(usize, &Column)) {
         let Self { level, turns, work } = self;
         level.run(
             #[inline(always)]
             || {
+                let Work { row, row_between, column, column_between, spectrum, .. } = &mut **work;
                 for (y, cells) in grid.chunks_exact(GRID).enumerate() {
-                    for (x, cell) in cells.iter().enumerate() {
-                        for c in 0..PAIRS {
-                            (work.row[0][x][c], work.row[1][x][c]) = (cell[c], cell[c + PAIRS]);
-                        }
-                    }
-                    transform(&mut work.row, &mut work.row_between, turns, false);
-                    unpack(&work.row, spectrum, y);
+                    let halves = |n: usize| {
+                        let (pairs, _) = cells[n].as_chunks::<PAIRS>();
+                        (&pairs[0], &pairs[1])
+                    };
+                    transform(halves, row_between, turns, |n, re, im| (row[0][n], row[1][n]) = (*re, *im));
+                    unpack(row, spectrum, y);
                 }
-                columns(spectrum, &mut work.column_between, turns, false);
+                for x in 0..HALF {
+                    forward_column(spectrum, x, column, column_between, turns);
+                    take(x, column);
+                }
             },
         );
     }
 
-    /// The spectrum of the grid whose spectrum this was, each of its cells times a weight.
-    pub(super) fn weigh(&mut self, spectrum: &mut Spectrum, weights: &[f32]) {
+    /// The spectrum of a grid each of whose cells is multiplied with a weight. `each` makes each column of the spectrum before
+    /// that, and takes each after; it is to be `#[inline(always)]`.
+    #[inline]
+    pub(super) fn weigh(&mut self, weights: &[f32], mut each: impl FnMut(Pass, usize, &mut Column)) {
         let Self { level, turns, work } = self;
         level.run(
             #[inline(always)]
             || {
-                columns(spectrum, &mut work.column_between, turns, true);
-                for (y, weights) in weights.chunks_exact(GRID).enumerate() {
-                    pack(spectrum, y, &mut work.row);
-                    transform(&mut work.row, &mut work.row_between, turns, true);
-                    for part in &mut work.row {
-                        for (cell, weight) in part.iter_mut().zip(weights) {
-                            let weight = weight * (1.0 / (GRID * GRID) as f32);
-                            for value in cell {
-                                *value *= weight;
-                            }
-                        }
-                    }
-                    transform(&mut work.row, &mut work.row_between, turns, false);
-                    unpack(&work.row, spectrum, y);
+                let Work { row, row_between, column, column_between, spectrum, .. } = &mut **work;
+                // Back is the transform with real and imaginary parts swapped, on the way in and on the way out; but for the
+                // scale.
+                for x in 0..HALF {
+                    each(Pass::Before, x, column);
+                    let (re, im) = (&mut spectrum.re[..GRID * HALF], &mut spectrum.im[..GRID * HALF]);
+                    transform(
+                        |n| (&column[1][n], &column[0][n]),
+                        column_between,
+                        turns,
+                        |n, out_im, out_re| (re[n * HALF + x], im[n * HALF + x]) = (*out_re, *out_im),
+                    );
                 }
-                columns(spectrum, &mut work.column_between, turns, false);
+                for (y, weights) in weights.chunks_exact(GRID).enumerate() {
+                    pack(spectrum, y, row);
+                    let [re, im] = &mut *row;
+                    first_step(|n| (&im[n], &re[n]), row_between, turns);
+                    second_step(row_between, |n, out_im, out_re| {
+                        let weight = weights[n] * (1.0 / (GRID * GRID) as f32);
+                        (re[n], im[n]) = (scaled(out_re, weight), scaled(out_im, weight));
+                    });
+                    first_step(|n| (&re[n], &im[n]), row_between, turns);
+                    second_step(row_between, |n, out_re, out_im| (re[n], im[n]) = (*out_re, *out_im));
+                    unpack(row, spectrum, y);
+                }
+                for x in 0..HALF {
+                    forward_column(spectrum, x, column, column_between, turns);
+                    each(Pass::After, x, column);
+                }
             },
         );
     }
@@ -134,13 +177,13 @@ impl Fft {
                         (plane[0][y][GRID - x], plane[1][y][GRID - x]) = (re[mirrored], -im[mirrored]);
                     }
                 }
-                transform(plane, column_between, turns, true);
+                invert(plane, column_between, turns);
                 for y in 0..GRID {
                     for x in 0..GRID {
                         (turned[0][x][y], turned[1][x][y]) = (plane[0][y][x], plane[1][y][x]);
                     }
                 }
-                transform(turned, column_between, turns, true);
+                invert(turned, column_between, turns);
                 grid.clear();
                 let real = &turned[0];
                 grid.extend(
@@ -184,29 +227,50 @@ fn pack(spectrum: &Spectrum, y: usize, [row_re, row_im]: &mut [Line<PAIRS>; 2]) 
     }
 }
 
-/// Transforms the columns of a spectrum in place; back, if `is_inverse`, but for the scale.
+/// The `x`-th column of a spectrum of which only the rows are transformed.
 #[inline(always)]
-fn columns(spectrum: &mut Spectrum, between: &mut [Line<CHANNELS>; 2], turns: &Turns, is_inverse: bool) {
-    let (re, im) = (&mut spectrum.re[..GRID * HALF], &mut spectrum.im[..GRID * HALF]);
-    let (re, im) = if is_inverse { (im, re) } else { (re, im) };
-    for x in 0..HALF {
-        first_step(|n| (&re[n * HALF + x], &im[n * HALF + x]), between, turns);
-        second_step(between, |n, out_re, out_im| (re[n * HALF + x], im[n * HALF + x]) = (*out_re, *out_im));
-    }
+fn forward_column(
+    spectrum: &Spectrum,
+    x: usize,
+    [out_re, out_im]: &mut Column,
+    between: &mut Column,
+    turns: &Turns,
+) {
+    let (re, im) = (&spectrum.re[..GRID * HALF], &spectrum.im[..GRID * HALF]);
+    transform(
+        |n| (&re[n * HALF + x], &im[n * HALF + x]),
+        between,
+        turns,
+        |n, re, im| (out_re[n], out_im[n]) = (*re, *im),
+    );
 }
 
-/// Transforms a line in place; back, if `is_inverse`, but for the scale: that is the transform with real and imaginary parts
-/// swapped, on the way in and on the way out.
+/// Transforms a line back in place, but for the scale.
 #[inline(always)]
-fn transform<const WIDTH: usize>(
-    [re, im]: &mut [Line<WIDTH>; 2],
+fn invert([re, im]: &mut [Line<GRID>; 2], between: &mut [Line<GRID>; 2], turns: &Turns) {
+    first_step(|n| (&im[n], &re[n]), between, turns);
+    second_step(between, |n, out_im, out_re| (re[n], im[n]) = (*out_re, *out_im));
+}
+
+/// Transforms a line. Takes each element by its index, and gives each away with its.
+#[inline(always)]
+fn transform<'a, const WIDTH: usize>(
+    element: impl Fn(usize) -> (&'a [f32; WIDTH], &'a [f32; WIDTH]),
     between: &mut [Line<WIDTH>; 2],
     turns: &Turns,
-    is_inverse: bool,
+    give: impl FnMut(usize, &[f32; WIDTH], &[f32; WIDTH]),
 ) {
-    let (re, im) = if is_inverse { (im, re) } else { (re, im) };
-    first_step(|n| (&re[n], &im[n]), between, turns);
-    second_step(between, |n, out_re, out_im| (re[n], im[n]) = (*out_re, *out_im));
+    first_step(element, between, turns);
+    second_step(between, give);
+}
+
+#[inline(always)]
+fn scaled(values: &[f32; PAIRS], factor: f32) -> [f32; PAIRS] {
+    let mut out = [0.0; PAIRS];
+    for i in 0..PAIRS {
+        out[i] = values[i] * factor;
+    }
+    out
 }
 
 /// Transforms of eight, of each fourth element from the `k`-th on, turned for the second step.
@@ -216,8 +280,10 @@ fn first_step<'a, const WIDTH: usize>(
     [out_re, out_im]: &mut [Line<WIDTH>; 2],
     turns: &Turns,
 ) {
-    let (out_re, out_im) = (out_re.as_chunks_mut::<8>().0, out_im.as_chunks_mut::<8>().0);
-    for (k, (out_re, out_im)) in out_re.iter_mut().zip(out_im).enumerate() {
+    let (all_re, all_im) = (out_re.as_chunks_mut::<8>().0, out_im.as_chunks_mut::<8>().0);
+    for (k, (all_re, all_im)) in all_re.iter_mut().zip(all_im).enumerate() {
+        // Kept apart until they are whole, so that the loop needs not find out whether they overlap the elements.
+        let (mut out_re, mut out_im) = ([[0.0; WIDTH]; 8], [[0.0; WIDTH]; 8]);
         let turn = |n: usize| (turns[n * k][0], turns[n * k][1]);
         let (a, b, c, d) = (element(k), element(k + 4), element(k + 8), element(k + 12));
         let (e, f, g, h) = (element(k + 16), element(k + 20), element(k + 24), element(k + 28));
@@ -238,6 +304,7 @@ fn first_step<'a, const WIDTH: usize>(
             (out_re[6][i], out_im[6][i]) = o6;
             (out_re[7][i], out_im[7][i]) = o7;
         }
+        (*all_re, *all_im) = (out_re, out_im);
     }
 }
 
@@ -315,11 +382,30 @@ mod tests {
         (0..GRID * GRID).map(|i| std::array::from_fn(|c| value(i * CHANNELS + c))).collect()
     }
 
+    fn spectrum(fft: &mut Fft, grid: &Grid) -> Spectrum {
+        let mut spectrum = Spectrum::zero();
+        fft.forward(grid, |x, column| spectrum.set_column(x, column));
+        spectrum
+    }
+
+    /// The spectrum of a grid whose cells are weighed.
+    fn weighed(fft: &mut Fft, grid: &Grid, weights: &[f32]) -> Spectrum {
+        let (before, mut after) = (spectrum(fft, grid), Spectrum::zero());
+        fft.weigh(weights, |pass, x, column| match pass {
+            Pass::Before => {
+                for n in 0..GRID {
+                    (column[0][n], column[1][n]) = (before.re[n * HALF + x], before.im[n * HALF + x]);
+                }
+            }
+            Pass::After => after.set_column(x, column),
+        });
+        after
+    }
+
     #[test]
     fn a_spectrum_is_that_of_the_definition() {
         let grid = grid();
-        let mut spectrum = Spectrum::zero();
-        Fft::new().forward(&grid, &mut spectrum);
+        let spectrum = spectrum(&mut Fft::new(), &grid);
         for (ky, kx, channel) in [(0, 0, 0), (3, 2, 3), (31, 16, 17), (16, 0, 31), (17, 15, 9), (9, 7, 16)] {
             let (mut re, mut im) = (0.0, 0.0);
             for y in 0..GRID {
@@ -342,8 +428,8 @@ mod tests {
 
     #[test]
     fn the_inverse_gives_a_channel_back() {
-        let (mut fft, mut spectrum, grid) = (Fft::new(), Spectrum::zero(), grid());
-        fft.forward(&grid, &mut spectrum);
+        let (mut fft, grid) = (Fft::new(), grid());
+        let spectrum = spectrum(&mut fft, &grid);
         let one = |v: &[[f32; CHANNELS]]| v.iter().map(|cell| cell[5]).collect::<Vec<_>>();
         let mut back = Vec::new();
         fft.inverse(&one(&spectrum.re), &one(&spectrum.im), &mut back);
@@ -354,17 +440,15 @@ mod tests {
 
     #[test]
     fn weights_are_those_of_cells() {
-        let (mut fft, mut spectrum, mut grid) = (Fft::new(), Spectrum::zero(), grid());
-        fft.forward(&grid, &mut spectrum);
+        let (mut fft, mut grid) = (Fft::new(), grid());
         let weights: Vec<f32> = (0..GRID * GRID).map(|i| (i % 7) as f32).collect();
-        fft.weigh(&mut spectrum, &weights);
-        let mut expected = Spectrum::zero();
+        let weighed = weighed(&mut fft, &grid, &weights);
         for (cell, weight) in grid.iter_mut().zip(&weights) {
             *cell = cell.map(|value| value * weight);
         }
-        fft.forward(&grid, &mut expected);
+        let expected = spectrum(&mut fft, &grid);
         let all = |s: &Spectrum| s.re.iter().chain(&s.im).flatten().copied().collect::<Vec<_>>();
-        for (a, b) in all(&spectrum).iter().zip(all(&expected)) {
+        for (a, b) in all(&weighed).iter().zip(all(&expected)) {
             // The sums are up to 3000.
             assert!((a - b).abs() < 1e-2, "{a} {b}");
         }
@@ -374,9 +458,7 @@ mod tests {
     fn every_level_gives_the_same_bits() {
         let grid = grid();
         let all = Level::available().into_iter().map(|level| {
-            let (mut fft, mut spectrum) = (Fft { level, ..Fft::new() }, Spectrum::zero());
-            fft.forward(&grid, &mut spectrum);
-            fft.weigh(&mut spectrum, &[0.3; GRID * GRID]);
+            let spectrum = weighed(&mut Fft { level, ..Fft::new() }, &grid, &[0.3; GRID * GRID]);
             (spectrum.re, spectrum.im)
         });
         let all: Vec<_> = all.collect();

@@ -6,7 +6,7 @@
 //! Sherman-Morrison formula. Here g is drawn not only to the last filter but also to the first one, the anchor, which never
 //! changes: what was learnt by mistake is forgotten, what was shown in the first frame is not.
 
-use super::fft::{CHANNELS, Fft, GRID, Grid, HALF, Spectrum};
+use super::fft::{CHANNELS, Fft, GRID, Grid, HALF, Pass, Spectrum};
 use crate::simd::Level;
 
 /// Width of the label's bell, in units of the root of the box's area. 1/16 and 0.09 score alike within noise.
@@ -43,9 +43,9 @@ pub(super) struct Filter {
 pub(super) struct Solver {
     level: Level,
     fft: Fft,
-    /// What was responded to last.
+    /// What was responded to last, and the sum of its power over the channels.
     sample: Spectrum,
-    confined: Spectrum,
+    powers: Vec<f32>,
     multiplier: Spectrum,
     goal: Spectrum,
     /// The half spectrum of responses.
@@ -59,7 +59,7 @@ impl Solver {
             level: Level::best(),
             fft: Fft::new(),
             sample: Spectrum::zero(),
-            confined: Spectrum::zero(),
+            powers: vec![0.0; GRID * HALF],
             multiplier: Spectrum::zero(),
             goal: Spectrum::zero(),
             response: (vec![0.0; GRID * HALF], vec![0.0; GRID * HALF]),
@@ -67,29 +67,47 @@ impl Solver {
         }
     }
 
-    /// Moves what lies (`x`, `y`) cells from the middle of the sample to its middle, around the edges.
-    fn shift(&mut self, x: f64, y: f64) {
+    /// Takes a sample in.
+    fn see(&mut self, features: &Grid) {
+        let Self { fft, sample, .. } = self;
+        fft.forward(
+            features,
+            #[inline(always)]
+            |x, column| sample.set_column(x, column),
+        );
+    }
+}
+
+/// What moves a sample in its spectrum, around the edges: a turn for each row and column of frequencies.
+struct Shift {
+    rows: [(f32, f32); GRID],
+    columns: [(f32, f32); HALF],
+}
+
+impl Shift {
+    /// Moves what lies (`x`, `y`) cells from the middle of the sample to its middle.
+    fn new(x: f64, y: f64) -> Self {
         let turn = |index: usize, distance: f64| {
             let angle = 2.0 * std::f64::consts::PI * displacement(index) * distance / GRID as f64;
             // The highest frequency is its own negative: only what is real can be turned by both.
             let sin = if index == GRID / 2 { 0.0 } else { libm::sin(angle) };
             (libm::cos(angle) as f32, sin as f32)
         };
-        let columns: [_; HALF] = std::array::from_fn(|index| turn(index, x));
-        let rows: [_; GRID] = std::array::from_fn(|index| turn(index, y));
-        let Self { level, sample, .. } = self;
-        level.run(
-            #[inline(always)]
-            || {
-                for (k, (re, im)) in sample.re.iter_mut().zip(&mut sample.im).enumerate() {
-                    let ((ar, ai), (br, bi)) = (rows[k / HALF], columns[k % HALF]);
-                    let (tr, ti) = (ar * br - ai * bi, ar * bi + ai * br);
-                    for c in 0..CHANNELS {
-                        (re[c], im[c]) = (re[c] * tr - im[c] * ti, re[c] * ti + im[c] * tr);
-                    }
-                }
-            },
-        );
+        Self {
+            rows: std::array::from_fn(|index| turn(index, y)),
+            columns: std::array::from_fn(|index| turn(index, x)),
+        }
+    }
+
+    #[inline(always)]
+    fn apply(&self, (y, x): (usize, usize), (re, im): Channels<'_>) -> ([f32; CHANNELS], [f32; CHANNELS]) {
+        let ((ar, ai), (br, bi)) = (self.rows[y], self.columns[x]);
+        let (tr, ti) = (ar * br - ai * bi, ar * bi + ai * br);
+        let (mut moved_re, mut moved_im) = ([0.0; CHANNELS], [0.0; CHANNELS]);
+        for c in 0..CHANNELS {
+            (moved_re[c], moved_im[c]) = (re[c] * tr - im[c] * ti, re[c] * ti + im[c] * tr);
+        }
+        (moved_re, moved_im)
     }
 }
 
@@ -109,160 +127,202 @@ impl Filter {
                 outside[y * GRID + x] = if is_inside { 0.0 } else { OUTSIDE };
             }
         }
-        solver.fft.forward(&label, &mut solver.sample);
+        solver.see(&label);
         let first = |channels: &[[f32; CHANNELS]]| channels.iter().map(|channels| channels[0]).collect();
         let label = (first(&solver.sample.re), first(&solver.sample.im));
         let zero = Spectrum::zero;
         let mut filter = Self { latest: zero(), anchor: zero(), outside, label, power: 1.0, top: 1.0 };
-        solver.fft.forward(features, &mut solver.sample);
+        solver.see(features);
         let values = solver.sample.re.iter().flatten().zip(solver.sample.im.iter().flatten());
         filter.power = values.map(|(re, im)| re * re + im * im).sum::<f32>() / (GRID * HALF) as f32;
-        filter.solve(solver, (0.0, 0.0), FIRST_ROUNDS);
+        filter.solve(solver, None, (0.0, 0.0), FIRST_ROUNDS);
         filter.anchor.clone_from(&filter.latest);
         filter
     }
 
     /// Learns the sample that was responded to last, in which the target lies (`x`, `y`) cells from the middle.
     pub(super) fn learn(&mut self, solver: &mut Solver, x: f64, y: f64) {
-        solver.shift(x, y);
-        self.solve(solver, (MEMORY, ANCHOR), ROUNDS);
+        self.solve(solver, Some(&Shift::new(x, y)), (MEMORY, ANCHOR), ROUNDS);
     }
 
     /// Response to a sample at every displacement of the target from its middle, negative ones at the grid's end; about 1
     /// where the target is as it was learnt.
     pub(super) fn respond(&self, solver: &mut Solver, features: &Grid, responses: &mut Vec<f32>) {
-        solver.fft.forward(features, &mut solver.sample);
-        let Solver { level, fft, sample, response: (re, im), .. } = solver;
-        level.run(
+        let Solver { fft, sample, response: (re, im), .. } = solver;
+        let share = 1.0 / self.top;
+        fft.forward(
+            features,
             #[inline(always)]
-            || {
-                let share = 1.0 / self.top;
-                for (k, (re, im)) in re.iter_mut().zip(im.iter_mut()).enumerate() {
-                    let (r, i) =
-                        product((&self.latest.re[k], &self.latest.im[k]), (&sample.re[k], &sample.im[k]));
-                    (*re, *im) = (r * share, i * share);
+            |x, column| {
+                sample.set_column(x, column);
+                for (n, seen) in column[0].iter().zip(&column[1]).enumerate() {
+                    let k = n * HALF + x;
+                    let (r, i) = product((&self.latest.re[k], &self.latest.im[k]), seen);
+                    (re[k], im[k]) = (r * share, i * share);
                 }
             },
         );
         fft.inverse(re, im, responses);
     }
 
-    fn solve(&mut self, solver: &mut Solver, (memory, anchor): (f32, f32), rounds: usize) {
-        let level = solver.level;
-        let zero = |spectrum: &mut Spectrum| {
-            spectrum.re.fill([0.0; CHANNELS]);
-            spectrum.im.fill([0.0; CHANNELS]);
-        };
-        zero(&mut solver.confined);
-        zero(&mut solver.multiplier);
-        // What the filter is drawn to, made once: the last filter is overwritten below.
-        let drawn = |last: &Grid, first: &Grid, out: &mut Grid| {
-            for ((out, last), first) in out.iter_mut().zip(last).zip(first) {
-                for c in 0..CHANNELS {
-                    out[c] = memory * last[c] + anchor * first[c];
-                }
-            }
-        };
-        drawn(&self.latest.re, &self.anchor.re, &mut solver.goal.re);
-        drawn(&self.latest.im, &self.anchor.im, &mut solver.goal.im);
+    /// Learns the sample that was responded to last, moved.
+    ///
+    /// Everything is done column by column, while that is in the first cache: it is the memory that this takes its time for.
+    fn solve(
+        &mut self,
+        solver: &mut Solver,
+        shift: Option<&Shift>,
+        (memory, anchor): (f32, f32),
+        rounds: usize,
+    ) {
+        let Solver { level, fft, sample, powers, multiplier, goal, weights, .. } = solver;
+        let Self { latest, anchor: first, outside, label, power, top } = self;
+        let zero = [0.0; CHANNELS];
         let mut penalty = 1.0;
-        for round in 0..rounds {
-            if round > 0 {
-                self.confine(solver, penalty);
-                penalty *= GROWTH;
+        for round in 1..rounds {
+            for (weight, outside) in weights.iter_mut().zip(&*outside) {
+                *weight = 1.0 / (outside + penalty);
             }
-            level.run(
+            let is_first = round == 1;
+            let totals = [penalty, penalty * GROWTH].map(|penalty| penalty + memory + anchor);
+            // h, confined to the box, is made of g and the multiplier that draws the two together.
+            fft.weigh(
+                weights,
                 #[inline(always)]
-                || self.fit(solver, penalty, penalty + memory + anchor),
+                |pass, x, [re, im]| {
+                    for n in 0..GRID {
+                        let k = n * HALF + x;
+                        let (gr, gi) = (latest.re[k], latest.im[k]);
+                        match pass {
+                            Pass::Before if is_first => {
+                                if let Some(shift) = shift {
+                                    let moved = shift.apply((n, x), (&sample.re[k], &sample.im[k]));
+                                    (sample.re[k], sample.im[k]) = moved;
+                                }
+                                let (xr, xi) = (sample.re[k], sample.im[k]);
+                                powers[k] = power_of((&xr, &xi));
+                                let drawn = |last: &[f32; CHANNELS], first: &[f32; CHANNELS]| {
+                                    let mut goal = zero;
+                                    for c in 0..CHANNELS {
+                                        goal[c] = memory * last[c] + anchor * first[c];
+                                    }
+                                    goal
+                                };
+                                let (goal_re, goal_im) = (drawn(&gr, &first.re[k]), drawn(&gi, &first.im[k]));
+                                let share = 1.0 / totals[0];
+                                let vr = without(penalty, share, &zero, &zero, &goal_re);
+                                let vi = without(penalty, share, &zero, &zero, &goal_im);
+                                let weight = powers[k] + *power * totals[0];
+                                let (gr, gi) = fit((&xr, &xi), (&vr, &vi), (label.0[k], label.1[k]), weight);
+                                (goal.re[k], goal.im[k]) = (goal_re, goal_im);
+                                (latest.re[k], latest.im[k]) = (gr, gi);
+                                (re[n], im[n]) = (plus(&zero, penalty, &gr), plus(&zero, penalty, &gi));
+                            }
+                            Pass::Before => {
+                                let (lr, li) = (&multiplier.re[k], &multiplier.im[k]);
+                                (re[n], im[n]) = (plus(lr, penalty, &gr), plus(li, penalty, &gi));
+                            }
+                            Pass::After => {
+                                let (lr, li) = if is_first {
+                                    (zero, zero)
+                                } else {
+                                    (multiplier.re[k], multiplier.im[k])
+                                };
+                                let (hr, hi) = (re[n], im[n]);
+                                let (lr, li) =
+                                    (drawn_on(&lr, penalty, &gr, &hr), drawn_on(&li, penalty, &gi, &hi));
+                                if round + 1 < rounds {
+                                    (multiplier.re[k], multiplier.im[k]) = (lr, li);
+                                }
+                                let share = 1.0 / totals[1];
+                                let vr = without(penalty * GROWTH, share, &hr, &lr, &goal.re[k]);
+                                let vi = without(penalty * GROWTH, share, &hi, &li, &goal.im[k]);
+                                let x = (&sample.re[k], &sample.im[k]);
+                                let weight = powers[k] + *power * totals[1];
+                                (latest.re[k], latest.im[k]) =
+                                    fit(x, (&vr, &vi), (label.0[k], label.1[k]), weight);
+                            }
+                        }
+                    }
+                },
             );
+            penalty *= GROWTH;
         }
         level.run(
             #[inline(always)]
-            || self.top = self.response_at_middle(&solver.sample),
+            || *top = response_at_middle(latest, sample),
         );
     }
+}
 
-    /// Response where the sample has its middle: the mean of the whole spectrum, of which half is kept.
-    #[inline(always)]
-    fn response_at_middle(&self, sample: &Spectrum) -> f32 {
-        let mut lanes = [0.0; CHANNELS];
-        for k in 0..GRID * HALF {
-            let twice = if (1..HALF - 1).contains(&(k % HALF)) { 2.0 } else { 1.0 };
-            let (ar, ai, br, bi) = (&self.latest.re[k], &self.latest.im[k], &sample.re[k], &sample.im[k]);
-            for c in 0..CHANNELS {
-                lanes[c] += twice * (ar[c] * br[c] + ai[c] * bi[c]);
-            }
-        }
-        sum(&lanes) / (GRID * GRID) as f32
+/// g for a sample and for what it would be without; `weight` is the power of the sample and of all that draws g.
+#[inline(always)]
+fn fit(
+    (xr, xi): Channels<'_>,
+    (vr, vi): Channels<'_>,
+    label: (f32, f32),
+    weight: f32,
+) -> ([f32; CHANNELS], [f32; CHANNELS]) {
+    let (sr, si) = product((xr, xi), (vr, vi));
+    // A response is the sum of conj(g) x, so the label comes in conjugated.
+    let (yr, yi) = (label.0, -label.1);
+    let (cr, ci) = ((yr - sr) / weight, (yi - si) / weight);
+    let (mut gr, mut gi) = ([0.0; CHANNELS], [0.0; CHANNELS]);
+    for c in 0..CHANNELS {
+        gr[c] = vr[c] + cr * xr[c] - ci * xi[c];
+        gi[c] = vi[c] + cr * xi[c] + ci * xr[c];
     }
+    (gr, gi)
+}
 
-    /// g for the h and the multiplier at hand.
-    #[inline(always)]
-    fn fit(&mut self, solver: &Solver, penalty: f32, total: f32) {
-        let weight = self.power * total;
-        let share = 1.0 / total;
-        let Solver { sample, confined, multiplier, goal, .. } = solver;
-        for k in 0..GRID * HALF {
-            let (xr, xi) = (&sample.re[k], &sample.im[k]);
-            // What g would be without the sample.
-            let without = |h: &[f32; CHANNELS], l: &[f32; CHANNELS], goal: &[f32; CHANNELS]| {
-                let mut v = [0.0; CHANNELS];
-                for c in 0..CHANNELS {
-                    v[c] = (penalty * h[c] - l[c] + goal[c]) * share;
-                }
-                v
-            };
-            let vr = without(&confined.re[k], &multiplier.re[k], &goal.re[k]);
-            let vi = without(&confined.im[k], &multiplier.im[k], &goal.im[k]);
-            let (power, _) = product((xr, xi), (xr, xi));
-            let (sr, si) = product((xr, xi), (&vr, &vi));
-            // A response is the sum of conj(g) x, so the label comes in conjugated.
-            let (yr, yi) = (self.label.0[k], -self.label.1[k]);
-            let (cr, ci) = ((yr - sr) / (power + weight), (yi - si) / (power + weight));
-            let (gr, gi) = (&mut self.latest.re[k], &mut self.latest.im[k]);
-            for c in 0..CHANNELS {
-                gr[c] = vr[c] + cr * xr[c] - ci * xi[c];
-                gi[c] = vi[c] + cr * xi[c] + ci * xr[c];
-            }
-        }
+/// What g would be without the sample.
+#[inline(always)]
+fn without(
+    penalty: f32,
+    share: f32,
+    h: &[f32; CHANNELS],
+    l: &[f32; CHANNELS],
+    goal: &[f32; CHANNELS],
+) -> [f32; CHANNELS] {
+    let mut v = [0.0; CHANNELS];
+    for c in 0..CHANNELS {
+        v[c] = (penalty * h[c] - l[c] + goal[c]) * share;
     }
+    v
+}
 
-    /// h for the g at hand, confined to the box, and the multiplier that draws the two together.
-    fn confine(&self, solver: &mut Solver, penalty: f32) {
-        let Solver { level, fft, confined, multiplier, weights, .. } = solver;
-        let sum = |h: &mut Grid, g: &Grid, l: &Grid| {
-            for ((h, g), l) in h.iter_mut().zip(g).zip(l) {
-                for c in 0..CHANNELS {
-                    h[c] = penalty * g[c] + l[c];
-                }
-            }
-        };
-        let draw = |l: &mut Grid, g: &Grid, h: &Grid| {
-            for ((l, g), h) in l.iter_mut().zip(g).zip(h) {
-                for c in 0..CHANNELS {
-                    l[c] += penalty * (g[c] - h[c]);
-                }
-            }
-        };
-        level.run(
-            #[inline(always)]
-            || {
-                sum(&mut confined.re, &self.latest.re, &multiplier.re);
-                sum(&mut confined.im, &self.latest.im, &multiplier.im);
-            },
-        );
-        for (weight, outside) in weights.iter_mut().zip(&self.outside) {
-            *weight = 1.0 / (outside + penalty);
-        }
-        fft.weigh(confined, weights);
-        level.run(
-            #[inline(always)]
-            || {
-                draw(&mut multiplier.re, &self.latest.re, &confined.re);
-                draw(&mut multiplier.im, &self.latest.im, &confined.im);
-            },
-        );
+/// l + p g
+#[inline(always)]
+fn plus(l: &[f32; CHANNELS], penalty: f32, g: &[f32; CHANNELS]) -> [f32; CHANNELS] {
+    let mut sum = [0.0; CHANNELS];
+    for c in 0..CHANNELS {
+        sum[c] = penalty * g[c] + l[c];
     }
+    sum
+}
+
+/// The multiplier l for the next round: l + p (g - h).
+#[inline(always)]
+fn drawn_on(l: &[f32; CHANNELS], penalty: f32, g: &[f32; CHANNELS], h: &[f32; CHANNELS]) -> [f32; CHANNELS] {
+    let mut next = *l;
+    for c in 0..CHANNELS {
+        next[c] += penalty * (g[c] - h[c]);
+    }
+    next
+}
+
+/// Response where the sample has its middle: the mean of the whole spectrum, of which half is kept.
+#[inline(always)]
+fn response_at_middle(filter: &Spectrum, sample: &Spectrum) -> f32 {
+    let mut lanes = [0.0; CHANNELS];
+    for k in 0..GRID * HALF {
+        let twice = if (1..HALF - 1).contains(&(k % HALF)) { 2.0 } else { 1.0 };
+        let (ar, ai, br, bi) = (&filter.re[k], &filter.im[k], &sample.re[k], &sample.im[k]);
+        for c in 0..CHANNELS {
+            lanes[c] += twice * (ar[c] * br[c] + ai[c] * bi[c]);
+        }
+    }
+    sum(&lanes) / (GRID * GRID) as f32
 }
 
 /// What a place in the grid of responses means, in cells.
@@ -283,18 +343,33 @@ fn product((ar, ai): Channels<'_>, (br, bi): Channels<'_>) -> (f32, f32) {
     (sum(&re), sum(&im))
 }
 
-/// The sum of some lanes, a power of two, in halves: always in this order.
+/// Sum of conj(a) a over the channels.
 #[inline(always)]
-pub(super) fn sum<const LANES: usize>(lanes: &[f32; LANES]) -> f32 {
-    let mut lanes = *lanes;
-    let mut half = LANES / 2;
-    while half > 0 {
-        for i in 0..half {
-            lanes[i] += lanes[i + half];
-        }
-        half /= 2;
+fn power_of((re, im): Channels<'_>) -> f32 {
+    let mut power = [0.0; CHANNELS];
+    for c in 0..CHANNELS {
+        power[c] = re[c] * re[c] + im[c] * im[c];
     }
-    lanes[0]
+    sum(&power)
+}
+
+/// The sum of lanes in halves: always in this order.
+#[inline(always)]
+pub(super) fn sum(lanes: &[f32; 32]) -> f32 {
+    let (mut of_two, mut of_four, mut of_eight, mut rest) = ([0.0; 16], [0.0; 8], [0.0; 4], [0.0; 2]);
+    for i in 0..16 {
+        of_two[i] = lanes[i] + lanes[i + 16];
+    }
+    for i in 0..8 {
+        of_four[i] = of_two[i] + of_two[i + 8];
+    }
+    for i in 0..4 {
+        of_eight[i] = of_four[i] + of_four[i + 4];
+    }
+    for i in 0..2 {
+        rest[i] = of_eight[i] + of_eight[i + 2];
+    }
+    rest[0] + rest[1]
 }
 
 #[cfg(test)]
@@ -344,6 +419,6 @@ mod tests {
 
     #[test]
     fn lanes_are_summed() {
-        assert_eq!(sum(&[1.0, 2.0, 4.0, 8.0]), 15.0);
+        assert_eq!(sum(&std::array::from_fn(|i| (i * i) as f32)), 10416.0);
     }
 }
