@@ -4,6 +4,7 @@
 //! times. Where the picture has no chroma, the histograms are of luma.
 
 use super::sample::Patch;
+use crate::simd::Level;
 
 /// Chroma in 12 steps of 6 about grey, beyond which hardly anything lies, by 8 steps of luma; luma alone in 32 steps.
 const BINS: usize = 8 * 12 * 12;
@@ -33,23 +34,37 @@ impl Colours {
     /// The bin of each sample of a patch at half of its size.
     pub(super) fn bins(&self, patch: &Patch, bins: &mut Vec<u16>) {
         let side = patch.side / 2;
-        let step = |chroma: u8| ((u16::from(chroma).saturating_sub(128 - 36)).min(71)) / 6;
-        bins.clear();
-        for (y, rows) in patch.luma.chunks_exact(2 * patch.side).enumerate() {
-            let (above, below) = rows.split_at(patch.side);
-            bins.extend((0..side).map(|x| {
-                // Two samples of each row, which stand in two groups.
-                let left = x % 2 * side + x / 2;
-                let right = left + side / 2;
-                let luma = [above[left], above[right], below[left], below[right]];
-                let luma = luma.into_iter().map(u16::from).sum::<u16>() / 4;
-                if self.has_chroma {
-                    (luma / 32 * 12 + step(patch.u[y * side + x])) * 12 + step(patch.v[y * side + x])
-                } else {
-                    luma / 8
+        bins.resize(side * side, 0);
+        Level::best().run(
+            #[inline(always)]
+            || {
+                let step = |chroma: u8| (u16::from(chroma).saturating_sub(128 - 36).min(71)) / 6;
+                let lines = patch.luma.chunks_exact(2 * patch.side).zip(patch.u.chunks_exact(side));
+                let lines = lines.zip(patch.v.chunks_exact(side)).zip(bins.chunks_exact_mut(side));
+                for (((luma, u), v), bins) in lines {
+                    let (above, below) = luma.split_at(patch.side);
+                    // Two samples of each row, which stand in two groups: of even bins first, then of odd ones.
+                    let groups = above.chunks_exact(side).zip(below.chunks_exact(side)).enumerate();
+                    for (odd, (above, below)) in groups {
+                        let (above, below) = (above.split_at(side / 2), below.split_at(side / 2));
+                        let sums = above.0.iter().zip(above.1).zip(below.0.iter().zip(below.1));
+                        let own = bins.as_chunks_mut::<2>().0.iter_mut();
+                        for (bins, ((&a, &b), (&c, &d))) in own.zip(sums) {
+                            bins[odd] = (u16::from(a) + u16::from(b) + u16::from(c) + u16::from(d)) / 4;
+                        }
+                    }
+                    if self.has_chroma {
+                        for ((bin, &u), &v) in bins.iter_mut().zip(u).zip(v) {
+                            *bin = (*bin / 32 * 12 + step(u)) * 12 + step(v);
+                        }
+                    } else {
+                        for bin in bins {
+                            *bin /= 8;
+                        }
+                    }
                 }
-            }));
-        }
+            },
+        );
     }
 
     /// Takes in the colours of a box of `width` x `height` samples, (`x`, `y`) from the middle of a square of them.
@@ -98,11 +113,18 @@ impl Colours {
 
     /// How likely each sample is to be the target's, in [0, 1]; 1/2 where nothing is known.
     pub(super) fn probabilities(&self, bins: &[u16], probabilities: &mut Vec<f32>) {
+        let mut of_bins = [0.0; BINS];
+        Level::best().run(
+            #[inline(always)]
+            || {
+                let shares = self.target.iter().zip(&self.around);
+                for (probability, (target, around)) in of_bins.iter_mut().zip(shares) {
+                    *probability = (target + RARE) / (target + around + 2.0 * RARE);
+                }
+            },
+        );
         probabilities.clear();
-        probabilities.extend(bins.iter().map(|&bin| {
-            let (target, around) = (self.target[usize::from(bin)], self.around[usize::from(bin)]);
-            (target + RARE) / (target + around + 2.0 * RARE)
-        }));
+        probabilities.extend(bins.iter().map(|&bin| of_bins[usize::from(bin)]));
     }
 }
 
