@@ -4,11 +4,10 @@ use super::colour::Colours;
 use super::fft::{CHANNELS, GRID};
 use super::filter::{Filter, Solver, displacement};
 use super::hog::{CELL, HOG, Hog};
-use super::sample::{Patch, Sampler, Window};
+use super::sample::{Patch, Sampler, Window, turn};
 use super::shape::Looker;
 use crate::backend::peaks::vertex;
 use crate::frame::Frame;
-use crate::simd::Level;
 
 /// Samples on a side of the window's luma, and of its chroma and colour probabilities.
 const LUMA_SIDE: usize = GRID * CELL;
@@ -40,7 +39,6 @@ pub(super) struct Sighting {
 
 /// Looks at windows.
 pub(super) struct Eye {
-    level: Level,
     sampler: Sampler,
     hog: Hog,
     patch: Patch,
@@ -67,7 +65,6 @@ impl Eye {
         };
         let taper = (0..GRID * GRID).map(|i| hann(i / GRID) * hann(i % GRID));
         Self {
-            level: Level::best(),
             sampler: Sampler::new(),
             hog: Hog::new(),
             patch: Patch::new(LUMA_SIDE),
@@ -109,40 +106,42 @@ impl Eye {
     /// Makes features of what was looked at.
     pub(super) fn describe(&mut self, colours: &Colours, is_wide: bool) {
         colours.probabilities(&self.bins, &mut self.probabilities);
-        let Self { level, hog, patch, probabilities, features, .. } = self;
-        let gradients = hog.run(&patch.luma, GRID);
+        let Self { hog, patch, probabilities, features, .. } = self;
         let taper = if is_wide { &self.wide_taper } else { &self.taper };
-        level.run(
+        hog.run::<GRID>(
+            &patch.luma,
             #[inline(always)]
-            || {
-                let rows = features.chunks_exact_mut(GRID).zip(taper.chunks_exact(GRID)).zip(gradients);
-                for (y, ((cells, taper), gradients)) in rows.enumerate() {
-                    let mut others = [[0.0; GRID]; CHANNELS - HOG];
-                    let mut luma = [0; GRID];
-                    for pixels in patch.luma[y * CELL * LUMA_SIDE..][..CELL * LUMA_SIDE].chunks_exact(GRID) {
-                        for (sum, &pixel) in luma.iter_mut().zip(pixels) {
-                            *sum += u32::from(pixel);
-                        }
-                    }
-                    let pairs = 2 * y * COLOUR_SIDE..2 * (y + 1) * COLOUR_SIDE;
-                    let (u, v) = (&patch.u[pairs.clone()], &patch.v[pairs.clone()]);
-                    let probabilities = &probabilities[pairs];
-                    let chroma = |plane: &[u8], x: usize| {
-                        let at = |i: usize| f32::from(plane[i]);
-                        mean_of_four(at, x) - 128.0
-                    };
-                    for x in 0..GRID {
-                        others[0][x] = LUMA_WEIGHT * (luma[x] as f32 * (1.0 / (CELL * CELL) as f32) - 128.0);
-                        others[1][x] = CHROMA_WEIGHT * chroma(u, x);
-                        others[2][x] = CHROMA_WEIGHT * chroma(v, x);
-                        others[3][x] = COLOUR_WEIGHT * (mean_of_four(|i| probabilities[i], x) - 0.5);
-                    }
-                    for (x, (cell, taper)) in cells.iter_mut().zip(taper).enumerate() {
-                        for (value, lanes) in cell.iter_mut().zip(gradients.iter().chain(&others)) {
-                            *value = lanes[x] * taper;
-                        }
+            |y, gradients| {
+                let taper = &taper.as_chunks::<GRID>().0[y];
+                let mut others = [[0.0; GRID]; CHANNELS - HOG];
+                let mut luma = [0; GRID];
+                for pixels in patch.luma[y * CELL * LUMA_SIDE..][..CELL * LUMA_SIDE].chunks_exact(GRID) {
+                    for (sum, &pixel) in luma.iter_mut().zip(pixels) {
+                        *sum += u32::from(pixel);
                     }
                 }
+                let pairs = 2 * y * COLOUR_SIDE..2 * (y + 1) * COLOUR_SIDE;
+                let (u, v) = (&patch.u[pairs.clone()], &patch.v[pairs.clone()]);
+                let probabilities = &probabilities[pairs];
+                let chroma = |plane: &[u8], x: usize| {
+                    let at = |i: usize| f32::from(plane[i]);
+                    mean_of_four(at, x) - 128.0
+                };
+                for x in 0..GRID {
+                    others[0][x] = LUMA_WEIGHT * (luma[x] as f32 * (1.0 / (CELL * CELL) as f32) - 128.0);
+                    others[1][x] = CHROMA_WEIGHT * chroma(u, x);
+                    others[2][x] = CHROMA_WEIGHT * chroma(v, x);
+                    others[3][x] = COLOUR_WEIGHT * (mean_of_four(|i| probabilities[i], x) - 0.5);
+                }
+                let mut channels = [[0.0; GRID]; CHANNELS];
+                for (channel, lanes) in channels.iter_mut().zip(gradients.iter().chain(&others)) {
+                    let mut tapered = *lanes;
+                    for x in 0..GRID {
+                        tapered[x] *= taper[x];
+                    }
+                    *channel = tapered;
+                }
+                turn(&mut channels, &mut features.as_chunks_mut().0[y]);
             },
         );
     }

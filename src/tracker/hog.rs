@@ -41,233 +41,287 @@ const UNIT: f32 = 90.0 / 8.0 * 0.342_020_14 * 64.0;
 
 type Lanes<T> = [T; LANES];
 
-/// One row of pixels of a patch, by their place in their cells: the last of the cell before, the four, the first of the next.
-type Pixels = [Lanes<i16>; CELL + 2];
+/// Products of the gradients of a row of cells with an unsigned direction, by column and row in their cells.
+type Products = [[Lanes<i16>; CELL]; CELL];
 
-/// Sums of the columns of one row of cells.
-type Columns = [[Lanes<u16>; SIGNED]; CELL];
+/// Sums of the columns of one row of cells, by direction.
+type Columns = [[Lanes<u16>; CELL]; SIGNED];
+
+/// The same between columns that no cell has, so that each cell has neighbours.
+type Finished = [[Lanes<u16>; CELL]; SIGNED + 2];
+
+/// The shares of a row of cells, before they are divided by an energy.
+type Histogram = [Lanes<f32>; SIGNED];
+
+/// Every number of a row of cells.
+pub(super) type Row = [Lanes<f32>; HOG];
 
 /// Makes histograms; keeps its room.
 pub(super) struct Hog {
     level: Level,
-    columns: Box<[Columns; 3]>,
-    histograms: Vec<[Lanes<f32>; SIGNED]>,
-    energies: Vec<Lanes<f32>>,
-    /// For each row of cells, every number of its cells.
-    features: Vec<[Lanes<f32>; HOG]>,
+    room: Box<Room>,
+}
+
+struct Room {
+    /// By direction; the last is the first one turned round.
+    products: [Products; UNSIGNED + 1],
+    /// Of the row of cells above: all but what the row below gives to it. Of directions that [`share_out`] sees from behind,
+    /// the sums are negative, here and in `carried`.
+    columns: Columns,
+    /// What the row above gives to this one.
+    carried: Columns,
+    finished: Finished,
+    above: Histogram,
+    here: Histogram,
+    row: Row,
 }
 
 impl Hog {
     pub(super) fn new() -> Self {
-        Self {
-            level: Level::best(),
-            columns: Box::new([[[[0; LANES]; SIGNED]; CELL]; 3]),
-            histograms: Vec::new(),
-            energies: Vec::new(),
-            features: Vec::new(),
-        }
+        let columns = [[[0; LANES]; CELL]; SIGNED];
+        let room = Room {
+            products: [[[[0; LANES]; CELL]; CELL]; UNSIGNED + 1],
+            columns,
+            carried: columns,
+            finished: [[[0; LANES]; CELL]; SIGNED + 2],
+            above: [[0.0; LANES]; SIGNED],
+            here: [[0.0; LANES]; SIGNED],
+            row: [[0.0; LANES]; HOG],
+        };
+        Self { level: Level::best(), room: Box::new(room) }
     }
 
-    /// The numbers of the cells of squares of `cells` on a side, which stand beside each other in `luma` and together are
-    /// [`LANES`] cells wide: by row, number, column. In a row of `luma` the first pixels of all cells stand first, then the
-    /// second ones, and so on.
-    pub(super) fn run(&mut self, luma: &[u8], cells: usize) -> &[[Lanes<f32>; HOG]] {
-        debug_assert_eq!(luma.len(), cells * CELL * LANES * CELL);
-        self.level.run(
+    /// Gives the numbers of the cells of squares of `CELLS` on a side, which stand beside each other in `luma` and together are
+    /// [`LANES`] cells wide, row by row to `take`, which is to be `#[inline(always)]`. In a row of `luma` the first pixels of
+    /// all cells stand first, then the second ones, and so on.
+    #[inline]
+    pub(super) fn run<const CELLS: usize>(&mut self, luma: &[u8], take: impl FnMut(usize, &Row)) {
+        debug_assert_eq!(luma.len(), CELLS * CELL * LANES * CELL);
+        let Self { level, room } = self;
+        level.run(
             #[inline(always)]
-            || {
-                self.collect(luma, cells);
-                self.normalise(cells);
-            },
+            || room.run::<CELLS>(luma, take),
         );
-        &self.features
     }
+}
 
+impl Room {
+    /// One row of cells is finished when the gradients of the one below are known, and its numbers when that one is finished:
+    /// all that is between fits the first cache.
     #[inline(always)]
-    fn collect(&mut self, luma: &[u8], cells: usize) {
-        let last = cells * CELL - 1;
-        self.histograms.resize(cells, [[0.0; LANES]; SIGNED]);
-        let [above, here, below] = &mut *self.columns;
-        (*above, *here) = ([[[0; LANES]; SIGNED]; CELL], [[[0; LANES]; SIGNED]; CELL]);
-        for y in 0..cells {
-            let top = y * CELL;
-            let rows = [
-                pixels(luma, top.saturating_sub(1), cells),
-                pixels(luma, top, cells),
-                pixels(luma, top + 1, cells),
-                pixels(luma, top + 2, cells),
-                pixels(luma, top + 3, cells),
-                pixels(luma, (top + 4).min(last), cells),
-            ];
-            for k in 0..CELL {
-                share_out(&rows, k, &mut above[k], &mut here[k], &mut below[k]);
+    fn run<const CELLS: usize>(&mut self, luma: &[u8], mut take: impl FnMut(usize, &Row)) {
+        let Self { products, columns, carried, finished, above, here, row } = self;
+        (*columns, *carried) = ([[[0; LANES]; CELL]; SIGNED], [[[0; LANES]; CELL]; SIGNED]);
+        let (mut energy_above, mut norms_above) = ([0.0; LANES], [[0.0; LANES]; 2]);
+        for y in 0..=CELLS {
+            if y < CELLS {
+                multiply::<CELLS>(luma, y, products);
+            } else {
+                *products = [[[[0; LANES]; CELL]; CELL]; UNSIGNED + 1];
             }
-            if y > 0 {
-                gather(above, cells, &mut self.histograms[y - 1]);
+            share_out(products, columns, carried, finished);
+            if y == 0 {
+                continue;
             }
+            gather::<CELLS>(finished, here);
+            let energy = energy(here);
+            let norms = norms::<CELLS>(if y == 1 { &energy } else { &energy_above }, &energy);
+            if y > 1 {
+                normalise(above, [&norms_above[0], &norms_above[1], &norms[0], &norms[1]], row);
+                take(y - 2, row);
+            }
+            (energy_above, norms_above) = (energy, norms);
             std::mem::swap(above, here);
-            std::mem::swap(here, below);
         }
-        gather(above, cells, &mut self.histograms[cells - 1]);
-    }
-
-    #[inline(always)]
-    fn normalise(&mut self, cells: usize) {
-        let Self { histograms, energies, features, .. } = self;
-        energies.resize(cells, [0.0; LANES]);
-        features.resize(cells, [[0.0; LANES]; HOG]);
-        for (energy, histogram) in energies.iter_mut().zip(histograms.iter()) {
-            *energy = [0.0; LANES];
-            for bin in 0..UNSIGNED {
-                let (one, other) = (&histogram[bin], &histogram[bin + UNSIGNED]);
-                for i in 0..LANES {
-                    let value = one[i] + other[i];
-                    energy[i] += value * value;
-                }
-            }
-        }
-        for (y, (histogram, cell)) in histograms.iter().zip(features.iter_mut()).enumerate() {
-            let (above, here) = (&energies[y.saturating_sub(1)], &energies[y]);
-            let below = &energies[(y + 1).min(cells - 1)];
-            let [top_left, top_right] = norms(above, here, cells);
-            let [left, right] = norms(here, below, cells);
-            let norms = [top_left, top_right, left, right];
-            let mut total = [0.0; LANES];
-            for bin in 0..SIGNED {
-                let mut sum = [0.0; LANES];
-                for norm in &norms {
-                    for i in 0..LANES {
-                        let value = (histogram[bin][i] * norm[i]).min(CUT);
-                        sum[i] += value;
-                    }
-                }
-                for i in 0..LANES {
-                    cell[bin][i] = 0.5 * sum[i];
-                    total[i] += sum[i];
-                }
-            }
-            for bin in 0..UNSIGNED {
-                let mut sum = [0.0; LANES];
-                for norm in &norms {
-                    for i in 0..LANES {
-                        let value = histogram[bin][i] + histogram[bin + UNSIGNED][i];
-                        sum[i] += (value * norm[i]).min(CUT);
-                    }
-                }
-                for i in 0..LANES {
-                    cell[SIGNED + bin][i] = 0.5 * sum[i];
-                }
-            }
-            for i in 0..LANES {
-                cell[SIGNED + UNSIGNED][i] = 0.0589 * total[i];
-            }
-        }
+        let norms = norms::<CELLS>(&energy_above, &energy_above);
+        normalise(above, [&norms_above[0], &norms_above[1], &norms[0], &norms[1]], row);
+        take(CELLS - 1, row);
     }
 }
 
-/// The `y`-th row of pixels with what lies left and right of each cell. At a square's border there is nothing but the border.
+/// The pixels left of a row's first ones in each cell, and right of its last ones. At a square's border there is nothing but
+/// the border.
 #[inline(always)]
-fn pixels(luma: &[u8], y: usize, cells: usize) -> Pixels {
-    let row = &luma[y * LANES * CELL..][..LANES * CELL];
-    let mut out = [[0; LANES]; CELL + 2];
-    for k in 0..CELL {
-        for (out, &pixel) in out[k + 1].iter_mut().zip(&row[k * LANES..][..LANES]) {
-            *out = i16::from(pixel);
-        }
+fn sides<const CELLS: usize>(row: &[u8; LANES * CELL]) -> [Lanes<i16>; 2] {
+    let (mut left, mut right) = ([0; LANES], [0; LANES]);
+    let (last, first) = (LANES * (CELL - 1), 0);
+    for i in 0..LANES {
+        left[i] = i16::from(if i % CELLS == 0 { row[first + i] } else { row[last + i - 1] });
+        right[i] = i16::from(if i % CELLS == CELLS - 1 { row[last + i] } else { row[first + i + 1] });
     }
-    for i in 1..LANES {
-        out[0][i] = out[CELL][i - 1];
-        out[CELL + 1][i - 1] = out[1][i];
-    }
-    for first in (0..LANES).step_by(cells) {
-        out[0][first] = out[1][first];
-        out[CELL + 1][first + cells - 1] = out[CELL][first + cells - 1];
-    }
-    out
+    [left, right]
 }
 
-/// Shares out the gradients of the `k`-th pixels of cells in the four rows of a row of cells, among directions and rows.
+/// True if the products with an unsigned direction are kept with the other sign: two in four, so that the two between which a
+/// direction lies have the signs that [`share_out`] wants.
+const fn is_turned(bin: usize) -> bool {
+    bin % 4 >= 2
+}
+
+/// The products of the gradients of the `y`-th row of cells with the directions.
+#[inline(always)]
+fn multiply<const CELLS: usize>(luma: &[u8], y: usize, products: &mut [Products; UNSIGNED + 1]) {
+    // Rounded; -((p + 4) >> 3) is (3 - p) >> 3.
+    let keep = |bin: usize, product: i16| {
+        if is_turned(bin) {
+            3_i16.wrapping_sub(product) >> DROPPED
+        } else {
+            product.wrapping_add(4) >> DROPPED
+        }
+    };
+    let lines = luma.as_chunks::<{ LANES * CELL }>().0;
+    let lines: [_; CELL + 2] =
+        std::array::from_fn(|row| &lines[(y * CELL + row).saturating_sub(1).min(CELLS * CELL - 1)]);
+    let mut rows = [[[0; LANES]; CELL]; CELL + 2];
+    for (row, line) in rows.iter_mut().zip(lines) {
+        for (pixels, group) in row.iter_mut().zip(line.as_chunks::<LANES>().0) {
+            let mut wide = [0; LANES];
+            for i in 0..LANES {
+                wide[i] = i16::from(group[i]);
+            }
+            *pixels = wide;
+        }
+    }
+    for row in 0..CELL {
+        let [first, last] = sides::<CELLS>(lines[row + 1]);
+        let (above, here, below) = (&rows[row], &rows[row + 1], &rows[row + 2]);
+        for k in 0..CELL {
+            let left = if k == 0 { &first } else { &here[k - 1] };
+            let right = if k == CELL - 1 { &last } else { &here[k + 1] };
+            let (up, down) = (&above[k], &below[k]);
+            let (mut gx, mut gy) = ([0; LANES], [0; LANES]);
+            for i in 0..LANES {
+                (gx[i], gy[i]) = (right[i] - left[i], down[i] - up[i]);
+            }
+            let (mut one, mut other) = ([0; LANES], [0; LANES]);
+            for i in 0..LANES {
+                one[i] = keep(0, COSINES[0].wrapping_mul(gy[i]));
+                other[i] = -one[i];
+            }
+            (products[0][k][row], products[UNSIGNED][k][row]) = (one, other);
+            // The directions to both sides of 90 degrees are each other's mirror images.
+            for bin in 1..=UNSIGNED / 2 {
+                let mirrored = UNSIGNED - bin;
+                for i in 0..LANES {
+                    let (y, x) = (COSINES[bin].wrapping_mul(gy[i]), SINES[bin].wrapping_mul(gx[i]));
+                    one[i] = keep(bin, y.wrapping_sub(x));
+                    other[i] = keep(mirrored, 0_i16.wrapping_sub(x).wrapping_sub(y));
+                }
+                (products[bin][k][row], products[mirrored][k][row]) = (one, other);
+            }
+        }
+    }
+}
+
+/// Shares out a row of cells among directions and rows, and finishes the columns of the row above.
 ///
-/// A row gives 5, 7, 7 and 5 eighths to its own cell, the rest to the nearer neighbour.
+/// A row of pixels gives 5, 7, 7 and 5 eighths to its own cell, the rest to the nearer neighbour.
 #[inline(always)]
 fn share_out(
-    rows: &[Pixels; CELL + 2],
-    k: usize,
-    above: &mut [Lanes<u16>; SIGNED],
-    here: &mut [Lanes<u16>; SIGNED],
-    below: &mut [Lanes<u16>; SIGNED],
+    products: &[Products; UNSIGNED + 1],
+    columns: &mut Columns,
+    carried: &mut Columns,
+    finished: &mut Finished,
 ) {
-    let mut across = [[[0_i16; LANES]; CELL]; UNSIGNED];
-    for row in 0..CELL {
-        let (left, right) = (&rows[row + 1][k], &rows[row + 1][k + 2]);
-        let (up, down) = (&rows[row][k + 1], &rows[row + 2][k + 1]);
-        for i in 0..LANES {
-            let (gx, gy) = (right[i] - left[i], down[i] - up[i]);
-            for bin in 0..UNSIGNED {
-                let product =
-                    COSINES[bin].wrapping_mul(gy).wrapping_sub(SINES[bin].wrapping_mul(gx)).wrapping_add(4);
-                across[bin][row][i] = product >> DROPPED;
-            }
-        }
-    }
     for bin in 0..UNSIGNED {
-        // The direction before the first is the last one turned round, and the other way about.
-        let (before, sign_before) = if bin == 0 { (UNSIGNED - 1, -1) } else { (bin - 1, 1) };
-        let (after, sign_after) = if bin == UNSIGNED - 1 { (0, 1) } else { (bin + 1, -1) };
-        for (bin, sign) in [(bin, 1), (bin + UNSIGNED, -1)] {
-            let (sign_before, sign_after) = (sign * sign_before, sign * sign_after);
-            for i in 0..LANES {
-                let share = |row: usize| {
-                    let a = across[before][row][i].wrapping_mul(sign_before);
-                    let b = across[after][row][i].wrapping_mul(sign_after);
-                    a.min(b).max(0) as u16
-                };
-                let (a, b, c, d) = (share(0), share(1), share(2), share(3));
-                above[bin][i] += 3 * a + b;
-                here[bin][i] += 5 * (a + d) + 7 * (b + c);
-                below[bin][i] = c + 3 * d;
+        // A gradient's share of a direction is the lesser of its products with the two beside it, of the second turned round,
+        // if both are positive; of the opposite direction, if both are negative. The direction before the first is the last one
+        // turned round.
+        let (before, after) = ((bin + UNSIGNED - 1) % UNSIGNED, bin + 1);
+        let is_behind = if bin == 0 { !is_turned(before) } else { is_turned(before) };
+        let (ahead, behind) = if is_behind { (bin + UNSIGNED, bin) } else { (bin, bin + UNSIGNED) };
+        for k in 0..CELL {
+            let (before, after) = (&products[before][k], &products[after][k]);
+            let (mut shares, mut negative) = ([[0; LANES]; CELL], [[0; LANES]; CELL]);
+            for row in 0..CELL {
+                for i in 0..LANES {
+                    let (a, b) = (before[row][i], after[row][i]);
+                    shares[row][i] = a.min(b).max(0) as u16;
+                    negative[row][i] = a.max(b).min(0) as u16;
+                }
             }
+            finished[1 + ahead][k] = add(&shares, &mut columns[ahead][k], &mut carried[ahead][k]);
+            let mut sums = add(&negative, &mut columns[behind][k], &mut carried[behind][k]);
+            for sum in &mut sums {
+                *sum = sum.wrapping_neg();
+            }
+            finished[1 + behind][k] = sums;
         }
     }
+}
+
+/// Shares out columns of a row of cells among rows; returns the sums of the row above, `columns` become those of this row.
+#[inline(always)]
+fn add(shares: &[Lanes<u16>; CELL], columns: &mut Lanes<u16>, carried: &mut Lanes<u16>) -> Lanes<u16> {
+    // Copies, so that no loop has to find out whether they overlap.
+    let (mut own, mut next, mut sums) = (*columns, *carried, [0; LANES]);
+    for i in 0..LANES {
+        let [a, b, c, d] = [shares[0][i], shares[1][i], shares[2][i], shares[3][i]];
+        let (upper, lower) = (a.wrapping_add(b), c.wrapping_add(d));
+        let to_above = upper.wrapping_add(a).wrapping_add(a);
+        let to_below = lower.wrapping_add(d).wrapping_add(d);
+        let all = upper.wrapping_add(lower) << 3;
+        sums[i] = own[i].wrapping_add(to_above);
+        own[i] = all.wrapping_sub(to_above).wrapping_sub(to_below).wrapping_add(next[i]);
+        next[i] = to_below;
+    }
+    (*columns, *carried) = (own, next);
+    sums
 }
 
 /// Adds up columns of cells, in the same shares as rows.
 #[inline(always)]
-fn gather(columns: &Columns, cells: usize, histogram: &mut [Lanes<f32>; SIGNED]) {
-    for bin in 0..SIGNED {
-        let [a, b, c, d] = [0, 1, 2, 3].map(|k: usize| &columns[k][bin]);
-        let (mut to_left, mut to_right) = ([0; LANES + 1], [0; LANES + 1]);
+fn gather<const CELLS: usize>(finished: &Finished, histogram: &mut Histogram) {
+    let columns = finished.as_flattened().as_flattened();
+    for (bin, out) in histogram.iter_mut().enumerate() {
+        let column = |k: usize, shift: usize| {
+            let start = ((1 + bin) * CELL + k) * LANES + shift - 1;
+            columns[start..].first_chunk::<LANES>().expect("one row is beyond the last")
+        };
+        let mut sums = [0.0; LANES];
+        let [a, b, c, d] = [0, 1, 2, 3].map(|k| column(k, 1));
+        let (next_a, next_b, last_c, last_d) = (column(0, 2), column(1, 2), column(2, 0), column(3, 0));
         for i in 0..LANES {
-            to_left[i] = 3 * i32::from(a[i]) + i32::from(b[i]);
-            to_right[i + 1] = i32::from(c[i]) + 3 * i32::from(d[i]);
-        }
-        for first in (0..LANES).step_by(cells) {
-            (to_left[first], to_right[first + cells]) = (0, 0);
-        }
-        for i in 0..LANES {
-            let own = 5 * (i32::from(a[i]) + i32::from(d[i])) + 7 * (i32::from(b[i]) + i32::from(c[i]));
+            let outer = |outer: u16, inner: u16| 3 * i32::from(outer) + i32::from(inner);
+            let (to_left, to_right) = (outer(a[i], b[i]), outer(d[i], c[i]));
+            let from_right = if i % CELLS == CELLS - 1 { 0 } else { outer(next_a[i], next_b[i]) };
+            let from_left = if i % CELLS == 0 { 0 } else { outer(last_d[i], last_c[i]) };
+            let all = i32::from(a[i]) + i32::from(b[i]) + i32::from(c[i]) + i32::from(d[i]);
             // Below 2^24, so that it is exact.
-            let sum = own + to_left[i + 1] + to_right[i];
-            histogram[bin][i] = sum as f32 * (1.0 / UNIT);
+            let sum = 8 * all - to_left - to_right + from_left + from_right;
+            sums[i] = sum as f32 * (1.0 / UNIT);
+        }
+        *out = sums;
+    }
+}
+
+/// The energy of the unsigned directions of cells.
+#[inline(always)]
+fn energy(histogram: &Histogram) -> Lanes<f32> {
+    let mut energy = [0.0; LANES];
+    for bin in 0..UNSIGNED {
+        let (one, other) = (&histogram[bin], &histogram[bin + UNSIGNED]);
+        for i in 0..LANES {
+            let value = one[i] + other[i];
+            energy[i] += value * value;
         }
     }
+    energy
 }
 
 /// One over the root of the energy of the blocks at the left and right corners of cells, between two rows of energies.
 #[inline(always)]
-fn norms(above: &Lanes<f32>, below: &Lanes<f32>, cells: usize) -> [Lanes<f32>; 2] {
+fn norms<const CELLS: usize>(above: &Lanes<f32>, below: &Lanes<f32>) -> [Lanes<f32>; 2] {
     let mut sides = [[0.0; LANES]; 2];
     let mut pairs = [0.0; LANES];
     for i in 0..LANES {
         pairs[i] = above[i] + below[i];
     }
-    for i in 1..LANES {
-        sides[0][i] = pairs[i - 1] + pairs[i];
-        sides[1][i - 1] = pairs[i - 1] + pairs[i];
-    }
-    for first in (0..LANES).step_by(cells) {
-        let last = first + cells - 1;
-        (sides[0][first], sides[1][last]) = (2.0 * pairs[first], 2.0 * pairs[last]);
+    for i in 0..LANES {
+        // At a square's border there is nothing but the border.
+        let left = if i % CELLS == 0 { i } else { i - 1 };
+        let right = if i % CELLS == CELLS - 1 { i } else { i + 1 };
+        (sides[0][i], sides[1][i]) = (pairs[left] + pairs[i], pairs[i] + pairs[right]);
     }
     for side in &mut sides {
         for energy in side {
@@ -277,16 +331,51 @@ fn norms(above: &Lanes<f32>, below: &Lanes<f32>, cells: usize) -> [Lanes<f32>; 2
     sides
 }
 
+/// The numbers of cells with the norms of their four blocks.
+#[inline(always)]
+fn normalise(histogram: &Histogram, norms: [&Lanes<f32>; 4], row: &mut Row) {
+    // `f32::min` would ask for what is no number.
+    let cut = |value: f32| if value < CUT { value } else { CUT };
+    let mut total = [0.0; LANES];
+    for bin in 0..SIGNED {
+        for i in 0..LANES {
+            let share = |corner: usize| cut(histogram[bin][i] * norms[corner][i]);
+            let sum = share(0) + share(1) + share(2) + share(3);
+            row[bin][i] = 0.5 * sum;
+            total[i] += sum;
+        }
+    }
+    for bin in 0..UNSIGNED {
+        for i in 0..LANES {
+            let value = histogram[bin][i] + histogram[bin + UNSIGNED][i];
+            let share = |corner: usize| cut(value * norms[corner][i]);
+            row[SIGNED + bin][i] = 0.5 * (share(0) + share(1) + share(2) + share(3));
+        }
+    }
+    for i in 0..LANES {
+        row[SIGNED + UNSIGNED][i] = 0.0589 * total[i];
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// The features of a picture of `LANES` cells on a side.
-    fn features(pixel: impl Fn(usize, usize) -> u8) -> Vec<[Lanes<f32>; HOG]> {
+    fn features(pixel: impl Fn(usize, usize) -> u8) -> Vec<Row> {
         let width = LANES * CELL;
         let at = |i: usize| (i % width % LANES * CELL + i % width / LANES, i / width);
         let luma: Vec<u8> = (0..width * width).map(|i| pixel(at(i).0, at(i).1)).collect();
-        Hog::new().run(&luma, LANES).to_vec()
+        run::<LANES>(&mut Hog::new(), &luma)
+    }
+
+    fn run<const CELLS: usize>(hog: &mut Hog, luma: &[u8]) -> Vec<Row> {
+        let mut rows = Vec::new();
+        hog.run::<CELLS>(luma, |y, row| {
+            assert_eq!(y, rows.len());
+            rows.push(*row);
+        });
+        rows
     }
 
     #[test]
@@ -336,11 +425,11 @@ mod tests {
         let (width, height) = (LANES * CELL, 8 * CELL);
         let together: Vec<u8> = (0..width * height).map(pixel).collect();
         let mut hog = Hog::new();
-        let features = hog.run(&together, 8).to_vec();
+        let features = run::<8>(&mut hog, &together);
         // The third of four, alone: the others are flat.
         let is_third = |i: usize| (16..24).contains(&(i % LANES));
         let alone: Vec<u8> = (0..width * height).map(|i| if is_third(i) { pixel(i) } else { 7 }).collect();
-        for (row, expected) in hog.run(&alone, 8).iter().zip(&features) {
+        for (row, expected) in run::<8>(&mut hog, &alone).iter().zip(&features) {
             for (bin, expected) in row.iter().zip(expected) {
                 assert_eq!(bin[16..24], expected[16..24]);
             }

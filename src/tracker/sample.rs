@@ -4,6 +4,8 @@
 //! pixel, so that shrinking averages and enlarging interpolates linearly. Places are whole 1/256 pixel, weights whole 1/256,
 //! and what lies outside the picture is what lies at its border. Every machine and every device can give the same bytes.
 
+use std::ops::Range;
+
 use super::hog::CELL;
 use crate::frame::{Frame, PlaneRef, Size};
 use crate::simd::Level;
@@ -86,9 +88,30 @@ impl Patch {
     }
 }
 
+/// Rows and columns of samples that are made together. A power of two.
+pub(super) const BLOCK: usize = 32;
+
+/// Samples of a turned window that are made together.
+const RUN: usize = BLOCK / CELL;
+
+/// Where the samples of a line of pixels lie.
+#[derive(Clone, Copy, PartialEq)]
+struct Axis {
+    /// Where they begin, in 1/256 pixel.
+    start: i64,
+    /// From one to the next, in 1/65536 pixel.
+    step: i64,
+    /// How many they are.
+    count: usize,
+    /// First come those whose index is a multiple of this, then those after them, and so on.
+    groups: usize,
+    /// Pixels of the line.
+    length: usize,
+}
+
 /// The pixels that a row or column of samples is made of.
-#[derive(Default)]
 struct Taps {
+    axis: Axis,
     /// The first pixel of each sample.
     first: Vec<usize>,
     /// Weights of a sample's pixels, one sample after the other, in 1/256; those of a sample sum to 256.
@@ -98,11 +121,21 @@ struct Taps {
 }
 
 impl Taps {
-    /// `count` samples from `start` (1/256 pixel) on, `step` (1/65536 pixel) apart, on a line of `length` pixels: first those
-    /// whose index is a multiple of `groups`, then those after them, and so on.
-    fn plan(&mut self, start: i64, step: i64, (count, groups): (usize, usize), length: usize) {
-        let width = step.max(1 << 16) >> 8;
+    fn new(axis: Axis) -> Self {
+        let mut taps = Self { axis, first: Vec::new(), weights: Vec::new(), count: 0 };
+        taps.plan(axis);
+        taps
+    }
+
+    fn plan(&mut self, axis: Axis) {
+        let Axis { start, step, count, groups, length } = axis;
+        // Below 2^23: a frame is at most 32768 pixels wide, and so is what a sample covers.
+        let width = (step.max(1 << 16) >> 8) as u32;
+        let whole = ((1 << 16) / width, (1 << 16) % width);
+        // Exact for what is at most 2^16.
+        let reciprocal = (1_u64 << 48) / u64::from(width) + 1;
         let last = length as i64 - 1;
+        self.axis = axis;
         // As many as a box of this width can touch, and even.
         self.count = (((width + 510) / 256) as usize).next_multiple_of(2);
         self.first.clear();
@@ -111,109 +144,243 @@ impl Taps {
         let indices = (0..groups).flat_map(|group| (group..count).step_by(groups));
         for (index, weights) in indices.zip(self.weights.chunks_exact_mut(self.count)) {
             let middle = start + ((step * (2 * index as i64 + 1)) >> 9);
-            let (from, to) = (middle - width / 2, middle - width / 2 + width);
-            let (first, end) = (from.div_euclid(256), (to - 1).div_euclid(256));
+            let from = middle - i64::from(width / 2);
+            let first = from >> 8;
+            // What of the sample lies before a pixel's end, in 1/256, and what is left over; a whole pixel adds `whole`. As many
+            // steps for each sample: how many it needs changes too often to be foretold.
+            let before = ((first + 1) * 256 - from) as u64 * 256;
+            let mut so_far = ((before * reciprocal) >> 48) as u32;
+            let mut rest = before as u32 - so_far * width;
             let (mut given, mut at) = (0, 0);
-            for pixel in first..=end {
-                // Fits: a frame is at most 32768 pixels wide, and so is what a sample covers.
-                let so_far = ((((pixel + 1) * 256).min(to) - from) as u64 * 256 / width as u64) as u32;
+            for pixel in first..first + self.count as i64 {
+                so_far = so_far.min(256);
                 // Pixels beyond the border are the border's.
                 at += usize::from(pixel > first && pixel > 0 && pixel <= last);
                 weights[at] += (so_far - given) as u16;
                 given = so_far;
+                (so_far, rest) = (so_far + whole.0, rest + whole.1);
+                if rest >= width {
+                    (so_far, rest) = (so_far + 1, rest - width);
+                }
             }
             self.first.push(first.clamp(0, last) as usize);
         }
     }
+
+    /// From the first pixel that a sample is made of to the end of the last one's. What lies beyond the border has no weight,
+    /// but is asked for.
+    fn pixels(&self) -> Range<usize> {
+        let first = self.first.iter().copied();
+        first.clone().min().unwrap_or(0)..first.max().unwrap_or(0) + self.count
+    }
+}
+
+/// The taps of axes. Windows about one place have many in common.
+#[derive(Default)]
+struct Plans {
+    taps: Vec<Taps>,
+    used: usize,
+}
+
+impl Plans {
+    fn clear(&mut self) {
+        self.used = 0;
+    }
+
+    /// The index of an axis' taps.
+    fn plan(&mut self, axis: Axis) -> usize {
+        if let Some(index) = self.taps[..self.used].iter().position(|taps| taps.axis == axis) {
+            return index;
+        }
+        match self.taps.get_mut(self.used) {
+            Some(taps) => taps.plan(axis),
+            None => self.taps.push(Taps::new(axis)),
+        }
+        self.used += 1;
+        self.used - 1
+    }
+
+    /// Columns and rows of a window of a component of `size` that is `1 << shift` times smaller than luma: `side` samples each
+    /// way, the columns in so many groups.
+    fn window(
+        &mut self,
+        window: Window,
+        shift: (u32, u32),
+        (side, groups): (usize, usize),
+        size: Size,
+    ) -> Planned {
+        // In the component's own pixels.
+        let mut axis = |middle: f64, window: f64, shift: u32, groups: usize, length: usize| {
+            let step = libm::round(window * 65536.0 / side as f64) as i64;
+            let start = libm::round(middle * 256.0) as i64 - ((step * side as i64) >> 9);
+            self.plan(Axis { start: start >> shift, step: step >> shift, count: side, groups, length })
+        };
+        let columns = axis(window.x, window.w, shift.0, groups, size.width);
+        Planned { columns, rows: axis(window.y, window.h, shift.1, 1, size.height) }
+    }
+}
+
+/// Columns and rows of a window, by the indices of their taps.
+#[derive(Clone, Copy)]
+struct Planned {
+    columns: usize,
+    rows: usize,
 }
 
 /// Resamples windows; keeps its room.
 pub(super) struct Sampler {
     level: Level,
-    columns: Taps,
-    rows: Taps,
-    groups: usize,
-    sums: Vec<u16>,
+    plans: Plans,
+    /// For each window, unless it is turned.
+    planned: Vec<Option<Planned>>,
+    sums: [Vec<u16>; 2],
     /// What a turned window is sampled from: the upright one about it.
     upright: Vec<u8>,
+    /// For each sample of that, itself, its right neighbour, and the two below.
+    quads: Vec<u32>,
 }
 
 impl Sampler {
     pub(super) fn new() -> Self {
-        let (columns, rows) = (Taps::default(), Taps::default());
-        Self { level: Level::best(), columns, rows, groups: 1, sums: Vec::new(), upright: Vec::new() }
+        Self {
+            level: Level::best(),
+            plans: Plans::default(),
+            planned: Vec::new(),
+            sums: [Vec::new(), Vec::new()],
+            upright: Vec::new(),
+            quads: Vec::new(),
+        }
     }
 
     /// The luma of a window.
     pub(super) fn luma(&mut self, frame: &Frame, window: Window, patch: &mut Patch) {
-        self.square(frame, window, patch.side, 0, &mut patch.luma);
+        self.squares(frame, &[window], (patch.side, 1), &mut patch.luma);
     }
 
-    /// The luma of a window as the `index`-th of some squares of `side` samples that stand beside each other in `luma`.
-    pub(super) fn square(
+    /// The luma of windows as squares of `side` samples, of which each `across` stand beside each other in `luma`.
+    pub(super) fn squares(
         &mut self,
         frame: &Frame,
-        window: Window,
-        side: usize,
-        index: usize,
+        windows: &[Window],
+        (side, across): (usize, usize),
         luma: &mut [u8],
     ) {
         let component = Component { plane: frame.luma(), step: 1, first: 0 };
-        if window.angle == 0.0 {
-            self.plan(window, (0, 0), (side, CELL), frame.luma().size());
-            self.component(&[component], index, [luma]);
-        } else {
-            self.turned(component, window, (0, 0), (side, CELL), index, luma);
+        let size = side * side * across;
+        let place =
+            |index: usize| (index / across * size..(index / across + 1) * size, (index % across, across));
+        self.plans.clear();
+        self.planned.clear();
+        for (index, &window) in windows.iter().enumerate() {
+            let is_upright = window.angle == 0.0;
+            let planned =
+                is_upright.then(|| self.plans.window(window, (0, 0), (side, CELL), component.size()));
+            self.planned.push(planned);
+            if !is_upright {
+                let (square, place) = place(index);
+                self.turned(component, window, (0, 0), (side, CELL), place, &mut luma[square]);
+            }
+        }
+        let Self { level, plans: Plans { taps, .. }, planned, sums, .. } = self;
+        for index in 0..planned.len() {
+            // All with the same rows, which are summed once.
+            let Some(Planned { rows, .. }) = planned[index] else { continue };
+            let is_alike = |planned: &Option<Planned>| planned.is_some_and(|planned| planned.rows == rows);
+            if planned[..index].iter().any(is_alike) {
+                continue;
+            }
+            let alike = || (index..).zip(&planned[index..]).filter(|(_, planned)| is_alike(planned));
+            let columns = || alike().filter_map(|(index, planned)| Some((index, &taps[(*planned)?.columns])));
+            let pixels = columns().map(|(_, taps)| taps.pixels());
+            let pixels = pixels.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0);
+            level.run(
+                #[inline(always)]
+                || {
+                    Block::each(
+                        component,
+                        &taps[rows],
+                        pixels,
+                        sums,
+                        #[inline(always)]
+                        |block| {
+                            for (index, columns) in columns() {
+                                let (square, place) = place(index);
+                                block.samples(columns, component.first, place, &mut luma[square]);
+                            }
+                        },
+                    );
+                },
+            );
         }
     }
 
-    /// The samples of a component in a turned window, as the `index`-th square of `samples`: first of the upright window about
-    /// it, as far apart as its own are along the picture's axes, then linearly between those.
+    /// The samples of a component in a turned window, as the `index`-th of `across` squares that stand beside each other in
+    /// `samples`: first of the upright window about it, as far apart as its own are along the picture's axes, then linearly
+    /// between those.
     fn turned(
         &mut self,
         component: Component<'_>,
         window: Window,
         shift: (u32, u32),
         (side, groups): (usize, usize),
-        index: usize,
+        (index, across): (usize, usize),
         samples: &mut [u8],
     ) {
         let n = side as f64;
         let (width, height) = window.extent();
         let (x_step, y_step) = (width / n, height / n);
         let (sin, cos) = (libm::sin(window.angle), libm::cos(window.angle));
-        let across = (window.w * cos.abs() + window.h * sin.abs()) / x_step;
-        let down = (window.w * sin.abs() + window.h * cos.abs()) / y_step;
+        let wide = (window.w * cos.abs() + window.h * sin.abs()) / x_step;
+        let high = (window.w * sin.abs() + window.h * cos.abs()) / y_step;
         // Between the corners, with one to spare on each side: at most 1.5 times as many as its own.
-        let count = libm::ceil(across.max(down) + 2.0) as usize;
+        let count = libm::ceil(wide.max(high) + 2.0) as usize;
         let about = Window { w: x_step * count as f64, h: y_step * count as f64, angle: 0.0, ..window };
-        self.plan(about, shift, (count, 1), component.size());
+        let planned = self.plans.window(about, shift, (count, 1), component.size());
         let mut upright = std::mem::take(&mut self.upright);
         upright.resize(count * count, 0);
-        self.component(&[component], 0, [&mut upright]);
+        self.component([component], planned, [&mut upright]);
+        self.upright = upright;
+        let Self { level, upright, quads, .. } = self;
         // From one sample to the next, and from one row to the next, in 1/65536 of an upright sample.
         let fixed = |v: f64| libm::round(v * 65536.0) as i32;
         let right = (fixed(cos * window.w / n / x_step), fixed(sin * window.w / n / y_step));
         let below = (fixed(-sin * window.h / n / x_step), fixed(cos * window.h / n / y_step));
         let middle = (count as i32 - 1) << 15;
-        let (width, length) = (samples.len() / side, side / groups);
+        let (width, length) = (side * across, side / groups);
         let from_middle = |index: usize| 2 * index as i32 + 1 - side as i32;
-        for (y, row) in samples.chunks_exact_mut(width).enumerate() {
-            for (group, row) in row.chunks_exact_mut(width / groups).enumerate() {
-                let (x, y) = (from_middle(group), from_middle(y));
-                let mut u = middle + ((x * right.0 + y * below.0) >> 1);
-                let mut v = middle + ((x * right.1 + y * below.1) >> 1);
-                for sample in &mut row[index * length..][..length] {
-                    let at = (v >> 16) as usize * count + (u >> 16) as usize;
-                    let mix = |a: u32, b: u32, share: u32| (256 - share) * a + share * b;
-                    let across = |row: &[u8]| mix(row[0].into(), row[1].into(), (u >> 8 & 255) as u32);
-                    let (above, under) = (across(&upright[at..at + 2]), across(&upright[at + count..][..2]));
-                    *sample = ((mix(above, under, (v >> 8 & 255) as u32) + (1 << 15)) >> 16) as u8;
-                    (u, v) = (u + right.0 * groups as i32, v + right.1 * groups as i32);
+        quads.resize(count * count - count - 1, 0);
+        let places = (0..side).flat_map(|y| (0..groups).map(move |group| (y, group)));
+        level.run(
+            #[inline(always)]
+            || {
+                let (above, below_it) = (upright.windows(2), upright[count..].windows(2));
+                for ((quad, above), under) in quads.iter_mut().zip(above).zip(below_it) {
+                    *quad = u32::from_le_bytes([above[0], above[1], under[0], under[1]]);
                 }
-            }
-        }
-        self.upright = upright;
+                for (y, group) in places {
+                    let (x, dy) = (from_middle(group), from_middle(y));
+                    let mut u = middle + ((x * right.0 + dy * below.0) >> 1);
+                    let mut v = middle + ((x * right.1 + dy * below.1) >> 1);
+                    let row = &mut samples[y * width + group * width / groups + index * length..][..length];
+                    for row in row.chunks_mut(RUN) {
+                        let (mut quad, mut shares) = ([0; RUN], [[0; RUN]; 2]);
+                        for i in 0..row.len() {
+                            quad[i] = quads[(v >> 16) as usize * count + (u >> 16) as usize];
+                            (shares[0][i], shares[1][i]) = ((u >> 8 & 255) as u32, (v >> 8 & 255) as u32);
+                            (u, v) = (u + right.0 * groups as i32, v + right.1 * groups as i32);
+                        }
+                        let mut mixed = [0; RUN];
+                        for i in 0..RUN {
+                            let pixel = |index: u32| quad[i] >> (8 * index) & 255;
+                            let mix = |a: u32, b: u32, share: u32| (256 - share) * a + share * b;
+                            let across = |index: u32| mix(pixel(index), pixel(index + 1), shares[0][i]);
+                            mixed[i] = ((mix(across(0), across(2), shares[1][i]) + (1 << 15)) >> 16) as u8;
+                        }
+                        row.copy_from_slice(&mixed[..row.len()]);
+                    }
+                }
+            },
+        );
     }
 
     /// The chroma of a window; none of a picture without.
@@ -229,141 +396,202 @@ impl Sampler {
         };
         let shift = (pixels.x_shift as u32, pixels.y_shift as u32);
         let side = patch.side / 2;
+        self.plans.clear();
         if window.angle != 0.0 {
-            self.turned(u, window, shift, (side, 1), 0, &mut patch.u);
-            self.turned(v, window, shift, (side, 1), 0, &mut patch.v);
+            self.turned(u, window, shift, (side, 1), (0, 1), &mut patch.u);
+            self.turned(v, window, shift, (side, 1), (0, 1), &mut patch.v);
             return;
         }
-        self.plan(window, shift, (side, 1), u.size());
+        let planned = self.plans.window(window, shift, (side, 1), u.size());
         if u.step == 1 {
-            self.component(&[u], 0, [&mut patch.u]);
-            self.component(&[v], 0, [&mut patch.v]);
+            self.component([u], planned, [&mut patch.u]);
+            self.component([v], planned, [&mut patch.v]);
         } else {
-            self.component(&[u, v], 0, [&mut patch.u, &mut patch.v]);
+            self.component([u, v], planned, [&mut patch.u, &mut patch.v]);
         }
     }
 
-    /// Plans `side` samples in as many rows, in so many groups, of a component of `size` that is `1 << shift` times smaller than
-    /// luma.
-    fn plan(&mut self, window: Window, shift: (u32, u32), (side, groups): (usize, usize), size: Size) {
-        // Start and step of an axis, in the component's own pixels.
-        let axis = |middle: f64, length: f64, shift: u32| {
-            let step = libm::round(length * 65536.0 / side as f64) as i64;
-            let start = libm::round(middle * 256.0) as i64 - ((step * side as i64) >> 9);
-            (start >> shift, step >> shift)
-        };
-        let ((x, x_step), (y, y_step)) =
-            (axis(window.x, window.w, shift.0), axis(window.y, window.h, shift.1));
-        self.columns.plan(x, x_step, (side, groups), size.width);
-        self.rows.plan(y, y_step, (side, 1), size.height);
-        self.groups = groups;
-    }
-
-    /// The planned samples of components that share a plane, as the `index`-th square of `samples`.
+    /// The planned samples of components that share a plane.
     fn component<const N: usize>(
         &mut self,
-        components: &[Component<'_>; N],
-        index: usize,
+        components: [Component<'_>; N],
+        planned: Planned,
         mut samples: [&mut [u8]; N],
     ) {
-        let Self { level, columns, rows, groups, sums, .. } = self;
-        let Component { plane, step, .. } = components[0];
-        let left = columns.first.iter().copied().min().unwrap_or(0);
-        let end = columns.first.iter().copied().max().unwrap_or(0) + columns.count;
-        // What lies beyond the border has no weight, but is asked for.
-        let bytes = left * step..(end * step).min(plane.size().width);
-        sums.clear();
-        sums.resize((end - left) * step, 0);
-        let (side, last) = (rows.first.len(), plane.size().height - 1);
-        // Of a row of all squares, and of a group of this one.
-        let (width, length) = (samples[0].len() / side, side / *groups);
+        let Self { level, plans: Plans { taps, .. }, sums, .. } = self;
+        let (columns, rows) = (&taps[planned.columns], &taps[planned.rows]);
         level.run(
             #[inline(always)]
             || {
-                let heights = rows.weights.chunks_exact(rows.count);
-                for (y, (&top, weights)) in rows.first.iter().zip(heights).enumerate() {
-                    let row = |k: usize| &plane.row((top + k).min(last))[bytes.clone()];
-                    add_rows(&mut sums[..bytes.len()], weights, row);
-                    for (component, samples) in components.iter().zip(&mut samples) {
-                        let out = &mut samples[y * width..][..width];
-                        for group in 0..*groups {
-                            let out = &mut out[group * width / *groups + index * length..][..length];
-                            let first = &columns.first[group * length..][..length];
-                            let weights = &columns.weights[group * length * columns.count..];
-                            let sums = &sums[component.first..];
-                            match (columns.count, step) {
-                                (2, 1) => add_columns::<2>(sums, 1, left, first, weights, out),
-                                (4, 1) => add_columns::<4>(sums, 1, left, first, weights, out),
-                                (6, 1) => add_columns::<6>(sums, 1, left, first, weights, out),
-                                (8, 1) => add_columns::<8>(sums, 1, left, first, weights, out),
-                                (2, 2) => add_columns::<2>(sums, 2, left, first, weights, out),
-                                (4, 2) => add_columns::<4>(sums, 2, left, first, weights, out),
-                                (count, step) => {
-                                    add_many_columns(sums, step, left, first, weights, count, out);
-                                }
-                            }
+                Block::each(
+                    components[0],
+                    rows,
+                    columns.pixels(),
+                    sums,
+                    #[inline(always)]
+                    |block| {
+                        for (component, samples) in components.iter().zip(&mut samples) {
+                            block.samples(columns, component.first, (0, 1), samples);
                         }
-                    }
-                }
+                    },
+                );
             },
         );
     }
 }
 
-/// The sum of rows of pixels, each times its weight: at most 256 * 255, which fits.
+/// The columns of up to [`BLOCK`] rows of samples before these are summed.
+struct Block<'a> {
+    /// The row of the first.
+    top: usize,
+    height: usize,
+    /// By byte of the plane's row; of the first pixel that is asked for.
+    columns: &'a [[u16; BLOCK]],
+    left: usize,
+    /// Bytes to a pixel.
+    step: usize,
+}
+
+impl Block<'_> {
+    /// Gives all rows of samples of a plane, of which some pixels of each row are asked for.
+    #[inline(always)]
+    fn each(
+        Component { plane, step, .. }: Component<'_>,
+        rows: &Taps,
+        pixels: Range<usize>,
+        [sums, turned]: &mut [Vec<u16>; 2],
+        mut take: impl FnMut(&Block<'_>),
+    ) {
+        // A few more pixels than asked for, if there are, so that rows are whole vectors.
+        let end = (pixels.end * step).min(plane.size().width);
+        let start = pixels.start * step;
+        let start = end.saturating_sub((end - start).next_multiple_of(BLOCK)) / step * step;
+        let (width, bytes) = (pixels.end * step - start, start..end);
+        let last = plane.size().height - 1;
+        for sums in [&mut *sums, &mut *turned] {
+            sums.resize(BLOCK * width, 0);
+        }
+        let heights = rows.weights.chunks(rows.count * BLOCK);
+        for (index, (first, weights)) in rows.first.chunks(BLOCK).zip(heights).enumerate() {
+            let weights = weights.chunks_exact(rows.count);
+            for ((sums, &top), weights) in sums.chunks_exact_mut(width).zip(first).zip(weights) {
+                let row = |k: usize| &plane.row((top + k).min(last))[bytes.clone()];
+                add_rows(&mut sums[..bytes.len()], weights, row);
+            }
+            for _ in 0..BLOCK.ilog2() {
+                shuffle(sums, turned);
+                std::mem::swap(sums, turned);
+            }
+            take(&Block {
+                top: index * BLOCK,
+                height: first.len(),
+                columns: sums.as_chunks().0,
+                left: start / step,
+                step,
+            });
+        }
+    }
+
+    /// The samples of the component that begins at byte `first`, as the `index`-th of `across` squares that stand beside each
+    /// other.
+    #[inline(always)]
+    fn samples(&self, taps: &Taps, first: usize, (index, across): (usize, usize), samples: &mut [u8]) {
+        let side = taps.axis.count;
+        let length = side / taps.axis.groups;
+        for left in (0..side).step_by(BLOCK) {
+            let count = BLOCK.min(side - left);
+            let mut tile = [[0; BLOCK]; BLOCK];
+            for (index, samples) in (left..left + count).zip(&mut tile) {
+                let columns = &self.columns[(taps.first[index] - self.left) * self.step + first..];
+                let weights = &taps.weights[index * taps.count..][..taps.count];
+                *samples = add_columns(columns, self.step, weights);
+            }
+            let mut rows_of_tile = [[0; BLOCK]; BLOCK];
+            turn(&mut tile, &mut rows_of_tile);
+            // Into groups, each of which has `length` samples of each square.
+            let rows = samples[self.top * side * across..].chunks_exact_mut(side * across);
+            let to = |at: usize| at / length * length * across + index * length + at % length;
+            for (samples, row) in rows_of_tile.iter().zip(rows).take(self.height) {
+                if length == RUN {
+                    let runs = samples.as_chunks::<RUN>().0.iter().enumerate();
+                    for (run, samples) in runs.take(count / length) {
+                        row[to(left + run * length)..][..RUN].copy_from_slice(samples);
+                    }
+                } else if length.is_multiple_of(BLOCK) {
+                    row[to(left)..][..BLOCK].copy_from_slice(samples);
+                } else {
+                    for (at, sample) in (left..left + count).zip(samples) {
+                        row[to(at)] = *sample;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The sum of an even number of rows of pixels, each times its weight: at most 256 * 255, which fits.
 #[inline(always)]
 fn add_rows<'a>(sums: &mut [u16], weights: &[u16], row: impl Fn(usize) -> &'a [u8]) {
-    for (k, &weight) in weights.iter().enumerate() {
-        if k == 0 {
-            for (sum, &pixel) in sums.iter_mut().zip(row(k)) {
-                *sum = weight * u16::from(pixel);
+    let add =
+        |sum: u16, [a, b]: [u16; 2], one: u8, other: u8| sum + a * u16::from(one) + b * u16::from(other);
+    for (k, &weights) in weights.as_chunks().0.iter().enumerate() {
+        if k > 0 && weights == [0; 2] {
+            continue;
+        }
+        let (one, other) = (row(2 * k).as_chunks::<BLOCK>(), row(2 * k + 1).as_chunks::<BLOCK>());
+        let sums = sums.as_chunks_mut();
+        for ((out, one), other) in sums.0.iter_mut().zip(one.0).zip(other.0) {
+            let mut sums: [_; BLOCK] = *out;
+            for i in 0..BLOCK {
+                sums[i] = add(if k == 0 { 0 } else { sums[i] }, weights, one[i], other[i]);
             }
-        } else if weight > 0 {
-            for (sum, &pixel) in sums.iter_mut().zip(row(k)) {
-                *sum += weight * u16::from(pixel);
-            }
+            *out = sums;
+        }
+        for ((sum, &one), &other) in sums.1.iter_mut().zip(one.1).zip(other.1) {
+            *sum = add(if k == 0 { 0 } else { *sum }, weights, one, other);
         }
     }
 }
 
-/// The samples of a row out of the sums of its columns, of which every `step`-th counts.
+/// The sum of each `step`-th column, each times its weight, rounded.
 #[inline(always)]
-fn add_columns<const COUNT: usize>(
-    sums: &[u16],
-    step: usize,
-    left: usize,
-    first: &[usize],
-    weights: &[u16],
-    out: &mut [u8],
-) {
-    let (weights, _) = weights.as_chunks::<COUNT>();
-    for ((out, &first), weights) in out.iter_mut().zip(first).zip(weights) {
-        let sums = &sums[(first - left) * step..][..=(COUNT - 1) * step];
-        let mut sum = 1 << 15;
-        for k in 0..COUNT {
-            sum += u32::from(weights[k]) * u32::from(sums[k * step]);
+fn add_columns(columns: &[[u16; BLOCK]], step: usize, weights: &[u16]) -> [u8; BLOCK] {
+    let mut sums = [1_u32 << 15; BLOCK];
+    // In pairs: there is an even number of them.
+    for (k, weights) in weights.as_chunks::<2>().0.iter().enumerate() {
+        let (one, other) = (&columns[2 * k * step], &columns[(2 * k + 1) * step]);
+        let [a, b] = weights.map(u32::from);
+        for i in 0..BLOCK {
+            sums[i] += a * u32::from(one[i]) + b * u32::from(other[i]);
         }
-        *out = (sum >> 16) as u8;
+    }
+    let mut samples = [0; BLOCK];
+    for i in 0..BLOCK {
+        samples[i] = (sums[i] >> 16) as u8;
+    }
+    samples
+}
+
+/// Puts one half between the other. As often as [`BLOCK`] is halved, that makes columns of as many rows (H. Stone, "Parallel
+/// Processing with the Perfect Shuffle", 1971).
+#[inline(always)]
+fn shuffle<T: Copy>(from: &[T], to: &mut [T]) {
+    let (one, other) = from.split_at(from.len() / 2);
+    for ((pair, one), other) in to.as_chunks_mut().0.iter_mut().zip(one).zip(other) {
+        *pair = [*one, *other];
     }
 }
 
-/// The same for any number of pixels to a sample.
+/// Makes rows of columns, in `turned`.
 #[inline(always)]
-fn add_many_columns(
-    sums: &[u16],
-    step: usize,
-    left: usize,
-    first: &[usize],
-    weights: &[u16],
-    count: usize,
-    out: &mut [u8],
-) {
-    for ((out, &first), weights) in out.iter_mut().zip(first).zip(weights.chunks_exact(count)) {
-        let sums = sums[(first - left) * step..].iter().step_by(step);
-        let sum: u32 =
-            weights.iter().zip(sums).map(|(&weight, &sum)| u32::from(weight) * u32::from(sum)).sum();
-        *out = ((sum + (1 << 15)) >> 16) as u8;
+pub(super) fn turn<T: Copy>(tile: &mut [[T; BLOCK]; BLOCK], turned: &mut [[T; BLOCK]; BLOCK]) {
+    let (tile, turned) = (tile.as_flattened_mut(), turned.as_flattened_mut());
+    // An odd number of times.
+    for _ in 0..BLOCK.ilog2() / 2 {
+        shuffle(tile, turned);
+        shuffle(turned, tile);
     }
+    shuffle(tile, turned);
 }
 
 #[cfg(test)]
@@ -406,19 +634,24 @@ mod tests {
         let mut sampler = Sampler::new();
         for degrees in [1.0, 33.0, 90.0, -135.0, 180.0] {
             let window = Window { x: 45.3, y: 40.8, w: 36.0, h: 20.0, angle: f64::to_radians(degrees) };
-            let (side, index) = (16, 1);
-            // Two squares beside each other, of which the second is sampled.
-            let mut luma = vec![7; 2 * side * side];
-            sampler.square(&frame, window, side, index, &mut luma);
+            let side = 16;
+            // The second of two squares beside each other.
+            let mut luma = vec![0; 2 * side * side];
+            let upright = Window { angle: 0.0, ..window };
+            sampler.squares(&frame, &[upright, window], (side, 2), &mut luma);
             for y in 0..side {
                 for x in 0..side {
                     let along = |i: usize, length: f64| ((i as f64 + 0.5) / side as f64 - 0.5) * length;
-                    let (dx, dy) = window.turning()(along(x, window.w), along(y, window.h));
-                    let expected = value(window.x + dx, window.y + dy);
                     let group = &luma[y * 2 * side..][x % CELL * 2 * side / CELL..][..2 * side / CELL];
-                    assert!(group[..side / CELL].iter().all(|&other| other == 7));
-                    let sample = f64::from(group[side / CELL + x / CELL]);
-                    assert!((sample - expected).abs() <= 1.5, "{degrees}: {x}, {y}: {sample}, {expected}");
+                    for (index, window) in [upright, window].into_iter().enumerate() {
+                        let (dx, dy) = window.turning()(along(x, window.w), along(y, window.h));
+                        let expected = value(window.x + dx, window.y + dy);
+                        let sample = f64::from(group[index * side / CELL + x / CELL]);
+                        assert!(
+                            (sample - expected).abs() <= 1.5,
+                            "{degrees}: {x}, {y}: {sample}, {expected}"
+                        );
+                    }
                 }
             }
         }

@@ -13,8 +13,8 @@ use crate::simd::Level;
 const CELLS: usize = 8;
 const LENGTH: usize = CELLS * CELLS * HOG;
 
-/// Boxes that are looked at together.
-pub(super) const TOGETHER: usize = LANES / CELLS;
+/// Boxes whose pixels stand beside each other.
+const TOGETHER: usize = LANES / CELLS;
 
 /// Steps of size to each side, and of aspect. 2 % is what changes from frame to frame at video rate; 4 steps catch up.
 const SIZES: i32 = 4;
@@ -64,7 +64,7 @@ pub(super) type Look = Vec<f32>;
 pub(super) struct Looker {
     sampler: Sampler,
     hog: Hog,
-    /// The pixels of [`TOGETHER`] boxes beside each other.
+    /// The pixels of boxes, each [`TOGETHER`] of them beside each other.
     pixels: Vec<u8>,
     looks: Vec<Look>,
     /// The samples without their mean, and the mean.
@@ -80,7 +80,7 @@ impl Looker {
         Self {
             sampler: Sampler::new(),
             hog: Hog::new(),
-            pixels: vec![0; CELLS * CELL * LANES * CELL],
+            pixels: vec![0; SAMPLES.div_ceil(TOGETHER) * CELLS * CELL * LANES * CELL],
             looks: vec![look(); SAMPLES],
             centred: vec![look(); SAMPLES],
             mean: look(),
@@ -90,13 +90,13 @@ impl Looker {
 
     /// What the box looks like.
     pub(super) fn look(&mut self, frame: &Frame, window: Window) -> &Look {
-        self.see(frame, &[window], 0);
+        self.see(frame, &[window]);
         &self.looks[0]
     }
 
-    /// What up to [`TOGETHER`] boxes look like.
+    /// What up to [`SAMPLES`] boxes look like.
     pub(super) fn look_at(&mut self, frame: &Frame, windows: &[Window]) -> &[Look] {
-        self.see(frame, windows, 0);
+        self.see(frame, windows);
         &self.looks[..windows.len()]
     }
 
@@ -105,17 +105,23 @@ impl Looker {
         &self.looks[0]
     }
 
-    /// Looks at up to [`TOGETHER`] boxes; the first is to be the `first`-th of the looks.
-    fn see(&mut self, frame: &Frame, windows: &[Window], first: usize) {
+    fn see(&mut self, frame: &Frame, windows: &[Window]) {
         let Self { sampler, hog, pixels, looks, .. } = self;
-        for (index, &window) in windows.iter().enumerate() {
-            sampler.square(frame, window, CELLS * CELL, index, pixels);
-        }
-        for (row, lanes) in hog.run(pixels, CELLS).iter().flatten().enumerate() {
-            for (look, lanes) in looks[first..].iter_mut().zip(lanes.chunks_exact(CELLS)).take(windows.len())
-            {
-                look[row * CELLS..][..CELLS].copy_from_slice(lanes);
-            }
+        sampler.squares(frame, windows, (CELLS * CELL, TOGETHER), pixels);
+        let looks = looks[..windows.len()].chunks_mut(TOGETHER);
+        for (looks, pixels) in looks.zip(pixels.chunks_exact(CELLS * CELL * LANES * CELL)) {
+            hog.run::<CELLS>(
+                pixels,
+                #[inline(always)]
+                |y, row| {
+                    for (square, look) in looks.iter_mut().enumerate() {
+                        let cells = look[y * HOG * CELLS..][..HOG * CELLS].as_chunks_mut::<CELLS>().0;
+                        for (cells, lanes) in cells.iter_mut().zip(row) {
+                            *cells = lanes.as_chunks().0[square];
+                        }
+                    }
+                },
+            );
         }
     }
 
@@ -126,9 +132,7 @@ impl Looker {
             let (size, aspect) = (power(f64::from(size)), power(f64::from(aspect)));
             (window.w, window.h) = (window.w * size * aspect, window.h * size / aspect);
         }
-        for (index, windows) in windows.chunks(TOGETHER).enumerate() {
-            self.see(frame, windows, index * TOGETHER);
-        }
+        self.see(frame, &windows);
     }
 }
 
@@ -160,7 +164,7 @@ impl Shape {
             #[inline(always)]
             || {
                 for (score, look) in scores.iter_mut().zip(&looker.looks) {
-                    let (recent, first) = (dot(look, &self.recent), dot(look, &self.first));
+                    let [recent, first] = dots([&self.recent, &self.first], look);
                     *score = f64::from((1.0 - ANCHOR) * recent + ANCHOR * first);
                 }
             },
@@ -231,9 +235,12 @@ fn regress(looker: &mut Looker, frame: &Frame, window: Window) {
                 }
             }
             let mut products = [[0.0; SAMPLES]; SAMPLES];
-            for i in 0..SAMPLES {
-                for j in 0..=i {
-                    products[i][j] = dot(&centred[i], &centred[j]);
+            for first in (0..SAMPLES).step_by(2) {
+                // Of an odd number the last one is its own neighbour.
+                let second = (first + 1).min(SAMPLES - 1);
+                for i in first..SAMPLES {
+                    let pair = dots([&centred[first], &centred[second]], &centred[i]);
+                    (products[i][first], products[i][second]) = pair.into();
                 }
             }
             products
@@ -292,18 +299,27 @@ fn solve(system: &mut [[f64; SAMPLES + 1]; SAMPLES]) -> [f64; SAMPLES] {
     solution
 }
 
-/// Lanes of sums over looks.
+/// Lanes of sums over looks, and how many numbers are taken at a time, so that the sums stay in registers meanwhile.
 const WIDE: usize = 32;
+const AT_ONCE: usize = 8 * WIDE;
+const _: () = assert!(LENGTH.is_multiple_of(AT_ONCE));
 
+/// The products of two looks with a third, which is read once.
 #[inline(always)]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut lanes = [0.0; WIDE];
-    for (a, b) in a.as_chunks::<WIDE>().0.iter().zip(b.as_chunks::<WIDE>().0) {
+fn dots([a, b]: [&[f32]; 2], c: &[f32]) -> [f32; 2] {
+    let (mut of_a, mut of_b) = ([0.0; WIDE], [0.0; WIDE]);
+    let pairs = a.as_chunks::<AT_ONCE>().0.iter().zip(b.as_chunks::<AT_ONCE>().0);
+    for ((a, b), c) in pairs.zip(c.as_chunks::<AT_ONCE>().0) {
         for lane in 0..WIDE {
-            lanes[lane] += a[lane] * b[lane];
+            let (mut sum_a, mut sum_b) = (of_a[lane], of_b[lane]);
+            for at in (lane..AT_ONCE).step_by(WIDE) {
+                sum_a += a[at] * c[at];
+                sum_b += b[at] * c[at];
+            }
+            (of_a[lane], of_b[lane]) = (sum_a, sum_b);
         }
     }
-    sum(&lanes)
+    [sum(&of_a), sum(&of_b)]
 }
 
 /// NCC of two looks, in [-1, 1]; 0 if one is flat.
@@ -311,16 +327,21 @@ pub(super) fn similarity(a: &Look, b: &Look) -> f64 {
     let sums = Level::best().run(
         #[inline(always)]
         || {
-            let mut lanes = [[0.0; WIDE]; 5];
-            for (a, b) in a.as_chunks::<WIDE>().0.iter().zip(b.as_chunks::<WIDE>().0) {
+            let zero = [0.0; WIDE];
+            let (mut aa, mut bb, mut ab, mut sa, mut sb) = (zero, zero, zero, zero, zero);
+            for (a, b) in a.as_chunks::<AT_ONCE>().0.iter().zip(b.as_chunks::<AT_ONCE>().0) {
                 for lane in 0..WIDE {
-                    let (a, b) = (a[lane], b[lane]);
-                    for (sums, value) in lanes.iter_mut().zip([a * a, b * b, a * b, a, b]) {
-                        sums[lane] += value;
+                    let mut sums = [aa[lane], bb[lane], ab[lane], sa[lane], sb[lane]];
+                    for at in (lane..AT_ONCE).step_by(WIDE) {
+                        let (a, b) = (a[at], b[at]);
+                        for (sum, value) in sums.iter_mut().zip([a * a, b * b, a * b, a, b]) {
+                            *sum += value;
+                        }
                     }
+                    [aa[lane], bb[lane], ab[lane], sa[lane], sb[lane]] = sums;
                 }
             }
-            lanes.map(|lanes| sum(&lanes))
+            [sum(&aa), sum(&bb), sum(&ab), sum(&sa), sum(&sb)]
         },
     );
     let [aa, bb, ab, sa, sb] = sums.map(f64::from);
