@@ -248,6 +248,33 @@ fn a_target_that_is_slowly_covered_is_lost_until_it_is_back() {
 }
 
 #[test]
+fn a_target_that_waits_behind_a_still_board_is_lost_until_it_comes_out() {
+    // Behind a board that stands there all the time, 40 frames of waiting, then out on the other side or where it went in. It
+    // touches the board in frame 20 and is hidden from frame 35 on.
+    let board = smooth(6, Size::new(76, 80));
+    for speed in [3.0, -3.0] {
+        let x = |index: usize| match index {
+            0..40 => 60.0 + 3.0 * index as f64,
+            40..80 => 180.0,
+            _ => 180.0 + speed * (index - 80).min(36) as f64,
+        };
+        let poses: Vec<_> = (0..140).map(|index| at(x(index), 120.0)).collect();
+        let mut pictures = video(poses.iter().copied().map(Some));
+        for picture in &mut pictures {
+            draw(picture, &board, at(180.0, 120.0), 1.0);
+        }
+        let tracks = follow(&pictures, &[typed(poses[0])]);
+        let states: Vec<_> = tracks.iter().map(|t| t[0].state).collect();
+        assert!(states[..20].iter().all(|s| *s == TrackState::Tracked), "{states:?}");
+        assert!(states[40..80].iter().all(|s| *s == TrackState::Lost), "{states:?}");
+        for (index, (tracks, pose)) in tracks.iter().zip(&poses).enumerate().skip(120) {
+            let (iou, off) = errors(&tracks[0], *pose);
+            assert!(iou >= 0.7, "frame {index}: overlap {iou:.3}, {off:.2} pixels off, {states:?}");
+        }
+    }
+}
+
+#[test]
 fn a_target_that_leaves_the_frame_is_lost_and_found_where_it_comes_back() {
     // Out to the left at 4 pixels a frame, away for 30 frames, back from the right.
     let out = (0..50).map(|i| at(150.0 - 4.0 * f64::from(i), 120.0));
