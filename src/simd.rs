@@ -84,6 +84,14 @@ impl Level {
         cfg!(target_arch = "aarch64") || self.0 > Set::Plain
     }
 
+    /// True if there are 32 vector registers of 16 `f32` each.
+    pub(crate) fn has_wide_vectors(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self.0 == Set::Avx512;
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
     /// Runs `work` as compiled for this level.
     ///
     /// That holds for what is inlined into it: the closure itself and all that it calls have to be `#[inline(always)]`, or

@@ -1,29 +1,52 @@
 //! The Gaussian adaptive threshold: means in f32 where these decide, exact ones where they do not.
 //!
 //! A pixel v is foreground if the rounded mean around it is less than v + C: if the mean itself is less than v + C - 1/2.
-//! Two passes of f32 give the mean with an error of less than 1/200 of a grey level, and so tell
-//! nearly all pixels. The others get the mean of the numeric contract, in whole numbers: one by one, or where there are
-//! many, row by row.
+//! Two passes of f32 give the mean with an error of less than 1/200 of a grey level, and so tell nearly all pixels. The
+//! others get the mean of the numeric contract, in whole numbers: one by one, or where there are many, row by row.
 //!
 //! All passes are of `block` taps, folded at the centre because the weights are symmetric. They work on strips of columns,
 //! so that the rows which the vertical pass needs stay in the processor's first cache.
+//!
+//! The passes of f32 have the columns of a strip interleaved: it is cut into `RUNS` runs of `RUN` columns, and a vector holds
+//! column j of each run. The vector of the pixels beside these is that of columns j + 1, so the sums of neighbours share
+//! what they read, as those of rows below each other do: both passes are one convolution, which makes `RUN` columns or
+//! `ROWS` rows beside each other. In order, each tap of each sum would be a vector of its own, which mostly lies across two
+//! lines of the cache.
 
 use super::simd::{Level, prefetch};
 use super::threshold::{Window, byte};
 use crate::backend::threshold::{MEAN_BITS, ROW_BITS, WEIGHT_BITS};
 use crate::frame::{PlaneRef, Size};
 
+/// Runs of a strip: as many as the widest vector has lanes.
+const RUNS: usize = 16;
+
+/// Columns of a run: as many as two words have bytes, so that shifts of words interleave runs.
+const RUN: usize = 8;
+
 /// Columns of a strip.
-const STRIP: usize = 128;
+const STRIP: usize = RUNS * RUN;
+
+/// Columns that are interleaved at a time.
+const CHUNK: usize = 64;
+
+/// Taps of the largest block.
+const MAX_BLOCK: usize = 255;
+
+/// Columns of a strip with its surroundings, for the largest block, in whole chunks.
+const PADDED: usize = (STRIP + MAX_BLOCK - 1).next_multiple_of(CHUNK);
+
+/// Room for column j of each run of a padded strip: a power of two, by which a shift multiplies.
+const LINE: usize = (PADDED / RUN).next_power_of_two();
+
+/// Rows whose means are made together: as many as columns of a run.
+const ROWS: usize = 8;
 
 /// Rows by which the picture is fetched before it is blurred.
 const AHEAD: usize = 4;
 
-/// Pixels whose sums stay in registers from tap to tap: enough of them that additions need not wait for each other.
-const ROW_LANES: usize = 64;
-
-/// The same of the vertical pass, which keeps more than sums in registers.
-const LANES: usize = 32;
+/// Lanes of the passes of f32 where registers are too few or too narrow for `RUNS`: two or one of theirs.
+const FEW_LANES: usize = 8;
 
 /// Pixels of a strip's row whose mean is made one by one, at most.
 const FEW: usize = 6;
@@ -31,26 +54,32 @@ const FEW: usize = 6;
 /// Fraction bits that the horizontal pass drops.
 const DROPPED_BITS: u32 = WEIGHT_BITS - ROW_BITS;
 
-type Row<T> = [T; STRIP];
+/// A row of a strip, in whole lines of the cache. That of f32 is interleaved.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Row<T>([T; STRIP]);
 
-/// Distances from a row, for the largest block: 0 to its radius, and one more.
-const MAX_PLACES: usize = 129;
+/// Interleaved columns of a strip with its surroundings, which continue the runs: column x is at x % RUN * LINE + x / RUN.
+#[repr(align(64))]
+struct Interleaved([f32; RUN * LINE]);
 
-/// Places in the ring of the rows at each distance.
-type Places = [u16; MAX_PLACES];
+/// Places in the ring of the rows around some.
+type Places = [u16; MAX_BLOCK + ROWS - 1];
 
 /// Working memory of one band of rows, kept from frame to frame.
 #[derive(Default)]
 pub(super) struct Gaussian {
+    interleaved: Interleaved,
     estimates: Blur<f32>,
+    means: [Row<f32>; ROWS],
     exact: Blur<u32>,
 }
 
 /// Rows of a strip after the horizontal pass, as many as the vertical pass needs.
 #[derive(Default)]
 struct Blur<T> {
-    /// Columns `left - radius..left + STRIP + radius` of a row of the picture, its ends repeated.
-    padded: Vec<T>,
+    /// A row of the picture from column `left - radius` on, its ends repeated, where a strip needs more than there is.
+    padded: Vec<u8>,
     /// Row y of the picture lies in place y % length.
     ring: Vec<Row<T>>,
     /// The first row of the picture that has not been blurred yet.
@@ -64,6 +93,8 @@ struct Rule<'a> {
     weights: &'a [u32],
     /// The same, adding up to 1 with those of the other side.
     shares: &'a [f32],
+    /// How far an estimate is from the mean of the numeric contract, at most.
+    error: f32,
     offset: i32,
     inverse: bool,
 }
@@ -84,7 +115,13 @@ impl Gaussian {
         for (share, &weight) in shares.iter_mut().zip(weights) {
             *share = weight as f32 / (1 << WEIGHT_BITS) as f32;
         }
-        let rule = Rule { weights, shares: &shares[..weights.len()], offset, inverse };
+        let shares = &shares[..weights.len()];
+        // A pass adds up radius + 1 positive terms, each rounded when its pair is added and when it is multiplied, and the
+        // sum with every term: relative to the mean, less than radius + 3 times the unit roundoff. The exact passes round
+        // to 16 fraction bits in between.
+        let roundings = 2.0 * (window.radius + 3) as f32;
+        let error = 1.01 * 255.0 * roundings * (f32::EPSILON / 2.0) + 1.0 / 65_536.0;
+        let rule = Rule { weights, shares, error, offset, inverse };
         let width = window.src.size().width;
         for left in (0..width).step_by(STRIP) {
             self.strip(level, window, left, mask, rule);
@@ -92,66 +129,52 @@ impl Gaussian {
     }
 
     fn strip(&mut self, level: Level, window: &Window<'_>, left: usize, mask: &mut [u8], rule: Rule<'_>) {
-        let Self { estimates, exact } = self;
         let Size { width, height } = window.src.size();
         let rows = mask.len() / width;
         let end = (left + STRIP).min(width);
-        // A pass adds up radius + 1 positive terms, each rounded when its pair is added and when it is multiplied, and the
-        // sum with every term: relative to the mean, less than radius + 3 times the unit roundoff. The exact passes round
-        // to 16 fraction bits in between.
-        let roundings = 2.0 * (window.radius + 3) as f32;
-        let error = 1.01 * 255.0 * roundings * (f32::EPSILON / 2.0) + 1.0 / 65_536.0;
-        // One more than the block: two rows of means are made together.
-        estimates.start(window, window.block() + 1, window.first);
-        exact.start(window, window.block(), window.first);
-        for y in (window.first..window.first + rows).step_by(2) {
-            let last = (y + 1 + window.radius).min(height - 1);
-            while estimates.next <= last {
-                estimates.blur_next(level, window, left, |padded, blurred| {
-                    if level.has_mul_add() {
-                        level.run(
-                            #[inline(always)]
-                            || estimate_row::<true>(padded, rule.shares, blurred),
-                        );
-                    } else {
-                        estimate_row::<false>(padded, rule.shares, blurred);
-                    }
-                });
-            }
-            let mut means = [[0.0; STRIP]; 2];
-            if level.has_mul_add() {
-                level.run(
-                    #[inline(always)]
-                    || estimates.means::<true>(y, window, rule.shares, &mut means),
-                );
-            } else {
-                estimates.means::<false>(y, window, rule.shares, &mut means);
-            }
-            for (y, means) in (y..(y + 2).min(window.first + rows)).zip(&means) {
+        self.estimates.start(window, window.block() + ROWS - 1, window.first);
+        self.exact.start(window, window.block(), window.first);
+        for y in (window.first..window.first + rows).step_by(ROWS) {
+            self.estimate(level, window, (left, y), rule);
+            let Self { means, exact, .. } = self;
+            for (y, means) in (y..(y + ROWS).min(window.first + rows)).zip(means) {
                 let pixels = &window.src.row(y)[left..end];
                 let mask = &mut mask[(y - window.first) * width..][left..end];
-                let unclear = level.run(
-                    #[inline(always)]
-                    || decide(pixels, means, error, rule, mask),
-                );
-                if unclear == 0 {
+                let decide = |pixels: &[u8; STRIP], mask: &mut [u8; STRIP]| {
+                    level.run(
+                        #[inline(always)]
+                        || decide(pixels, means, rule, mask),
+                    )
+                };
+                let whole = (pixels.first_chunk(), mask.first_chunk_mut());
+                let least = if let (Some(pixels), Some(mask)) = whole {
+                    decide(pixels, mask)
+                } else {
+                    let (mut whole, mut decided) = ([0; STRIP], [0; STRIP]);
+                    whole[..pixels.len()].copy_from_slice(pixels);
+                    let least = decide(&whole, &mut decided);
+                    mask.copy_from_slice(&decided[..mask.len()]);
+                    least
+                };
+                if least > rule.error {
                     continue;
                 }
-                let is_unclear = |(pixel, mean): (u8, f32)| margin(pixel, mean, rule).abs() <= error;
-                if unclear <= FEW {
-                    for (x, (&pixel, &mean)) in pixels.iter().zip(means).enumerate() {
-                        if is_unclear((pixel, mean)) {
-                            let mean = level.run(
-                                #[inline(always)]
-                                || mean_at(window.src, (left + x, y), rule.weights),
-                            );
-                            mask[x] = rule.compare(pixel, mean);
-                        }
+                let is_unclear = |(x, &pixel): (usize, &u8)| {
+                    margin(pixel.into(), means.0[x % RUN * RUNS + x / RUN], rule).abs() <= rule.error
+                };
+                let unclear = pixels.iter().enumerate().filter(|&pixel| is_unclear(pixel));
+                if unclear.clone().nth(FEW).is_none() {
+                    for (x, &pixel) in unclear {
+                        let mean = level.run(
+                            #[inline(always)]
+                            || mean_at(window.src, (left + x, y), rule.weights),
+                        );
+                        mask[x] = rule.compare(pixel, mean);
                     }
                 } else {
                     exact.go_to(y, window);
                     while exact.next <= (y + window.radius).min(height - 1) {
-                        exact.blur_next(level, window, left, |padded, blurred| {
+                        exact.blur_next(window, left, |padded, blurred| {
                             level.run(
                                 #[inline(always)]
                                 || blur_row(padded, rule.weights, blurred),
@@ -161,15 +184,50 @@ impl Gaussian {
                     level.run(
                         #[inline(always)]
                         || {
-                            let mut means = [0; STRIP];
-                            exact.means(y, window, rule.weights, &mut means);
-                            for ((mask, &pixel), &mean) in mask.iter_mut().zip(pixels).zip(&means) {
+                            let means = exact.means(y, window, rule.weights);
+                            for ((mask, &pixel), mean) in mask.iter_mut().zip(pixels).zip(means) {
                                 *mask = rule.compare(pixel, mean);
                             }
                         },
                     );
                 }
             }
+        }
+    }
+
+    /// Estimates the means of `ROWS` rows of the strip at `left`, from row `y` on.
+    fn estimate(&mut self, level: Level, window: &Window<'_>, (left, y): (usize, usize), rule: Rule<'_>) {
+        let Self { interleaved, estimates, means, .. } = self;
+        let last = (y + ROWS - 1 + window.radius).min(window.src.size().height - 1);
+        while estimates.next <= last {
+            estimates.blur_next(window, left, |padded, blurred| {
+                if level.has_wide_vectors() {
+                    level.run(
+                        #[inline(always)]
+                        || estimate_row::<true, RUNS>(interleaved, padded, rule.shares, blurred),
+                    );
+                } else if level.has_mul_add() {
+                    level.run(
+                        #[inline(always)]
+                        || estimate_row::<true, FEW_LANES>(interleaved, padded, rule.shares, blurred),
+                    );
+                } else {
+                    estimate_row::<false, FEW_LANES>(interleaved, padded, rule.shares, blurred);
+                }
+            });
+        }
+        if level.has_wide_vectors() {
+            level.run(
+                #[inline(always)]
+                || estimates.means::<true, RUNS>(y, window, rule.shares, means),
+            );
+        } else if level.has_mul_add() {
+            level.run(
+                #[inline(always)]
+                || estimates.means::<true, FEW_LANES>(y, window, rule.shares, means),
+            );
+        } else {
+            estimates.means::<false, FEW_LANES>(y, window, rule.shares, means);
         }
     }
 }
@@ -183,27 +241,93 @@ impl Rule<'_> {
 
 /// How far the mean is below the one at which the pixel becomes background.
 #[inline(always)]
-fn margin(pixel: u8, mean: f32, rule: Rule<'_>) -> f32 {
-    (i32::from(pixel) + rule.offset) as f32 - 0.5 - mean
+fn margin(pixel: i32, mean: f32, rule: Rule<'_>) -> f32 {
+    (pixel + rule.offset) as f32 - 0.5 - mean
 }
 
-/// Compares pixels with means that may be wrong by `error`, and returns how many are too close to be told.
+/// The two words of each run, of which shifts give the pixels of a column for all runs.
 #[inline(always)]
-fn decide(pixels: &[u8], means: &Row<f32>, error: f32, rule: Rule<'_>, mask: &mut [u8]) -> usize {
-    let mut unclear = 0_u32;
-    for ((mask, &pixel), &mean) in mask.iter_mut().zip(pixels).zip(means) {
-        let margin = margin(pixel, mean, rule);
-        *mask = byte((margin > 0.0) != rule.inverse);
-        unclear += u32::from(margin.abs() <= error);
+fn words(bytes: &[u8; STRIP]) -> [[u32; RUNS]; 2] {
+    let mut words = [[0; RUNS]; 2];
+    for (run, &[a, b, c, d, e, f, g, h]) in bytes.as_chunks::<RUN>().0.iter().enumerate() {
+        words[0][run] = u32::from_le_bytes([a, b, c, d]);
+        words[1][run] = u32::from_le_bytes([e, f, g, h]);
     }
-    unclear as usize
+    words
 }
 
-impl<T: Copy + Default + From<u8>> Blur<T> {
+/// Compares pixels with estimates, and returns how near a pixel is to being neither, at the least.
+#[inline(always)]
+fn decide(pixels: &[u8; STRIP], means: &Row<f32>, rule: Rule<'_>, mask: &mut [u8; STRIP]) -> f32 {
+    let mut least = [f32::INFINITY; RUNS];
+    let mut background = [[0; RUNS]; 2];
+    let halves = words(pixels).into_iter().zip(means.0.as_chunks::<{ STRIP / 2 }>().0);
+    for ((mut word, means), background) in halves.zip(&mut background) {
+        for means in means.as_chunks::<RUNS>().0 {
+            for run in 0..RUNS {
+                let margin = margin((word[run] & 0xFF) as i32, means[run], rule);
+                word[run] >>= 8;
+                // Comes in above what the columns before have left: a byte full of the sign.
+                let sign = (margin.to_bits() as i32 >> 31) as u32;
+                background[run] = background[run] >> 8 | (sign & 0xFF00_0000);
+                let distance = margin.abs();
+                least[run] = if distance < least[run] { distance } else { least[run] };
+            }
+        }
+    }
+    let flip = if rule.inverse { 0 } else { u64::MAX };
+    for (run, mask) in mask.as_chunks_mut::<RUN>().0.iter_mut().enumerate() {
+        *mask = (flip ^ (u64::from(background[0][run]) | u64::from(background[1][run]) << 32)).to_le_bytes();
+    }
+    least.into_iter().fold(f32::INFINITY, |a, b| if a < b { a } else { b })
+}
+
+impl<T: Copy + Default> Default for Row<T> {
+    fn default() -> Self {
+        Self([T::default(); STRIP])
+    }
+}
+
+impl Default for Interleaved {
+    fn default() -> Self {
+        Self([0.0; RUN * LINE])
+    }
+}
+
+impl Interleaved {
+    /// Interleaves the pixels of a row.
+    #[inline(always)]
+    fn fill(&mut self, padded: &[u8]) {
+        const N: usize = CHUNK / RUN;
+        for (i, bytes) in padded.as_chunks::<CHUNK>().0.iter().enumerate() {
+            let mut words = [[0; N]; 2];
+            for (run, bytes) in bytes.as_chunks::<RUN>().0.iter().enumerate() {
+                let word = u64::from_le_bytes(*bytes);
+                words[0][run] = word as u32;
+                words[1][run] = (word >> 32) as u32;
+            }
+            for (column, out) in self.0.as_chunks_mut::<LINE>().0.iter_mut().enumerate() {
+                let out = &mut out.as_chunks_mut::<N>().0[i];
+                for run in 0..N {
+                    out[run] = ((words[column / 4][run] >> (column % 4 * 8)) & 0xFF) as i32 as f32;
+                }
+            }
+        }
+    }
+
+    /// Column `x` of the strip, with those of the runs behind it.
+    #[inline(always)]
+    fn column<const LANES: usize>(&self, x: usize) -> [f32; LANES] {
+        let at = x % RUN * LINE + x / RUN;
+        *self.0[at..].first_chunk().expect("the padded row has all taps of all runs")
+    }
+}
+
+impl<T: Copy + Default> Blur<T> {
     /// Prepares for a strip, whose rows are asked for from row `y` on, with `length` rows kept.
     fn start(&mut self, window: &Window<'_>, length: usize, y: usize) {
-        self.padded.resize(STRIP + 2 * window.radius, T::default());
-        self.ring.resize(length, [T::default(); STRIP]);
+        self.padded.resize((STRIP + 2 * window.radius).next_multiple_of(CHUNK), 0);
+        self.ring.resize(length, Row([T::default(); STRIP]));
         self.next = y.saturating_sub(window.radius);
     }
 
@@ -213,13 +337,7 @@ impl<T: Copy + Default + From<u8>> Blur<T> {
     }
 
     /// Blurs one row more.
-    fn blur_next(
-        &mut self,
-        level: Level,
-        window: &Window<'_>,
-        left: usize,
-        blur: impl FnOnce(&[T], &mut Row<T>),
-    ) {
+    fn blur_next(&mut self, window: &Window<'_>, left: usize, blur: impl FnOnce(&[u8], &mut Row<T>)) {
         let row = window.src.row(self.next);
         let (padded, radius) = (&mut self.padded[..], window.radius);
         // Where the strip with its surroundings begins and ends in the picture.
@@ -229,38 +347,39 @@ impl<T: Copy + Default + From<u8>> Blur<T> {
         // Rows of a strip lie too far apart for the processor to see what comes.
         let ahead = (self.next + AHEAD).min(window.src.size().height - 1);
         prefetch(&window.src.row(ahead)[from..from + count]);
-        level.run(
-            #[inline(always)]
-            || {
-                padded[..before].fill(T::from(row[0]));
-                for (out, &pixel) in padded[before..][..count].iter_mut().zip(&row[from..]) {
-                    *out = T::from(pixel);
-                }
-                padded[before + count..].fill(T::from(row[row.len() - 1]));
-            },
-        );
+        let padded = if count == padded.len() {
+            &row[from..][..count]
+        } else {
+            padded[..before].fill(row[0]);
+            padded[before..][..count].copy_from_slice(&row[from..][..count]);
+            padded[before + count..].fill(row[row.len() - 1]);
+            padded
+        };
         let place = self.next % self.ring.len();
         blur(padded, &mut self.ring[place]);
         self.next += 1;
     }
 
-    /// The rows around row `y`: first those `0..=radius` above it, then those `0..=radius + 1` below, or the border's.
+    /// The rows around `rows` rows, from `radius` above row `y` on: their places, or those of the border's.
     #[inline(always)]
-    fn around(&self, y: usize, window: &Window<'_>) -> (Places, Places) {
-        // Looked up once for all lanes: a remainder takes as long as several additions of vectors.
-        let (length, last) = (self.ring.len(), window.src.size().height - 1);
-        let (mut above, mut below) = ([0; MAX_PLACES], [0; MAX_PLACES]);
-        let distances = 0..window.radius + 2;
-        for (distance, (above, below)) in distances.zip(above.iter_mut().zip(&mut below)) {
-            *above = (y.saturating_sub(distance) % length) as u16;
-            *below = ((y + distance).min(last) % length) as u16;
+    fn around(&self, y: usize, rows: usize, window: &Window<'_>) -> Places {
+        // Looked up once for all lanes, and by one remainder: it takes as long as several additions of vectors.
+        let first = y.saturating_sub(window.radius);
+        let (start, length) = ((first % self.ring.len()) as i16, self.ring.len() as i16);
+        let count = window.block() + rows - 1;
+        let repeated = (first + window.radius - y) as i16;
+        let last = (window.src.size().height - 1 - first).min(count) as i16;
+        let mut places = [0; MAX_BLOCK + ROWS - 1];
+        for (i, place) in places[..count].iter_mut().enumerate() {
+            let at = start + (i as i16 - repeated).clamp(0, last);
+            *place = (if at < length { at } else { at - length }) as u16;
         }
-        (above, below)
+        places
     }
 
     #[inline(always)]
-    fn row(&self, places: &Places, distance: usize) -> &Row<T> {
-        &self.ring[usize::from(places[distance])]
+    fn row(&self, places: &Places, i: usize) -> &Row<T> {
+        &self.ring[usize::from(places[i])]
     }
 }
 
@@ -269,74 +388,135 @@ fn multiply_add<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FUSED { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// The horizontal pass over one row of a strip.
+/// Adds to `sum` the share of two vectors.
 #[inline(always)]
-fn estimate_row<const FUSED: bool>(padded: &[f32], shares: &[f32], blurred: &mut Row<f32>) {
-    let radius = shares.len() - 1;
-    for (i, blurred) in blurred.as_chunks_mut::<ROW_LANES>().0.iter_mut().enumerate() {
-        let lanes = |x: usize| -> &[f32; ROW_LANES] {
-            padded[i * ROW_LANES + x..].first_chunk().expect("the padded row has all taps of all lanes")
-        };
-        let centre = lanes(radius);
-        let mut sums = [0.0; ROW_LANES];
-        for lane in 0..ROW_LANES {
-            sums[lane] = centre[lane] * shares[radius];
+fn fold<const FUSED: bool, const LANES: usize>(
+    a: [f32; LANES],
+    b: [f32; LANES],
+    share: f32,
+    mut sum: [f32; LANES],
+) -> [f32; LANES] {
+    for lane in 0..LANES {
+        sum[lane] = multiply_add::<FUSED>(a[lane] + b[lane], share, sum[lane]);
+    }
+    sum
+}
+
+/// Defines a function that returns `$sums` neighbouring sums of the vectors that `at` gives: `shares`, from the edge to the
+/// centre, times vectors 0 to 2 * radius, times 1 to 2 * radius + 1 and so on. Each tap reads two vectors, whatever `$sums`.
+///
+/// Not an array's length, because in a loop over sums the compiler would make vectors of these, not of lanes.
+macro_rules! convolution {
+    ($name:ident, $sums:literal: 0 $($next:literal)*) => {
+        #[inline(always)]
+        fn $name<const FUSED: bool, const LANES: usize>(
+            shares: &[f32],
+            at: impl Fn(usize) -> [f32; LANES],
+        ) -> [[f32; LANES]; $sums] {
+            let radius = shares.len() - 1;
+            let (centre, end) = (shares[radius], 2 * radius);
+            let mut left = [at(0), $(at($next)),*];
+            let mut right = [at(end), $(at(end + $next)),*];
+            // To add -0 is to add nothing, even for the compiler.
+            let none = [-0.0; LANES];
+            let mut sums = [
+                fold::<FUSED, LANES>(at(radius), none, centre, none),
+                $(fold::<FUSED, LANES>(at(radius + $next), none, centre, none)),*
+            ];
+            for (tap, &share) in shares[..radius].iter().enumerate() {
+                sums = [
+                    fold::<FUSED, LANES>(left[0], right[0], share, sums[0]),
+                    $(fold::<FUSED, LANES>(left[$next], right[$next], share, sums[$next])),*
+                ];
+                left = [$(left[$next],)* at(tap + $sums)];
+                right = [at(end - tap - 1), $(right[$next - 1]),*];
+            }
+            sums
         }
-        for (tap, &share) in shares[..radius].iter().enumerate() {
-            let (a, b) = (lanes(tap), lanes(2 * radius - tap));
-            for lane in 0..ROW_LANES {
-                sums[lane] = multiply_add::<FUSED>(a[lane] + b[lane], share, sums[lane]);
+    };
+}
+
+convolution!(convolve_4, 4: 0 1 2 3);
+convolution!(convolve_8, 8: 0 1 2 3 4 5 6 7);
+
+/// Gives `put` eight neighbouring sums and their numbers: at once where all that is needed stays in registers.
+#[inline(always)]
+fn convolve<const FUSED: bool, const LANES: usize>(
+    shares: &[f32],
+    at: impl Fn(usize) -> [f32; LANES],
+    mut put: impl FnMut(usize, [f32; LANES]),
+) {
+    if LANES == RUNS {
+        for (i, sum) in convolve_8::<FUSED, LANES>(shares, at).into_iter().enumerate() {
+            put(i, sum);
+        }
+    } else {
+        for half in [0, 4] {
+            let sums = convolve_4::<FUSED, LANES>(
+                shares,
+                #[inline(always)]
+                |i| at(half + i),
+            );
+            for (i, sum) in sums.into_iter().enumerate() {
+                put(half + i, sum);
             }
         }
-        *blurred = sums;
+    }
+}
+
+/// The horizontal pass over one row of a strip.
+#[inline(always)]
+fn estimate_row<const FUSED: bool, const LANES: usize>(
+    interleaved: &mut Interleaved,
+    padded: &[u8],
+    shares: &[f32],
+    blurred: &mut Row<f32>,
+) {
+    interleaved.fill(padded);
+    for run in (0..RUNS).step_by(LANES) {
+        convolve::<FUSED, LANES>(
+            shares,
+            #[inline(always)]
+            |x| interleaved.column(run * RUN + x),
+            #[inline(always)]
+            |column, sum| blurred.0[column * RUNS + run..][..LANES].copy_from_slice(&sum),
+        );
     }
 }
 
 impl Blur<f32> {
-    /// The vertical pass for rows `y` and `y + 1`, together because they share most of what is read.
+    /// The vertical pass for `ROWS` rows from row `y` on.
     #[inline(always)]
-    fn means<const FUSED: bool>(
+    fn means<const FUSED: bool, const LANES: usize>(
         &self,
         y: usize,
         window: &Window<'_>,
         shares: &[f32],
-        means: &mut [Row<f32>; 2],
+        means: &mut [Row<f32>; ROWS],
     ) {
-        let radius = window.radius;
-        let [first, second] = means;
-        let (above_at, below_at) = self.around(y, window);
+        let places = self.around(y, ROWS, window);
         for x in (0..STRIP).step_by(LANES) {
-            let lanes =
-                |row: &Row<f32>| -> [f32; LANES] { *row[x..].first_chunk().expect("a strip is whole lanes") };
-            // The rows `distance` above the first and the second, and `distance` below.
-            let (mut above, mut below) = (lanes(self.row(&above_at, 0)), lanes(self.row(&below_at, 1)));
-            let mut sums = [[0.0; LANES]; 2];
-            for lane in 0..LANES {
-                sums[0][lane] = above[lane] * shares[radius];
-                sums[1][lane] = below[lane] * shares[radius];
-            }
-            for distance in 1..=radius {
-                let share = shares[radius - distance];
-                let higher = lanes(self.row(&above_at, distance));
-                let lower = lanes(self.row(&below_at, distance + 1));
-                for lane in 0..LANES {
-                    sums[0][lane] = multiply_add::<FUSED>(higher[lane] + below[lane], share, sums[0][lane]);
-                    sums[1][lane] = multiply_add::<FUSED>(above[lane] + lower[lane], share, sums[1][lane]);
-                }
-                (above, below) = (higher, lower);
-            }
-            first[x..x + LANES].copy_from_slice(&sums[0]);
-            second[x..x + LANES].copy_from_slice(&sums[1]);
+            convolve::<FUSED, LANES>(
+                shares,
+                #[inline(always)]
+                |i| *self.row(&places, i).0[x..].first_chunk().expect("a strip is whole vectors"),
+                #[inline(always)]
+                |row, sum| means[row].0[x..][..LANES].copy_from_slice(&sum),
+            );
         }
     }
 }
 
 /// The exact horizontal pass over one row of a strip, rounded half up to `ROW_BITS` fraction bits.
 #[inline(always)]
-fn blur_row(padded: &[u32], weights: &[u32], blurred: &mut Row<u32>) {
+fn blur_row(padded: &[u8], weights: &[u32], blurred: &mut Row<u32>) {
     let radius = weights.len() - 1;
-    for (x, blurred) in blurred.iter_mut().enumerate() {
-        *blurred = row_mean(&padded[x..][..=2 * radius], weights);
+    let mut taps = [0; PADDED];
+    for (tap, &pixel) in taps.iter_mut().zip(padded) {
+        *tap = u32::from(pixel);
+    }
+    for (x, blurred) in blurred.0.iter_mut().enumerate() {
+        *blurred = row_mean(&taps[x..][..=2 * radius], weights);
     }
 }
 
@@ -360,20 +540,26 @@ fn whole_mean(sum: u64) -> u8 {
 impl Blur<u32> {
     /// The exact vertical pass for row `y`.
     #[inline(always)]
-    fn means(&self, y: usize, window: &Window<'_>, weights: &[u32], means: &mut Row<u8>) {
+    fn means(&self, y: usize, window: &Window<'_>, weights: &[u32]) -> [u8; STRIP] {
         let radius = window.radius;
-        let (above, below) = self.around(y, window);
-        let mut sums = self.row(&above, 0).map(|v| u64::from(v) * u64::from(weights[radius]));
+        let places = self.around(y, 1, window);
+        let mut sums = [0; STRIP];
+        for (sum, &v) in sums.iter_mut().zip(&self.row(&places, radius).0) {
+            *sum = u64::from(v) * u64::from(weights[radius]);
+        }
         for distance in 1..=radius {
             let weight = u64::from(weights[radius - distance]);
-            let pairs = self.row(&above, distance).iter().zip(self.row(&below, distance));
+            let (above, below) = (self.row(&places, radius - distance), self.row(&places, radius + distance));
+            let pairs = above.0.iter().zip(&below.0);
             for (sum, (&a, &b)) in sums.iter_mut().zip(pairs) {
                 *sum += u64::from(a + b) * weight;
             }
         }
+        let mut means = [0; STRIP];
         for (mean, sum) in means.iter_mut().zip(sums) {
             *mean = whole_mean(sum);
         }
+        means
     }
 }
 
@@ -382,7 +568,7 @@ impl Blur<u32> {
 fn mean_at(src: PlaneRef<'_>, (x, y): (usize, usize), weights: &[u32]) -> u8 {
     let Size { width, height } = src.size();
     let radius = weights.len() - 1;
-    let mut taps = [0; 255];
+    let mut taps = [0; MAX_BLOCK];
     let taps = &mut taps[..=2 * radius];
     let mut row_at = |y: usize| {
         let row = src.row(y);
