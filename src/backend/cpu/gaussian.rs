@@ -1,7 +1,7 @@
 //! The Gaussian adaptive threshold: means in f32 where these decide, exact ones where they do not.
 //!
 //! A pixel v is foreground if the rounded mean around it is less than v + C: if the mean itself is less than v + C - 1/2.
-//! Two passes of f32 give the mean with an error of less than 1/200 of a grey level, and so tell nearly all pixels. The
+//! Two passes of f32 give the mean with an error of less than 1/900 of a grey level, and so tell nearly all pixels. The
 //! others get the mean of the numeric contract, in whole numbers: one by one, or where there are many, row by row.
 //!
 //! All passes are of `block` taps, folded at the centre because the weights are symmetric. They work on strips of columns,
@@ -14,7 +14,7 @@
 //! lines of the cache.
 
 use super::simd::{Level, prefetch};
-use super::threshold::{Window, byte};
+use super::threshold::{Window, byte, round_half_even};
 use crate::backend::threshold::{MEAN_BITS, ROW_BITS, WEIGHT_BITS};
 use crate::frame::{PlaneRef, Size};
 
@@ -93,7 +93,7 @@ struct Rule<'a> {
     weights: &'a [u32],
     /// The same, adding up to 1 with those of the other side.
     shares: &'a [f32],
-    /// How far an estimate is from the mean of the numeric contract, at most.
+    /// How far an estimate is from the mean of the numeric contract, at most. It is that mean where this is 0.
     error: f32,
     offset: i32,
     inverse: bool,
@@ -116,11 +116,7 @@ impl Gaussian {
             *share = weight as f32 / (1 << WEIGHT_BITS) as f32;
         }
         let shares = &shares[..weights.len()];
-        // A pass adds up radius + 1 positive terms, each rounded when its pair is added and when it is multiplied, and the
-        // sum with every term: relative to the mean, less than radius + 3 times the unit roundoff. The exact passes round
-        // to 16 fraction bits in between.
-        let roundings = 2.0 * (window.radius + 3) as f32;
-        let error = 1.01 * 255.0 * roundings * (f32::EPSILON / 2.0) + 1.0 / 65_536.0;
+        let error = if are_exact(weights) { 0.0 } else { largest_error(shares) };
         let rule = Rule { weights, shares, error, offset, inverse };
         let width = window.src.size().width;
         for left in (0..width).step_by(STRIP) {
@@ -219,17 +215,42 @@ impl Gaussian {
         if level.has_wide_vectors() {
             level.run(
                 #[inline(always)]
-                || estimates.means::<true, RUNS>(y, window, rule.shares, means),
+                || estimates.means::<true, RUNS>(y, window, rule, means),
             );
         } else if level.has_mul_add() {
             level.run(
                 #[inline(always)]
-                || estimates.means::<true, FEW_LANES>(y, window, rule.shares, means),
+                || estimates.means::<true, FEW_LANES>(y, window, rule, means),
             );
         } else {
-            estimates.means::<false, FEW_LANES>(y, window, rule.shares, means);
+            estimates.means::<false, FEW_LANES>(y, window, rule, means);
         }
     }
+}
+
+/// True if estimates with these weights are the mean of the numeric contract but for its last rounding.
+///
+/// Weights of 8 fraction bits make whole numbers of 1/2^8 of the rows and of 1/2^16 of the columns, up to 255. f32 holds all
+/// of these, so that nothing is rounded, nor is it in the exact passes before the mean itself. Blocks up to 9 are such.
+fn are_exact(weights: &[u32]) -> bool {
+    weights.iter().all(|weight| weight.trailing_zeros() >= WEIGHT_BITS - 8)
+}
+
+/// How far an estimate is from the mean of the numeric contract, at most.
+///
+/// A pass rounds the sum of each pair, each product, and what has been added up after each tap. Terms are positive and 255 at
+/// most when all are added up, so all pairs make an error of one unit roundoff of 255, all products too, and the sums one
+/// of what has been added up each time: little at first, because the weights at the edge are. What the first pass is wrong
+/// by, the second takes over. The exact passes round to 16 fraction bits in between.
+fn largest_error(shares: &[f32]) -> f32 {
+    let (centre, pairs) = shares.split_last().expect("the centre has a weight");
+    let (mut added, mut roundings) = (*centre, 2.0);
+    for share in pairs {
+        added += 2.0 * share;
+        roundings += added;
+    }
+    // A hundredth more for the products of errors, and for this sum.
+    1.01 * 255.0 * 2.0 * roundings * (f32::EPSILON / 2.0) + 1.0 / 65_536.0
 }
 
 impl Rule<'_> {
@@ -491,17 +512,24 @@ impl Blur<f32> {
         &self,
         y: usize,
         window: &Window<'_>,
-        shares: &[f32],
+        rule: Rule<'_>,
         means: &mut [Row<f32>; ROWS],
     ) {
         let places = self.around(y, ROWS, window);
         for x in (0..STRIP).step_by(LANES) {
             convolve::<FUSED, LANES>(
-                shares,
+                rule.shares,
                 #[inline(always)]
                 |i| *self.row(&places, i).0[x..].first_chunk().expect("a strip is whole vectors"),
                 #[inline(always)]
-                |row, sum| means[row].0[x..][..LANES].copy_from_slice(&sum),
+                |row, mut sum| {
+                    if rule.error == 0.0 {
+                        for mean in &mut sum {
+                            *mean = round_half_even(*mean) as f32;
+                        }
+                    }
+                    means[row].0[x..][..LANES].copy_from_slice(&sum);
+                },
             );
         }
     }
@@ -583,4 +611,71 @@ fn mean_at(src: PlaneRef<'_>, (x, y): (usize, usize), weights: &[u32]) -> u8 {
         sum += pair * u64::from(weights[radius - distance]);
     }
     whole_mean(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::threshold::gaussian_weights;
+
+    /// The mean around a pixel before it is rounded to a whole number, straight from the numeric contract.
+    fn mean_of(src: PlaneRef<'_>, (x, y): (usize, usize), weights: &[u32]) -> f64 {
+        let radius = weights.len() as i64 / 2;
+        let weight = |d: i64| i64::from(weights[(d + radius) as usize]);
+        let clamped = |v: usize, d: i64, end: usize| (v as i64 + d).clamp(0, end as i64 - 1) as usize;
+        let rows = (-radius..=radius).map(|dy| {
+            let row = src.row(clamped(y, dy, src.size().height));
+            let pixel = |dx: i64| i64::from(row[clamped(x, dx, src.size().width)]);
+            let sum: i64 = (-radius..=radius).map(|dx| weight(dx) * pixel(dx)).sum();
+            weight(dy) * ((sum + (1 << (DROPPED_BITS - 1))) >> DROPPED_BITS)
+        });
+        rows.sum::<i64>() as f64 / (1_u64 << MEAN_BITS) as f64
+    }
+
+    #[test]
+    fn estimates_are_no_further_from_the_mean_than_is_said() {
+        let size = Size::new(150, 23);
+        let mut state = 7_u64;
+        let mut noise = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        };
+        let pictures: [Vec<u8>; 4] = [
+            (0..size.area()).map(|_| noise()).collect(),
+            (0..size.area()).map(|_| noise() / 128 * 255).collect(),
+            (0..size.area()).map(|_| 255 - noise() / 64).collect(),
+            vec![255; size.area()],
+        ];
+        for (index, picture) in pictures.iter().enumerate() {
+            let src = PlaneRef::new(picture, size, size.width);
+            for block in [3, 5, 7, 9, 11, 31, 101, MAX_BLOCK] {
+                let weights = gaussian_weights(block);
+                let half = &weights[..=block / 2];
+                let shares: Vec<f32> = half.iter().map(|&w| w as f32 / (1 << WEIGHT_BITS) as f32).collect();
+                let error = if are_exact(half) { 0.0 } else { largest_error(&shares) };
+                assert_eq!(error == 0.0, block <= 9, "block {block}");
+                assert!(error < 1.0 / 900.0, "block {block}: {error}");
+                let rule = Rule { weights: half, shares: &shares, error, offset: 0, inverse: false };
+                let window = Window { src, radius: block / 2, first: 4 };
+                for level in Level::available() {
+                    let mut gaussian = Gaussian::default();
+                    for left in [0, STRIP] {
+                        gaussian.estimates.start(&window, block + ROWS - 1, window.first);
+                        gaussian.estimate(level, &window, (left, window.first), rule);
+                        for (y, means) in (window.first..).zip(&gaussian.means) {
+                            for x in left..(left + STRIP).min(size.width) {
+                                let estimate = means.0[(x - left) % RUN * RUNS + (x - left) / RUN];
+                                let mean = mean_of(src, (x, y), &weights);
+                                let mean = if error == 0.0 { mean.round_ties_even() } else { mean };
+                                assert!(
+                                    (f64::from(estimate) - mean).abs() <= f64::from(error),
+                                    "picture {index}, block {block}, {level}, {x},{y}: {estimate}, not {mean}"
+                                );
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }

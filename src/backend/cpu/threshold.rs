@@ -271,7 +271,7 @@ impl WindowSums {
 
 /// `value` to the nearest whole number, half to even, for values from 0 to 2^22.
 #[inline(always)]
-fn round_half_even(value: f32) -> i32 {
+pub(super) fn round_half_even(value: f32) -> i32 {
     // An f32 of this size has no fraction bits, so the addition itself rounds, and the low bits are the number:
     // `round_ties_even` would be a call per pixel on processors without SSE4.1.
     const ROUNDER: f32 = 12_582_912.0;
@@ -313,6 +313,9 @@ fn count(level: Level, mask: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
     use super::*;
     use crate::reference;
 
@@ -423,6 +426,42 @@ mod tests {
             assert_same(&picture, method);
             assert_same(&picture, &format!("{method}:inv").replace(":inv:inv", ""));
         }
+    }
+
+    #[test]
+    fn means_in_the_middle_of_two_numbers_are_rounded_to_the_even_one() {
+        // Three grey levels beside each other: small blocks have few means, and many of them end in one half.
+        let mut picture = Padded::noise(Size::new(150, 40), 11);
+        picture.data.iter_mut().for_each(|pixel| *pixel = 100 + *pixel % 3);
+        for block in [3, 5, 7, 9] {
+            for c in [-1, 0, 1] {
+                assert_same(&picture, &format!("gaussian:{block}:{c}"));
+                assert_same(&picture, &format!("gaussian:{block}:{c}:inv"));
+            }
+        }
+    }
+
+    #[test]
+    fn masks_are_the_references_on_random_pictures() {
+        let cases = std::env::var("LOCKON_TEST_CASES").map_or(100, |cases| cases.parse().unwrap());
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[11; 32]);
+        let config = Config { cases, failure_persistence: None, ..Config::default() };
+        let methods = proptest::sample::select(vec!["mean", "gaussian", "gaussian", "sauvola", "niblack"]);
+        let spec = (methods, 1..26_usize, -20..21_i32, any::<bool>());
+        let picture = (1..300_usize, 1..40_usize, any::<u64>(), 1..257_usize);
+        TestRunner::new_with_rng(config, rng)
+            .run(&(spec, picture), |((method, radius, tenths, inverse), (w, h, seed, greys))| {
+                let mut picture = Padded::noise(Size::new(w, h), seed);
+                // With few grey levels, ties and flat windows are common.
+                for pixel in &mut picture.data {
+                    *pixel = (usize::from(*pixel) % greys * (255 / greys.min(255))) as u8;
+                }
+                let parameter = f64::from(tenths) / if method == "mean" { 1.0 } else { 10.0 };
+                let inverse = if inverse { ":inv" } else { "" };
+                assert_same(&picture, &format!("{method}:{}:{parameter}{inverse}", 2 * radius + 1));
+                Ok(())
+            })
+            .unwrap();
     }
 
     #[test]
