@@ -255,7 +255,11 @@ pub(super) fn kernels(args: &BenchKernelsArgs) -> Result<Outcome> {
             work.start(number, context_us)?;
         }
         work.on_gpu(&mut Bench::new(&context)?, number)?;
-        (name, driver, "CUDA graphs over frames that do not fit the L2 cache, by events on the device")
+        (
+            name,
+            driver,
+            "CUDA graphs over frames that do not fit the L2 cache, by events on the device; launches begin as soon as they can, but for one_by_one_us",
+        )
     } else {
         let threads = job::threads(args.threads);
         let device = cpu::Cpu::open(Standing::new(Size::new(64, 64)), 1, threads)?.describe();
