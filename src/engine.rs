@@ -106,9 +106,10 @@ impl Engine<'_> {
                 (false, _) => Ok(Next::End),
                 (true, false) => Ok(Next::Pending),
                 (true, true) if run.in_flight.is_empty() => {
-                    let asked = Instant::now();
+                    let (asked, held_up) = (Instant::now(), self.source.held_up());
                     let next = self.source.wait_next(STOP_CHECK);
-                    run.waited += asked.elapsed();
+                    let held_up = self.source.held_up().saturating_sub(held_up);
+                    run.waited += asked.elapsed().saturating_sub(held_up);
                     next
                 }
                 (true, true) => self.source.try_next(),
@@ -291,10 +292,15 @@ impl Engine<'_> {
 
         let started = Instant::now();
         let mask = run.findings.mask.take();
+        // Asked once, so that every sink hears of it or none.
+        if self.source.has_discarded(record.frame) {
+            return Ok(());
+        }
         let delivery = Delivery { frame: &frame, record: &record, mask: mask.as_ref() };
         self.tell(run, |sink| sink.deliver(&delivery))?;
         run.stats.stage(Stage::Sinks, micros(started.elapsed()));
         run.stats.frames += 1;
+        run.interpolated += u64::from(record.pts_interpolated);
         // The mask's buffer goes back to the backend here, as soon as the sinks are done with it.
         Ok(())
     }
@@ -302,7 +308,7 @@ impl Engine<'_> {
     /// Waits for the results of the oldest frame in flight, asks the tracker about it, and writes its record. If the backend
     /// fails, tracker and statistics are as if it had not been asked.
     fn decide(&mut self, run: &mut Run) -> Result<Arc<FrameRecord>> {
-        let Run { open, findings, records, stats, redone, in_flight, interpolated, .. } = run;
+        let Run { open, findings, records, stats, redone, in_flight, .. } = run;
         let frame = in_flight.front().expect("called with a frame in flight");
         let circumstances = frame.circumstances;
         let backend = &mut *open.as_mut().expect("a frame in flight lies in an open backend").backend;
@@ -335,7 +341,6 @@ impl Engine<'_> {
                 stats.capture.record(capture_us);
                 record.capture_us = Some(capture_us);
             }
-            *interpolated += u64::from(circumstances.is_pts_interpolated);
         });
         outcome.map(|()| record)
     }

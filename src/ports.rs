@@ -1,7 +1,7 @@
 //! The two ends that the engine is plugged between: where frames come from and where results go.
 //!
-//! The engine knows these traits only. GStreamer implements them in `media`, results files in `output`, tests in memory; a
-//! GStreamer element or a Python module would do the same.
+//! The engine knows these traits only. GStreamer implements them in `media`, results files in `output`, the GStreamer element in
+//! a package of its own, tests in memory; a Python module would do the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +47,18 @@ pub trait Source: Send {
     /// Errors so far that demuxers and decoders told and went on from.
     fn damaged(&self) -> u64 {
         0
+    }
+
+    /// Time so far in which its calls did something else than wait for a frame, or in which none could come: a GStreamer
+    /// element pushes frames on, and may stand still. It counts neither as a stall nor as time spent on the source.
+    fn held_up(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// True for a frame that it gave and that nobody wants any more, such as one that a flush dropped: the engine tells no sink
+    /// of it, and does not count it.
+    fn has_discarded(&self, _frame: u64) -> bool {
+        false
     }
 }
 
