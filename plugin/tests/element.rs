@@ -1175,6 +1175,42 @@ fn as_an_element_a_run_writes_the_same_video() {
 }
 
 #[test]
+fn the_printed_line_drops_frames_where_the_program_does() {
+    let here = Place::new();
+    let cars = root().join("examples/media/cars.mp4");
+    let cars = cars.to_str().unwrap();
+    let (live, file) =
+        ("videotestsrc is-live=true ! appsink name=frames", "videotestsrc ! appsink name=frames");
+    // What is typed, and whether the line keeps time by itself, drops older frames, and drops late ones.
+    for (typed, expected) in [
+        (vec![cars], [false, false, false]),
+        (vec![cars, "--live"], [true, true, true]),
+        (vec!["--source", file], [false, false, false]),
+        (vec!["--source", live], [false, true, true]),
+        (vec!["--source", live, "--lossless"], [false, false, false]),
+        (vec!["rtsp://127.0.0.1:1/none"], [false, true, true]),
+        (vec!["camera:/dev/video0"], [false, true, true]),
+        (vec!["camera:/dev/video0", "--lossless"], [false, false, false]),
+    ] {
+        let mut command = with_plugin(program(), &here);
+        command.arg("run").args(&typed).args(["--track", "0,0,9,9", "--print-pipeline", "--as-element"]);
+        let printed = command.output().unwrap();
+        let line = String::from_utf8(printed.stdout.clone()).unwrap();
+        succeeds(&printed);
+        let paced = line.contains("clocksync ! queue");
+        let keeps_newest = line.contains("queue leaky=downstream max-size-buffers=1");
+        let drops_late = !line.contains(" qos=false");
+        assert_eq!([paced, keeps_newest, drops_late], expected, "{typed:?}: {line}");
+    }
+    let mut command = with_plugin(program(), &here);
+    command.args(["run", cars, "--track", "0,0,9,9", "--print-pipeline", "--as-element"]);
+    let said = succeeds(&command.args(["--metrics", "127.0.0.1:0", "--report", "r.html"]).output().unwrap());
+    for option in ["--metrics", "--report"] {
+        assert!(said.contains(&format!("{option} is left out")), "{said}");
+    }
+}
+
+#[test]
 fn nothing_is_leaked() {
     let here = Place::new();
     let template = here.text("pattern.png");

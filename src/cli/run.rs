@@ -287,11 +287,13 @@ fn as_element(
     mut source: Launch,
     sinks: &[Launch],
 ) -> lockon::Result<Launch> {
-    if args.live {
-        source.insert_before(
-            "frames",
-            "queue leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0",
-        )?;
+    let is_real_time = spec.is_real_time()?;
+    let is_live = spec.live.unwrap_or(is_real_time);
+    if is_live {
+        // What does not come at its own pace is given it, as the program does.
+        let paced = if is_real_time { "" } else { "clocksync ! " };
+        let newest = "queue leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0";
+        source.insert_before("frames", &format!("{paced}{newest}"))?;
     }
     let has_sound = !args.output.is_empty() && !args.no_audio && file_of(&spec.input).is_some();
     if has_sound {
@@ -300,8 +302,10 @@ fn as_element(
     if args.reconnect {
         tracing::warn!("a source that is lost ends this line: --reconnect is left out of it");
     }
-    if args.report.is_some() {
-        tracing::warn!("--report is left out of this line: the element writes results files only");
+    for (option, is_given) in [("--report", args.report.is_some()), ("--metrics", args.metrics.is_some())] {
+        if is_given {
+            tracing::warn!("{option} is left out of this line: the element writes results files only");
+        }
     }
     for list in [&args.template, &args.results] {
         if let Some(text) = list.iter().find(|text| text.contains(';')) {
@@ -344,6 +348,8 @@ fn as_element(
         ("max-frames", args.max_frames.map(|max| max.to_string())),
         ("depth", (args.depth != 2).then(|| args.depth.to_string())),
         ("on-device-loss", (args.on_device_loss == OnDeviceLoss::Cpu).then(|| "cpu".to_owned())),
+        // Where nothing may be dropped, nothing is, whatever a sink says of late frames.
+        ("qos", (!is_live).then(|| "false".to_owned())),
         ("view", view.map(str::to_owned)),
         ("results", list(args.results.clone())),
     ] {

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, select};
 use gst::glib;
 use gst::prelude::*;
+use gst_app::gst_base::prelude::BaseSrcExt;
 use gst_video::prelude::*;
 
 use crate::error::{Error, Result};
@@ -193,6 +194,28 @@ impl SourceSpec {
     pub fn new(input: Input, decoder: Decoder) -> Self {
         let camera = CameraMode::default();
         Self { input, decoder, live: None, reconnect: false, camera, jitter_ms: DEFAULT_JITTER_MS }
+    }
+
+    /// True if frames come at the source's own pace: a camera's, a network stream's. As far as can be told without opening it.
+    ///
+    /// # Errors
+    /// `MissingElement` or `Launch` if a pipeline's text cannot be built.
+    pub fn is_real_time(&self) -> Result<bool> {
+        launch::init()?;
+        Ok(match &self.input {
+            Input::File(_) => false,
+            Input::Camera(_) => true,
+            Input::Uri(uri) => is_real_time_uri(uri),
+            Input::Launch(launch) => launch.build()?.iterate_recurse().into_iter().flatten().any(|element| {
+                // What finds its source by a URI has none before it starts.
+                let is_text = |spec: &glib::ParamSpec| spec.value_type() == glib::Type::STRING;
+                let uri = element
+                    .find_property("uri")
+                    .filter(is_text)
+                    .and_then(|_| element.property::<Option<String>>("uri"));
+                is_real_time_source(&element) || uri.is_some_and(|uri| is_real_time_uri(&uri))
+            }),
+        })
     }
 
     /// The pipeline for the input, as far as it is known without opening it.
@@ -1037,6 +1060,18 @@ pub fn describe(caps: &gst::CapsRef) -> Result<(gst_video::VideoInfo, Arc<VideoF
         colorimetry,
     };
     Ok((info, Arc::new(format)))
+}
+
+fn is_real_time_uri(uri: &str) -> bool {
+    let source = gst::Element::make_from_uri(gst::URIType::Src, uri, None);
+    source.is_ok_and(|source| is_real_time_source(&source))
+}
+
+/// True if the element says that it gives frames only while it plays.
+fn is_real_time_source(element: &gst::Element) -> bool {
+    let says_so = element.downcast_ref::<gst_app::gst_base::BaseSrc>().is_some_and(BaseSrcExt::is_live);
+    // RTSP's source is a bin, which says nothing before it has connected.
+    says_so || element.factory().is_some_and(|factory| factory.name() == "rtspsrc")
 }
 
 /// When a frame is to be shown, in nanoseconds, counted from the beginning of the video rather than of the file's own clock; in
