@@ -896,6 +896,7 @@ fn a_panic_is_an_error_and_not_the_end_of_the_process() {
     let _ = harness.push(upside_down);
     let message = wait_for(&bus, &[gst::MessageType::Error]);
     let gst::MessageView::Error(error) = message.view() else { unreachable!() };
+    assert!(error.error().matches(gst::LibraryError::Failed), "{error:?}");
     assert!(error.error().message().contains("panicked"), "{error:?}");
     assert_eq!(harness.push(frame(1, PixelFormat::GRAY8)), Err(gst::FlowError::Error));
 }

@@ -21,9 +21,9 @@ use lockon::output;
 use lockon::overlay::Trails;
 
 use super::line::{Ahead, Arrival, Departure, Layout, Line, Times, WAITING};
+use super::log::ToGStreamersLog;
 use super::settings::{Device, Settings, each};
-use super::trouble::{self, ToGStreamersLog};
-use super::{CAT, View, marks, run};
+use super::{CAT, View, marks, run, trouble};
 
 pub struct Lockon {
     sinkpad: gst::Pad,

@@ -70,6 +70,7 @@ use gst::prelude::*;
 
 mod imp;
 mod line;
+mod log;
 mod marks;
 mod run;
 mod settings;

@@ -1,15 +1,7 @@
-//! What can go wrong, in GStreamer's terms: domains and codes for errors, its log for what lockon logs.
+//! What can go wrong, in GStreamer's terms: domains and codes for errors, and texts that name properties.
 
-use std::fmt::Write as _;
-
-use gst::glib;
 use lockon::Error;
 use lockon::error::DeviceFault;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
-
-use super::CAT;
 
 /// An error as the bus carries it: its domain and code say whose fault it is, its text what happened and what mends it.
 pub(super) fn error_message(error: &Error) -> gst::ErrorMessage {
@@ -46,6 +38,7 @@ pub(super) fn error_message(error: &Error) -> gst::ErrorMessage {
             };
             gst::error_msg!(code, ("{text}"))
         }
+        Error::Panicked { .. } => gst::error_msg!(LibraryError::Failed, ("{text}")),
         // Values, templates and boxes that cannot be used.
         _ => gst::error_msg!(LibraryError::Settings, ("{text}")),
     }
@@ -71,66 +64,6 @@ pub(super) fn in_properties(text: &str) -> String {
         at += 1;
     }
     said.join(" ")
-}
-
-/// Passes what lockon logs on the current thread to GStreamer's log, in the element's name.
-pub(super) struct ToGStreamersLog(pub(super) glib::SendWeakRef<super::Lockon>);
-
-impl Subscriber for ToGStreamersLog {
-    fn register_callsite(&self, _: &'static Metadata<'static>) -> tracing::subscriber::Interest {
-        // Asked every time, as the level of a category can be changed at any time, and other threads have other subscribers.
-        tracing::subscriber::Interest::sometimes()
-    }
-
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        level(*metadata.level()) <= CAT.threshold()
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut text = Text(String::new());
-        event.record(&mut text);
-        let place = event.metadata();
-        let file = glib::GString::from(place.file().unwrap_or_default());
-        CAT.log(
-            self.0.upgrade().as_ref(),
-            level(*place.level()),
-            file.as_ref(),
-            place.target(),
-            place.line().unwrap_or(0),
-            format_args!("{}", text.0),
-        );
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
-
-fn level(level: Level) -> gst::DebugLevel {
-    match level {
-        Level::ERROR => gst::DebugLevel::Error,
-        Level::WARN => gst::DebugLevel::Warning,
-        Level::INFO => gst::DebugLevel::Info,
-        Level::DEBUG => gst::DebugLevel::Debug,
-        Level::TRACE => gst::DebugLevel::Trace,
-    }
-}
-
-struct Text(String);
-
-impl Visit for Text {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        // Writing to a text cannot fail.
-        let _ = match field.name() {
-            "message" => write!(self.0, "{value:?}"),
-            name => write!(self.0, " {name}={value:?}"),
-        };
-    }
 }
 
 #[cfg(test)]
