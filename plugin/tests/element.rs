@@ -624,25 +624,97 @@ fn what_is_searched_can_be_changed_while_frames_pass() {
     element.set_property("min-score", 0.9);
     assert_eq!(found(30, &mut harness), [1; 10]);
     assert_eq!(element.property::<String>("template"), format!("a={}", here.text("pattern.png")));
-    // Frames too small for what is asked, and values without meaning: told, and what was there before goes on.
-    let warned = |says: &str| {
-        let message = bus.timed_pop_filtered(LONG, &[gst::MessageType::Warning]).unwrap();
-        let gst::MessageView::Warning(warning) = message.view() else { unreachable!() };
-        assert!(warning.error().matches(gst::LibraryError::Settings));
-        let said = warning.error().message().to_owned();
-        assert!(said.contains(says) && said.ends_with("what was set before goes on"), "{said}");
-    };
+}
+
+/// The next warning, of a change that could not be made.
+fn is_refused(bus: &gst::Bus, says: &str) {
+    let message = wait_for(bus, &[gst::MessageType::Warning]);
+    let gst::MessageView::Warning(warning) = message.view() else { unreachable!() };
+    assert!(warning.error().matches(gst::LibraryError::Settings));
+    let said = warning.error().message().to_owned();
+    assert!(said.contains(says) && said.ends_with("what was set before goes on"), "{said}");
+}
+
+#[test]
+fn a_value_without_meaning_is_told_and_taken_back_alone() {
+    let here = Place::new();
+    let element = here.element();
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    harness.push_and_pull(frame(0, PixelFormat::GRAY8)).unwrap();
     element.set_property("angles", "ten");
-    warned("expected FROM..TO/STEP");
+    is_refused(&bus, "expected FROM..TO/STEP");
     assert_eq!(element.property::<String>("angles"), "0..0/1");
+    // By names in which a list would fall apart.
+    let name = here.text("a;b.png");
+    std::fs::copy(here.path("pattern.png"), &name).unwrap();
+    element.set_property("templates", gst::Array::new([&name]));
     element.set_property("template", "no/such.png");
-    warned("cannot read no/such.png");
+    is_refused(&bus, "cannot read no/such.png");
+    assert_eq!(element.property::<gst::Array>("templates").len(), 1);
+    while bus.pop().is_some() {}
+    harness.push_and_pull(frame(1, PixelFormat::GRAY8)).unwrap();
+    assert_eq!(list(&messages(&bus)[0], "matches")[0].get::<&str>("template").unwrap(), "a;b");
+}
+
+#[test]
+fn what_no_device_can_be_opened_for_is_taken_back_and_does_not_block_later_changes() {
+    let here = Place::new();
+    lockon::still::save(&here.path("wall.png"), noise(3, Size::new(200, 9)).as_ref()).unwrap();
+    let element = here.element();
+    element.set_property("min-score", 0.1);
+    element.set_property("max-matches", 9u32);
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    let found = |harness: &mut Harness, frame| {
+        harness.push_and_pull(frame).unwrap();
+        list(&messages(&bus)[0], "matches").len()
+    };
+    let is_refused_with = |harness: &mut Harness, frame, says: &str| {
+        harness.push_and_pull(frame).unwrap();
+        is_refused(&bus, says);
+        assert_eq!(messages(&bus).len(), 1, "the frame passes as the others");
+    };
+    let grey = |n| frame(n, PixelFormat::GRAY8);
+    assert!(found(&mut harness, grey(0)) > 2);
+    let notified = std::sync::Arc::new(AtomicUsize::new(0));
+    let count = notified.clone();
+    element.connect_notify(Some("roi"), move |_, _| _ = count.fetch_add(1, Ordering::SeqCst));
+    // Only a frame tells that the box lies outside of it.
     element.set_property("roi", "90,10,20,20");
-    harness.push_and_pull(frame(40, PixelFormat::GRAY8)).unwrap();
-    warned("does not lie inside the 97x63 frame");
-    assert_eq!(messages(&bus).len(), 1);
-    element.set_property("roi", None::<&str>);
-    assert_eq!(found(41, &mut harness), [1; 10]);
+    is_refused_with(&mut harness, grey(1), "does not lie inside the 97x63 frame");
+    assert_eq!(element.property::<Option<String>>("roi"), None);
+    assert_eq!(notified.load(Ordering::SeqCst), 2, "set, and taken back");
+    element.set_property("max-matches", 1u32);
+    assert_eq!(found(&mut harness, grey(2)), 1, "the next change is made");
+    // Two that are set before the same frame go together.
+    element.set_property("max-matches", 2u32);
+    element.set_property("template", here.text("wall.png"));
+    is_refused_with(&mut harness, grey(3), "no template fits");
+    assert_eq!(element.property::<u32>("max-matches"), 1);
+    assert_eq!(element.property::<Option<String>>("template"), Some(here.text("pattern.png")));
+    // A change of size opens the device anew, with what was there before; also where the change comes with the new size.
+    let sized = |width: u32| {
+        let kind = gst_video::VideoFormat::Gray8;
+        let info = gst_video::VideoInfo::builder(kind, width, 64).fps((25, 1)).build().unwrap();
+        let noise = noise(5, Size::new(info.size(), 1));
+        (info.to_caps().unwrap(), gst::Buffer::from_slice(noise.data().to_vec()))
+    };
+    let (caps, buffer) = sized(130);
+    harness.set_src_caps(caps);
+    assert_eq!(found(&mut harness, buffer), 1);
+    element.set_property("template", here.text("wall.png"));
+    let (caps, buffer) = sized(160);
+    harness.set_src_caps(caps);
+    is_refused_with(&mut harness, buffer, "no template fits");
+    element.set_property("max-matches", 2u32);
+    assert_eq!(found(&mut harness, sized(160).1), 2);
+    // What was refused for want of size fits here.
+    element.set_property("template", here.text("wall.png"));
+    let (caps, buffer) = sized(230);
+    harness.set_src_caps(caps);
+    found(&mut harness, buffer);
+    assert_eq!(element.property::<Option<String>>("template"), Some(here.text("wall.png")));
 }
 
 #[test]

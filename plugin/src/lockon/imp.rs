@@ -15,14 +15,14 @@ use lockon::backend;
 use lockon::error::{Error, Result};
 use lockon::files;
 use lockon::frame::PixelFormat;
-use lockon::job::Job;
 use lockon::media::{sink, source};
 use lockon::output;
 use lockon::overlay::Trails;
 
 use super::line::{Ahead, Arrival, Departure, Layout, Line, Times, WAITING};
 use super::log::ToGStreamersLog;
-use super::settings::{Device, Settings, each};
+use super::settings::{Device, Settings};
+use super::work::{Asked, Work};
 use super::{CAT, View, marks, run, trouble};
 
 pub struct Lockon {
@@ -31,10 +31,8 @@ pub struct Lockon {
     settings: Mutex<Settings>,
     pub(super) line: Line,
     /// What is done to frames, and where: there from READY to PAUSED until back.
-    job: Mutex<Arc<Job>>,
+    work: Mutex<Work>,
     device: Mutex<Option<Device>>,
-    /// Counts the changes of `job`.
-    changes: AtomicU64,
     /// What the sink pad was told last.
     input: Mutex<Input>,
     stop: AtomicBool,
@@ -113,9 +111,8 @@ impl ObjectSubclass for Lockon {
             srcpad,
             settings: Mutex::default(),
             line: Line::default(),
-            job: Mutex::default(),
+            work: Mutex::default(),
             device: Mutex::default(),
-            changes: AtomicU64::new(0),
             input: Mutex::default(),
             stop: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
@@ -145,77 +142,16 @@ impl ObjectImpl for Lockon {
     }
 
     fn set_property(&self, _id: usize, value: &glib::Value, spec: &glib::ParamSpec) {
-        const OF_TYPE: &str = "GObject has checked the type";
-        let text = || value.get::<Option<String>>().expect(OF_TYPE).filter(|text| !text.trim().is_empty());
-        let number = || value.get::<f64>().expect(OF_TYPE);
-        let count = || value.get::<u32>().expect(OF_TYPE);
-        let switch = || value.get::<bool>().expect(OF_TYPE);
         let mut settings = lock(&self.settings);
         let before = settings.clone();
-        let defaults = Settings::default();
-        match spec.name() {
-            "template" => settings.templates = each(text().as_deref()).map(str::to_owned).collect(),
-            "templates" => {
-                let array = value.get::<gst::Array>().expect(OF_TYPE);
-                settings.templates = array.iter().filter_map(|value| value.get::<String>().ok()).collect();
-            }
-            "track" => settings.track = text(),
-            "track-matches" => settings.track_matches = switch(),
-            "threshold" => settings.threshold = text(),
-            "min-score" => settings.limits.min_score = number(),
-            "max-matches" => settings.limits.max_matches = count() as usize,
-            "max-overlap" => settings.limits.max_overlap = number(),
-            "scales" => settings.scales = text().unwrap_or(defaults.scales),
-            "angles" => settings.angles = text().unwrap_or(defaults.angles),
-            "search" => settings.search = text().unwrap_or(defaults.search),
-            "roi" => settings.roi = text(),
-            "backend" => settings.backend = text().unwrap_or(defaults.backend),
-            "kernel" => settings.kernel = text(),
-            "threads" => settings.threads = count(),
-            "depth" => settings.depth = count(),
-            "on-device-loss" => settings.on_device_loss = text().unwrap_or(defaults.on_device_loss),
-            "max-frames" => settings.max_frames = value.get().expect(OF_TYPE),
-            "view" => settings.view = value.get().expect(OF_TYPE),
-            "results" => settings.results = text(),
-            "post-messages" => settings.posts_messages = switch(),
-            "qos" => settings.has_qos = switch(),
-            other => unreachable!("property {other} is not listed"),
-        }
+        settings.set(spec.name(), value);
         let after = settings.clone();
         drop(settings);
-        self.apply(&before, &after, spec.name());
+        self.apply(&before, after, spec.name());
     }
 
     fn property(&self, _id: usize, spec: &glib::ParamSpec) -> glib::Value {
-        let settings = lock(&self.settings);
-        match spec.name() {
-            "template" => {
-                let joined = settings.templates.join(";");
-                Some(joined).filter(|text| !text.is_empty()).to_value()
-            }
-            "templates" => gst::Array::new(&settings.templates).to_value(),
-            "track" => settings.track.to_value(),
-            "track-matches" => settings.track_matches.to_value(),
-            "threshold" => settings.threshold.to_value(),
-            "min-score" => settings.limits.min_score.to_value(),
-            "max-matches" => (settings.limits.max_matches as u32).to_value(),
-            "max-overlap" => settings.limits.max_overlap.to_value(),
-            "scales" => settings.scales.to_value(),
-            "angles" => settings.angles.to_value(),
-            "search" => settings.search.to_value(),
-            "roi" => settings.roi.to_value(),
-            "backend" => settings.backend.to_value(),
-            "kernel" => settings.kernel.to_value(),
-            "threads" => settings.threads.to_value(),
-            "depth" => settings.depth.to_value(),
-            "on-device-loss" => settings.on_device_loss.to_value(),
-            "max-frames" => settings.max_frames.to_value(),
-            "view" => settings.view.to_value(),
-            "results" => settings.results.to_value(),
-            "post-messages" => settings.posts_messages.to_value(),
-            "qos" => settings.has_qos.to_value(),
-            other => unreachable!("property {other} is not listed"),
-        }
+        lock(&self.settings).get(spec.name())
     }
 }
 
@@ -272,7 +208,7 @@ impl ElementImpl for Lockon {
         let changed = self.parent_change_state(transition)?;
         if transition == gst::StateChange::PausedToReady {
             // Pads are inactive by now, so nobody works with these any more.
-            *lock(&self.job) = Arc::default();
+            *lock(&self.work) = Work::default();
             *lock(&self.device) = None;
             *lock(&self.input) = Input::default();
         }
@@ -306,7 +242,7 @@ impl Lockon {
                 ("nothing to do: set template, track or threshold; frames pass untouched")
             );
         }
-        *lock(&self.job) = Arc::new(job);
+        *lock(&self.work) = Work::new(Asked::new(job, settings));
         *lock(&self.device) = Some(device);
         self.dropped.store(0, Ordering::Relaxed);
         self.pushed.store(0, Ordering::Relaxed);
@@ -318,59 +254,47 @@ impl Lockon {
     }
 
     /// Makes a change of the search count from the next frame on. What cannot be used is told and taken back.
-    fn apply(&self, before: &Settings, after: &Settings, property: &str) {
-        let is_search = matches!(
-            property,
-            "template"
-                | "templates"
-                | "threshold"
-                | "min-score"
-                | "max-matches"
-                | "max-overlap"
-                | "scales"
-                | "angles"
-                | "search"
-                | "roi"
-                | "view"
-        );
+    fn apply(&self, before: &Settings, after: Settings, property: &str) {
         // Before PAUSED nothing has been read: that happens on the way there, once.
-        if !is_search || lock(&self.device).is_none() {
+        let Some(property) = Settings::of_the_search(property).filter(|_| lock(&self.device).is_some())
+        else {
             return;
-        }
-        let had_mask = lock(&self.job).wants_mask;
-        if property == "view" && had_mask == (after.threshold.is_some() && after.view.has_mask()) {
+        };
+        if property == "view" && before.wants_mask() == after.wants_mask() {
             return;
         }
         match self.logging(|| after.job()) {
-            Ok(job) => {
-                // What is followed was taken when the run began.
-                let mut current = lock(&self.job);
-                let (tracks, track_matches) = (current.tracks.clone(), current.track_matches);
-                *current = Arc::new(Job { tracks, track_matches, ..job });
-                self.changes.fetch_add(1, Ordering::Release);
-            }
+            Ok(job) => lock(&self.work).ask(property, job, after),
             Err(error) => {
-                *lock(&self.settings) = before.clone();
+                lock(&self.settings).restore(property, before);
                 self.warn(&error);
             }
         }
     }
 
+    /// No device can be opened for what was asked for: what was there before goes on, and the properties say so.
+    pub(super) fn take_back(&self, asked: &Asked, before: &Asked, error: &Error) {
+        let properties = lock(&self.work).refuse(asked, before);
+        {
+            let mut settings = lock(&self.settings);
+            for property in &properties {
+                settings.restore(property, before.settings());
+            }
+        }
+        for property in properties {
+            self.obj().notify(property);
+        }
+        self.warn(error);
+    }
+
     /// Tells of a change that could not be made: what was set before goes on.
-    pub(super) fn warn(&self, error: &Error) {
+    fn warn(&self, error: &Error) {
         let text = trouble::in_properties(&error.to_string());
         gst::element_imp_warning!(self, gst::LibraryError::Settings, ("{text}; what was set before goes on"));
     }
 
-    /// What is to be done to frames, and the number of the change that made it so.
-    pub(super) fn work(&self) -> (u64, Arc<Job>) {
-        // The number first: a change in between is then seen again, not missed.
-        let change = self.change();
-        (change, lock(&self.job).clone())
-    }
-
-    pub(super) fn change(&self) -> u64 {
-        self.changes.load(Ordering::Acquire)
+    pub(super) fn work(&self) -> MutexGuard<'_, Work> {
+        lock(&self.work)
     }
 
     /// Runs something of lockon's whose log is to be GStreamer's.

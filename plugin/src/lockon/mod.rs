@@ -52,9 +52,10 @@
 //! # Changes
 //!
 //! What decides the search can be set while frames pass (`template`, `threshold`, `min-score`, `roi` and so on): it counts from
-//! the next frame that is submitted, and what was found of the frames before stays valid, tracks go on. A value that cannot be used
-//! gives a warning on the bus, and the one before goes on. The device, the boxes to follow and `track-matches` are taken
-//! on the way from READY to PAUSED.
+//! the next frame that is submitted, and what was found of the frames before stays valid, tracks go on. A value that cannot be
+//! used gives a warning on the bus, and the one before goes on: the property has it again. What only a frame tells, that a box
+//! lies outside of it, is told with the next one; all that was set since the one before is taken back then. The device, the
+//! boxes to follow and `track-matches` are taken on the way from READY to PAUSED.
 //!
 //! # Errors
 //!
@@ -75,6 +76,7 @@ mod marks;
 mod run;
 mod settings;
 mod trouble;
+mod work;
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new(

@@ -23,12 +23,13 @@ use lockon::results::{RunRecord, Summary};
 
 use super::line::{Arrival, Outcome, Step};
 use super::settings::Device;
+use super::work::Asked;
 
 /// Runs the engine until the stream ends, the element is stopped, downstream takes no more, or something fails.
 pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, stop: &AtomicBool) -> Result<()> {
     let results = device.results.iter().map(|path| output::open(path)).collect::<Result<_>>()?;
     let found = Found { element: element.clone(), results };
-    let tracker = element.imp().work().1.tracker(device.options.threads);
+    let tracker = element.imp().work().asked().job.tracker(device.options.threads);
     let choice = Cell::new(device.options.choice);
     let open_backend = |format: &VideoFormat| {
         let options = Options { choice: choice.get(), ..device.options };
@@ -44,7 +45,10 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, stop: &
             OnDeviceLoss::End => None,
             OnDeviceLoss::Cpu => Some(&open_spare),
         },
-        describe: &|format, device| element.imp().work().1.describe(input.to_owned(), None, format, device),
+        describe: &|format, device| {
+            let job = element.imp().work().opened().job;
+            job.describe(input.to_owned(), None, format, device)
+        },
         tracker,
         sinks: vec![Box::new(found)],
         max_frames: None,
@@ -175,8 +179,20 @@ struct Opened {
 
 impl Retuned {
     fn open(element: &super::Lockon, options: Options, format: &VideoFormat) -> Result<Box<dyn Backend>> {
-        let (change, job) = element.imp().work();
-        let backend = job.open(&options, format)?;
+        let imp = element.imp();
+        let asked = imp.work().asked();
+        let (change, backend) = match Self::opened(element, &asked, &options, format) {
+            Ok(backend) => (asked.change(), backend),
+            Err(error) => {
+                // Was it frames of this size, or what was changed just before them?
+                let Some(before) = imp.work().before(&asked) else { return Err(error) };
+                let Ok(backend) = Self::opened(element, &before, &options, format) else {
+                    return Err(error);
+                };
+                imp.take_back(&asked, &before, &error);
+                (before.change(), backend)
+            }
+        };
         let choice = job::settled(options.choice, &backend.describe());
         Ok(Box::new(Self {
             element: element.clone(),
@@ -187,18 +203,36 @@ impl Retuned {
         }))
     }
 
+    /// A device for what was asked for, which is noted as what works if it can be opened.
+    fn opened(
+        element: &super::Lockon,
+        asked: &Asked,
+        options: &Options,
+        format: &VideoFormat,
+    ) -> Result<Box<dyn Backend>> {
+        let imp = element.imp();
+        let backend = asked.job.open(options, format)?;
+        imp.work().prove(asked);
+        Ok(backend)
+    }
+
     fn retune(&mut self) {
-        if self.element.imp().change() == self.change {
+        let imp = self.element.imp();
+        let asked = imp.work().asked();
+        if asked.change() == self.change {
             return;
         }
-        let (change, job) = self.element.imp().work();
-        self.change = change;
-        match job.open(&self.options, &self.format) {
+        self.change = asked.change();
+        match Self::opened(&self.element, &asked, &self.options, &self.format) {
             Ok(backend) => {
                 self.opened.retain(|opened| opened.in_flight > 0);
                 self.opened.push_back(Opened { backend, in_flight: 0 });
             }
-            Err(error) => self.element.imp().warn(&error),
+            Err(error) => {
+                let before = imp.work().opened();
+                imp.take_back(&asked, &before, &error);
+                self.change = before.change();
+            }
         }
     }
 
