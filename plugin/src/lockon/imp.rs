@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gst::glib;
 use gst::prelude::*;
@@ -19,6 +19,7 @@ use lockon::media::{sink, source};
 use lockon::output;
 use lockon::overlay::Trails;
 
+use super::latency::{Aside, Stay};
 use super::line::{Ahead, Arrival, Departure, Layout, Line, Times, WAITING};
 use super::log::ToGStreamersLog;
 use super::settings::{Device, Settings};
@@ -40,10 +41,8 @@ pub struct Lockon {
     pushed: AtomicU64,
     /// Upstream is live, as far as it was asked.
     is_live: AtomicBool,
-    /// Frame durations that a live frame stays here at most, as far as it was seen.
-    held: AtomicU64,
-    /// When downstream let go of the last frame.
-    let_go: Mutex<Option<Instant>>,
+    stay: Mutex<Stay>,
+    pub(super) aside: Aside,
     /// Frames due before this running time are late already, in nanoseconds; 0 if none are.
     earliest: AtomicU64,
     /// Where tracks came along, to be drawn.
@@ -118,8 +117,8 @@ impl ObjectSubclass for Lockon {
             dropped: AtomicU64::new(0),
             pushed: AtomicU64::new(0),
             is_live: AtomicBool::new(false),
-            held: AtomicU64::new(1),
-            let_go: Mutex::default(),
+            stay: Mutex::default(),
+            aside: Aside::default(),
             earliest: AtomicU64::new(0),
             trails: Mutex::default(),
             #[cfg(feature = "v1_24")]
@@ -246,8 +245,7 @@ impl Lockon {
         *lock(&self.device) = Some(device);
         self.dropped.store(0, Ordering::Relaxed);
         self.pushed.store(0, Ordering::Relaxed);
-        self.held.store(1, Ordering::Relaxed);
-        *lock(&self.let_go) = None;
+        *lock(&self.stay) = Stay::default();
         self.is_live.store(false, Ordering::Relaxed);
         self.earliest.store(0, Ordering::Relaxed);
         Ok(())
@@ -382,11 +380,11 @@ impl Lockon {
             Departure::Event(event) => {
                 gst::log!(CAT, imp = self, "pushing {event:?}");
                 // An event that nobody takes is no reason to stop: the next frame tells.
-                let _ = self.srcpad.push_event(event);
+                let _ = self.aside.during(|| self.srcpad.push_event(event));
                 None
             }
             Departure::Frame(arrival, outcome) => {
-                let Arrival { index, at, mut buffer, layout, times } = arrival;
+                let Arrival { index, at, aside, mut buffer, layout, times } = arrival;
                 let (view, posts_messages) = {
                     let settings = lock(&self.settings);
                     (settings.view, settings.posts_messages)
@@ -439,10 +437,9 @@ impl Lockon {
                 // Back to the backend before downstream is waited for.
                 drop(outcome);
                 self.pushed.fetch_add(1, Ordering::Relaxed);
-                self.note_stay(at, &layout);
+                self.note_stay(at, aside);
                 gst::log!(CAT, imp = self, "pushing frame {index}");
-                let flow = self.srcpad.push(buffer);
-                *lock(&self.let_go) = Some(Instant::now());
+                let flow = self.aside.during(|| self.srcpad.push(buffer));
                 if let Err(error) = flow {
                     self.tell_of(error);
                 }
@@ -466,20 +463,23 @@ impl Lockon {
     }
 
     /// Learns how long live frames stay here, and says so when that becomes longer.
-    fn note_stay(&self, arrived: Instant, layout: &Layout) {
+    fn note_stay(&self, arrived: Instant, aside: Duration) {
         if !self.is_live.load(Ordering::Relaxed) {
             return;
         }
-        let Some(duration) = frame_duration(layout) else { return };
         // A sink that waits for the clock holds up what comes after; that is its time, not ours.
-        let since = lock(&self.let_go).map_or(arrived, |let_go| let_go.max(arrived));
-        let stay = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let depth = u64::from(lock(&self.settings).depth);
-        let held = stay.div_ceil(duration.nseconds().max(1)).min(depth);
-        if held > self.held.fetch_max(held, Ordering::Relaxed) {
-            gst::debug!(CAT, imp = self, "live frames stay for {held} frame durations now");
+        let aside = self.aside.total().saturating_sub(aside);
+        let stay = arrived.elapsed().saturating_sub(aside);
+        let room = self.room();
+        if lock(&self.stay).note(stay, room) {
+            gst::debug!(CAT, imp = self, "a live frame has stayed for {stay:?}");
             self.ask_for_latency();
         }
+    }
+
+    /// Most frames that are inside.
+    fn room(&self) -> u64 {
+        WAITING as u64 + u64::from(lock(&self.settings).depth)
     }
 
     /// Has the pipeline work out its latency again: ours has changed.
@@ -492,12 +492,18 @@ impl Lockon {
         _pad: &gst::Pad,
         mut buffer: gst::Buffer,
     ) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
-        let at = Instant::now();
+        let (at, aside) = (Instant::now(), self.aside.total());
         let (layout, times, has_gap) = {
             let mut input = lock(&self.input);
             let layout = input.layout.clone().ok_or(gst::FlowError::NotNegotiated)?;
             (layout, times(&buffer, input.segment.as_ref()), std::mem::take(&mut input.has_gap))
         };
+        if let (None, Some(duration)) = (frame_duration(&layout), times.duration) {
+            let is_new = lock(&self.stay).see_frame(duration);
+            if is_new && self.is_live.load(Ordering::Relaxed) {
+                self.ask_for_latency();
+            }
+        }
         let index = self.line.number();
         let max_frames = lock(&self.settings).max_frames;
         if max_frames > 0 && index >= max_frames {
@@ -512,7 +518,7 @@ impl Lockon {
         if has_gap {
             buffer.make_mut().set_flags(gst::BufferFlags::DISCONT);
         }
-        self.line.put_frame(Arrival { index, at, buffer, layout, times })
+        self.line.put_frame(Arrival { index, at, aside, buffer, layout, times })
     }
 
     /// True if the sink has said that frames of this time come too late to be shown.
@@ -576,8 +582,8 @@ impl Lockon {
                     }
                     let layout = Arc::new(Layout { info, format });
                     let duration = frame_duration(&layout);
-                    let before = lock(&self.input).layout.replace(layout);
-                    if duration != before.as_deref().and_then(frame_duration) {
+                    lock(&self.input).layout = Some(layout);
+                    if lock(&self.stay).set_frame(duration) {
                         // A live pipeline asks for latencies before its frames' rate is known.
                         self.ask_for_latency();
                     }
@@ -660,13 +666,12 @@ impl Lockon {
         }
         let (is_live, mut min, mut max) = upstream.result();
         self.is_live.store(is_live, Ordering::Relaxed);
-        let duration = lock(&self.input).layout.as_deref().and_then(frame_duration);
-        // Frames of a file wait for nobody. A live frame stays as long as its search takes, which is a frame's duration or
-        // less where the device keeps up; more of them are in flight only where it was seen that they are.
-        if let Some(duration) = duration.filter(|_| is_live) {
-            min += duration * self.held.load(Ordering::Relaxed);
-            let room = WAITING as u64 + u64::from(lock(&self.settings).depth);
-            max = max.map(|max| (max + duration * room).max(min));
+        // Frames of a file wait for nobody.
+        if is_live {
+            let room = self.room();
+            let stay = lock(&self.stay);
+            min += stay.least(room);
+            max = max.map(|max| (max + stay.most(room)).max(min));
         }
         latency.set(is_live, min, max);
         true
@@ -677,7 +682,8 @@ impl Lockon {
 fn frame_duration(layout: &Layout) -> Option<gst::ClockTime> {
     let (frames, seconds) = layout.format.frame_rate;
     let (frames, seconds) = (u64::try_from(frames).ok()?, u64::try_from(seconds).ok()?);
-    gst::ClockTime::SECOND.mul_div_round(seconds, frames)
+    // A rate of 0 is a rate that varies.
+    (frames > 0).then(|| gst::ClockTime::SECOND.mul_div_round(seconds, frames)).flatten()
 }
 
 /// A buffer's times. Stream time is what results call `pts_ns`.

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lockon::frame::{Picture, VideoFormat};
 use lockon::results::FrameRecord;
@@ -26,6 +26,8 @@ pub(super) struct Arrival {
     pub(super) index: u64,
     /// When it came.
     pub(super) at: Instant,
+    /// What [`Aside`](super::latency::Aside) showed then.
+    pub(super) aside: Duration,
     pub(super) buffer: gst::Buffer,
     pub(super) layout: Arc<Layout>,
     pub(super) times: Times,

@@ -17,11 +17,17 @@
 //!
 //! # Time
 //!
-//! Frames of a file pass as fast as they are searched, and none is lost. A live frame is searched as soon as it comes and
+//! Frames of a file pass as fast as they are searched and taken downstream. A live frame is searched as soon as it comes and
 //! never waits for the next one; the answer to a latency query is one frame's duration more than upstream's, and rises up to
-//! `depth` of them only where frames were seen to stay that long. Frames that a sink says are late are dropped before they are
-//! searched, unless `qos` is false: their numbers are missing in the results, and QOS messages count them. A live source
-//! that is slowed down by a search that does not keep up wants `queue leaky=downstream max-size-buffers=1` in front.
+//! `depth` and two more of them only where frames were seen to stay that long, searched or waiting for the search of others: a
+//! LATENCY message tells. Where caps have no rate the longest duration of a buffer counts, and where buffers have none the stay
+//! itself.
+//!
+//! Frames that a sink says are late are dropped before they are searched, of a file too, unless `qos` is false: their numbers
+//! are missing in the results, and QOS messages count them. So whoever wants every frame of a file searched, behind a sink that
+//! keeps time, sets `qos=false`. A live source that is slowed down by a search that does not keep up wants
+//! `queue leaky=downstream max-size-buffers=1` in front. `lockon run --print-pipeline --as-element` prints both where the
+//! program would lose no frame, or would drop some to keep up.
 //!
 //! # Results
 //!
@@ -70,6 +76,7 @@ use gst::glib;
 use gst::prelude::*;
 
 mod imp;
+mod latency;
 mod line;
 mod log;
 mod marks;

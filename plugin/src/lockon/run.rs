@@ -86,7 +86,7 @@ impl Frames {
     }
 }
 
-fn frame(Arrival { index, at, buffer, layout, times }: Arrival) -> Result<Frame> {
+fn frame(Arrival { index, at, buffer, layout, times, .. }: Arrival) -> Result<Frame> {
     let meta = FrameMeta {
         index,
         pts_ns: times.stream_time.map(gst::ClockTime::nseconds),
@@ -211,7 +211,7 @@ impl Retuned {
         format: &VideoFormat,
     ) -> Result<Box<dyn Backend>> {
         let imp = element.imp();
-        let backend = asked.job.open(options, format)?;
+        let backend = imp.aside.during(|| asked.job.open(options, format))?;
         imp.work().prove(asked);
         Ok(backend)
     }
