@@ -245,69 +245,94 @@ fn formats_without_luma_are_not_negotiated() {
 }
 
 #[test]
-fn many_frames_in_flight_come_out_in_order_with_events_in_their_places() {
+fn frames_and_events_leave_in_the_order_in_which_they_came() {
     let here = Place::new();
     let element = here.element();
     element.set_property("depth", 8u32);
     let bus = bus_of(&element);
-    let mut harness = harness(&element, PixelFormat::GRAY8);
-    for n in 0..60u64 {
-        harness.push(frame(n, PixelFormat::GRAY8)).unwrap();
-        if n % 7 == 3 {
-            let note = gst::Structure::builder("note").field("after", n).build();
-            assert!(harness.push_event(gst::event::CustomDownstream::new(note)));
-            let gap = gst::event::Gap::builder(n * FRAME).duration(FRAME).build();
-            assert!(harness.push_event(gap));
-        }
-    }
-    // The pad's own order of buffers and events.
-    assert!(harness.push_event(gst::event::Eos::new()));
-    for n in 0..60 {
-        assert_eq!(harness.pull().unwrap().pts(), Some(n * FRAME));
-    }
-    let (mut notes, mut gaps) = (Vec::new(), 0);
-    loop {
-        let event = harness.pull_event().unwrap();
-        match event.view() {
-            gst::EventView::CustomDownstream(e) => {
-                notes.push(e.structure().unwrap().get::<u64>("after").unwrap());
-            }
-            gst::EventView::Gap(_) => gaps += 1,
-            gst::EventView::Eos(_) => break,
-            _ => {}
-        }
-    }
-    assert_eq!((notes, gaps), ((0..60).filter(|n| n % 7 == 3).collect(), 9));
-    let frames: Vec<u64> = messages(&bus).iter().map(|s| s.get("frame").unwrap()).collect();
-    assert_eq!(frames, (0..60).collect::<Vec<_>>());
-}
-
-#[test]
-fn an_event_never_overtakes_a_frame() {
-    let here = Place::new();
-    let element = here.element();
-    element.set_property("depth", 4u32);
-    let pad = element.static_pad("src").unwrap();
     let (sender, seen) = std::sync::mpsc::channel();
+    let pad = element.static_pad("src").unwrap();
     pad.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
-        if let Some(buffer) = info.buffer() {
-            sender.send(buffer.pts().unwrap().nseconds() / FRAME.nseconds()).unwrap();
-        } else if let Some(gst::EventView::CustomDownstream(note)) = info.event().map(|event| event.view()) {
-            sender.send(1000 + note.structure().unwrap().get::<u64>("before").unwrap()).unwrap();
+        let number = |time: gst::ClockTime| time.nseconds() / FRAME.nseconds();
+        let came = match (info.buffer(), info.event().map(|event| event.view())) {
+            (Some(buffer), _) => Some(("frame", number(buffer.pts().unwrap()))),
+            (_, Some(gst::EventView::CustomDownstream(note))) => {
+                Some(("note", note.structure().unwrap().get("number").unwrap()))
+            }
+            (_, Some(gst::EventView::Gap(gap))) => Some(("gap", number(gap.get().0))),
+            (_, Some(gst::EventView::Eos(_))) => Some(("end", 0)),
+            _ => None,
+        };
+        if let Some(came) = came {
+            sender.send(came).unwrap();
         }
         gst::PadProbeReturn::Ok
     });
     let mut harness = harness(&element, PixelFormat::GRAY8);
     let mut sent = Vec::new();
-    for n in 0..40 {
-        let note = gst::Structure::builder("note").field("before", n).build();
-        harness.push_event(gst::event::CustomDownstream::new(note));
+    for n in 0..60u64 {
+        if n % 3 == 0 {
+            let note = gst::Structure::builder("note").field("number", n).build();
+            assert!(harness.push_event(gst::event::CustomDownstream::new(note)));
+            sent.push(("note", n));
+        }
         harness.push(frame(n, PixelFormat::GRAY8)).unwrap();
-        sent.extend([1000 + n, n]);
+        sent.push(("frame", n));
+        if n % 7 == 3 {
+            assert!(harness.push_event(gst::event::Gap::builder(n * FRAME).duration(FRAME).build()));
+            sent.push(("gap", n));
+        }
     }
-    harness.push_event(gst::event::Eos::new());
+    assert!(harness.push_event(gst::event::Eos::new()));
+    sent.push(("end", 0));
     let came: Vec<_> = sent.iter().map(|_| seen.recv_timeout(Duration::from_mins(1)).unwrap()).collect();
     assert_eq!(came, sent);
+    let frames: Vec<u64> = messages(&bus).iter().map(|s| s.get("frame").unwrap()).collect();
+    assert_eq!(frames, (0..60).collect::<Vec<_>>());
+}
+
+#[test]
+fn frames_without_a_time_continue_those_before() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("results", here.text("out.jsonl"));
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    for (n, time) in [None, None, Some(7 * FRAME), None].into_iter().enumerate() {
+        let mut buffer = frame(n as u64, PixelFormat::GRAY8);
+        buffer.get_mut().unwrap().set_pts(time);
+        let came = harness.push_and_pull(buffer).unwrap();
+        assert_eq!(came.pts(), time, "what passes is left as it is");
+    }
+    end(&mut harness);
+    let records = here.records("out.jsonl");
+    let told = |n: u64| Some(n * FRAME.nseconds());
+    let times: Vec<_> =
+        records[1..5].iter().map(|r| (r["pts_ns"].as_u64(), r["pts_interpolated"] == true)).collect();
+    assert_eq!(times, [(told(0), true), (told(1), true), (told(7), false), (told(8), true)]);
+    assert_eq!(records[5]["interpolated"], 3);
+}
+
+#[test]
+fn a_stream_without_a_rate_passes() {
+    let here = Place::new();
+    play(&parse(&format!(
+        "filesrc location={} ! pngdec ! videoconvert ! video/x-raw,format=I420,framerate=0/1 \
+         ! lockon backend=cpu threshold=mean:5:3 ! fakesink",
+        here.text("pattern.png")
+    )));
+    for duration in [Some(FRAME), None] {
+        let element = here.element();
+        let (mut harness, upstream) = live_harness(&element, 0);
+        assert_eq!(harness.query_latency(), Some(upstream), "nothing is known yet");
+        for n in 0..3 {
+            let mut buffer = frame(n, PixelFormat::GRAY8);
+            buffer.get_mut().unwrap().set_duration(duration);
+            harness.push_and_pull(buffer).unwrap();
+        }
+        // What buffers tell, or what the search took.
+        let latency = harness.query_latency().unwrap();
+        assert!(latency >= upstream + duration.unwrap_or(gst::ClockTime::NSECOND), "{duration:?}: {latency}");
+    }
 }
 
 #[test]
@@ -488,6 +513,82 @@ fn a_live_frame_does_not_wait_for_the_next_one() {
     }
 }
 
+/// Sends the end of the stream and waits until it has come out.
+fn end(harness: &mut Harness) {
+    assert!(harness.push_event(gst::event::Eos::new()));
+    while harness.pull_event().unwrap().type_() != gst::EventType::Eos {}
+}
+
+/// What kinds of records there are, in order, and the longest time that was spent waiting for the source.
+fn told(records: &[Value]) -> (Vec<&str>, Duration) {
+    let stages = records.last().unwrap()["stages"].as_array().unwrap();
+    let source = stages.iter().find(|stage| stage["stage"] == "source").unwrap();
+    let longest = Duration::from_micros(source["p99_us"].as_u64().unwrap());
+    (records.iter().map(|record| record["type"].as_str().unwrap()).collect(), longest)
+}
+
+#[test]
+fn silence_upstream_is_told_as_a_stall() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("results", here.text("out.jsonl"));
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    harness.push_and_pull(frame(0, PixelFormat::GRAY8)).unwrap();
+    std::thread::sleep(Duration::from_millis(2300));
+    harness.push_and_pull(frame(1, PixelFormat::GRAY8)).unwrap();
+    end(&mut harness);
+    let records = here.records("out.jsonl");
+    let (kinds, longest) = told(&records);
+    assert_eq!(kinds, ["run", "frame", "stalled", "resumed", "frame", "summary"]);
+    assert!(records[3]["frame"] == 1 && longest > Duration::from_secs(2), "{records:?}");
+}
+
+#[test]
+fn a_slow_sink_is_no_stall() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("results", here.text("out.jsonl"));
+    element.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, |_, _| {
+        std::thread::sleep(Duration::from_millis(2300));
+        gst::PadProbeReturn::Remove
+    });
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    for n in 0..2 {
+        harness.push_and_pull(frame(n, PixelFormat::GRAY8)).unwrap();
+    }
+    end(&mut harness);
+    let records = here.records("out.jsonl");
+    let (kinds, longest) = told(&records);
+    assert_eq!(kinds, ["run", "frame", "frame", "summary"]);
+    assert!(longest < Duration::from_secs(2), "{longest:?} waiting for the source");
+}
+
+#[test]
+fn a_pause_of_a_live_pipeline_is_no_stall() {
+    let here = Place::new();
+    let pipeline = parse(&format!(
+        "videotestsrc is-live=true ! video/x-raw,format=I420,width=96,height=64,framerate=25/1 \
+         ! lockon backend=cpu threads=1 qos=false threshold=mean:5:3 results={} ! fakesink sync=true",
+        here.text("out.jsonl")
+    ));
+    let bus = pipeline.bus().unwrap();
+    for pause in [Duration::from_millis(2500), Duration::ZERO] {
+        pipeline.set_state(gst::State::Playing).unwrap();
+        wait_for(&bus, &[gst::MessageType::Element]);
+        pipeline.set_state(gst::State::Paused).unwrap();
+        std::thread::sleep(pause);
+        while bus.pop().is_some() {}
+    }
+    pipeline.set_state(gst::State::Playing).unwrap();
+    assert!(pipeline.send_event(gst::event::Eos::new()));
+    wait_for(&bus, &[gst::MessageType::Eos]);
+    pipeline.set_state(gst::State::Null).unwrap();
+    let records = here.records("out.jsonl");
+    let (kinds, longest) = told(&records);
+    assert!(kinds.len() > 3 && !kinds.contains(&"stalled"), "{kinds:?}");
+    assert!(longest < Duration::from_secs(2), "{longest:?} waiting for the source");
+}
+
 /// Blocks the source pad's first buffer, so that everything behind it piles up; tells when it is there.
 fn block(element: &gst::Element) -> (gst::PadProbeId, std::sync::mpsc::Receiver<()>) {
     let (sender, blocked) = std::sync::mpsc::channel();
@@ -525,8 +626,7 @@ fn a_flush_drops_what_is_in_flight_and_keeps_what_describes_the_stream() {
     let tag =
         element.static_pad("src").unwrap().sticky_event::<gst::event::Tag>(0).expect("tags outlive a flush");
     assert_eq!(tag.tag().get::<gst::tags::Title>().unwrap().get(), "kept");
-    harness.push_event(gst::event::Eos::new());
-    while harness.pull_event().unwrap().type_() != gst::EventType::Eos {}
+    end(&mut harness);
     let records = here.records("out.jsonl");
     // The run goes on: one head, numbers go on, what was dropped is missing.
     assert_eq!(records.iter().filter(|r| r["type"] == "run").count(), 1);
@@ -535,7 +635,39 @@ fn a_flush_drops_what_is_in_flight_and_keeps_what_describes_the_stream() {
         numbers.starts_with(&[0]) && numbers.ends_with(&[3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
         "{numbers:?}"
     );
-    assert_eq!(records.last().unwrap()["type"], "summary");
+    let summary = records.last().unwrap();
+    assert_eq!(
+        (&summary["type"], summary["frames"].as_u64()),
+        (&"summary".into(), Some(numbers.len() as u64))
+    );
+}
+
+#[test]
+fn what_a_flush_drops_on_the_device_is_in_no_results_file() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("results", format!("{};{}", here.text("out.jsonl"), here.text("out.csv")));
+    element.set_property("depth", 3u32);
+    // Slow to open and to search: when the first frame is pushed, the two behind it are on the device.
+    element.set_property("angles", "0..359/1");
+    let (probe, blocked) = block(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    for n in 0..3 {
+        harness.push(frame(n, PixelFormat::GRAY8)).unwrap();
+    }
+    blocked.recv_timeout(Duration::from_mins(1)).unwrap();
+    assert!(harness.push_event(gst::event::FlushStart::new()));
+    element.static_pad("src").unwrap().remove_probe(probe);
+    assert!(harness.push_event(gst::event::FlushStop::new(true)));
+    harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+    for n in 3..6 {
+        assert_eq!(harness.push_and_pull(frame(n, PixelFormat::GRAY8)).unwrap().pts(), Some(n * FRAME));
+    }
+    end(&mut harness);
+    let records = here.records("out.jsonl");
+    let numbers: Vec<_> = records.iter().filter_map(|r| r["frame"].as_u64()).collect();
+    assert_eq!((numbers, records.last().unwrap()["frames"].as_u64()), (vec![0, 3, 4, 5], Some(4)));
+    assert_eq!(std::fs::read_to_string(here.path("out.csv")).unwrap().lines().count(), 5);
 }
 
 #[test]
@@ -619,7 +751,7 @@ fn a_new_size_or_format_is_searched_from_its_first_frame_on() {
         )
     };
     let parts = [part("GRAY8", 96), part("I420", 96), part("NV12", 130), part("NV12", 96)].join(" ");
-    let results = here.text("out.jsonl");
+    let results = here.text("element.jsonl");
     let pipeline = parse(&format!(
         "concat name=c ! lockon name=l backend=cpu threshold=mean:5:2 depth=4 results={results} ! appsink name=out sync=false {parts}"
     ));
@@ -636,9 +768,16 @@ fn a_new_size_or_format_is_searched_from_its_first_frame_on() {
     let expected: Vec<_> =
         expected.iter().flat_map(|&(format, width)| vec![(format.to_owned(), width); 6]).collect();
     assert_eq!(seen, expected);
-    let records = here.records("out.jsonl");
-    assert_eq!(records.len(), 26);
-    assert!(records[1..25].iter().all(|r| r["threshold"]["foreground"].is_number()));
+    let records = timeless(here.records("element.jsonl"));
+    assert_eq!(records.len(), 29);
+    let changes = records.iter().filter(|r| r["type"] == "caps").map(|r| r["frame"].as_u64().unwrap());
+    assert_eq!(changes.collect::<Vec<_>>(), [6, 12, 18]);
+    assert_eq!(records.iter().filter(|r| r["threshold"]["foreground"].is_number()).count(), 24);
+    let mut command = with_plugin(program(), &here);
+    command.args(["run", "--source", &format!("concat name=c ! appsink name=frames {parts}")]);
+    command.args(["--threshold", "mean:5:2", "--backend", "cpu", "--results", "run.jsonl", "--no-progress"]);
+    succeeds(&command.output().unwrap());
+    assert_eq!(timeless(here.records("run.jsonl")), records);
 }
 
 #[test]
@@ -988,6 +1127,39 @@ fn errors_have_a_domain_a_code_and_a_remedy() {
         |e| e.matches(gst::ResourceError::Write),
         "No space left on device",
     );
+}
+
+#[test]
+fn a_results_file_that_fails_is_closed_and_told_and_everything_else_goes_on() {
+    let here = Place::new();
+    let pipe = here.path("pipe.jsonl");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    // Reads the head and two frames, and goes away.
+    let reader = std::thread::spawn(move || {
+        let pipe = std::io::BufReader::new(std::fs::File::open(pipe).unwrap());
+        std::io::BufRead::lines(pipe).take(3).map(Result::unwrap).collect::<Vec<_>>()
+    });
+    let element = here.element();
+    element.set_property("results", format!("{};{}", here.text("pipe.jsonl"), here.text("out.jsonl")));
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    for n in 0..2 {
+        harness.push_and_pull(frame(n, PixelFormat::GRAY8)).unwrap();
+    }
+    assert_eq!(reader.join().unwrap().len(), 3);
+    for n in 2..9 {
+        harness.push_and_pull(frame(n, PixelFormat::GRAY8)).unwrap();
+    }
+    end(&mut harness);
+    let records = here.records("out.jsonl");
+    assert_eq!((records.len(), records[10]["frames"].as_u64()), (11, Some(9)));
+    let complaints = [gst::MessageType::Warning, gst::MessageType::Error];
+    let said: Vec<_> = bus.iter_filtered(&complaints).collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    let gst::MessageView::Warning(warning) = said[0].view() else { panic!("{said:?}") };
+    assert!(warning.error().matches(gst::ResourceError::Write), "{warning:?}");
+    let text = warning.error().message().to_owned();
+    assert!(text.contains("pipe.jsonl: closed by its reader"), "{text}");
 }
 
 #[test]

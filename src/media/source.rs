@@ -391,15 +391,20 @@ impl Drop for Away {
 
 /// Gives every frame a time: its own, or one that continues those before.
 #[derive(Debug, Default)]
-struct Times {
+pub struct Times {
     last: Option<u64>,
     /// From frame to frame, as last seen.
     step: Option<u64>,
 }
 
 impl Times {
-    /// The frame's time, and whether it had to be interpolated. `nominal` is the time from frame to frame that caps tell.
-    fn next(&mut self, own: Option<u64>, nominal: Option<u64>) -> (Option<u64>, bool) {
+    /// The frame's time in nanoseconds, and whether it had to be interpolated, because it has none of its `own`. `frame_rate` is what
+    /// caps tell, as in [`VideoFormat`]. There is none before the first that is known, where the rate is not known either.
+    pub fn next(&mut self, own: Option<u64>, frame_rate: (i32, i32)) -> (Option<u64>, bool) {
+        let nominal = match frame_rate {
+            (frames @ 1.., seconds) => Some(1_000_000_000 * seconds as u64 / frames as u64),
+            _ => None,
+        };
         let next = || match self.last {
             Some(last) => Some(last + nominal.or(self.step)?),
             // Times of a rate begin with zero.
@@ -638,13 +643,9 @@ impl VideoSource {
             tracing::debug!("frame {index}: the format changes to {caps}");
         }
         let buffer = sample.buffer_owned().ok_or_else(|| failure("a frame has no buffer"))?;
-        let nominal = match self.format.frame_rate {
-            (frames @ 1.., seconds) => Some(1_000_000_000 * seconds as u64 / frames as u64),
-            _ => None,
-        };
         let is_first = self.times.last.is_none();
-        let (pts_ns, is_pts_interpolated) =
-            self.times.next(presentation_time(sample.segment(), buffer.pts(), self.is_real_time), nominal);
+        let own = presentation_time(sample.segment(), buffer.pts(), self.is_real_time);
+        let (pts_ns, is_pts_interpolated) = self.times.next(own, self.format.frame_rate);
         let duration_ns = buffer.duration().map(gst::ClockTime::nseconds);
         let meta = FrameMeta { index, pts_ns, duration_ns, arrived: at };
         let damage = gst::BufferFlags::DISCONT | gst::BufferFlags::CORRUPTED;
@@ -1532,12 +1533,12 @@ mod tests {
     fn frames_without_times_continue_those_before() {
         let mut times = Times::default();
         let told = [Some(100), None, Some(190), None, None, Some(500)];
-        let given = told.map(|own| times.next(own, None));
+        let given = told.map(|own| times.next(own, (0, 1)));
         let expected = [(Some(100), false), (None, false), (Some(190), false)];
         assert_eq!(given[..3], expected, "nothing is known of the step before the second time");
         assert_eq!(given[3..], [(Some(280), true), (Some(370), true), (Some(500), false)]);
         let mut times = Times::default();
-        let given = [None, None, Some(70), None].map(|own| times.next(own, Some(40)));
+        let given = [None, None, Some(70), None].map(|own| times.next(own, (25_000_000, 1)));
         assert_eq!(given, [(Some(0), true), (Some(40), true), (Some(70), false), (Some(110), true)]);
     }
 

@@ -41,6 +41,8 @@ pub struct Lockon {
     pushed: AtomicU64,
     /// Upstream is live, as far as it was asked.
     is_live: AtomicBool,
+    /// Frames come and go: not in PAUSED.
+    is_playing: AtomicBool,
     stay: Mutex<Stay>,
     pub(super) aside: Aside,
     /// Frames due before this running time are late already, in nanoseconds; 0 if none are.
@@ -117,6 +119,7 @@ impl ObjectSubclass for Lockon {
             dropped: AtomicU64::new(0),
             pushed: AtomicU64::new(0),
             is_live: AtomicBool::new(false),
+            is_playing: AtomicBool::new(false),
             stay: Mutex::default(),
             aside: Aside::default(),
             earliest: AtomicU64::new(0),
@@ -204,12 +207,19 @@ impl ElementImpl for Lockon {
             self.post_error_message(trouble::error_message(&error));
             gst::StateChangeError
         })?;
+        if transition == gst::StateChange::PlayingToPaused {
+            self.is_playing.store(false, Ordering::Relaxed);
+        }
         let changed = self.parent_change_state(transition)?;
-        if transition == gst::StateChange::PausedToReady {
+        match transition {
+            gst::StateChange::PausedToPlaying => self.is_playing.store(true, Ordering::Relaxed),
             // Pads are inactive by now, so nobody works with these any more.
-            *lock(&self.work) = Work::default();
-            *lock(&self.device) = None;
-            *lock(&self.input) = Input::default();
+            gst::StateChange::PausedToReady => {
+                *lock(&self.work) = Work::default();
+                *lock(&self.device) = None;
+                *lock(&self.input) = Input::default();
+            }
+            _ => {}
         }
         Ok(changed)
     }
@@ -291,8 +301,21 @@ impl Lockon {
         gst::element_imp_warning!(self, gst::LibraryError::Settings, ("{text}; what was set before goes on"));
     }
 
+    /// Tells of a results file that has failed.
+    pub(super) fn warn_of_output(&self, error: &Error) {
+        gst::element_imp_warning!(
+            self,
+            gst::ResourceError::Write,
+            ("{error}; it is closed, and frames go on without it")
+        );
+    }
+
     pub(super) fn work(&self) -> MutexGuard<'_, Work> {
         lock(&self.work)
+    }
+
+    pub(super) fn is_playing(&self) -> bool {
+        self.is_playing.load(Ordering::Relaxed)
     }
 
     /// Runs something of lockon's whose log is to be GStreamer's.

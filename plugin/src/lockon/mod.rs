@@ -51,8 +51,13 @@
 //! with the feature `v1_24`, as `scripts/install-plugin` does where GStreamer is new enough and the headers of its plugins-bad
 //! are installed, also analytics metadata: detections, and tracking entries related to them.
 //!
-//! In files: `results` writes what `lockon run --results` does. A file is complete before the end of the stream is pushed.
-//! After that, a flushing seek begins a new run: frames are counted from 0 again, boxes start anew, files are written anew. A
+//! In files: `results` writes what `lockon run --results` does, records of changed caps and of stalls included; a pause, or a
+//! downstream that takes its time, is no stall. A frame without a PTS gets one there that continues those before, marked
+//! `pts_interpolated`; the frame itself, and its message, are left without. A file is complete before the end of the stream is
+//! pushed. One that fails while frames pass, on a full disk, is closed with the whole lines that it has: a warning tells it at
+//! once, and frames and other files go on. So who needs all of it looks for the `summary` at its end.
+//!
+//! After the end, a flushing seek begins a new run: frames are counted from 0 again, boxes start anew, files are written anew. A
 //! seek before the end goes on with the same run.
 //!
 //! # Changes
@@ -65,10 +70,21 @@
 //!
 //! # Errors
 //!
-//! `GST_LIBRARY_ERROR_SETTINGS`: a value, template or box cannot be used. `GST_RESOURCE_ERROR_NOT_FOUND`, `_OPEN_READ`,
-//! `_READ`: a file or device. `_OPEN_WRITE`, `_WRITE`, `_NO_SPACE_LEFT`: a results file, or memory. `_FAILED`: a device failed
-//! while it worked (`on-device-loss=cpu` goes on without it). `GST_STREAM_ERROR_FORMAT`: frames are not as their caps say. The
-//! text says what happened and what mends it.
+//! The text says what happened and what mends it.
+//!
+//! | error | what |
+//! |---|---|
+//! | `GST_LIBRARY_ERROR_SETTINGS` | a value, template or box cannot be used |
+//! | `GST_LIBRARY_ERROR_FAILED` | a fault of lockon's own: a panic was caught |
+//! | `GST_RESOURCE_ERROR_NOT_FOUND` | there is no such file, folder, device or driver |
+//! | `GST_RESOURCE_ERROR_NOT_AUTHORIZED` | a file may not be read or written |
+//! | `GST_RESOURCE_ERROR_OPEN_READ`, `_READ` | a file cannot be read, or is no picture |
+//! | `GST_RESOURCE_ERROR_OPEN_WRITE`, `_WRITE` | a results file cannot be written; a warning where frames have passed already |
+//! | `GST_RESOURCE_ERROR_NO_SPACE_LEFT` | a disk on which a file is to be created is full, or the device's or the host's memory is |
+//! | `GST_RESOURCE_ERROR_SETTINGS` | the device or its driver is too old, or frames are too large for it |
+//! | `GST_RESOURCE_ERROR_FAILED` | a device failed while it worked (`on-device-loss=cpu` goes on without it) |
+//! | `GST_STREAM_ERROR_FORMAT` | frames are not as their caps say |
+//! | `GST_STREAM_ERROR_FAILED` | downstream refuses frames behind the end of the stream, where upstream does not hear of it any more |
 
 use std::sync::LazyLock;
 

@@ -1,8 +1,9 @@
 //! One run of lockon's engine, from the first frame to the end of the stream, on the element's own thread.
 //!
-//! The engine is plugged between [`Frames`], which takes frames out of the line, and [`Found`], which notes their results
-//! there. What can be pushed is pushed when the engine asks for the next frame: by then it has let go of the last one, so that
-//! the buffer is the only one of its kind again, and drawing on it or adding metadata copies nothing.
+//! The engine is plugged between [`Frames`], which takes frames out of the line, and its sinks: the results files, and after
+//! them [`Found`], which notes results in the line. What can be pushed is pushed when the engine asks for the next frame: by then
+//! it has let go of the last one, so that the buffer is the only one of its kind again, and drawing on it or adding metadata
+//! copies nothing.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -16,10 +17,10 @@ use lockon::engine::Engine;
 use lockon::error::{Error, Result};
 use lockon::frame::{Circumstances, Frame, FrameMeta, PlaneMut, VideoFormat};
 use lockon::job;
-use lockon::media::source;
+use lockon::media::source::{self, Times};
 use lockon::output;
 use lockon::ports::{Delivery, Next, Sink, Source};
-use lockon::results::{RunRecord, Summary};
+use lockon::results::{Event, RunRecord, Summary};
 
 use super::line::{Arrival, Outcome, Step};
 use super::settings::Device;
@@ -27,8 +28,12 @@ use super::work::Asked;
 
 /// Runs the engine until the stream ends, the element is stopped, downstream takes no more, or something fails.
 pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, stop: &AtomicBool) -> Result<()> {
-    let results = device.results.iter().map(|path| output::open(path)).collect::<Result<_>>()?;
-    let found = Found { element: element.clone(), results };
+    // Files come first: what is pushed has been written.
+    let mut sinks = Vec::<Box<dyn Sink>>::new();
+    for path in &device.results {
+        sinks.push(Box::new(ResultsFile { element: element.clone(), file: Some(output::open(path)?) }));
+    }
+    sinks.push(Box::new(Found { element: element.clone() }));
     let tracker = element.imp().work().asked().job.tracker(device.options.threads);
     let choice = Cell::new(device.options.choice);
     let open_backend = |format: &VideoFormat| {
@@ -39,7 +44,7 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, stop: &
     };
     let open_spare = |format: &VideoFormat| Retuned::open(element, device.options.on_cpu(), format);
     let engine = Engine {
-        source: &mut Frames { element: element.clone() },
+        source: &mut Frames::of(element),
         open_backend: &open_backend,
         open_spare: match device.on_loss {
             OnDeviceLoss::End => None,
@@ -50,7 +55,7 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, stop: &
             job.describe(input.to_owned(), None, format, device)
         },
         tracker,
-        sinks: vec![Box::new(found)],
+        sinks,
         max_frames: None,
         stop,
     };
@@ -70,15 +75,31 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, stop: &
 /// The engine's source: the line.
 struct Frames {
     element: super::Lockon,
+    times: Times,
+    /// Time that was spent on pushing, or in PAUSED, where no frame comes.
+    held_up: Duration,
 }
 
 impl Frames {
+    fn of(element: &super::Lockon) -> Self {
+        Self { element: element.clone(), times: Times::default(), held_up: Duration::ZERO }
+    }
+
     fn next(&mut self, deadline: Option<Instant>) -> Result<Next> {
-        let line = &self.element.imp().line;
+        let imp = self.element.imp();
         loop {
-            match line.next(deadline) {
-                Step::Push(departure) => line.pushed(self.element.imp().depart(departure)),
-                Step::Search(arrival) => return frame(arrival).map(Next::Frame),
+            let (asked, was_playing) = (Instant::now(), imp.is_playing());
+            let step = imp.line.next(deadline);
+            if !(was_playing && imp.is_playing()) {
+                self.held_up += asked.elapsed();
+            }
+            match step {
+                Step::Push(departure) => {
+                    let started = Instant::now();
+                    imp.line.pushed(imp.depart(departure));
+                    self.held_up += started.elapsed();
+                }
+                Step::Search(arrival) => return frame(arrival, &mut self.times).map(Next::Frame),
                 Step::Pending => return Ok(Next::Pending),
                 Step::End => return Ok(Next::End),
             }
@@ -86,18 +107,14 @@ impl Frames {
     }
 }
 
-fn frame(Arrival { index, at, buffer, layout, times, .. }: Arrival) -> Result<Frame> {
-    let meta = FrameMeta {
-        index,
-        pts_ns: times.stream_time.map(gst::ClockTime::nseconds),
-        duration_ns: times.duration.map(gst::ClockTime::nseconds),
-        arrived: at,
-    };
+fn frame(Arrival { index, at, buffer, layout, times, .. }: Arrival, given: &mut Times) -> Result<Frame> {
+    let own = times.stream_time.map(gst::ClockTime::nseconds);
+    let (pts_ns, is_pts_interpolated) = given.next(own, layout.format.frame_rate);
+    let duration_ns = times.duration.map(gst::ClockTime::nseconds);
+    let meta = FrameMeta { index, pts_ns, duration_ns, arrived: at };
     let damage = gst::BufferFlags::DISCONT | gst::BufferFlags::CORRUPTED;
-    let circumstances = Circumstances {
-        is_discontinuity: index > 0 && buffer.flags().intersects(damage),
-        ..Circumstances::default()
-    };
+    let is_discontinuity = index > 0 && buffer.flags().intersects(damage);
+    let circumstances = Circumstances { is_discontinuity, is_pts_interpolated, ..Circumstances::default() };
     let picture = source::picture(buffer, &layout.info, &layout.format).ok_or_else(|| Error::Pipeline {
         element: "sink".into(),
         message: format!("frame {index} is not laid out as its caps say"),
@@ -118,12 +135,62 @@ impl Source for Frames {
     fn dropped(&self) -> u64 {
         self.element.imp().dropped.load(Ordering::Relaxed)
     }
+
+    fn held_up(&self) -> Duration {
+        self.held_up
+    }
+
+    fn has_discarded(&self, frame: u64) -> bool {
+        !self.element.imp().line.wants(frame)
+    }
 }
 
-/// The engine's sink: results files, then the line, where results wait for their turn to be pushed.
+/// A results file. One that fails is no reason to stop the video or the other files: it is told on the bus, at once, and closed.
+struct ResultsFile {
+    element: super::Lockon,
+    /// None once it has failed.
+    file: Option<Box<dyn Sink>>,
+}
+
+impl ResultsFile {
+    fn attempt(&mut self, call: impl FnOnce(&mut dyn Sink) -> Result<()>) {
+        let Some(file) = &mut self.file else { return };
+        if let Err(error) = call(&mut **file) {
+            self.file = None;
+            self.element.imp().warn_of_output(&error);
+        }
+    }
+}
+
+impl Sink for ResultsFile {
+    fn name(&self) -> &str {
+        self.file.as_ref().map_or("closed", |file| file.name())
+    }
+
+    fn begin(&mut self, run: &RunRecord, format: &VideoFormat) -> Result<()> {
+        // One that cannot even begin is an error, before any frame has passed.
+        self.file.as_mut().map_or(Ok(()), |file| file.begin(run, format))
+    }
+
+    fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
+        self.attempt(|file| file.deliver(delivery));
+        Ok(())
+    }
+
+    fn note(&mut self, event: &Event) -> Result<()> {
+        self.attempt(|file| file.note(event));
+        Ok(())
+    }
+
+    fn finish(&mut self, summary: &Summary) -> Result<()> {
+        self.attempt(|file| file.finish(summary));
+        Ok(())
+    }
+}
+
+/// The line, where results wait for their turn to be pushed.
 struct Found {
     element: super::Lockon,
-    results: Vec<Box<dyn Sink>>,
 }
 
 impl Sink for Found {
@@ -131,31 +198,18 @@ impl Sink for Found {
         "src"
     }
 
-    fn begin(&mut self, run: &RunRecord, format: &VideoFormat) -> Result<()> {
-        self.results.iter_mut().try_for_each(|file| file.begin(run, format))
-    }
-
-    fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
-        let line = &self.element.imp().line;
-        let index = delivery.record.frame;
-        // What a flush dropped was never there.
-        if !line.wants(index) {
-            return Ok(());
-        }
-        for file in &mut self.results {
-            file.deliver(delivery)?;
-        }
-        line.found(index, Outcome { record: delivery.record.clone(), mask: delivery.mask.cloned() });
+    fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> Result<()> {
         Ok(())
     }
 
-    fn finish(&mut self, summary: &Summary) -> Result<()> {
-        let mut outcome = Ok(());
-        for file in &mut self.results {
-            let finished = file.finish(summary);
-            outcome = outcome.and(finished);
-        }
-        outcome
+    fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
+        let outcome = Outcome { record: delivery.record.clone(), mask: delivery.mask.cloned() };
+        self.element.imp().line.found(delivery.record.frame, outcome);
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &Summary) -> Result<()> {
+        Ok(())
     }
 }
 
