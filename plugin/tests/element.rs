@@ -231,7 +231,7 @@ fn frames_of_every_format_pass_untouched_with_their_times_in_order() {
 }
 
 #[test]
-fn formats_without_luma_are_not_negotiated() {
+fn what_cannot_be_searched_is_not_negotiated() {
     init();
     let element = gst::ElementFactory::make("lockon").build().unwrap();
     let pad = element.static_pad("sink").unwrap();
@@ -239,6 +239,9 @@ fn formats_without_luma_are_not_negotiated() {
         let caps = gst::Caps::builder("video/x-raw").field("format", format).build();
         assert!(!pad.query_caps(None).can_intersect(&caps), "{format}");
     }
+    let of_width = |width: i32| gst::Caps::builder("video/x-raw").field("width", width).build();
+    let takes = |width| pad.query_caps(None).can_intersect(&of_width(width));
+    assert_eq!([0, 1, 65535, 65536].map(takes), [false, true, true, false]);
     let in_gpu =
         gst::Caps::builder("video/x-raw").features(["memory:CUDAMemory"]).field("format", "NV12").build();
     assert!(!pad.query_caps(None).can_intersect(&in_gpu));
@@ -1261,14 +1264,26 @@ fn a_stream_can_be_ended_after_so_many_frames_whatever_upstream_still_sends() {
         for n in 0..3 {
             harness.push(frame(n, PixelFormat::GRAY8)).unwrap();
         }
+        // Nothing more has to come.
+        while harness.pull_event().unwrap().type_() != gst::EventType::Eos {}
         for n in 3..6 {
             assert_eq!(harness.push(frame(n, PixelFormat::GRAY8)), Err(gst::FlowError::Eos));
         }
         harness.push_event(gst::event::Eos::new());
-        while harness.pull_event().unwrap().type_() != gst::EventType::Eos {}
         assert_eq!((harness.buffers_received(), harness.try_pull_event().is_none()), (3, true));
         let summary = here.records("out.jsonl").pop().unwrap();
         assert_eq!((summary["frames"].as_u64(), summary["interrupted"].as_bool()), (Some(3), Some(false)));
+        // What was refused is not counted by the run that a flush begins.
+        harness.push_event(gst::event::FlushStart::new());
+        harness.push_event(gst::event::FlushStop::new(true));
+        harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+        for n in 0..3 {
+            harness.push(frame(n, PixelFormat::GRAY8)).unwrap();
+        }
+        while harness.pull_event().unwrap().type_() != gst::EventType::Eos {}
+        let numbers =
+            here.records("out.jsonl").iter().filter_map(|r| r["frame"].as_u64()).collect::<Vec<_>>();
+        assert_eq!(numbers, [0, 1, 2]);
     }
 }
 

@@ -1034,7 +1034,7 @@ fn the_appsink(launch: &Launch, pipeline: &gst::Pipeline) -> Result<gst_app::App
 }
 
 /// Most pixels of a side of a picture.
-const MAX_SIDE: usize = u16::MAX as usize;
+pub const MAX_SIDE: usize = u16::MAX as usize;
 
 /// What caps say, for GStreamer and for us.
 ///

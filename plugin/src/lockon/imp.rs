@@ -175,10 +175,11 @@ impl ElementImpl for Lockon {
     fn pad_templates() -> &'static [gst::PadTemplate] {
         static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
             let formats = PixelFormat::ALL.map(|format| format.name);
+            let side = gst::IntRange::new(1, source::MAX_SIDE as i32);
             let caps = gst::Caps::builder("video/x-raw")
                 .field("format", gst::List::new(formats))
-                .field("width", gst::IntRange::new(1, i32::MAX))
-                .field("height", gst::IntRange::new(1, i32::MAX))
+                .field("width", side)
+                .field("height", side)
                 .field(
                     "framerate",
                     gst::FractionRange::new(gst::Fraction::new(0, 1), gst::Fraction::new(i32::MAX, 1)),
@@ -527,21 +528,22 @@ impl Lockon {
                 self.ask_for_latency();
             }
         }
-        let index = self.line.number();
-        let max_frames = lock(&self.settings).max_frames;
-        if max_frames > 0 && index >= max_frames {
-            // Told downstream from here, since upstream may have more to send before it ends.
-            self.line.put_event(gst::event::Eos::new());
-            return Err(gst::FlowError::Eos);
-        }
-        if self.is_late(&times) {
+        let index = self.line.number()?;
+        let flow = if self.is_late(&times) {
             self.drop_late(&times);
-            return Ok(gst::FlowSuccess::Ok);
+            Ok(gst::FlowSuccess::Ok)
+        } else {
+            if has_gap {
+                buffer.make_mut().set_flags(gst::BufferFlags::DISCONT);
+            }
+            self.line.put_frame(Arrival { index, at, aside, buffer, layout, times })
+        };
+        let max_frames = lock(&self.settings).max_frames;
+        if flow.is_ok() && max_frames > 0 && index + 1 >= max_frames {
+            // Told downstream from here, since upstream has more to send.
+            self.line.put_event(gst::event::Eos::new());
         }
-        if has_gap {
-            buffer.make_mut().set_flags(gst::BufferFlags::DISCONT);
-        }
-        self.line.put_frame(Arrival { index, at, aside, buffer, layout, times })
+        flow
     }
 
     /// True if the sink has said that frames of this time come too late to be shown.

@@ -163,11 +163,14 @@ impl Line {
         self.changed.notify_all();
     }
 
-    /// The next frame's number. Every frame that comes has one, also one that is dropped.
-    pub(super) fn number(&self) -> u64 {
+    /// The next frame's number. Every frame that comes has one, also one that is dropped, but none that comes behind the end.
+    pub(super) fn number(&self) -> Result<u64, gst::FlowError> {
         let mut state = self.lock();
+        if state.has_ended {
+            return Err(gst::FlowError::Eos);
+        }
         state.frames += 1;
-        state.frames - 1
+        Ok(state.frames - 1)
     }
 
     /// Puts a frame in; waits for room.

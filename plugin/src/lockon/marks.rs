@@ -74,7 +74,7 @@ fn pixels(track: &Track, frame: Size) -> Option<(u32, u32, u32, u32)> {
     (left < right && top < bottom).then(|| (left, top, right - left, bottom - top))
 }
 
-/// When each track was seen first, in running time.
+/// When each track of the last frame that had one was seen first, in running time.
 #[cfg(feature = "v1_24")]
 pub(super) type FirstSeen = std::collections::BTreeMap<u32, gst::ClockTime>;
 
@@ -107,6 +107,8 @@ pub(super) fn add_analytics(
         relations.set_relation(gst_analytics::RelTypes::RELATE_TO, detection, entry)?;
         states.push((entry, track.state));
     }
+    // No number is used again, so those that have ended can be forgotten.
+    first_seen.retain(|id, _| record.tracks.iter().any(|track| track.id == *id));
     // Last, as this borrows the metadata for as long as the buffer is.
     for mut entry in relations.iter_mut::<gst_analytics::AnalyticsTrackingMtd>() {
         match states.iter().find(|(id, _)| *id == entry.id()) {
