@@ -1087,7 +1087,7 @@ fn errors_have_a_domain_a_code_and_a_remedy() {
         "cannot read /no/such.png",
     );
     is(
-        error_of(|e| e.set_property("template", env!("CARGO_MANIFEST_DIR").to_owned() + "/Cargo.toml")),
+        error_of(|e| e.set_property("template", root().join("README.md").to_str())),
         |e| e.matches(gst::ResourceError::Read),
         "PNG, JPEG and BMP are read",
     );
@@ -1350,9 +1350,10 @@ fn a_live_pipeline_learns_the_latency_when_the_rate_is_known() {
     pipeline.set_state(gst::State::Null).unwrap();
 }
 
-/// The repository.
+/// The repository, whose files tests read: `LOCKON_ROOT`, or where this was built.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    let named = std::env::var_os("LOCKON_ROOT").map(PathBuf::from);
+    named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned())
 }
 
 /// Where cargo puts what it builds: beside the folder that this program lies in.
@@ -1370,7 +1371,8 @@ fn program() -> PathBuf {
 /// A command of another process, which knows the plugin by its file.
 fn with_plugin(program: impl AsRef<std::ffi::OsStr>, here: &Place) -> Command {
     // Beside the tests, which are linked with it; `cargo build` alone puts one into the folder above too.
-    let file = std::env::current_exe().unwrap().with_file_name("libgstlockon.so");
+    let beside = || std::env::current_exe().unwrap().with_file_name("libgstlockon.so");
+    let file = std::env::var_os("LOCKON_PLUGIN").map_or_else(beside, PathBuf::from);
     assert!(file.exists(), "{} is not there", file.display());
     // A folder of its own: what else lies in cargo's is no plugin.
     let folder = here.path("plugins");
