@@ -17,7 +17,7 @@ use lockon::ports::{Delivery, Sink};
 use lockon::results::{RunRecord, Summary};
 use lockon::tracker::Tracker;
 
-use crate::held::{Held, asked, backend_name, lives, rest, watch};
+use crate::held::{Held, Pulse, asked, backend_name, lives, rounds, say, watch};
 use crate::util::{Random, run_record};
 
 fn choice() -> BackendChoice {
@@ -46,12 +46,8 @@ fn held_at_rest() -> Held {
 
 /// Gives a sign of life for each frame, and tells what is held now and then.
 struct Heart {
-    started: Instant,
-    /// Tells after so many frames.
-    every: u64,
-    frames: u64,
-    held: Vec<Held>,
-    done: std::sync::mpsc::Sender<Vec<Held>>,
+    pulse: Pulse,
+    done: std::sync::mpsc::Sender<Pulse>,
 }
 
 impl Sink for Heart {
@@ -64,16 +60,12 @@ impl Sink for Heart {
     }
 
     fn deliver(&mut self, _: &Delivery<'_>) -> lockon::Result<()> {
-        lives();
-        self.frames += 1;
-        if self.frames.is_multiple_of(self.every) {
-            self.held.push(held().tell(&format!("frame {}", self.frames), self.started));
-        }
+        self.pulse.beat(held);
         Ok(())
     }
 
     fn finish(&mut self, _: &Summary) -> lockon::Result<()> {
-        let _ = self.done.send(std::mem::take(&mut self.held));
+        let _ = self.done.send(std::mem::replace(&mut self.pulse, Pulse::of(0)));
         Ok(())
     }
 }
@@ -140,37 +132,21 @@ fn a_thousand_starts_and_stops_leave_nothing_behind() {
 #[test]
 #[ignore = "takes a minute: scripts/endurance"]
 fn sixteen_streams_run_in_one_process() {
-    let (streams, rounds) = (asked("LOCKON_STREAMS", 16), asked("LOCKON_ROUNDS", 9));
-    let seconds = asked("LOCKON_SECONDS", 10 * rounds);
-    assert!(rounds > 3, "LOCKON_ROUNDS: the third round is what later ones are held to");
-    watch();
-    let started = Instant::now();
-    held().tell("before", started);
-    let (mut during, mut after) = (Vec::new(), Vec::new());
-    for round in 1..=rounds {
+    rounds(held, held_at_rest, |streams, while_they_run| {
         let stop = AtomicBool::new(false);
         let summaries: Vec<Summary> = std::thread::scope(|scope| {
             let caps = "video/x-raw,format=NV12,width=320,height=240,framerate=10/1";
             let runs: Vec<_> =
                 (0..streams).map(|_| scope.spawn(|| run(caps, None, &stop, Vec::new()))).collect();
-            rest(Duration::from_secs_f64(seconds as f64 / rounds as f64));
-            during.push(held().tell(&format!("round {round}"), started));
+            while_they_run();
             stop.store(true, Ordering::Relaxed);
             runs.into_iter().map(|run| run.join().unwrap()).collect()
         });
         assert!(summaries.iter().all(|summary| summary.frames > 0), "a stream got nothing");
         let frames: u64 = summaries.iter().map(|summary| summary.frames).sum();
         let dropped: u64 = summaries.iter().map(|summary| summary.dropped).sum();
-        after.push(held_at_rest().tell("after it", started));
-        #[allow(clippy::print_stdout, reason = "what is measured is told")]
-        {
-            println!("{frames} frames, {dropped} dropped");
-        }
-    }
-    // What is kept for the next round is in use again while that runs: freed memory by the C library, threads by GLib.
-    let warm = during[2];
-    during[3..].iter().for_each(|later| warm.check(*later));
-    assert!(after.iter().all(|held| held.descriptors == after[0].descriptors), "{after:?}");
+        format!("{frames} frames, {dropped} dropped")
+    });
 }
 
 #[test]
@@ -178,17 +154,12 @@ fn sixteen_streams_run_in_one_process() {
 fn many_frames_of_1080p_leave_nothing_behind() {
     let frames = asked("LOCKON_FRAMES", 100_000);
     watch();
-    let (done, held) = std::sync::mpsc::channel();
-    let heart =
-        Heart { started: Instant::now(), every: (frames / 20).max(1), frames: 0, held: Vec::new(), done };
+    let (done, pulse) = std::sync::mpsc::channel();
+    let heart = Heart { pulse: Pulse::of(frames), done };
     let stop = AtomicBool::new(false);
     let rate = asked("LOCKON_RATE", 60);
     let caps = format!("video/x-raw,format=NV12,width=1920,height=1080,framerate={rate}/1");
     let summary = run(&caps, Some(frames), &stop, vec![Box::new(heart)]);
-    let held = held.recv().unwrap();
-    #[allow(clippy::print_stdout, reason = "what is measured is told")]
-    {
-        println!("{} frames, {} dropped, {:.1} s", summary.frames, summary.dropped, summary.seconds);
-    }
-    held[held.len() / 4].check(*held.last().unwrap());
+    say(&format!("{} frames, {} dropped, {:.1} s", summary.frames, summary.dropped, summary.seconds));
+    assert_eq!(pulse.recv().unwrap().check(), frames);
 }

@@ -48,14 +48,13 @@ impl Held {
         held
     }
 
-    #[allow(clippy::print_stdout, reason = "what is measured is told")]
     pub fn tell(self, what: &str, started: Instant) -> Self {
         let Self { resident_mb, device_mb, descriptors, threads } = self;
         let seconds = started.elapsed().as_secs_f64();
         let device = device_mb.map(|mb| format!(" {mb:8.1} MB on the device")).unwrap_or_default();
-        println!(
+        say(&format!(
             "{what:>16} {seconds:8.1} s {resident_mb:8.1} MB{device} {descriptors:4} descriptors {threads:3} threads"
-        );
+        ));
         self
     }
 
@@ -68,6 +67,72 @@ impl Held {
         let device = self.device_mb.zip(later.device_mb);
         assert!(!device.is_some_and(|(before, after)| grows(before, after)), "{self:?}, later {later:?}");
     }
+}
+
+/// What is held while many frames pass.
+pub struct Pulse {
+    started: Instant,
+    /// Looks after so many frames.
+    every: u64,
+    frames: u64,
+    held: Vec<Held>,
+}
+
+impl Pulse {
+    /// Looks twenty times while so many frames pass.
+    pub fn of(frames: u64) -> Self {
+        Self { started: Instant::now(), every: (frames / 20).max(1), frames: 0, held: Vec::new() }
+    }
+
+    /// A frame has passed: a sign of life. Tells now and then what is held.
+    pub fn beat(&mut self, held: impl FnOnce() -> Held) {
+        lives();
+        self.frames += 1;
+        if self.frames.is_multiple_of(self.every) {
+            self.held.push(held().tell(&format!("frame {}", self.frames), self.started));
+        }
+    }
+
+    /// In the end no more is held than after a quarter of the frames. How many there were.
+    pub fn check(&self) -> u64 {
+        self.held[self.held.len() / 4].check(*self.held.last().unwrap());
+        self.frames
+    }
+}
+
+/// `LOCKON_ROUNDS` rounds in which `LOCKON_STREAMS` streams run at once, for `LOCKON_SECONDS` all together. `round` starts so many
+/// streams, calls what it is given, which comes back when they are to be stopped, stops them, and says what came of it.
+///
+/// Later rounds hold no more than the third one while they run, and none leaves a descriptor behind.
+pub fn rounds(
+    held: impl Fn() -> Held,
+    held_at_rest: impl Fn() -> Held,
+    mut round: impl FnMut(u64, &mut dyn FnMut()) -> String,
+) {
+    let (streams, rounds) = (asked("LOCKON_STREAMS", 16), asked("LOCKON_ROUNDS", 9));
+    let seconds = asked("LOCKON_SECONDS", 10 * rounds);
+    assert!(rounds > 3, "LOCKON_ROUNDS: the third round is what later ones are held to");
+    watch();
+    let started = Instant::now();
+    held().tell("before", started);
+    let (mut during, mut after) = (Vec::new(), Vec::new());
+    for number in 1..=rounds {
+        let what_came = round(streams, &mut || {
+            rest(Duration::from_secs_f64(seconds as f64 / rounds as f64));
+            during.push(held().tell(&format!("round {number}"), started));
+        });
+        after.push(held_at_rest().tell("after it", started));
+        say(&what_came);
+    }
+    // What is kept for the next round is in use again while that runs: freed memory by the C library, threads by GLib.
+    let warm = during[2];
+    during[3..].iter().for_each(|later| warm.check(*later));
+    assert!(after.iter().all(|held| held.descriptors == after[0].descriptors), "{after:?}");
+}
+
+#[allow(clippy::print_stdout, reason = "what is measured is told")]
+pub fn say(text: &str) {
+    println!("{text}");
 }
 
 /// Something happened.

@@ -1,6 +1,6 @@
-//! What the element holds must not grow over many starts, and with many elements in one process.
+//! What the element holds must not grow over many starts, with many elements in one process, and over many frames.
 //!
-//! These take minutes, so they are run by name (scripts/endurance), and print what they measure.
+//! These take minutes to half an hour, so they are run by name (scripts/endurance), and print what they measure.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 #![allow(unreachable_pub, reason = "nothing outside this binary can reach anything")]
@@ -9,11 +9,11 @@
 mod held;
 
 use std::path::Path;
-use std::sync::Once;
+use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
-use held::{Held, asked, backend_name, lives, rest, watch};
+use held::{Held, Pulse, asked, backend_name, lives, rounds, watch};
 use lockon::frame::{Plane, Size};
 
 /// Longer than anything here takes, unless it hangs.
@@ -90,32 +90,55 @@ fn a_thousand_starts_and_stops_of_the_element_leave_nothing_behind() {
 #[test]
 #[ignore = "takes a minute: scripts/endurance"]
 fn sixteen_elements_run_in_one_process() {
-    let (elements, rounds) = (asked("LOCKON_STREAMS", 16), asked("LOCKON_ROUNDS", 9));
-    let seconds = asked("LOCKON_SECONDS", 10 * rounds);
-    assert!(rounds > 3, "LOCKON_ROUNDS: the third round is what later ones are held to");
-    watch();
-    let (dir, started) = (tempfile::tempdir().unwrap(), Instant::now());
-    Held::now().tell("before", started);
-    let (mut during, mut after) = (Vec::new(), Vec::new());
-    for round in 1..=rounds {
+    let dir = tempfile::tempdir().unwrap();
+    rounds(Held::now, Held::at_rest, |elements, while_they_run| {
         let source = "videotestsrc is-live=true pattern=checkers-8 ! video/x-raw,format=NV12,width=320,height=240,framerate=10/1";
         let pipelines: Vec<_> = (0..elements).map(|number| pipeline(dir.path(), number, source)).collect();
         for pipeline in &pipelines {
             pipeline.set_state(gst::State::Playing).unwrap();
         }
-        rest(Duration::from_secs_f64(seconds as f64 / rounds as f64));
-        during.push(Held::now().tell(&format!("round {round}"), started));
+        while_they_run();
         let frames: Vec<_> = pipelines.iter().map(stopped).collect();
-        drop(pipelines);
         assert!(frames.iter().all(|frames| *frames > 0), "an element gave nothing: {frames:?}");
-        after.push(Held::at_rest().tell("after it", started));
-        #[allow(clippy::print_stdout, reason = "what is measured is told")]
-        {
-            println!("{} frames", frames.iter().sum::<u64>());
+        format!("{} frames", frames.iter().sum::<u64>())
+    });
+}
+
+#[test]
+#[ignore = "takes half an hour: scripts/endurance"]
+fn many_frames_of_1080p_through_the_element_leave_nothing_behind() {
+    let (frames, rate) = (asked("LOCKON_FRAMES", 100_000), asked("LOCKON_RATE", 60));
+    watch();
+    let dir = tempfile::tempdir().unwrap();
+    // As the program's: what does not keep up with the source is dropped, in front of the element.
+    let source = format!(
+        "videotestsrc is-live=true pattern=checkers-8 ! video/x-raw,format=NV12,width=1920,height=1080,framerate={rate}/1 \
+         ! queue name=newest leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0"
+    );
+    let pipeline = pipeline(dir.path(), 0, &source);
+    let element = pipeline.by_name("l").unwrap();
+    // No template: what is measured is what is held, and a search of 1080p takes the CPU far longer than a frame.
+    element.set_property("template", None::<&str>);
+    element.set_property("max-frames", frames);
+    let pulse = Arc::new(Mutex::new(Pulse::of(frames)));
+    let beating = pulse.clone();
+    element.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        beating.lock().unwrap().beat(Held::now);
+        gst::PadProbeReturn::Ok
+    });
+    let bus = pipeline.bus().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    // Every frame's results are posted too, and taken as a program would.
+    let ends = [gst::MessageType::Element, gst::MessageType::Eos, gst::MessageType::Error];
+    let mut posted = 0;
+    let last = loop {
+        let message = bus.timed_pop_filtered(LONG, &ends).expect("frames come");
+        match message.view() {
+            gst::MessageView::Element(_) => posted += 1,
+            _ => break message,
         }
-    }
-    // What is kept for the next round is in use again while that runs: freed memory by the C library, threads by GLib.
-    let warm = during[2];
-    during[3..].iter().for_each(|later| warm.check(*later));
-    assert!(after.iter().all(|held| held.descriptors == after[0].descriptors), "{after:?}");
+    };
+    assert_eq!(last.type_(), gst::MessageType::Eos, "{last:?}");
+    assert_eq!(stopped(&pipeline), frames);
+    assert_eq!((pulse.lock().unwrap().check(), posted), (frames, frames));
 }
