@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Prints what the element `lockon` finds in a video: examples/read_matches.py VIDEO TEMPLATE (scripts/install-plugin first)."""
 import sys
 import warnings

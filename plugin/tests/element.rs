@@ -1521,21 +1521,182 @@ fn the_printed_line_drops_frames_where_the_program_does() {
 }
 
 #[test]
-fn nothing_is_leaked() {
+fn the_example_in_python_prints_every_match() {
+    let here = Place::new();
+    let tried =
+        Command::new("/usr/bin/python3").args(["-c", "import gi; gi.require_version('Gst', '1.0')"]).output();
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        // scripts/setup --to-test installs it where there is apt.
+        assert!(std::env::var_os("LOCKON_REQUIRE_RTSP").is_none(), "python3-gi is missing");
+        skip("no PyGObject (apt-get install python3-gi)");
+        return;
+    }
+    let media = root().join("examples/media");
+    let mut command = with_plugin(root().join("examples/read_matches.py"), &here);
+    // PyGObject's own warnings are no fault of ours.
+    let output = command.env_remove("G_DEBUG").args([media.join("cars.mp4"), media.join("car.png")]).output();
+    let output = output.unwrap();
+    succeeds(&output);
+    let mut run = with_plugin(program(), &here);
+    run.arg("run").arg(media.join("cars.mp4")).arg("--template").arg(media.join("car.png"));
+    succeeds(&run.args(["--results", "run.jsonl", "--no-progress"]).output().unwrap());
+    let expected: Vec<_> = here.records("run.jsonl").iter().flat_map(printed).collect();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let came: Vec<_> = said.lines().map(|line| line.split(", score").next().unwrap().to_owned()).collect();
+    assert!(came.len() > 10, "{said}");
+    assert_eq!(came, expected);
+}
+
+/// What the example prints of a frame, up to the score.
+fn printed(record: &Value) -> Vec<String> {
+    let seconds = record["pts_ns"].as_u64().unwrap_or_default() as f64 / 1e9;
+    let matches = record["matches"].as_array().into_iter().flatten();
+    let line = |m: &Value| {
+        let place = ["x", "y", "w", "h"].map(|side| format!("{side}=(uint){}", m[side]));
+        format!(
+            "{seconds:?} match, template=(string){}, {}",
+            m["template"].as_str().unwrap(),
+            place.join(", ")
+        )
+    };
+    matches.map(line).collect()
+}
+
+#[allow(clippy::print_stderr, reason = "what is skipped is said")]
+fn skip(why: &str) {
+    eprintln!("skipped: {why}");
+}
+
+#[test]
+fn on_a_gpu_the_element_finds_what_it_finds_on_the_cpu() {
+    if let Err(error) = lockon::backend::cuda::device(0) {
+        let is_required = std::env::var_os("LOCKON_REQUIRE_GPU").is_some_and(|value| value == "1");
+        assert!(!is_required, "LOCKON_REQUIRE_GPU is set: {error}");
+        return skip(&format!("no GPU: {error}"));
+    }
+    let here = Place::new();
+    let [cpu, cuda] = ["cpu", "cuda"].map(|backend| {
+        let element = here.element();
+        let results = format!("{backend}.jsonl");
+        for (property, value) in [
+            ("backend", backend),
+            ("threshold", "sauvola:15:0.2"),
+            ("track", "0,0,15,13"),
+            ("scales", "0.8..1.25/1.25"),
+            ("results", &here.text(&results)),
+        ] {
+            element.set_property(property, value);
+        }
+        element.set_property("min-score", 0.2);
+        element.set_property("depth", 4u32);
+        let mut harness = harness(&element, PixelFormat::Y444);
+        for n in 0..30 {
+            if n == 15 {
+                element.set_property("max-matches", 3u32);
+            }
+            harness.push_and_pull(frame(n, PixelFormat::Y444)).unwrap();
+        }
+        end(&mut harness);
+        timeless(here.records(&results))
+    });
+    assert_eq!(cpu, cuda);
+}
+
+/// What the tracer of leaks says is still alive. What it says of itself is no leak: `object-alive.class`, and the format of its
+/// lines.
+fn alive(said: &str) -> Vec<&str> {
+    said.lines().filter(|line| line.contains("object-alive, type-name=(string)Gst")).collect()
+}
+
+fn under_the_tracer(command: &mut Command) -> &mut Command {
+    command.env("GST_TRACERS", "leaks").env("GST_DEBUG", "GST_TRACER:7").env("GST_DEBUG_NO_COLOR", "1")
+}
+
+/// What stands between what is alive after one round and after the next.
+const ROUND: &str = "-- a round is over --";
+
+/// Not a test by itself: tells the tracer after each round to say what is alive.
+#[test]
+#[ignore = "changes_and_seeks_leak_nothing starts it, in a process of its own"]
+#[allow(clippy::print_stderr, reason = "where the tracer's lines go")]
+fn rounds_under_the_tracer() {
+    let here = Place::new();
+    let tracer = gst::active_tracers().into_iter().next().expect("the tracer runs");
+    for _ in 0..3 {
+        changes_and_seeks(&here);
+        // Threads of tasks that were stopped let go of what they hold in their own time.
+        std::thread::sleep(Duration::from_millis(300));
+        tracer.emit_by_name::<()>("log-live-objects", &[]);
+        eprintln!("{ROUND}");
+    }
+}
+
+#[test]
+fn changes_and_seeks_leak_nothing() {
+    let here = Place::new();
+    let mut command = with_plugin(std::env::current_exe().unwrap(), &here);
+    under_the_tracer(&mut command).args(["--ignored", "--exact", "rounds_under_the_tracer", "--nocapture"]);
+    let said = succeeds(&command.output().unwrap());
+    let kinds = |round: &str| {
+        let mut kinds = std::collections::BTreeMap::<String, usize>::new();
+        for line in alive(round) {
+            let kind = line.split("type-name=(string)").nth(1).unwrap().split(',').next().unwrap();
+            *kinds.entry(kind.to_owned()).or_default() += 1;
+        }
+        kinds
+    };
+    let [_, second, third, _] = &said.split(ROUND).map(kinds).collect::<Vec<_>>()[..] else {
+        panic!("{said}")
+    };
+    // The process keeps factories and their caps for as long as it lives: the tracer sees those.
+    assert!(second.contains_key("GstElementFactory"), "{second:?}");
+    assert!(
+        !["GstLockon", "GstBuffer", "GstEvent"].iter().any(|kind| third.contains_key(*kind)),
+        "{third:?}"
+    );
+    assert_eq!(second, third);
+}
+
+/// Frames of several sizes, a seek with frames in flight, and one after the end.
+fn changes_and_seeks(here: &Place) {
+    let part = |format: &str, width| {
+        format!(
+            "videotestsrc num-buffers=6 ! video/x-raw,format={format},width={width},height=64,framerate=25/1 ! c."
+        )
+    };
+    let parts = [part("GRAY8", 96), part("I420", 96), part("NV12", 130)].join(" ");
+    let template = here.text("pattern.png");
+    let ours =
+        format!("lockon backend=cpu threads=1 depth=4 threshold=mean:5:2 min-score=-1 template={template}");
+    play(&parse(&format!("concat name=c ! {ours} ! fakesink {parts}")));
+    let cars = root().join("examples/media/cars.mp4");
+    let pipeline = parse(&format!(
+        "filesrc location={} ! decodebin ! {ours} track=318,245,172,110 ! fakesink",
+        cars.display()
+    ));
+    let bus = pipeline.bus().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    wait_for(&bus, &[gst::MessageType::Element]);
+    for _ in 0..2 {
+        let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::ACCURATE;
+        pipeline.seek_simple(flags, gst::ClockTime::from_seconds(2)).unwrap();
+        let end = wait_for(&bus, &[gst::MessageType::Eos, gst::MessageType::Error]);
+        assert_eq!(end.type_(), gst::MessageType::Eos, "{end:?}");
+    }
+}
+
+#[test]
+fn a_straight_run_leaks_nothing() {
     let here = Place::new();
     let template = here.text("pattern.png");
     let mut command = with_plugin("gst-launch-1.0", &here);
-    command.env("GST_TRACERS", "leaks").env("GST_DEBUG", "GST_TRACER:7").env("GST_DEBUG_NO_COLOR", "1");
-    command.args(
+    under_the_tracer(&mut command).args(
         "-q videotestsrc num-buffers=40 pattern=smpte ! video/x-raw,format=I420,width=160,height=120 !"
             .split(' '),
     );
     command.args("lockon backend=cpu threshold=mean:7:3 depth=4 min-score=-1 track=0,70,40,40".split(' '));
     let said =
         succeeds(&command.arg(format!("template={template}")).args(["!", "fakesink"]).output().unwrap());
-    // What the tracer says of itself is no leak: `object-alive.class`, and the format of its lines.
-    let alive: Vec<_> =
-        said.lines().filter(|line| line.contains("object-alive, type-name=(string)Gst")).collect();
-    assert!(alive.is_empty(), "{}", alive.join("\n"));
     assert!(said.contains("object-alive.class"), "the tracer did not run: {said}");
+    assert!(alive(&said).is_empty(), "{}", alive(&said).join("\n"));
 }
