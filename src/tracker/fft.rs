@@ -393,8 +393,9 @@ mod tests {
         let (before, mut after) = (spectrum(fft, grid), Spectrum::zero());
         fft.weigh(weights, |pass, x, column| match pass {
             Pass::Before => {
-                for n in 0..GRID {
-                    (column[0][n], column[1][n]) = (before.re[n * HALF + x], before.im[n * HALF + x]);
+                let [re, im] = column;
+                for (n, (re, im)) in re.iter_mut().zip(im).enumerate() {
+                    (*re, *im) = (before.re[n * HALF + x], before.im[n * HALF + x]);
                 }
             }
             Pass::After => after.set_column(x, column),
