@@ -22,6 +22,8 @@ const OUTSIDE: f32 = 100.0;
 /// ADMM: rounds for the first filter and for each that follows, and by how much the weight of g = h grows each round. STRCF's.
 const FIRST_ROUNDS: usize = 6;
 const ROUNDS: usize = 2;
+// The first two rounds are made in one pass.
+const _: () = assert!(ROUNDS >= 2 && FIRST_ROUNDS >= 2);
 const GROWTH: f32 = 10.0;
 
 /// A target's filter.

@@ -379,6 +379,19 @@ mod tests {
     }
 
     #[test]
+    fn every_level_gives_the_same_bits() {
+        let side = LANES * CELL;
+        let luma: Vec<u8> = (0..side * side).map(|i| (i * 97 + i / side * 31 + i * i % 251) as u8).collect();
+        let all = Level::available().into_iter().map(|level| {
+            let bits =
+                |row: &Row| row.as_flattened().iter().map(|number| number.to_bits()).collect::<Vec<_>>();
+            run::<LANES>(&mut Hog { level, ..Hog::new() }, &luma).iter().map(bits).collect::<Vec<_>>()
+        });
+        let all: Vec<_> = all.collect();
+        assert!(all.iter().all(|rows| *rows == all[0]));
+    }
+
+    #[test]
     fn products_with_gradients_fit() {
         for (cos, sin) in COSINES.into_iter().zip(SINES) {
             let length = f64::hypot(f64::from(cos), f64::from(sin));

@@ -88,8 +88,10 @@ impl Patch {
     }
 }
 
-/// Rows and columns of samples that are made together. A power of two.
+/// Rows and columns of samples that are made together: as many as a look and a quarter of a window have. `turn` wants an odd
+/// power of two.
 pub(super) const BLOCK: usize = 32;
+const _: () = assert!(BLOCK.is_power_of_two() && BLOCK.ilog2() % 2 == 1);
 
 /// Samples of a turned window that are made together.
 const RUN: usize = BLOCK / CELL;
@@ -634,7 +636,8 @@ mod tests {
         let mut sampler = Sampler::new();
         for degrees in [1.0, 33.0, 90.0, -135.0, 180.0] {
             let window = Window { x: 45.3, y: 40.8, w: 36.0, h: 20.0, angle: f64::to_radians(degrees) };
-            let side = 16;
+            // Of one block, and of several rows and columns of them.
+            let side = if degrees > 0.0 { 32 } else { 128 };
             // The second of two squares beside each other.
             let mut luma = vec![0; 2 * side * side];
             let upright = Window { angle: 0.0, ..window };
@@ -655,6 +658,35 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn every_level_samples_the_same() {
+        let size = Size::new(91, 77);
+        let noise = |x: usize, y: usize| (x * 97 + y * 61 + x * y % 251) as u8;
+        let chroma = Size::new(46, 39);
+        let planes = vec![plane(size, noise), plane(chroma, noise), plane(chroma, |x, y| noise(y, x))];
+        let frame = frame("I420", size, planes);
+        let upright = Window { x: 40.2, y: 33.7, w: 50.0, h: 31.0, angle: 0.0 };
+        // Some share rows, one sees what is beyond the border, one is turned.
+        let windows = [
+            upright,
+            Window { x: 47.0, ..upright },
+            Window { y: 3.0, ..upright },
+            Window { x: 88.0, y: 75.0, ..upright },
+            Window { angle: 0.7, ..upright },
+        ];
+        let all = Level::available().into_iter().map(|level| {
+            let mut sampler = Sampler { level, ..Sampler::new() };
+            let mut squares = vec![0; 2 * 4 * 32 * 32];
+            sampler.squares(&frame, &windows, (32, 4), &mut squares);
+            let mut patch = Patch::new(128);
+            sampler.luma(&frame, windows[3], &mut patch);
+            sampler.chroma(&frame, windows[3], &mut patch);
+            (squares, patch.luma, patch.u, patch.v)
+        });
+        let all: Vec<_> = all.collect();
+        assert!(all.iter().all(|samples| *samples == all[0]));
     }
 
     #[test]

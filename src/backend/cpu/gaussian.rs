@@ -1,8 +1,9 @@
 //! The Gaussian adaptive threshold: means in f32 where these decide, exact ones where they do not.
 //!
 //! A pixel v is foreground if the rounded mean around it is less than v + C: if the mean itself is less than v + C - 1/2.
-//! Two passes of f32 give the mean with an error of less than 1/900 of a grey level, and so tell nearly all pixels. The
-//! others get the mean of the numeric contract, in whole numbers: one by one, or where there are many, row by row.
+//! Two passes of f32 give the mean with an error of less than 1/900 of a grey level, and so tell nearly all pixels. What
+//! lies within the error, and ties are among it, gets the mean of the numeric contract, in whole numbers: one by one, or
+//! where there are many, row by row. For blocks up to 9 the estimates are exact, and are rounded half to even themselves.
 //!
 //! All passes are of `block` taps, folded at the centre because the weights are symmetric. They work on strips of columns,
 //! so that the rows which the vertical pass needs stay in the processor's first cache.
@@ -460,7 +461,8 @@ macro_rules! convolution {
 convolution!(convolve_4, 4: 0 1 2 3);
 convolution!(convolve_8, 8: 0 1 2 3 4 5 6 7);
 
-/// Gives `put` eight neighbouring sums and their numbers: at once where all that is needed stays in registers.
+/// Gives `put` eight neighbouring sums and their numbers: at once with vectors of AVX-512, of which there
+/// are 32, otherwise by four.
 #[inline(always)]
 fn convolve<const FUSED: bool, const LANES: usize>(
     shares: &[f32],

@@ -395,7 +395,9 @@ mod tests {
     #[test]
     fn a_block_larger_than_the_picture_sees_the_replicated_border() {
         let picture = Padded::noise(Size::new(23, 11), 3);
-        for method in ["mean:255:5", "gaussian:101:3", "sauvola:101:0.1:inv", "niblack:255:0.3"] {
+        for method in
+            ["mean:255:5", "gaussian:101:3", "gaussian:255:0", "sauvola:101:0.1:inv", "niblack:255:0.3"]
+        {
             assert_same(&picture, method);
         }
     }
@@ -442,7 +444,23 @@ mod tests {
     }
 
     #[test]
+    fn what_estimates_cannot_tell_gets_the_mean_in_whole_numbers() {
+        // Means of stripes of two greys come close to the middle between them: with block 51 of many pixels of a row, with block 255
+        // of one or two.
+        let picture = Padded {
+            data: (0..150 * 20).map(|i| 100 + (i % 150 % 2) as u8).collect(),
+            size: Size::new(150, 20),
+            stride: 150,
+        };
+        for method in ["gaussian:51:0", "gaussian:51:1", "gaussian:255:0", "gaussian:255:1"] {
+            assert_same(&picture, method);
+            assert_same(&picture, &format!("{method}:inv"));
+        }
+    }
+
+    #[test]
     fn masks_are_the_references_on_random_pictures() {
+        // As many as it says, more too.
         let cases = std::env::var("LOCKON_TEST_CASES").map_or(100, |cases| cases.parse().unwrap());
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[11; 32]);
         let config = Config { cases, failure_persistence: None, ..Config::default() };
@@ -450,13 +468,13 @@ mod tests {
         let spec = (methods, 1..26_usize, -20..21_i32, any::<bool>());
         let picture = (1..300_usize, 1..40_usize, any::<u64>(), 1..257_usize);
         TestRunner::new_with_rng(config, rng)
-            .run(&(spec, picture), |((method, radius, tenths, inverse), (w, h, seed, greys))| {
+            .run(&(spec, picture), |((method, radius, steps, inverse), (w, h, seed, greys))| {
                 let mut picture = Padded::noise(Size::new(w, h), seed);
                 // With few grey levels, ties and flat windows are common.
                 for pixel in &mut picture.data {
                     *pixel = (usize::from(*pixel) % greys * (255 / greys.min(255))) as u8;
                 }
-                let parameter = f64::from(tenths) / if method == "mean" { 1.0 } else { 10.0 };
+                let parameter = f64::from(steps) / if method == "mean" { 1.0 } else { 10.0 };
                 let inverse = if inverse { ":inv" } else { "" };
                 assert_same(&picture, &format!("{method}:{}:{parameter}{inverse}", 2 * radius + 1));
                 Ok(())
