@@ -58,13 +58,12 @@
 #include "ncc_wgmma.cuh"
 
 // Steps of a part, 32 products deep each, and bytes that it takes: two rows a step and three for the y-offsets.
-constexpr int PART_STEPS = 8;
+constexpr int PART_STEPS = 18;
 constexpr int PART_BYTES = (2 * PART_STEPS + 3) * 256;
 constexpr int MAX_STAGES = 16;
 
-// Numbers of named barriers; a warpgroup's is GROUP_BARRIER and its own number added. SUM_BARRIER is another.
-constexpr int PRODUCT_BARRIER = 1;
-constexpr int GROUP_BARRIER = 2;
+// Number of a named barrier, of a warpgroup: its own number is added.
+constexpr int GROUP_BARRIER = 1;
 
 // If more positions of a warp than these are suspects, the best lower bound of all is taken first.
 constexpr int FEW_SUSPECTS = 4;
@@ -182,10 +181,21 @@ __device__ __forceinline__ int choose(const int* values, int index) {
   }
 }
 
-// Waits for THREADS threads.
+// Waits for THREADS threads, and says whether any of them says so.
 template <int THREADS>
-__device__ __forceinline__ void sync_threads(int barrier) {
-  asm volatile("barrier.cta.sync %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
+__device__ __forceinline__ bool any_thread(int barrier, bool says) {
+  unsigned any;
+  asm volatile(
+      "{\n"
+      ".reg .pred says, any;\n"
+      "setp.ne.u32 says, %1, 0;\n"
+      "barrier.cta.red.or.pred any, %2, %3, says;\n"
+      "selp.u32 %0, 1, 0, any;\n"
+      "}"
+      : "=r"(any)
+      : "r"(unsigned(says)), "r"(barrier), "n"(THREADS)
+      : "memory");
+  return any;
 }
 
 // GROUPS warpgroups multiply, N columns of D each.
@@ -309,8 +319,12 @@ __device__ __forceinline__ void match(const Launch& launch) {
     sum_windows(tile, pitch, search, tile_rows, number, first_x, first_x + search.width, search.height - tile_y, starts,
                 sums);
     barrier_arrive(summed);
-    if (launch.all_peaks) return;
     wait_for_launches_before();
+    if (launch.all_peaks) {
+      for (int group = 0; group < GROUPS; group++) barrier_wait(listed + 8 * group, 0);
+      leave_suspects(launch.suspects, sums, tile_rows, tile_x - offset, tile_y, number);
+      return;
+    }
     // Of each group's lists.
     unsigned parities = 0;
     Progress* const progress = launch.progress + search.first_progress;
@@ -364,12 +378,21 @@ __device__ __forceinline__ void match(const Launch& launch) {
     unsigned stage = 0;
     // Of the barriers to wait for next: bit 0 of the ring's, bit 1 of `settled`.
     unsigned parities = 2;
+    const int slack = slack_of(w * h);
     for (int m = 0; m < search.members_count; m++) {
+      // Fetched now, as they are wanted as soon as the products are there.
+      const Member& member = search.members[m];
+      const float rough_mean = member.rough_mean, root_scale = member.root_scale;
+      const auto best_of_others = [&] {
+        const Progress& progress = launch.progress[search.first_progress + m];
+        return shares ? from_ordered(*(volatile const unsigned*)&progress.best) : NO_BOUND;
+      };
+      float best_before = m > 0 ? best_of_others() : NO_BOUND;
       // All lanes of a warp together, as the compiler must know.
       __syncwarp();
       int d[N / 2];
 #pragma unroll
-      for (int i = 0; i < N / 2; i++) d[i] = 0;
+      for (int i = 0; i < N / 2; i++) d[i] = slack;
       unsigned previous = 0;
       for (int chunk = 0; chunk < chunks; chunk++) {
         unsigned long long b = operand(rows_from + 16 * chunk, pitch, 4 * pitch);
@@ -405,32 +428,52 @@ __device__ __forceinline__ void match(const Launch& launch) {
           }
         }
       }
-      const Member& member = search.members[m];
-      // 0 once the sums are ST - b.
-      unsigned mean = member.mean;
-      const float scale = member.scale;
-      if (m == 0) wait_for_launches_before();
-      const float best_before =
-          shares ? from_ordered(*(volatile unsigned*)&launch.progress[search.first_progress + m].best) : NO_BOUND;
+      if (m == 0) {
+        wait_for_launches_before();
+        best_before = best_of_others();
+      }
+      // The list of the template before is empty again.
+      barrier_wait(settled + 8 * group, parities >> 1);
+      parities ^= 2;
       wait_for_products<0>();
 #pragma unroll
       for (int i = 0; i < N / 2; i++) asm volatile("" : "+r"(d[i])::"memory");
       if (lane == 0) barrier_arrive(empty + 8 * previous);
       if (m == 0) barrier_wait(summed, 0);
 
-      const bool all_peaks = launch.all_peaks;
       const Moments* mine[4] = {sums + moments_slot(x, y), sums + moments_slot(x + 16, y), sums + moments_slot(x + 8, y),
                                 sums + moments_slot(x + 24, y)};
       const auto moments = [&](int number) { return mine[number % 4] + number / 4 * 4 * TILE_X; };
-      // Those positions are suspects whose scores may reach `floor`. Where many do, and only the best is wanted, bounds of all
-      // scores say what the best is at least, and it is done again.
-      float floor = __fadd_rn(all_peaks ? launch.min_score : fmaxf(launch.min_score, best_before), -MARGIN);
+      const auto rest = [&](int product, const Moments& at) { return exact_rest(product, at.sum, member.mean, slack); };
+      // Those positions are suspects whose scores may reach `floor`. Where many do, and only the best is wanted, lower bounds of
+      // all scores say what the best is at least, and it is done again.
+      float floor = __fadd_rn(launch.all_peaks ? launch.min_score : fmaxf(launch.min_score, best_before), -MARGIN);
       unsigned long long suspects;  // bit i: d[i]
-      for (;; mean = 0) {
-        // Squares are compared, without a root; where it is 0 or less, all but NaN reach it.
-        const float floor_squared =
-            floor <= 0.0f ? -1e30f : __fmul_rn(__fmul_rn(floor, floor), __fmul_rn(scale, 1.0f - 1.0f / (1 << 18)));
+      for (bool is_again = false;; is_again = true) {
+        // All but NaN reach a floor of 0 or less.
+        const float least = floor <= 0.0f ? -1e30f : __fmul_rn(__fmul_rn(floor, root_scale), 1.0f - 1.0f / (1 << 18));
         unsigned of_32[2] = {};
+#pragma unroll
+        for (int k = 0; k < N / 16; k++) {
+          if (k >= eights) break;
+          Moments s[8];
+#pragma unroll
+          for (int i = 0; i < 8; i++) s[i] = *moments(8 * k + i);
+          unsigned of_8 = 0;
+#pragma unroll
+          for (int i = 7; i >= 0; i--) {
+            // Nothing of it is to be kept in registers until it is done again.
+            asm volatile("" : "+r"(d[8 * k + i]));
+            // Below 0 where it may reach. NaN, of positions outside the region, has no sign.
+            const float lack = __fmaf_rn(s[i].root, least, rough_lack(d[8 * k + i], s[i].sum, rough_mean));
+            of_8 = __funnelshift_l(__float_as_uint(lack), of_8, 1);
+          }
+          of_32[k / 4] |= of_8 << 8 * (k % 4);
+        }
+        suspects = (unsigned long long)of_32[1] << 32 | of_32[0];
+        if (launch.all_peaks || is_again || add_lanes(__popcll(suspects)) <= FEW_SUSPECTS) break;
+        const float scale = member.scale;
+        float best = NO_BOUND;
 #pragma unroll
         for (int k = 0; k < N / 16; k++) {
           if (k >= eights) break;
@@ -439,57 +482,37 @@ __device__ __forceinline__ void match(const Launch& launch) {
           for (int i = 0; i < 8; i++) s[i] = *moments(8 * k + i);
 #pragma unroll
           for (int i = 0; i < 8; i++) {
-            int& e = d[8 * k + i];
-            e -= __umulhi(s[i].sum, mean);
-            const float most = __fadd_rn(float(e), ABOVE);
-            // NaN, of positions outside the region, is neither.
-            const bool reaches = __fmul_rn(most, fabsf(most)) >= __fmaf_rn(floor_squared, s[i].variance, floor_squared);
-            of_32[k / 4] |= reaches ? 1u << (8 * k + i) % 32 : 0;
+            best = fmaxf(best, least_score(rough_lack(d[8 * k + i], s[i].sum, rough_mean), slack, s[i].root, scale));
           }
-        }
-        suspects = (unsigned long long)of_32[1] << 32 | of_32[0];
-        if (all_peaks || mean == 0 || add_lanes(__popcll(suspects)) <= FEW_SUSPECTS) break;
-        float best = NO_BOUND;
-#pragma unroll
-        for (int k = 0; k < N / 16; k++) {
-          if (k >= eights) break;
-          float variance[8];
-#pragma unroll
-          for (int i = 0; i < 8; i++) variance[i] = moments(8 * k + i)->variance;
-#pragma unroll
-          for (int i = 0; i < 8; i++) best = fmaxf(best, least_score(d[8 * k + i], variance[i], scale));
         }
         best = from_ordered(__reduce_max_sync(ALL_LANES, ordered(best)));
         if (best > 0.0f) floor = fmaxf(floor, __fadd_rn(best, -2.0f * MARGIN));
       }
-      if (all_peaks) {
+      if (launch.all_peaks) {
 #pragma unroll
         for (int k = 0; k < N / 16; k++) {
           if (k >= eights) break;
+          const unsigned of_8 = unsigned(suspects >> 8 * k) & 0xff;
+          if (!__any_sync(ALL_LANES, of_8)) continue;
 #pragma unroll
           for (int i = 0; i < 8; i++) {
             Moments& at = const_cast<Moments&>(*moments(8 * k + i));
-            const Bounds bounds = score_bounds(d[8 * k + i], at.variance, scale);
-            const bool is_suspect = suspects >> (8 * k + i) & 1;
-            at = {__float_as_uint(is_suspect ? bounds.least : NO_BOUND),
-                  is_suspect ? bounds.most : __int_as_float(0x7fffffff)};
+            const Bounds bounds = score_bounds(rest(d[8 * k + i], at), at.root, member.scale);
+            if (of_8 >> i & 1) at = {__fadd_rn(bounds.least, -BOUND_MARK), bounds.most};
           }
         }
-        sync_threads<PRODUCT_WARPS * 32>(PRODUCT_BARRIER);
-        const int share = (tile_rows + PRODUCT_WARPS - 1) / PRODUCT_WARPS, from = min(warp * share, tile_rows);
-        leave_suspects(launch.suspects, sums, from, min(from + share, tile_rows), tile_rows, tile_x - offset, tile_y);
+        barrier_arrive(listed + 8 * group);
         return;
       }
       // Suspects go to the warps that settle them, as often as the list takes them. Few are left, so this is short code rather
       // than fast.
       for (bool is_more = true; is_more;) {
-        barrier_wait(settled + 8 * group, parities >> 1);
-        parities ^= 2;
 #pragma unroll 1
         for (unsigned long long left = suspects; left; left &= left - 1) {
           const int number = __ffsll(left) - 1;
           const int at_x = x + number / 2 % 2 * 8 + number % 2 * 16, at_y = y + number / 4 * 4;
-          const Bounds bounds = score_bounds(choose<64, N / 2>(d, number), sums[moments_slot(at_x, at_y)].variance, scale);
+          const Moments at = sums[moments_slot(at_x, at_y)];
+          const Bounds bounds = score_bounds(rest(choose<64, N / 2>(d, number), at), at.root, member.scale);
           const unsigned before = atomicMax(&list.best, ordered(__fadd_rn(bounds.least, -MARGIN)));
           if (bounds.most >= __fadd_rn(from_ordered(before), -MARGIN)) {
             const unsigned place = atomicAdd(&list.count, 1);
@@ -499,10 +522,13 @@ __device__ __forceinline__ void match(const Launch& launch) {
           }
           suspects &= ~(1ull << number);
         }
-        if (suspects) list.is_more = 1;
-        sync_threads<128>(GROUP_BARRIER + group);
-        is_more = list.is_more;
+        is_more = any_thread<128>(GROUP_BARRIER + group, suspects != 0);
+        if (is_more && threadIdx.x % 128 == 0) list.is_more = 1;
         barrier_arrive(listed + 8 * group);
+        if (is_more) {
+          barrier_wait(settled + 8 * group, parities >> 1);
+          parities ^= 2;
+        }
       }
     }
   }

@@ -6,8 +6,10 @@
 // lies between (e - BELOW) / sqrt(.) and (e + ABOVE) / sqrt(.), of the two roots the one that makes it wider, but for
 // roundings to f32, which are below 16 units of 2^-24 together, relative to the bound: MARGIN, for bounds up to 4.
 //
-// What is kept is V - 1. Of a flat window that wraps around to nearly 2^32: there ST = b but for roundings down, so that its
-// score, 0, lies between the bounds, and these are below 1/1000.
+// What is kept is the root of V, since to ask whether a score may reach a floor is two multiplications and additions then:
+// ST - S t1 / n, told roughly in f32, beside floor sqrt(scale) sqrt(V). V is counted less 1, and 1 added again: of a flat window it
+// wraps around to nearly 2^32. There ST = b but for roundings down, so that its score, 0, lies between the bounds, and these
+// are below 1/1000.
 #pragma once
 
 #include "ncc_fast.cuh"
@@ -26,6 +28,8 @@ struct Member {
   const unsigned* words;  // `pack_template`
   unsigned mean;          // 2^24 t1 / n, rounded
   float scale;            // 2^shift (n t2 - t1 t1) / (n n)
+  float rough_mean;       // t1 / n
+  float root_scale;       // of scale
 };
 
 // Bytes from a row of a tile to the next.
@@ -75,25 +79,45 @@ __device__ __forceinline__ int add_signed(unsigned pixels, int signs, int sum) {
 
 // What the epilogue needs to know of a position.
 struct Moments {
-  unsigned sum;    // 2^8 S
-  float variance;  // V 2^-shift cut off, less 1; 2^32 - 256 if flat; NaN outside the region
+  float sum;   // S, exact
+  float root;  // of V 2^-shift, cut off; 2^16 if flat; NaN outside the region
 };
+
+// By how much S t1 / n - ST may be off where it is told roughly, and 1 more: both numbers, up to 255 255 n, are rounded to f32, and so
+// is their difference. Sums of products begin at this number, so that what is told is never too high.
+__device__ __forceinline__ int slack_of(int n) { return 2 + 3 * n / 256; }
+
+// S t1 / n - ST less slack, roughly. products: ST and slack.
+__device__ __forceinline__ float rough_lack(int products, float sum, float rough_mean) {
+  return __fmaf_rn(sum, rough_mean, -float(products));
+}
+
+// e = ST - b. products: ST and slack.
+__device__ __forceinline__ int exact_rest(int products, float sum, unsigned mean, int slack) {
+  return products - slack - int(__umulhi(unsigned(sum) << 8, mean));
+}
+
+// The hardware's, within 1 unit in the last place.
+__device__ __forceinline__ float root(float value) {
+  asm("sqrt.approx.ftz.f32 %0, %0;" : "+f"(value));
+  return value;
+}
 
 // Below all scores.
 constexpr float NO_BOUND = -4.0f;
 
 // Of the score of a position where ST - b is e. They are off by less than MARGIN.
-__device__ __forceinline__ Bounds score_bounds(int e, float variance, float scale) {
-  const float wide = inverse_root(__fmul_rn(__fadd_rn(variance, 1.0f), scale));
-  const float narrow = inverse_root(__fmul_rn(__fadd_rn(variance, 2.0f), scale));
+__device__ __forceinline__ Bounds score_bounds(int e, float root, float scale) {
+  const float wide = inverse_root(__fmul_rn(__fmul_rn(root, root), scale));
+  const float narrow = inverse_root(__fmul_rn(__fmaf_rn(root, root, 1.0f), scale));
   const float least = __fadd_rn(float(e), -BELOW), most = __fadd_rn(float(e), ABOVE);
   return {__fmul_rn(least, least > 0.0f ? narrow : wide), __fmul_rn(most, most > 0.0f ? wide : narrow)};
 }
 
-// The lower one of a positive score; of others it is 0 or less, and means nothing.
-__device__ __forceinline__ float least_score(int e, float variance, float scale) {
-  const float narrow = inverse_root(__fmul_rn(__fadd_rn(variance, 2.0f), scale));
-  return __fmul_rn(__fadd_rn(float(e), -BELOW), narrow);
+// A lower bound of a positive score, told roughly; of others it is 0 or less, and means nothing.
+__device__ __forceinline__ float least_score(float rough_lack, int slack, float root, float scale) {
+  const float narrow = inverse_root(__fmul_rn(__fmaf_rn(root, root, 1.0f), scale));
+  return __fmul_rn(__fsub_rn(-2.0f * float(slack), rough_lack), narrow);
 }
 
 // Where a tile's moments lie: rows of TILE_X, in each first two of every four neighbours, then the other two, so that a warp
@@ -280,8 +304,8 @@ __device__ __forceinline__ void slide_down(const TwoColumns& columns, Difference
   float mark[4];
 #pragma unroll
   for (int i = 0; i < 4; i++) mark[i] = 4 * lane + i < first_x || 4 * lane + i >= end_x ? nan : 0.0f;
-  uint4* to = reinterpret_cast<uint4*>(out + moments_slot(4 * lane, first_y));
-  uint4* to_others = reinterpret_cast<uint4*>(out + moments_slot(4 * lane + 2, first_y));
+  float4* to = reinterpret_cast<float4*>(out + moments_slot(4 * lane, first_y));
+  float4* to_others = reinterpret_cast<float4*>(out + moments_slot(4 * lane + 2, first_y));
   const int inside = min(end_y, last_y);
 #pragma unroll 2
   for (int y = first_y; y < inside; y++) {
@@ -304,21 +328,20 @@ __device__ __forceinline__ void slide_down(const TwoColumns& columns, Difference
     add_lanes_before(before, before_squares);
     before += start - own;
     before_squares += start_squares - own_squares;
-    unsigned sums[4];
-    float variances[4];
+    float sums[4], roots[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const int sum = int(before + s[i]), squares = int(before_squares + ss[i]);
-      sums[i] = unsigned(sum) << 8;
-      variances[i] = __fadd_rn(variance_of<IS_SMALL>(n, shift, less, sum, squares), mark[i]);
+      sums[i] = float(sum);
+      roots[i] = __fadd_rn(root(__fadd_rn(variance_of<IS_SMALL>(n, shift, less, sum, squares), 1.0f)), mark[i]);
     }
-    *to = {sums[0], __float_as_uint(variances[0]), sums[1], __float_as_uint(variances[1])};
-    *to_others = {sums[2], __float_as_uint(variances[2]), sums[3], __float_as_uint(variances[3])};
+    *to = {sums[0], roots[0], sums[1], roots[1]};
+    *to_others = {sums[2], roots[2], sums[3], roots[3]};
     to += TILE_X / 2;
     to_others += TILE_X / 2;
   }
   for (int y = max(first_y, last_y); y < end_y; y++) {
-    *to = *to_others = {0, __float_as_uint(nan), 0, __float_as_uint(nan)};
+    *to = *to_others = {0.0f, nan, 0.0f, nan};
     to += TILE_X / 2;
     to_others += TILE_X / 2;
   }
@@ -376,67 +399,68 @@ struct GroupSuspects {
   float most[MAX_SUSPECTS];   // their scores are not higher
 };
 
-// Bounds of the scores of four neighbouring positions of a row of a tile. Where there is no suspect, `least` is below all
-// scores and `most` is NaN, so that it beats nothing and is none.
+// Where all peaks are wanted, the bounds of a suspect's score take the place of its moments: the lower one less BOUND_MARK, which
+// no S is, then the upper one.
+constexpr float BOUND_MARK = 8.0f;
+
+// Those of four neighbouring positions of a row of a tile. Where there is no suspect, `least` is below all scores.
 struct FourBounds {
   float least[4], most[4];
+  unsigned suspects;  // by bits
 
-  // They lie where moments were.
-  __device__ __forceinline__ void load(const Moments* bounds, int x, int y) {
-    const float4 first = *reinterpret_cast<const float4*>(bounds + moments_slot(x, y));
-    const float4 second = *reinterpret_cast<const float4*>(bounds + moments_slot(x + 2, y));
+  __device__ __forceinline__ FourBounds(const Moments* moments, int x, int y) : suspects(0) {
+    const float4 first = *reinterpret_cast<const float4*>(moments + moments_slot(x, y));
+    const float4 second = *reinterpret_cast<const float4*>(moments + moments_slot(x + 2, y));
     least[0] = first.x, least[1] = first.z, least[2] = second.x, least[3] = second.z;
     most[0] = first.y, most[1] = first.w, most[2] = second.y, most[3] = second.w;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      suspects |= least[i] < 0.0f ? 1u << i : 0;
+      least[i] = least[i] < 0.0f ? __fadd_rn(least[i], BOUND_MARK) : NO_BOUND;
+    }
   }
 
-  // Of each, the highest `least` among it and its neighbours in the row.
-  __device__ __forceinline__ void highest(float (&of)[4]) const {
+  // Raises each of `to` to the highest `least` among it and its neighbours in the row.
+  __device__ __forceinline__ void raise(float (&to)[4]) const {
     const int lane = threadIdx.x % 32;
     const float left = __shfl_up_sync(ALL_LANES, least[3], 1), right = __shfl_down_sync(ALL_LANES, least[0], 1);
     const float before[4] = {lane > 0 ? left : NO_BOUND, least[0], least[1], least[2]};
     const float after[4] = {least[1], least[2], least[3], lane < 31 ? right : NO_BOUND};
 #pragma unroll
-    for (int i = 0; i < 4; i++) of[i] = fmaxf(fmaxf(before[i], after[i]), least[i]);
+    for (int i = 0; i < 4; i++) to[i] = fmaxf(fmaxf(to[i], least[i]), fmaxf(before[i], after[i]));
   }
 };
 
-// Of a tile whose bounds lie where moments were, leaves to `settle` the suspects that no neighbour in the tile surely beats.
-// A warp, of up to 16 rows first_y <= y < end_y; the tile has `rows`, and its first position is (left, top).
-__device__ __forceinline__ void leave_suspects(const Suspects& suspects, const Moments* bounds, int first_y, int end_y,
-                                               int rows, int left, int top) {
-  const int lane = threadIdx.x % 32, x = 4 * lane;
-  float above[4], here[4], most[4];
-#pragma unroll
-  for (int i = 0; i < 4; i++) above[i] = here[i] = most[i] = NO_BOUND;
-  // Bits 4 k to 4 k + 3: those of the lane's row first_y + k that stay.
+// Of a tile whose suspects' bounds lie where moments were, leaves to `settle` the suspects that no neighbour in the tile surely beats.
+// SUM_WARPS warps; this is number `warp` of them. The tile has `rows`, and its first position is (left, top).
+__device__ __forceinline__ void leave_suspects(const Suspects& suspects, const Moments* moments, int rows, int left, int top,
+                                               int warp) {
+  const int x = threadIdx.x % 32 * 4;
+  // Bits 4 k to 4 k + 3: those of the warp's row number k that stay. It has 14 at most.
   unsigned long long stay = 0;
-  // What is below a row comes before it is judged.
-  for (int y = first_y - 1; y <= end_y; y++) {
-    FourBounds row = {};
-    float below[4] = {NO_BOUND, NO_BOUND, NO_BOUND, NO_BOUND};
-    if (y >= 0 && y < rows) {
-      row.load(bounds, x, y);
-      row.highest(below);
-    }
+#pragma unroll 2
+  for (int y = warp, bit = 0; y < rows; y += SUM_WARPS, bit += 4) {
+    const FourBounds row(moments, x, y);
+    if (!__any_sync(ALL_LANES, row.suspects)) continue;
+    float highest[4] = {NO_BOUND, NO_BOUND, NO_BOUND, NO_BOUND};
+    row.raise(highest);
+    if (y > 0) FourBounds(moments, x, y - 1).raise(highest);
+    if (y + 1 < rows) FourBounds(moments, x, y + 1).raise(highest);
     unsigned judged = 0;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      judged |= __fadd_rn(most[i], 3.0f * MARGIN) >= fmaxf(fmaxf(above[i], here[i]), below[i]) ? 1u << i : 0;
-      above[i] = here[i];
-      here[i] = below[i];
-      most[i] = row.most[i];
-    }
-    if (y > first_y) stay |= (unsigned long long)judged << 4 * (y - 1 - first_y);
+    for (int i = 0; i < 4; i++) judged |= __fadd_rn(row.most[i], 3.0f * MARGIN) >= highest[i] ? 1u << i : 0;
+    stay |= (unsigned long long)(judged & row.suspects) << bit;
   }
   unsigned before = __popcll(stay);
   add_lanes_before(before);
   const unsigned all = __shfl_sync(ALL_LANES, before, 31);
   if (all == 0) return;
-  unsigned place = lane == 0 ? atomicAdd(&suspects.state->count, all) : 0;
+  unsigned place = x == 0 ? atomicAdd(&suspects.state->count, all) : 0;
   place = __shfl_sync(ALL_LANES, place, 0) + before - __popcll(stay);
   for (; stay && place < suspects.capacity; stay &= stay - 1, place++) {
-    const int bit = __ffsll(stay) - 1, at_x = x + bit % 4, at_y = first_y + bit / 4;
-    const float bound = bounds[moments_slot(at_x, at_y)].variance;
+    const int bit = __ffsll(stay) - 1, at_x = x + bit % 4, at_y = warp + bit / 4 * SUM_WARPS;
+    // Where the root was is the upper bound.
+    const float bound = moments[moments_slot(at_x, at_y)].root;
     suspects.list[place] = {unsigned(left + at_x), unsigned(top + at_y), __fadd_rn(bound, MARGIN), 0};
   }
 }

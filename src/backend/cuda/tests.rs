@@ -15,7 +15,7 @@ use crate::results::Match;
 use crate::template::{Bank, Template};
 
 /// Numbers that look random and are the same every time.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     fn next(&mut self) -> usize {
@@ -23,7 +23,7 @@ impl Random {
         (self.0 >> 33) as usize
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub(super) fn below(&mut self, end: usize) -> usize {
         self.next() % end
     }
 

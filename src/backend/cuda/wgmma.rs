@@ -19,7 +19,7 @@ use super::suspects::{Query, Settler, Sought, Suspects, Suspicion, Words};
 // As in kernels/ncc_wgmma.cu, kernels/ncc_wgmma.cuh and kernels/ncc_fast.cuh.
 
 const TILE_X: usize = 128;
-const PART_STEPS: usize = 8;
+const PART_STEPS: usize = 18;
 const PART_BYTES: usize = (2 * PART_STEPS + 3) * 256;
 const MAX_STAGES: usize = 16;
 const SUM_WARPS: usize = 11;
@@ -58,25 +58,25 @@ const VARIANTS: [Variant; 4] = [
         name: "ncc_wgmma_2x128",
         tile: 128,
         threads: (8 + SUM_WARPS + 1) * 32,
-        cycles: Cycles { block: 19_000, template: 4800, step: 128 },
+        cycles: Cycles { block: 19_000, template: 2400, step: 128 },
     },
     Variant {
         name: "ncc_wgmma_3x96",
         tile: 144,
         threads: (12 + SUM_WARPS + 1) * 32,
-        cycles: Cycles { block: 19_000, template: 4800, step: 144 },
+        cycles: Cycles { block: 19_000, template: 2400, step: 144 },
     },
     Variant {
         name: "ncc_wgmma_2x80",
         tile: 80,
         threads: (8 + SUM_WARPS + 1) * 32,
-        cycles: Cycles { block: 19_000, template: 4800, step: 80 },
+        cycles: Cycles { block: 19_000, template: 2400, step: 80 },
     },
     Variant {
         name: "ncc_wgmma_1x32",
         tile: 16,
         threads: (4 + SUM_WARPS + 1) * 32,
-        cycles: Cycles { block: 14_000, template: 2400, step: 40 },
+        cycles: Cycles { block: 14_000, template: 1200, step: 40 },
     },
 ];
 
@@ -208,6 +208,8 @@ struct Record {
     words: u64,
     mean: u32,
     scale: f32,
+    rough_mean: f32,
+    root_scale: f32,
 }
 
 // SAFETY: numbers that fill it, in the order of the C structure.
@@ -217,12 +219,16 @@ impl Record {
     fn new(member: &Member, prepared: &Prepared) -> Self {
         let sums = member.sums;
         let n = sums.n as f64;
+        let mean = sums.t1 as f64 / n;
+        let scale = sums.variance() as f64 / (n * n) * f64::from(1 << shift(sums.n));
         Self {
             pattern: member.pattern,
             spread: prepared.spread.address(),
             words: prepared.words.address(),
-            mean: (sums.t1 as f64 / n * f64::from(1 << 24)).round() as u32,
-            scale: (sums.variance() as f64 / (n * n) * f64::from(1 << shift(sums.n))) as f32,
+            mean: (mean * f64::from(1 << 24)).round() as u32,
+            scale: scale as f32,
+            rough_mean: mean as f32,
+            root_scale: scale.sqrt() as f32,
         }
     }
 }
@@ -539,6 +545,7 @@ impl WgmmaKernels {
 mod tests {
     use std::mem::offset_of;
 
+    use super::super::tests::Random;
     use super::*;
 
     /// What a block of an H100 or H200 can have.
@@ -546,7 +553,7 @@ mod tests {
 
     #[test]
     fn structures_lie_as_the_kernels_have_them() {
-        assert_eq!((size_of::<Record>(), size_of::<Search>(), size_of::<Image>()), (56, 48, 24));
+        assert_eq!((size_of::<Record>(), size_of::<Search>(), size_of::<Image>()), (64, 48, 24));
         assert_eq!((offset_of!(Record, spread), offset_of!(Record, mean)), (32, 48));
         assert_eq!((offset_of!(Search, first_progress), offset_of!(Search, members_count)), (36, 38));
         assert_eq!((offset_of!(Launch, frame), offset_of!(Launch, progress)), (3072, 3104));
@@ -625,6 +632,32 @@ mod tests {
             best_geometry(Size::new(16, 16), 1, 7, map, SHARED, multiprocessors).unwrap().variant
         };
         assert_eq!([of(135, 1), of(128, 1), of(75, 1), of(135, 132)], [1, 0, 2, 3]);
+    }
+
+    #[test]
+    fn a_score_that_is_told_roughly_is_off_by_less_than_slack() {
+        // As `slack_of`, `rough_lack` and `Record` have it.
+        let slack = |n: i64| 2 + 3 * n / 256;
+        let mut random = Random(7);
+        // As often near the largest as anywhere.
+        let up_to = |most: i64, random: &mut Random| {
+            let any = random.below(most as usize + 1) as i64;
+            if random.below(2) == 0 { any } else { most - any % 1000.min(most + 1) }
+        };
+        let mut most = 0.0_f64;
+        for n in [2, 3, 85, 86, 256, 1024, 4096, 12_345, 32_768_i64].repeat(20_000) {
+            let (s, t1) = (up_to(255 * n, &mut random), up_to(255 * n, &mut random));
+            let st = up_to(255 * s.min(t1), &mut random);
+            let products = st + slack(n);
+            assert!(products <= i64::from(i32::MAX), "{n}");
+            let mean = (t1 as f64 / n as f64) as f32;
+            let told = f64::from((s as f32).mul_add(mean, -(products as f32)));
+            let is = (s * t1) as f64 / n as f64 - st as f64 - slack(n) as f64;
+            assert!((told - is).abs() <= (slack(n) - 1) as f64, "{n} {s} {t1} {st}: {told} instead of {is}");
+            most = most.max((told - is).abs() / (slack(n) - 1) as f64);
+        }
+        // It is not far from that.
+        assert!(most > 0.3, "{most}");
     }
 
     #[test]
