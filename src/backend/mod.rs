@@ -5,6 +5,7 @@
 //! out cross this seam, so that every backend gives the same bytes.
 
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use crate::config::{Angles, BackendChoice, Kernels, Limits, Scales, ThresholdSpec};
 use crate::error::{Error, Result};
@@ -237,6 +238,37 @@ pub fn probe(choice: BackendChoice) -> Result<()> {
     match choice {
         BackendChoice::Auto | BackendChoice::Cpu => Ok(()),
         BackendChoice::Cuda(number) => cuda::device(number).map(drop),
+    }
+}
+
+/// A device that is being opened on a thread of its own, so that it is there when [`open`] asks for it.
+pub struct Ahead {
+    opening: Option<JoinHandle<Option<cuda::Opened>>>,
+}
+
+impl Ahead {
+    /// Begins to open the device that will be asked for, where that takes its time: a GPU takes a few tenths of a second. What
+    /// goes wrong is for [`open`] to say. To be kept until the device was opened.
+    pub fn open(choice: BackendChoice) -> Self {
+        let number = match choice {
+            BackendChoice::Cpu => None,
+            BackendChoice::Auto => Some(0),
+            BackendChoice::Cuda(number) => Some(number),
+        };
+        let open = |number| {
+            let thread = std::thread::Builder::new().name("lockon-open".into());
+            thread.spawn(move || cuda::Opened::open(number).ok()).ok()
+        };
+        Self { opening: number.and_then(open) }
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        // The driver is not left in the middle of it.
+        if let Some(thread) = self.opening.take() {
+            drop(thread.join());
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 
 use lockon::Error;
-use lockon::backend::{self, Device, Options};
+use lockon::backend::{self, Ahead, Device, Options};
 use lockon::config::{BackendChoice, Limits, OnDeviceLoss, SearchMethod, View};
 use lockon::engine::Engine;
 use lockon::files;
@@ -41,6 +41,8 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     let sought = args.search.sought(&templates)?;
     let signals = Signals::watch()?;
     backend::probe(args.backend)?;
+    // While the video is opened.
+    let ahead = (args.search.search != SearchMethod::Pyramid).then(|| Ahead::open(args.backend));
     let mut sinks = file_sinks(args, &spec)?;
     if let Some(address) = &args.metrics {
         let metrics = MetricsSink::serve(address)?;
@@ -79,8 +81,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         kernels: args.kernel.iter().copied().collect(),
     };
     let choice = Cell::new(options.choice);
+    let ahead = Cell::new(ahead);
     let open_backend = |format: &VideoFormat| {
         let backend = job.open(&Options { choice: choice.get(), ..options }, format)?;
+        drop(ahead.take());
         choice.set(job::settled(choice.get(), &backend.describe()));
         Ok(backend)
     };
