@@ -309,3 +309,20 @@ pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> 
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opening_ahead_leaves_what_goes_wrong_to_opening() {
+        // There is no such device, or no driver at all; and one that may be there is opened again while it is held.
+        for choice in [BackendChoice::Cuda(999), BackendChoice::Auto, BackendChoice::Cpu] {
+            let ahead = Ahead::open(choice);
+            let options = Options { choice, depth: 1, threads: 1, kernels: Kernels::default() };
+            let opened = open(&options, &Standing::new(Size::new(8, 8)));
+            assert_eq!(opened.is_ok(), choice != BackendChoice::Cuda(999), "{choice:?}");
+            drop(ahead);
+        }
+    }
+}
