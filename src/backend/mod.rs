@@ -241,7 +241,7 @@ pub fn probe(choice: BackendChoice) -> Result<()> {
     }
 }
 
-/// A device that is being opened on a thread of its own, so that it is there when [`open`] asks for it.
+/// A device that is being opened on a thread of its own, so that it is there when [`open`] asks for it. To drop it waits for the driver.
 pub struct Ahead {
     opening: Option<JoinHandle<Option<cuda::Opened>>>,
 }

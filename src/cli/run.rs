@@ -29,9 +29,6 @@ use super::signals::Signals;
 use super::{Outcome, log};
 
 pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
-    // While GStreamer starts and the video is opened.
-    let is_wanted = !args.print_pipeline && args.search.search != SearchMethod::Pyramid;
-    let ahead = is_wanted.then(|| Ahead::open(args.backend));
     launch::init()?;
     log::join_gstreamer();
     let spec = source_spec(args)?;
@@ -44,6 +41,8 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     let sought = args.search.sought(&templates)?;
     let signals = Signals::watch()?;
     backend::probe(args.backend)?;
+    // While the video is opened. Pyramids are the CPU's.
+    let ahead = (args.search.search != SearchMethod::Pyramid).then(|| Ahead::open(args.backend));
     let mut sinks = file_sinks(args, &spec)?;
     if let Some(address) = &args.metrics {
         let metrics = MetricsSink::serve(address)?;

@@ -50,14 +50,14 @@ mod wgmma;
 pub use driver::{DeviceInfo, device, devices};
 
 /// A device that stays open as long as this lives, whoever else opens and closes it.
-pub struct Opened(#[expect(dead_code, reason = "it is held, not used")] Gpu);
+pub(super) struct Opened(#[expect(dead_code, reason = "it is held, not used")] Gpu);
 
 impl Opened {
     /// Opens the device of that number.
     ///
     /// # Errors
     /// `Backend`: no driver, an old one, no such device.
-    pub fn open(number: usize) -> Result<Self> {
+    pub(super) fn open(number: usize) -> Result<Self> {
         Gpu::open(number).map(Self)
     }
 }

@@ -28,7 +28,7 @@ const MAX_SEARCHES: usize = 64;
 /// Of what a block can have, what the kernels' own variables take.
 const RESERVED_SHARED: usize = 7168;
 
-/// Largest template: sums of its products stay below 2^31.
+/// Largest template: sums of its products and what they begin at stay below 2^31.
 const MAX_WIDTH: usize = 128;
 const MAX_HEIGHT: usize = 256;
 const MAX_AREA: usize = 32_768;
@@ -43,7 +43,7 @@ struct Variant {
     tile: usize,
     threads: usize,
     /// About how many clock cycles a block takes of an H200: for itself, for each template beside its products, and for each
-    /// step of these.
+    /// step of these. From times of single templates and banks of 32 in each variant (docs/ncc.md, step 7).
     cycles: Cycles,
 }
 
@@ -545,7 +545,7 @@ impl WgmmaKernels {
 mod tests {
     use std::mem::offset_of;
 
-    use super::super::tests::Random;
+    use super::super::testing::Random;
     use super::*;
 
     /// What a block of an H100 or H200 can have.
@@ -576,6 +576,8 @@ mod tests {
             format!("constexpr int MAX_STAGES = {MAX_STAGES};"),
             format!("constexpr int SUM_WARPS = {SUM_WARPS};"),
             format!("constexpr int MAX_SEARCHES = {MAX_SEARCHES};"),
+            // As the test of what is told roughly has it.
+            "return 2 + 3 * n / 256;".into(),
         ] {
             assert!(source.contains(&line), "{line}");
         }
