@@ -32,8 +32,9 @@
 // come through a ring in shared memory.
 //
 // Roles of a block's warps. G warpgroups multiply, each a part of the tile's rows. Eleven warps first sum windows
-// (`sum_windows`), then score exactly what the warpgroups suspect (`settle_lists`). One fetches A. A block goes through all
-// templates of its search one after the other; tile and window sums serve all of them.
+// (`sum_windows`), then score exactly what the warpgroups suspect (`settle_lists`), or, where all peaks are wanted, leave it to
+// `settle` (`leave_suspects`). One fetches A. A block goes through all templates of its search one after the other; tile and
+// window sums serve all of them.
 //
 //   fetches     |A|A|A|A|A| ...
 //   multiply    tile |  products  | epilogue |  products of the next template ...
@@ -50,14 +51,15 @@
 //              each template, steps = (h + 4) / 2
 //   spread     C (2 steps + 3) 256 bytes, aligned to 16
 //
-// Limits: 1 <= w <= 128, h <= 256, w h <= 32768 (sums of products stay below 2^31, S below 2^23), not flat;
-// frame.pixels and frame.pitch multiples of 16, regions within the frame.
+// Limits: 1 <= w <= 128, h <= 256, w h <= 32768 (sums of products, with what they begin at, stay below 2^31, S below 2^23), not
+// flat; frame.pixels and frame.pitch multiples of 16, regions within the frame.
 // What fits is decided by shared memory: 128 by 128 does with 2x128, all do with 1x32.
 #include "launches.cuh"
 #include "ncc_suspects.cuh"
 #include "ncc_wgmma.cuh"
 
-// Steps of a part, 32 products deep each, and bytes that it takes: two rows a step and three for the y-offsets.
+// Steps of a part, 32 products deep each, and bytes that it takes: two rows a step and three for the y-offsets. A template
+// of 32 rows is one part; docs/ncc.md, "What is left", has other lengths.
 constexpr int PART_STEPS = 18;
 constexpr int PART_BYTES = (2 * PART_STEPS + 3) * 256;
 constexpr int MAX_STAGES = 16;
@@ -181,9 +183,8 @@ __device__ __forceinline__ int choose(const int* values, int index) {
   }
 }
 
-// Waits for THREADS threads, and says whether any of them says so.
-template <int THREADS>
-__device__ __forceinline__ bool any_thread(int barrier, bool says) {
+// Waits for the threads of a warpgroup; true if one of them says so.
+__device__ __forceinline__ bool any_of_group(int barrier, bool says) {
   unsigned any;
   asm volatile(
       "{\n"
@@ -193,7 +194,7 @@ __device__ __forceinline__ bool any_thread(int barrier, bool says) {
       "selp.u32 %0, 1, 0, any;\n"
       "}"
       : "=r"(any)
-      : "r"(unsigned(says)), "r"(barrier), "n"(THREADS)
+      : "r"(unsigned(says)), "r"(barrier), "n"(128)
       : "memory");
   return any;
 }
@@ -522,7 +523,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
           }
           suspects &= ~(1ull << number);
         }
-        is_more = any_thread<128>(GROUP_BARRIER + group, suspects != 0);
+        is_more = any_of_group(GROUP_BARRIER + group, suspects != 0);
         if (is_more && threadIdx.x % 128 == 0) list.is_more = 1;
         barrier_arrive(listed + 8 * group);
         if (is_more) {

@@ -83,8 +83,8 @@ struct Moments {
   float root;  // of V 2^-shift, cut off; 2^16 if flat; NaN outside the region
 };
 
-// By how much S t1 / n - ST may be off where it is told roughly, and 1 more: both numbers, up to 255 255 n, are rounded to f32, and so
-// is their difference. Sums of products begin at this number, so that what is told is never too high.
+// By how much S t1 / n - ST may be off where it is told roughly, and 1 more: t1 / n, ST and the difference are rounded to f32,
+// each by at most 255 255 n 2^-24 < n / 256. Sums of products begin at this number, so that what is told is never too high.
 __device__ __forceinline__ int slack_of(int n) { return 2 + 3 * n / 256; }
 
 // S t1 / n - ST less slack, roughly. products: ST and slack.
@@ -431,8 +431,8 @@ struct FourBounds {
   }
 };
 
-// Of a tile whose suspects' bounds lie where moments were, leaves to `settle` the suspects that no neighbour in the tile surely beats.
-// SUM_WARPS warps; this is number `warp` of them. The tile has `rows`, and its first position is (left, top).
+// Of a tile whose suspects' bounds lie where moments were, leaves to `settle` the suspects that no neighbour in the tile surely
+// beats. SUM_WARPS warps; this is number `warp` of them. The tile has `rows`, and its first position is (left, top).
 __device__ __forceinline__ void leave_suspects(const Suspects& suspects, const Moments* moments, int rows, int left, int top,
                                                int warp) {
   const int x = threadIdx.x % 32 * 4;
@@ -446,6 +446,7 @@ __device__ __forceinline__ void leave_suspects(const Suspects& suspects, const M
     row.raise(highest);
     if (y > 0) FourBounds(moments, x, y - 1).raise(highest);
     if (y + 1 < rows) FourBounds(moments, x, y + 1).raise(highest);
+    // Two margins for the two bounds; of the third, what BOUND_MARK rounds away takes an eighth.
     unsigned judged = 0;
 #pragma unroll
     for (int i = 0; i < 4; i++) judged |= __fadd_rn(row.most[i], 3.0f * MARGIN) >= highest[i] ? 1u << i : 0;
