@@ -241,7 +241,11 @@ pub fn probe(choice: BackendChoice) -> Result<()> {
     }
 }
 
-/// A device that is being opened on a thread of its own, so that it is there when [`open`] asks for it. To drop it waits for the driver.
+/// The GPU that `Auto` takes.
+const AUTO_GPU: usize = 0;
+
+/// A device that is being opened on a thread of its own, so that it is there when [`open`] asks for it. To drop it waits for
+/// the driver.
 pub struct Ahead {
     opening: Option<JoinHandle<Option<cuda::Opened>>>,
 }
@@ -252,7 +256,7 @@ impl Ahead {
     pub fn open(choice: BackendChoice) -> Self {
         let number = match choice {
             BackendChoice::Cpu => None,
-            BackendChoice::Auto => Some(0),
+            BackendChoice::Auto => Some(AUTO_GPU),
             BackendChoice::Cuda(number) => Some(number),
         };
         let open = |number| {
@@ -302,8 +306,8 @@ pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> 
         }
         BackendChoice::Cpu => open_cpu(),
         // Kernels that were chosen are meant to run.
-        BackendChoice::Auto if options.kernels != Kernels::default() => open_cuda(0),
-        BackendChoice::Auto => open_cuda(0).or_else(|why| {
+        BackendChoice::Auto if options.kernels != Kernels::default() => open_cuda(AUTO_GPU),
+        BackendChoice::Auto => open_cuda(AUTO_GPU).or_else(|why| {
             tracing::warn!("the CPU does the work: {why}");
             open_cpu()
         }),
