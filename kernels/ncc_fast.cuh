@@ -28,7 +28,7 @@ __device__ __forceinline__ float from_ordered(unsigned key) {
   return key == 0 ? -4.0f : __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
 }
 
-// The hardware's, within 2 units in the last place.
+// The hardware's, off by 2^-22.9 of it at most (PTX ISA, `rsqrt.approx`).
 __device__ __forceinline__ float inverse_root(float value) {
   asm("rsqrt.approx.ftz.f32 %0, %0;" : "+f"(value));
   return value;
@@ -80,33 +80,6 @@ __device__ __forceinline__ void add_lanes_before(Unsigned&... values) {
 // Of a score.
 struct Bounds {
   float least, most;
-};
-
-// A position that may be a peak.
-struct Suspect {
-  unsigned x, y;
-  float bound;  // its score is not higher
-  unsigned unused;
-};
-
-// What a search in f32 leaves to `settle` of ncc_suspects.cuh, which empties it again; before the first search it is all zeros.
-struct Suspicion {
-  unsigned count;  // of suspects, those too for which there was no room
-  unsigned best;   // a lower bound of the best score, ordered(f32)
-  unsigned done;   // blocks of `settle` that have finished
-  unsigned unused;
-};
-
-// Suspects in device memory, for `settle`.
-struct Suspects {
-  Suspicion* state;
-  Suspect* list;  // zeros before the first search: `settle` looks before it knows how many there are
-  unsigned capacity;
-
-  __device__ __forceinline__ void add(int x, int y, float bound) const {
-    const unsigned index = atomicAdd(&state->count, 1);
-    if (index < capacity) list[index] = {unsigned(x), unsigned(y), bound, 0};
-  }
 };
 
 // Sums by which nine scores are computed: S, SS and ST of each.
@@ -228,26 +201,34 @@ __device__ __forceinline__ void add_rows(NineWindows& windows, const Around& ima
   }
 }
 
-// Appends position (x, y) of a map of `width` times `height` to the candidates if it scores min_score or more and precedes
-// its neighbours in the tie order. A warp; total: the sum of that number in each lane. `count` counts those too for which
-// there was no room.
-__device__ __forceinline__ void report_peak(const Pattern& pattern, unsigned total, int x, int y, int width, int height,
-                                            double min_score, unsigned tag, Candidate* candidates, unsigned capacity,
-                                            unsigned* count) {
+// Appends (x, y) to the candidates if it scores min_score or more and precedes its neighbours in the tie order. A warp: nine lanes
+// from `first` on have the scores `here` of the position's neighbours, and of itself in the middle, row by row, -2 for those
+// outside the map; k is the number of one's own; others do not ask. `count` counts those too for which there was no room.
+__device__ __forceinline__ void report_peak(double here, int first, int k, bool asks, int x, int y, double min_score,
+                                            unsigned tag, Candidate* candidates, unsigned capacity, unsigned* count) {
+  const double peak = __shfl_sync(ALL_LANES, here, first + 4);
+  const double before = __shfl_sync(ALL_LANES, here, first + 3), after = __shfl_sync(ALL_LANES, here, first + 5);
+  const double above = __shfl_sync(ALL_LANES, here, first + 1), below = __shfl_sync(ALL_LANES, here, first + 7);
+  const bool beats = asks && (k < 4 ? here >= peak : k > 4 && here > peak);
+  const unsigned beaten = __ballot_sync(ALL_LANES, beats) >> first & 0x1ff;
+  if (asks && k == 0 && beaten == 0 && peak >= min_score) {
+    const unsigned place = atomicAdd(count, 1);
+    if (place < capacity) candidates[place] = {tag, unsigned(x), unsigned(y), 0, peak, before, after, above, below};
+  }
+}
+
+// The same for position (x, y) of a map of `width` times `height`, of whose nine windows a warp has the sums. total: that number
+// in each lane.
+__device__ __forceinline__ void score_peak(const Pattern& pattern, unsigned total, int x, int y, int width, int height,
+                                           double min_score, unsigned tag, Candidate* candidates, unsigned capacity,
+                                           unsigned* count) {
   const int lane = threadIdx.x % 32, k = min(lane, 8);
   const unsigned sum = __shfl_sync(ALL_LANES, total, k), squares = __shfl_sync(ALL_LANES, total, 9 + k),
                  products = __shfl_sync(ALL_LANES, total, 18 + k);
   const int at_x = x + k % 3 - 1, at_y = y + k / 3 - 1;
   const bool is_there = at_x >= 0 && at_x < width && at_y >= 0 && at_y < height;
   const double here = is_there ? score(pattern, sum, squares, products) : -2.0;
-  const double peak = __shfl_sync(ALL_LANES, here, 4);
-  const double before = __shfl_sync(ALL_LANES, here, 3), after = __shfl_sync(ALL_LANES, here, 5);
-  const double above = __shfl_sync(ALL_LANES, here, 1), below = __shfl_sync(ALL_LANES, here, 7);
-  const bool beats = k < 4 ? here >= peak : k > 4 && here > peak;
-  if (!__any_sync(ALL_LANES, beats) && peak >= min_score && lane == 0) {
-    const unsigned place = atomicAdd(count, 1);
-    if (place < capacity) candidates[place] = {tag, unsigned(x), unsigned(y), 0, peak, before, after, above, below};
-  }
+  report_peak(here, 0, k, lane < 9, x, y, min_score, tag, candidates, capacity, count);
 }
 
 extern "C" {

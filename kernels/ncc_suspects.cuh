@@ -1,8 +1,34 @@
 // `settle`: exact scores of suspects that lie in device memory.
 #pragma once
 
-#include "launches.cuh"
 #include "ncc_fast.cuh"
+
+// A position that may be a peak.
+struct Suspect {
+  unsigned x, y;
+  float bound;  // its score is not higher
+  unsigned unused;
+};
+
+// What a search in f32 leaves to `settle`, which empties it again; before the first search it is all zeros.
+struct Suspicion {
+  unsigned count;  // of suspects, those too for which there was no room
+  unsigned best;   // a lower bound of the best score, ordered(f32)
+  unsigned done;   // blocks of `settle` that have finished
+  unsigned unused;
+};
+
+// Suspects in device memory, for `settle`.
+struct Suspects {
+  Suspicion* state;
+  Suspect* list;  // zeros before the first search: `settle` looks before it knows how many there are
+  unsigned capacity;
+
+  __device__ __forceinline__ void add(int x, int y, float bound) const {
+    const unsigned index = atomicAdd(&state->count, 1);
+    if (index < capacity) list[index] = {unsigned(x), unsigned(y), bound, 0};
+  }
+};
 
 // What was searched for, and where: `width` times `height` positions whose first is at (left, top) of the frame.
 struct Sought {
@@ -38,12 +64,10 @@ __global__ void __launch_bounds__(SETTLE_THREADS, SETTLE_BLOCKS)
   const Pattern& pattern = sought.pattern;
   const Image& frame = sought.frame;
   const Suspects& suspects = sought.suspects;
-  let_next_begin();
-  // The template is there already.
+  // Wanted as soon as it is known what is suspected.
   for (int i = threadIdx.x * 32; i < (pattern.w + 3) / 4 * pattern.h; i += SETTLE_THREADS * 32) {
     asm volatile("prefetch.global.L1 [%0];" ::"l"(__cvta_generic_to_global(words + i)));
   }
-  wait_for_launches_before();
   // The first suspect, for teams of 1, 2, 4 and 8 warps; fetched along with the count, before it is known whether it is there.
   Suspect first[4];
 #pragma unroll
@@ -80,8 +104,8 @@ __global__ void __launch_bounds__(SETTLE_THREADS, SETTLE_BLOCKS)
         parity ^= 1;
       }
       if (strip == 0) {
-        report_peak(pattern, total, it.x, it.y, sought.width, sought.height, min_score, tag, candidates, capacity,
-                    &counts[0]);
+        score_peak(pattern, total, it.x, it.y, sought.width, sought.height, min_score, tag, candidates, capacity,
+                   &counts[0]);
       }
     }
     it = suspects.list[min(index + step, known - 1)];

@@ -1,9 +1,8 @@
 // target: compute_90a
 //
 // NCC of regions with unmasked templates on the tensor cores of compute capability 9.0: products, window sums, the search for
-// what may be the best position and its exact score in one launch; no score map is written. Where all peaks are wanted, what
-// may be one is left to `settle` of ncc_suspects.cuh, a second launch. Formulas: ncc_fast.cuh; bounds, window sums
-// and exact scores: ncc_wgmma.cuh.
+// what may be the best position, or a peak, and exact scores in one launch; no score map is written. Formulas: ncc_fast.cuh;
+// bounds, window sums and exact scores: ncc_wgmma.cuh; all peaks: ncc_peaks.cuh.
 //
 // Products. ST(x, y) = sum over i, j of T(i, j) I(x + i, y + j) becomes a product of matrices D = A B, 64 by N by 32 an
 // instruction (`wgmma`, u8 with s32 sums), by letting the rows of D be 16 neighbouring x by 4 neighbouring y:
@@ -32,22 +31,26 @@
 // come through a ring in shared memory.
 //
 // Roles of a block's warps. G warpgroups multiply, each a part of the tile's rows. Eleven warps first sum windows
-// (`sum_windows`), then score exactly what the warpgroups suspect (`settle_lists`), or, where all peaks are wanted, leave it to
-// `settle` (`leave_suspects`). One fetches A. A block goes through all templates of its search one after the other; tile and
-// window sums serve all of them.
+// (`sum_windows`), then score exactly what the warpgroups suspect (`settle_lists`). One fetches A. A block goes through all
+// templates of its search one after the other; tile and window sums serve all of them.
 //
 //   fetches     |A|A|A|A|A| ...
 //   multiply    tile |  products  | epilogue |  products of the next template ...
 //   sum         tile | sums |  wait          | settle |  wait ...
 //
-// Launch. Of the kernels ncc_wgmma_GxN, TILE = G N / 2 is the most positions of a tile down:
+// Where all peaks are wanted, a search has one template. The products take the place of image and template in shared memory, and
+// all warps look for peaks among them (`report_peaks`).
+//
+// Launch. Of the kernels ncc_wgmma_GxN, and ncc_wgmma_GxN_peaks for all peaks, TILE = G N / 2 is the most positions of a tile
+// down:
 //
 //   name       2x128: TILE 128, 640 threads; 3x96: TILE 144, 768 threads; and for few positions, to keep more of the
 //              multiprocessors busy, 2x80: TILE 80, 640 threads; 1x32: TILE 16, 512 threads
-//   grid       all searches' blocks, one search after the other; tile_rows is a multiple of 8, at most TILE
+//   grid       all searches' blocks, one search after the other; tile_rows is a multiple of 8, at most TILE. A tile begins
+//              TILE_X columns and tile_rows rows after the one before, for all peaks PEAKS_OVERLAP less
 //   shared     tile + stages * PART_BYTES + tile_rows * 1024 + starts, with tile = (112 + 16 C)(tile_rows + h - 1) rounded up to
-//              128 and starts = tile_rows * 8 too; at least (112 + 16 C)(TILE + 2 steps); the same for all, so of the
-//              largest; stages: at least 2, or all if there is one part only; parts = C (steps / PART_STEPS rounded up) for
+//              128 and starts = tile_rows * 8 too; at least (112 + 16 C)(TILE + 2 steps); for all peaks, tile_rows * 1536 +
+//              starts too; the same for all searches, so of the largest; stages: at least 2, or all if there is one part only; parts = C (steps / PART_STEPS rounded up) for
 //              each template, steps = (h + 4) / 2
 //   spread     C (2 steps + 3) 256 bytes, aligned to 16
 //
@@ -55,7 +58,7 @@
 // flat; frame.pixels and frame.pitch multiples of 16, regions within the frame.
 // What fits is decided by shared memory: 128 by 128 does with 2x128, all do with 1x32.
 #include "launches.cuh"
-#include "ncc_suspects.cuh"
+#include "ncc_peaks.cuh"
 #include "ncc_wgmma.cuh"
 
 // Steps of a part, 32 products deep each, and bytes that it takes: two rows a step and three for the y-offsets. A template
@@ -64,8 +67,9 @@ constexpr int PART_STEPS = 18;
 constexpr int PART_BYTES = (2 * PART_STEPS + 3) * 256;
 constexpr int MAX_STAGES = 16;
 
-// Number of a named barrier, of a warpgroup: its own number is added.
+// Numbers of named barriers: of a warpgroup, whose own number is added; of all warpgroups, where all peaks are wanted.
 constexpr int GROUP_BARRIER = 1;
+constexpr int DONE_BARRIER = 1;
 
 // If more positions of a warp than these are suspects, the best lower bound of all is taken first.
 constexpr int FEW_SUSPECTS = 4;
@@ -104,6 +108,18 @@ __device__ __forceinline__ void bulk_copy(unsigned to, const void* from, unsigne
 // Copies 16 bytes, or fills with zeros.
 __device__ __forceinline__ void copy_or_clear(unsigned to, const void* from, bool is_there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_there ? 16 : 0) : "memory");
+}
+
+// 16 bytes of 32, from one of the first 16 on.
+__device__ __forceinline__ uint4 bytes_from(uint4 low, uint4 high, int first) {
+  unsigned words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; i++) words[i] = first & 8 ? words[i + 2] : words[i];
+#pragma unroll
+  for (int i = 0; i < 5; i++) words[i] = first & 4 ? words[i + 1] : words[i];
+  const int shift = first % 4 * 8;
+  return {__funnelshift_r(words[0], words[1], shift), __funnelshift_r(words[1], words[2], shift),
+          __funnelshift_r(words[2], words[3], shift), __funnelshift_r(words[3], words[4], shift)};
 }
 
 // Describes an operand in shared memory without swizzle: core matrices of 8 rows of 16 bytes, `along_k` bytes from one to
@@ -199,37 +215,48 @@ __device__ __forceinline__ bool any_of_group(int barrier, bool says) {
   return any;
 }
 
+// The number of the block's search. Searches take alike many blocks most of the time.
+__device__ __forceinline__ int search_of_block(const Launch& launch) {
+  const int block = blockIdx.x;
+  if (block < launch.search[0].end_block) return 0;
+  const int guess = min(int(__fdividef(float(block) * float(launch.searches), float(gridDim.x))), launch.searches - 1);
+  if (launch.search[guess].first_block <= block && block < launch.search[guess].end_block) return guess;
+  int index = 0;
+  for (int last = launch.searches - 1; index < last;) {
+    const int middle = (index + last) / 2;
+    if (block < launch.search[middle].end_block) {
+      last = middle;
+    } else {
+      index = middle + 1;
+    }
+  }
+  return index;
+}
+
 // GROUPS warpgroups multiply, N columns of D each.
-template <int GROUPS, int N>
+template <int GROUPS, int N, bool ALL_PEAKS>
 __device__ __forceinline__ void match(const Launch& launch) {
   constexpr int PRODUCT_WARPS = GROUPS * 4, THREADS = (PRODUCT_WARPS + SUM_WARPS + 1) * 32;
-  constexpr int GROUP_ROWS = N / 2;
+  constexpr int GROUP_ROWS = N / 2, PEAK_WARPS = PRODUCT_WARPS + SUM_WARPS;
+  static_assert((GROUPS * GROUP_ROWS - 1 + PEAK_WARPS - 1) / PEAK_WARPS <= 8, "rows that possible_peaks has bits for");
+  constexpr int OVERLAP = ALL_PEAKS ? PEAKS_OVERLAP : 0;
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ __align__(8) unsigned long long barriers[2 * MAX_STAGES + 1 + 2 * GROUPS];
   __shared__ GroupSuspects lists[GROUPS];
   __shared__ unsigned exact[GROUPS * MAX_SUSPECTS * EXACT_SUMS];
+  __shared__ PeakList peaks;
+  __shared__ Pattern pattern, patterns[2];
 
   let_next_begin();
-  int index = 0;
-  if (int(blockIdx.x) >= launch.search[0].end_block) {
-    for (int last = launch.searches - 1; index < last;) {
-      const int middle = (index + last) / 2;
-      if (int(blockIdx.x) < launch.search[middle].end_block) {
-        last = middle;
-      } else {
-        index = middle + 1;
-      }
-    }
-  }
-  const Search& search = launch.search[index];
+  const Search& search = launch.search[search_of_block(launch)];
   const int warp = __shfl_sync(ALL_LANES, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
   const int w = search.w, h = search.h, tile_rows = search.tile_rows;
   const int chunks = (w + 30) / 16, steps = (h + 4) / 2;
   const int pitch = pitch_of(w), rows = tile_rows + h - 1;
-  // The tile begins at a multiple of 16 bytes: its first `offset` columns lie before the region.
-  const int offset = search.left & 15;
+  // For the best position, the tile begins at a multiple of 16 bytes: its first `offset` columns lie before the region.
+  const int offset = ALL_PEAKS ? 0 : search.left & 15;
   const int block = blockIdx.x - search.first_block, block_y = quotient(block, search.across);
-  const int tile_x = (block - block_y * search.across) * TILE_X, tile_y = block_y * tile_rows;
+  const int tile_x = (block - block_y * search.across) * (TILE_X - OVERLAP), tile_y = block_y * (tile_rows - OVERLAP);
 
   // The tile comes first: for what a group has beyond the tile's rows, the tensor cores read on in what follows it.
   unsigned char* tile = shared;
@@ -237,14 +264,20 @@ __device__ __forceinline__ void match(const Launch& launch) {
     const Image& frame = launch.frame;
     const int chunk = lane % 16, byte = search.left - offset + tile_x + 16 * chunk;
     const int first_y = search.top + tile_y;
-    const unsigned to = shared_address(tile) + 16 * chunk;
-    const bool is_inside = byte < frame.pitch;
     if (chunk * 16 < pitch) {
 #pragma unroll 4
       for (int row = warp * 2 + lane / 16; row < rows; row += THREADS / 16) {
-        const bool is_there = is_inside && first_y + row < frame.height;
-        copy_or_clear(to + row * pitch, is_there ? frame.pixels + size_t(first_y + row) * frame.pitch + byte : frame.pixels,
-                      is_there);
+        unsigned char* to = tile + row * pitch + 16 * chunk;
+        if constexpr (ALL_PEAKS) {
+          // What is outside the frame does not count.
+          const unsigned char* from = frame.pixels + size_t(min(first_y + row, frame.height - 1)) * frame.pitch;
+          const auto load = [&](int at) { return __ldg(reinterpret_cast<const uint4*>(from + min(at, frame.pitch - 16))); };
+          *reinterpret_cast<uint4*>(to) = bytes_from(load(byte & ~15), load((byte & ~15) + 16), byte & 15);
+        } else {
+          const bool is_there = byte < frame.pitch && first_y + row < frame.height;
+          const unsigned char* from = is_there ? frame.pixels + size_t(first_y + row) * frame.pitch + byte : frame.pixels;
+          copy_or_clear(shared_address(to), from, is_there);
+        }
       }
     }
   }
@@ -255,6 +288,11 @@ __device__ __forceinline__ void match(const Launch& launch) {
   const int stages = min(min(MAX_STAGES, all_parts), room / PART_BYTES);
   unsigned char* ring = shared + tile_bytes;
   Moments* sums = reinterpret_cast<Moments*>(ring + stages * PART_BYTES);
+  if constexpr (ALL_PEAKS) {
+    // Products take the place of the tile and of the ring, and may take more.
+    const int products_bytes = tile_rows * TILE_X * int(sizeof(int));
+    sums = reinterpret_cast<Moments*>(shared + max(tile_bytes + stages * PART_BYTES, products_bytes));
+  }
   uint2* starts = reinterpret_cast<uint2*>(sums + tile_rows * TILE_X);
   const unsigned full = shared_address(barriers), empty = full + 8 * MAX_STAGES, summed = empty + 8 * MAX_STAGES,
                  listed = summed + 8, settled = listed + 8 * GROUPS;
@@ -284,16 +322,20 @@ __device__ __forceinline__ void match(const Launch& launch) {
       barrier_init(empty + 8 * stage, PRODUCT_WARPS);
     }
     barrier_init(summed, SUM_WARPS * 32);
-    for (int group = 0; group < GROUPS; group++) {
-      barrier_init(listed + 8 * group, 128);
-      barrier_init(settled + 8 * group, SUM_WARPS * 32);
-      lists[group].count = lists[group].is_more = lists[group].best = 0;
+    if constexpr (ALL_PEAKS) {
+      peaks.count = 0;
+    } else {
+      for (int group = 0; group < GROUPS; group++) {
+        barrier_init(listed + 8 * group, 128);
+        barrier_init(settled + 8 * group, SUM_WARPS * 32);
+        lists[group].count = lists[group].is_more = lists[group].best = 0;
+      }
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     for (int stage = 0; stage < stages; stage++) fetch(stage);
   }
-  for (int i = threadIdx.x; i < GROUPS * MAX_SUSPECTS * EXACT_SUMS; i += THREADS) exact[i] = 0;
+  for (int i = threadIdx.x; !ALL_PEAKS && i < GROUPS * MAX_SUSPECTS * EXACT_SUMS; i += THREADS) exact[i] = 0;
   asm volatile("cp.async.wait_all;" ::: "memory");
   // What ordinary copies wrote is read by the tensor cores next.
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -317,54 +359,52 @@ __device__ __forceinline__ void match(const Launch& launch) {
     }
     const int number = warp - PRODUCT_WARPS;
     const int first_x = offset - tile_x;
-    sum_windows(tile, pitch, search, tile_rows, number, first_x, first_x + search.width, search.height - tile_y, starts,
-                sums);
+    sum_windows<ALL_PEAKS>(tile, pitch, search, tile_rows, number, first_x, first_x + search.width, search.height - tile_y,
+                           starts, sums);
     barrier_arrive(summed);
-    wait_for_launches_before();
-    if (launch.all_peaks) {
-      for (int group = 0; group < GROUPS; group++) barrier_wait(listed + 8 * group, 0);
-      leave_suspects(launch.suspects, sums, tile_rows, tile_x - offset, tile_y, number);
-      return;
-    }
-    // Of each group's lists.
-    unsigned parities = 0;
-    Progress* const progress = launch.progress + search.first_progress;
-    __shared__ Pattern patterns[2];
-    for (int m = 0; m < search.members_count; m++) {
-      // Fetched now, so that it is near when a suspect comes. Two take turns: warps may be one template apart.
-      const Member& member = search.members[m];
-      const unsigned tag = search.tag + m;
-      if (number == 0 && lane == 0) patterns[tag % 2] = member.pattern;
-      for (int i = (number * 32 + lane) * 32; i < (w + 3) / 4 * h; i += SUM_WARPS * 32 * 32) {
-        asm volatile("prefetch.global.L1 [%0];" ::"l"(__cvta_generic_to_global(member.words + i)));
+    if constexpr (ALL_PEAKS) {
+      if (number == 0 && lane == 0) pattern = search.members->pattern;
+    } else {
+      wait_for_launches_before();
+      // Of each group's lists.
+      unsigned parities = 0;
+      Progress* const progress = launch.progress + search.first_progress;
+      for (int m = 0; m < search.members_count; m++) {
+        // Fetched now, so that it is near when a suspect comes. Two take turns: warps may be one template apart.
+        const Member& member = search.members[m];
+        const unsigned tag = search.tag + m;
+        if (number == 0 && lane == 0) patterns[tag % 2] = member.pattern;
+        for (int i = (number * 32 + lane) * 32; i < (w + 3) / 4 * h; i += SUM_WARPS * 32 * 32) {
+          asm volatile("prefetch.global.L1 [%0];" ::"l"(__cvta_generic_to_global(member.words + i)));
+        }
+        // Groups that have another list of this template's suspects.
+        unsigned open = (1 << GROUPS) - 1, best = 0;
+        do {
+          unsigned is_more = 0;
+#pragma unroll 1
+          for (int group = 0; group < GROUPS; group++) {
+            if (!(open >> group & 1)) continue;
+            barrier_wait(listed + 8 * group, parities >> group & 1);
+            is_more |= lists[group].is_more << group;
+            best = max(best, lists[group].best);
+          }
+          parities ^= open;
+          if (shares && number == 0 && lane == 0 && best > 0) atomicMax(&progress[m].best, best);
+          settle_lists<GROUPS>(launch, search, patterns, member.words, tag, lists, open,
+                               __fadd_rn(from_ordered(best), -MARGIN), tile, tile_x - offset, tile_y, number, exact);
+#pragma unroll 1
+          for (int group = 0; group < GROUPS; group++) {
+            if (open >> group & 1) barrier_arrive(settled + 8 * group);
+          }
+          open = is_more;
+        } while (open);
       }
-      // Groups that have another list of this template's suspects.
-      unsigned open = (1 << GROUPS) - 1, best = 0;
-      do {
-        unsigned is_more = 0;
-#pragma unroll 1
-        for (int group = 0; group < GROUPS; group++) {
-          if (!(open >> group & 1)) continue;
-          barrier_wait(listed + 8 * group, parities >> group & 1);
-          is_more |= lists[group].is_more << group;
-          best = max(best, lists[group].best);
+      // The last block leaves everything as it was before the search.
+      if (shares && number == 0 && lane == 0) {
+        __threadfence();
+        if (int(atomicAdd(&progress->done, 1)) + 1 == search.end_block - search.first_block) {
+          for (int m = 0; m < search.members_count; m++) progress[m] = {0, 0};
         }
-        parities ^= open;
-        if (shares && number == 0 && lane == 0 && best > 0) atomicMax(&progress[m].best, best);
-        settle_lists<GROUPS>(launch, search, patterns, member.words, tag, lists, open,
-                             __fadd_rn(from_ordered(best), -MARGIN), tile, tile_x - offset, tile_y, number, exact);
-#pragma unroll 1
-        for (int group = 0; group < GROUPS; group++) {
-          if (open >> group & 1) barrier_arrive(settled + 8 * group);
-        }
-        open = is_more;
-      } while (open);
-    }
-    // The last block leaves everything as it was before the search.
-    if (shares && number == 0 && lane == 0) {
-      __threadfence();
-      if (int(atomicAdd(&progress->done, 1)) + 1 == search.end_block - search.first_block) {
-        for (int m = 0; m < search.members_count; m++) progress[m] = {0, 0};
       }
     }
   } else {
@@ -393,7 +433,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
       __syncwarp();
       int d[N / 2];
 #pragma unroll
-      for (int i = 0; i < N / 2; i++) d[i] = slack;
+      for (int i = 0; i < N / 2; i++) d[i] = ALL_PEAKS ? -slack : slack;
       unsigned previous = 0;
       for (int chunk = 0; chunk < chunks; chunk++) {
         unsigned long long b = operand(rows_from + 16 * chunk, pitch, 4 * pitch);
@@ -429,6 +469,24 @@ __device__ __forceinline__ void match(const Launch& launch) {
           }
         }
       }
+      if constexpr (ALL_PEAKS) {
+        wait_for_products<0>();
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) asm volatile("" : "+r"(d[i])::"memory");
+        // When nobody reads image and template any more, products take their place.
+        barrier_wait(summed, 0);
+        asm volatile("barrier.cta.sync %0, %1;" ::"n"(DONE_BARRIER), "n"(PRODUCT_WARPS * 32) : "memory");
+        int* products = reinterpret_cast<int*>(shared);
+        int* mine[4] = {products + products_slot(x, y), products + products_slot(x + 16, y), products + products_slot(x + 8, y),
+                        products + products_slot(x + 24, y)};
+#pragma unroll
+        for (int k = 0; k < N / 16; k++) {
+          if (k >= eights) break;
+#pragma unroll
+          for (int i = 8 * k; i < 8 * k + 8; i++) mine[i % 4][i / 4 * 4 * TILE_X] = d[i];
+        }
+        break;
+      }
       if (m == 0) {
         wait_for_launches_before();
         best_before = best_of_others();
@@ -448,7 +506,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
       const auto rest = [&](int product, const Moments& at) { return exact_rest(product, at.sum, member.mean, slack); };
       // Those positions are suspects whose scores may reach `floor`. Where many do, and only the best is wanted, lower bounds of
       // all scores say what the best is at least, and it is done again.
-      float floor = __fadd_rn(launch.all_peaks ? launch.min_score : fmaxf(launch.min_score, best_before), -MARGIN);
+      float floor = __fadd_rn(fmaxf(launch.min_score, best_before), -MARGIN);
       unsigned long long suspects;  // bit i: d[i]
       for (bool is_again = false;; is_again = true) {
         // All but NaN reach a floor of 0 or less.
@@ -472,7 +530,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
           of_32[k / 4] |= of_8 << 8 * (k % 4);
         }
         suspects = (unsigned long long)of_32[1] << 32 | of_32[0];
-        if (launch.all_peaks || is_again || add_lanes(__popcll(suspects)) <= FEW_SUSPECTS) break;
+        if (is_again || add_lanes(__popcll(suspects)) <= FEW_SUSPECTS) break;
         const float scale = member.scale;
         float best = NO_BOUND;
 #pragma unroll
@@ -488,22 +546,6 @@ __device__ __forceinline__ void match(const Launch& launch) {
         }
         best = from_ordered(__reduce_max_sync(ALL_LANES, ordered(best)));
         if (best > 0.0f) floor = fmaxf(floor, __fadd_rn(best, -2.0f * MARGIN));
-      }
-      if (launch.all_peaks) {
-#pragma unroll
-        for (int k = 0; k < N / 16; k++) {
-          if (k >= eights) break;
-          const unsigned of_8 = unsigned(suspects >> 8 * k) & 0xff;
-          if (!__any_sync(ALL_LANES, of_8)) continue;
-#pragma unroll
-          for (int i = 0; i < 8; i++) {
-            Moments& at = const_cast<Moments&>(*moments(8 * k + i));
-            const Bounds bounds = score_bounds(rest(d[8 * k + i], at), at.root, member.scale);
-            if (of_8 >> i & 1) at = {__fadd_rn(bounds.least, -BOUND_MARK), bounds.most};
-          }
-        }
-        barrier_arrive(listed + 8 * group);
-        return;
       }
       // Suspects go to the warps that settle them, as often as the list takes them. Few are left, so this is short code rather
       // than fast.
@@ -533,14 +575,24 @@ __device__ __forceinline__ void match(const Launch& launch) {
       }
     }
   }
+  if constexpr (ALL_PEAKS) {
+    // The first row and column are asked of the tiles before, if there are any, and the last of those after.
+    const PeaksTile of = {reinterpret_cast<int*>(shared), sums, slack_of(w * h), tile_x, tile_y, tile_x > 0, tile_y > 0,
+                          min(tile_rows - 1, search.height - tile_y)};
+    report_peaks<PEAK_WARPS>(launch, search, *search.members, pattern, of, peaks, warp);
+  }
 }
 
 extern "C" {
 
-#define MATCH(name, groups, n)                                                              \
-  __global__ void __launch_bounds__(128 * groups + 32 * SUM_WARPS + 32, 1) ncc_wgmma_##name( \
-      const __grid_constant__ Launch launch) {                                              \
-    match<groups, n>(launch);                                                               \
+#define MATCH(name, groups, n)                                                                      \
+  __global__ void __launch_bounds__(128 * groups + 32 * SUM_WARPS + 32, 1) ncc_wgmma_##name(         \
+      const __grid_constant__ Launch launch) {                                                      \
+    match<groups, n, false>(launch);                                                                \
+  }                                                                                                 \
+  __global__ void __launch_bounds__(128 * groups + 32 * SUM_WARPS + 32, 1) ncc_wgmma_##name##_peaks( \
+      const __grid_constant__ Launch launch) {                                                      \
+    match<groups, n, true>(launch);                                                                 \
   }
 
 MATCH(2x128, 2, 128)

@@ -1,4 +1,5 @@
-// What ncc_wgmma.cu does beside multiplying: what a launch is told, window sums of a tile, bounds of scores, exact scores.
+// What ncc_wgmma.cu does beside multiplying: what a launch is told, window sums of a tile, bounds of scores, exact scores. What
+// it does where all peaks are wanted: ncc_peaks.cuh.
 //
 // V = n SS - S S is cut off to whole multiples of 2^shift and then to f32. It is 0 only for a flat window: otherwise V is
 // n - 1 or more, and 2^shift less than that. With `scale` = 2^shift (n t2 - t1 t1) / (n n), V scale <= W < (V + 1) scale. Of
@@ -61,14 +62,12 @@ struct Launch {
   short searches;
   short shares_best;  // 0: all blocks run at about the same time, and have nothing to tell each other
   int shared_bytes;
-  Progress* progress;
+  Progress* progress;  // of the kernels for the best position
   Candidate* candidates;
   unsigned* count;  // of candidates, those too for which there was no room
-  unsigned capacity;
-  int all_peaks;     // 0: only the best position of each member is wanted; otherwise there is one search, of one member
   double min_score_exact;
-  float min_score;   // not above min_score_exact
-  Suspects suspects;  // where all peaks are wanted: what is left to `settle`
+  unsigned capacity;
+  float min_score;  // not above min_score_exact
 };
 
 // sum + four pixels, each with its sign.
@@ -83,8 +82,17 @@ struct Moments {
   float root;  // of V 2^-shift, cut off; 2^16 if flat; NaN outside the region
 };
 
+// Where all peaks are wanted, the nine lowest bits of SS stand above the bits of S in `sum`, and `root` is 1 / root.
+constexpr int SUM_BITS = 23;
+
+__device__ __forceinline__ unsigned packed_sum(float sum) { return __float_as_uint(sum) & ((1u << SUM_BITS) - 1); }
+
+// Bits by which V is cut off: n^2 2^14 is more than V can be, and 32 bits remain.
+__device__ __forceinline__ int variance_shift(int n) { return max(2 * (32 - __clz(n - 1)) - 18, 0); }
+
 // By how much S t1 / n - ST may be off where it is told roughly, and 1 more: t1 / n, ST and the difference are rounded to f32,
-// each by at most 255 255 n 2^-24 < n / 256. Sums of products begin at this number, so that what is told is never too high.
+// each by at most 255 255 n 2^-24 < n / 256. Sums of products begin at this number, so that what is told is never too high, or at
+// minus it, where bounds from below are wanted (ncc_peaks.cuh).
 __device__ __forceinline__ int slack_of(int n) { return 2 + 3 * n / 256; }
 
 // S t1 / n - ST less slack, roughly. products: ST and slack.
@@ -277,6 +285,16 @@ __device__ __forceinline__ void sum_blocks(const TwoColumns& columns, const Band
   }
 }
 
+// What is kept of a window. mark: 0, or NaN outside the region.
+template <bool ALL_PEAKS>
+__device__ __forceinline__ Moments moments_of(int sum, int squares, float variance, float mark) {
+  if constexpr (ALL_PEAKS) {
+    return {__uint_as_float(unsigned(sum) | unsigned(squares) << SUM_BITS), __fadd_rn(inverse_root(variance), mark)};
+  } else {
+    return {float(sum), __fadd_rn(root(variance), mark)};
+  }
+}
+
 // V - 1, cut off as said above.
 template <bool IS_SMALL>
 __device__ __forceinline__ float variance_of(int n, int shift, long long less, int sum, int squares) {
@@ -291,13 +309,12 @@ __device__ __forceinline__ float variance_of(int n, int shift, long long less, i
 
 // Then the moments of a band, rows first_y <= y < end_y of `rows`; those of positions outside first_x <= x < end_x, y < last_y
 // are marked so.
-template <bool IS_SMALL>
+template <bool IS_SMALL, bool ALL_PEAKS>
 __device__ __forceinline__ void slide_down(const TwoColumns& columns, Differences& beside, Share& share, int n, int h,
                                            int rows, int first_y, int end_y, int first_x, int end_x, int last_y,
                                            Moments* out) {
   const int lane = threadIdx.x % 32;
-  // n^2 2^14 is more than V can be.
-  const int shift = max(2 * (32 - __clz(n - 1)) - 18, 0);
+  const int shift = variance_shift(n);
   const long long less = -(1ll << shift);
   const float nan = __int_as_float(0x7fffffff);
   // What is added marks columns.
@@ -328,15 +345,15 @@ __device__ __forceinline__ void slide_down(const TwoColumns& columns, Difference
     add_lanes_before(before, before_squares);
     before += start - own;
     before_squares += start_squares - own_squares;
-    float sums[4], roots[4];
+    Moments moments[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const int sum = int(before + s[i]), squares = int(before_squares + ss[i]);
-      sums[i] = float(sum);
-      roots[i] = __fadd_rn(root(__fadd_rn(variance_of<IS_SMALL>(n, shift, less, sum, squares), 1.0f)), mark[i]);
+      const float variance = __fadd_rn(variance_of<IS_SMALL>(n, shift, less, sum, squares), 1.0f);
+      moments[i] = moments_of<ALL_PEAKS>(sum, squares, variance, mark[i]);
     }
-    *to = {sums[0], roots[0], sums[1], roots[1]};
-    *to_others = {sums[2], roots[2], sums[3], roots[3]};
+    *to = {moments[0].sum, moments[0].root, moments[1].sum, moments[1].root};
+    *to_others = {moments[2].sum, moments[2].root, moments[3].sum, moments[3].root};
     to += TILE_X / 2;
     to_others += TILE_X / 2;
   }
@@ -348,6 +365,7 @@ __device__ __forceinline__ void slide_down(const TwoColumns& columns, Difference
 }
 
 // All of it.
+template <bool ALL_PEAKS>
 __device__ __forceinline__ void sum_windows(const unsigned char* tile, int pitch, const Search& search, int rows, int warp,
                                             int first_x, int end_x, int last_y, uint2* starts, Moments* out) {
   const int lane = threadIdx.x % 32;
@@ -383,9 +401,9 @@ __device__ __forceinline__ void sum_windows(const unsigned char* tile, int pitch
   }
   if (first_y >= end_y) return;
   if (n <= 512) {
-    slide_down<true>(columns, beside, share, n, h, rows, first_y, end_y, first_x, end_x, last_y, out);
+    slide_down<true, ALL_PEAKS>(columns, beside, share, n, h, rows, first_y, end_y, first_x, end_x, last_y, out);
   } else {
-    slide_down<false>(columns, beside, share, n, h, rows, first_y, end_y, first_x, end_x, last_y, out);
+    slide_down<false, ALL_PEAKS>(columns, beside, share, n, h, rows, first_y, end_y, first_x, end_x, last_y, out);
   }
 }
 
@@ -398,73 +416,6 @@ struct GroupSuspects {
   unsigned at[MAX_SUSPECTS];  // in the tile: x in the low, y in the high half
   float most[MAX_SUSPECTS];   // their scores are not higher
 };
-
-// Where all peaks are wanted, the bounds of a suspect's score take the place of its moments: the lower one less BOUND_MARK, which
-// no S is, then the upper one.
-constexpr float BOUND_MARK = 8.0f;
-
-// Those of four neighbouring positions of a row of a tile. Where there is no suspect, `least` is below all scores.
-struct FourBounds {
-  float least[4], most[4];
-  unsigned suspects;  // by bits
-
-  __device__ __forceinline__ FourBounds(const Moments* moments, int x, int y) : suspects(0) {
-    const float4 first = *reinterpret_cast<const float4*>(moments + moments_slot(x, y));
-    const float4 second = *reinterpret_cast<const float4*>(moments + moments_slot(x + 2, y));
-    least[0] = first.x, least[1] = first.z, least[2] = second.x, least[3] = second.z;
-    most[0] = first.y, most[1] = first.w, most[2] = second.y, most[3] = second.w;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      suspects |= least[i] < 0.0f ? 1u << i : 0;
-      least[i] = least[i] < 0.0f ? __fadd_rn(least[i], BOUND_MARK) : NO_BOUND;
-    }
-  }
-
-  // Raises each of `to` to the highest `least` among it and its neighbours in the row.
-  __device__ __forceinline__ void raise(float (&to)[4]) const {
-    const int lane = threadIdx.x % 32;
-    const float left = __shfl_up_sync(ALL_LANES, least[3], 1), right = __shfl_down_sync(ALL_LANES, least[0], 1);
-    const float before[4] = {lane > 0 ? left : NO_BOUND, least[0], least[1], least[2]};
-    const float after[4] = {least[1], least[2], least[3], lane < 31 ? right : NO_BOUND};
-#pragma unroll
-    for (int i = 0; i < 4; i++) to[i] = fmaxf(fmaxf(to[i], least[i]), fmaxf(before[i], after[i]));
-  }
-};
-
-// Of a tile whose suspects' bounds lie where moments were, leaves to `settle` the suspects that no neighbour in the tile surely
-// beats. SUM_WARPS warps; this is number `warp` of them. The tile has `rows`, and its first position is (left, top).
-__device__ __forceinline__ void leave_suspects(const Suspects& suspects, const Moments* moments, int rows, int left, int top,
-                                               int warp) {
-  const int x = threadIdx.x % 32 * 4;
-  // Bits 4 k to 4 k + 3: those of the warp's row number k that stay. It has 14 at most.
-  unsigned long long stay = 0;
-#pragma unroll 2
-  for (int y = warp, bit = 0; y < rows; y += SUM_WARPS, bit += 4) {
-    const FourBounds row(moments, x, y);
-    if (!__any_sync(ALL_LANES, row.suspects)) continue;
-    float highest[4] = {NO_BOUND, NO_BOUND, NO_BOUND, NO_BOUND};
-    row.raise(highest);
-    if (y > 0) FourBounds(moments, x, y - 1).raise(highest);
-    if (y + 1 < rows) FourBounds(moments, x, y + 1).raise(highest);
-    // Two margins for the two bounds; of the third, what BOUND_MARK rounds away takes an eighth.
-    unsigned judged = 0;
-#pragma unroll
-    for (int i = 0; i < 4; i++) judged |= __fadd_rn(row.most[i], 3.0f * MARGIN) >= highest[i] ? 1u << i : 0;
-    stay |= (unsigned long long)(judged & row.suspects) << bit;
-  }
-  unsigned before = __popcll(stay);
-  add_lanes_before(before);
-  const unsigned all = __shfl_sync(ALL_LANES, before, 31);
-  if (all == 0) return;
-  unsigned place = x == 0 ? atomicAdd(&suspects.state->count, all) : 0;
-  place = __shfl_sync(ALL_LANES, place, 0) + before - __popcll(stay);
-  for (; stay && place < suspects.capacity; stay &= stay - 1, place++) {
-    const int bit = __ffsll(stay) - 1, at_x = x + bit % 4, at_y = warp + bit / 4 * SUM_WARPS;
-    // Where the root was is the upper bound.
-    const float bound = moments[moments_slot(at_x, at_y)].root;
-    suspects.list[place] = {unsigned(left + at_x), unsigned(top + at_y), __fadd_rn(bound, MARGIN), 0};
-  }
-}
 
 // Of the lists of those warpgroups that are in `open`, the suspects that may be the best.
 template <int GROUPS>
@@ -539,7 +490,7 @@ __device__ __forceinline__ void settle_lists(const Launch& launch, const Search&
     }
     const unsigned place = survivors.at(lists, number);
     const int x = left + int(place & 0xffff), y = top + int(place >> 16);
-    report_peak(patterns[tag % 2], total, x, y, search.width, search.height, launch.min_score_exact, tag, launch.candidates,
-                launch.capacity, launch.count);
+    score_peak(patterns[tag % 2], total, x, y, search.width, search.height, launch.min_score_exact, tag, launch.candidates,
+               launch.capacity, launch.count);
   }
 }

@@ -14,9 +14,9 @@ use crate::frame::{Rect, Size};
 
 use super::driver::{DeviceBuffer, Gpu, Kernel, Pod, Stream, arg};
 use super::ncc::{DeviceFrame, Found, Image, Member, Wanted, positions};
-use super::suspects::{Query, Settler, Sought, Suspicion, Words};
+use super::suspects::{Packer, Query, Settler, Sought, Suspicion, Words};
 
-// As in kernels/ncc_mma.cu and kernels/ncc_fast.cuh.
+// As in kernels/ncc_mma.cu and the headers that it includes.
 
 const TILE_X: usize = 128;
 const MMA_WARPS: usize = 4;
@@ -57,6 +57,7 @@ pub(super) struct MmaKernels {
     products: Kernel,
     scores: Kernel,
     spread: Kernel,
+    packer: Packer,
     settler: Settler,
     multiprocessors: usize,
     shared_bytes: usize,
@@ -236,7 +237,8 @@ impl MmaKernels {
             products: module.kernel("ncc_mma_products")?,
             scores: module.kernel("ncc_mma_scores")?,
             spread: module.kernel("spread_template")?,
-            settler: Settler::new(gpu, &module, module.kernel("settle")?, multiprocessors)?,
+            packer: Packer::new(gpu, &module)?,
+            settler: Settler::new(&module, multiprocessors)?,
             multiprocessors,
             shared_bytes: gpu.max_shared_bytes()?,
         }))
@@ -244,27 +246,16 @@ impl MmaKernels {
 
     /// Prepares a template, or `None` if it is not for these kernels.
     pub(super) fn prepare(self: &Arc<Self>, stream: &Stream, member: &Member) -> Result<Option<Prepared>> {
-        let Some(mut prepared) = self.prepare_for_maps(stream, member)? else { return Ok(None) };
-        let fits =
-            |map| best_geometry(member.size, 0, map, self.shared_bytes, self.multiprocessors).is_some();
-        if !member.is_masked && fits(Size::new(1, 1)) {
-            prepared.words = Some(self.settler.pack(stream, member)?);
-        }
-        Ok(Some(prepared))
-    }
-
-    /// The same for searches that write a map, whatever the template.
-    pub(super) fn prepare_for_maps(
-        self: &Arc<Self>,
-        stream: &Stream,
-        member: &Member,
-    ) -> Result<Option<Prepared>> {
         if member.is_masked && member.sums.n > MAX_COUNTED {
             return Ok(None);
         }
         let lay_out = |plane| self.lay_out(stream, member, plane);
         let mask = if member.is_masked { Some(lay_out(1)?) } else { None };
-        Ok(Some(Prepared { kernels: self.clone(), spread: lay_out(0)?, mask, words: None }))
+        let fits =
+            |map| best_geometry(member.size, 0, map, self.shared_bytes, self.multiprocessors).is_some();
+        let is_searched_at_once = !member.is_masked && fits(Size::new(1, 1));
+        let words = if is_searched_at_once { Some(self.packer.pack(stream, member)?) } else { None };
+        Ok(Some(Prepared { kernels: self.clone(), spread: lay_out(0)?, mask, words }))
     }
 
     /// Lays out the rows of a template's pixels (plane 0) or of its mask (plane 1).

@@ -107,8 +107,8 @@ pub(super) struct Member {
 pub(super) enum How {
     /// By one of the kernels of `ncc.cu`.
     Plain(NccKernel),
-    /// By those for tensor cores. Where all peaks are wanted and there are too many suspects, by those that have `mma.sync`.
-    Wgmma(wgmma::Prepared, Option<mma::Prepared>),
+    /// By those for tensor cores.
+    Wgmma(wgmma::Prepared),
     Mma(mma::Prepared),
 }
 
@@ -117,7 +117,7 @@ impl How {
     pub(super) fn kernel(&self) -> NccKernel {
         match self {
             Self::Plain(kernel) => *kernel,
-            Self::Wgmma(..) => NccKernel::Wgmma,
+            Self::Wgmma(_) => NccKernel::Wgmma,
             Self::Mma(_) => NccKernel::Mma,
         }
     }
@@ -126,7 +126,7 @@ impl How {
     pub(super) fn makes_map(&self) -> bool {
         match self {
             Self::Plain(_) => true,
-            Self::Wgmma(..) => false,
+            Self::Wgmma(_) => false,
             Self::Mma(prepared) => !prepared.is_searched_at_once(),
         }
     }

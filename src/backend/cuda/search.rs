@@ -109,12 +109,7 @@ impl Planner {
         Ok(match kernel {
             NccKernel::Wgmma => {
                 let Some(kernels) = self.wgmma()? else { return Ok(None) };
-                let Some(prepared) = kernels.prepare(stream, member, region)? else { return Ok(None) };
-                if best_only {
-                    return Ok(Some(How::Wgmma(prepared, None)));
-                }
-                let for_maps = self.mma()?.prepare_for_maps(stream, member)?;
-                for_maps.map(|for_maps| How::Wgmma(prepared, Some(for_maps)))
+                kernels.prepare(stream, member, region, best_only)?.map(How::Wgmma)
             }
             NccKernel::Mma => self.mma()?.prepare(stream, member)?.map(How::Mma),
             NccKernel::Texture | NccKernel::Constant | NccKernel::Shared => None,
@@ -301,7 +296,7 @@ pub(super) struct CandidateList {
     first: PinnedBuffer<u64>,
     /// All candidates, where they did not all come with the first.
     all: Option<PinnedBuffer<u64>>,
-    /// The tensor cores had more suspects than room once: searches into this list are done with score maps.
+    /// A search had more suspects than room once: those into this list that leave suspects are done with score maps.
     is_with_maps: bool,
 }
 
@@ -389,7 +384,7 @@ impl Lane {
     pub(super) fn prepare(&mut self, plan: &PlannedSearch) -> Result<()> {
         for member in &plan.members {
             match &member.how {
-                How::Wgmma(_, None) => {
+                How::Wgmma(_) => {
                     if self.progress.is_none() {
                         self.progress = Some(Progress::new(self.stream.gpu())?);
                     }
@@ -399,7 +394,7 @@ impl Lane {
                         self.suspicion = Some(Suspicion::new(self.stream.gpu())?);
                     }
                 }
-                How::Wgmma(..) | How::Mma(_) | How::Plain(_) => {
+                How::Mma(_) | How::Plain(_) => {
                     self.kernels.prepare(member.how.kernel(), &self.stream)?;
                 }
             }
@@ -458,9 +453,7 @@ impl Lane {
         let CandidateList { found, is_with_maps, .. } = list;
         let Search { plan, window, .. } = search;
         let wanted = search.wanted();
-        if let Some((bank, kernels)) = &plan.wgmma
-            && wanted.best_only
-        {
+        if let Some((bank, kernels)) = &plan.wgmma {
             let progress = progress.as_mut().expect("the search was prepared");
             kernels.search(stream, frame, bank, window, wanted, progress, found)?;
         }
@@ -469,19 +462,13 @@ impl Lane {
         for (member, tag) in plan.members.iter().zip(0..) {
             let query = Query { member, window, tag };
             match &member.how {
-                How::Wgmma(_, None) => continue,
-                How::Wgmma(prepared, Some(_)) if !*is_with_maps => {
-                    let (bank, kernels) = plan.wgmma.as_ref().expect("it has a member");
-                    let suspicion = suspicion.as_mut().expect("the search was prepared");
-                    kernels.search_peaks(stream, frame, (bank, prepared), query, wanted, suspicion, found)?;
-                    continue;
-                }
+                How::Wgmma(_) => continue,
                 How::Mma(prepared) if prepared.is_searched_at_once() && !*is_with_maps => {
                     let suspicion = suspicion.as_mut().expect("the search was prepared");
                     prepared.search(stream, frame, query, wanted, suspicion, found)?;
                     continue;
                 }
-                How::Wgmma(_, Some(prepared)) | How::Mma(prepared) => {
+                How::Mma(prepared) => {
                     prepared.correlate(stream, frame, window, member, columns, map)?;
                     // A masked template's sums lie where those of the columns were.
                     if member.is_masked {

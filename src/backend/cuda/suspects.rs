@@ -1,4 +1,4 @@
-//! What may be a peak, and what is: searches that write no score map leave suspects on the device, and `settle` of
+//! What may be a peak, and what is: searches of `mma.rs` that write no score map leave suspects on the device, and `settle` of
 //! `kernels/ncc_suspects.cuh` computes their exact scores and appends the peaks to the list of candidates.
 
 #![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
@@ -48,8 +48,8 @@ impl Suspicion {
     }
 }
 
-/// `Suspects` of `kernels/ncc_fast.cuh`.
-#[derive(Clone, Copy, Default)]
+/// `Suspects` of `kernels/ncc_suspects.cuh`.
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Suspects {
     state: u64,
@@ -120,18 +120,15 @@ impl Words {
     }
 }
 
-/// The kernels that settle, of one of the modules that have them.
-pub(super) struct Settler {
+/// The kernel that packs templates, of one of the modules that have it.
+pub(super) struct Packer {
     gpu: Gpu,
     pack: Kernel,
-    settle: Kernel,
-    multiprocessors: usize,
 }
 
-impl Settler {
-    /// Takes `settle`, and loads the other from the same module, to be launched as on a device of so many multiprocessors.
-    pub(super) fn new(gpu: &Gpu, module: &Module, settle: Kernel, multiprocessors: usize) -> Result<Self> {
-        Ok(Self { gpu: gpu.clone(), pack: module.kernel("pack_template")?, settle, multiprocessors })
+impl Packer {
+    pub(super) fn new(gpu: &Gpu, module: &Module) -> Result<Self> {
+        Ok(Self { gpu: gpu.clone(), pack: module.kernel("pack_template")? })
     }
 
     /// Packs a template's pixels, by way of `stream`.
@@ -150,6 +147,19 @@ impl Settler {
             stream.launch(&self.pack, [(columns * rows).div_ceil(256), 1, 1], [256, 1, 1], 0, &mut args)?;
         };
         Ok(words)
+    }
+}
+
+/// The kernel that settles.
+pub(super) struct Settler {
+    settle: Kernel,
+    multiprocessors: usize,
+}
+
+impl Settler {
+    /// To be launched as on a device of so many multiprocessors.
+    pub(super) fn new(module: &Module, multiprocessors: usize) -> Result<Self> {
+        Ok(Self { settle: module.kernel("settle")?, multiprocessors })
     }
 
     /// Scores exactly what a search in this stream has left of its suspects, and appends the peaks to `found`, without waiting.

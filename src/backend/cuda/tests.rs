@@ -411,6 +411,14 @@ fn searches_at_edges() -> Vec<(Plane, Asked)> {
         (Size::new(12, 14), Size::new(140, 30), false),
         (Size::new(40, 64), Size::new(60, 79), false),
         (Size::new(15, 31), Size::new(50, 170), false),
+        // For all peaks, tiles have two rows and two columns in common.
+        (Size::new(8, 8), Size::new(8, 27), false),
+        (Size::new(8, 8), Size::new(134, 8), false),
+        (Size::new(8, 8), Size::new(135, 22), false),
+        (Size::new(8, 8), Size::new(136, 86), false),
+        (Size::new(8, 8), Size::new(260, 134), false),
+        (Size::new(8, 8), Size::new(137, 150), false),
+        (Size::new(8, 8), Size::new(30, 300), false),
         // The widest and the highest that are matched in one launch.
         (Size::new(128, 3), Size::new(140, 20), false),
         (Size::new(3, 256), Size::new(20, 262), false),
@@ -473,6 +481,8 @@ fn searches_of_banks() -> (Plane, Vec<Asked>) {
     let picture = noise(&mut random, Size::new(190, 175));
     let best = Limits { min_score: 0.2, max_matches: 1, max_overlap: 0.3 };
     let mut asked = Vec::new();
+    // More than one launch takes.
+    let many = [11; 70];
     for (sides, window, limits) in [
         // Three of a size, one of another, and again one of the first.
         (&[16, 16, 16, 9, 16][..], Rect::new(3, 1, 120, 90), best),
@@ -481,12 +491,16 @@ fn searches_of_banks() -> (Plane, Vec<Asked>) {
         // Other limits.
         (&[12, 12], Rect::new(50, 20, 70, 60), Limits { min_score: 0.1, ..best }),
         (&[7, 7, 30], Rect::new(9, 30, 80, 80), Limits { min_score: 0.3, max_matches: 5, ..best }),
+        // Searches of which some take more blocks than others.
+        (&[5, 40, 12, 12, 60], Rect::new(11, 2, 150, 160), Limits { min_score: 0.2, max_matches: 9, ..best }),
+        (&many, Rect::new(40, 40, 33, 34), Limits { min_score: 0.2, max_matches: 99, ..best }),
         // As large as the window.
         (&[31], Rect::new(20, 20, 31, 31), best),
     ] {
-        let members = sides.iter().zip(["a", "b", "c", "d", "e"]).map(|(&side, name)| {
+        let members = sides.iter().zip(0..).map(|(&side, index)| {
             let size = Size::new(side, side);
-            cut(&mut random, &picture.as_ref().crop(window).to_plane(), size, side == 30, name)
+            let name = format!("t{index}");
+            cut(&mut random, &picture.as_ref().crop(window).to_plane(), size, side == 30, &name)
         });
         asked.push((Arc::new(Bank::new(members.collect()).unwrap()), window, limits));
     }
@@ -577,7 +591,7 @@ fn work_that_follows_without_a_pause_finds_what_it_finds_alone() {
 }
 
 #[test]
-fn each_kernel_that_has_more_suspects_than_room_makes_a_score_map() {
+fn a_search_that_has_more_suspects_than_room_makes_a_score_map() {
     let Some(gpu) = testing::gpu() else { return };
     let mut random = Random(33);
     let picture = noise(&mut random, Size::new(70, 60));
@@ -585,7 +599,7 @@ fn each_kernel_that_has_more_suspects_than_room_makes_a_score_map() {
     let limits = Limits { min_score: -1.0, max_matches: 30, max_overlap: 0.2 };
     let asked = [(bank, Rect::whole(picture.size()), limits)];
     let expected = defined(&picture, &asked);
-    for kernel in FOR_TENSOR_CORES {
+    for kernel in FOR_TENSOR_CORES.into_iter().filter(|(kernel, _)| *kernel == NccKernel::Mma) {
         for planner in planners(&gpu, kernel) {
             let mut lane = Lane::new(&gpu, picture.size().area()).unwrap();
             lane.limit_suspects(4).unwrap();
@@ -611,18 +625,45 @@ fn a_ring_that_had_more_suspects_than_room_makes_score_maps_from_then_on() {
     let standing =
         Standing::new(frames[0].size()).searching(&Bank::new(vec![template]).unwrap(), None, limits).unwrap();
     let expected = findings_of(&mut cpu::Cpu::open(standing.clone(), 1, 1).unwrap(), &frames);
-    for kernel in [NccKernel::Mma, NccKernel::Wgmma] {
-        let kernels = std::iter::once(Kernel::Ncc(kernel)).collect();
-        let mut cuda = Cuda::open(standing.clone(), 1, kernels, 0).unwrap();
-        // Its graph was captured with the room that there was.
-        cuda.free[0].graph = None;
-        cuda.lane.limit_suspects(4).unwrap();
-        let found = findings_of(&mut cuda, &frames);
-        for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
-            assert_eq!(found.matches, expected.matches, "{kernel:?}, frame {index}");
-        }
-        assert_eq!(found.iter().map(|findings| findings.redone).collect::<Vec<_>>(), [1, 0, 0], "{kernel:?}");
+    let kernels = std::iter::once(Kernel::Ncc(NccKernel::Mma)).collect();
+    let mut cuda = Cuda::open(standing, 1, kernels, 0).unwrap();
+    // Its graph was captured with the room that there was.
+    cuda.free[0].graph = None;
+    cuda.lane.limit_suspects(4).unwrap();
+    let found = findings_of(&mut cuda, &frames);
+    for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        assert_eq!(found.matches, expected.matches, "frame {index}");
     }
+    assert_eq!(found.iter().map(|findings| findings.redone).collect::<Vec<_>>(), [1, 0, 0]);
+}
+
+#[test]
+fn of_many_equal_scores_each_kernel_takes_those_that_come_first() {
+    let Some(gpu) = testing::gpu() else { return };
+    // More than a tile's list takes of what may be a peak: flat to the left, where all scores are 0, and repeating to the right.
+    let size = Size::new(280, 140);
+    let pixel = |x: usize, y: usize| if x < 130 { 90 } else { (x % 2 * 50 + y % 3 * 40) as u8 };
+    let plane = |left, size: Size| {
+        let at = |index| pixel(left + index % size.width, index / size.width);
+        Plane::from_vec((0..size.area()).map(at).collect(), size)
+    };
+    let picture = plane(0, size);
+    let template = Template::new("t", plane(200, Size::new(6, 5)), None).unwrap();
+    let bank = Arc::new(Bank::new(vec![template]).unwrap());
+    for min_score in [-1.0, 0.5] {
+        let limits = Limits { min_score, max_matches: 5000, max_overlap: 1.0 };
+        let asked = [(bank.clone(), Rect::whole(size), limits)];
+        let expected = defined(&picture, &asked);
+        assert!(expected[0].len() > 2000, "{}", expected[0].len());
+        for kernel in FOR_TENSOR_CORES {
+            for planner in planners(&gpu, kernel) {
+                let mut lane = Lane::new(&gpu, size.area()).unwrap();
+                let (found, _) = searched(&planner, &mut lane, &picture, &asked);
+                assert_eq!(found, expected, "{kernel:?} from {min_score}");
+            }
+        }
+    }
+    gpu.check_dropped().unwrap();
 }
 
 /// The kernel beside those of the standing work, for the same purpose.

@@ -607,8 +607,8 @@ mod tests {
                 seen += 1;
             }
         }
-        // Four that match, `settle`, mean twice, deviation, and two Gaussians.
-        assert_eq!(seen, 10);
+        // Eight that match, mean twice, deviation, and two Gaussians.
+        assert_eq!(seen, 13);
     }
 
     #[test]

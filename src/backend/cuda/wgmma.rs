@@ -1,9 +1,9 @@
 //! The NCC kernels of `kernels/ncc_wgmma.cu`: templates without a mask, on the tensor cores of compute capability 9.0.
 //!
-//! For the best position of each template, one launch does many searches: templates of one size make one, whose tiles and
-//! window sums they share; several sizes lie side by side. Exact scores are appended to the list of candidates. Where all peaks
-//! are wanted, a launch has one template, and leaves suspects to `settle`. No score map is written, nothing waits and
-//! nothing is allocated, so launches can be recorded in a graph.
+//! One launch does many searches. For the best position of each template, templates of one size make one, whose tiles and
+//! window sums they share; where all peaks are wanted, each makes its own. Several sizes lie side by side. Exact scores are
+//! appended to the list of candidates. No score map is written, nothing waits and nothing is allocated, so launches can be
+//! recorded in a graph.
 
 #![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
 
@@ -14,11 +14,12 @@ use crate::frame::{Rect, Size};
 
 use super::driver::{DeviceBuffer, Gpu, Kernel, Pod, Stream, arg};
 use super::ncc::{DeviceFrame, Found, How, Image, Member, Pattern, Wanted, positions};
-use super::suspects::{Query, Settler, Sought, Suspects, Suspicion, Words};
+use super::suspects::{Packer, Words};
 
-// As in kernels/ncc_wgmma.cu, kernels/ncc_wgmma.cuh and kernels/ncc_fast.cuh.
+// As in kernels/ncc_wgmma.cu and the headers that it includes.
 
 const TILE_X: usize = 128;
+const PEAKS_OVERLAP: usize = 2;
 const PART_STEPS: usize = 18;
 const PART_BYTES: usize = (2 * PART_STEPS + 3) * 256;
 const MAX_STAGES: usize = 16;
@@ -36,14 +37,16 @@ const MAX_AREA: usize = 32_768;
 /// Templates of one launch that a lane has room for.
 const MAX_MEMBERS: usize = 1024;
 
-/// One of the kernels that match.
+/// One of the kernels for the best position, and that for all peaks with the same tiles.
 struct Variant {
-    name: &'static str,
+    /// Their names.
+    best: &'static str,
+    peaks: &'static str,
     /// Most rows of positions of a block's tile.
     tile: usize,
     threads: usize,
     /// About how many clock cycles a block takes of an H200: for itself, for each template beside its products, and for each
-    /// step of these. From times of single templates and banks of 32 in each variant (docs/ncc.md, step 7).
+    /// step of these. From times of the best of single templates and banks of 32 in each variant (docs/ncc.md, step 7).
     cycles: Cycles,
 }
 
@@ -55,25 +58,29 @@ struct Cycles {
 
 const VARIANTS: [Variant; 4] = [
     Variant {
-        name: "ncc_wgmma_2x128",
+        best: "ncc_wgmma_2x128",
+        peaks: "ncc_wgmma_2x128_peaks",
         tile: 128,
         threads: (8 + SUM_WARPS + 1) * 32,
         cycles: Cycles { block: 19_000, template: 2400, step: 128 },
     },
     Variant {
-        name: "ncc_wgmma_3x96",
+        best: "ncc_wgmma_3x96",
+        peaks: "ncc_wgmma_3x96_peaks",
         tile: 144,
         threads: (12 + SUM_WARPS + 1) * 32,
         cycles: Cycles { block: 19_000, template: 2400, step: 144 },
     },
     Variant {
-        name: "ncc_wgmma_2x80",
+        best: "ncc_wgmma_2x80",
+        peaks: "ncc_wgmma_2x80_peaks",
         tile: 80,
         threads: (8 + SUM_WARPS + 1) * 32,
         cycles: Cycles { block: 19_000, template: 2400, step: 80 },
     },
     Variant {
-        name: "ncc_wgmma_1x32",
+        best: "ncc_wgmma_1x32",
+        peaks: "ncc_wgmma_1x32_peaks",
         tile: 16,
         threads: (4 + SUM_WARPS + 1) * 32,
         cycles: Cycles { block: 14_000, template: 1200, step: 40 },
@@ -83,9 +90,10 @@ const VARIANTS: [Variant; 4] = [
 /// The kernels, loaded; all streams may use them at once.
 pub(super) struct WgmmaKernels {
     gpu: Gpu,
-    variants: [Kernel; VARIANTS.len()],
+    best: [Kernel; VARIANTS.len()],
+    peaks: [Kernel; VARIANTS.len()],
     spread: Kernel,
-    settler: Settler,
+    packer: Packer,
     multiprocessors: usize,
     shared_bytes: usize,
 }
@@ -94,7 +102,8 @@ pub(super) struct WgmmaKernels {
 pub(super) struct Prepared {
     /// The bands of A.
     spread: DeviceBuffer<u8>,
-    words: Words,
+    /// Of searches for the best position, which score it from them.
+    words: Option<Words>,
 }
 
 /// Those of a bank's members that were prepared.
@@ -146,10 +155,24 @@ fn chunks_and_steps(template: Size) -> (usize, usize) {
     ((template.width + 30) / 16, template.height / 2 + 2)
 }
 
+/// What a search finds of each template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Finds {
+    Best,
+    Peaks,
+}
+
+impl Finds {
+    fn of(best_only: bool) -> Self {
+        if best_only { Self::Best } else { Self::Peaks }
+    }
+}
+
 /// The launch of one variant for `at_once` templates at `map` positions whose first column is `left`, or `None` if it does not
 /// fit in `shared_bytes`.
 fn geometry(
     variant: usize,
+    finds: Finds,
     template: Size,
     at_once: usize,
     left: usize,
@@ -158,27 +181,41 @@ fn geometry(
 ) -> Option<Geometry> {
     let Variant { tile, .. } = VARIANTS[variant];
     let (chunks, steps) = chunks_and_steps(template);
-    let down = map.height.div_ceil(tile);
-    let tile_rows = map.height.div_ceil(down).next_multiple_of(8);
+    let (grid, tile_rows) = match finds {
+        Finds::Best => {
+            let down = map.height.div_ceil(tile);
+            ([(left % 16 + map.width).div_ceil(TILE_X), down], map.height.div_ceil(down))
+        }
+        Finds::Peaks => {
+            // Nothing is asked of a tile's last row and column.
+            let [columns, rows] = [map.width, map.height].map(|side| (side - 1).max(1));
+            let down = rows.div_ceil(tile - PEAKS_OVERLAP);
+            ([columns.div_ceil(TILE_X - PEAKS_OVERLAP), down], rows.div_ceil(down) + PEAKS_OVERLAP)
+        }
+    };
+    let tile_rows = tile_rows.next_multiple_of(8);
     let (pitch, rows) = (112 + 16 * chunks, tile_rows + template.height - 1);
-    let starts = (tile_rows * 8).next_multiple_of(128);
-    let fixed = (pitch * rows).next_multiple_of(128) + tile_rows * TILE_X * 8 + starts;
+    let (moments, starts) = (tile_rows * TILE_X * 8, (tile_rows * 8).next_multiple_of(128));
+    let fixed = (pitch * rows).next_multiple_of(128) + moments + starts;
     let parts = chunks * steps.div_ceil(PART_STEPS) * at_once;
     let stages = parts.min(MAX_STAGES).min(shared_bytes.checked_sub(fixed)? / PART_BYTES);
+    let products = if finds == Finds::Peaks { tile_rows * TILE_X * 4 } else { 0 };
     // The tensor cores read past the tile, at most so far.
-    let shared = (fixed + stages * PART_BYTES).max(pitch * (tile + 2 * steps));
-    (stages >= parts.min(2) && shared <= shared_bytes).then(|| Geometry {
+    let shared =
+        (fixed + stages * PART_BYTES).max(pitch * (tile + 2 * steps)).max(products + moments + starts);
+    (stages >= parts.min(2) && shared <= shared_bytes).then_some(Geometry {
         variant,
-        grid: [(left % 16 + map.width).div_ceil(TILE_X), down],
+        grid,
         tile_rows,
         at_once,
         shared_bytes: shared,
     })
 }
 
-/// What is taken for `count` templates: the launch that is done first, by what blocks take, on so many multiprocessors. Low tiles and few templates at once keep more of them busy, but cost more
-/// altogether.
+/// What is taken for `count` templates: the launch that is done first, by what blocks take, on so many multiprocessors. Low
+/// tiles and few templates at once keep more of them busy, but cost more altogether.
 fn best_geometry(
+    finds: Finds,
     template: Size,
     count: usize,
     left: usize,
@@ -192,10 +229,14 @@ fn best_geometry(
         let blocks = launch.blocks() * count.div_ceil(launch.at_once);
         blocks.div_ceil(multiprocessors) * (block + launch.at_once * (template + chunks * steps * step))
     };
-    let shares = (1..=count.min(MAX_SEARCHES)).map(|searches| count.div_ceil(searches));
+    let most_searches = if finds == Finds::Best { count.min(MAX_SEARCHES) } else { 1 };
+    let shares = (1..=most_searches).map(|searches| match finds {
+        Finds::Best => count.div_ceil(searches),
+        Finds::Peaks => 1,
+    });
     shares
         .flat_map(|at_once| (0..VARIANTS.len()).map(move |variant| (variant, at_once)))
-        .filter_map(|(variant, at_once)| geometry(variant, template, at_once, left, map, shared_bytes))
+        .filter_map(|(variant, at_once)| geometry(variant, finds, template, at_once, left, map, shared_bytes))
         .min_by_key(cycles)
 }
 
@@ -224,7 +265,7 @@ impl Record {
         Self {
             pattern: member.pattern,
             spread: prepared.spread.address(),
-            words: prepared.words.address(),
+            words: prepared.words.as_ref().map_or(0, Words::address),
             mean: (mean * f64::from(1 << 24)).round() as u32,
             scale: scale as f32,
             rough_mean: mean as f32,
@@ -270,57 +311,30 @@ struct Launch {
     progress: u64,
     candidates: u64,
     count: u64,
-    capacity: u32,
-    all_peaks: i32,
     min_score_exact: f64,
+    capacity: u32,
     min_score: f32,
-    unused: u32,
-    suspects: Suspects,
 }
 
 // SAFETY: numbers that fill it, in the order and with the gaps of the C structure.
 unsafe impl Pod for Launch {}
 
-/// What a search leaves what it finds to.
-enum Leaves<'a> {
-    /// The best position of each member, scored.
-    Best(&'a mut Progress, &'a mut Found),
-    /// All that may be peaks, to be settled.
-    Suspects(&'a mut Suspicion),
-}
-
 impl Launch {
     /// Of no searches yet.
-    fn new(frame: &DeviceFrame, wanted: Wanted, leaves: Leaves<'_>) -> Self {
-        let mut launch = Self {
+    fn new(frame: &DeviceFrame, wanted: Wanted, progress: &mut Progress, found: &mut Found) -> Self {
+        Self {
             search: [Search::default(); MAX_SEARCHES],
             frame: frame.image(Rect::whole(frame.size)),
             searches: 0,
             shares_best: 0,
             shared_bytes: 0,
-            progress: 0,
-            candidates: 0,
-            count: 0,
-            capacity: 0,
-            all_peaks: 0,
+            progress: progress.0.address(),
+            candidates: found.words.address_of(Found::HEADER),
+            count: found.words.address(),
             min_score_exact: wanted.min_score,
+            capacity: found.capacity() as u32,
             min_score: wanted.min_score_below(),
-            unused: 0,
-            suspects: Suspects::default(),
-        };
-        match leaves {
-            Leaves::Best(progress, found) => {
-                launch.progress = progress.0.address();
-                launch.candidates = found.words.address_of(Found::HEADER);
-                launch.count = found.words.address();
-                launch.capacity = found.capacity() as u32;
-            }
-            Leaves::Suspects(suspicion) => {
-                launch.all_peaks = 1;
-                launch.suspects = suspicion.suspects();
-            }
         }
-        launch
     }
 
     /// The blocks so far.
@@ -372,28 +386,38 @@ impl WgmmaKernels {
             return Ok(None);
         }
         let module = gpu.share(include_str!("../../../kernels/ptx/ncc_wgmma.ptx"))?;
-        // SAFETY: compiled for 9.0a; those that are loaded so below wait as they should (`kernels_that_begin_early_wait...`).
-        let early = |name| unsafe { module.early_kernel(name) };
-        let [a, b, c, d] = VARIANTS.map(|variant| early(variant.name));
+        let early = |names: [_; VARIANTS.len()]| -> Result<_> {
+            // SAFETY: compiled for 9.0a; those that are loaded so below wait as they should (`kernels_that_begin_early_wait...`).
+            let [a, b, c, d] = names.map(|name| unsafe { module.early_kernel(name) });
+            Ok([a?, b?, c?, d?])
+        };
         Ok(Some(Arc::new(Self {
             gpu: gpu.clone(),
-            variants: [a?, b?, c?, d?],
+            best: early(VARIANTS.map(|variant| variant.best))?,
+            peaks: early(VARIANTS.map(|variant| variant.peaks))?,
             spread: module.kernel("spread_template")?,
-            settler: Settler::new(gpu, &module, early("settle")?, multiprocessors)?,
+            packer: Packer::new(gpu, &module)?,
             multiprocessors,
             shared_bytes: gpu.max_shared_bytes()? - RESERVED_SHARED,
         })))
     }
 
     /// Prepares a template for searches in regions of this size, or `None` if it is not for these kernels.
-    pub(super) fn prepare(&self, stream: &Stream, member: &Member, region: Size) -> Result<Option<Prepared>> {
+    pub(super) fn prepare(
+        &self,
+        stream: &Stream,
+        member: &Member,
+        region: Size,
+        best_only: bool,
+    ) -> Result<Option<Prepared>> {
         let size = member.size;
         let is_small = size.width <= MAX_WIDTH
             && size.height <= MAX_HEIGHT
             && size.area() <= MAX_AREA
             && !member.is_masked;
         // Wherever a window lies, and whatever is searched with it, it fits if it does at the worst place.
-        let fits = || (0..16).all(|left| self.fits(size, left, positions(region, size)));
+        let fits =
+            || (0..16).all(|left| self.fits(Finds::of(best_only), size, left, positions(region, size)));
         if !is_small || !fits() {
             return Ok(None);
         }
@@ -406,7 +430,7 @@ impl WgmmaKernels {
         unsafe {
             stream.launch(&self.spread, [spread.len().div_ceil(256), 1, 1], [256, 1, 1], 0, &mut args)?;
         };
-        let words = self.settler.pack(stream, member)?;
+        let words = if best_only { Some(self.packer.pack(stream, member)?) } else { None };
         Ok(Some(Prepared { spread, words }))
     }
 
@@ -414,7 +438,7 @@ impl WgmmaKernels {
     pub(super) fn prepare_bank(&self, stream: &Stream, members: &[Member]) -> Result<PreparedBank> {
         let (mut records, mut runs) = (Vec::new(), Vec::<Run>::new());
         for (index, member) in members.iter().enumerate() {
-            let How::Wgmma(prepared, _) = &member.how else { continue };
+            let How::Wgmma(prepared) = &member.how else { continue };
             match runs.last_mut() {
                 Some(run)
                     if run.size == member.size
@@ -437,9 +461,9 @@ impl WgmmaKernels {
         Ok(PreparedBank { table, runs })
     }
 
-    /// Appends the best positions of a bank's members in a window of a frame to `found`, with as few launches as there is room
-    /// for, without waiting. The bank is one that these kernels prepared for regions of the window's size, and lives until it is
-    /// done.
+    /// Appends the best position or all peaks of a bank's members in a window of a frame to `found`, with as few launches as
+    /// there is room for, without waiting. The bank is one that these kernels prepared for regions of the window's size, and lives
+    /// until it is done.
     #[expect(clippy::too_many_arguments, reason = "what is searched, where, for what, and what it leaves")]
     pub(super) fn search(
         &self,
@@ -453,19 +477,20 @@ impl WgmmaKernels {
     ) -> Result<()> {
         assert!(window.is_inside(frame.size), "{window} of a {} frame", frame.size);
         let multiprocessors = self.multiprocessors.div_ceil(bank.runs.len());
+        let finds = Finds::of(wanted.best_only);
         for variant in 0..VARIANTS.len() {
-            let mut launch = Launch::new(frame, wanted, Leaves::Best(progress, found));
+            let mut launch = Launch::new(frame, wanted, progress, found);
             let mut members = 0;
             for run in &bank.runs {
-                let geometry = self.geometry(run.size, run.count, window, multiprocessors);
+                let geometry = self.geometry(finds, run.size, run.count, window, multiprocessors);
                 if geometry.variant != variant {
                     continue;
                 }
                 for first in (0..run.count).step_by(geometry.at_once) {
                     let at_once = geometry.at_once.min(run.count - first);
                     if usize::from(launch.searches) == MAX_SEARCHES || members + at_once > MAX_MEMBERS {
-                        self.run(stream, variant, launch)?;
-                        launch = Launch::new(frame, wanted, Leaves::Best(progress, found));
+                        self.run(stream, finds, variant, launch)?;
+                        launch = Launch::new(frame, wanted, progress, found);
                         members = 0;
                     }
                     let records = bank.table.address_of(run.first_record + first);
@@ -480,64 +505,48 @@ impl WgmmaKernels {
                 }
             }
             if launch.searches > 0 {
-                self.run(stream, variant, launch)?;
+                self.run(stream, finds, variant, launch)?;
             }
         }
         Ok(())
     }
 
-    /// Appends all peaks of a prepared member to `found`, without waiting.
-    #[expect(clippy::too_many_arguments, reason = "what is searched, where, for what, and what it leaves")]
-    pub(super) fn search_peaks(
-        &self,
-        stream: &Stream,
-        frame: &DeviceFrame,
-        (bank, prepared): (&PreparedBank, &Prepared),
-        query: Query<'_>,
-        wanted: Wanted,
-        suspicion: &mut Suspicion,
-        found: &mut Found,
-    ) -> Result<()> {
-        let Query { member, window, tag } = query;
-        let sought = Sought::new(frame, query, suspicion);
-        let geometry = self.geometry(member.size, 1, window, self.multiprocessors);
-        let mut launch = Launch::new(frame, wanted, Leaves::Suspects(suspicion));
-        let index = tag as usize;
-        let run =
-            bank.runs.iter().find(|run| (run.first_member..run.first_member + run.count).contains(&index));
-        let run = run.expect("it was prepared");
-        let records = bank.table.address_of(run.first_record + index - run.first_member);
-        launch.add(&geometry, window, member.size, records, (index, 0, 1));
-        self.run(stream, geometry.variant, launch)?;
-        self.settler.settle(stream, &sought, &prepared.words, tag, wanted, found)
-    }
-
     /// For so many templates of one size.
-    fn geometry(&self, template: Size, count: usize, window: Rect, multiprocessors: usize) -> Geometry {
+    fn geometry(
+        &self,
+        finds: Finds,
+        template: Size,
+        count: usize,
+        window: Rect,
+        multiprocessors: usize,
+    ) -> Geometry {
         let map = positions(window.size(), template);
-        best_geometry(template, count, window.x, map, self.shared_bytes, multiprocessors)
+        best_geometry(finds, template, count, window.x, map, self.shared_bytes, multiprocessors)
             .expect("asked when it was prepared")
     }
 
-    fn run(&self, stream: &Stream, variant: usize, mut launch: Launch) -> Result<()> {
+    fn run(&self, stream: &Stream, finds: Finds, variant: usize, mut launch: Launch) -> Result<()> {
         let (blocks, threads) = (launch.blocks(), VARIANTS[variant].threads);
-        // What all peaks leave to be settled has no best.
-        launch.shares_best = u16::from(launch.all_peaks == 0 && blocks > self.multiprocessors);
+        launch.shares_best = u16::from(blocks > self.multiprocessors);
+        let kernel = match finds {
+            Finds::Best => &self.best[variant],
+            Finds::Peaks => &self.peaks[variant],
+        };
         let mut args = [arg(&launch)];
         // SAFETY: windows lie in the frame, whose rows begin at multiples of 32 bytes (`DeviceFrame::new`); tables, bands and
         // words are their banks'; progress has room for MAX_MEMBERS; the list of candidates has room for `capacity` behind
-        // its header, whose first word holds the count, that of suspects the room that is stated; shared memory is what the
-        // largest search takes.
+        // its header, whose first word holds the count; shared memory is what the largest search takes.
         unsafe {
             let shared = launch.shared_bytes as usize;
-            stream.launch(&self.variants[variant], [blocks, 1, 1], [threads, 1, 1], shared, &mut args)
+            stream.launch(kernel, [blocks, 1, 1], [threads, 1, 1], shared, &mut args)
         }
     }
 
     /// True if there is a launch for a template, and as many of its size as there may be.
-    fn fits(&self, template: Size, left: usize, map: Size) -> bool {
-        (0..VARIANTS.len())
-            .any(|variant| geometry(variant, template, MAX_MEMBERS, left, map, self.shared_bytes).is_some())
+    fn fits(&self, finds: Finds, template: Size, left: usize, map: Size) -> bool {
+        (0..VARIANTS.len()).any(|variant| {
+            geometry(variant, finds, template, MAX_MEMBERS, left, map, self.shared_bytes).is_some()
+        })
     }
 }
 
@@ -557,7 +566,7 @@ mod tests {
         assert_eq!((offset_of!(Record, spread), offset_of!(Record, mean)), (32, 48));
         assert_eq!((offset_of!(Search, first_progress), offset_of!(Search, members_count)), (36, 38));
         assert_eq!((offset_of!(Launch, frame), offset_of!(Launch, progress)), (3072, 3104));
-        assert_eq!((offset_of!(Launch, min_score), offset_of!(Launch, suspects)), (3144, 3152));
+        assert_eq!((offset_of!(Launch, min_score_exact), offset_of!(Launch, min_score)), (3128, 3140));
         // Before PTX 8.1, a kernel's arguments took 4352 bytes at most; on the safe side of it.
         assert!(size_of::<Launch>() <= 4096);
     }
@@ -567,10 +576,14 @@ mod tests {
         let source = concat!(
             include_str!("../../../kernels/ncc_wgmma.cu"),
             include_str!("../../../kernels/ncc_wgmma.cuh"),
+            include_str!("../../../kernels/ncc_peaks.cuh"),
             include_str!("../../../kernels/ncc_fast.cuh")
         );
         for line in [
             format!("constexpr int TILE_X = {TILE_X};"),
+            format!("constexpr int PEAKS_OVERLAP = {PEAKS_OVERLAP};"),
+            // As the test of what follows from other sums has them.
+            format!("constexpr int SUM_BITS = {SUM_BITS};"),
             format!("constexpr int PART_STEPS = {PART_STEPS};"),
             "constexpr int PART_BYTES = (2 * PART_STEPS + 3) * 256;".into(),
             format!("constexpr int MAX_STAGES = {MAX_STAGES};"),
@@ -578,12 +591,14 @@ mod tests {
             format!("constexpr int MAX_SEARCHES = {MAX_SEARCHES};"),
             // As the test of what is told roughly has it.
             "return 2 + 3 * n / 256;".into(),
+            "cut(0.55f * member.root_scale)".into(),
         ] {
             assert!(source.contains(&line), "{line}");
         }
-        for Variant { name, .. } in VARIANTS {
-            let short = name.trim_start_matches("ncc_wgmma_");
-            assert!(source.contains(&format!("MATCH({short}, ")), "{name}");
+        for Variant { best, peaks, .. } in VARIANTS {
+            assert_eq!(peaks, format!("{best}_peaks"));
+            let short = best.trim_start_matches("ncc_wgmma_");
+            assert!(source.contains(&format!("MATCH({short}, ")), "{best}");
         }
     }
 
@@ -593,18 +608,31 @@ mod tests {
             for (width, height) in [(1, 1), (129, 130), (1857, 1017), (4000, 2000)] {
                 let (template, map) = (Size::new(w, h), Size::new(width, height));
                 for (left, count) in [(0, 1), (5, 32), (15, 1), (3, 100), (8, 1024)] {
-                    let launch = best_geometry(template, count, left, map, SHARED, 132).expect("it fits");
-                    assert!(launch.at_once <= count, "{launch:?}");
-                    assert!(launch.grid[0] * TILE_X >= left + width, "{launch:?}");
-                    assert!(launch.grid[1] * launch.tile_rows >= height, "{launch:?}");
-                    assert!(
-                        launch.tile_rows <= VARIANTS[launch.variant].tile && launch.shared_bytes <= SHARED
-                    );
+                    for finds in [Finds::Best, Finds::Peaks] {
+                        let launch = best_geometry(finds, template, count, left, map, SHARED, 132);
+                        let launch = launch.expect("it fits");
+                        assert!(launch.tile_rows <= VARIANTS[launch.variant].tile, "{launch:?}");
+                        assert!(launch.shared_bytes <= SHARED, "{launch:?}");
+                        let [across, down] = launch.grid;
+                        if finds == Finds::Best {
+                            assert!(launch.at_once <= count, "{launch:?}");
+                            assert!(across * TILE_X >= left + width, "{launch:?}");
+                            assert!(down * launch.tile_rows >= height, "{launch:?}");
+                        } else {
+                            assert_eq!(launch.at_once, 1);
+                            assert!(launch.shared_bytes >= launch.tile_rows * TILE_X * (8 + 4), "{launch:?}");
+                            // Down to the last row and column that the last tile is asked for.
+                            let rows = launch.tile_rows - PEAKS_OVERLAP;
+                            assert!(across * (TILE_X - PEAKS_OVERLAP) >= width - 1, "{launch:?}");
+                            assert!(down * rows >= height - 1, "{launch:?}");
+                        }
+                    }
                 }
             }
         }
         // The largest, in lower tiles.
-        let largest = best_geometry(Size::new(128, 256), 1, 15, Size::new(500, 500), SHARED, 132);
+        let largest =
+            best_geometry(Finds::Best, Size::new(128, 256), 1, 15, Size::new(500, 500), SHARED, 132);
         assert_eq!(largest.map(|launch| VARIANTS[launch.variant].tile), Some(80));
     }
 
@@ -612,8 +640,8 @@ mod tests {
     fn the_launch_is_the_one_that_is_done_first() {
         let best = |side: (usize, usize), count, map| {
             let template = Size::new(side.0, side.1);
-            let launch = best_geometry(template, count, 0, map, SHARED, 132).unwrap();
-            (VARIANTS[launch.variant].name, launch.at_once)
+            let launch = best_geometry(Finds::Best, template, count, 0, map, SHARED, 132).unwrap();
+            (VARIANTS[launch.variant].best, launch.at_once)
         };
         let in_frame = |w, h| best((w, h), 1, Size::new(1920 - w + 1, 1080 - h + 1)).0;
         assert_eq!([in_frame(16, 16), in_frame(60, 44)], ["ncc_wgmma_3x96"; 2]);
@@ -629,11 +657,14 @@ mod tests {
     #[test]
     fn tests_with_small_frames_reach_each_variant() {
         // They imitate a device of one multiprocessor, or have one.
-        let of = |rows, multiprocessors| {
-            let map = Size::new(135, rows);
-            best_geometry(Size::new(16, 16), 1, 7, map, SHARED, multiprocessors).unwrap().variant
+        let of = |finds, rows, multiprocessors| {
+            let (template, map) = (Size::new(16, 16), Size::new(135, rows));
+            best_geometry(finds, template, 1, 7, map, SHARED, multiprocessors).unwrap().variant
         };
-        assert_eq!([of(135, 1), of(128, 1), of(75, 1), of(135, 132)], [1, 0, 2, 3]);
+        let best = |(rows, multiprocessors)| of(Finds::Best, rows, multiprocessors);
+        assert_eq!([(135, 1), (128, 1), (75, 1), (135, 132)].map(best), [1, 0, 2, 3]);
+        let peaks = |(rows, multiprocessors)| of(Finds::Peaks, rows, multiprocessors);
+        assert_eq!([(135, 1), (126, 1), (75, 1), (135, 132)].map(peaks), [1, 0, 2, 3]);
     }
 
     #[test]
@@ -660,6 +691,102 @@ mod tests {
         }
         // It is not far from that.
         assert!(most > 0.3, "{most}");
+    }
+
+    /// As `ncc_wgmma.cuh` has it: bits of S, below those of SS.
+    const SUM_BITS: u32 = 23;
+
+    /// What `inverse_root` may be off by, 2^-22.9 of it.
+    const ROOT_OFF: f64 = 1.2778e-7;
+
+    /// A window's n SS - S S as `moments_of` keeps it where all peaks are wanted: 1 / sqrt, off by a part of what it may be.
+    fn inverse_root(n: i64, s: i64, ss: i64, off: f64) -> f32 {
+        let variance = (n * ss - s * s - (1 << shift(n))) as u64 >> shift(n);
+        let nearest = variance as u32 as f32;
+        // Towards zero.
+        let above = f64::from(nearest) > f64::from(variance as u32);
+        let below = if above { nearest.next_down() } else { nearest };
+        (1.0 / f64::from(below + 1.0).sqrt() * (1.0 + off * ROOT_OFF)) as f32
+    }
+
+    /// Sums over n pixels of pairs of up to four values, of a window and of a template: S, SS, t1, t2 and ST.
+    fn sums_of_pairs(n: i64, random: &mut Random) -> [i64; 5] {
+        let contrast = [2, 20, 256][random.below(3)];
+        let mut sums = [0; 5];
+        let mut left = n;
+        for part in 0..4 {
+            let count = if part == 3 { left } else { random.below(left as usize + 1) as i64 };
+            left -= count;
+            let [i, t] = [0; 2].map(|_| (256 - contrast + random.below(contrast)) as i64);
+            for (sum, product) in sums.iter_mut().zip([i, i * i, t, t * t, i * t]) {
+                *sum += count * product;
+            }
+        }
+        sums
+    }
+
+    #[test]
+    fn sums_of_squares_follow_from_nine_bits_and_the_rest() {
+        // As `squares_of` has it.
+        let squares = |n: i64, packed: u32, inverse_root: f32| {
+            let (s, root) = (f64::from(packed & ((1 << SUM_BITS) - 1)), f64::from(inverse_root));
+            let is_flat = inverse_root < 1.002 / 65536.0;
+            let variance = if is_flat { 0.0 } else { f64::from(1 << shift(n)) / (root * root) };
+            let near = ((variance + s * s) / n as f64).round_ties_even() as i32;
+            i64::from(near) + i64::from((packed.wrapping_sub((near as u32) << SUM_BITS) as i32) >> SUM_BITS)
+        };
+        let check = |n: i64, s: i64, ss: i64| {
+            for off in [-1.0, -0.5, 0.0, 0.5, 1.0] {
+                let packed = s as u32 | (ss as u32) << SUM_BITS;
+                assert_eq!(squares(n, packed, inverse_root(n, s, ss, off)), ss, "{n} {s} {off}");
+            }
+        };
+        let mut random = Random(11);
+        for n in [2, 3, 512, 513, 4096, 12_345, 16_385, 32_767, 32_768_i64] {
+            for value in [0, 1, 128, 255] {
+                check(n, n * value, n * value * value);
+            }
+            // The highest variance, and the lowest.
+            check(n, n / 2 * 255, n / 2 * 255 * 255);
+            check(n, n * 254 + 1, n * 254 * 254 + 509);
+            for _ in 0..2000 {
+                let [s, ss, ..] = sums_of_pairs(n, &mut random);
+                check(n, s, ss);
+            }
+        }
+    }
+
+    #[test]
+    fn scores_lie_between_the_bounds_by_which_peaks_are_told() {
+        let margin = 1.0 / f64::from(1 << 18);
+        let mut random = Random(13);
+        let mut narrow = 0;
+        for n in [2, 3, 85, 512, 513, 1024, 4096, 16_385, 32_768_i64].repeat(20_000) {
+            let [s, ss, t1, t2, st] = sums_of_pairs(n, &mut random);
+            let template_variance = n * t2 - t1 * t1;
+            if template_variance == 0 {
+                continue;
+            }
+            let scale = template_variance as f64 / (n * n) as f64 * f64::from(1 << shift(n));
+            let (mean, root_scale) = ((t1 as f64 / n as f64) as f32, scale.sqrt() as f32);
+            // As `FourBounds` and `slack_of` have it.
+            let slack = 2 + 3 * n / 256;
+            let off = random.below(2001) as f64 / 1000.0 - 1.0;
+            let (r, cut, doubt) = (inverse_root(n, s, ss, off), 0.55 * root_scale, 2.0 * slack as f32);
+            let y = (-(s as f32)).mul_add(mean, (st - slack) as f32);
+            let least = r.mul_add(-cut, y) * r;
+            let most = r.mul_add(r.mul_add(2.0 * cut, doubt), least);
+
+            let variance = n * ss - s * s;
+            let squared = (variance as f64 * template_variance as f64).max(1.0);
+            let score = (n * st - s * t1) as f64 / squared.sqrt();
+            let [least, most] = [least, most].map(|bound| f64::from(bound) / scale.sqrt());
+            let bounds = (least - margin)..=(most + margin);
+            assert!(bounds.contains(&score), "{n} {s} {ss} {t1} {t2} {st}: {score} is not in {bounds:?}");
+            narrow += usize::from(most - least < 0.01);
+        }
+        // They say something.
+        assert!(narrow > 100_000, "{narrow}");
     }
 
     #[test]
