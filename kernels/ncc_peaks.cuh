@@ -23,10 +23,6 @@ constexpr int PEAKS_OVERLAP = 2;
 // Below all bounds.
 constexpr float BELOW_ALL = -1e30f;
 
-// Number of the named barrier of all that multiply and sum. Their roles are over by then: it is called in one place, as
-// racecheck wants it.
-constexpr int PEAKS_BARRIER = 2;
-
 // Positions of a tile that may be peaks.
 constexpr int MAX_LISTED = 1024;
 struct PeakList {
@@ -136,17 +132,21 @@ __device__ __forceinline__ int squares_of(int n, float sums, float inverse_root)
   return near + (int(__float_as_uint(sums) - (unsigned(near) << SUM_BITS)) >> SUM_BITS);
 }
 
-template <int WARPS>
-__device__ __forceinline__ void sync_peak_warps() {
-  asm volatile("barrier.cta.sync %0, %1;" ::"n"(PEAKS_BARRIER), "n"(WARPS * 32) : "memory");
+// Waits for all threads that the barrier counts. (Of `barrier.sync` of warps that had other roles before, racecheck does not see that
+// they wait for each other.)
+__device__ __forceinline__ void sync_all(unsigned barrier, unsigned& parity) {
+  barrier_arrive(barrier);
+  barrier_wait(barrier, parity);
+  parity ^= 1;
 }
 
 // Appends the peaks of a tile to the candidates. So many warps do, each when it has written its part of products or moments; this
-// is number `warp` of them. The list is empty before.
+// is number `warp` of them. The list is empty before. barrier: of all their threads, not used yet.
 template <int WARPS>
 __device__ __forceinline__ void report_peaks(const Launch& launch, const Search& search, const Member& member,
-                                             const Pattern& pattern, const PeaksTile& tile, PeakList& list, int warp) {
-  sync_peak_warps<WARPS>();
+                                             const Pattern& pattern, const PeaksTile& tile, PeakList& list, int warp, unsigned barrier) {
+  unsigned parity = 0;
+  sync_all(barrier, parity);
   const int lane = threadIdx.x % 32;
   const int rows = quotient(tile.end_y - tile.first_y + WARPS - 1, WARPS);
   const int first_y = tile.first_y + warp * rows, end_y = min(first_y + rows, tile.end_y);
@@ -161,7 +161,7 @@ __device__ __forceinline__ void report_peaks(const Launch& launch, const Search&
       const int bit = __ffs(possible) - 1;
       list.at[place] = (4 * lane + bit % 4) | (first_y + bit / 4) << 16;
     }
-    sync_peak_warps<WARPS>();
+    sync_all(barrier, parity);
     wait_for_launches_before();
     const int count = min(list.count, MAX_LISTED);
     is_more = list.count > MAX_LISTED;
@@ -184,9 +184,9 @@ __device__ __forceinline__ void report_peaks(const Launch& launch, const Search&
                   launch.candidates, launch.capacity, launch.count);
     }
     if (is_more) {
-      sync_peak_warps<WARPS>();
+      sync_all(barrier, parity);
       if (warp == 0) list.count = 0;
-      sync_peak_warps<WARPS>();
+      sync_all(barrier, parity);
     }
   }
 }

@@ -74,29 +74,6 @@ constexpr int DONE_BARRIER = 1;
 // If more positions of a warp than these are suspects, the best lower bound of all is taken first.
 constexpr int FEW_SUSPECTS = 4;
 
-__device__ __forceinline__ unsigned shared_address(const void* pointer) {
-  return unsigned(__cvta_generic_to_shared(pointer));
-}
-
-__device__ __forceinline__ void barrier_init(unsigned barrier, unsigned arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-
-__device__ __forceinline__ void barrier_arrive(unsigned barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-__device__ __forceinline__ void barrier_wait(unsigned barrier, unsigned parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again;\n"
-      "}" ::"r"(barrier), "r"(parity)
-      : "memory");
-}
-
 // Copies global memory to shared memory and lets `barrier` know.
 __device__ __forceinline__ void bulk_copy(unsigned to, const void* from, unsigned bytes, unsigned barrier) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
@@ -323,6 +300,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
     }
     barrier_init(summed, SUM_WARPS * 32);
     if constexpr (ALL_PEAKS) {
+      barrier_init(listed, PEAK_WARPS * 32);
       peaks.count = 0;
     } else {
       for (int group = 0; group < GROUPS; group++) {
@@ -579,7 +557,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
     // The first row and column are asked of the tiles before, if there are any, and the last of those after.
     const PeaksTile of = {reinterpret_cast<int*>(shared), sums, slack_of(w * h), tile_x, tile_y, tile_x > 0, tile_y > 0,
                           min(tile_rows - 1, search.height - tile_y)};
-    report_peaks<PEAK_WARPS>(launch, search, *search.members, pattern, of, peaks, warp);
+    report_peaks<PEAK_WARPS>(launch, search, *search.members, pattern, of, peaks, warp, listed);
   }
 }
 
