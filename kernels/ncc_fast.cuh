@@ -217,8 +217,8 @@ __device__ __forceinline__ void report_peak(double here, int first, int k, bool 
   }
 }
 
-// The same for position (x, y) of a map of `width` times `height`, of whose nine windows a warp has the sums. total: that number
-// in each lane.
+// The same for position (x, y) of a map of `width` times `height`, of whose nine windows a warp has the sums. total: in each lane
+// below EXACT_SUMS the sum of that number.
 __device__ __forceinline__ void score_peak(const Pattern& pattern, unsigned total, int x, int y, int width, int height,
                                            double min_score, unsigned tag, Candidate* candidates, unsigned capacity,
                                            unsigned* count) {

@@ -23,20 +23,20 @@ constexpr int PEAKS_OVERLAP = 2;
 // Below all bounds.
 constexpr float BELOW_ALL = -1e30f;
 
-// Positions of a tile that may be peaks.
+// Positions of a tile that may be peaks, as many as are scored at a time.
 constexpr int MAX_LISTED = 1024;
 struct PeakList {
   unsigned count;           // those too for which there was no room
   unsigned at[MAX_LISTED];  // x in the low, y in the high half
 };
 
+// What is asked for are columns first_x <= x < TILE_X - 1 and rows first_y <= y < end_y.
 struct PeaksTile {
   const int* products;     // ST less slack, see `products_slot`
-  const Moments* moments;  // `packed_moments`
+  const Moments* moments;  // as `moments_of` makes them for all peaks
   int slack;
-  int left, top;           // where position (0, 0) of the tile lies in the region
-  int first_x, first_y;    // of what is asked for; to the second last column
-  int end_y;
+  int left, top;  // where position (0, 0) of the tile lies in the region
+  int first_x, first_y, end_y;
 };
 
 // Where products of a tile lie: rows of TILE_X, shuffled so that the threads of a warp that hold products of positions 32 apart
@@ -132,8 +132,8 @@ __device__ __forceinline__ int squares_of(int n, float sums, float inverse_root)
   return near + (int(__float_as_uint(sums) - (unsigned(near) << SUM_BITS)) >> SUM_BITS);
 }
 
-// Waits for all threads that the barrier counts. (Of `barrier.sync` of warps that had other roles before, racecheck does not see that
-// they wait for each other.)
+// Waits for all threads that the barrier counts. (Of warps that had different roles before, racecheck does not see that they
+// wait for each other at a `barrier.sync`.)
 __device__ __forceinline__ void sync_all(unsigned barrier, unsigned& parity) {
   barrier_arrive(barrier);
   barrier_wait(barrier, parity);
@@ -144,7 +144,8 @@ __device__ __forceinline__ void sync_all(unsigned barrier, unsigned& parity) {
 // is number `warp` of them. The list is empty before. barrier: of all their threads, not used yet.
 template <int WARPS>
 __device__ __forceinline__ void report_peaks(const Launch& launch, const Search& search, const Member& member,
-                                             const Pattern& pattern, const PeaksTile& tile, PeakList& list, int warp, unsigned barrier) {
+                                             const Pattern& pattern, const PeaksTile& tile, PeakList& list, int warp,
+                                             unsigned barrier) {
   unsigned parity = 0;
   sync_all(barrier, parity);
   const int lane = threadIdx.x % 32;

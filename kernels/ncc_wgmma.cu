@@ -49,9 +49,9 @@
 //   grid       all searches' blocks, one search after the other; tile_rows is a multiple of 8, at most TILE. A tile begins
 //              TILE_X columns and tile_rows rows after the one before, for all peaks PEAKS_OVERLAP less
 //   shared     tile + stages * PART_BYTES + tile_rows * 1024 + starts, with tile = (112 + 16 C)(tile_rows + h - 1) rounded up to
-//              128 and starts = tile_rows * 8 too; at least (112 + 16 C)(TILE + 2 steps); for all peaks, tile_rows * 1536 +
-//              starts too; the same for all searches, so of the largest; stages: at least 2, or all if there is one part only; parts = C (steps / PART_STEPS rounded up) for
-//              each template, steps = (h + 4) / 2
+//              128, and starts = tile_rows * 8 rounded up so too; at least (112 + 16 C)(TILE + 2 steps); for all peaks, at least
+//              tile_rows * 1536 + starts too; the same for all searches, so of the largest; stages: at least 2, or all if
+//              there is one part only; parts = C (steps / PART_STEPS rounded up) for each template, steps = (h + 4) / 2
 //   spread     C (2 steps + 3) 256 bytes, aligned to 16
 //
 // Limits: 1 <= w <= 128, h <= 256, w h <= 32768 (sums of products, with what they begin at, stay below 2^31, S below 2^23), not
@@ -482,8 +482,8 @@ __device__ __forceinline__ void match(const Launch& launch) {
                                 sums + moments_slot(x + 24, y)};
       const auto moments = [&](int number) { return mine[number % 4] + number / 4 * 4 * TILE_X; };
       const auto rest = [&](int product, const Moments& at) { return exact_rest(product, at.sum, member.mean, slack); };
-      // Those positions are suspects whose scores may reach `floor`. Where many do, and only the best is wanted, lower bounds of
-      // all scores say what the best is at least, and it is done again.
+      // Those positions are suspects whose scores may reach `floor`. Where many do, lower bounds of all scores
+      // say what the best is at least, and it is done again.
       float floor = __fadd_rn(fmaxf(launch.min_score, best_before), -MARGIN);
       unsigned long long suspects;  // bit i: d[i]
       for (bool is_again = false;; is_again = true) {

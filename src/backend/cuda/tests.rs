@@ -591,7 +591,7 @@ fn work_that_follows_without_a_pause_finds_what_it_finds_alone() {
 }
 
 #[test]
-fn a_search_that_has_more_suspects_than_room_makes_a_score_map() {
+fn each_kernel_that_leaves_suspects_makes_a_score_map_if_there_are_too_many() {
     let Some(gpu) = testing::gpu() else { return };
     let mut random = Random(33);
     let picture = noise(&mut random, Size::new(70, 60));

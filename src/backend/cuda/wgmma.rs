@@ -46,7 +46,7 @@ struct Variant {
     tile: usize,
     threads: usize,
     /// About how many clock cycles a block takes of an H200: for itself, for each template beside its products, and for each
-    /// step of these. From times of the best of single templates and banks of 32 in each variant (docs/ncc.md, step 7).
+    /// step of these. From times of searches for the best position, of single templates and of banks of 32 (docs/ncc.md, step 7).
     cycles: Cycles,
 }
 
