@@ -667,10 +667,14 @@ mod tests {
         assert_eq!([(135, 1), (126, 1), (75, 1), (135, 132)].map(peaks), [1, 0, 2, 3]);
     }
 
+    /// `slack_of` of the kernels.
+    fn slack(n: i64) -> i64 {
+        2 + 3 * n / 256
+    }
+
     #[test]
     fn a_score_that_is_told_roughly_is_off_by_less_than_slack() {
-        // As `slack_of`, `rough_lack` and `Record` have it.
-        let slack = |n: i64| 2 + 3 * n / 256;
+        // As `rough_lack` and `Record` have it.
         let mut random = Random(7);
         // As often near the largest as anywhere.
         let up_to = |most: i64, random: &mut Random| {
@@ -769,11 +773,10 @@ mod tests {
             }
             let scale = template_variance as f64 / (n * n) as f64 * f64::from(1 << shift(n));
             let (mean, root_scale) = ((t1 as f64 / n as f64) as f32, scale.sqrt() as f32);
-            // As `FourBounds` and `slack_of` have it.
-            let slack = 2 + 3 * n / 256;
+            // As `FourBounds` has it.
             let off = random.below(2001) as f64 / 1000.0 - 1.0;
-            let (r, cut, doubt) = (inverse_root(n, s, ss, off), 0.55 * root_scale, 2.0 * slack as f32);
-            let y = (-(s as f32)).mul_add(mean, (st - slack) as f32);
+            let (r, cut, doubt) = (inverse_root(n, s, ss, off), 0.55 * root_scale, 2.0 * slack(n) as f32);
+            let y = (-(s as f32)).mul_add(mean, (st - slack(n)) as f32);
             let least = r.mul_add(-cut, y) * r;
             let most = r.mul_add(r.mul_add(2.0 * cut, doubt), least);
 
