@@ -8,10 +8,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::backend::{Backend, Device, Findings};
+use crate::control::Control;
 use crate::error::{DeviceFault, Error, Result, catch_panic};
 use crate::frame::{Frame, Size, VideoFormat};
 use crate::ports::{Delivery, Next, Sink, Source};
@@ -46,8 +46,8 @@ pub struct Engine<'a> {
     pub sinks: Vec<Box<dyn Sink>>,
     /// Ends the run after so many frames.
     pub max_frames: Option<u64>,
-    /// Set from outside, it ends the run as if the video had ended: frames in flight are completed, outputs closed.
-    pub stop: &'a AtomicBool,
+    /// Stopped, it ends the run as if the video had ended: frames in flight are completed, outputs closed.
+    pub control: Control,
 }
 
 impl Engine<'_> {
@@ -62,7 +62,7 @@ impl Engine<'_> {
         // Slots and device memory go before the sinks are waited for.
         run.open = None;
         outcome = first_error(run.failed.take().map_or(Ok(()), Err), outcome);
-        if outcome.is_ok() && !self.stop.load(Ordering::Relaxed) {
+        if outcome.is_ok() && !self.control.is_stopped() {
             for (id, spec) in self.tracker.not_started() {
                 tracing::warn!("track {id} never started: the video ended before frame {}", spec.frame);
             }
@@ -100,8 +100,7 @@ impl Engine<'_> {
     fn pump(&mut self, run: &mut Run) -> Result<()> {
         let mut submitted = 0;
         loop {
-            let wants_more =
-                !self.stop.load(Ordering::Relaxed) && self.max_frames.is_none_or(|max| submitted < max);
+            let wants_more = !self.control.is_stopped() && self.max_frames.is_none_or(|max| submitted < max);
             let next = match (wants_more, run.has_free_slot()) {
                 (false, _) => Ok(Next::End),
                 (true, false) => Ok(Next::Pending),
@@ -371,7 +370,7 @@ impl Engine<'_> {
                     }
                 })
                 .collect(),
-            interrupted: self.stop.load(Ordering::Relaxed),
+            interrupted: self.control.is_stopped(),
             redone: run.redone,
             device_lost: run.device_lost,
         }

@@ -11,7 +11,7 @@
 //! ```
 //! use std::{sync::Arc, time::Instant};
 //! use lockon::backend::{self, Findings, Options, Standing};
-//! use lockon::config::{BackendChoice, Kernels, Limits};
+//! use lockon::config::{BackendChoice, Limits};
 //! use lockon::frame::{FrameMeta, Plane, Rect, Size};
 //! use lockon::template::{Bank, Template};
 //!
@@ -26,7 +26,7 @@
 //!     limits: Limits::default(),
 //!     ..Standing::new(size)
 //! };
-//! let options = Options { choice: BackendChoice::Cpu, depth: 2, threads: 1, kernels: Kernels::default() };
+//! let options = Options { choice: BackendChoice::Cpu, ..Options::default() };
 //! let mut backend = backend::open(&options, &standing)?;
 //! let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
 //! backend.submit(meta, &mut |mut plane| plane.copy_from(picture.as_ref()))?;
@@ -38,6 +38,7 @@
 
 pub mod backend;
 pub mod config;
+pub mod control;
 pub mod engine;
 pub mod error;
 pub mod files;

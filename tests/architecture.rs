@@ -22,7 +22,7 @@ const LAYERS: &[&[&str]] = &[
     &["template"],
     &["results", "config", "still", "files"],
     &["error"],
-    &["frame", "stats", "recycle", "simd"],
+    &["control", "frame", "stats", "recycle", "simd"],
 ];
 
 /// The definition must not lean on what it is the oracle of.

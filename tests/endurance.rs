@@ -2,13 +2,13 @@
 //!
 //! These take minutes to half an hour, so they are run by name (scripts/endurance), and print what they measure.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaContext;
 use lockon::backend::{self, Options, Standing};
-use lockon::config::{BackendChoice, Kernels, View};
+use lockon::config::{BackendChoice, View};
+use lockon::control::Control;
 use lockon::engine::Engine;
 use lockon::frame::VideoFormat;
 use lockon::media::sink::VideoSink;
@@ -71,17 +71,17 @@ impl Sink for Heart {
 }
 
 /// One run from a live source, with a box that is followed and a sink pipeline, until it is stopped or has had so many frames.
-fn run(caps: &str, max_frames: Option<u64>, stop: &AtomicBool, sinks: Vec<Box<dyn Sink>>) -> Summary {
+fn run(caps: &str, max_frames: Option<u64>, control: &Control, sinks: Vec<Box<dyn Sink>>) -> Summary {
     let text = format!("videotestsrc is-live=true pattern=checkers-8 ! {caps} ! appsink name=frames");
     let launch = lockon::media::launch::Launch::user("--source", &text).unwrap();
     let spec = SourceSpec::new(Input::Launch(launch), Decoder::Software);
-    let mut source = match VideoSource::open(&spec, stop) {
-        Err(_) if stop.load(Ordering::Relaxed) => return Summary::default(),
+    let mut source = match VideoSource::open(&spec, control) {
+        Err(_) if control.is_stopped() => return Summary::default(),
         source => source.unwrap(),
     };
     let mut all = sinks;
     all.push(Box::new(VideoSink::user("appsrc name=results ! fakesink", View::Overlay, true).unwrap()));
-    let options = Options { choice: choice(), depth: 2, threads: 2, kernels: Kernels::default() };
+    let options = Options { choice: choice(), threads: 2, control: control.clone(), ..Options::default() };
     let threshold = "mean:15:5".parse().unwrap();
     let open = |format: &VideoFormat| {
         backend::open(&options, &Standing::new(format.size).thresholding(Some(threshold), false))
@@ -94,7 +94,7 @@ fn run(caps: &str, max_frames: Option<u64>, stop: &AtomicBool, sinks: Vec<Box<dy
         tracker: Tracker::new(&["40,40,64,64".parse().unwrap()]),
         sinks: all,
         max_frames,
-        stop,
+        control: control.clone(),
     };
     let (summary, outcome) = engine.run();
     outcome.unwrap();
@@ -110,14 +110,14 @@ fn a_thousand_starts_and_stops_leave_nothing_behind() {
     let (started, mut random) = (Instant::now(), Random::new(5));
     let mut warm = None;
     for cycle in 1..=cycles {
-        let stop = AtomicBool::new(false);
+        let control = Control::new();
         let stopped_after = Duration::from_millis(u64::from(random.byte()) / 2);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(stopped_after);
-                stop.store(true, Ordering::Relaxed);
+                control.stop();
             });
-            run("video/x-raw,format=NV12,width=320,height=240,framerate=100/1", None, &stop, Vec::new());
+            run("video/x-raw,format=NV12,width=320,height=240,framerate=100/1", None, &control, Vec::new());
         });
         if cycle % (cycles / 20).max(1) == 0 {
             let held = held_at_rest().tell(&format!("cycle {cycle}"), started);
@@ -133,13 +133,13 @@ fn a_thousand_starts_and_stops_leave_nothing_behind() {
 #[ignore = "takes a minute: scripts/endurance"]
 fn sixteen_streams_run_in_one_process() {
     rounds(held, held_at_rest, |streams, while_they_run| {
-        let stop = AtomicBool::new(false);
+        let control = Control::new();
         let summaries: Vec<Summary> = std::thread::scope(|scope| {
             let caps = "video/x-raw,format=NV12,width=320,height=240,framerate=10/1";
             let runs: Vec<_> =
-                (0..streams).map(|_| scope.spawn(|| run(caps, None, &stop, Vec::new()))).collect();
+                (0..streams).map(|_| scope.spawn(|| run(caps, None, &control, Vec::new()))).collect();
             while_they_run();
-            stop.store(true, Ordering::Relaxed);
+            control.stop();
             runs.into_iter().map(|run| run.join().unwrap()).collect()
         });
         assert!(summaries.iter().all(|summary| summary.frames > 0), "a stream got nothing");
@@ -156,10 +156,10 @@ fn many_frames_of_1080p_leave_nothing_behind() {
     watch();
     let (done, pulse) = std::sync::mpsc::channel();
     let heart = Heart { pulse: Pulse::of(frames), done };
-    let stop = AtomicBool::new(false);
+    let control = Control::new();
     let rate = asked("LOCKON_RATE", 60);
     let caps = format!("video/x-raw,format=NV12,width=1920,height=1080,framerate={rate}/1");
-    let summary = run(&caps, Some(frames), &stop, vec![Box::new(heart)]);
+    let summary = run(&caps, Some(frames), &control, vec![Box::new(heart)]);
     say(&format!("{} frames, {} dropped, {:.1} s", summary.frames, summary.dropped, summary.seconds));
     assert_eq!(pulse.recv().unwrap().check(), frames);
 }

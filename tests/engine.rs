@@ -1,10 +1,10 @@
 //! The engine between ends in memory, on every backend.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use lockon::backend::{Backend, Device, Findings};
 use lockon::config::{BackendChoice, Kernel, Limits};
+use lockon::control::Control;
 use lockon::engine::OpenBackend;
 use lockon::error::DeviceFault;
 use lockon::frame::{FrameMeta, Picture, Plane, PlaneMut, Rect, Size, VideoFormat};
@@ -185,10 +185,10 @@ fn a_panic_of_the_engine_leaves_sinks_finished() {
 #[test]
 fn a_stopped_run_completes_the_frames_in_flight() {
     for backend in backends() {
-        let stop = Arc::new(AtomicBool::new(false));
-        let sink = MemorySink { stops_at: Some((4, stop.clone())), ..MemorySink::default() };
+        let control = Control::new();
+        let sink = MemorySink { stops_at: Some((4, control.clone())), ..MemorySink::default() };
         let heard = sink.heard.clone();
-        let job = Job { stop, depth: 3, ..job_on(backend) };
+        let job = Job { control, depth: 3, ..job_on(backend) };
         let (summary, outcome) = job.run(&mut MemorySource::new(&pictures(50)), vec![Box::new(sink)]);
         outcome.unwrap();
         assert!(summary.interrupted, "{backend:?}");

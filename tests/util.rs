@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockon::backend::{self, Backend, Device, Options, Standing};
 use lockon::config::{BackendChoice, Kernels, Limits, ThresholdSpec, TrackSpec};
+use lockon::control::Control;
 use lockon::engine::{Engine, OpenBackend};
 use lockon::frame::{
     Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat,
@@ -217,8 +217,8 @@ pub struct MemorySink {
     pub panics: bool,
     /// Is no output.
     pub only_watches: bool,
-    /// Sets the engine's stop flag when this frame is delivered, as Ctrl-C would.
-    pub stops_at: Option<(u64, Arc<AtomicBool>)>,
+    /// Stops the engine when this frame is delivered, as Ctrl-C would.
+    pub stops_at: Option<(u64, Control)>,
 }
 
 impl Sink for MemorySink {
@@ -245,10 +245,10 @@ impl Sink for MemorySink {
             assert!(!self.panics, "asked to panic");
             return Err(Error::Output { name: "memory".into(), reason: "asked to fail".into() });
         }
-        if let Some((at, stop)) = &self.stops_at
+        if let Some((at, control)) = &self.stops_at
             && *at == frame
         {
-            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            control.stop();
         }
         let mut heard = self.heard.lock().unwrap();
         heard.records.push(delivery.record.clone());
@@ -282,7 +282,7 @@ pub struct Job {
     pub threads: usize,
     pub depth: usize,
     pub max_frames: Option<u64>,
-    pub stop: Arc<AtomicBool>,
+    pub control: Control,
 }
 
 impl Default for Job {
@@ -298,7 +298,7 @@ impl Default for Job {
             threads: 2,
             depth: 2,
             max_frames: None,
-            stop: Arc::default(),
+            control: Control::new(),
         }
     }
 }
@@ -310,7 +310,7 @@ impl Job {
             standing = standing.searching(&Bank::new(self.templates.clone())?, None, self.limits)?;
         }
         let Self { backend: choice, kernels, depth, threads, .. } = *self;
-        let options = Options { choice, depth, threads, kernels };
+        let options = Options { choice, depth, threads, kernels, control: self.control.clone() };
         backend::open(&options, &standing)
     }
 
@@ -337,7 +337,7 @@ impl Job {
             tracker,
             sinks,
             max_frames: self.max_frames,
-            stop: &self.stop,
+            control: self.control.clone(),
         };
         engine.run()
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::config::{Angles, BackendChoice, Kernels, Limits, Scales, ThresholdSpec};
+use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::frame::{FrameMeta, Picture, PlaneMut, Rect, Size};
 use crate::results::Match;
@@ -210,7 +211,7 @@ impl Standing {
 }
 
 /// How the work is to be done.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// On which device.
     pub choice: BackendChoice,
@@ -220,13 +221,28 @@ pub struct Options {
     pub threads: usize,
     /// Kernels of the CUDA backend.
     pub kernels: Kernels,
+    /// Tells the device that nobody waits for results any more.
+    pub control: Control,
+}
+
+impl Default for Options {
+    /// What is taken where nothing is said: a double buffer, and all cores.
+    fn default() -> Self {
+        Self {
+            choice: BackendChoice::Auto,
+            depth: 2,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            kernels: Kernels::default(),
+            control: Control::new(),
+        }
+    }
 }
 
 impl Options {
     /// The same on the CPU, as a spare for a device that is lost.
     #[must_use]
-    pub fn on_cpu(self) -> Self {
-        Self { choice: BackendChoice::Cpu, kernels: Kernels::default(), ..self }
+    pub fn on_cpu(&self) -> Self {
+        Self { choice: BackendChoice::Cpu, kernels: Kernels::default(), ..self.clone() }
     }
 }
 
@@ -323,7 +339,7 @@ mod tests {
         // There is no such device, or no driver at all; and one that may be there is opened again while it is held.
         for choice in [BackendChoice::Cuda(999), BackendChoice::Auto, BackendChoice::Cpu] {
             let ahead = Ahead::open(choice);
-            let options = Options { choice, depth: 1, threads: 1, kernels: Kernels::default() };
+            let options = Options { choice, depth: 1, threads: 1, ..Options::default() };
             let opened = open(&options, &Standing::new(Size::new(8, 8)));
             assert_eq!(opened.is_ok(), choice != BackendChoice::Cuda(999), "{choice:?}");
             drop(ahead);

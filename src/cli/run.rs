@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 
 use lockon::Error;
 use lockon::backend::{self, Ahead, Device, Options};
 use lockon::config::{BackendChoice, Limits, OnDeviceLoss, SearchMethod, View};
+use lockon::control::Control;
 use lockon::engine::Engine;
 use lockon::files;
 use lockon::frame::VideoFormat;
@@ -49,7 +49,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         log::say(&format!("metrics: {}", metrics.url()));
         sinks.push(Box::new(metrics));
     }
-    let mut source = match VideoSource::open(&spec, signals.stop()) {
+    let mut source = match VideoSource::open(&spec, signals.control()) {
         Err(_) if signals.exit_code().is_some() => return Ok(signals.outcome()),
         opened => opened?,
     };
@@ -79,11 +79,12 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         depth: usize::from(args.depth),
         threads: job::threads(args.threads),
         kernels: args.kernel.iter().copied().collect(),
+        control: signals.control().clone(),
     };
     let choice = Cell::new(options.choice);
     let ahead = Cell::new(ahead);
     let open_backend = |format: &VideoFormat| {
-        let backend = job.open(&Options { choice: choice.get(), ..options }, format)?;
+        let backend = job.open(&Options { choice: choice.get(), ..options.clone() }, format)?;
         drop(ahead.take());
         choice.set(job::settled(choice.get(), &backend.describe()));
         Ok(backend)
@@ -104,7 +105,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         tracker: job.tracker(options.threads),
         sinks,
         max_frames: args.max_frames,
-        stop: signals.stop(),
+        control: signals.control().clone(),
     };
     let (summary, outcome) = engine.run();
     if summary.frames > 0 {
@@ -248,7 +249,7 @@ fn file_of(input: &Input) -> Option<PathBuf> {
 fn print_pipelines(args: &RunArgs, spec: &SourceSpec) -> Result<Outcome> {
     // What runs depends on what is in the file: a turned or interlaced video, one of 10 bits.
     let source = match &spec.input {
-        Input::File(_) => VideoSource::open(spec, &AtomicBool::new(false))?.launch().clone(),
+        Input::File(_) => VideoSource::open(spec, &Control::new())?.launch().clone(),
         _ => spec.launch()?,
     };
     if matches!(spec.input, Input::Uri(_)) && file_of(&spec.input).is_none() {

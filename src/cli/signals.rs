@@ -1,10 +1,11 @@
 //! Ctrl-C and its relatives: the first ends the run as if the video had ended, the second ends the process at once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+
+use lockon::control::Control;
 
 use super::{Outcome, log};
 
@@ -14,7 +15,7 @@ const SAME_REQUEST: Duration = Duration::from_millis(250);
 /// What signals have asked for so far.
 #[derive(Clone, Default)]
 pub(super) struct Signals {
-    stop: Arc<AtomicBool>,
+    control: Control,
     /// When the first signal came, and the exit code that tells it: 128 and its number, as a shell has it.
     first: Arc<OnceLock<(Instant, u8)>>,
 }
@@ -27,9 +28,9 @@ impl Signals {
         Ok(signals)
     }
 
-    /// True once a signal has asked for the end.
-    pub(super) fn stop(&self) -> &AtomicBool {
-        &self.stop
+    /// What is stopped once a signal has asked for the end.
+    pub(super) fn control(&self) -> &Control {
+        &self.control
     }
 
     /// How the run that ends now ended.
@@ -45,7 +46,7 @@ impl Signals {
     /// Hears a signal; true if it asks for the end at once.
     fn hear(&self, code: u8) -> bool {
         if self.first.set((Instant::now(), code)).is_ok() {
-            self.stop.store(true, Ordering::Relaxed);
+            self.control.stop();
             log::say("stopping: outputs are being closed (Ctrl-C again ends at once)");
         }
         self.first.get().is_some_and(|(at, _)| at.elapsed() > SAME_REQUEST)

@@ -84,7 +84,8 @@ fn work(
     threads: usize,
     picture: PlaneRef<'_>,
 ) -> lockon::Result<Findings> {
-    let options = Options { choice, depth: 1, threads, kernels: kernels.iter().copied().collect() };
+    let kernels = kernels.iter().copied().collect();
+    let options = Options { choice, depth: 1, threads, kernels, ..Options::default() };
     let mut backend = backend::open(&options, standing)?;
     let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
     backend.submit(meta, &mut |mut plane| plane.copy_from(picture))?;

@@ -25,6 +25,7 @@ use gst::prelude::*;
 use gst_app::gst_base::prelude::BaseSrcExt;
 use gst_video::prelude::*;
 
+use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::frame::{Circumstances, Frame, FrameMeta, Picture, PixelFormat, PlaneRef, Size, VideoFormat};
 use crate::media::launch::{self, Launch, Milestone, News, Running};
@@ -346,19 +347,19 @@ struct Away {
     since: Instant,
     reason: String,
     found: Receiver<Result<VideoSource>>,
-    give_up: Arc<AtomicBool>,
+    give_up: Control,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Away {
     fn start(spec: SourceSpec, legacy: Legacy, since: Instant, reason: String) -> Result<Self> {
         let (sender, found) = crossbeam_channel::bounded(1);
-        let give_up = Arc::new(AtomicBool::new(false));
-        let stop = give_up.clone();
+        let give_up = Control::new();
+        let control = give_up.clone();
         let search = move || {
             let mut pause = FIRST_PAUSE;
-            while !stop.load(Ordering::Relaxed) {
-                match VideoSource::open_after(&spec, &stop, &legacy) {
+            while !control.is_stopped() {
+                match VideoSource::open_after(&spec, &control, &legacy) {
                     // What was typed wrong or is not installed will not come right by waiting.
                     Err(error) if !error.is_usage() && !matches!(error, Error::MissingElement { .. }) => {
                         tracing::info!("not connected, next try in {:.1} s: {error}", pause.as_secs_f64());
@@ -369,7 +370,7 @@ impl Away {
                     }
                 }
                 let until = Instant::now() + pause;
-                while Instant::now() < until && !stop.load(Ordering::Relaxed) {
+                while Instant::now() < until && !control.is_stopped() {
                     std::thread::sleep(STOP_CHECK);
                 }
                 pause = (pause * 2).min(LONGEST_PAUSE);
@@ -384,7 +385,7 @@ impl Away {
 impl Drop for Away {
     /// Waits for the thread, which looks at `give_up` while it waits itself.
     fn drop(&mut self) {
-        self.give_up.store(true, Ordering::Relaxed);
+        self.give_up.stop();
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -424,16 +425,16 @@ impl Times {
 impl VideoSource {
     /// Opens the input and waits until the first frame's format is known.
     ///
-    /// While it waits it looks at `stop`, and gives up when that is true.
+    /// While it waits it looks at `control`, and gives up when that is stopped.
     ///
     /// # Errors
     /// `File` or `NoVideo` if the input cannot be read or has no video; `MissingElement` if an element is not installed;
     /// `Launch` if gst-launch text is wrong or has not exactly one appsink, named `frames`.
-    pub fn open(spec: &SourceSpec, stop: &AtomicBool) -> Result<Self> {
-        Self::open_after(spec, stop, &Legacy::default())
+    pub fn open(spec: &SourceSpec, control: &Control) -> Result<Self> {
+        Self::open_after(spec, control, &Legacy::default())
     }
 
-    fn open_after(spec: &SourceSpec, stop: &AtomicBool, legacy: &Legacy) -> Result<Self> {
+    fn open_after(spec: &SourceSpec, control: &Control, legacy: &Legacy) -> Result<Self> {
         check(&spec.input)?;
         launch::init()?;
         damage::watch();
@@ -441,11 +442,11 @@ impl VideoSource {
             prefer_hardware();
         }
         let mut launch = spec.launch()?;
-        let mut opened = Opened::start(spec, &mut launch, stop, legacy)?;
+        let mut opened = Opened::start(spec, &mut launch, control, legacy)?;
         if let Some(chain) = opened.adaptation(spec)? {
             drop(opened);
             launch.insert_before("frames", &chain)?;
-            opened = Opened::start(spec, &mut launch, stop, legacy)?;
+            opened = Opened::start(spec, &mut launch, control, legacy)?;
         }
         opened.into_source(spec, launch)
     }
@@ -721,7 +722,7 @@ struct Opened {
 
 impl Opened {
     /// Starts the pipeline. A file is left in PAUSED with its first frame in the appsink; live video plays.
-    fn start(spec: &SourceSpec, launch: &mut Launch, stop: &AtomicBool, legacy: &Legacy) -> Result<Self> {
+    fn start(spec: &SourceSpec, launch: &mut Launch, control: &Control, legacy: &Legacy) -> Result<Self> {
         let damaged_before = damage::errors();
         let pipeline = launch.build()?;
         if matches!(spec.input, Input::Uri(_)) {
@@ -767,7 +768,7 @@ impl Opened {
             } else if running.wait(STOP_CHECK).map_err(in_words)? == Some(Milestone::Prerolled) {
                 break;
             }
-            if stop.load(Ordering::Relaxed) {
+            if control.is_stopped() {
                 return Err(no_video(&spec.input, "interrupted while it was opened"));
             }
             if Instant::now() > deadline {
@@ -1209,7 +1210,7 @@ mod tests {
     }
 
     fn open(spec: &SourceSpec) -> Result<VideoSource> {
-        VideoSource::open(spec, &AtomicBool::new(false))
+        VideoSource::open(spec, &Control::new())
     }
 
     fn refused(spec: &SourceSpec) -> Error {
@@ -1767,8 +1768,9 @@ mod tests {
     fn opening_stops_when_it_is_asked_to() {
         // A live source that never gives a frame.
         let silent = text("appsrc is-live=true ! video/x-raw ! appsink name=frames");
-        let start = Instant::now();
-        let error = VideoSource::open(&silent, &AtomicBool::new(true)).err().unwrap();
+        let (start, stopped) = (Instant::now(), Control::new());
+        stopped.stop();
+        let error = VideoSource::open(&silent, &stopped).err().unwrap();
         assert!(error.to_string().contains("interrupted"), "{error}");
         assert!(start.elapsed() < Duration::from_secs(5));
     }

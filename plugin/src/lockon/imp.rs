@@ -12,6 +12,7 @@ use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use lockon::backend;
+use lockon::control::Control;
 use lockon::error::{Error, Result};
 use lockon::files;
 use lockon::frame::PixelFormat;
@@ -36,7 +37,8 @@ pub struct Lockon {
     device: Mutex<Option<Device>>,
     /// What the sink pad was told last.
     input: Mutex<Input>,
-    stop: AtomicBool,
+    /// Of the run that goes on, from one activation of the source pad to the next.
+    control: Mutex<Control>,
     pub(super) dropped: AtomicU64,
     pushed: AtomicU64,
     /// Upstream is live, as far as it was asked.
@@ -115,7 +117,7 @@ impl ObjectSubclass for Lockon {
             work: Mutex::default(),
             device: Mutex::default(),
             input: Mutex::default(),
-            stop: AtomicBool::new(false),
+            control: Mutex::default(),
             dropped: AtomicU64::new(0),
             pushed: AtomicU64::new(0),
             is_live: AtomicBool::new(false),
@@ -335,7 +337,7 @@ impl Lockon {
             return Err(gst::loggable_error!(CAT, "only push mode is there"));
         }
         if is_active {
-            self.stop.store(false, Ordering::Relaxed);
+            *lock(&self.control) = Control::new();
             self.line.open();
             let element = self.obj().downgrade();
             pad.start_task(move || {
@@ -351,7 +353,7 @@ impl Lockon {
             })
             .map_err(|error| gst::loggable_error!(CAT, "no thread can be started: {error}"))
         } else {
-            self.stop.store(true, Ordering::Relaxed);
+            lock(&self.control).stop();
             self.line.close();
             pad.stop_task()
                 .map_err(|error| gst::loggable_error!(CAT, "the thread cannot be stopped: {error}"))
@@ -371,9 +373,10 @@ impl Lockon {
                 let input = self.input_name();
                 #[cfg(feature = "v1_24")]
                 lock(&self.first_seen).clear();
-                let outcome = self.logging(|| run::run(&self.obj(), &device, &input, &self.stop));
+                let control = lock(&self.control).clone();
+                let outcome = self.logging(|| run::run(&self.obj(), &device, &input, &control));
                 if let Err(error) = outcome
-                    && !self.stop.load(Ordering::Relaxed)
+                    && !control.is_stopped()
                 {
                     self.line.fail();
                     self.post_error_message(trouble::error_message(&error));

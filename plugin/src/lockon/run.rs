@@ -7,12 +7,13 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use gst::subclass::prelude::*;
 use lockon::backend::{Backend, Findings, Options};
 use lockon::config::OnDeviceLoss;
+use lockon::control::Control;
 use lockon::engine::Engine;
 use lockon::error::{Error, Result};
 use lockon::frame::{Circumstances, Frame, FrameMeta, PlaneMut, VideoFormat};
@@ -27,7 +28,7 @@ use super::settings::Device;
 use super::work::Asked;
 
 /// Runs the engine until the stream ends, the element is stopped, downstream takes no more, or something fails.
-pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, stop: &AtomicBool) -> Result<()> {
+pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control: &Control) -> Result<()> {
     // Files come first: what is pushed has been written.
     let mut sinks = Vec::<Box<dyn Sink>>::new();
     for path in &device.results {
@@ -35,14 +36,15 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, stop: &
     }
     sinks.push(Box::new(Found { element: element.clone() }));
     let tracker = element.imp().work().asked().job.tracker(device.options.threads);
-    let choice = Cell::new(device.options.choice);
+    let options = Options { control: control.clone(), ..device.options.clone() };
+    let choice = Cell::new(options.choice);
     let open_backend = |format: &VideoFormat| {
-        let options = Options { choice: choice.get(), ..device.options };
+        let options = Options { choice: choice.get(), ..options.clone() };
         let backend = Retuned::open(element, options, format)?;
         choice.set(job::settled(choice.get(), &backend.describe()));
         Ok(backend)
     };
-    let open_spare = |format: &VideoFormat| Retuned::open(element, device.options.on_cpu(), format);
+    let open_spare = |format: &VideoFormat| Retuned::open(element, options.on_cpu(), format);
     let engine = Engine {
         source: &mut Frames::of(element),
         open_backend: &open_backend,
@@ -57,7 +59,7 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, stop: &
         tracker,
         sinks,
         max_frames: None,
-        stop,
+        control: control.clone(),
     };
     let (summary, outcome) = engine.run();
     gst::info!(

@@ -219,6 +219,7 @@ impl Settings {
                 depth: self.depth as usize,
                 threads: job::threads(threads),
                 kernels: self.kernels()?.into_iter().collect(),
+                ..Options::default()
             },
             on_loss: self.on_device_loss.parse()?,
             results,

@@ -9,7 +9,7 @@ use super::testing::Random;
 use super::*;
 use crate::backend::peaks::{ScoreTile, Selector};
 use crate::backend::{Options, cpu};
-use crate::config::{BackendChoice, Kernel, Limits, NccKernel, ThresholdSpec};
+use crate::config::{Kernel, Limits, NccKernel, ThresholdSpec};
 use crate::frame::{Plane, Rect};
 use crate::reference;
 use crate::results::Match;
@@ -803,7 +803,7 @@ fn devices_that_are_not_there_are_refused_by_number() {
         panic!("{error}")
     };
     assert_eq!((asked, there), (count, count));
-    let options = Options { choice: BackendChoice::Auto, depth: 1, threads: 1, kernels: Kernels::default() };
+    let options = Options { depth: 1, threads: 1, ..Options::default() };
     let backend = crate::backend::open(&options, &Standing::new(Size::new(8, 8))).unwrap();
     assert_eq!(backend.describe().backend, "cuda");
     assert!(backend.describe().name.contains(&gpu.info().name));
