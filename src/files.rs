@@ -1,6 +1,8 @@
-//! Files that are about to be written: whether they can be, and whether they are something else that is in use.
+//! Files that are about to be written: whether they can be, whether they are something else that is in use, and writing
+//! them so that what was there before is lost only when its successor is whole.
 
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -20,6 +22,83 @@ pub fn check_writable(path: &Path) -> Result<bool> {
         std::fs::remove_file(path).map_err(Error::file("write", path))?;
     }
     Ok(is_new)
+}
+
+/// Writes a whole file at `path`. A file that is there already keeps its bytes until the new ones are on the disk: they are
+/// written under another name in the same folder, which then becomes `path`. So a full disk, a crash or a lost power supply
+/// leaves the old file or the new one, never a part of one.
+///
+/// Links are followed, so that a link stays a link; the old file's permissions stay, a second hard link keeps the old bytes.
+/// What is no regular file (a pipe, a device), what stands for an open file (`/dev/stdout`, `/dev/fd/3`), and a file in a
+/// folder that takes no new ones is written directly.
+///
+/// # Errors
+/// The system's. Nothing stays behind but, where it was written directly, a part of the file.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let Some((folder, name)) = replaceable(path) else {
+        return std::fs::write(path, bytes);
+    };
+    let target = folder.join(&name);
+    let before = target.metadata().ok();
+    let mut prefix = std::ffi::OsString::from(".");
+    prefix.push(&name);
+    // A name has 255 bytes at most, of which the old one may have them all.
+    if prefix.len() > 200 {
+        prefix = ".lockon".into();
+    }
+    prefix.push(".");
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(&prefix);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // What the umask leaves of it, as for any new file.
+        builder.permissions(Permissions::from_mode(0o666));
+    }
+    let mut file = match builder.tempfile_in(&folder) {
+        Ok(file) => file,
+        Err(error) if before.is_some() && matches!(error.kind(), ErrorKind::PermissionDenied) => {
+            return std::fs::write(path, bytes);
+        }
+        // The name that it was to have says nothing to whoever asked for another.
+        Err(error) => return Err(bare(&error)),
+    };
+    file.write_all(bytes)?;
+    if let Some(before) = before {
+        file.as_file().set_permissions(before.permissions())?;
+    }
+    // Some file systems find out only now that they are full.
+    file.as_file().sync_all()?;
+    file.persist(&target).map(drop).map_err(|error| bare(&error.error))
+}
+
+/// The system's error without the path that a library put in front of it.
+fn bare(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
+}
+
+/// The real folder and name of a regular file, or of one to be; `None` where another file cannot take its place.
+fn replaceable(path: &Path) -> Option<(PathBuf, std::ffi::OsString)> {
+    let mut path = path.to_owned();
+    // As many links as Linux follows.
+    for _ in 0..40 {
+        let folder = match path.parent() {
+            Some(folder) if folder != Path::new("") => folder.canonicalize(),
+            _ => Path::new(".").canonicalize(),
+        };
+        let (folder, name) = (folder.ok()?, path.file_name()?.to_owned());
+        // An open file, whose place another could take, but not as that which is open.
+        if folder.starts_with("/proc") {
+            return None;
+        }
+        let found = folder.join(&name);
+        match found.symlink_metadata() {
+            Ok(data) if data.is_symlink() => path = folder.join(found.read_link().ok()?),
+            Ok(data) if !data.is_file() => return None,
+            _ => return Some((folder, name)),
+        }
+    }
+    None
 }
 
 /// Refuses outputs that are an input or each other: one would destroy the other.
@@ -89,6 +168,91 @@ mod tests {
         assert!(
             check_distinct(&[], &[a, b]).unwrap_err().to_string().ends_with("is given twice as an output")
         );
+    }
+
+    /// The names in a folder, and hidden ones.
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_takes_the_place_of_another_and_nothing_else_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = "n".repeat(255);
+        for name in ["page.html", long.as_str()] {
+            replace(&dir.path().join(name), b"old").unwrap();
+            replace(&dir.path().join(name), b"new").unwrap();
+            assert_eq!(std::fs::read(dir.path().join(name)).unwrap(), b"new");
+        }
+        assert_eq!(names(dir.path()), [long.as_str(), "page.html"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn permissions_stay_and_new_files_have_usual_ones() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let mode = |name: &str| path(name).metadata().unwrap().permissions().mode() & 0o777;
+        std::fs::write(path("usual"), "").unwrap();
+        replace(&path("new"), b"x").unwrap();
+        assert_eq!(mode("new"), mode("usual"));
+        std::fs::set_permissions(path("new"), Permissions::from_mode(0o640)).unwrap();
+        replace(&path("new"), b"y").unwrap();
+        assert_eq!(mode("new"), 0o640);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_stays_a_link_and_its_file_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        std::fs::create_dir(path("far")).unwrap();
+        std::fs::write(path("far/page"), "old").unwrap();
+        std::os::unix::fs::symlink("far/page", path("link")).unwrap();
+        std::os::unix::fs::symlink("far/none-yet", path("early")).unwrap();
+        for (link, file) in [("link", "far/page"), ("early", "far/none-yet")] {
+            replace(&path(link), b"new").unwrap();
+            assert!(path(link).symlink_metadata().unwrap().is_symlink(), "{link}");
+            assert_eq!(std::fs::read(path(file)).unwrap(), b"new");
+        }
+        assert_eq!(names(&path("far")), ["none-yet", "page"]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn pipes_devices_and_open_files_are_written_directly() {
+        use std::io::{Read, Seek};
+        use std::os::fd::AsRawFd;
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let reader = {
+            let fifo = fifo.clone();
+            std::thread::spawn(move || std::fs::read(fifo).unwrap())
+        };
+        replace(&fifo, b"through").unwrap();
+        assert_eq!(reader.join().unwrap(), b"through");
+        replace(Path::new("/dev/null"), b"x").unwrap();
+        assert_eq!(replace(Path::new("/dev/full"), b"x").unwrap_err().kind(), ErrorKind::StorageFull);
+        // As `/dev/stdout` is, where a shell has sent it to a file.
+        let mut open = tempfile::tempfile_in(dir.path()).unwrap();
+        replace(Path::new(&format!("/dev/fd/{}", open.as_raw_fd())), b"open").unwrap();
+        let mut text = String::new();
+        open.rewind().unwrap();
+        open.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "open");
+        assert_eq!(names(dir.path()), ["fifo"]);
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_is_the_systems_error() {
+        let error = replace(Path::new("no/where/page.html"), b"x").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
     }
 
     #[test]

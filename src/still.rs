@@ -8,6 +8,7 @@ use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::files;
 use crate::frame::{Plane, PlaneRef, Size};
 
 /// A decoded still picture.
@@ -126,7 +127,7 @@ pub fn save(path: &Path, plane: PlaneRef<'_>) -> Result<()> {
     encode(path, plane.to_plane().data(), plane.size(), image::ExtendedColorType::L8)
 }
 
-/// Encoded in memory first: what cannot be written is then an error, and no half of a picture.
+/// Encoded in memory first: what cannot be written is then an error, and no half of a picture, nor the end of the one before.
 fn encode(path: &Path, pixels: &[u8], size: Size, colours: image::ExtendedColorType) -> Result<()> {
     let unwritable = |cause| Error::PictureNotWritten { path: path.to_owned(), cause };
     let format = image::ImageFormat::from_path(path).map_err(unwritable)?;
@@ -140,7 +141,7 @@ fn encode(path: &Path, pixels: &[u8], size: Size, colours: image::ExtendedColorT
         format,
     )
     .map_err(unwritable)?;
-    std::fs::write(path, bytes.into_inner()).map_err(Error::file("write", path))
+    files::replace(path, bytes.get_ref()).map_err(Error::file("write", path))
 }
 
 /// A JPEG file in memory, of pixels of three bytes: red, green, blue.

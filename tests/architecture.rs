@@ -20,7 +20,8 @@ const LAYERS: &[&[&str]] = &[
     &["backend"],
     &["ports"],
     &["template"],
-    &["results", "config", "still", "files"],
+    &["results", "config", "still"],
+    &["files"],
     &["error"],
     &["control", "frame", "stats", "recycle", "simd"],
 ];

@@ -10,6 +10,8 @@ use tempfile::TempDir;
 use crate::util::{gpu, noise, paste, program, root};
 use lockon::frame::{Plane, Rect, Size};
 
+mod report;
+
 /// A folder with a small video, a template that is in it, and whatever a test adds.
 struct Place {
     dir: TempDir,

@@ -2,13 +2,14 @@
 //!
 //! What it shows is kept while the run goes on, in bounded memory: values of several frames are merged when there are too many for
 //! the width of a page, pictures are few and small. It is written at once, at the end of the run, also one that was interrupted
-//! or failed. The page is well-formed XML too, so that other tools can take it apart.
+//! or failed, and takes the place of an older report only when it is whole. The page is well-formed XML too, so that other tools can take it apart.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::path::Path;
 
-use super::Target;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::frame::{Chroma, Frame, Rect, Size, USUAL_INTERVAL_NS, VideoFormat};
 use crate::ports::{Delivery, Sink};
 use crate::results::{Event, FrameRecord, Percentiles, RunRecord, Summary, TrackState};
@@ -29,6 +30,9 @@ const KEY_SIDE: usize = 960;
 const THUMBNAIL_SIDE: usize = 240;
 /// A thumbnail shows so many times the box.
 const AROUND: f64 = 3.0;
+/// Letters of a name over the key frame; the rest of it is where the pointer rests, and below. More than 70 would be wider than
+/// the frame.
+const MOST_LETTERS: usize = 24;
 /// Colours of paths, readable over pictures with a dark edge.
 const COLOURS: [&str; 8] =
     ["#4cc9f0", "#ffd23f", "#ff6b9d", "#7ae582", "#c77dff", "#ff9f45", "#f1f1f1", "#6f9bff"];
@@ -39,7 +43,8 @@ const COLOURS: [&str; 8] =
 /// `Value` if it ends otherwise, `File` if it cannot be written.
 pub fn open(path: &str) -> Result<Box<dyn Sink>> {
     check_name(path)?;
-    Ok(Box::new(Report::new(Target::file(path)?)))
+    files::check_writable(Path::new(path))?;
+    Ok(Box::new(Report::new(path)))
 }
 
 /// Refuses a name that is no web page's.
@@ -55,7 +60,7 @@ pub fn check_name(path: &str) -> Result<()> {
 }
 
 struct Report {
-    target: Target,
+    path: String,
     run: Option<RunRecord>,
     frames: u64,
     /// Time of the first frame and of the last, in seconds.
@@ -128,9 +133,9 @@ struct Thumbnail {
 struct Picture(Vec<u8>);
 
 impl Report {
-    fn new(target: Target) -> Self {
+    fn new(path: &str) -> Self {
         Self {
-            target,
+            path: path.to_owned(),
             run: None,
             frames: 0,
             first: 0.0,
@@ -195,13 +200,17 @@ impl Report {
 
     fn picture(&self, frame: &Frame, crop: Rect, side: usize) -> Result<Picture> {
         let (rgb, size) = shrunk(frame, crop, side);
-        still::jpeg(&rgb, size).map(Picture).map_err(|error| self.target.failure(&error.to_string()))
+        still::jpeg(&rgb, size).map(Picture).map_err(|error| self.failure(&error))
+    }
+
+    fn failure(&self, error: &dyn std::error::Error) -> Error {
+        Error::Output { name: self.path.clone(), reason: error.to_string() }
     }
 }
 
 impl Sink for Report {
     fn name(&self) -> &str {
-        &self.target.name
+        &self.path
     }
 
     fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {
@@ -287,13 +296,9 @@ impl Sink for Report {
 
     fn finish(&mut self, summary: &Summary) -> Result<()> {
         // A run that never began leaves the report of the one before.
-        if let Some(run) = &self.run
-            && !self.target.has_failed
-        {
-            let page = Page { report: self, run, summary }.text();
-            self.target.write(page.as_bytes())?;
-        }
-        self.target.finish()
+        let Some(run) = &self.run else { return Ok(()) };
+        let page = Page { report: self, run, summary }.text();
+        files::replace(Path::new(&self.path), page.as_bytes()).map_err(|error| self.failure(&error))
     }
 }
 
@@ -647,7 +652,7 @@ impl Page<'_> {
                      stroke-width=\"{unit:.1}\"/>"
                 )?;
                 let label = series.name.split(' ').next().filter(|_| series.kind != Kind::Match);
-                let label = label.unwrap_or(&series.name);
+                let label = shortened(label.unwrap_or(&series.name));
                 let x = x.clamp(0.0, width as f64 - 9.0 * unit * label.chars().count() as f64 - 8.0 * unit);
                 writeln!(
                     labels,
@@ -656,7 +661,7 @@ impl Page<'_> {
                     (y - 6.0 * unit).max(14.0 * unit),
                     13.0 * unit,
                     3.0 * unit,
-                    escaped(label)
+                    escaped(&label)
                 )?;
             }
             page.push_str("</g>\n");
@@ -1019,6 +1024,14 @@ fn escaped(text: &str) -> String {
     safe
 }
 
+/// A name that is as long as [`MOST_LETTERS`] at most.
+fn shortened(name: &str) -> String {
+    if name.chars().count() <= MOST_LETTERS {
+        return name.to_owned();
+    }
+    name.chars().take(MOST_LETTERS - 1).chain(['\u{2026}']).collect()
+}
+
 /// Microseconds for people.
 fn duration(microseconds: u64) -> String {
     match microseconds {
@@ -1121,7 +1134,7 @@ mod tests {
 
     #[test]
     fn a_long_run_with_many_tracks_stays_small() {
-        let mut report = Report::new(Target::stdout());
+        let mut report = Report::new("report.html");
         report.begin(&samples::run(&[]), &samples::format()).unwrap();
         for frame in 0..20_000 {
             // Each track lives for 200 frames and is lost every second one; two at a time.
@@ -1161,14 +1174,25 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_and_leaves_no_half_of_a_page() {
-        let mut report = Report::new(Target {
-            name: "report.html".into(),
-            writer: Box::new(std::fs::File::options().write(true).open("/dev/full").unwrap()),
-            has_failed: false,
-        });
+    fn a_full_disk_is_told() {
+        let mut report = Report::new("/dev/full");
         let said = samples::play(&mut report, &[]).unwrap_err().to_string();
-        assert!(said.starts_with("output report.html: No space left"), "{said}");
+        assert!(said.starts_with("output /dev/full: No space left"), "{said}");
+    }
+
+    #[test]
+    fn names_of_any_length_have_their_page() {
+        for name in ["", "m", &"n".repeat(70), &"n".repeat(71), &"\u{e9}".repeat(5_000)] {
+            let page = written(|report| {
+                report.begin(&samples::run(&[]), &samples::format()).unwrap();
+                let matches = vec![samples::found(name)];
+                let tracks = vec![Track { template: Some(name.into()), ..track(1, TrackState::Tracked) }];
+                samples::deliver(report, FrameRecord { matches, tracks, ..FrameRecord::default() }).unwrap();
+                report.finish(&Summary { frames: 1, ..Summary::default() }).unwrap();
+            });
+            assert!(page.contains(&format!("<strong>{name}</strong>")), "{} letters", name.chars().count());
+            assert!(page.contains(&format!("<strong>#1 {name}</strong>")));
+        }
     }
 
     #[test]
@@ -1224,7 +1248,7 @@ mod tests {
 
     #[test]
     fn only_the_best_match_of_a_template_counts() {
-        let mut report = Report::new(Target::stdout());
+        let mut report = Report::new("report.html");
         report.begin(&samples::run(&[]), &samples::format()).unwrap();
         let better = Match { score: 0.9, ..samples::found("logo") };
         let matches = vec![better, samples::found("logo")];
