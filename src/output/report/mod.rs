@@ -1,0 +1,401 @@
+//! The report: one HTML page that shows a run, for people. It needs nothing from elsewhere, neither network nor script.
+//!
+//! What it shows is kept while the run goes on, in bounded memory: values of several frames are merged when there are too many for
+//! the width of a page, pictures are few and small. It is written at once, at the end of the run, also one that was interrupted
+//! or failed, and takes the place of an older report only when it is whole. The page is well-formed XML too, so that other tools
+//! can take it apart.
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::files;
+use crate::frame::{Frame, Rect, USUAL_INTERVAL_NS, VideoFormat};
+use crate::ports::{Delivery, Sink};
+use crate::results::{Event, FrameRecord, RunRecord, Summary, TrackState};
+use crate::still;
+
+mod charts;
+mod page;
+mod series;
+mod thumbnails;
+
+use page::{Page, duration};
+use series::{Histogram, Kind, Series};
+use thumbnails::{KEY_SIDE, Key, Picture, THUMBNAIL_SIDE, Thumbnail, crop, shrunk};
+
+/// Columns of a chart, one in 1.5 of its pixels: when a run has more, two become one.
+const MOST_COLUMNS: u64 = 600;
+/// Tracks and templates that are shown; of the others there is a count.
+const MOST_SERIES: usize = 24;
+/// Thumbnails from the start of a run, and as many from its end.
+const MOST_THUMBNAILS: usize = 12;
+/// A state that comes and goes gets no more of them than one in so many seconds.
+const BETWEEN_THUMBNAILS: f64 = 0.5;
+/// Things that happened to the source.
+const MOST_EVENTS: usize = 40;
+/// Letters of a name over the key frame; the rest of it is where the pointer rests, and below. More than 70 would be wider than
+/// the frame.
+const MOST_LETTERS: usize = 24;
+/// Colours of paths, readable over pictures with a dark edge.
+const COLOURS: [&str; 8] =
+    ["#4cc9f0", "#ffd23f", "#ff6b9d", "#7ae582", "#c77dff", "#ff9f45", "#f1f1f1", "#6f9bff"];
+
+/// A new report at `path`, whose name ends in `.html`. A file of that name is overwritten when the run ends.
+///
+/// # Errors
+/// `Value` if it ends otherwise, `File` if it cannot be written.
+pub fn open(path: &str) -> Result<Box<dyn Sink>> {
+    check_name(path)?;
+    files::check_writable(Path::new(path))?;
+    Ok(Box::new(Report::new(path)))
+}
+
+/// Refuses a name that is no web page's.
+///
+/// # Errors
+/// `Value`.
+pub fn check_name(path: &str) -> Result<()> {
+    let ends_in = |ending: &str| path.to_ascii_lowercase().ends_with(ending);
+    if ends_in(".html") || ends_in(".htm") {
+        return Ok(());
+    }
+    Err(Error::value("report", path, "expected a name that ends in .html"))
+}
+
+struct Report {
+    path: String,
+    run: Option<RunRecord>,
+    frames: u64,
+    /// Time of the first frame and of the last, in seconds.
+    first: f64,
+    last: f64,
+    /// Frames of one column of the charts.
+    stride: u64,
+    series: Vec<Series>,
+    /// The highest number of a track that is not shown, and how many there are.
+    unshown: (u32, u64),
+    latency: Histogram,
+    key: Option<Key>,
+    thumbnails: Vec<Thumbnail>,
+    late_thumbnails: VecDeque<Thumbnail>,
+    unshown_thumbnails: u64,
+    events: Vec<String>,
+    unshown_events: u64,
+}
+
+impl Report {
+    fn new(path: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            run: None,
+            frames: 0,
+            first: 0.0,
+            last: 0.0,
+            stride: 1,
+            series: Vec::new(),
+            unshown: (0, 0),
+            latency: Histogram::default(),
+            key: None,
+            thumbnails: Vec::new(),
+            late_thumbnails: VecDeque::new(),
+            unshown_thumbnails: 0,
+            events: Vec::new(),
+            unshown_events: 0,
+        }
+    }
+
+    /// When a frame is shown, in seconds.
+    fn time(&self, record: &FrameRecord) -> f64 {
+        let rate = self.run.as_ref().map_or(0.0, |run| run.frame_rate);
+        let interval = if rate > 0.0 { 1.0 / rate } else { USUAL_INTERVAL_NS as f64 / 1e9 };
+        record.pts_ns.map_or(record.frame as f64 * interval, |pts| pts as f64 * 1e-9)
+    }
+
+    /// The series of that kind and name, begun if there is room.
+    fn series(&mut self, kind: Kind, name: &str) -> Option<&mut Series> {
+        let is_it =
+            |series: &Series| series.kind == kind && (matches!(kind, Kind::Track(_)) || series.name == name);
+        let index = self.series.iter().position(is_it).or_else(|| {
+            (self.series.len() < MOST_SERIES).then(|| {
+                self.series.push(Series::new(kind, name.to_owned()));
+                self.series.len() - 1
+            })
+        });
+        if index.is_none()
+            && let Kind::Track(id) = kind
+            && id > self.unshown.0
+        {
+            self.unshown = (id, self.unshown.1 + 1);
+        }
+        index.map(|index| &mut self.series[index])
+    }
+
+    /// Makes the charts coarser if a frame lies beyond them.
+    fn make_room(&mut self, frame: u64) {
+        while frame / self.stride >= MOST_COLUMNS {
+            self.stride *= 2;
+            self.series.iter_mut().for_each(Series::halve);
+        }
+    }
+
+    fn keep_thumbnail(&mut self, thumbnail: Thumbnail) {
+        if self.thumbnails.len() < MOST_THUMBNAILS {
+            return self.thumbnails.push(thumbnail);
+        }
+        if self.late_thumbnails.len() == MOST_THUMBNAILS {
+            self.late_thumbnails.pop_front();
+            self.unshown_thumbnails += 1;
+        }
+        self.late_thumbnails.push_back(thumbnail);
+    }
+
+    fn picture(&self, frame: &Frame, crop: Rect, side: usize) -> Result<Picture> {
+        let (rgb, size) = shrunk(frame, crop, side);
+        still::jpeg(&rgb, size).map(Picture).map_err(|error| self.failure(&error))
+    }
+
+    fn failure(&self, error: &dyn std::error::Error) -> Error {
+        Error::Output { name: self.path.clone(), reason: error.to_string() }
+    }
+}
+
+impl Sink for Report {
+    fn name(&self) -> &str {
+        &self.path
+    }
+
+    fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {
+        self.run = Some(run.clone());
+        Ok(())
+    }
+
+    fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
+        let (frame, record) = (delivery.frame, delivery.record);
+        let time = self.time(record);
+        if self.frames == 0 {
+            self.first = time;
+        }
+        (self.frames, self.last) = (self.frames + 1, time);
+        self.latency.count(record.latency_us);
+        self.make_room(record.frame);
+        let number = record.frame / self.stride;
+
+        let has_results = !(record.tracks.is_empty() && record.matches.is_empty());
+        if self.key.as_ref().is_none_or(|key| has_results && !key.has_results) {
+            let size = frame.format.size;
+            let picture = self.picture(frame, Rect::whole(size), KEY_SIDE)?;
+            self.key = Some(Key { picture, frame: record.frame, size, has_results });
+        }
+        // The best of each template; where matches are followed their tracks say more.
+        if !self.run.as_ref().is_some_and(|run| run.track_matches) {
+            let mut before = None;
+            for m in &record.matches {
+                if before.replace(&m.template) == Some(&m.template) {
+                    continue;
+                }
+                if let Some(series) = self.series(Kind::Match, &m.template) {
+                    series.add(number, time, TrackState::Tracked, m.bounds(), m.score);
+                }
+            }
+        }
+        for track in &record.tracks {
+            let name = match &track.template {
+                Some(template) => format!("#{} {template}", track.id),
+                None => format!("#{}", track.id),
+            };
+            let Some(series) = self.series(Kind::Track(track.id), &name) else { continue };
+            let before = series.add(number, time, track.state, track.bounds(), track.score);
+            let is_lost = track.state == TrackState::Lost;
+            let was_lost = before == Some(TrackState::Lost);
+            let last = if is_lost { &mut series.lost_at } else { &mut series.found_at };
+            if is_lost == was_lost || before.is_none() || time - *last < BETWEEN_THUMBNAILS {
+                continue;
+            }
+            *last = time;
+            let crop = crop(track.bounds(), frame.format.size);
+            let state = if is_lost { TrackState::Lost } else { TrackState::Reacquired };
+            let word = if is_lost { "lost" } else { "found again" };
+            let title =
+                format!("{name} {word} at {time:.2} s, frame {}, score {:.2}", record.frame, track.score);
+            let picture = self.picture(frame, crop, THUMBNAIL_SIDE)?;
+            self.keep_thumbnail(Thumbnail { title, state, crop, bounds: track.bounds(), picture });
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, event: &Event) -> Result<()> {
+        if self.events.len() == MOST_EVENTS {
+            self.unshown_events += 1;
+            return Ok(());
+        }
+        self.events.push(match event {
+            Event::Stalled { frame, .. } => {
+                format!("frame {frame}: nothing came from the source for a while")
+            }
+            Event::Resumed { frame, waited_us } => {
+                format!("frame {frame}: the source went on after {}", duration(*waited_us))
+            }
+            Event::Gap { frame, away_us, reason } => {
+                format!("frame {frame}: the source was gone for {}: {reason}", duration(*away_us))
+            }
+            Event::Caps { frame, width, height, format, .. } => {
+                format!("frame {frame}: frames are {width}x{height} {format} from here on")
+            }
+        });
+        Ok(())
+    }
+
+    fn finish(&mut self, summary: &Summary) -> Result<()> {
+        // A run that never began leaves the report of the one before.
+        let Some(run) = &self.run else { return Ok(()) };
+        let page = Page { report: self, run, summary }.text();
+        files::replace(Path::new(&self.path), page.as_bytes()).map_err(|error| self.failure(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::samples;
+    use crate::results::{Match, Track};
+
+    fn written(play: impl FnOnce(&mut dyn Sink)) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.html");
+        let mut report = open(path.to_str().unwrap()).unwrap();
+        play(&mut *report);
+        std::fs::read_to_string(path).unwrap()
+    }
+
+    fn track(id: u32, state: TrackState) -> Track {
+        Track { id, state, x: 1.0, y: 1.0, w: 2.0, h: 1.0, score: 0.5, ..Track::default() }
+    }
+
+    #[test]
+    fn any_name_but_a_pages_is_wrong_usage() {
+        for name in ["report", "report.jsonl", "html", "-", ""] {
+            let error = open(name).err().unwrap();
+            assert!(error.is_usage() && error.to_string().contains("ends in .html"), "{error}");
+        }
+        check_name("A.HTM").unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_fails_before_the_video_starts() {
+        assert!(matches!(open("no/where/report.html").err().unwrap(), Error::File { action: "write", .. }));
+    }
+
+    #[test]
+    fn a_run_that_never_began_leaves_no_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.html");
+        open(path.to_str().unwrap()).unwrap().finish(&Summary::default()).unwrap();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn states_are_counted_and_a_loss_and_a_return_have_their_thumbnails() {
+        let page = written(|report| {
+            report.begin(&samples::run(&["1,1,2,1@0"]), &samples::format()).unwrap();
+            for frame in 0..100 {
+                let state = match frame {
+                    40..70 => TrackState::Lost,
+                    70 => TrackState::Reacquired,
+                    _ => TrackState::Tracked,
+                };
+                let record = FrameRecord { frame, tracks: vec![track(1, state)], ..FrameRecord::default() };
+                samples::deliver(report, record).unwrap();
+            }
+            report.finish(&Summary { frames: 100, ..Summary::default() }).unwrap();
+        });
+        for text in [
+            "100 frames, tracked 69.0 %, reacquired 1.0 %, lost 30.0 %",
+            "#1 lost at 1.33 s, frame 40, score 0.50",
+            "#1 found again at 2.33 s, frame 70, score 0.50",
+            "1,1,2,1@0",
+            "a &quot;quoted&quot; name.mp4",
+        ] {
+            assert!(page.contains(text), "{text} is not in the page");
+        }
+        assert_eq!(page.matches("<figure>").count(), 2);
+        assert_eq!(page.matches("data:image/jpeg;base64,/9j/").count(), 3, "key frame and thumbnails");
+        // The name space is a name, which nobody fetches.
+        let page = page.replace("xmlns=\"http://www.w3.org/1999/xhtml\"", "");
+        assert!(!["<script", "http", "url(", "@import", "src="].iter().any(|text| page.contains(text)));
+    }
+
+    #[test]
+    fn a_long_run_with_many_tracks_stays_small() {
+        let mut report = Report::new("report.html");
+        report.begin(&samples::run(&[]), &samples::format()).unwrap();
+        for frame in 0..20_000 {
+            // Each track lives for 200 frames and is lost every second one; two at a time.
+            let tracks = [frame / 200 + 1, frame / 200 + 2].map(|id| {
+                let states = [TrackState::Tracked, TrackState::Lost];
+                track(id as u32, states[frame as usize % 2])
+            });
+            let record = FrameRecord { frame, tracks: tracks.to_vec(), ..FrameRecord::default() };
+            samples::deliver(&mut report, record).unwrap();
+            report.note(&Event::Resumed { frame, waited_us: 1 }).unwrap();
+        }
+        assert_eq!((report.series.len(), report.unshown.1), (MOST_SERIES, 101 - MOST_SERIES as u64));
+        assert!(report.series.iter().all(|series| series.columns.len() as u64 <= MOST_COLUMNS));
+        assert_eq!(report.stride, 64);
+        // Merging loses no frame: a track is there for 400 frames, half of them lost.
+        assert_eq!(report.series[3].states, [200, 0, 0, 200]);
+        let columns = &report.series[3].columns;
+        assert_eq!(columns.iter().map(|column| column.frames).sum::<u32>(), 400);
+        assert_eq!(columns.iter().map(|column| column.states[3]).sum::<u32>(), 200);
+        assert_eq!(
+            (report.thumbnails.len(), report.late_thumbnails.len()),
+            (MOST_THUMBNAILS, MOST_THUMBNAILS)
+        );
+        assert_eq!((report.events.len(), report.unshown_events), (MOST_EVENTS, 20_000 - MOST_EVENTS as u64));
+        let run = report.run.clone().unwrap();
+        let page = Page { report: &report, run: &run, summary: &Summary::default() }.text();
+        assert!(page.len() < 500_000, "{} bytes", page.len());
+    }
+
+    #[test]
+    fn matches_are_shown_where_nothing_is_followed() {
+        let page = written(|report| {
+            samples::play(report, &[]).unwrap();
+        });
+        assert!(page.contains("<strong>logo</strong> <span class=\"soft\">found in 1 of 2 frames"), "{page}");
+        assert!(page.contains("<strong>a, &quot;b&quot;</strong>"));
+    }
+
+    #[test]
+    fn a_full_disk_is_told() {
+        let mut report = Report::new("/dev/full");
+        let said = samples::play(&mut report, &[]).unwrap_err().to_string();
+        assert!(said.starts_with("output /dev/full: No space left"), "{said}");
+    }
+
+    #[test]
+    fn names_of_any_length_have_their_page() {
+        for name in ["", "m", &"n".repeat(70), &"n".repeat(71), &"\u{e9}".repeat(5_000)] {
+            let page = written(|report| {
+                report.begin(&samples::run(&[]), &samples::format()).unwrap();
+                let matches = vec![samples::found(name)];
+                let tracks = vec![Track { template: Some(name.into()), ..track(1, TrackState::Tracked) }];
+                samples::deliver(report, FrameRecord { matches, tracks, ..FrameRecord::default() }).unwrap();
+                report.finish(&Summary { frames: 1, ..Summary::default() }).unwrap();
+            });
+            assert!(page.contains(&format!("<strong>{name}</strong>")), "{} letters", name.chars().count());
+            assert!(page.contains(&format!("<strong>#1 {name}</strong>")));
+        }
+    }
+
+    #[test]
+    fn only_the_best_match_of_a_template_counts() {
+        let mut report = Report::new("report.html");
+        report.begin(&samples::run(&[]), &samples::format()).unwrap();
+        let better = Match { score: 0.9, ..samples::found("logo") };
+        let matches = vec![better, samples::found("logo")];
+        samples::deliver(&mut report, FrameRecord { matches, ..FrameRecord::default() }).unwrap();
+        assert_eq!(report.series.len(), 1);
+        assert_eq!(report.series[0].columns[0].most, 0.9);
+    }
+}

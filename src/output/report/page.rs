@@ -1,0 +1,333 @@
+//! The text of the page, but for its charts.
+
+use std::fmt::Write as _;
+
+use super::series::Kind;
+use super::thumbnails::Thumbnail;
+use super::{COLOURS, MOST_LETTERS, Report};
+use crate::frame::{Rect, Size};
+use crate::results::{RunRecord, Summary};
+
+const STYLE: &str = include_str!("report.css");
+
+/// The text of the page.
+pub(super) struct Page<'a> {
+    pub(super) report: &'a Report,
+    pub(super) run: &'a RunRecord,
+    pub(super) summary: &'a Summary,
+}
+
+impl Page<'_> {
+    pub(super) fn text(&self) -> String {
+        let mut page = String::new();
+        self.write(&mut page).expect("a string takes everything");
+        page
+    }
+
+    fn write(&self, page: &mut String) -> std::fmt::Result {
+        let input = escaped(&self.run.input);
+        write!(
+            page,
+            "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>lockon: {input}</title>\n\
+             <style>{STYLE}</style>\n</head>\n<body>\n<h1>{input}</h1>\n"
+        )?;
+        self.write_head(page)?;
+        page.push_str("<div class=\"pair\">\n");
+        self.write_paths(page)?;
+        self.write_run(page)?;
+        page.push_str("</div>\n");
+        self.write_series(page)?;
+        self.write_thumbnails(page)?;
+        page.push_str("<div class=\"pair\">\n");
+        self.write_latency(page)?;
+        self.write_stages(page)?;
+        page.push_str("</div>\n");
+        self.write_events(page)?;
+        page.push_str("</body>\n</html>\n");
+        Ok(())
+    }
+
+    fn write_head(&self, page: &mut String) -> std::fmt::Result {
+        let (report, summary) = (self.report, self.summary);
+        let seconds = report.last - report.first;
+        write!(page, "<p class=\"soft\">{} frames", summary.frames)?;
+        if report.frames > 1 {
+            write!(page, " over {seconds:.2} s of video")?;
+        }
+        writeln!(
+            page,
+            ", searched at {:.1} frames a second by lockon {}</p>",
+            summary.fps, self.run.version
+        )?;
+        if summary.interrupted {
+            page.push_str("<p class=\"warn\">Interrupted before the end of the input.</p>\n");
+        }
+        if let Some(frame) = summary.device_lost {
+            writeln!(
+                page,
+                "<p class=\"warn\">The device was lost: the CPU did the work from frame {frame} on.</p>"
+            )?;
+        }
+        if summary.dropped > 0 {
+            writeln!(page, "<p>{} frames were dropped to keep up with the source.</p>", summary.dropped)?;
+        }
+        Ok(())
+    }
+
+    /// The ways of tracks, or of best matches, over one frame.
+    fn write_paths(&self, page: &mut String) -> std::fmt::Result {
+        page.push_str("<section>\n<h2>Trajectory</h2>\n");
+        let Some(key) = &self.report.key else {
+            page.push_str("<p class=\"soft\">There was no frame.</p>\n</section>\n");
+            return Ok(());
+        };
+        let Size { width, height } = key.size;
+        // Lines and letters in pixels of the frame, which is shown some 640 pixels wide.
+        let unit = width as f64 / 640.0;
+        writeln!(
+            page,
+            "<svg class=\"key\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"trajectories over frame {}\">\
+             <image width=\"{width}\" height=\"{height}\" href=\"{}\"/>",
+            key.frame,
+            key.picture.uri()
+        )?;
+        let mut labels = String::new();
+        for (series, colour) in self.report.series.iter().zip(COLOURS.iter().cycle()) {
+            writeln!(page, "<g><title>{}</title>", escaped(&series.name))?;
+            let pieces = series.pieces(true);
+            for (class, colour, line) in [("edge", "", 4.0), ("path", *colour, 2.0)] {
+                let stroke = if colour.is_empty() { String::new() } else { format!(" stroke=\"{colour}\"") };
+                for piece in &pieces {
+                    let places = piece.iter().filter_map(|column| column.place);
+                    let mut points: Vec<_> = places.map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+                    // A line of one point shows nothing: with round ends, one back to it is a dot.
+                    if points.len() == 1 {
+                        points.push(points[0].clone());
+                    }
+                    writeln!(
+                        page,
+                        "<polyline class=\"{class}\"{stroke} stroke-width=\"{:.2}\" stroke-linecap=\"round\" \
+                         stroke-linejoin=\"round\" points=\"{}\"/>",
+                        line * unit,
+                        points.join(" ")
+                    )?;
+                }
+            }
+            if let Some((x, y)) = series.columns.iter().find_map(|column| column.place) {
+                let r = 4.0 * unit;
+                writeln!(
+                    page,
+                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r:.1}\" fill=\"{colour}\" stroke=\"#000\" stroke-opacity=\".65\" \
+                     stroke-width=\"{unit:.1}\"/>"
+                )?;
+                let label = series.name.split(' ').next().filter(|_| series.kind != Kind::Match);
+                let label = shortened(label.unwrap_or(&series.name));
+                let x = x.clamp(0.0, width as f64 - 9.0 * unit * label.chars().count() as f64 - 8.0 * unit);
+                writeln!(
+                    labels,
+                    "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\" style=\"font-size:{:.1}px;fill:{colour};stroke-width:{:.1}\">{}</text>",
+                    x.max(0.0) + 6.0 * unit,
+                    (y - 6.0 * unit).max(14.0 * unit),
+                    13.0 * unit,
+                    3.0 * unit,
+                    escaped(&label)
+                )?;
+            }
+            page.push_str("</g>\n");
+        }
+        page.push_str(&labels);
+        let what = if self.report.series.iter().any(|series| series.kind != Kind::Match) {
+            "the middles of the boxes that were followed"
+        } else {
+            "the middles of each template's best matches"
+        };
+        writeln!(
+            page,
+            "</svg>\n<p class=\"soft\">Over frame {}: {what}; a dot where each begins, gaps where it was not seen.</p>\n</section>",
+            key.frame
+        )
+    }
+
+    /// What was run, on what.
+    fn write_run(&self, page: &mut String) -> std::fmt::Result {
+        let run = self.run;
+        page.push_str("<section>\n<h2>Run</h2>\n<table>\n");
+        let mut row =
+            |name: &str, value: &str| writeln!(page, "<tr><th>{name}</th><td>{}</td></tr>", escaped(value));
+        row("input", &run.input)?;
+        let rate = if run.frame_rate > 0.0 {
+            format!("{:.2} frames/s", run.frame_rate)
+        } else {
+            "varying rate".into()
+        };
+        row("video", &format!("{}x{} {}, {rate}", run.width, run.height, run.format))?;
+        row("backend", run.backend)?;
+        row("device", &run.device)?;
+        for (name, value) in
+            [("driver", &run.driver), ("decoder", &run.decoder), ("threshold", &run.threshold)]
+        {
+            if let Some(value) = value {
+                row(name, value)?;
+            }
+        }
+        for template in &run.templates {
+            let (w, h, count) = (template.w, template.h, template.members);
+            let variants = if count == 1 { "1 variant".into() } else { format!("{count} variants") };
+            let digest: String = template.sha256.chars().take(12).collect();
+            row("template", &format!("{}: {w}x{h}, {variants}, SHA-256 {digest}\u{2026}", template.name))?;
+        }
+        if let Some(search) = run.search {
+            row("search", search)?;
+        }
+        for (id, track) in (1..).zip(&run.tracks) {
+            row("box", &format!("#{id}: {track}"))?;
+        }
+        if run.track_matches {
+            row("matches", "followed")?;
+        }
+        row("started", &date(run.started))?;
+        row("lockon", run.version)?;
+        page.push_str("</table>\n</section>\n");
+        Ok(())
+    }
+
+    fn write_thumbnails(&self, page: &mut String) -> std::fmt::Result {
+        let report = self.report;
+        let all = || report.thumbnails.iter().chain(&report.late_thumbnails);
+        if !report.series.iter().any(|series| series.kind != Kind::Match) {
+            return Ok(());
+        }
+        page.push_str("<section>\n<h2>Lost and found again</h2>\n");
+        if all().next().is_none() {
+            page.push_str("<p class=\"soft\">No track was lost.</p>\n");
+        }
+        page.push_str("<div class=\"thumbnails\">\n");
+        for Thumbnail { title, state, crop, bounds: [x, y, w, h], picture } in all() {
+            let Rect { x: left, y: top, w: width, h: height } = *crop;
+            let shape = format!("x=\"{x:.1}\" y=\"{y:.1}\" width=\"{w:.1}\" height=\"{h:.1}\"");
+            writeln!(
+                page,
+                "<figure><svg viewBox=\"{left} {top} {width} {height}\" role=\"img\" aria-label=\"{state}\">\
+                 <image x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" href=\"{}\"/>\
+                 <rect class=\"shade\" {shape}/><rect class=\"box {state}\" {shape}/></svg>\
+                 <figcaption>{}</figcaption></figure>",
+                picture.uri(),
+                escaped(title),
+                state = state.name()
+            )?;
+        }
+        page.push_str("</div>\n");
+        if report.unshown_thumbnails > 0 {
+            writeln!(
+                page,
+                "<p class=\"soft\">{} more in between are not shown.</p>",
+                report.unshown_thumbnails
+            )?;
+        }
+        page.push_str("</section>\n");
+        Ok(())
+    }
+
+    fn write_stages(&self, page: &mut String) -> std::fmt::Result {
+        page.push_str(
+            "<section>\n<h2>Stages</h2>\n<table>\n<tr><th>stage</th><th class=\"number\">mean</th>\
+             <th class=\"number\">99 % within</th></tr>\n",
+        );
+        for stage in &self.summary.stages {
+            writeln!(
+                page,
+                "<tr><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>",
+                stage.stage,
+                duration(stage.mean_us as u64),
+                duration(stage.p99_us)
+            )?;
+        }
+        page.push_str("</table>\n<p class=\"soft\">Per frame; they overlap.</p>\n</section>\n");
+        Ok(())
+    }
+
+    fn write_events(&self, page: &mut String) -> std::fmt::Result {
+        if self.report.events.is_empty() {
+            return Ok(());
+        }
+        page.push_str("<section>\n<h2>What happened to the source</h2>\n");
+        for event in &self.report.events {
+            writeln!(page, "<p>{}</p>", escaped(event))?;
+        }
+        if self.report.unshown_events > 0 {
+            writeln!(page, "<p class=\"soft\">And {} more.</p>", self.report.unshown_events)?;
+        }
+        page.push_str("</section>\n");
+        Ok(())
+    }
+}
+
+/// Text as HTML and XML have it. What XML cannot have at all becomes U+FFFD.
+pub(super) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            '\t' | '\n' | '\r' => safe.push(' '),
+            '\0'..='\x1f' | '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// A name that is as long as [`MOST_LETTERS`] at most.
+fn shortened(name: &str) -> String {
+    if name.chars().count() <= MOST_LETTERS {
+        return name.to_owned();
+    }
+    name.chars().take(MOST_LETTERS - 1).chain(['\u{2026}']).collect()
+}
+
+/// Microseconds for people.
+pub(super) fn duration(microseconds: u64) -> String {
+    match microseconds {
+        0..1_000 => format!("{microseconds} \u{b5}s"),
+        1_000..10_000 => format!("{:.1} ms", microseconds as f64 * 1e-3),
+        10_000..1_000_000 => format!("{:.0} ms", microseconds as f64 * 1e-3),
+        _ => format!("{:.1} s", microseconds as f64 * 1e-6),
+    }
+}
+
+/// Seconds since 1970 as a date and a time of day, UTC.
+fn date(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let is_leap =
+        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let (mut year, mut day) = (1970, days);
+    while day >= 365 + u64::from(is_leap(year)) {
+        day -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let months = [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while day >= months[month] {
+        day -= months[month];
+        month += 1;
+    }
+    format!("{year}-{:02}-{:02} {:02}:{:02} UTC", month + 1, day + 1, rest / 3600, rest / 60 % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_follow_the_calendar() {
+        let dates = [0, 951_782_400, 1_709_210_096, 4_102_444_799].map(date);
+        assert_eq!(
+            dates,
+            ["1970-01-01 00:00 UTC", "2000-02-29 00:00 UTC", "2024-02-29 12:34 UTC", "2099-12-31 23:59 UTC"]
+        );
+    }
+}

@@ -1,0 +1,176 @@
+//! What is kept of each track and of each template's best matches, in bounded memory; and how latencies are counted.
+
+use crate::results::TrackState;
+
+/// What is drawn of one track, or of the best matches of one template.
+pub(super) struct Series {
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    pub(super) columns: Vec<Column>,
+    /// Frames in each of [`TrackState::ALL`].
+    pub(super) states: [u64; 4],
+    pub(super) state: Option<TrackState>,
+    /// When there was a thumbnail of a loss, and of what was found again.
+    pub(super) lost_at: f64,
+    pub(super) found_at: f64,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Kind {
+    Track(u32),
+    Match,
+}
+
+/// Some frames that follow each other.
+pub(super) struct Column {
+    pub(super) number: u64,
+    pub(super) time: f64,
+    /// Where it was last, if it was seen.
+    pub(super) place: Option<(f64, f64)>,
+    pub(super) least: f64,
+    pub(super) most: f64,
+    pub(super) sum: f64,
+    pub(super) frames: u32,
+    pub(super) states: [u32; 4],
+}
+
+impl Series {
+    pub(super) fn new(kind: Kind, name: String) -> Self {
+        Self {
+            kind,
+            name,
+            columns: Vec::new(),
+            states: [0; 4],
+            state: None,
+            lost_at: f64::MIN,
+            found_at: f64::MIN,
+        }
+    }
+
+    /// Counts a frame and returns the state in the one before.
+    pub(super) fn add(
+        &mut self,
+        number: u64,
+        time: f64,
+        state: TrackState,
+        at: [f64; 4],
+        score: f64,
+    ) -> Option<TrackState> {
+        let index = index(state);
+        self.states[index] += 1;
+        if self.columns.last().is_none_or(|column| column.number != number) {
+            self.columns.push(Column {
+                number,
+                time,
+                place: None,
+                least: score,
+                most: score,
+                sum: 0.0,
+                frames: 0,
+                states: [0; 4],
+            });
+        }
+        let column = self.columns.last_mut().expect("pushed if there was none");
+        let [x, y, w, h] = at;
+        if state != TrackState::Lost {
+            column.place = Some((x + w / 2.0, y + h / 2.0));
+        }
+        (column.least, column.most) = (column.least.min(score), column.most.max(score));
+        column.sum += score;
+        column.frames += 1;
+        column.states[index] += 1;
+        self.state.replace(state)
+    }
+
+    /// Makes one column of each two.
+    pub(super) fn halve(&mut self) {
+        let mut halved: Vec<Column> = Vec::with_capacity(self.columns.len());
+        for mut column in self.columns.drain(..) {
+            column.number /= 2;
+            match halved.last_mut() {
+                Some(before) if before.number == column.number => {
+                    before.place = column.place.or(before.place);
+                    before.least = before.least.min(column.least);
+                    before.most = before.most.max(column.most);
+                    before.sum += column.sum;
+                    before.frames += column.frames;
+                    for (count, more) in before.states.iter_mut().zip(column.states) {
+                        *count += more;
+                    }
+                }
+                _ => halved.push(column),
+            }
+        }
+        self.columns = halved;
+    }
+
+    /// Columns without a gap between them, and without one in which nothing was seen if `is_seen`.
+    pub(super) fn pieces(&self, is_seen: bool) -> Vec<Vec<&Column>> {
+        let mut pieces: Vec<Vec<&Column>> = Vec::new();
+        let mut before = None;
+        for column in self.columns.iter().filter(|column| !is_seen || column.place.is_some()) {
+            match pieces.last_mut() {
+                Some(piece) if before == Some(column.number - 1) => piece.push(column),
+                _ => pieces.push(vec![column]),
+            }
+            before = Some(column.number);
+        }
+        pieces
+    }
+}
+
+impl Column {
+    pub(super) fn mean(&self) -> f64 {
+        self.sum / f64::from(self.frames)
+    }
+
+    /// The state that a reader must not miss: lost, then found again, then uncertain.
+    pub(super) fn state(&self) -> TrackState {
+        let worst = [TrackState::Lost, TrackState::Reacquired, TrackState::Uncertain];
+        worst.into_iter().find(|state| self.states[index(*state)] > 0).unwrap_or_default()
+    }
+}
+
+pub(super) fn index(state: TrackState) -> usize {
+    TrackState::ALL.iter().position(|other| *other == state).expect("all states are listed")
+}
+
+/// Durations in steps of a quarter of an octave, in constant memory.
+#[derive(Default)]
+pub(super) struct Histogram {
+    pub(super) counts: Vec<u64>,
+}
+
+impl Histogram {
+    pub(super) fn count(&mut self, microseconds: u64) {
+        let value = microseconds.max(4);
+        let octave = value.ilog2();
+        let bin = (4 * octave as usize) + ((value >> (octave - 2)) & 3) as usize;
+        if self.counts.len() <= bin {
+            self.counts.resize(bin + 1, 0);
+        }
+        self.counts[bin] += 1;
+    }
+
+    /// Where a bin begins, in microseconds.
+    pub(super) fn start(bin: usize) -> u64 {
+        (4 + bin as u64 % 4) << (bin / 4 - 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bin_of_the_histogram_begins_where_it_says() {
+        let mut histogram = Histogram::default();
+        for microseconds in [0, 4, 5, 7, 8, 9, 10, 100, 1000, 123_456, 60_000_000] {
+            histogram.counts.clear();
+            histogram.count(microseconds);
+            let bin = histogram.counts.len() - 1;
+            let value = microseconds.max(4);
+            assert!(Histogram::start(bin) <= value && value < Histogram::start(bin + 1), "{microseconds}");
+        }
+    }
+}
