@@ -1,5 +1,9 @@
-//! The least of HTTP/1.1 that a scraper needs: `GET /metrics`, one request at a time, each with little time and little room.
+//! The least of HTTP/1.1 that a scraper needs: `GET /metrics`, each request with little time and little room.
+//!
+//! One thread serves a few connections at a time, none of which it waits for: whoever connects and says nothing holds nobody
+//! up.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -14,8 +18,14 @@ use crate::error::{Error, Result};
 /// Most bytes of a request, up to the empty line.
 const MAX_REQUEST: usize = 8192;
 
-/// A request and its answer take so long at most; nobody else is served meanwhile.
+/// A request and its answer take so long at most.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Most connections at a time; the oldest is closed for one more.
+const MAX_CONNECTIONS: usize = 16;
+
+/// How often to look at connections that are open.
+const TICK: Duration = Duration::from_millis(10);
 
 /// Where metrics are served: `PORT` of this machine's own 127.0.0.1, or `HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,14 +80,7 @@ impl Server {
         let address = listener.local_addr().map_err(failed)?;
         let stop = Arc::new(AtomicBool::new(false));
         let is_over = stop.clone();
-        let serve = move || {
-            while let Some(stream) = accepted(&listener, &is_over) {
-                // Whoever does not listen to the end misses something; nobody else does.
-                if let Err(error) = answer(stream, &text) {
-                    tracing::debug!("metrics: {error}");
-                }
-            }
-        };
+        let serve = move || serve(&listener, &text, &is_over);
         let thread =
             std::thread::Builder::new().name("lockon-metrics".into()).spawn(serve).map_err(failed)?;
         Ok(Self { address, stop, thread: Some(thread) })
@@ -108,79 +111,132 @@ impl Drop for Server {
     }
 }
 
-/// The next connection, or `None` when it is over.
-fn accepted(listener: &TcpListener, is_over: &AtomicBool) -> Option<TcpStream> {
+/// Answers until it is over.
+fn serve(listener: &TcpListener, text: &dyn Fn() -> String, is_over: &AtomicBool) {
+    let mut open: VecDeque<Connection> = VecDeque::new();
     loop {
-        let connection = listener.accept();
+        // With nobody to look after it waits for the next connection.
+        let accepted = listener.set_nonblocking(!open.is_empty()).and_then(|()| listener.accept());
         if is_over.load(Ordering::Relaxed) {
-            return None;
+            return;
         }
-        match connection {
-            Ok((stream, _)) => return Some(stream),
+        let pause = match accepted {
+            Ok((stream, _)) => {
+                if open.len() == MAX_CONNECTIONS {
+                    open.pop_front();
+                }
+                open.extend(Connection::new(stream).inspect_err(|error| tracing::debug!("metrics: {error}")));
+                Duration::ZERO
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => TICK,
             // Gone again already, or too many files are open: that may pass.
             Err(error) => {
                 tracing::debug!("metrics: {error}");
-                std::thread::sleep(Duration::from_millis(100));
+                TICK * 10
             }
+        };
+        // Whoever does not listen to the end misses something; nobody else does.
+        open.retain_mut(|connection| match connection.advance(text) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => true,
+            Err(error) => {
+                tracing::debug!("metrics: {error}");
+                false
+            }
+            Ok(()) => false,
+        });
+        if !open.is_empty() || pause > TICK {
+            std::thread::sleep(pause);
         }
     }
 }
 
-/// Reads one request, and answers it.
-fn answer(mut stream: TcpStream, text: &dyn Fn() -> String) -> std::io::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    let request = read_request(&mut stream, deadline)?;
-    let status = status_of(&request);
+/// A request on its way in, or its answer on its way out.
+struct Connection {
+    stream: TcpStream,
+    deadline: Instant,
+    request: Vec<u8>,
+    /// What is left to write of the answer, once there is one.
+    answer: Option<Vec<u8>>,
+    /// Bytes that are still read and thrown away after the answer.
+    unread: usize,
+}
+
+impl Connection {
+    fn new(stream: TcpStream) -> std::io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        let deadline = Instant::now() + PATIENCE;
+        Ok(Self { stream, deadline, request: Vec::new(), answer: None, unread: 8 * MAX_REQUEST })
+    }
+
+    /// Reads the request and writes the answer as far as that can be done now.
+    ///
+    /// # Errors
+    /// `WouldBlock` if more is to be done later.
+    fn advance(&mut self, text: &dyn Fn() -> String) -> std::io::Result<()> {
+        if Instant::now() > self.deadline {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        if self.answer.is_none() {
+            self.read_request()?;
+            self.answer = Some(answer_to(&self.request, text));
+        }
+        if let Some(rest) = &mut self.answer
+            && !rest.is_empty()
+        {
+            while !rest.is_empty() {
+                let written = again(|| self.stream.write(rest))?;
+                rest.drain(..written.max(1).min(rest.len()));
+            }
+            self.stream.shutdown(std::net::Shutdown::Write)?;
+        }
+        // What is closed with unread bytes is reset, and the answer lost with it: a little more is read and thrown away.
+        let mut bytes = [0; 1024];
+        while self.unread > 0 {
+            match again(|| self.stream.read(&mut bytes))? {
+                0 => break,
+                read => self.unread = self.unread.saturating_sub(read),
+            }
+        }
+        Ok(())
+    }
+
+    /// The request up to its empty line, to its end, or to [`MAX_REQUEST`].
+    fn read_request(&mut self) -> std::io::Result<()> {
+        let mut bytes = [0; 1024];
+        while head_of(&self.request).is_none() && self.request.len() < MAX_REQUEST {
+            match again(|| self.stream.read(&mut bytes))? {
+                0 => break,
+                read => self.request.extend_from_slice(&bytes[..read]),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Calls again what a signal interrupted.
+fn again(mut call: impl FnMut() -> std::io::Result<usize>) -> std::io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+/// The whole answer. That to HEAD has the length of the body, but not the body.
+fn answer_to(request: &[u8], text: &dyn Fn() -> String) -> Vec<u8> {
+    let status = status_of(request);
     let (body, kind) = match status {
         "200 OK" => (text(), "text/plain; version=0.0.4; charset=utf-8"),
         _ => (format!("{status}: GET /metrics is what is served here\n"), "text/plain; charset=utf-8"),
     };
-    let allow = if status.starts_with("405") { "Allow: GET\r\n" } else { "" };
+    let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{allow}Connection: close\r\n\r\n",
         body.len()
     );
-    let mut rest = [head.as_bytes(), body.as_bytes()].concat();
-    while !rest.is_empty() {
-        stream.set_write_timeout(Some(time_left(deadline)?))?;
-        let written = stream.write(&rest)?;
-        rest.drain(..written.max(1).min(rest.len()));
-    }
-    // What is closed with unread bytes is reset, and the answer lost with it: a little more is read and thrown away.
-    stream.shutdown(std::net::Shutdown::Write)?;
-    let mut unread = 8 * MAX_REQUEST;
-    let mut bytes = [0; 1024];
-    while unread > 0 {
-        stream.set_read_timeout(Some(time_left(deadline)?))?;
-        match stream.read(&mut bytes)? {
-            0 => break,
-            read => unread = unread.saturating_sub(read),
-        }
-    }
-    Ok(())
-}
-
-/// The request up to its empty line, to its end, or to [`MAX_REQUEST`].
-fn read_request(stream: &mut TcpStream, deadline: Instant) -> std::io::Result<Vec<u8>> {
-    let mut request = Vec::new();
-    let mut bytes = [0; 1024];
-    while head_of(&request).is_none() && request.len() < MAX_REQUEST {
-        stream.set_read_timeout(Some(time_left(deadline)?))?;
-        let read = match stream.read(&mut bytes) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            read => read?,
-        };
-        if read == 0 {
-            break;
-        }
-        request.extend_from_slice(&bytes[..read]);
-    }
-    Ok(request)
-}
-
-fn time_left(deadline: Instant) -> std::io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+    let body = if request.starts_with(b"HEAD ") { "" } else { &body };
+    [head.as_bytes(), body.as_bytes()].concat()
 }
 
 /// The request's lines, if they are all there.
@@ -213,7 +269,7 @@ pub fn status_of(request: &[u8]) -> &'static str {
     }
     let path = target.split_once('?').map_or(target, |(path, _)| path);
     match (path, method) {
-        ("/metrics", "GET") => "200 OK",
+        ("/metrics", "GET" | "HEAD") => "200 OK",
         ("/metrics", _) => "405 Method Not Allowed",
         _ => "404 Not Found",
     }
@@ -257,6 +313,8 @@ mod tests {
             ("GET / HTTP/1.1\r\n\r\n", "404"),
             ("GET /metrics/../secret HTTP/1.1\r\n\r\n", "404"),
             ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
+            ("HEAD /metrics HTTP/1.1\r\n\r\n", "200"),
+            ("head /metrics HTTP/1.1\r\n\r\n", "405"),
             ("POST / HTTP/1.1\r\n\r\n", "404"),
             ("GET /metrics HTTP/2.0\r\n\r\n", "400"),
             ("GET  /metrics HTTP/1.1\r\n\r\n", "400"),
@@ -282,8 +340,48 @@ mod tests {
             );
         }
         let said = ask(&server, b"DELETE /metrics HTTP/1.1\r\n\r\n");
-        assert!(said.starts_with("HTTP/1.1 405") && said.contains("Allow: GET\r\n"), "{said}");
+        assert!(said.starts_with("HTTP/1.1 405") && said.contains("Allow: GET, HEAD\r\n"), "{said}");
         assert!(server.url().starts_with("http://127.0.0.1:"));
+    }
+
+    #[test]
+    fn head_is_answered_as_get_is_without_the_body() {
+        let server = server();
+        let said = ask(&server, b"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with("\r\n\r\n"), "{said}");
+        assert!(said.contains("Content-Length: 10\r\n"), "{said}");
+        let said = ask(&server, b"HEAD /else HTTP/1.1\r\n\r\n");
+        assert!(said.starts_with("HTTP/1.1 404") && said.ends_with("\r\n\r\n"), "{said}");
+    }
+
+    #[test]
+    fn idle_connections_hold_up_nobody() {
+        for idle in [10, 3 * MAX_CONNECTIONS] {
+            let server = server();
+            let connect = |_| TcpStream::connect(server.address).unwrap();
+            let silent: Vec<_> = (0..idle).map(connect).collect();
+            let asked = Instant::now();
+            assert!(ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n").contains("42"));
+            // One after the other they would take 20 s and more.
+            assert!(asked.elapsed() < PATIENCE * 4, "{idle}: {:?}", asked.elapsed());
+            // Nor do they hold up the end.
+            drop(server);
+            assert!(asked.elapsed() < PATIENCE * 4, "{idle}: {:?}", asked.elapsed());
+            drop(silent);
+        }
+    }
+
+    #[test]
+    fn a_request_in_pieces_is_answered_between_others() {
+        let server = server();
+        let mut slow = TcpStream::connect(server.address).unwrap();
+        slow.write_all(b"GET /metr").unwrap();
+        assert!(ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n").contains("42"));
+        slow.write_all(b"ics HTTP/1.1\r\n\r\n").unwrap();
+        slow.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut said = String::new();
+        slow.read_to_string(&mut said).unwrap();
+        assert!(said.ends_with("answer 42\n"), "{said}");
     }
 
     #[test]
