@@ -64,7 +64,7 @@ impl Engine<'_> {
         outcome = first_error(run.failed.take().map_or(Ok(()), Err), outcome);
         if outcome.is_ok() && !self.control.is_stopped() {
             for (id, spec) in self.tracker.not_started() {
-                tracing::warn!("track {id} never started: the video ended before frame {}", spec.frame);
+                tracing::warn!("track {id} never started: the video ended before {}", spec.from.in_words());
             }
         }
         let summary = self.summary(&run);
@@ -108,7 +108,9 @@ impl Engine<'_> {
                     let (asked, held_up) = (Instant::now(), self.source.held_up());
                     let next = self.source.wait_next(STOP_CHECK);
                     let held_up = self.source.held_up().saturating_sub(held_up);
-                    run.waited += asked.elapsed().saturating_sub(held_up);
+                    let waited = asked.elapsed().saturating_sub(held_up);
+                    run.waited += waited;
+                    run.silent += waited;
                     next
                 }
                 (true, true) => self.source.try_next(),
@@ -143,9 +145,7 @@ impl Engine<'_> {
     fn submit(&mut self, run: &mut Run, frame: Frame) -> Result<()> {
         let waited_us = micros(std::mem::take(&mut run.waited));
         run.stats.stage(Stage::Source, waited_us);
-        if std::mem::take(&mut run.is_stalled) {
-            self.note(run, |frame| Event::Resumed { frame, waited_us })?;
-        }
+        self.end_silence(run)?;
         if run.open.as_ref().is_none_or(|open| open.format != frame.format) {
             self.drain(run)?;
             self.change(run, &frame)?;
@@ -187,15 +187,28 @@ impl Engine<'_> {
 
     /// Tells once that nothing has come for a while.
     fn notice_stall(&mut self, run: &mut Run) -> Result<()> {
+        let passed = self.source.passed();
+        if std::mem::replace(&mut run.passed, passed) != passed {
+            self.end_silence(run)?;
+        }
         // Before the first frame there is nothing that could stall.
-        if run.is_stalled || run.size.is_none() || run.waited < STALL {
+        if run.is_stalled || run.size.is_none() || run.silent < STALL {
             return Ok(());
         }
         run.is_stalled = true;
         run.stalls += 1;
-        let waited = run.waited;
+        let waited = run.silent;
         tracing::warn!("no frame for {:.0} s: waiting", waited.as_secs_f64());
         self.note(run, |frame| Event::Stalled { frame, waited_us: micros(waited) })
+    }
+
+    /// A frame has come.
+    fn end_silence(&mut self, run: &mut Run) -> Result<()> {
+        let waited_us = micros(std::mem::take(&mut run.silent));
+        if std::mem::take(&mut run.is_stalled) {
+            self.note(run, |frame| Event::Resumed { frame, waited_us })?;
+        }
+        Ok(())
     }
 
     /// Tells the sinks what happened before the next frame. Frames before it have been delivered.
@@ -388,6 +401,10 @@ struct Run {
     stats: Stats,
     /// Time spent waiting for the frame that comes next.
     waited: Duration,
+    /// Time in which none came, also of those that nobody asked for.
+    silent: Duration,
+    /// Frames that nobody asked for, when that was last looked at.
+    passed: u64,
     /// Size of the frames so far, once there was one.
     size: Option<Size>,
     /// Searches that were done again.

@@ -41,6 +41,7 @@ pub mod config;
 pub mod control;
 pub mod engine;
 pub mod error;
+pub mod excerpt;
 pub mod files;
 pub mod frame;
 pub mod job;

@@ -55,6 +55,11 @@ pub trait Source: Send {
         Duration::ZERO
     }
 
+    /// Frames so far that came and that nobody asked for: a source from which they come has not stalled.
+    fn passed(&self) -> u64 {
+        0
+    }
+
     /// True for a frame that it gave and that nobody wants any more, such as one that a flush dropped: the engine tells no sink
     /// of it, and does not count it.
     fn has_discarded(&self, _frame: u64) -> bool {

@@ -15,7 +15,7 @@ use crate::util::{program, root};
 const LAYERS: &[&[&str]] = &[
     &["main"],
     &["cli"],
-    &["engine", "job", "media", "metrics", "output"],
+    &["engine", "excerpt", "job", "media", "metrics", "output"],
     &["tracker", "backend::cpu", "backend::cuda", "overlay", "reference"],
     &["backend"],
     &["ports"],

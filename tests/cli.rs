@@ -1,5 +1,7 @@
 //! The program as people run it: real files in, results and exit codes out.
 
+mod times;
+
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};

@@ -7,6 +7,7 @@ mod architecture;
 mod cli;
 mod endurance;
 mod engine;
+mod excerpt;
 mod held;
 #[cfg(unix)]
 mod interrupts;

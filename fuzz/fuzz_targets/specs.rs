@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use libfuzzer_sys::fuzz_target;
 use lockon::config::{
-    Angles, BackendChoice, Kernel, OnDeviceLoss, Scales, SearchMethod, ThresholdSpec, TrackSpec, View,
+    Angles, BackendChoice, Kernel, Moment, OnDeviceLoss, Scales, SearchMethod, ThresholdSpec, TrackSpec, View,
 };
 use lockon::frame::{Rect, Size};
 use lockon::media::source::{Decoder, Input};
@@ -24,6 +24,7 @@ fn comes_back<T: FromStr + Display + PartialEq + Debug>(text: &str) {
 fuzz_target!(|text: &str| {
     comes_back::<ThresholdSpec>(text);
     comes_back::<TrackSpec>(text);
+    comes_back::<Moment>(text);
     comes_back::<Rect>(text);
     comes_back::<Size>(text);
     comes_back::<Kernel>(text);

@@ -7,7 +7,8 @@ use std::str::FromStr;
 use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
 
 use lockon::config::{
-    Angles, BackendChoice, Kernel, Limits, OnDeviceLoss, Scales, SearchMethod, ThresholdSpec, TrackSpec, View,
+    Angles, BackendChoice, Kernel, Limits, Moment, OnDeviceLoss, Part, Scales, SearchMethod, ThresholdSpec,
+    TrackSpec, View,
 };
 use lockon::frame::{Rect, Size};
 use lockon::job::{NamedTemplate, Sought};
@@ -80,8 +81,9 @@ pub(super) struct RunArgs {
     /// Search for a picture (PNG, JPEG, BMP; its alpha channel is the mask); may be given several times
     #[arg(short, long, value_name = "[NAME=]PATH", help_heading = "What to do")]
     pub(super) template: Vec<String>,
-    /// Follow the object in this box, from this frame on (0 if not given); may be given several times
-    #[arg(long, value_name = "X,Y,W,H[@FRAME]", allow_hyphen_values = true, help_heading = "What to do")]
+    /// Follow the object in this box (0,0 is the top left pixel), from this frame or time on: 18, 12.5s, 1:02.5 (the first
+    /// frame if not given); may be given several times
+    #[arg(long, value_name = "X,Y,W,H[@WHEN]", allow_hyphen_values = true, help_heading = "What to do")]
     pub(super) track: Vec<TrackSpec>,
     /// Follow what --template finds: each match that lasts becomes a track with a number of its own, until it is lost for long.
     /// --max-matches says how many of each template are looked for
@@ -152,7 +154,18 @@ pub(super) struct RunArgs {
     /// Even out the jitter of rtsp:// and srt:// over so many milliseconds: less is sooner, more is smoother [default: 200]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=60_000), help_heading = "How")]
     pub(super) jitter: Option<u32>,
-    /// End after so many frames
+    /// Begin with this frame, or with the first that is not before this time: 120, 12.5s, 1:02.5, 1:02:03.5. What comes
+    /// before is decoded only; numbers and times stay those of the whole video
+    #[arg(long, value_name = "WHEN", default_value = "0", hide_default_value = true, help_heading = "How")]
+    pub(super) start: Moment,
+    /// End before this frame, or before the first that is not before this time; of a camera or stream, counted from its start
+    #[arg(long, value_name = "WHEN", help_heading = "How")]
+    pub(super) end: Option<Moment>,
+    /// Process each Nth frame only, from the first on; videos that are written play at the same speed
+    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true,
+          value_parser = clap::value_parser!(u64).range(1..), help_heading = "How")]
+    pub(super) every: u64,
+    /// End after so many frames that were processed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "How")]
     pub(super) max_frames: Option<u64>,
     /// Print the GStreamer pipelines instead of running them
@@ -167,6 +180,13 @@ pub(super) struct RunArgs {
     /// No progress bar, no progress lines
     #[arg(long, help_heading = "How")]
     pub(super) no_progress: bool,
+}
+
+impl RunArgs {
+    /// Which frames are processed.
+    pub(super) fn part(&self) -> Part {
+        Part { start: self.start, end: self.end, every: self.every }
+    }
 }
 
 /// What counts as a match, for video and stills.
@@ -200,7 +220,7 @@ pub(super) struct SearchArgs {
     /// sizes and directions; scores are exact, but a match can be missed)
     #[arg(long, value_name = "HOW", default_value = SearchMethod::default().name())]
     pub(super) search: SearchMethod,
-    /// Search for templates inside this box only
+    /// Search for templates inside this box only; 0,0 is the top left pixel
     #[arg(long, value_name = "X,Y,W,H", allow_hyphen_values = true)]
     pub(super) roi: Option<Rect>,
 }

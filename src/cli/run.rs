@@ -10,11 +10,12 @@ use anyhow::Result;
 
 use lockon::Error;
 use lockon::backend::{self, Ahead, Device, Options};
-use lockon::config::{BackendChoice, Limits, OnDeviceLoss, SearchMethod, View};
+use lockon::config::{BackendChoice, Limits, Moment, OnDeviceLoss, Part, SearchMethod, View};
 use lockon::control::Control;
 use lockon::engine::Engine;
+use lockon::excerpt::Excerpt;
 use lockon::files;
-use lockon::frame::VideoFormat;
+use lockon::frame::{FrameMeta, VideoFormat};
 use lockon::job::{self, Job};
 use lockon::media::launch::{self, Launch};
 use lockon::media::sink::{self, Shown, VideoSink};
@@ -56,10 +57,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     let (watched, shown) = pipeline_sinks(args, source.is_live())?;
     sinks.extend(watched);
     if !args.no_progress {
-        let nominal = job::frame_rate(&source.format());
-        let asked_ns =
-            args.max_frames.filter(|_| nominal > 0.0).map(|max| (max as f64 / nominal * 1e9) as u64);
-        let duration_ns = source.duration_ns().into_iter().chain(asked_ns).min();
+        let duration_ns = length_ns(args, source.duration_ns(), job::frame_rate(&source.format()));
         sinks.push(Box::new(Progress::new(duration_ns, shown)));
     }
 
@@ -94,8 +92,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         let input = args.source.clone().unwrap_or_else(|| spec.input.to_string());
         job.describe(input, decoder.clone(), format, device)
     };
+    let input_name = spec.input.to_string();
+    let mut excerpt = Excerpt::new(&mut source, args.part());
     let engine = Engine {
-        source: &mut source,
+        source: &mut excerpt,
         open_backend: &open_backend,
         open_spare: match args.on_device_loss {
             OnDeviceLoss::End => None,
@@ -113,13 +113,40 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     }
     outcome?;
     if summary.frames == 0 && !summary.interrupted {
-        return Err(Error::NoVideo {
-            input: spec.input.to_string(),
-            reason: "it ended without a single frame".into(),
-        }
-        .into());
+        let reason = match excerpt.missed() {
+            Some(last) => none_in(args.part(), last),
+            None => "it ended without a single frame".into(),
+        };
+        return Err(Error::NoVideo { input: input_name, reason }.into());
     }
     Ok(if summary.interrupted { signals.outcome() } else { Outcome::Done })
+}
+
+/// How much of a video of that length is processed, at so many frames a second, as far as that is known.
+fn length_ns(args: &RunArgs, whole_ns: Option<u64>, rate: f64) -> Option<u64> {
+    let frames = |count: u64| (rate > 0.0).then(|| (count as f64 / rate * 1e9) as u64);
+    let time = |moment: Moment| match moment {
+        Moment::Frame(index) => frames(index),
+        Moment::Time(ns) => Some(ns),
+    };
+    let start = time(args.start).unwrap_or(0);
+    let end = whole_ns.into_iter().chain(args.end.and_then(time)).min();
+    let asked = args.max_frames.and_then(|max| frames(max.saturating_mul(args.every)));
+    end.map(|end| end.saturating_sub(start)).into_iter().chain(asked).min()
+}
+
+/// Why no frame of a video was processed, the last of which was `last`.
+fn none_in(part: Part, last: FrameMeta) -> String {
+    let at = last.pts_ns.map_or_else(String::new, |ns| format!(" at {}", Moment::Time(ns)));
+    match part.end {
+        Some(end) if end.is_reached(&last) => {
+            format!("no frame lies between --start {} and --end {end}", part.start)
+        }
+        _ if last.pts_ns.is_none() && matches!(part.start, Moment::Time(_)) => {
+            format!("its frames have no times, so none is at --start {}: give a frame's number", part.start)
+        }
+        _ => format!("--start {} is after its last frame, {}{at}", part.start, last.index),
+    }
 }
 
 /// Refuses what cannot mean anything, before any file is touched.
@@ -141,10 +168,25 @@ fn check(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<()> {
         &input_files(args, spec),
         &args.output.iter().cloned().chain(results).chain(report).collect::<Vec<_>>(),
     )?;
-    if let Some(max) = args.max_frames
-        && let Some(late) = args.track.iter().find(|track| track.frame >= max)
-    {
-        return Err(Error::Usage(format!("--track {late} starts after the last of --max-frames {max}")));
+    let part = args.part();
+    part.check()?;
+    for track in &args.track {
+        // Nobody says 0 in so many words.
+        if part.begins_after(track.from) && track.from != Moment::default() {
+            return Err(Error::Usage(format!("--track {track} starts before --start {}", part.start)));
+        }
+        if part.ends_before(track.from, args.max_frames) {
+            let end = part.end.map(|end| format!("--end {end}"));
+            let max = args.max_frames.map(|max| format!("--max-frames {max}"));
+            let ends: Vec<_> = end.into_iter().chain(max).collect();
+            return Err(Error::Usage(format!(
+                "--track {track} starts after the last of {}",
+                ends.join(", ")
+            )));
+        }
+    }
+    if part.start != Moment::default() && spec.is_real_time()? {
+        return usage("--start is for files: what came before a camera or stream was opened cannot be had");
     }
     if args.template.is_empty() && args.track.is_empty() && args.threshold.is_none() {
         return usage("nothing to do: give --template, --track or --threshold");
@@ -204,7 +246,8 @@ fn file_sinks(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<Vec<Box<dyn S
     }
     let sound = if args.output.is_empty() { None } else { sound_of(args, spec) };
     for path in &args.output {
-        sinks.push(Box::new(VideoSink::file(path, args.view, sound.clone())?));
+        let sink = VideoSink::file(path, args.view, sound.clone())?;
+        sinks.push(Box::new(if args.start == Moment::default() { sink } else { sink.from_zero() }));
     }
     Ok(sinks)
 }
@@ -311,6 +354,11 @@ fn as_element(
         if is_given {
             tracing::warn!("{option} is left out of this line: the element writes results files only");
         }
+    }
+    if args.part() != Part::default() {
+        tracing::warn!(
+            "--start, --end and --every are left out of this line: put a seek or videorate before the element"
+        );
     }
     for list in [&args.template, &args.results] {
         if let Some(text) = list.iter().find(|text| text.contains(';')) {

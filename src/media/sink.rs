@@ -126,6 +126,8 @@ pub struct VideoSink {
     target: Target,
     /// True if frames come from a live source: then the newest frame matters, not each of them.
     is_live: bool,
+    /// True if a file begins at 0, whatever the first frame's time.
+    from_zero: bool,
     /// Built on opening, so that what is missing is known before the video starts.
     ready: Option<launch::Running>,
     playing: Option<Playing>,
@@ -211,7 +213,8 @@ impl VideoSink {
         let is_new = files::check_writable(path)?;
         let target = Target::File { path: path.to_owned(), container, sound, is_new };
         let name = path.display().to_string();
-        Ok(Self { name, launch, view, target, is_live: false, ready, playing: None, shown: Arc::default() })
+        let (is_live, from_zero, shown) = (false, false, Arc::default());
+        Ok(Self { name, launch, view, target, is_live, from_zero, ready, playing: None, shown })
     }
 
     /// Shows the frames on the screen: those of a file at their own pace, or slower if the search is; a camera's at once.
@@ -228,10 +231,17 @@ impl VideoSink {
             view,
             target: Target::Display,
             is_live,
+            from_zero: false,
             ready,
             playing: None,
             shown: Arc::default(),
         })
+    }
+
+    /// The same for frames from the middle of a video: the file begins with the first of them, and so does its sound.
+    pub fn from_zero(mut self) -> Self {
+        self.from_zero = true;
+        self
     }
 
     /// Passes the frames to gst-launch text that begins with `appsrc name=results`.
@@ -252,7 +262,7 @@ impl VideoSink {
         start_without_preroll(&pipeline);
         let (name, ready) = (launch.name().to_owned(), Some(launch::Running::new(pipeline)));
         let (target, shown) = (Target::User, Arc::default());
-        Ok(Self { name, launch, view, target, is_live, ready, playing: None, shown })
+        Ok(Self { name, launch, view, target, is_live, from_zero: false, ready, playing: None, shown })
     }
 
     /// How it keeps up, to be looked at while it does.
@@ -529,14 +539,17 @@ impl Playing {
             pad.set_property("trak-timescale", MP4_TIMESCALE);
         }
         let gate = match (container, input) {
-            (Some(container), Some(input)) => sound::attach(&running, container.extension, input)?,
+            (Some(container), Some(input)) => {
+                sound::attach(&running, container.extension, input, sink.from_zero)?
+            }
             _ => None,
         };
 
         // A file's frames stay at their times in a file; what is watched goes by the clock.
         let on_clock = sink.is_live || matches!(sink.target, Target::Display);
         let constant_rate = container.is_some_and(|c| c.is_constant_rate);
-        let times = Timeline::new(format.frame_rate, on_clock, constant_rate.then(|| sink.name.clone()));
+        let mut times = Timeline::new(format.frame_rate, on_clock, constant_rate.then(|| sink.name.clone()));
+        times.origin = (!sink.from_zero).then_some(0);
         let progress = Arc::new(Progress::default());
         let is_users = matches!(sink.target, Target::User);
         let sources = pipeline.iterate_sources().into_iter().flatten();
@@ -793,7 +806,7 @@ impl Worker {
                 }
             };
             if let Some(gate) = &self.gate {
-                gate.video_reached(times.pts + times.duration);
+                gate.video_reached(self.times.origin.unwrap_or(0), times.pts + times.duration);
             }
             if self.appsrc.push_buffer(buffer).is_err() {
                 return;
@@ -846,6 +859,8 @@ struct Timeline {
     shift: Option<i128>,
     /// Added to the frames' own times because the source's clock was turned back, which no file can hold.
     turned_back: u64,
+    /// Taken off the frames' own times; the first one's, which is not known yet, if there is none.
+    origin: Option<u64>,
     /// The output's name, if it has a constant rate and we did not warn yet.
     constant_rate: Option<String>,
     frames: u64,
@@ -863,6 +878,7 @@ impl Timeline {
             on_clock,
             shift: None,
             turned_back: 0,
+            origin: Some(0),
             constant_rate,
             frames: 0,
             first: 0,
@@ -882,7 +898,9 @@ impl Timeline {
         let step = |last: u64| last + meta.duration_ns.or(nominal).unwrap_or(USUAL_INTERVAL_NS);
         // A source without times gets those of its frame rate, or else evenly spaced ones.
         let own = meta.pts_ns.or_else(|| self.interval.map(|i| grid(i, self.frames)));
-        let own = own.map_or_else(|| self.last.map_or(0, step), |own| own + self.turned_back);
+        let origin = *self.origin.get_or_insert(own.unwrap_or(0));
+        let own = own.map(|own| (own + self.turned_back).saturating_sub(origin));
+        let own = own.unwrap_or_else(|| self.last.map_or(0, step));
         let own = match self.last {
             Some(last) if own < last => {
                 let next = step(last);

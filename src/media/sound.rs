@@ -33,17 +33,23 @@ const CORE: &str = "libgstreamer1.0-0";
 /// Adds the sound of `input` to an `output`, which must not have been started yet, and links it to the muxer.
 ///
 /// The result holds back all sound until it is told of video. `None` if the file has no sound, or if the container cannot
-/// hold it, which is logged once. Waits until the demuxer has read the head of the file.
+/// hold it, which is logged once. Waits until the demuxer has read the head of the file. With `from_zero` the sound that comes
+/// before the first frame is left out, and the rest is moved as the frames are.
 ///
 /// # Errors
 /// `MissingElement` if GStreamer lacks a part that every installation has.
-pub(super) fn attach(output: &launch::Running, container: &str, input: &Path) -> Result<Option<Arc<Gate>>> {
+pub(super) fn attach(
+    output: &launch::Running,
+    container: &str,
+    input: &Path,
+    from_zero: bool,
+) -> Result<Option<Arc<Gate>>> {
     let pipeline = output.pipeline();
     let (Some(mux), true) = (pipeline.by_name("mux"), input.is_file()) else { return Ok(None) };
     let Some(accepted) = caps_for_sound(&mux) else { return Ok(None) };
     // On its way up from NULL the pipeline would take the branch back to READY with it.
     output.set_state(gst::State::Ready)?;
-    let branch = Branch::new(input)?;
+    let branch = Branch::new(input, from_zero)?;
     pipeline
         .add(&branch.bin)
         .map_err(|_| Error::Usage("a pipeline has an element named \"sound\" already".to_owned()))?;
@@ -100,7 +106,7 @@ struct Branch {
 
 impl Branch {
     /// A branch that is not in a pipeline yet.
-    fn new(input: &Path) -> Result<Self> {
+    fn new(input: &Path, from_zero: bool) -> Result<Self> {
         let bin = gst::Bin::with_name("sound");
         let [source, queue] = [make("filesrc", CORE)?, make("queue", CORE)?];
         let parse = make("parsebin", "gstreamer1.0-plugins-base")?;
@@ -114,6 +120,7 @@ impl Branch {
         // The first thing heard decides; what comes after it may be lost, but must not block.
         let (heard, sound) = crossbeam_channel::bounded(1);
         let gate = Arc::new(Gate::default());
+        gate.lock().origin = (!from_zero).then_some(0);
         let types =
             gst::PadProbeType::BUFFER | gst::PadProbeType::BUFFER_LIST | gst::PadProbeType::EVENT_DOWNSTREAM;
         queue_end.add_probe(types, {
@@ -256,7 +263,9 @@ pub(super) struct Gate {
 
 #[derive(Default)]
 struct State {
-    /// End of the last frame that was pushed, in nanoseconds.
+    /// Time of the output's beginning in the input, in nanoseconds, once that is known.
+    origin: Option<u64>,
+    /// End of the last frame that was pushed, in the output.
     video_end: u64,
     /// When the last packet began that came to the gate.
     last: u64,
@@ -274,9 +283,10 @@ impl Gate {
         self.lock().video_queue = queue;
     }
 
-    /// A frame was pushed that ends at `end_ns`.
-    pub(super) fn video_reached(&self, end_ns: u64) {
+    /// A frame was pushed that ends at `end_ns` in the output, which begins at `origin_ns` of the input.
+    pub(super) fn video_reached(&self, origin_ns: u64, end_ns: u64) {
         let mut state = self.lock();
+        state.origin = Some(origin_ns);
         state.video_end = state.video_end.max(end_ns);
         self.changed.notify_all();
     }
@@ -294,7 +304,7 @@ impl Gate {
     }
 
     /// On the queue's thread, for each packet of sound: waits until the packet is due.
-    fn pass(&self, pad: &gst::Pad, info: &gst::PadProbeInfo) -> gst::PadProbeReturn {
+    fn pass(&self, pad: &gst::Pad, info: &mut gst::PadProbeInfo) -> gst::PadProbeReturn {
         let first = match &info.data {
             Some(gst::PadProbeData::Buffer(packet)) => Some(packet.as_ref()),
             Some(gst::PadProbeData::BufferList(packets)) => packets.get(0),
@@ -308,19 +318,23 @@ impl Gate {
             if state.is_open {
                 return gst::PadProbeReturn::Drop;
             }
-            if starts < state.video_end {
-                return gst::PadProbeReturn::Ok;
+            if let Some(origin) = state.origin {
+                if starts < origin {
+                    return gst::PadProbeReturn::Drop;
+                }
+                // Sound that begins late, or pauses: the muxer wants to see it before it goes on with the video, and video
+                // must not wait for ever. It may then lie in the muxer when the video is cut short, which we accept.
+                let video_waits = state.video_queue.as_ref().is_some_and(is_full) && !state.is_closed;
+                if starts - origin < state.video_end || video_waits {
+                    move_back(info, origin);
+                    return gst::PadProbeReturn::Ok;
+                }
             }
             if state.is_closed {
                 // The queue must be able to go on when the event arrives at the muxer.
                 drop(state);
                 pad.push_event(gst::event::Eos::new());
                 return gst::PadProbeReturn::Drop;
-            }
-            // Sound that begins late, or pauses: the muxer wants to see it before it goes on with the video, and video must
-            // not wait for ever. It may then lie in the muxer when the video is cut short, which we accept.
-            if state.video_queue.as_ref().is_some_and(is_full) {
-                return gst::PadProbeReturn::Ok;
             }
             let waited = self.changed.wait_timeout(state, POLL);
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -340,6 +354,26 @@ fn running_time(pad: &gst::Pad, pts: Option<gst::ClockTime>) -> Option<u64> {
     match segment.to_running_time_full(pts?)? {
         gst::Signed::Positive(time) => Some(time.nseconds()),
         gst::Signed::Negative(_) => Some(0),
+    }
+}
+
+/// Makes packets so much earlier.
+fn move_back(info: &mut gst::PadProbeInfo, by_ns: u64) {
+    let by = gst::ClockTime::from_nseconds(by_ns);
+    let shift = |packet: &mut gst::BufferRef| {
+        packet.set_pts(packet.pts().map(|pts| pts.saturating_sub(by)));
+        packet.set_dts(packet.dts().map(|dts| dts.saturating_sub(by)));
+    };
+    match &mut info.data {
+        _ if by_ns == 0 => {}
+        Some(gst::PadProbeData::Buffer(packet)) => shift(packet.make_mut()),
+        Some(gst::PadProbeData::BufferList(packets)) => {
+            packets.make_mut().foreach_mut(|mut packet, _| {
+                shift(packet.make_mut());
+                std::ops::ControlFlow::Continue(Some(packet))
+            });
+        }
+        _ => {}
     }
 }
 
@@ -489,6 +523,45 @@ mod tests {
             assert_carried(&before, &after, name);
             let last = after.last().unwrap().0;
             assert!((700_000_000..800_000_000).contains(&last), "{name}: last packet at {last}");
+        }
+    }
+
+    #[test]
+    fn sound_of_a_part_begins_and_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, mux, audio) in
+            [("aac.mp4", "mp4mux", AAC), ("mp3.mkv", "matroskamux", MP3), ("pcm.avi", "avimux", PCM)]
+        {
+            // 10 s of sound; frames from 3 s to 4 s.
+            let input = clip(folder.path(), name, mux, audio, 500);
+            let before = packets(&input);
+            let format = sinks::format("I420", 64, 48, (25, 1));
+            let times: Vec<u64> = (75..100).map(|frame| frame * 40_000_000).collect();
+            for extension in ["mp4", "mkv"] {
+                if extension == "mp4" && audio == PCM {
+                    continue;
+                }
+                let output = folder.path().join("part").with_extension(extension);
+                let mut sink =
+                    VideoSink::file(&output, View::Overlay, Some(input.clone())).unwrap().from_zero();
+                sinks::write(&mut sink, &format, &times).unwrap();
+                assert_eq!(sinks::decode(&output).len(), 25, "{name} to {extension}");
+                let after = packets(&output);
+                // The packet that begins at 3 s, or the next.
+                let first = before.iter().position(|packet| packet.0 >= 3_000_000_000).unwrap();
+                assert!(!after.is_empty(), "{name} to {extension}");
+                for (i, (a, b)) in before[first..].iter().zip(&after).enumerate() {
+                    let moved = a.0 - 3_000_000_000;
+                    assert_eq!(a.1, b.1, "{name} to {extension}: bytes of packet {i}");
+                    assert!(
+                        moved.abs_diff(b.0) < 1_500_000,
+                        "{name} to {extension}: {i} at {}, not {moved}",
+                        b.0
+                    );
+                }
+                let last = after.last().unwrap().0;
+                assert!((900_000_000..1_000_000_000).contains(&last), "{name} to {extension}: {last}");
+            }
         }
     }
 

@@ -43,7 +43,7 @@ const LONGEST_INTERVAL: f64 = 1.0;
 /// Everything that is followed in one video.
 pub struct Tracker {
     targets: Vec<Target>,
-    /// Boxes whose frame has not come yet, each with its one-based id.
+    /// Boxes whose moment has not come yet, each with its one-based id.
     waiting: Vec<(u32, TrackSpec)>,
     /// What makes tracks of matches, if that is asked for.
     births: Option<Births>,
@@ -55,7 +55,7 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// A tracker that starts each box at its frame. It does its work on the thread that calls it.
+    /// A tracker that starts each box at its frame or time. It does its work on the thread that calls it.
     pub fn new(specs: &[TrackSpec]) -> Self {
         Self {
             targets: Vec::new(),
@@ -111,7 +111,7 @@ impl Tracker {
         }
     }
 
-    /// The boxes whose frame has not come, each with its one-based id.
+    /// The boxes whose moment has not come, each with its one-based id.
     pub fn not_started(&self) -> &[(u32, TrackSpec)] {
         &self.waiting
     }
@@ -121,7 +121,7 @@ impl Tracker {
     /// # Errors
     /// `Template` if a box that starts here is flat. Nothing has changed then.
     pub fn step(&mut self, frame: &Frame, matches: &[Match], tracks: &mut Vec<Track>) -> Result<()> {
-        let is_due = |spec: &TrackSpec| spec.frame <= frame.meta.index;
+        let is_due = |spec: &TrackSpec| spec.from.is_reached(&frame.meta);
         for (id, spec) in self.waiting.iter().filter(|(_, spec)| is_due(spec)) {
             check_box(*id, spec.rect, frame)?;
         }

@@ -166,7 +166,7 @@ fn properties() -> Vec<glib::ParamSpec> {
         text(
             "track",
             "Track",
-            "Boxes to follow, X,Y,W,H[@FRAME], several separated by semicolons; FRAME counts from 0, which it is if not given",
+            "Boxes to follow, X,Y,W,H[@WHEN], several separated by semicolons; 0,0 is the top left pixel; WHEN is the number of a frame, which counts from 0, or a stream time such as 12.5s; 0 if not given",
         )
         .mutable_ready()
         .build(),

@@ -551,7 +551,17 @@ fn a_file_is_displayed_at_its_own_pace() {
     let ready = Some(Running::new(launch.build().unwrap()));
     let (name, view, target) = (String::new(), View::Overlay, Target::Display);
     let shown = Arc::default();
-    let mut sink = VideoSink { name, launch, view, target, is_live: false, ready, playing: None, shown };
+    let mut sink = VideoSink {
+        name,
+        launch,
+        view,
+        target,
+        is_live: false,
+        from_zero: false,
+        ready,
+        playing: None,
+        shown,
+    };
     let started = Instant::now();
     // Its first time is that of a video cut out of the middle of another.
     let times: Vec<u64> = (0..20).map(|i| 5_000_000_000 + i * 40_000_000).collect();

@@ -1,0 +1,136 @@
+//! A part of a video: from one moment to another, each frame or each Nth.
+//!
+//! [`Excerpt`] stands between a source and the engine. Frames that are not wanted are decoded and let go before anything is done
+//! with them; those that are keep their number and their time in the whole video, so that results of a part and of the whole
+//! can be compared.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::config::{Moment, Part};
+use crate::error::Result;
+use crate::frame::{Frame, FrameMeta, VideoFormat};
+use crate::ports::{Next, Source};
+
+/// Frames are let go for so long before whoever asked for one hears that none is there yet, and can look whether to stop.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// The frames of a source that belong to a [`Part`].
+pub struct Excerpt<'a> {
+    source: &'a mut dyn Source,
+    part: Part,
+    /// Least number of the next frame that is wanted, once the first was there.
+    next: Option<u64>,
+    is_over: bool,
+    /// Frames that were let go.
+    passed: u64,
+    /// The last frame that came, wanted or not.
+    last: Option<FrameMeta>,
+    /// What frames say of themselves, and what is said of each Nth of them.
+    formats: Option<(Arc<VideoFormat>, Arc<VideoFormat>)>,
+}
+
+impl<'a> Excerpt<'a> {
+    /// That part of what `source` gives.
+    pub fn new(source: &'a mut dyn Source, part: Part) -> Self {
+        Self { source, part, next: None, is_over: false, passed: 0, last: None, formats: None }
+    }
+
+    /// The last frame of the source, if none of them belongs to the part.
+    pub fn missed(&self) -> Option<FrameMeta> {
+        self.last.filter(|_| self.next.is_none())
+    }
+
+    fn next(&mut self, deadline: Option<Instant>) -> Result<Next> {
+        let started = Instant::now();
+        loop {
+            if self.is_over {
+                return Ok(Next::End);
+            }
+            let next = match deadline {
+                Some(deadline) => {
+                    self.source.wait_next(deadline.saturating_duration_since(Instant::now()))?
+                }
+                None => self.source.try_next()?,
+            };
+            let Next::Frame(frame) = next else { return Ok(next) };
+            self.last = Some(frame.meta);
+            if self.part.end.is_some_and(|end| end.is_reached(&frame.meta)) {
+                self.is_over = true;
+                return Ok(Next::End);
+            }
+            if self.wants(&frame.meta) {
+                return Ok(Next::Frame(self.take(frame)));
+            }
+            self.passed += 1;
+            if started.elapsed() > PATIENCE {
+                return Ok(Next::Pending);
+            }
+        }
+    }
+
+    fn wants(&self, frame: &FrameMeta) -> bool {
+        self.next.map_or_else(|| self.part.start.is_reached(frame), |next| frame.index >= next)
+    }
+
+    /// The frame as one of each Nth.
+    fn take(&mut self, mut frame: Frame) -> Frame {
+        let every = self.part.every;
+        let next = frame.meta.index.saturating_add(every);
+        self.next = Some(next);
+        // The next one would only be decoded to see that it is too late.
+        self.is_over = matches!(self.part.end, Some(Moment::Frame(end)) if next >= end);
+        if every > 1 {
+            frame.meta.duration_ns = frame.meta.duration_ns.map(|ns| ns.saturating_mul(every));
+            frame.format = self.slowed(&frame.format);
+        }
+        frame
+    }
+
+    /// The format with the rate at which each Nth frame comes.
+    fn slowed(&mut self, format: &Arc<VideoFormat>) -> Arc<VideoFormat> {
+        if let Some((own, slowed)) = &self.formats
+            && Arc::ptr_eq(own, format)
+        {
+            return slowed.clone();
+        }
+        let (frames, seconds) = format.frame_rate;
+        let frame_rate = i32::try_from(self.part.every)
+            .ok()
+            .and_then(|every| seconds.checked_mul(every))
+            .map_or((0, 1), |seconds| if frames > 0 { (frames, seconds) } else { (0, 1) });
+        let slowed = Arc::new(VideoFormat { frame_rate, ..(**format).clone() });
+        self.formats = Some((format.clone(), slowed.clone()));
+        slowed
+    }
+}
+
+impl Source for Excerpt<'_> {
+    fn try_next(&mut self) -> Result<Next> {
+        self.next(None)
+    }
+
+    fn wait_next(&mut self, timeout: Duration) -> Result<Next> {
+        self.next(Some(Instant::now() + timeout))
+    }
+
+    fn dropped(&self) -> u64 {
+        self.source.dropped()
+    }
+
+    fn damaged(&self) -> u64 {
+        self.source.damaged()
+    }
+
+    fn held_up(&self) -> Duration {
+        self.source.held_up()
+    }
+
+    fn passed(&self) -> u64 {
+        self.passed
+    }
+
+    fn has_discarded(&self, frame: u64) -> bool {
+        self.source.has_discarded(frame)
+    }
+}

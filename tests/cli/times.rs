@@ -1,0 +1,123 @@
+//! Times and parts of videos, as they are typed.
+
+use super::{FRAMES, Place, fails, frames, stderr, succeeds};
+use serde_json::Value;
+
+/// Numbers of the frames that a run has records of.
+fn numbers(records: &[Value]) -> Vec<u64> {
+    frames(records).iter().map(|record| record["frame"].as_u64().unwrap()).collect()
+}
+
+/// Lines of frames, without what depends on the clock.
+fn lines(records: &[Value]) -> Vec<Value> {
+    let clean = |record: &&Value| {
+        let mut record = (*record).clone();
+        record.as_object_mut().unwrap().retain(|key, _| !key.ends_with("_us"));
+        record
+    };
+    frames(records).iter().map(clean).collect()
+}
+
+#[test]
+fn a_part_of_a_video_has_the_records_of_the_whole() {
+    let place = Place::new();
+    let run = |part: &str| {
+        succeeds(place.lockon(&format!(
+            "run ball.mp4 --template ball.png --min-score 0.2 --results out.jsonl --no-progress {part}"
+        )));
+        place.records("out.jsonl")
+    };
+    let whole = lines(&run(""));
+    // 25 frames a second.
+    for (part, expected) in [
+        ("--start 12", (12..FRAMES).collect::<Vec<_>>()),
+        ("--start 0.5s --end 1s", (13..25).collect()),
+        ("--start 500ms --end 0:01", (13..25).collect()),
+        ("--end 4 --every 2", vec![0, 2]),
+        ("--start 30 --every 4 --max-frames 2", vec![30, 34]),
+    ] {
+        let expected: Vec<_> = expected.into_iter().map(|index| whole[index].clone()).collect();
+        assert_eq!(lines(&run(part)), expected, "{part}");
+    }
+}
+
+#[test]
+fn a_track_starts_at_a_time() {
+    let place = Place::new();
+    succeeds(place.lockon("run ball.mp4 --track 50,40,40,40@0.5s --results out.jsonl --no-progress"));
+    let records = place.records("out.jsonl");
+    let first = frames(&records).into_iter().find(|record| !record["tracks"].as_array().unwrap().is_empty());
+    assert_eq!(first.unwrap()["frame"], 13);
+    assert_eq!(records[0]["tracks"][0], "50,40,40,40@0.5s");
+}
+
+#[test]
+fn a_part_that_is_written_begins_at_zero_and_keeps_its_speed() {
+    let place = Place::new();
+    for name in ["out.mp4", "out.mkv", "out.avi", "out.webm"] {
+        succeeds(place.lockon(&format!(
+            "run ball.mp4 --threshold mean:31:5 --start 0.4s --end 30 --every 4 -o {name} --no-progress"
+        )));
+        succeeds(
+            place.lockon(&format!("run {name} --threshold mean:31:5 --results again.jsonl --no-progress")),
+        );
+        let again = place.records("again.jsonl");
+        let times: Vec<_> = frames(&again).iter().map(|r| r["pts_ns"].as_u64().unwrap()).collect();
+        // Frames 10, 14, 18, 22 and 26.
+        assert_eq!(times.len(), 5, "{name}");
+        for (index, time) in (0..).zip(&times) {
+            assert!(time.abs_diff(index * 160_000_000) < 2_000_000, "{name}: {times:?}");
+        }
+    }
+}
+
+#[test]
+fn moments_that_mean_nothing_are_refused() {
+    let place = Place::new();
+    for (words, says) in [
+        ("--start 12.5", "expected a frame's number or a time, such as 120, 12.5s"),
+        ("--start -1", "--start"),
+        ("--end 1:70", "such as 120, 12.5s, 500ms, 1:02.5 or 1:02:03.5"),
+        ("--every 0", "--every"),
+        ("--start 9 --end 9", "--end 9 is not after --start 9: no frame lies between them"),
+        ("--start 2s --end 1s", "--end 1s is not after --start 2s"),
+        ("--end 0", "--end 0 is not after --start 0"),
+        ("--track 1,2,30,40@3 --start 5", "--track 1,2,30,40@3 starts before --start 5"),
+        ("--track 1,2,30,40@1s --end 900ms", "--track 1,2,30,40@1s starts after the last of --end 0.9s"),
+        ("--track 1,2,30,40@9 --end 9", "starts after the last of --end 9"),
+        ("--track 1,2,30,40@9 --start 2 --every 3 --max-frames 3", "starts after the last of --max-frames 3"),
+        ("--track 1,2,30,40@1.5", "expected a frame's number or a time"),
+    ] {
+        let out = place
+            .lockon(&format!("run ball.mp4 --threshold mean:31:5 {words} --results out.jsonl --no-progress"));
+        fails(&out, 2, says);
+        assert!(!place.path("out.jsonl").exists(), "{words}");
+    }
+    let source = "videotestsrc is-live=true ! appsink name=frames";
+    let out = place.lockon_args(&["run", "--source", source, "--threshold", "mean:31:5", "--start", "1s"]);
+    fails(&out, 2, "--start is for files");
+}
+
+#[test]
+fn a_part_without_frames_says_where_the_video_ends() {
+    let place = Place::new();
+    let run = |part: &str| {
+        place.lockon(&format!("run ball.mp4 --threshold mean:31:5 --results out.jsonl --no-progress {part}"))
+    };
+    fails(&run("--start 5s"), 1, "ball.mp4: --start 5s is after its last frame, 39 at 1.56s");
+    fails(&run("--start 40"), 1, "ball.mp4: --start 40 is after its last frame, 39 at 1.56s");
+    fails(&run("--start 1.501s --end 1.51s"), 1, "no frame lies between --start 1.501s and --end 1.51s");
+}
+
+#[test]
+fn a_live_source_ends_at_its_time() {
+    let place = Place::new();
+    let source = "videotestsrc is-live=true ! video/x-raw,format=GRAY8,width=64,height=48,framerate=30/1 ! appsink name=frames";
+    let args =
+        ["run", "--source", source, "--threshold", "mean:31:5", "--results", "out.jsonl", "--no-progress"];
+    let out = place.lockon_args(&[&args[..], &["--end", "1s", "--every", "5"]].concat());
+    let out = succeeds(out);
+    let numbers = numbers(&place.records("out.jsonl"));
+    assert!((2..=7).contains(&numbers.len()), "{numbers:?} {}", stderr(&out));
+    assert!(numbers.windows(2).all(|pair| pair[1] - pair[0] >= 5), "{numbers:?}");
+}
