@@ -63,8 +63,8 @@ impl Engine<'_> {
         run.open = None;
         outcome = first_error(run.failed.take().map_or(Ok(()), Err), outcome);
         if outcome.is_ok() && !self.control.is_stopped() {
-            for (id, spec) in self.tracker.not_started() {
-                tracing::warn!("track {id} never started: the video ended before {}", spec.from.in_words());
+            for (id, reason) in self.tracker.not_started() {
+                tracing::warn!("track {id} never started: {reason}");
             }
         }
         let summary = self.summary(&run);
@@ -325,7 +325,6 @@ impl Engine<'_> {
         let circumstances = frame.circumstances;
         let backend = &mut *open.as_mut().expect("a frame in flight lies in an open backend").backend;
         let meta = backend.wait_next(findings)?.expect("the backend holds the frame that was submitted");
-        let mut outcome = Ok(());
         let record = records.share(|record| {
             record.clear();
             (record.frame, record.pts_ns) = (meta.index, meta.pts_ns);
@@ -335,10 +334,7 @@ impl Engine<'_> {
             record.threshold = findings.foreground.map(|foreground| ThresholdResult { foreground });
             let started = Instant::now();
             let FrameRecord { matches, tracks, .. } = record;
-            outcome = self.tracker.step(frame, matches, tracks);
-            if outcome.is_err() {
-                return;
-            }
+            self.tracker.step(frame, matches, tracks);
             *redone += findings.redone;
             stats.stage(Stage::Upload, findings.upload_us);
             stats.stage(Stage::Standing, findings.standing_us);
@@ -354,7 +350,7 @@ impl Engine<'_> {
                 record.capture_us = Some(capture_us);
             }
         });
-        outcome.map(|()| record)
+        Ok(record)
     }
 
     fn summary(&self, run: &Run) -> Summary {

@@ -459,13 +459,21 @@ fn a_box_starts_at_its_frame() {
 }
 
 #[test]
-fn a_box_on_something_flat_is_refused() {
-    let pictures = vec![Plane::from_vec(vec![9; FRAME.area()], FRAME)];
-    for backend in backends() {
-        let job = Job { backend, tracks: vec!["5,5,10,10".parse().unwrap()], ..Job::default() };
-        let said = job.run(&mut MemorySource::new(&pictures), vec![]).1.unwrap_err().to_string();
-        assert!(said.starts_with("template \"track 1\" is flat"), "{backend:?}: {said}");
-    }
+fn a_box_on_something_flat_waits_until_there_is_something() {
+    let black = Plane::from_vec(vec![16; FRAME.area()], FRAME);
+    // As flat, but for how it was rounded.
+    let mut rounded = black.clone();
+    rounded.data_mut().iter_mut().step_by(7).for_each(|pixel| *pixel += 1);
+    let mut pictures = vec![black.clone(), rounded, black.clone()];
+    pictures.extend(video([Some(at(72.0, 78.0)); 3]));
+    // Once it is followed, a black picture is one in which it is lost.
+    pictures.push(black.clone());
+    let tracks = follow(&pictures, &["50,60,44,36".into(), "20,20,30,30@4".into()]);
+    let ids: Vec<Vec<u32>> = tracks.iter().map(|t| t.iter().map(|t| t.id).collect()).collect();
+    assert_eq!(ids, [vec![], vec![], vec![], vec![1], vec![1, 2], vec![1, 2], vec![1, 2]]);
+    let first = &tracks[3][0];
+    assert_eq!((first.state, first.x, first.y), (TrackState::Tracked, 50.0, 60.0));
+    assert_eq!(follow(&[black.clone(), black], &["50,60,44,36".into()]), [vec![], vec![]]);
 }
 
 #[test]
@@ -500,4 +508,13 @@ fn boxes_are_scaled_with_the_frames() {
     // The same place in the smaller picture, to two of its pixels.
     assert!((followed.x - 50.0).abs() <= 2.0 && (followed.y - 40.0).abs() <= 2.0, "{followed:?}");
     assert!((followed.w - 30.0).abs() <= 2.0 && (followed.h - 25.0).abs() <= 2.0, "{followed:?}");
+}
+
+#[test]
+fn boxes_that_wait_stay_inside_frames_that_become_smaller() {
+    // At the very edge, where half a pixel is rounded up.
+    let pictures =
+        [smooth(1, Size::new(321, 241)), smooth(1, Size::new(107, 79)), smooth(1, Size::new(21, 15))];
+    let tracks = follow(&pictures, &["319,239,2,2@1".into(), "320,240,1,1@2".into(), "0,0,321,241@2".into()]);
+    assert!(tracks[2].iter().any(|track| track.id == 3), "{tracks:?}");
 }

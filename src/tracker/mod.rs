@@ -25,7 +25,7 @@ use std::sync::Mutex;
 use rayon::prelude::*;
 
 use crate::config::TrackSpec;
-use crate::error::{Error, Result, TemplateFault};
+use crate::error::{Error, Result};
 use crate::frame::{Frame, FrameMeta, Rect, Size, USUAL_INTERVAL_NS};
 use crate::results::{Match, Track};
 
@@ -40,11 +40,13 @@ const USUAL_INTERVAL: f64 = USUAL_INTERVAL_NS as f64 / 1e9;
 /// Motion is not foretold over more seconds than this, however long the source stood still.
 const LONGEST_INTERVAL: f64 = 1.0;
 
+/// A box whose pixels differ by less shows a flat place, such as a black picture, and how it was rounded.
+const LEAST_CONTRAST: u8 = 2;
+
 /// Everything that is followed in one video.
 pub struct Tracker {
     targets: Vec<Target>,
-    /// Boxes whose moment has not come yet, each with its one-based id.
-    waiting: Vec<(u32, TrackSpec)>,
+    waiting: Vec<Waiting>,
     /// What makes tracks of matches, if that is asked for.
     births: Option<Births>,
     /// The frame before.
@@ -54,12 +56,55 @@ pub struct Tracker {
     forecasts: Vec<Option<Window>>,
 }
 
+/// A box that is not followed yet: its moment has not come, or there is nothing in it that could be learnt.
+struct Waiting {
+    /// One-based.
+    id: u32,
+    spec: TrackSpec,
+    /// The first frame that showed nothing in it, from its moment on.
+    flat_since: Option<u64>,
+}
+
+impl Waiting {
+    /// True if the box is to be followed from this frame on. That it has to wait is said once.
+    fn is_ready(&mut self, frame: &Frame) -> bool {
+        let Self { id, spec: TrackSpec { rect, from }, flat_since } = self;
+        if !from.is_reached(&frame.meta) {
+            return false;
+        }
+        let index = frame.meta.index;
+        let contrast = contrast(*rect, frame);
+        if contrast < LEAST_CONTRAST {
+            if flat_since.is_none() {
+                tracing::warn!(
+                    "track {id} waits: its box {rect} is flat in frame {index} (brightest and darkest pixel differ by \
+                     {contrast}), so nothing can be recognised"
+                );
+                *flat_since = Some(index);
+            }
+            return false;
+        }
+        if let Some(since) = flat_since {
+            tracing::warn!("track {id} starts in frame {index}: its box was flat from frame {since} on");
+        }
+        true
+    }
+
+    /// Why it never was followed, for messages.
+    fn reason(&self) -> String {
+        match self.flat_since {
+            Some(since) => format!("its box {} was flat from frame {since} on", self.spec.rect),
+            None => format!("the video ended before {}", self.spec.from.in_words()),
+        }
+    }
+}
+
 impl Tracker {
     /// A tracker that starts each box at its frame or time. It does its work on the thread that calls it.
     pub fn new(specs: &[TrackSpec]) -> Self {
         Self {
             targets: Vec::new(),
-            waiting: (1..).zip(specs.iter().copied()).collect(),
+            waiting: (1..).zip(specs).map(|(id, &spec)| Waiting { id, spec, flat_since: None }).collect(),
             births: None,
             last: None,
             workplaces: Workplaces::default(),
@@ -84,7 +129,7 @@ impl Tracker {
     /// # Errors
     /// `Outside` if a box does not lie in frames of this size.
     pub fn check(&mut self, frame: Size) -> Result<()> {
-        for (_, spec) in &self.waiting {
+        for Waiting { spec, .. } in &self.waiting {
             if !spec.rect.is_inside(frame) {
                 return Err(Error::Outside { what: "track box", rect: spec.rect, frame });
             }
@@ -103,35 +148,32 @@ impl Tracker {
             births.rescale(x_factor, y_factor);
         }
         let scaled = |length: usize, factor: f64| libm::round(length as f64 * factor) as usize;
-        for (_, TrackSpec { rect, .. }) in &mut self.waiting {
-            rect.x = scaled(rect.x, x_factor);
-            rect.y = scaled(rect.y, y_factor);
-            rect.w = scaled(rect.w, x_factor).clamp(1, after.width - rect.x.min(after.width - 1));
-            rect.h = scaled(rect.h, y_factor).clamp(1, after.height - rect.y.min(after.height - 1));
+        for Waiting { spec: TrackSpec { rect, .. }, .. } in &mut self.waiting {
+            // Rounded up, a box at the edge would begin behind it.
+            rect.x = scaled(rect.x, x_factor).min(after.width - 1);
+            rect.y = scaled(rect.y, y_factor).min(after.height - 1);
+            rect.w = scaled(rect.w, x_factor).clamp(1, after.width - rect.x);
+            rect.h = scaled(rect.h, y_factor).clamp(1, after.height - rect.y);
         }
     }
 
-    /// The boxes whose moment has not come, each with its one-based id.
-    pub fn not_started(&self) -> &[(u32, TrackSpec)] {
-        &self.waiting
+    /// The boxes that are not followed yet, by their one-based ids, and why that is so if the video has ended.
+    pub fn not_started(&self) -> impl Iterator<Item = (u32, String)> {
+        self.waiting.iter().map(|waiting| (waiting.id, waiting.reason()))
     }
 
     /// Follows every track into a frame, in which `matches` were found, and appends the results to `tracks`, in the order of ids.
     ///
-    /// # Errors
-    /// `Template` if a box that starts here is flat. Nothing has changed then.
-    pub fn step(&mut self, frame: &Frame, matches: &[Match], tracks: &mut Vec<Track>) -> Result<()> {
-        let is_due = |spec: &TrackSpec| spec.from.is_reached(&frame.meta);
-        for (id, spec) in self.waiting.iter().filter(|(_, spec)| is_due(spec)) {
-            check_box(*id, spec.rect, frame)?;
-        }
+    /// A box begins with the first frame from its moment on in which it is not flat; there is no record of it before.
+    pub fn step(&mut self, frame: &Frame, matches: &[Match], tracks: &mut Vec<Track>) {
         let seconds = self.last.map_or(USUAL_INTERVAL, |last| interval(last, frame.meta));
         self.last = Some(frame.meta);
+        let begun: Vec<_> = self.waiting.extract_if(.., |waiting| waiting.is_ready(frame)).collect();
         let is_idle = self.births.as_ref().is_none_or(|births| matches.is_empty() && births.is_idle());
-        if is_idle && self.targets.is_empty() && self.waiting.iter().all(|(_, spec)| !is_due(spec)) {
-            return Ok(());
+        if is_idle && self.targets.is_empty() && begun.is_empty() {
+            return;
         }
-        let Self { targets, waiting, births, workplaces, forecasts, .. } = self;
+        let Self { targets, births, workplaces, forecasts, .. } = self;
         // Made before any of them moves, so that their order does not matter.
         forecasts.clear();
         forecasts.extend(targets.iter().map(|target| target.forecast(seconds)));
@@ -143,12 +185,7 @@ impl Tracker {
         });
         let Workplace { eye, .. } = workplaces.first();
         // After a drop it may be a later frame than was asked for.
-        waiting.retain(|(id, spec)| {
-            if is_due(spec) {
-                targets.push(Target::new(*id, spec.rect, frame, eye));
-            }
-            !is_due(spec)
-        });
+        targets.extend(begun.iter().map(|Waiting { id, spec, .. }| Target::new(*id, spec.rect, frame, eye)));
         targets.sort_by_key(Target::id);
         let before = tracks.len();
         tracks.extend(targets.iter().map(Target::track));
@@ -161,7 +198,6 @@ impl Tracker {
             tracks.extend(targets.iter().map(Target::track));
             births.label(&mut tracks[before..]);
         }
-        Ok(())
     }
 }
 
@@ -243,12 +279,14 @@ fn interval(last: FrameMeta, now: FrameMeta) -> f64 {
     seconds.min(LONGEST_INTERVAL)
 }
 
-/// Refuses a box in which nothing can be told from anything.
-fn check_box(id: u32, rect: Rect, frame: &Frame) -> Result<()> {
-    match flat(rect, frame) {
-        Some(grey) => Err(Error::Template { name: format!("track {id}"), fault: TemplateFault::Flat(grey) }),
-        None => Ok(()),
-    }
+/// By how much the brightest and the darkest pixel of a box differ.
+fn contrast(rect: Rect, frame: &Frame) -> u8 {
+    let pixels = frame.luma().crop(rect);
+    let (least, most) = pixels
+        .rows()
+        .flatten()
+        .fold((u8::MAX, u8::MIN), |(least, most), &pixel| (least.min(pixel), most.max(pixel)));
+    most - least
 }
 
 /// The one value that all pixels of a box have, if they have.

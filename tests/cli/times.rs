@@ -1,4 +1,4 @@
-//! Times and parts of videos, as they are typed.
+//! Times and parts of videos, as they are typed, frames that what was typed does not fit, and what a machine does.
 
 use super::{FRAMES, Place, fails, frames, stderr, succeeds};
 use serde_json::Value;
@@ -120,4 +120,26 @@ fn a_live_source_ends_at_its_time() {
     let numbers = numbers(&place.records("out.jsonl"));
     assert!((2..=7).contains(&numbers.len()), "{numbers:?} {}", stderr(&out));
     assert!(numbers.windows(2).all(|pair| pair[1] - pair[0] >= 5), "{numbers:?}");
+}
+
+#[test]
+fn a_black_first_frame_makes_a_track_wait() {
+    let place = Place::new();
+    place.gst(
+        "videotestsrc num-buffers=10 pattern=black ! video/x-raw,format=I420,width=160,height=120,framerate=25/1 ! \
+         x264enc pass=qual quantizer=10 ! mp4mux ! filesink location=black.mp4",
+    );
+    let source = "concat name=all ! appsink name=frames \
+                  filesrc location=black.mp4 ! decodebin ! all. filesrc location=ball.mp4 ! decodebin ! all.";
+    let args =
+        ["run", "--source", source, "--track", "50,40,40,40", "--results", "out.jsonl", "--no-progress"];
+    let said = stderr(&succeeds(place.lockon_args(&args)));
+    let records = place.records("out.jsonl");
+    let first = frames(&records).into_iter().find(|record| !record["tracks"].as_array().unwrap().is_empty());
+    assert_eq!(first.unwrap()["frame"], 10);
+    assert!(said.contains("track 1 waits: its box 50,40,40,40 is flat in frame 0"), "{said}");
+    assert!(said.contains("track 1 starts in frame 10: its box was flat from frame 0 on"), "{said}");
+    // If it never has anything, the run says so at its end.
+    let said = stderr(&succeeds(place.lockon("run black.mp4 --track 50,40,40,40 --no-progress")));
+    assert!(said.contains("track 1 never started: its box 50,40,40,40 was flat from frame 0 on"), "{said}");
 }
