@@ -79,6 +79,13 @@ impl Rect {
         self.w > 0 && self.h > 0 && fits(self.x, self.w, size.width) && fits(self.y, self.h, size.height)
     }
 
+    /// What of it lies in a picture of this size.
+    pub fn cut_to(self, size: Size) -> Option<Self> {
+        let length = |start: usize, length: usize, end: usize| end.saturating_sub(start).min(length);
+        let (w, h) = (length(self.x, self.w, size.width), length(self.y, self.h, size.height));
+        (w > 0 && h > 0).then_some(Self { w, h, ..self })
+    }
+
     /// The box as `[x, y, w, h]`.
     pub fn bounds(self) -> [f64; 4] {
         [self.x, self.y, self.w, self.h].map(|v| v as f64)

@@ -205,6 +205,35 @@ impl Job {
         backend::open(options, &standing)
     }
 
+    /// The same in the middle of a run, which frames that have become smaller do not end: what does not fit into them is not
+    /// searched, and that is said. Frames that are large again are searched as before.
+    ///
+    /// # Errors
+    /// Those of [`backend::open`].
+    pub fn reopen(&self, options: &Options, format: &VideoFormat) -> Result<Box<dyn Backend>> {
+        let too_small = |error: &Error| matches!(error, Error::Outside { .. } | Error::NothingFits { .. });
+        let whole = match self.open(options, format) {
+            Err(error) if too_small(&error) => error,
+            opened => return opened,
+        };
+        let cut = |roi: Rect| roi.cut_to(format.size);
+        let rest = Self { roi: self.roi.and_then(cut), ..self.clone() };
+        // Without what is left of it the whole frame would be searched.
+        if self.roi.is_none() || rest.roi.is_some() {
+            match rest.open(options, format) {
+                Err(error) if too_small(&error) => {}
+                opened => {
+                    if let (Some(roi), true) = (rest.roi, opened.is_ok()) {
+                        tracing::warn!("{whole}: what is left of it is searched, {roi}");
+                    }
+                    return opened;
+                }
+            }
+        }
+        tracing::warn!("{whole}: no template is searched for while frames are {}", format.size);
+        Self { sought: None, ..rest }.open(options, format)
+    }
+
     /// What follows the boxes, and the matches if they are to be followed, on so many threads.
     pub fn tracker(&self, threads: usize) -> Tracker {
         let tracker = Tracker::new(&self.tracks).with_threads(threads);

@@ -81,13 +81,18 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     };
     let choice = Cell::new(options.choice);
     let ahead = Cell::new(ahead);
+    let has_opened = Cell::new(false);
     let open_backend = |format: &VideoFormat| {
-        let backend = job.open(&Options { choice: choice.get(), ..options.clone() }, format)?;
+        let options = Options { choice: choice.get(), ..options.clone() };
+        // Frames that do not fit what was typed are an error at the beginning, and may pass later.
+        let opened = if has_opened.get() { job.reopen(&options, format) } else { job.open(&options, format) };
+        let backend = opened?;
+        has_opened.set(true);
         drop(ahead.take());
         choice.set(job::settled(choice.get(), &backend.describe()));
         Ok(backend)
     };
-    let open_spare = |format: &VideoFormat| job.open(&options.on_cpu(), format);
+    let open_spare = |format: &VideoFormat| job.reopen(&options.on_cpu(), format);
     let describe = |format: &VideoFormat, device: &Device| {
         let input = args.source.clone().unwrap_or_else(|| spec.input.to_string());
         job.describe(input, decoder.clone(), format, device)

@@ -122,6 +122,54 @@ fn a_live_source_ends_at_its_time() {
     assert!(numbers.windows(2).all(|pair| pair[1] - pair[0] >= 5), "{numbers:?}");
 }
 
+/// Text for a source: so many frames of 160x120, as many of 48x40, and of 160x120 again.
+fn sizes(place: &Place) -> String {
+    place.gst(
+        "videotestsrc num-buffers=40 pattern=ball motion=sweep ! video/x-raw,format=I420,width=48,height=40,framerate=25/1 ! \
+         x264enc pass=qual quantizer=10 ! mp4mux ! filesink location=small.mp4",
+    );
+    "concat name=all ! appsink name=frames \
+     filesrc location=ball.mp4 ! decodebin ! all. filesrc location=small.mp4 ! decodebin ! all. \
+     filesrc location=ball.mp4 ! decodebin ! all."
+        .to_owned()
+}
+
+#[test]
+fn frames_that_become_too_small_are_searched_for_what_fits() {
+    let place = Place::new();
+    let source = sizes(&place);
+    let run = |words: &str| {
+        let mut args = vec!["run", "--source", source.as_str(), "--results", "out.jsonl", "--no-progress"];
+        args.extend(words.split_whitespace());
+        let said = stderr(&succeeds(place.lockon_args(&args)));
+        (place.records("out.jsonl"), said)
+    };
+    let found = |records: &[Value]| -> Vec<(u64, bool)> {
+        let has_match = |record: &&Value| !record["matches"].as_array().unwrap().is_empty();
+        let frames = frames(records);
+        frames.iter().map(|r| (r["frame"].as_u64().unwrap(), has_match(r))).collect()
+    };
+
+    // The template is 48x48: larger than the frames in the middle.
+    let (records, said) = run("--template ball.png --min-score 0.5 --track 50,40,40,40");
+    let found_there = found(&records);
+    assert_eq!(found_there.len(), 3 * FRAMES);
+    assert!(found_there[0].1 && found_there[2 * FRAMES].1, "{found_there:?}");
+    assert!(found_there[FRAMES..2 * FRAMES].iter().all(|(_, is_found)| !is_found));
+    assert_eq!(said.matches("no template is searched for while frames are 48x40").count(), 1, "{said}");
+
+    // Of the region a part is left, and then nothing.
+    let (records, said) = run("--template ball.png --min-score -1 --roi 20,10,100,100 --scales 0.25..1/2");
+    assert!(found(&records).iter().all(|(_, is_found)| *is_found), "{said}");
+    assert_eq!(said.matches("what is left of it is searched, 20,10,28,30").count(), 1, "{said}");
+    let (records, said) = run("--template ball.png --min-score -1 --roi 60,50,80,60");
+    let is_found: Vec<_> = found(&records).iter().map(|(_, is_found)| *is_found).collect();
+    assert!(
+        is_found[..FRAMES].iter().all(|found| *found) && is_found[2 * FRAMES..].iter().all(|found| *found)
+    );
+    assert!(is_found[FRAMES..2 * FRAMES].iter().all(|found| !found), "{said}");
+}
+
 #[test]
 fn a_black_first_frame_makes_a_track_wait() {
     let place = Place::new();

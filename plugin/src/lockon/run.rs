@@ -38,13 +38,14 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
     let tracker = element.imp().work().asked().job.tracker(device.options.threads);
     let options = Options { control: control.clone(), ..device.options.clone() };
     let choice = Cell::new(options.choice);
+    let has_opened = Cell::new(false);
     let open_backend = |format: &VideoFormat| {
         let options = Options { choice: choice.get(), ..options.clone() };
-        let backend = Retuned::open(element, options, format)?;
+        let backend = Retuned::open(element, options, format, has_opened.replace(true))?;
         choice.set(job::settled(choice.get(), &backend.describe()));
         Ok(backend)
     };
-    let open_spare = |format: &VideoFormat| Retuned::open(element, options.on_cpu(), format);
+    let open_spare = |format: &VideoFormat| Retuned::open(element, options.on_cpu(), format, true);
     let engine = Engine {
         source: &mut Frames::of(element),
         open_backend: &open_backend,
@@ -234,19 +235,36 @@ struct Opened {
 }
 
 impl Retuned {
-    fn open(element: &super::Lockon, options: Options, format: &VideoFormat) -> Result<Box<dyn Backend>> {
+    /// `is_running` is true if frames have passed already: then those that are too small for what is searched are no error.
+    fn open(
+        element: &super::Lockon,
+        options: Options,
+        format: &VideoFormat,
+        is_running: bool,
+    ) -> Result<Box<dyn Backend>> {
         let imp = element.imp();
         let asked = imp.work().asked();
         let (change, backend) = match Self::opened(element, &asked, &options, format) {
             Ok(backend) => (asked.change(), backend),
             Err(error) => {
                 // Was it frames of this size, or what was changed just before them?
-                let Some(before) = imp.work().before(&asked) else { return Err(error) };
-                let Ok(backend) = Self::opened(element, &before, &options, format) else {
-                    return Err(error);
-                };
-                imp.take_back(&asked, &before, &error);
-                (before.change(), backend)
+                let before = imp.work().before(&asked);
+                let tried = before.and_then(|before| {
+                    let backend = Self::opened(element, &before, &options, format).ok()?;
+                    Some((before, backend))
+                });
+                match tried {
+                    Some((before, backend)) => {
+                        imp.take_back(&asked, &before, &error);
+                        (before.change(), backend)
+                    }
+                    None if is_running => {
+                        let backend = imp.aside.during(|| asked.job.reopen(&options, format))?;
+                        imp.work().prove(&asked);
+                        (asked.change(), backend)
+                    }
+                    None => return Err(error),
+                }
             }
         };
         let choice = job::settled(options.choice, &backend.describe());
