@@ -37,9 +37,8 @@ pub(super) enum Command {
     Match(MatchArgs),
     /// Threshold a still picture
     Threshold(ThresholdArgs),
-    /// Measure on this machine
-    #[command(subcommand)]
-    Bench(BenchCommand),
+    /// Measure this machine: frames a second of the usual sizes, in one sentence
+    Bench(BenchArgs),
     /// Tell what is installed, what is missing, and the command that mends it
     Doctor,
     /// Print completions for a shell
@@ -298,6 +297,20 @@ pub(super) struct ThresholdArgs {
     pub(super) kernel: Vec<Kernel>,
 }
 
+#[derive(ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct BenchArgs {
+    /// What else to measure
+    #[command(subcommand)]
+    pub(super) command: Option<BenchCommand>,
+    /// The device: auto, cpu, cuda, cuda:N
+    #[arg(long, default_value = "auto")]
+    pub(super) backend: BackendChoice,
+    /// Threads of the CPU backend
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(super) threads: Option<u16>,
+}
+
 #[derive(Subcommand)]
 pub(super) enum BenchCommand {
     /// Time every kernel, after checking its answer against the definition
@@ -336,6 +349,18 @@ pub(super) struct BenchKernelsArgs {
     /// One JSON object instead of a table
     #[arg(long)]
     pub(super) json: bool,
+}
+
+impl BenchKernelsArgs {
+    /// True if a table of everything was asked for, rather than something certain.
+    pub(super) fn is_everything(&self) -> bool {
+        let is_chosen = !self.kernel.is_empty() || !self.only.is_empty() || self.peers || self.json;
+        !is_chosen
+            && self.frame.is_none()
+            && self.template.is_none()
+            && self.block.is_none()
+            && self.bank == 1
+    }
 }
 
 /// What `bench kernels` measures.

@@ -18,8 +18,8 @@ use lockon::reference;
 use lockon::results::Match;
 use lockon::template::{Bank, Template};
 
-use super::args::{BenchKernelsArgs, BenchSubject};
-use super::{Outcome, log};
+use super::args::{BenchArgs, BenchCommand, BenchKernelsArgs, BenchSubject};
+use super::{Outcome, log, speed};
 
 /// What is measured where nothing else was asked for.
 const FRAMES: [Size; 2] = [Size::new(1920, 1080), Size::new(3840, 2160)];
@@ -228,8 +228,32 @@ struct Report {
     rows: Vec<Row>,
 }
 
+/// Measures the whole loop, or what else was asked for, and ends with what this machine does in a second.
+pub(super) fn bench(args: &BenchArgs) -> Result<Outcome> {
+    match &args.command {
+        Some(BenchCommand::Kernels(args)) => {
+            kernels(args)?;
+            // Where something certain was asked for, the usual is not measured.
+            if args.is_everything() {
+                say_speed(args.backend, args.threads)?;
+            }
+        }
+        None => say_speed(args.backend, args.threads)?,
+    }
+    Ok(Outcome::Done)
+}
+
+fn say_speed(backend: BackendChoice, threads: Option<u16>) -> Result<()> {
+    if matches!(backend, BackendChoice::Cuda(_)) && threads.is_some() {
+        return Err(Error::Usage("--threads is for the CPU backend".into()).into());
+    }
+    let sentence = speed::sentence(backend, job::threads(threads))?;
+    writeln!(std::io::stdout(), "{sentence}")?;
+    Ok(())
+}
+
 /// Measures, prints a table line by line, or JSON at the end.
-pub(super) fn kernels(args: &BenchKernelsArgs) -> Result<Outcome> {
+fn kernels(args: &BenchKernelsArgs) -> Result<()> {
     check(args)?;
     let mut work = Work::new(args);
     let number = match args.backend {
@@ -281,7 +305,7 @@ pub(super) fn kernels(args: &BenchKernelsArgs) -> Result<Outcome> {
         text.push(b'\n');
         std::io::stdout().write_all(&text)?;
     }
-    Ok(Outcome::Done)
+    Ok(())
 }
 
 /// Refuses what cannot mean anything.
@@ -816,7 +840,7 @@ fn pictures(scene: Scene, frame: Size) -> Vec<Plane> {
 }
 
 /// See [`Scene::Natural`].
-fn natural(frame: Size) -> Plane {
+pub(super) fn natural(frame: Size) -> Plane {
     let mut sum = vec![128.0_f32; frame.area()];
     let mut state = 1_u32;
     let mut noise = || {

@@ -14,9 +14,10 @@ mod log;
 mod progress;
 mod run;
 mod signals;
+mod speed;
 mod stills;
 
-use args::{Args, BenchCommand, Command};
+use args::{Args, Command};
 
 /// How a command that did not fail ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Match(args) => stills::find(&args),
         Command::Threshold(args) => stills::threshold(&args),
-        Command::Bench(BenchCommand::Kernels(args)) => bench::kernels(&args),
+        Command::Bench(args) => bench::bench(&args),
         Command::Doctor => doctor::doctor(),
         Command::Completions { shell } => args::print_completions(shell),
         Command::Man => args::print_man_page(),

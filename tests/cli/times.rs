@@ -191,3 +191,17 @@ fn a_black_first_frame_makes_a_track_wait() {
     let said = stderr(&succeeds(place.lockon("run black.mp4 --track 50,40,40,40 --no-progress")));
     assert!(said.contains("track 1 never started: its box 50,40,40,40 was flat from frame 0 on"), "{said}");
 }
+
+#[test]
+fn bench_ends_with_what_the_machine_does_in_a_second() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let out = succeeds(place.lockon("bench --backend cpu --threads 2"));
+    let said = String::from_utf8(out.stdout).unwrap();
+    let numbers = said.split_whitespace().filter(|word| word.parse::<f64>().is_ok_and(|rate| rate > 0.0));
+    assert!(numbers.count() >= 3, "{said}");
+    assert!(said.starts_with("In a second this machine does ") && said.lines().count() == 1, "{said}");
+    for size in ["of 640x360", "of 1080p", "of 4K"] {
+        assert!(said.contains(size), "{said}");
+    }
+    fails(&place.lockon("bench --backend cuda --threads 2"), 2, "--threads is for the CPU backend");
+}

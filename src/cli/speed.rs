@@ -1,0 +1,198 @@
+//! What a machine does, in the one sentence that people ask for: the whole loop on frames in memory, some seconds in all.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use lockon::Result;
+use lockon::backend::{Device, Options};
+use lockon::config::{Angles, BackendChoice, Limits, Scales, SearchMethod, TrackSpec};
+use lockon::control::Control;
+use lockon::engine::Engine;
+use lockon::frame::{Circumstances, Frame, FrameMeta, Picture, PixelFormat, Rect, Size, VideoFormat};
+use lockon::job::{Job, NamedTemplate, Sought};
+use lockon::ports::{Delivery, Next, Sink, Source};
+use lockon::results::{RunRecord, Summary};
+use lockon::template::Template;
+
+use super::bench::natural;
+
+/// What people ask for, and how they call it.
+const FRAMES: [(&str, Size); 3] =
+    [("640x360", Size::new(640, 360)), ("1080p", Size::new(1920, 1080)), ("4K", Size::new(3840, 2160))];
+
+/// Side of what is searched for, and of what is followed.
+const SIDE: usize = 64;
+
+/// What is done to every frame beside that.
+const THRESHOLD: &str = "mean:31:5";
+
+/// For so long, and for so many frames, each size is measured.
+const TIME: Duration = Duration::from_millis(800);
+const LEAST_FRAMES: u64 = 5;
+
+/// Frames before the measurement begins: the first ones open the device and make room.
+const WARM_UP: u64 = 2;
+
+/// Pictures by which the camera moves to and fro, and by how many pixels.
+const VIEWS: usize = 4;
+const STEP: usize = 2;
+
+/// Measures, and says it.
+///
+/// # Errors
+/// If the device is not to be had, or fails.
+pub(super) fn sentence(choice: BackendChoice, threads: usize) -> Result<String> {
+    let mut parts = Vec::new();
+    let mut what = String::new();
+    for (name, size) in FRAMES {
+        let (rate, device) = rate(choice, threads, size)?;
+        parts.push(format!("{} of {name}", in_words(rate)));
+        what = device.name;
+    }
+    let [first, second, third] = &parts[..] else { unreachable!("three sizes are measured") };
+    Ok(format!(
+        "In a second this machine does {first}, {second} or {third}: one template and one track of {SIDE}x{SIDE} and the \
+         threshold {THRESHOLD}, frames decoded already, on {what}."
+    ))
+}
+
+/// `7.3 frames`, `214 frames`.
+fn in_words(rate: f64) -> String {
+    if rate < 10.0 { format!("{rate:.1} frames") } else { format!("{rate:.0} frames") }
+}
+
+/// Frames a second of that size, and what did them.
+fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Device)> {
+    let scene = natural(Size::new(size.width + STEP * VIEWS, size.height + STEP * VIEWS));
+    let view = |index: usize| {
+        let at = STEP * index;
+        Arc::new(scene.as_ref().crop(Rect::new(at, at, size.width, size.height)).to_plane())
+            as Arc<dyn Picture>
+    };
+    let views: Vec<_> = (0..VIEWS).map(view).collect();
+    let middle =
+        |part: usize| Rect::new(size.width / part - SIDE / 2, size.height / part - SIDE / 2, SIDE, SIDE);
+    let template = Template::new("template", views[0].plane(0).crop(middle(2)).to_plane(), None)?;
+    let templates = vec![NamedTemplate { template, sha256: String::new() }];
+    let sought = Sought::new(&templates, SearchMethod::Exhaustive, &Scales::default(), &Angles::default())?;
+    let job = Job {
+        templates,
+        sought,
+        limits: Limits::default(),
+        tracks: vec![TrackSpec { rect: middle(3), from: lockon::config::Moment::default() }],
+        threshold: Some(THRESHOLD.parse()?),
+        ..Job::default()
+    };
+    let options = Options { choice, threads, ..Options::default() };
+    let format = VideoFormat {
+        size,
+        pixels: PixelFormat::GRAY8,
+        frame_rate: (30, 1),
+        pixel_aspect: (1, 1),
+        colorimetry: None,
+    };
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let mut source = Panorama { views, format: Arc::new(format), next: 0, seen: seen.clone() };
+    let used = Mutex::new(None);
+    let engine = Engine {
+        source: &mut source,
+        open_backend: &|format| job.open(&options, format),
+        open_spare: None,
+        describe: &|format, device| {
+            *used.lock().unwrap_or_else(PoisonError::into_inner) = Some(device.clone());
+            job.describe("bench".into(), None, format, device)
+        },
+        tracker: job.tracker(threads),
+        sinks: vec![Box::new(Watch(seen.clone()))],
+        max_frames: None,
+        control: Control::new(),
+    };
+    engine.run().1?;
+    let device = used.into_inner().unwrap_or_else(PoisonError::into_inner).expect("frames were done");
+    let seen = *seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let (began, ended) = seen.began.zip(seen.ended).expect("more frames were done than warm it up");
+    Ok((seen.frames as f64 / (ended - began).as_secs_f64(), device))
+}
+
+/// What has come out at the other end.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    /// When the warm-up was over.
+    began: Option<Instant>,
+    ended: Option<Instant>,
+    /// Frames since then.
+    frames: u64,
+}
+
+impl Seen {
+    fn is_enough(&self) -> bool {
+        self.frames >= LEAST_FRAMES && self.began.is_some_and(|began| began.elapsed() >= TIME)
+    }
+}
+
+/// Frames that are always there.
+struct Panorama {
+    views: Vec<Arc<dyn Picture>>,
+    format: Arc<VideoFormat>,
+    next: u64,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Source for Panorama {
+    fn try_next(&mut self) -> Result<Next> {
+        if self.seen.lock().unwrap_or_else(PoisonError::into_inner).is_enough() {
+            return Ok(Next::End);
+        }
+        let index = self.next;
+        self.next += 1;
+        // To and fro: 0, 1, 2, 3, 2, 1, 0, 1 and so on.
+        let turns = 2 * (self.views.len() - 1);
+        let step = (index % turns as u64) as usize;
+        let picture = self.views[step.min(turns - step)].clone();
+        let meta = FrameMeta {
+            index,
+            pts_ns: Some(index * 1_000_000_000 / 30),
+            duration_ns: None,
+            arrived: Instant::now(),
+        };
+        let circumstances = Circumstances::default();
+        Ok(Next::Frame(Frame { meta, circumstances, format: self.format.clone(), picture }))
+    }
+
+    fn wait_next(&mut self, _: Duration) -> Result<Next> {
+        self.try_next()
+    }
+
+    fn dropped(&self) -> u64 {
+        0
+    }
+}
+
+/// Counts what comes out.
+struct Watch(Arc<Mutex<Seen>>);
+
+impl Sink for Watch {
+    fn name(&self) -> &'static str {
+        "bench"
+    }
+
+    fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> Result<()> {
+        Ok(())
+    }
+
+    fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if delivery.record.frame == WARM_UP {
+            seen.began = Some(now);
+        } else if seen.began.is_some() {
+            seen.frames += 1;
+            seen.ended = Some(now);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &Summary) -> Result<()> {
+        Ok(())
+    }
+}
