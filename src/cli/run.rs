@@ -251,17 +251,21 @@ fn file_sinks(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<Vec<Box<dyn S
     }
     let sound = if args.output.is_empty() { None } else { sound_of(args, spec) };
     for path in &args.output {
-        let sink = VideoSink::file(path, args.view, sound.clone())?;
-        sinks.push(Box::new(if args.start == Moment::default() { sink } else { sink.from_zero() }));
+        sinks.push(Box::new(of_part(args, VideoSink::file(path, args.view, sound.clone())?)));
     }
     Ok(sinks)
+}
+
+/// Nobody waits for the time before `--start`, in a file or in front of a screen.
+fn of_part(args: &RunArgs, sink: VideoSink) -> VideoSink {
+    if args.start == Moment::default() { sink } else { sink.from_zero() }
 }
 
 /// The outputs that have to know whether the source is live.
 fn pipeline_sinks(args: &RunArgs, is_live: bool) -> lockon::Result<PipelineSinks> {
     let mut sinks = Vec::new();
     for text in &args.sink {
-        sinks.push(VideoSink::user(text, args.view, is_live)?);
+        sinks.push(of_part(args, VideoSink::user(text, args.view, is_live)?));
     }
     if args.display {
         sinks.push(VideoSink::display(args.view, is_live)?);
