@@ -13,10 +13,11 @@ use std::io::Read;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use gst::glib;
 use gst::prelude::*;
 
+use crate::control::Control;
 use crate::error::{Error, Result, catch_panic};
 use crate::media::{damage, doctor};
 
@@ -31,6 +32,9 @@ pub fn init() -> Result<()> {
         debug: String::new(),
     })
 }
+
+/// How often a wait looks whether the run was stopped.
+const STOP_CHECK: Duration = Duration::from_millis(50);
 
 /// Most bytes of a file with gst-launch text.
 const MAX_TEXT: u64 = 1 << 20;
@@ -219,6 +223,31 @@ impl Launch {
             self.apply(&pipeline, property)?;
         }
         Ok(pipeline)
+    }
+
+    /// As [`Self::build`], but given up when the run is stopped: for text of thousands of elements GStreamer takes minutes,
+    /// and cannot be interrupted. The thread that builds is left behind then, and drops what it has built.
+    ///
+    /// # Errors
+    /// As [`Self::build`], and `Stopped`.
+    pub fn build_under(&self, control: &Control) -> Result<gst::Pipeline> {
+        let (sender, built) = crossbeam_channel::bounded(1);
+        let launch = self.clone();
+        let build = move || drop(sender.send(launch.build()));
+        std::thread::Builder::new()
+            .name("lockon-build".into())
+            .spawn(build)
+            .map_err(|error| self.fault(format!("no thread can be started to build it: {error}")))?;
+        loop {
+            control.check()?;
+            match built.recv_timeout(STOP_CHECK) {
+                Ok(built) => return built,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.fault("the thread that built it panicked"));
+                }
+            }
+        }
     }
 
     /// The element of that name in a pipeline built from this text.

@@ -724,7 +724,11 @@ impl Opened {
     /// Starts the pipeline. A file is left in PAUSED with its first frame in the appsink; live video plays.
     fn start(spec: &SourceSpec, launch: &mut Launch, control: &Control, legacy: &Legacy) -> Result<Self> {
         let damaged_before = damage::errors();
-        let pipeline = launch.build()?;
+        // What was typed can have any length.
+        let pipeline = match spec.input {
+            Input::Launch(_) => launch.build_under(control)?,
+            _ => launch.build()?,
+        };
         if matches!(spec.input, Input::Uri(_)) {
             set_jitter(&launch.element(&pipeline, "input")?, spec.jitter_ms);
         }
