@@ -34,7 +34,7 @@ fn ncc(c: &mut Criterion) {
         for threads in if all > 1 { vec![1, all] } else { vec![1] } {
             let mut matcher = Matcher::new(&mut planner, bank.clone(), frame, threads);
             let mut matches = Vec::new();
-            matcher.run(plane.as_ref(), roi, &limits, &mut matches);
+            matcher.run(plane.as_ref(), roi, &limits, &mut matches).expect("there is memory");
             // The reference's whole map would take minutes; around the place that is known, it is the whole answer.
             let near = Rect::new(place.x - 2, place.y - 2, place.w + 4, place.h + 4);
             let expected = reference::ncc::matches(plane.as_ref(), &bank, near, &limits);
@@ -42,7 +42,11 @@ fn ncc(c: &mut Criterion) {
             group.throughput(Throughput::Elements(1));
             let name = format!("{frame}/{template}");
             group.bench_function(BenchmarkId::new(name, format!("{threads} threads")), |b| {
-                b.iter(|| matcher.run(black_box(plane.as_ref()), roi, &limits, &mut matches));
+                b.iter(|| {
+                    matcher
+                        .run(black_box(plane.as_ref()), roi, &limits, &mut matches)
+                        .expect("there is memory");
+                });
             });
         }
     }

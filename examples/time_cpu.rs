@@ -60,7 +60,10 @@ impl Job {
     fn run(&mut self, picture: &Plane, pool: &ThreadPool) {
         match self {
             Self::Match(matcher, region, matches) => {
-                let mut run = || matcher.run(picture.as_ref(), *region, &Limits::default(), matches);
+                let limits = Limits::default();
+                let mut run = || {
+                    matcher.run(picture.as_ref(), *region, &limits, matches).expect("there is memory");
+                };
                 if is_small(*region, picture) { run() } else { pool.install(run) }
             }
             Self::Threshold(thresholder, mask) => {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::error::{Error, Result};
+
 /// A handle on a run, which everybody may hold: whoever asks for the end, and all that wait or work for long and so have to
 /// hear of it. Clones are handles on the same run.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +21,14 @@ impl Control {
     /// Asks for the end, as soon as possible. There is no way back.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends what calls it if somebody has asked for the end.
+    ///
+    /// # Errors
+    /// `Stopped` if so.
+    pub fn check(&self) -> Result<()> {
+        if self.is_stopped() { Err(Error::Stopped) } else { Ok(()) }
     }
 
     /// True once somebody has asked for the end. Cheap enough to be asked between any two pieces of work.

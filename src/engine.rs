@@ -46,7 +46,8 @@ pub struct Engine<'a> {
     pub sinks: Vec<Box<dyn Sink>>,
     /// Ends the run after so many frames.
     pub max_frames: Option<u64>,
-    /// Stopped, it ends the run as if the video had ended: frames in flight are completed, outputs closed.
+    /// Stopped, it ends the run as if the video had ended: frames in flight that a device has done are completed, the
+    /// others given up, and outputs closed.
     pub control: Control,
 }
 
@@ -61,6 +62,10 @@ impl Engine<'_> {
             .unwrap_or_else(|message| Err(Error::Panicked { what: "the engine".into(), message }));
         // Slots and device memory go before the sinks are waited for.
         run.open = None;
+        if let Err(Error::Stopped) = outcome {
+            // The frames in flight were given up, which is no failure: what was complete is with the sinks.
+            outcome = Ok(());
+        }
         outcome = first_error(run.failed.take().map_or(Ok(()), Err), outcome);
         if outcome.is_ok() && !self.control.is_stopped() {
             for (id, reason) in self.tracker.not_started() {
@@ -148,6 +153,8 @@ impl Engine<'_> {
         self.end_silence(run)?;
         if run.open.as_ref().is_none_or(|open| open.format != frame.format) {
             self.drain(run)?;
+            // To make ready for other frames can take long.
+            self.control.check()?;
             self.change(run, &frame)?;
         }
         run.next_index = frame.meta.index + 1;

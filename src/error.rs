@@ -148,6 +148,31 @@ pub enum Error {
         /// What the panic said.
         message: String,
     },
+    /// Less memory may be taken than is needed at least.
+    #[error("{what} takes {wanted} of memory, and {limit} may be taken: {remedy}")]
+    MemoryLimit {
+        /// What the memory is for.
+        what: String,
+        /// How much is needed at least.
+        wanted: Bytes,
+        /// How much may be taken.
+        limit: Bytes,
+        /// What would help.
+        remedy: &'static str,
+    },
+    /// The system gives no more memory.
+    #[error(
+        "the system has no {wanted} of memory for {what}: free some, or give --memory less than there is"
+    )]
+    NoMemory {
+        /// What the memory is for.
+        what: &'static str,
+        /// How much was asked for.
+        wanted: Bytes,
+    },
+    /// The run was asked to end before this was done. What was begun is given up.
+    #[error("stopped before it was done")]
+    Stopped,
     /// An output failed; the others were finished.
     #[error("output {name}: {reason}")]
     Output {
@@ -245,6 +270,21 @@ pub enum DeviceFault {
     /// Anything else.
     #[error("{0}")]
     Other(String),
+}
+
+/// An amount of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, shift) in [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)] {
+            if self.0 >> shift > 0 {
+                return write!(f, "{:.1} {unit}", self.0 as f64 / (1_u64 << shift) as f64);
+            }
+        }
+        write!(f, "{} bytes", self.0)
+    }
 }
 
 /// A version of CUDA, or a compute capability.

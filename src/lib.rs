@@ -46,6 +46,7 @@ pub mod files;
 pub mod frame;
 pub mod job;
 pub mod media;
+pub mod memory;
 pub mod metrics;
 pub mod output;
 pub mod overlay;

@@ -30,12 +30,12 @@ pub fn check_count(templates: usize, scales: &Scales, angles: &Angles) -> Result
     Ok(())
 }
 
-/// A pattern: luma pixels, the mask that says which of them count, and their sums.
+/// A pattern: luma pixels, the mask that says which of them count, and their sums. Clones share the pixels.
 #[derive(Debug, Clone)]
 pub struct Template {
     name: Arc<str>,
-    luma: Plane,
-    mask: Option<Plane>,
+    luma: Arc<Plane>,
+    mask: Option<Arc<Plane>>,
     sums: TemplateSums,
     scale: f64,
     angle: f64,
@@ -112,7 +112,7 @@ impl Template {
         if sums.variance() == 0 {
             return fault(TemplateFault::Flat(any_counted));
         }
-        Ok(Self { name, luma, mask, sums, scale, angle })
+        Ok(Self { name, luma: Arc::new(luma), mask: mask.map(Arc::new), sums, scale, angle })
     }
 
     /// The same template under another name.
@@ -138,7 +138,7 @@ impl Template {
 
     /// 1 where a pixel counts and 0 where not, or `None` if all count.
     pub fn mask(&self) -> Option<&Plane> {
-        self.mask.as_ref()
+        self.mask.as_deref()
     }
 
     /// Its exact sums.
@@ -174,7 +174,7 @@ impl Template {
             let fault = TemplateFault::TooManyPixels { pixels, max: MAX_PIXELS };
             return Err(Error::Template { name: self.name.to_string(), fault });
         }
-        let (luma, counted) = resample(&self.luma, self.mask.as_ref(), scale, angle);
+        let (luma, counted) = resample(&self.luma, self.mask.as_deref(), scale, angle);
         Self::with_counted(self.name.clone(), luma, Some(counted), scale, angle)
     }
 }
@@ -345,6 +345,12 @@ impl Bank {
                 Ok(self)
             }
         }
+    }
+
+    /// Bytes that the members take: their pixels, and their masks.
+    pub fn bytes(&self) -> u64 {
+        let planes = |member: &Template| if member.mask.is_some() { 2 } else { 1 };
+        self.members.iter().map(|member| planes(member) * member.size().area() as u64).sum()
     }
 
     /// The members, in the tie order.

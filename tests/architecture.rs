@@ -22,8 +22,9 @@ const LAYERS: &[&[&str]] = &[
     &["template"],
     &["results", "config", "still"],
     &["files"],
+    &["control", "memory"],
     &["error"],
-    &["control", "frame", "stats", "recycle", "simd"],
+    &["frame", "stats", "recycle", "simd"],
 ];
 
 /// The definition must not lean on what it is the oracle of.

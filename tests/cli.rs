@@ -13,6 +13,7 @@ use crate::util::{gpu, noise, paste, program, root};
 use lockon::frame::{Plane, Rect, Size};
 
 mod report;
+mod search;
 
 /// A folder with a small video, a template that is in it, and whatever a test adds.
 struct Place {

@@ -310,7 +310,8 @@ impl Job {
             standing = standing.searching(&Bank::new(self.templates.clone())?, None, self.limits)?;
         }
         let Self { backend: choice, kernels, depth, threads, .. } = *self;
-        let options = Options { choice, depth, threads, kernels, control: self.control.clone() };
+        let control = self.control.clone();
+        let options = Options { choice, depth, threads, kernels, control, ..Options::default() };
         backend::open(&options, &standing)
     }
 

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use crate::config::{Angles, BackendChoice, Kernels, Limits, Scales, ThresholdSpec};
 use crate::control::Control;
-use crate::error::{Error, Result};
+use crate::error::{Bytes, Error, Result};
 use crate::frame::{FrameMeta, Picture, PlaneMut, Rect, Size};
 use crate::results::Match;
 use crate::template::{Bank, Template, resampled_size};
@@ -151,7 +151,8 @@ pub trait Backend: Send {
     /// is in flight.
     ///
     /// # Errors
-    /// `Backend` if the device fails.
+    /// `Backend` if the device fails; `NoMemory` or `MemoryLimit` if there is too little memory; `Stopped` if the run was stopped
+    /// before this frame was done. The frame is given up then.
     fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<FrameMeta>>;
 }
 
@@ -223,6 +224,8 @@ pub struct Options {
     pub kernels: Kernels,
     /// Tells the device that nobody waits for results any more.
     pub control: Control,
+    /// How much of the host's memory the CPU backend may take; [`memory::default_limit`] if nothing is said.
+    pub memory: Option<Bytes>,
 }
 
 impl Default for Options {
@@ -234,6 +237,7 @@ impl Default for Options {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             kernels: Kernels::default(),
             control: Control::new(),
+            memory: None,
         }
     }
 }
@@ -297,9 +301,8 @@ impl Drop for Ahead {
 /// # Errors
 /// `Backend` if it is not to be had; `Usage` if kernels were chosen for a device that has none.
 pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> {
-    let open_cpu = || -> Result<Box<dyn Backend>> {
-        Ok(Box::new(cpu::Cpu::open(standing.clone(), options.depth, options.threads)?))
-    };
+    let open_cpu =
+        || -> Result<Box<dyn Backend>> { Ok(Box::new(cpu::Cpu::open(standing.clone(), options)?)) };
     let open_cuda = |number| -> Result<Box<dyn Backend>> {
         Ok(Box::new(cuda::Cuda::open(standing.clone(), options.depth, options.kernels, number)?))
     };

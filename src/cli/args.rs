@@ -13,6 +13,7 @@ use lockon::config::{
 use lockon::frame::{Rect, Size};
 use lockon::job::{NamedTemplate, Sought};
 use lockon::media::source::{Decoder, Input};
+use lockon::memory::Bytes;
 use lockon::metrics::Address;
 
 use super::Outcome;
@@ -126,6 +127,9 @@ pub(super) struct RunArgs {
     pub(super) threads: Option<u16>,
     #[arg(long, value_name = "NAME", help = kernel_help(), help_heading = "How")]
     pub(super) kernel: Vec<Kernel>,
+    /// Memory that the search may take on the CPU: 2G, 500M; with less it takes longer [default: half of what is free]
+    #[arg(long, value_name = "SIZE", help_heading = "How")]
+    pub(super) memory: Option<Bytes>,
     /// Frames in flight on the device; 2 is a double buffer
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32), help_heading = "How")]
     pub(super) depth: u8,
@@ -270,6 +274,9 @@ pub(super) struct MatchArgs {
     /// Also draw the matches into a picture
     #[arg(short, long, value_name = "FILE.png")]
     pub(super) output: Option<PathBuf>,
+    /// Memory that the search may take on the CPU: 2G, 500M; with less it takes longer [default: half of what is free]
+    #[arg(long, value_name = "SIZE")]
+    pub(super) memory: Option<Bytes>,
     /// Threads of the CPU backend
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,

@@ -10,7 +10,7 @@ use serde::Serialize;
 use lockon::Error;
 use lockon::backend::cuda::bench::{Bench, Context, Copy, Frames, Micros, Peers, Picture};
 use lockon::backend::cuda::{self, Cuda};
-use lockon::backend::{Backend, Device, Findings, Standing, cpu};
+use lockon::backend::{Backend, Device, Findings, Options, Standing, cpu};
 use lockon::config::{BackendChoice, Kernel, Kernels, Limits, ThresholdMethod, ThresholdSpec};
 use lockon::frame::{FrameMeta, Plane, PlaneMut, Rect, Size};
 use lockon::job;
@@ -286,7 +286,8 @@ fn kernels(args: &BenchKernelsArgs) -> Result<()> {
         )
     } else {
         let threads = job::threads(args.threads);
-        let device = cpu::Cpu::open(Standing::new(Size::new(64, 64)), 1, threads)?.describe();
+        let options = Options { depth: 1, threads, ..Options::default() };
+        let device = cpu::Cpu::open(Standing::new(Size::new(64, 64)), &options)?.describe();
         work.header(&device.name)?;
         work.on_cpu(threads)?;
         (device.name, None, "the processor's clock, input in its cache")
@@ -684,7 +685,7 @@ impl Work {
                 let mut matches = Vec::new();
                 let micros = pool.install(|| {
                     time(|| {
-                        matcher.run(picture.as_ref(), whole, &limits, &mut matches);
+                        matcher.run(picture.as_ref(), whole, &limits, &mut matches).expect("there is memory");
                     })
                 });
                 check_matches(&picture, &search, &matches)?;
@@ -885,10 +886,10 @@ fn on_cpu(search: &Search, pictures: &[&Plane], threads: usize) -> Result<Vec<Ve
     let mut matcher = cpu::ncc::Matcher::new(&mut planner, bank, window.size(), threads);
     let mut find = |picture: &Plane| {
         let mut matches = Vec::new();
-        pool.install(|| matcher.run(picture.as_ref(), window, &search.limits, &mut matches));
-        matches
+        pool.install(|| matcher.run(picture.as_ref(), window, &search.limits, &mut matches))?;
+        Ok(matches)
     };
-    Ok(pictures.iter().map(|picture| find(picture)).collect())
+    pictures.iter().map(|picture| find(picture)).collect()
 }
 
 /// Compares the score map of the bank's last member, where there is one, with the definition at some positions.

@@ -78,6 +78,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         threads: job::threads(args.threads),
         kernels: args.kernel.iter().copied().collect(),
         control: signals.control().clone(),
+        memory: args.memory,
     };
     let choice = Cell::new(options.choice);
     let ahead = Cell::new(ahead);

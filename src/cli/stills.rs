@@ -32,7 +32,8 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     let sought = args.search.sought(&templates)?.expect("at least one template is required");
     let standing = Standing::new(scene.luma.size());
     let standing = sought.standing(standing, args.search.roi, args.search.limits())?;
-    let found = work(args.backend, &args.kernel, &standing, job::threads(args.threads), scene.luma.as_ref())?;
+    let options = Options { memory: args.memory, ..options(args.backend, &args.kernel, args.threads) };
+    let found = work(&options, &standing, scene.luma.as_ref())?;
     let mut record = FrameRecord { matches: found.matches, ..FrameRecord::default() };
     // The tie order of the peaks, across names too; the sort keeps the bank's order for the rest.
     record.matches.sort_by(|a, b| b.score.total_cmp(&a.score).then((a.y, a.x).cmp(&(b.y, b.x))));
@@ -63,7 +64,7 @@ pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
     check_output(std::slice::from_ref(&args.image), &args.output)?;
     let picture = still::load(&args.image)?;
     let standing = Standing::new(picture.luma.size()).thresholding(Some(args.method), true);
-    let found = work(args.backend, &args.kernel, &standing, job::threads(None), picture.luma.as_ref())?;
+    let found = work(&options(args.backend, &args.kernel, None), &standing, picture.luma.as_ref())?;
     let mask = found.mask.expect("the mask was asked for");
     still::save(&args.output, mask.plane(0))?;
     Ok(Outcome::Done)
@@ -76,17 +77,14 @@ fn check_output(inputs: &[PathBuf], output: &PathBuf) -> lockon::Result<()> {
     files::check_writable(output).map(|_| ())
 }
 
+fn options(choice: BackendChoice, kernels: &[Kernel], threads: Option<u16>) -> Options {
+    let (threads, kernels) = (job::threads(threads), kernels.iter().copied().collect());
+    Options { choice, depth: 1, threads, kernels, ..Options::default() }
+}
+
 /// One picture through a backend, as if it were a video of one frame.
-fn work(
-    choice: BackendChoice,
-    kernels: &[Kernel],
-    standing: &Standing,
-    threads: usize,
-    picture: PlaneRef<'_>,
-) -> lockon::Result<Findings> {
-    let kernels = kernels.iter().copied().collect();
-    let options = Options { choice, depth: 1, threads, kernels, ..Options::default() };
-    let mut backend = backend::open(&options, standing)?;
+fn work(options: &Options, standing: &Standing, picture: PlaneRef<'_>) -> lockon::Result<Findings> {
+    let mut backend = backend::open(options, standing)?;
     let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
     backend.submit(meta, &mut |mut plane| plane.copy_from(picture))?;
     let mut findings = Findings::default();

@@ -35,7 +35,10 @@ use rustfft::num_complex::Complex;
 use rustfft::{Fft, FftNum, FftPlanner, FftPlannerScalar};
 
 use super::simd::Level;
+use crate::control::Control;
+use crate::error::Result;
 use crate::frame::Size;
+use crate::memory;
 
 /// Error of an output over u * log2 N * ||x|| * ||y||, at most. See the module's documentation.
 const K: f64 = 128.0;
@@ -102,6 +105,7 @@ impl<T: FftNum> Plans<T> {
 
 /// Correlates tiles of one size.
 pub(super) struct Correlator<T> {
+    control: Control,
     level: Level,
     tile: Size,
     /// Complex numbers from one column of a spectrum to the next.
@@ -143,9 +147,13 @@ impl<T: Real> Correlator<T> {
     pub(super) fn new(plans: &mut Plans<T>, tile: Size, level: Level) -> Self {
         let (along_rows, along_cols) =
             (plans.both_directions(tile.width), plans.both_directions(tile.height));
-        // One block more than needed: with columns a power of two apart, all would compete for the same cache lines.
-        let stride = tile.height.next_multiple_of(BLOCK) + BLOCK;
-        Self { level, tile, stride, along_rows, along_cols }
+        let stride = stride(tile);
+        Self { control: Control::new(), level, tile, stride, along_rows, along_cols }
+    }
+
+    /// The same for a run: once that is stopped, what is transformed and correlated is left unfinished, and of no use.
+    pub(super) fn under(self, control: &Control) -> Self {
+        Self { control: control.clone(), ..self }
     }
 
     /// The size of the tiles.
@@ -154,20 +162,38 @@ impl<T: Real> Correlator<T> {
     }
 
     /// A spectrum of zeros.
-    pub(super) fn spectrum(&self) -> Spectrum<T> {
-        Spectrum(vec![Complex::default(); self.kept_cols() * self.stride])
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub(super) fn spectrum(&self) -> Result<Spectrum<T>> {
+        let count = self.kept_cols() * self.stride;
+        Ok(Spectrum(memory::filled("the transform of a tile", count, Complex::default())?))
+    }
+
+    /// Bytes of a spectrum of tiles of that size.
+    pub(super) fn spectrum_bytes(tile: Size) -> usize {
+        kept_cols(tile) * stride(tile) * size_of::<Complex<T>>()
+    }
+
+    /// Bytes of [`Self::scratch`] of tiles of that size, or a little more: it depends on how a transform is planned.
+    pub(super) fn scratch_bytes(tile: Size) -> usize {
+        let rows = (1 + BLOCK / 2) * tile.width + 4 * tile.width.max(tile.height);
+        Self::spectrum_bytes(tile) + rows * size_of::<Complex<T>>()
     }
 
     /// What [`Self::transform`] and [`Self::correlate`] need.
-    pub(super) fn scratch(&self) -> Scratch<T> {
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub(super) fn scratch(&self) -> Result<Scratch<T>> {
         let needed =
             |d: &Directions<T>| d.forward.get_inplace_scratch_len().max(d.inverse.get_inplace_scratch_len());
-        Scratch {
+        Ok(Scratch {
             real: vec![T::zero(); 2 * self.tile.width],
             packed: vec![Complex::default(); BLOCK / 2 * self.tile.width],
             fft: vec![Complex::default(); needed(&self.along_rows).max(needed(&self.along_cols))],
-            product: self.spectrum(),
-        }
+            product: self.spectrum()?,
+        })
     }
 
     /// Replaces `spectrum` by that of a tile whose row `y` is written by `load(y, row)`, over its whole width.
@@ -185,6 +211,9 @@ impl<T: Real> Correlator<T> {
     ) {
         let width = self.tile.width;
         for top in (0..rows).step_by(BLOCK) {
+            if self.control.is_stopped() {
+                return;
+            }
             for (pair, packed) in scratch.packed.chunks_exact_mut(width).enumerate() {
                 let (even, odd) = scratch.real.split_at_mut(width);
                 for (row, y) in [&mut *even, &mut *odd].into_iter().zip(top + 2 * pair..) {
@@ -202,6 +231,9 @@ impl<T: Real> Correlator<T> {
             self.unpack(&scratch.packed, top, spectrum);
         }
         for col in spectrum.0.chunks_exact_mut(self.stride) {
+            if self.control.is_stopped() {
+                return;
+            }
             let col = &mut col[..self.tile.height];
             col[rows..].fill(Complex::default());
             self.along_cols.forward.process_with_scratch(col, &mut scratch.fft);
@@ -227,6 +259,9 @@ impl<T: Real> Correlator<T> {
 
     /// A pattern of size `size` whose row `y` is written by `load(y, row)`.
     ///
+    /// # Errors
+    /// `NoMemory`.
+    ///
     /// # Panics
     /// If the pattern is larger than the tile.
     pub(super) fn pattern(
@@ -234,9 +269,9 @@ impl<T: Real> Correlator<T> {
         size: Size,
         mut load: impl FnMut(usize, &mut [T]),
         scratch: &mut Scratch<T>,
-    ) -> Pattern<T> {
+    ) -> Result<Pattern<T>> {
         assert!(size.fits_in(self.tile), "pattern {size} in a tile of {}", self.tile);
-        let mut spectrum = self.spectrum();
+        let mut spectrum = self.spectrum()?;
         let mut squares = 0.0_f64;
         let load_padded = |y: usize, row: &mut [T]| {
             row[size.width..].fill(T::zero());
@@ -250,7 +285,7 @@ impl<T: Real> Correlator<T> {
             *value = value.conj() * scale;
         }
         // A little more than computed: squares and their sum were rounded.
-        Pattern { spectrum, norm: squares.sqrt() * (1.0 + 1e-9) }
+        Ok(Pattern { spectrum, norm: squares.sqrt() * (1.0 + 1e-9) })
     }
 
     /// The bound on the error of each output of a correlation of `pattern` with a tile of which `tile_norm` is ||x||, the
@@ -280,6 +315,9 @@ impl<T: Real> Correlator<T> {
         let columns = |s| <[Complex<T>]>::chunks_exact(s, self.stride);
         let factors = columns(&tile.0).zip(columns(&pattern.spectrum.0));
         for (col, (x, y)) in product.0.chunks_exact_mut(self.stride).zip(factors) {
+            if self.control.is_stopped() {
+                return;
+            }
             let col = &mut col[..self.tile.height];
             self.level.run(
                 #[inline(always)]
@@ -293,6 +331,9 @@ impl<T: Real> Correlator<T> {
         }
         let width = self.tile.width;
         for (block, out) in out.chunks_mut(BLOCK * valid.width).enumerate() {
+            if self.control.is_stopped() {
+                return;
+            }
             self.pack(product, block * BLOCK, &mut scratch.packed);
             let pairs = out.len().div_ceil(2 * valid.width);
             let packed = &mut scratch.packed[..pairs * width];
@@ -326,8 +367,19 @@ impl<T: Real> Correlator<T> {
 
     /// Columns of a spectrum that are kept.
     fn kept_cols(&self) -> usize {
-        self.tile.width / 2 + 1
+        kept_cols(self.tile)
     }
+}
+
+/// Columns of a spectrum that are kept: the others mirror them.
+fn kept_cols(tile: Size) -> usize {
+    tile.width / 2 + 1
+}
+
+/// Complex numbers from one column of a spectrum to the next.
+fn stride(tile: Size) -> usize {
+    // One block more than needed: with columns a power of two apart, all would compete for the same cache lines.
+    tile.height.next_multiple_of(BLOCK) + BLOCK
 }
 
 #[cfg(test)]
@@ -345,14 +397,14 @@ mod tests {
     /// Correlates `x` (as large as the tile) with `y` and returns the outputs where `y` lies inside, and the bound.
     fn correlate<T: Real>(level: Level, tile: Size, x: &[i64], size: Size, y: &[i64]) -> (Vec<f64>, f64) {
         let correlator = Correlator::<T>::new(&mut Plans::new(level), tile, level);
-        let mut scratch = correlator.scratch();
+        let mut scratch = correlator.scratch().unwrap();
         let load = |numbers: &[i64], width: usize, y: usize, row: &mut [T]| {
             for (row, &v) in row.iter_mut().zip(&numbers[y * width..]) {
                 *row = T::nearest(v as f64);
             }
         };
-        let pattern = correlator.pattern(size, |j, row| load(y, size.width, j, row), &mut scratch);
-        let mut spectrum = correlator.spectrum();
+        let pattern = correlator.pattern(size, |j, row| load(y, size.width, j, row), &mut scratch).unwrap();
+        let mut spectrum = correlator.spectrum().unwrap();
         correlator.transform(tile.height, |j, row| load(x, tile.width, j, row), &mut scratch, &mut spectrum);
         let valid = size.positions_in(tile);
         let mut out = vec![f64::NAN; valid.area()];

@@ -10,7 +10,10 @@ use super::simd::Level;
 use super::sums::{MIDDLE, WindowSums};
 use crate::backend::peaks::{Candidate, ScoreTile};
 use crate::backend::score;
+use crate::control::Control;
+use crate::error::Result;
 use crate::frame::{Plane, PlaneRef, Rect, Size};
+use crate::memory;
 use crate::template::Template;
 
 /// What squares of centred pixels, 0 to 2^14, are counted from.
@@ -149,16 +152,19 @@ enum Holds {
 
 impl Exact {
     /// An exact search of tiles of size `tile`.
-    pub(super) fn new(tile: Size, level: Level) -> Self {
-        Self { correlator: Correlator::new(&mut Plans::new(level), tile, level) }
+    pub(super) fn new(tile: Size, level: Level, control: &Control) -> Self {
+        Self { correlator: Correlator::new(&mut Plans::new(level), tile, level).under(control) }
     }
 
     /// Gets a template ready.
     ///
+    /// # Errors
+    /// `NoMemory`.
+    ///
     /// # Panics
     /// If the bound on a sum's error is 1/4 or more: no template that can exist has one like that in any tile of up to 2^27
     /// pixels.
-    pub(super) fn member(&self, template: &Template, work: &mut ExactWork) -> ExactMember {
+    pub(super) fn member(&self, template: &Template, work: &mut ExactWork) -> Result<ExactMember> {
         let (size, sums) = (template.size(), template.sums());
         let (n, mean) = (sums.n, (sums.t1 + sums.n / 2) / sums.n);
         let load = |y: usize, row: &mut [f64]| {
@@ -171,7 +177,7 @@ impl Exact {
                 }
             }
         };
-        let pattern = self.pattern(size, load, MIDDLE, work);
+        let pattern = self.pattern(size, load, MIDDLE, work)?;
         let mask_pattern = |mask: &Plane| {
             let load = |y: usize, row: &mut [f64]| {
                 for (out, &counts) in row.iter_mut().zip(mask.as_ref().row(y)) {
@@ -181,8 +187,8 @@ impl Exact {
             // The squares are the larger of the two planes that the mask is correlated with.
             self.pattern(size, load, MIDDLE_SQUARE, work)
         };
-        let mask = template.mask().map(mask_pattern);
-        ExactMember { size, n, t1: sums.t1 - mean * n, variance: sums.variance(), pattern, mask }
+        let mask = template.mask().map(mask_pattern).transpose()?;
+        Ok(ExactMember { size, n, t1: sums.t1 - mean * n, variance: sums.variance(), pattern, mask })
     }
 
     /// A pattern for correlation with tiles whose numbers are at most `largest` in absolute value.
@@ -192,29 +198,43 @@ impl Exact {
         load: impl FnMut(usize, &mut [f64]),
         largest: i32,
         work: &mut ExactWork,
-    ) -> Pattern<f64> {
-        let pattern = self.correlator.pattern(size, load, &mut work.scratch);
+    ) -> Result<Pattern<f64>> {
+        let pattern = self.correlator.pattern(size, load, &mut work.scratch)?;
         let tile = self.correlator.tile();
         let bound = self.correlator.error(f64::from(largest) * (tile.area() as f64).sqrt(), &pattern);
         assert!(bound < 0.25, "correlation of {size} in {tile} may be wrong by {bound}");
-        pattern
+        Ok(pattern)
     }
 }
 
 impl ExactWork {
     /// Room for tiles with up to `positions` positions of a member.
-    pub(super) fn new(exact: &Exact, positions: usize) -> Self {
-        Self {
-            pixels: exact.correlator.spectrum(),
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub(super) fn new(exact: &Exact, positions: usize) -> Result<Self> {
+        Ok(Self {
+            pixels: exact.correlator.spectrum()?,
             squares: None,
             holds: Holds::Nothing,
-            scratch: exact.correlator.scratch(),
-            st: vec![0; positions],
+            scratch: exact.correlator.scratch()?,
+            st: memory::filled("exact sums", positions, 0)?,
             s: Vec::new(),
             ss: Vec::new(),
             sliding: WindowSums::new(exact.correlator.tile().width),
-            scores: vec![0.0; positions],
-        }
+            scores: memory::filled("exact scores", positions, 0.0)?,
+        })
+    }
+
+    /// Bytes of what one thread works with, and of the most that it can grow to, a template included that it makes ready
+    /// for itself.
+    pub(super) fn bytes(tile: Size, positions: usize, has_masks: bool) -> usize {
+        let planes = if has_masks { 2 } else { 1 };
+        let sums = positions * (16 + if has_masks { 16 } else { 0 });
+        2 * planes * Correlator::<f64>::spectrum_bytes(tile)
+            + Correlator::<f64>::scratch_bytes(tile)
+            + sums
+            + 32 * tile.width
     }
 
     /// The tile that was searched before is another one now.
@@ -230,8 +250,8 @@ impl ExactWork {
         member: &ExactMember,
         pixels: PlaneRef<'_>,
         Part { origin, size, own }: Part,
-    ) -> ScoreTile<'_> {
-        self.transform(exact, pixels, member.mask.is_some());
+    ) -> Result<ScoreTile<'_>> {
+        self.transform(exact, pixels, member.mask.is_some())?;
         let Self { st, s, ss, scores, scratch, .. } = self;
         let (st, scores) = (&mut st[..size.area()], &mut scores[..size.area()]);
         let mut correlate = |spectrum: &Spectrum<f64>, pattern: &Pattern<f64>, out: &mut [i64]| {
@@ -259,11 +279,11 @@ impl ExactWork {
                 score_row(member, st, &self.sliding.sums, &self.sliding.squares, scores);
             }
         }
-        ScoreTile { scores, size, origin, wanted: own }
+        Ok(ScoreTile { scores, size, origin, wanted: own })
     }
 
     /// Makes the spectra of a tile's pixels, and of their squares if there is a mask, unless they are there.
-    fn transform(&mut self, exact: &Exact, pixels: PlaneRef<'_>, is_masked: bool) {
+    fn transform(&mut self, exact: &Exact, pixels: PlaneRef<'_>, is_masked: bool) -> Result<()> {
         let Size { width, height } = pixels.size();
         let load = |y: usize, row: &mut [f64], value: fn(i32) -> i32| {
             for (out, &pixel) in row.iter_mut().zip(pixels.row(y)) {
@@ -277,11 +297,15 @@ impl ExactWork {
             self.holds = Holds::Pixels;
         }
         if is_masked && self.holds == Holds::Pixels {
-            let squares = self.squares.get_or_insert_with(|| correlator.spectrum());
+            if self.squares.is_none() {
+                self.squares = Some(correlator.spectrum()?);
+            }
+            let squares = self.squares.as_mut().expect("just made");
             let centred_square = |v: i32| v * v - MIDDLE_SQUARE;
             correlator.transform(height, |y, row| load(y, row, centred_square), scratch, squares);
             self.holds = Holds::PixelsAndSquares;
         }
+        Ok(())
     }
 }
 

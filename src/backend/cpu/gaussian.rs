@@ -619,6 +619,7 @@ fn mean_at(src: PlaneRef<'_>, (x, y): (usize, usize), weights: &[u32]) -> u8 {
 mod tests {
     use super::*;
     use crate::backend::threshold::gaussian_weights;
+    use crate::control::Control;
 
     /// The mean around a pixel before it is rounded to a whole number, straight from the numeric contract.
     fn mean_of(src: PlaneRef<'_>, (x, y): (usize, usize), weights: &[u32]) -> f64 {
@@ -658,7 +659,8 @@ mod tests {
                 assert_eq!(error == 0.0, block <= 9, "block {block}");
                 assert!(error < 1.0 / 900.0, "block {block}: {error}");
                 let rule = Rule { weights: half, shares: &shares, error, offset: 0, inverse: false };
-                let window = Window { src, radius: block / 2, first: 4 };
+                let control = Control::new();
+                let window = Window { control: &control, src, radius: block / 2, first: 4 };
                 for level in Level::available() {
                     let mut gaussian = Gaussian::default();
                     for left in [0, STRIP] {

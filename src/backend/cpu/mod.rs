@@ -9,9 +9,11 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender};
 use rayon::ThreadPoolBuilder;
 
-use crate::backend::{Backend, Device, Findings, Standing};
-use crate::error::{DeviceFault, Error, Result};
+use crate::backend::{Backend, Device, Findings, Options, Standing};
+use crate::control::Control;
+use crate::error::{Bytes, DeviceFault, Error, Result};
 use crate::frame::{FrameMeta, Plane, PlaneMut, Size};
+use crate::memory;
 use crate::recycle::Recycler;
 
 use ncc::{Matcher, Planner};
@@ -38,8 +40,8 @@ pub struct Cpu {
     free: Vec<Slot>,
     /// Filled slots to the worker. `None` only while shutting down.
     submitted: Option<Sender<Slot>>,
-    /// Worked slots from the worker, in the same order.
-    completed: Receiver<Slot>,
+    /// Worked slots from the worker, in the same order, and how that went.
+    completed: Receiver<(Slot, Result<()>)>,
     worker: Option<JoinHandle<()>>,
     in_flight: usize,
     is_idle: bool,
@@ -52,15 +54,20 @@ struct Slot {
 }
 
 impl Cpu {
-    /// A ring of `depth` slots (1 or more), worked on by `threads` threads.
+    /// A ring of slots, one or more, worked on by the threads that `options` asks for.
+    ///
+    /// What it takes of memory is within `options.memory`: the bank, for each slot a frame and a mask, and what the search
+    /// takes, which is told in [`Matcher::within`].
     ///
     /// # Errors
-    /// `Backend` if the system gives no more threads.
-    pub fn open(standing: Standing, depth: usize, threads: usize) -> Result<Self> {
+    /// `Backend` if the system gives no more threads; `MemoryLimit` or `NoMemory` if it takes more memory than there may
+    /// be, or is; `Stopped`.
+    pub fn open(standing: Standing, options: &Options) -> Result<Self> {
         let failed = |error: &dyn std::fmt::Display| Error::Backend {
             backend: "cpu",
             fault: DeviceFault::Other(error.to_string()),
         };
+        let (depth, threads) = (options.depth, options.threads);
         let pool = ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|index| format!("standing-{index}"))
@@ -68,6 +75,7 @@ impl Cpu {
             .map_err(|error| failed(&error))?;
         let is_idle = standing.is_idle();
         let frame = if is_idle { Size::new(1, 1) } else { standing.frame };
+        let mut work = StandingWork::new(standing, options)?;
         let slot = |_| Slot { meta: None, luma: Plane::new(frame), findings: Findings::default() };
         let free = (0..depth).map(slot).collect();
         let (submitted, to_work) = crossbeam_channel::bounded::<Slot>(depth);
@@ -75,15 +83,11 @@ impl Cpu {
         let worker = std::thread::Builder::new()
             .name("cpu".into())
             .spawn(move || {
-                let mut work = StandingWork::new(standing, threads);
                 for mut slot in to_work {
                     // Without work there is nothing to wake the pool for.
-                    if is_idle {
-                        work.run(&mut slot);
-                    } else {
-                        pool.install(|| work.run(&mut slot));
-                    }
-                    if worked.send(slot).is_err() {
+                    let outcome =
+                        if is_idle { work.run(&mut slot) } else { pool.install(|| work.run(&mut slot)) };
+                    if worked.send((slot, outcome)).is_err() {
                         break;
                     }
                 }
@@ -130,8 +134,13 @@ impl Backend for Cpu {
         if self.in_flight == 0 {
             return Ok(None);
         }
-        let mut slot = self.completed.recv().map_err(|_| worker_ended())?;
+        // It hears of the end itself, and gives up what it works on.
+        let (mut slot, outcome) = self.completed.recv().map_err(|_| worker_ended())?;
         self.in_flight -= 1;
+        if let Err(error) = outcome {
+            self.free.push(slot);
+            return Err(error);
+        }
         // Swapped, not copied: the slot takes the caller's used buffers for its next frame.
         std::mem::swap(findings, &mut slot.findings);
         let meta = slot.meta.take();
@@ -153,6 +162,7 @@ impl Drop for Cpu {
 
 /// What the worker does to every frame.
 struct StandingWork {
+    control: Control,
     standing: Standing,
     matcher: Option<Matcher>,
     pyramid: Option<Pyramid>,
@@ -161,33 +171,62 @@ struct StandingWork {
 }
 
 impl StandingWork {
-    fn new(standing: Standing, threads: usize) -> Self {
-        let matcher = standing
-            .bank
-            .clone()
-            .map(|bank| Matcher::new(&mut Planner::new(), bank, standing.roi.size(), threads));
+    fn new(standing: Standing, options: &Options) -> Result<Self> {
+        let (control, threads, region) = (options.control.clone(), options.threads, standing.roi.size());
+        let limit = options.memory.unwrap_or_else(memory::default_limit);
+        let rest = rest(&standing, options.depth, limit)?;
+        let bank = standing.bank.clone();
+        let matcher =
+            bank.map(|bank| Matcher::within(&mut Planner::new(), bank, region, threads, &control, rest));
         let variants = standing.pyramid.clone();
-        let pyramid = variants.and_then(|variants| Pyramid::new(variants, standing.roi.size(), threads));
-        let thresholder = standing.threshold.map(|spec| Thresholder::new(&spec, standing.frame));
-        Self { standing, matcher, pyramid, thresholder, masks: Recycler::default() }
+        let pyramid = variants.map(|variants| Pyramid::new(variants, region, threads, &control, rest));
+        let thresholder =
+            standing.threshold.map(|spec| Thresholder::new(&spec, standing.frame).under(&control));
+        let (matcher, pyramid) = (matcher.transpose()?, pyramid.transpose()?.flatten());
+        Ok(Self { control, standing, matcher, pyramid, thresholder, masks: Recycler::default() })
     }
 
-    fn run(&mut self, slot: &mut Slot) {
+    /// Works on a slot. Where it fails, or is stopped, there are no findings.
+    fn run(&mut self, slot: &mut Slot) -> Result<()> {
         let started = Instant::now();
         let (luma, findings) = (slot.luma.as_ref(), &mut slot.findings);
         findings.matches.clear();
         (findings.foreground, findings.mask) = (None, None);
+        self.control.check()?;
         if let Some(matcher) = &mut self.matcher {
-            matcher.run(luma, self.standing.roi, &self.standing.limits, &mut findings.matches);
+            matcher.run(luma, self.standing.roi, &self.standing.limits, &mut findings.matches)?;
         }
         if let Some(pyramid) = &mut self.pyramid {
-            pyramid.run(luma, self.standing.roi, &self.standing.limits, &mut findings.matches);
+            pyramid.run(luma, self.standing.roi, &self.standing.limits, &mut findings.matches)?;
         }
         if let Some(thresholder) = &mut self.thresholder {
             let mask = self.masks.share(|mask| findings.foreground = Some(thresholder.run(luma, mask)));
+            // Left unfinished, it is no mask.
+            self.control.check()?;
             findings.mask = if self.standing.wants_mask { Some(mask) } else { None };
         }
         findings.standing_us = started.elapsed().as_micros() as u64;
+        Ok(())
+    }
+}
+
+/// What a limit leaves, in bytes, beside the bank and the slots: a frame for each, and a mask with one to spare.
+fn rest(standing: &Standing, depth: usize, limit: Bytes) -> Result<usize> {
+    let planes = if standing.threshold.is_some() { 2 * depth + 1 } else { depth };
+    let slots = if standing.is_idle() { 0 } else { planes * standing.frame.area() };
+    let bank = standing.bank.as_ref().map_or(0, |bank| bank.bytes());
+    let wanted = Bytes(slots as u64 + bank);
+    match limit.0.checked_sub(wanted.0) {
+        Some(rest) => Ok(usize::try_from(rest).unwrap_or(usize::MAX)),
+        None => Err(Error::MemoryLimit {
+            what: format!(
+                "{depth} frames of {} in flight, and the templates in all sizes and directions",
+                standing.frame
+            ),
+            wanted,
+            limit,
+            remedy: "give more --memory, a smaller --depth, or fewer --scales or --angles",
+        }),
     }
 }
 

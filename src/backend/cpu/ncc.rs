@@ -10,6 +10,7 @@
 //! bank correlates, bounds the scores and keeps the peaks (`search.rs`): all of it stays in that core's cache, and nothing
 //! waits for other threads.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,6 +22,8 @@ use super::search::{Search, Wanted, Worker};
 use super::simd::Level;
 use crate::backend::peaks::{Candidate, Selector};
 use crate::config::Limits;
+use crate::control::Control;
+use crate::error::{Bytes, Error, Result};
 use crate::frame::{PlaneRef, Rect, Size};
 use crate::results::Match;
 use crate::template::Bank;
@@ -53,10 +56,20 @@ impl Default for Planner {
 pub struct Matcher {
     search: Search,
     workers: Vec<Worker>,
+    /// The members whose transforms fit into memory together, one batch after the other.
+    batches: Vec<Range<usize>>,
+    /// Bytes that are left for exact transforms.
+    exact_room: usize,
+    /// Bytes that the peaks of one thread may take.
+    peaks_room: usize,
     wanted: Wanted,
     selector: Selector,
     candidates: Vec<Candidate>,
 }
+
+/// What the peaks of a frame may take in any case. All of them are kept until the last is found, since the best decide
+/// which others count.
+const LEAST_PEAKS: usize = 1 << 20;
 
 impl Matcher {
     /// A matcher of `bank` in regions of size `region`, which works on up to `threads` threads.
@@ -64,16 +77,63 @@ impl Matcher {
     /// # Panics
     /// If a member of the bank does not fit in the region, or there are no threads.
     pub fn new(planner: &mut Planner, bank: Arc<Bank>, region: Size, threads: usize) -> Self {
+        Self::within(planner, bank, region, threads, &Control::new(), usize::MAX)
+            .expect("there is memory for its workers")
+    }
+
+    /// The same for a run that can be stopped, which may take up to `memory` bytes beside bank and frame.
+    ///
+    /// That is for the transforms of the members, two of a tile's size for a masked one, for what each thread works with,
+    /// and for lists of peaks. Where all transforms do not fit, members are searched in batches, and their transforms are
+    /// made anew for each frame; where a thread does not fit, there is one less. What is found is the same.
+    ///
+    /// # Errors
+    /// `MemoryLimit` if one member on one thread takes more; `NoMemory` if the system has less.
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    pub fn within(
+        planner: &mut Planner,
+        bank: Arc<Bank>,
+        region: Size,
+        threads: usize,
+        control: &Control,
+        memory: usize,
+    ) -> Result<Self> {
         assert!(threads > 0, "a matcher without threads");
         for member in bank.members() {
             assert!(member.size().fits_in(region), "template {} in a region of {region}", member.size());
         }
         let plan = Plan::new(&workload(&bank, region, threads));
         let selector = Selector::new(&bank);
-        let search = Search::new(&mut planner.plans, bank, region, plan, planner.level);
-        let workers = (0..threads.min(plan.pieces())).map(|_| Worker::new(&search)).collect();
+        let search = Search::new(&mut planner.plans, bank, region, plan, planner.level, control);
+        let worker = search.worker_bytes();
+        let largest = search.member_bytes().max().unwrap_or(0);
+        let least = worker + largest + LEAST_PEAKS;
+        if memory < least {
+            return Err(Error::MemoryLimit {
+                what: format!("a search in {region} for one template at a time"),
+                wanted: Bytes(least as u64),
+                limit: Bytes(memory as u64),
+                remedy: "give more --memory, or search inside a smaller --roi",
+            });
+        }
+        let most = 1 + (memory - least) / worker;
+        let threads = threads.min(plan.pieces()).min(most);
+        let rest = memory - threads * worker;
+        let peaks = (rest / 4).max(LEAST_PEAKS);
+        let (batches, exact_room) = batches(search.member_bytes(), (rest - peaks).max(largest));
+        let workers = (0..threads).map(|_| Worker::new(&search)).collect::<Result<_>>()?;
         let wanted = search.wanted();
-        Self { search, workers, wanted, selector, candidates: Vec::new() }
+        // Those of all threads come together in one more list.
+        let peaks_room = peaks / 2 / threads;
+        let candidates = Vec::new();
+        Ok(Self { search, workers, batches, exact_room, peaks_room, wanted, selector, candidates })
+    }
+
+    /// In how many batches the members are searched.
+    pub fn batches(&self) -> usize {
+        self.batches.len()
     }
 
     /// Replaces the contents of `matches` by those inside `roi`, exact: names in bank order, best first within a name.
@@ -81,38 +141,45 @@ impl Matcher {
     /// Runs on the rayon pool that it is called in, or on the calling thread if it was made for one thread. Allocates
     /// nothing once its lists have grown to their largest.
     ///
+    /// # Errors
+    /// `Stopped`, of no matches, if the run is; `NoMemory`, or `MemoryLimit` if there are too many peaks.
+    ///
     /// # Panics
     /// If `roi` does not lie inside `frame` or is not of the size that it was made for.
-    pub fn run(&mut self, frame: PlaneRef<'_>, roi: Rect, limits: &Limits, matches: &mut Vec<Match>) {
+    pub fn run(
+        &mut self,
+        frame: PlaneRef<'_>,
+        roi: Rect,
+        limits: &Limits,
+        matches: &mut Vec<Match>,
+    ) -> Result<()> {
+        matches.clear();
         let region = self.crop(frame, roi);
         self.wanted.reset(limits);
-        let (search, wanted, next) = (&self.search, &self.wanted, AtomicUsize::new(0));
-        let work = |worker: &mut Worker| {
+        for worker in &mut self.workers {
             worker.found.clear();
-            loop {
-                let piece = next.fetch_add(1, Ordering::Relaxed);
-                if piece >= search.plan.pieces() {
-                    break;
-                }
-                worker.find(search, region, piece, wanted);
-            }
-        };
-        match self.workers.as_mut_slice() {
-            [alone] => work(alone),
-            workers => workers.par_iter_mut().with_max_len(1).for_each(work),
+        }
+        for batch in &self.batches {
+            self.search.go_to(batch, self.exact_room);
+            let (search, wanted, room) = (&self.search, &self.wanted, self.peaks_room);
+            share(&mut self.workers, batch.clone(), |worker, member| worker.prepare(search, member))?;
+            share(&mut self.workers, 0..search.plan.pieces(), |worker, piece| {
+                worker.find(search, region, piece, wanted, room)
+            })?;
         }
         self.candidates.clear();
         for worker in &self.workers {
             self.candidates.extend_from_slice(&worker.found);
         }
         self.selector.select(&mut self.candidates, &self.search.bank, (roi.x, roi.y), limits, matches);
+        Ok(())
     }
 
     /// The score map of one member inside `roi`: (W-w+1) x (H-h+1) exact scores, row by row. For tests and for looking at:
     /// [`Self::run`] never makes a whole map.
     ///
     /// # Panics
-    /// As [`Self::run`], and if there is no such member.
+    /// As [`Self::run`], if there is no such member, and if there is no memory.
     pub fn score_map(&mut self, frame: PlaneRef<'_>, roi: Rect, member: usize) -> Vec<f64> {
         let region = self.crop(frame, roi);
         let map = self.search.map_size(member);
@@ -120,7 +187,7 @@ impl Matcher {
         let worker = &mut self.workers[0];
         for tile in 0..self.search.plan.tiles() {
             let Part { origin: (x, y), own, .. } = self.search.plan.part(tile, map);
-            let computed = worker.score_tile(&self.search, region, tile, member);
+            let computed = worker.score_tile(&self.search, region, tile, member).expect("there is memory");
             for row in own.y..own.y + own.h {
                 let from = &computed.scores[row * computed.size.width + own.x..][..own.w];
                 scores[(y + row) * map.width + x + own.x..][..own.w].copy_from_slice(from);
@@ -133,6 +200,50 @@ impl Matcher {
         assert_eq!(roi.size(), self.search.region, "size of a region of interest");
         frame.crop(roi)
     }
+}
+
+/// Does all pieces of work, each by the next worker that is free. The first failure ends it.
+fn share(
+    workers: &mut [Worker],
+    pieces: Range<usize>,
+    work: impl Fn(&mut Worker, usize) -> Result<()> + Sync,
+) -> Result<()> {
+    let next = AtomicUsize::new(pieces.start);
+    let work = |worker: &mut Worker| {
+        loop {
+            let piece = next.fetch_add(1, Ordering::Relaxed);
+            if piece >= pieces.end {
+                return Ok(());
+            }
+            // Others find nothing left to do then.
+            work(worker, piece).inspect_err(|_| next.store(pieces.end, Ordering::Relaxed))?;
+        }
+    };
+    match workers {
+        [alone] => work(alone),
+        workers => workers.par_iter_mut().with_max_len(1).try_for_each(work),
+    }
+}
+
+/// The members, of which each takes so many bytes, in batches that do not take more than `room`; and what a single batch
+/// leaves of that. No member takes more alone.
+fn batches(members: impl Iterator<Item = usize>, room: usize) -> (Vec<Range<usize>>, usize) {
+    let mut batches: Vec<Range<usize>> = Vec::new();
+    let mut taken = 0;
+    for (index, bytes) in members.enumerate() {
+        match batches.last_mut() {
+            Some(batch) if bytes <= room - taken => {
+                batch.end = index + 1;
+                taken += bytes;
+            }
+            _ => {
+                batches.push(index..index + 1);
+                taken = bytes;
+            }
+        }
+    }
+    let left = if batches.len() == 1 { room - taken } else { 0 };
+    (batches, left)
 }
 
 fn workload(bank: &Bank, region: Size, threads: usize) -> Workload {
@@ -217,7 +328,7 @@ mod tests {
             cx: 2.5,
             cy: 4.0,
         }];
-        matcher.run(frame, roi, limits, &mut matches);
+        matcher.run(frame, roi, limits, &mut matches).unwrap();
         matches
     }
 
@@ -327,7 +438,7 @@ mod tests {
         let results = [1, 2, 3, 16].map(|threads| {
             let bank = Bank::new(vec![template.clone()]).unwrap();
             let (mut matcher, mut matches) = (matcher(bank, size, threads), Vec::new());
-            matcher.run(frame, roi, &limits, &mut matches);
+            matcher.run(frame, roi, &limits, &mut matches).unwrap();
             (matcher.search.plan.tile, matches)
         });
         assert_ne!(results[0].0, results[3].0, "all were cut alike");
@@ -361,7 +472,8 @@ mod tests {
         let data = picture(size, 40, 8);
         let frame = PlaneRef::new(&data, size, 40);
         let bank = Bank::new(vec![cut(frame, Rect::new(0, 0, 9, 9), None)]).unwrap();
-        matcher(bank, size, 1).run(frame, Rect::new(0, 0, 39, 40), &EVERYTHING, &mut Vec::new());
+        let roi = Rect::new(0, 0, 39, 40);
+        matcher(bank, size, 1).run(frame, roi, &EVERYTHING, &mut Vec::new()).unwrap();
     }
 
     /// A frame, a region of it, and templates cut from it, some masked, some scaled and turned.
@@ -428,6 +540,88 @@ mod tests {
                 Ok(())
             })
             .unwrap();
+    }
+
+    /// A matcher that has memory for one worker and `members` of the largest members, and so many bytes more.
+    fn tight(bank: &Bank, region: Size, members: usize, spare: usize) -> Matcher {
+        let bank = Arc::new(bank.clone());
+        let within = |memory: usize| {
+            Matcher::within(&mut Planner::new(), bank.clone(), region, 2, &Control::new(), memory)
+        };
+        let Err(Error::MemoryLimit { wanted: Bytes(least), .. }) = within(1) else {
+            panic!("a search in one byte was not refused");
+        };
+        assert!(within(least as usize - 1).is_err(), "less than the least was enough");
+        let largest = within(usize::MAX).unwrap().search.member_bytes().max().unwrap();
+        within(least as usize + (members - 1) * largest + spare).unwrap()
+    }
+
+    #[test]
+    fn matches_are_the_references_in_as_little_memory_as_can_be() {
+        let batched = std::cell::Cell::new(0);
+        for_scenes(200, Size::new(60, 45), |frame, bank, roi, limits| {
+            let best_only = Limits { max_matches: 1, min_score: 0.3, ..*limits };
+            for limits in [*limits, best_only] {
+                let expected = reference::ncc::matches(frame.as_ref(), bank, roi, &limits);
+                for (members, spare) in [(1, 0), (2, 0), (1, 100_000)] {
+                    let mut matcher = tight(bank, roi.size(), members, spare);
+                    batched.set(batched.get() + usize::from(matcher.batches() > 1));
+                    for frame_number in 0..2 {
+                        let found = run(&mut matcher, frame.as_ref(), roi, &limits);
+                        assert_eq!(found, expected, "{members} at once, frame {frame_number}, {limits:?}");
+                    }
+                }
+            }
+        });
+        assert!(batched.get() > 100, "{} searches had more than one batch", batched.get());
+    }
+
+    #[test]
+    fn a_batch_is_as_large_as_memory_allows() {
+        let cut = |room| {
+            let (batches, left) = batches([3, 3, 2, 5, 1].into_iter(), room);
+            (batches.into_iter().map(|batch| batch.len()).collect::<Vec<_>>(), left)
+        };
+        assert_eq!((cut(14), cut(20)), ((vec![5], 0), (vec![5], 6)));
+        assert_eq!((cut(8), cut(5)), ((vec![3, 2], 0), (vec![1, 2, 1, 1], 0)));
+    }
+
+    #[test]
+    fn more_peaks_than_there_is_memory_for_are_refused() {
+        let size = Size::new(1600, 1000);
+        let data = picture(size, size.width, 9);
+        let frame = PlaneRef::new(&data, size, size.width);
+        let members: Vec<_> = (0..12).map(|i| cut(frame, Rect::new(60 + 9 * i, 31, 7, 5), None)).collect();
+        let mut matcher = tight(&Bank::new(members).unwrap(), size, 1, 0);
+        let refused = matcher.run(frame, Rect::whole(size), &EVERYTHING, &mut Vec::new()).unwrap_err();
+        assert!(refused.to_string().contains("--min-score"), "{refused}");
+    }
+
+    #[test]
+    fn a_search_ends_soon_after_it_was_stopped() {
+        let size = Size::new(1280, 960);
+        let data = picture(size, size.width, 10);
+        let frame = PlaneRef::new(&data, size, size.width);
+        let large = cut(frame, Rect::new(100, 100, 300, 300), None);
+        // Minutes of work, in large pieces; a low limit needs all scores exactly.
+        let bank = Arc::new(Bank::new(vec![large; 400]).unwrap());
+        for limits in [Limits::default(), EVERYTHING] {
+            let control = Control::new();
+            let mut matcher =
+                Matcher::within(&mut Planner::new(), bank.clone(), size, 2, &control, usize::MAX).unwrap();
+            let mut matches = Vec::new();
+            let late = std::thread::scope(|scope| {
+                let stopped_at = scope.spawn(|| {
+                    std::thread::sleep(std::time::Duration::from_millis(700));
+                    control.stop();
+                    std::time::Instant::now()
+                });
+                let outcome = matcher.run(frame, Rect::whole(size), &limits, &mut matches);
+                assert!(matches!(outcome, Err(Error::Stopped)), "{outcome:?}");
+                stopped_at.join().unwrap().elapsed()
+            });
+            assert!(matches.is_empty() && late.as_secs_f64() < 2.0, "{late:?} after the stop");
+        }
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! as they always do. What scores too little on the way is given up, so a match can be missed that an exhaustive search
 //! finds; variants are made only when the way leads to them.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
@@ -18,6 +19,8 @@ use super::simd::Level;
 use crate::backend::Variants;
 use crate::backend::peaks::{Candidate, Selector};
 use crate::config::Limits;
+use crate::control::Control;
+use crate::error::{Bytes, Error, Result};
 use crate::frame::{Plane, PlaneRef, Rect, Size};
 use crate::results::Match;
 use crate::template::{Bank, Template};
@@ -36,6 +39,7 @@ const PEAKS: usize = 64;
 
 /// Searches frames for templates at several sizes and directions.
 pub(super) struct Pyramid {
+    control: Control,
     level: Level,
     variants: Arc<Variants>,
     region: Size,
@@ -46,9 +50,15 @@ pub(super) struct Pyramid {
     /// The region, halved once to `halvings` times.
     pictures: Vec<Plane>,
     coarse: Matcher,
-    /// For each number of halvings each variant, made when the way leads to it; `None` if there is nothing to search for.
-    made: Vec<Vec<OnceLock<Option<Template>>>>,
+    made: Mutex<Made>,
     found: Vec<Match>,
+}
+
+/// Variants that the way has led to, by how often they were halved; `None` where there is nothing to search for.
+struct Made {
+    variants: HashMap<(usize, usize), Option<Template>>,
+    /// Bytes that more of them may take. Where there are too few, a variant is made whenever the way leads to it.
+    room: usize,
 }
 
 /// A place on the way.
@@ -61,8 +71,18 @@ struct Place {
 }
 
 impl Pyramid {
-    /// A search of regions of size `region`, on up to `threads` threads; `None` if no coarse variant fits into it.
-    pub(super) fn new(variants: Arc<Variants>, region: Size, threads: usize) -> Option<Self> {
+    /// A search of regions of size `region`, on up to `threads` threads, in up to `memory` bytes; `None` if no coarse
+    /// variant fits into it.
+    ///
+    /// # Errors
+    /// `MemoryLimit` if that takes more; `NoMemory`; `Stopped`.
+    pub(super) fn new(
+        variants: Arc<Variants>,
+        region: Size,
+        threads: usize,
+        control: &Control,
+        memory: usize,
+    ) -> Result<Option<Self>> {
         let level = Level::best();
         let sides = variants.templates.iter().map(|t| t.size().width.min(t.size().height));
         let smallest = sides.min().unwrap_or(0) as f64 * variants.scales.0.first().copied().unwrap_or(1.0);
@@ -74,8 +94,9 @@ impl Pyramid {
         }
         let halvings = templates.len() - 1;
         let size = |times: usize| Size::new(region.width >> times, region.height >> times);
-        let mut members = Vec::new();
+        let (mut members, mut taken) = (Vec::new(), 0);
         for variant in 0..variants.count() {
+            control.check()?;
             let (template, scale, angle) = variants.parts(variant);
             let template = &templates[halvings][template];
             let Size { width, height } = template.size();
@@ -88,23 +109,58 @@ impl Pyramid {
             if let Ok(made) = template.resampled(scale, angle)
                 && made.size().fits_in(size(halvings))
             {
+                taken += bytes(&made);
+                if taken > memory / 2 {
+                    return Err(Error::MemoryLimit {
+                        what: format!(
+                            "the first {} of {} coarse variants",
+                            members.len() + 1,
+                            variants.count()
+                        ),
+                        wanted: Bytes(taken as u64),
+                        limit: Bytes(memory as u64 / 2),
+                        remedy: "give more --memory, or fewer --scales or --angles",
+                    });
+                }
                 // Each variant has a name of its own here, so that its best places are its own.
                 members.push(made.renamed(variant.to_string()));
             }
         }
-        let bank = Arc::new(Bank::new(members).ok()?);
-        let coarse = Matcher::new(&mut Planner::new(), bank, size(halvings), threads);
+        let Ok(bank) = Bank::new(members) else { return Ok(None) };
         let pictures = (1..=halvings).map(|times| Plane::new(size(times))).collect();
-        let unmade = || (0..variants.count()).map(|_| OnceLock::new()).collect();
-        let made = (0..=halvings).map(|_| unmade()).collect();
-        Some(Self { level, variants, region, halvings, templates, pictures, coarse, made, found: Vec::new() })
+        let rest = memory - taken;
+        let (planner, room) = (&mut Planner::new(), rest - rest / 4);
+        let coarse = Matcher::within(planner, Arc::new(bank), size(halvings), threads, control, room)?;
+        let made = Mutex::new(Made { variants: HashMap::new(), room: rest / 4 });
+        let (control, found) = (control.clone(), Vec::new());
+        Ok(Some(Self {
+            control,
+            level,
+            variants,
+            region,
+            halvings,
+            templates,
+            pictures,
+            coarse,
+            made,
+            found,
+        }))
     }
 
     /// Replaces the contents of `matches` by those that were found inside `roi`.
     ///
+    /// # Errors
+    /// As [`Matcher::run`].
+    ///
     /// # Panics
     /// If `roi` does not lie inside `frame` or is of another size than this was made for.
-    pub(super) fn run(&mut self, frame: PlaneRef<'_>, roi: Rect, limits: &Limits, matches: &mut Vec<Match>) {
+    pub(super) fn run(
+        &mut self,
+        frame: PlaneRef<'_>,
+        roi: Rect,
+        limits: &Limits,
+        matches: &mut Vec<Match>,
+    ) -> Result<()> {
         assert_eq!(roi.size(), self.region, "size of a region of interest");
         matches.clear();
         let region = frame.crop(roi);
@@ -113,7 +169,8 @@ impl Pyramid {
             let (finer, coarser) = pictures.split_at_mut(times);
             halve(finer.last().map_or(region, Plane::as_ref), &mut coarser[0]);
         }
-        let mut places = self.coarse_places(pictures.last().map_or(region, Plane::as_ref), limits);
+        let coarse = self.coarse_places(pictures.last().map_or(region, Plane::as_ref), limits);
+        let mut places = coarse.inspect_err(|_| matches.clear())?;
         for times in (0..self.halvings).rev() {
             let picture = if times == 0 { region } else { pictures[times - 1].as_ref() };
             let least = limits.min_score - LOSS * times as f64;
@@ -121,17 +178,20 @@ impl Pyramid {
             places = distinct(places.par_iter().filter_map(follow).collect());
         }
         self.pictures = pictures;
+        // Given up half way, places are not where the way would have ended.
+        self.control.check()?;
         self.select(region, (roi.x, roi.y), limits, &places, matches);
+        self.control.check().inspect_err(|_| matches.clear())
     }
 
     /// The best places of the coarsest picture, best first, without those that lead where a better one leads.
-    fn coarse_places(&mut self, picture: PlaneRef<'_>, limits: &Limits) -> Vec<Place> {
+    fn coarse_places(&mut self, picture: PlaneRef<'_>, limits: &Limits) -> Result<Vec<Place>> {
         let coarse = Limits {
             min_score: limits.min_score - LOSS * self.halvings as f64,
             max_matches: PEAKS,
             max_overlap: 0.5,
         };
-        self.coarse.run(picture, Rect::whole(picture.size()), &coarse, &mut self.found);
+        self.coarse.run(picture, Rect::whole(picture.size()), &coarse, &mut self.found)?;
         let place = |found: &Match| {
             let member: usize = found.template.parse().expect("named so when it was made");
             Place { variant: member, x: found.x, y: found.y, score: found.score }
@@ -152,7 +212,7 @@ impl Pyramid {
                 kept.push((place, x, y));
             }
         }
-        kept.into_iter().map(|(place, ..)| place).collect()
+        Ok(kept.into_iter().map(|(place, ..)| place).collect())
     }
 
     /// Follows a place of a picture into the next finer one, which was halved `times` times and where it has to score
@@ -173,7 +233,7 @@ impl Pyramid {
             let size = self.made(times, best.variant)?.size();
             let mut better = best;
             for variant in self.variants.next_to(best.variant) {
-                let Some(other) = self.made(times, variant).map(Template::size) else { continue };
+                let Some(other) = self.made(times, variant).map(|made| made.size()) else { continue };
                 let (x, y) = (
                     recentred(best.x, size.width, other.width),
                     recentred(best.y, size.height, other.height),
@@ -197,7 +257,7 @@ impl Pyramid {
         (x, y): (usize, usize),
     ) -> Option<Place> {
         let level = self.level;
-        let template = self.made(times, variant)?;
+        let template = &self.made(times, variant)?;
         let size = template.size();
         if !size.fits_in(picture.size()) {
             return None;
@@ -205,6 +265,9 @@ impl Pyramid {
         let (right, bottom) = (picture.size().width - size.width, picture.size().height - size.height);
         let mut best = Place { variant, x: x.min(right), y: y.min(bottom), score: f64::NEG_INFINITY };
         loop {
+            if self.control.is_stopped() {
+                return None;
+            }
             let (x, y) = (best.x, best.y);
             for y in y.saturating_sub(1)..=(y + 1).min(bottom) {
                 for x in x.saturating_sub(1)..=(x + 1).min(right) {
@@ -233,10 +296,13 @@ impl Pyramid {
         let mut used: Vec<usize> = places.iter().map(|place| place.variant).collect();
         used.sort_unstable();
         used.dedup();
-        let members: Vec<_> = used.iter().filter_map(|&variant| self.made(0, variant).cloned()).collect();
+        let members: Vec<_> = used.iter().filter_map(|&variant| self.made(0, variant)).collect();
         let Ok(bank) = Bank::new(members) else { return };
         let mut candidates: Vec<Candidate> = Vec::new();
         for place in places {
+            if self.control.is_stopped() {
+                return;
+            }
             let member = used.iter().position(|&variant| variant == place.variant).expect("just collected");
             let (template, at) = (&bank.members()[member], (place.x, place.y));
             let score = exact::score_at(self.level, region, template, at);
@@ -248,13 +314,28 @@ impl Pyramid {
     }
 
     /// A variant, halved `times` times, made now if it is new.
-    fn made(&self, times: usize, variant: usize) -> Option<&Template> {
-        let make = || {
-            let (template, scale, angle) = self.variants.parts(variant);
-            self.templates[times][template].resampled(scale, angle).ok()
-        };
-        self.made[times][variant].get_or_init(make).as_ref()
+    fn made(&self, times: usize, variant: usize) -> Option<Template> {
+        let lock = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = lock().variants.get(&(times, variant)) {
+            return made.clone();
+        }
+        // Not under the lock: it takes its time, and another thread that makes the same makes no other.
+        let (template, scale, angle) = self.variants.parts(variant);
+        let made = self.templates[times][template].resampled(scale, angle).ok();
+        let mut kept = lock();
+        let room = kept.room.checked_sub(made.as_ref().map_or(0, bytes));
+        if let Some(room) = room
+            && kept.variants.insert((times, variant), made.clone()).is_none()
+        {
+            kept.room = room;
+        }
+        made
     }
+}
+
+/// About what a variant takes, in bytes.
+fn bytes(template: &Template) -> usize {
+    2 * template.size().area() + 2 * size_of::<Template>()
 }
 
 /// The places, each once.
@@ -334,6 +415,10 @@ mod tests {
         scene
     }
 
+    fn pyramid(variants: Variants, region: Size, memory: usize) -> Pyramid {
+        Pyramid::new(Arc::new(variants), region, 2, &Control::new(), memory).unwrap().unwrap()
+    }
+
     #[test]
     fn turned_and_scaled_things_are_found_as_by_an_exhaustive_search() {
         let original = thing(Size::new(61, 47));
@@ -345,20 +430,20 @@ mod tests {
         let roi = Rect::new(3, 2, 255, 177);
         let variants =
             Variants { templates: vec![original.clone()], scales: scales.clone(), angles: angles.clone() };
-        let mut pyramid = Pyramid::new(Arc::new(variants), roi.size(), 2).unwrap();
+        let mut pyramid = pyramid(variants, roi.size(), usize::MAX);
         assert!(pyramid.halvings > 0, "nothing is coarse");
         let (mut found, mut expected) = (Vec::new(), Vec::new());
-        pyramid.run(scene.as_ref(), roi, &limits, &mut found);
+        pyramid.run(scene.as_ref(), roi, &limits, &mut found).unwrap();
         let bank = Bank::expanded(&[original], &scales, &angles).unwrap().fitting(roi.size()).unwrap();
         let mut matcher = Matcher::new(&mut Planner::new(), Arc::new(bank), roi.size(), 1);
-        matcher.run(scene.as_ref(), roi, &limits, &mut expected);
+        matcher.run(scene.as_ref(), roi, &limits, &mut expected).unwrap();
         assert_eq!(found, expected);
         let places: Vec<_> = found.iter().map(|m| (m.x, m.y, m.scale, m.angle)).collect();
         assert_eq!(places, [(21, 13, 1.0, 35.0), (140, 71, 1.1, -110.0)]);
-        let made = pyramid.made[0].iter().filter(|variant| variant.get().is_some()).count();
+        let made = pyramid.made.lock().unwrap().variants.keys().filter(|(times, _)| *times == 0).count();
         assert!(made < pyramid.variants.count() / 2, "{made} variants were made");
         // Nothing of the frame before is left.
-        pyramid.run(reference::picture(Size::new(260, 180)).as_ref(), roi, &limits, &mut found);
+        pyramid.run(reference::picture(Size::new(260, 180)).as_ref(), roi, &limits, &mut found).unwrap();
         assert_eq!(found, []);
     }
 
@@ -368,9 +453,9 @@ mod tests {
         let scene = scene(Size::new(70, 50), &[(&original, 40, 21)]);
         let variants =
             Variants { templates: vec![original], scales: Scales::default(), angles: Angles::default() };
-        let mut pyramid = Pyramid::new(Arc::new(variants), Size::new(70, 50), 1).unwrap();
+        let mut pyramid = pyramid(variants, Size::new(70, 50), usize::MAX);
         let mut found = Vec::new();
-        pyramid.run(scene.as_ref(), Rect::new(0, 0, 70, 50), &Limits::default(), &mut found);
+        pyramid.run(scene.as_ref(), Rect::new(0, 0, 70, 50), &Limits::default(), &mut found).unwrap();
         assert_eq!((pyramid.halvings, found.len(), found[0].rect()), (0, 1, Rect::new(40, 21, 13, 11)));
         assert_eq!(found[0].score, 1.0);
     }

@@ -1,7 +1,7 @@
 //! The search of one tile: what all threads read, and what each of them works with.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::correlate::{Correlator, Pattern, Plans, Scratch, Spectrum};
@@ -12,7 +12,10 @@ use super::simd::Level;
 use super::sums::{MAX_WINDOW, WindowVariances};
 use crate::backend::peaks::{Candidate, ScoreTile};
 use crate::config::Limits;
+use crate::control::Control;
+use crate::error::{Bytes, Error, Result};
 use crate::frame::{PlaneRef, Rect, Size};
+use crate::memory;
 use crate::template::{Bank, Template};
 
 /// With a lower limit nearly every peak of the map is a match, and all scores are made exactly at once.
@@ -31,11 +34,16 @@ pub(super) struct Search {
     pub(super) bank: Arc<Bank>,
     pub(super) region: Size,
     pub(super) plan: Plan,
+    control: Control,
     level: Level,
     correlator: Correlator<f32>,
     members: Vec<Member>,
+    /// The members that are searched now: only theirs are the transforms that are held.
+    batch: Range<usize>,
     /// Made when it is needed first.
     exact: OnceLock<Exact>,
+    /// Bytes that exact transforms may still take to be kept. Where there are too few, they are made for each tile.
+    exact_room: AtomicUsize,
 }
 
 /// A template, ready to be searched for.
@@ -46,8 +54,9 @@ struct Member {
     scale: f64,
     /// The place of its name among the names.
     name: usize,
-    /// The template less its mean; `None` if it is too large for estimates.
-    estimate: Option<Estimate>,
+    is_masked: bool,
+    /// The template less its mean, once it is in the batch; never, if it is too large for estimates.
+    estimate: OnceLock<Estimate>,
     /// Made when it is needed first.
     exact: OnceLock<ExactMember>,
 }
@@ -73,9 +82,9 @@ impl Search {
         region: Size,
         plan: Plan,
         level: Level,
+        control: &Control,
     ) -> Self {
-        let correlator = Correlator::new(plans, plan.tile, level);
-        let mut scratch = correlator.scratch();
+        let correlator = Correlator::new(plans, plan.tile, level).under(control);
         let mut names = Vec::new();
         let members = bank.members().iter().map(|template| {
             let known = names.iter().position(|&name| name == template.name());
@@ -83,10 +92,59 @@ impl Search {
                 names.push(template.name());
                 names.len() - 1
             });
-            Member::new(&correlator, template, name, &mut scratch)
+            Member::new(template, name)
         });
         let members = members.collect();
-        Self { bank, region, plan, level, correlator, members, exact: OnceLock::new() }
+        Self {
+            bank,
+            region,
+            plan,
+            control: control.clone(),
+            level,
+            correlator,
+            members,
+            batch: 0..0,
+            exact: OnceLock::new(),
+            exact_room: AtomicUsize::new(0),
+        }
+    }
+
+    /// Goes to a batch of members. What was made for others is let go, and `exact_room` bytes may be kept for these.
+    pub(super) fn go_to(&mut self, batch: &Range<usize>, exact_room: usize) {
+        if self.batch == *batch {
+            return;
+        }
+        for member in &mut self.members[self.batch.clone()] {
+            (member.estimate, member.exact) = (OnceLock::new(), OnceLock::new());
+        }
+        self.batch = batch.clone();
+        *self.exact_room.get_mut() = exact_room;
+    }
+
+    /// Bytes that the transforms of each member take.
+    pub(super) fn member_bytes(&self) -> impl Iterator<Item = usize> {
+        let spectrum = Correlator::<f32>::spectrum_bytes(self.plan.tile);
+        self.members.iter().map(
+            move |member| {
+                if member.is_estimated() { member.planes() * spectrum } else { 0 }
+            },
+        )
+    }
+
+    /// Bytes that one thread takes at most, without what it finds: the transforms of a tile and its score maps, in f32 for
+    /// estimates, and in f64 where all of a tile's scores are made exactly.
+    pub(super) fn worker_bytes(&self) -> usize {
+        let (tile, positions) = (self.plan.tile, self.positions());
+        let has_masks = self.has_masks();
+        let planes = if has_masks { 2 } else { 1 };
+        let maps = positions * (8 + if has_masks { 8 } else { 0 }) + 16 * tile.width;
+        let estimates =
+            planes * Correlator::<f32>::spectrum_bytes(tile) + Correlator::<f32>::scratch_bytes(tile) + maps;
+        estimates + ExactWork::bytes(tile, positions, has_masks)
+    }
+
+    fn has_masks(&self) -> bool {
+        self.members.iter().any(|member| member.is_masked)
     }
 
     /// The size of a member's score map.
@@ -110,7 +168,7 @@ impl Search {
 
     /// The members of a group.
     fn group(&self, group: usize) -> Range<usize> {
-        let start = |group: usize| group * self.members.len() / self.plan.groups;
+        let start = |group: usize| self.batch.start + group * self.batch.len() / self.plan.groups;
         start(group)..start(group + 1)
     }
 
@@ -125,21 +183,25 @@ impl Search {
 }
 
 impl Member {
-    fn new(
-        correlator: &Correlator<f32>,
-        template: &Template,
-        name: usize,
-        scratch: &mut Scratch<f32>,
-    ) -> Self {
+    fn new(template: &Template, name: usize) -> Self {
         let (size, sums) = (template.size(), template.sums());
-        let estimate = (size.area() <= MAX_WINDOW).then(|| Estimate::new(correlator, template, scratch));
         let (n, scale) = (sums.n as usize, (sums.variance() as f64).sqrt() / sums.n as f64);
-        Self { size, n, scale, name, estimate, exact: OnceLock::new() }
+        let is_masked = template.mask().is_some();
+        Self { size, n, scale, name, is_masked, estimate: OnceLock::new(), exact: OnceLock::new() }
+    }
+
+    fn is_estimated(&self) -> bool {
+        self.size.area() <= MAX_WINDOW
+    }
+
+    /// Planes that are transformed for it: its pixels, and its mask.
+    fn planes(&self) -> usize {
+        if self.is_masked { 2 } else { 1 }
     }
 }
 
 impl Estimate {
-    fn new(correlator: &Correlator<f32>, template: &Template, scratch: &mut Scratch<f32>) -> Self {
+    fn new(correlator: &Correlator<f32>, template: &Template, scratch: &mut Scratch<f32>) -> Result<Self> {
         let (size, sums) = (template.size(), template.sums());
         let mean = sums.t1 as f64 / sums.n as f64;
         let mask_row = |y: usize| template.mask().map(|mask| &mask.data()[y * size.width..][..size.width]);
@@ -151,14 +213,14 @@ impl Estimate {
                 *out *= f32::from(counts);
             }
         };
-        let pattern = correlator.pattern(size, load, scratch);
+        let pattern = correlator.pattern(size, load, scratch)?;
         let load_mask = |y: usize, row: &mut [f32]| {
             for (out, &counts) in row.iter_mut().zip(mask_row(y).into_iter().flatten()) {
                 *out = f32::from(counts);
             }
         };
-        let mask = template.mask().map(|_| correlator.pattern(size, load_mask, scratch));
-        Self { pattern, mask }
+        let mask = template.mask().map(|_| correlator.pattern(size, load_mask, scratch)).transpose()?;
+        Ok(Self { pattern, mask })
     }
 }
 
@@ -236,48 +298,92 @@ struct TileSpectra {
 
 impl Worker {
     /// Room for any piece of work.
-    pub(super) fn new(search: &Search) -> Self {
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub(super) fn new(search: &Search) -> Result<Self> {
         let positions = search.positions();
-        let is_masked = |member: &Member| member.estimate.as_ref().is_some_and(|e| e.mask.is_some());
-        let has_masks = search.members.iter().any(is_masked);
+        let has_masks = search.has_masks();
+        let map = |positions| memory::filled("estimates of scores", positions, 0.0_f32);
         let masked_positions = if has_masks { positions } else { 0 };
         let tile = TileSpectra {
             is_made: false,
-            pixels: search.correlator.spectrum(),
+            pixels: search.correlator.spectrum()?,
             pixels_norm: 0.0,
-            squares: has_masks.then(|| search.correlator.spectrum()),
+            squares: has_masks.then(|| search.correlator.spectrum()).transpose()?,
             squares_norm: 0.0,
             middle_square: 0,
         };
-        Self {
+        Ok(Self {
             tile,
-            scratch: search.correlator.scratch(),
-            correlations: vec![0.0; positions],
-            s: vec![0.0; masked_positions],
-            ss: vec![0.0; masked_positions],
-            variances: vec![0.0; positions],
+            scratch: search.correlator.scratch()?,
+            correlations: map(positions)?,
+            s: map(masked_positions)?,
+            ss: map(masked_positions)?,
+            variances: map(positions)?,
             variances_of: None,
             sliding: WindowVariances::new(search.plan.tile.width, search.level),
             exact: None,
             found: Vec::new(),
-        }
+        })
     }
 
-    /// Does one piece of work: adds the peaks of one group of members in one tile to those found.
-    pub(super) fn find(&mut self, search: &Search, region: PlaneRef<'_>, piece: usize, wanted: &Wanted) {
+    /// Makes the transforms that the estimates of one member of the batch need, unless they are there.
+    ///
+    /// # Errors
+    /// `NoMemory`, or `Stopped`.
+    pub(super) fn prepare(&mut self, search: &Search, member: usize) -> Result<()> {
+        search.control.check()?;
+        let Member { estimate, .. } = &search.members[member];
+        if search.members[member].is_estimated() && estimate.get().is_none() {
+            let template = &search.bank.members()[member];
+            let made = Estimate::new(&search.correlator, template, &mut self.scratch)?;
+            // Nobody else makes this one.
+            let _ = estimate.set(made);
+        }
+        Ok(())
+    }
+
+    /// Does one piece of work: adds the peaks of one group of members in one tile to those found, which may take up to `room`
+    /// bytes.
+    ///
+    /// # Errors
+    /// `NoMemory`; `MemoryLimit` if there are too many peaks; `Stopped`.
+    pub(super) fn find(
+        &mut self,
+        search: &Search,
+        region: PlaneRef<'_>,
+        piece: usize,
+        wanted: &Wanted,
+        room: usize,
+    ) -> Result<()> {
         let (tile, group) = search.plan.piece(piece);
         self.go_to_tile();
         for member in search.group(group) {
+            search.control.check()?;
             let before = self.found.len();
             if !self.find_by_estimates(search, region, tile, member, wanted) {
                 self.found.truncate(before);
                 // Lent out, because the scores borrow the worker.
                 let mut found = std::mem::take(&mut self.found);
                 let threshold = wanted.threshold(search.members[member].name);
-                self.score(search, region, tile, member).find(member as u32, threshold, &mut found);
+                let scores = self.score(search, region, tile, member)?;
+                // Left unfinished, these are no scores.
+                search.control.check()?;
+                scores.find(member as u32, threshold, &mut found);
                 self.found = found;
             }
+            let taken = self.found.capacity() * size_of::<Candidate>();
+            if taken > room {
+                return Err(Error::MemoryLimit {
+                    what: format!("a list of {} peaks", self.found.len()),
+                    wanted: Bytes(taken as u64),
+                    limit: Bytes(room as u64),
+                    remedy: "ask for a higher --min-score, or give more --memory",
+                });
+            }
         }
+        Ok(())
     }
 
     /// True if estimates did not do for some tile.
@@ -298,13 +404,33 @@ impl Worker {
     /// The exact scores of one member at the positions of a tile.
     ///
     /// Whoever asks about several members of a tile calls it for one after the other.
-    fn score(&mut self, search: &Search, region: PlaneRef<'_>, tile: usize, member: usize) -> ScoreTile<'_> {
-        let exact = search.exact.get_or_init(|| Exact::new(search.plan.tile, search.level));
-        let work = self.exact.get_or_insert_with(|| ExactWork::new(exact, search.positions()));
-        let template = &search.bank.members()[member];
-        let ready = search.members[member].exact.get_or_init(|| exact.member(template, work));
+    fn score(
+        &mut self,
+        search: &Search,
+        region: PlaneRef<'_>,
+        tile: usize,
+        member: usize,
+    ) -> Result<ScoreTile<'_>> {
+        let make = || Exact::new(search.plan.tile, search.level, &search.control);
+        let exact = search.exact.get_or_init(make);
+        if self.exact.is_none() {
+            self.exact = Some(ExactWork::new(exact, search.positions())?);
+        }
+        let work = self.exact.as_mut().expect("just made");
+        let Member { exact: kept, .. } = &search.members[member];
         let part = search.plan.part(tile, search.map_size(member));
-        work.score(exact, ready, search.pixels(region, part.origin), part)
+        let pixels = search.pixels(region, part.origin);
+        if let Some(ready) = kept.get() {
+            return work.score(exact, ready, pixels, part);
+        }
+        let ready = exact.member(&search.bank.members()[member], work)?;
+        let bytes = search.members[member].planes() * Correlator::<f64>::spectrum_bytes(search.plan.tile);
+        let take = |room: usize| room.checked_sub(bytes);
+        if search.exact_room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            return work.score(exact, &ready, pixels, part);
+        }
+        // Where another thread was first its own is kept, and so many bytes less than there is room for.
+        work.score(exact, kept.get_or_init(|| ready), pixels, part)
     }
 
     /// As [`Self::score`], for a tile that may be another than before.
@@ -314,7 +440,7 @@ impl Worker {
         region: PlaneRef<'_>,
         tile: usize,
         member: usize,
-    ) -> ScoreTile<'_> {
+    ) -> Result<ScoreTile<'_>> {
         self.go_to_tile();
         self.score(search, region, tile, member)
     }
@@ -337,6 +463,10 @@ impl Worker {
         }
         let part = search.plan.part(tile, search.map_size(member));
         let Some((error, spread)) = self.estimate(search, region, member, part) else { return false };
+        // Left unfinished, these are no estimates; whoever asked looks too.
+        if search.control.is_stopped() {
+            return true;
+        }
         let Part { origin, size, own } = part;
         let estimates = Estimates {
             correlations: &self.correlations[..size.area()],
@@ -359,6 +489,9 @@ impl Worker {
         let map_ns = MAP_POSITION_NS * size.area() as f64;
         let mut budget = (map_ns / (ONE_SCORE_NS + SCORED_PIXEL_NS * n as f64)) as usize;
         for y in own.y..own.y + own.h {
+            if search.control.is_stopped() {
+                return true;
+            }
             let found = &mut self.found;
             let visit = |x: usize| {
                 let threshold = wanted.threshold(name);
@@ -396,7 +529,7 @@ impl Worker {
         Part { origin, size, .. }: Part,
     ) -> Option<(f64, f64)> {
         let member = &search.members[member];
-        let Estimate { pattern, mask } = member.estimate.as_ref()?;
+        let Estimate { pattern, mask } = member.estimate.get()?;
         let pixels = search.pixels(region, origin);
         let (correlator, scratch) = (&search.correlator, &mut self.scratch);
         self.tile.make(correlator, search.level, pixels, scratch);

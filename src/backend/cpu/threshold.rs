@@ -10,6 +10,7 @@ use super::gaussian::Gaussian;
 use super::simd::Level;
 use crate::backend::threshold;
 use crate::config::{ThresholdMethod, ThresholdSpec};
+use crate::control::Control;
 use crate::frame::{Plane, PlaneRef, Size};
 
 /// Bytes of a mask that are counted together.
@@ -17,6 +18,7 @@ const LANES: usize = 64;
 
 /// An adaptive threshold planned for frames of one size.
 pub struct Thresholder {
+    control: Control,
     level: Level,
     size: Size,
     radius: usize,
@@ -73,7 +75,14 @@ impl Thresholder {
             ThresholdMethod::Sauvola { k } => Rule::Sauvola { k },
             ThresholdMethod::Niblack { k } => Rule::Niblack { k },
         };
-        Self { level, size, radius: spec.block / 2, inverse: spec.inverse, rule, bands: Vec::new() }
+        let control = Control::new();
+        Self { control, level, size, radius: spec.block / 2, inverse: spec.inverse, rule, bands: Vec::new() }
+    }
+
+    /// The same for a run: once that is stopped, rows are left as they were.
+    #[must_use]
+    pub fn under(self, control: &Control) -> Self {
+        Self { control: control.clone(), ..self }
     }
 
     /// Writes 255 or 0 for every pixel of `src` into `mask` and returns the share of 255, in [0, 1].
@@ -92,7 +101,8 @@ impl Thresholder {
         // One band a thread: each band reads `block` rows before it can write its first.
         let rows = self.size.height.div_ceil(rayon::current_num_threads());
         self.bands.resize_with(self.size.height.div_ceil(rows).max(self.bands.len()), Band::default);
-        let Self { level, size, radius, inverse, rule, bands } = self;
+        let Self { control, level, size, radius, inverse, rule, bands } = self;
+        let control = &*control;
         let (level, radius, inverse) = (*level, *radius, *inverse);
         let foreground: u64 = mask
             .data_mut()
@@ -100,7 +110,7 @@ impl Thresholder {
             .zip(bands)
             .enumerate()
             .map(|(index, (mask, band))| {
-                let window = Window { src, radius, first: index * rows };
+                let window = Window { control, src, radius, first: index * rows };
                 match *rule {
                     Rule::Mean { scale, offset } => band.mean(level, &window, mask, scale, offset, inverse),
                     Rule::Gaussian { ref weights, offset } => {
@@ -136,6 +146,7 @@ impl Thresholder {
 
 /// Where a band looks: at rows around each of its own, from row `first` of the picture on.
 pub(super) struct Window<'a> {
+    pub(super) control: &'a Control,
     pub(super) src: PlaneRef<'a>,
     pub(super) radius: usize,
     pub(super) first: usize,
@@ -153,8 +164,9 @@ impl<'a> Window<'a> {
 
     /// The band's rows: their places in the picture, their pixels and their part of the mask.
     fn rows<'m>(&self, mask: &'m mut [u8]) -> impl Iterator<Item = (usize, &'a [u8], &'m mut [u8])> {
-        let (src, first) = (self.src, self.first);
+        let (control, src, first) = (self.control, self.src, self.first);
         mask.chunks_exact_mut(src.size().width)
+            .take_while(|_| !control.is_stopped())
             .enumerate()
             .map(move |(i, mask)| (first + i, src.row(first + i), mask))
     }

@@ -234,6 +234,11 @@ fn scores_and_matches_of_2100_random_searches_are_those_of_the_definition() {
 }
 
 /// What a backend says of frames that are submitted as fast as it has slots for them.
+fn on_cpu(standing: &Standing, depth: usize) -> cpu::Cpu {
+    let options = Options { depth, threads: 1, ..Options::default() };
+    cpu::Cpu::open(standing.clone(), &options).unwrap()
+}
+
 fn findings_of(backend: &mut dyn Backend, frames: &[Plane]) -> Vec<Findings> {
     let mut all = Vec::new();
     let mut finish = |backend: &mut dyn Backend, index: usize| {
@@ -268,7 +273,7 @@ fn compare(
     what: &str,
 ) -> Vec<Findings> {
     let mut cuda = Cuda::open(standing.clone(), depth, kernels, 0).unwrap();
-    let mut cpu = cpu::Cpu::open(standing.clone(), depth, 1).unwrap();
+    let mut cpu = on_cpu(standing, depth);
     let found = findings_of(&mut cuda, frames);
     for (index, (found, expected)) in found.iter().zip(findings_of(&mut cpu, frames)).enumerate() {
         assert_eq!(found.matches, expected.matches, "{what}, frame {index}: matches");
@@ -624,7 +629,7 @@ fn a_ring_that_had_more_suspects_than_room_makes_score_maps_from_then_on() {
     let limits = Limits { min_score: -1.0, max_matches: 30, max_overlap: 0.2 };
     let standing =
         Standing::new(frames[0].size()).searching(&Bank::new(vec![template]).unwrap(), None, limits).unwrap();
-    let expected = findings_of(&mut cpu::Cpu::open(standing.clone(), 1, 1).unwrap(), &frames);
+    let expected = findings_of(&mut on_cpu(&standing, 1), &frames);
     let kernels = std::iter::once(Kernel::Ncc(NccKernel::Mma)).collect();
     let mut cuda = Cuda::open(standing, 1, kernels, 0).unwrap();
     // Its graph was captured with the room that there was.
