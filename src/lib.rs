@@ -54,6 +54,9 @@ pub mod ports;
 pub mod recycle;
 pub mod reference;
 pub mod results;
+#[cfg(test)]
+#[path = "../tests/say.rs"]
+mod say;
 pub mod simd;
 pub mod stats;
 pub mod still;

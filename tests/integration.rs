@@ -14,6 +14,7 @@ mod interrupts;
 mod live;
 mod matches;
 mod observe;
+mod say;
 mod tracker;
 mod util;
 mod weather;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::say;
 use crate::util::{program, root};
 
 /// A server, killed when it is dropped.
@@ -42,7 +43,6 @@ impl Drop for Server {
 }
 
 /// A port that nobody listens at. Where there is no RTSP server to be had, the test that asks says that it is skipped.
-#[allow(clippy::print_stderr, reason = "what is skipped is said")]
 fn port() -> Option<u16> {
     let imports =
         "import gi; gi.require_version('GstRtspServer', '1.0'); from gi.repository import GstRtspServer";
@@ -50,7 +50,7 @@ fn port() -> Option<u16> {
     if !tried.is_ok_and(|status| status.success()) {
         let is_required = std::env::var_os("LOCKON_REQUIRE_RTSP").is_some();
         assert!(!is_required, "LOCKON_REQUIRE_RTSP is set, and there is no RTSP server");
-        eprintln!("skipped: no RTSP server (apt-get install python3-gi gir1.2-gst-rtsp-server-1.0)");
+        say::skipped("no RTSP server (apt-get install python3-gi gir1.2-gst-rtsp-server-1.0)");
         return None;
     }
     Some(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port())

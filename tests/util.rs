@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::say;
 use lockon::backend::{self, Backend, Device, Options, Standing};
 use lockon::config::{BackendChoice, Kernels, Limits, ThresholdSpec, TrackSpec};
 use lockon::control::Control;
@@ -33,22 +34,21 @@ pub fn program() -> OsString {
 }
 
 /// The first GPU. Where there is none, the test that asks says that it is skipped, or fails if `LOCKON_REQUIRE_GPU` is 1.
-#[allow(clippy::print_stderr, reason = "what is skipped is said")]
 pub fn gpu() -> Option<BackendChoice> {
-    match backend::cuda::device(0) {
-        Ok(_) => Some(BackendChoice::Cuda(0)),
-        Err(error) => {
-            let is_required = std::env::var_os("LOCKON_REQUIRE_GPU").is_some_and(|value| value == "1");
-            assert!(!is_required, "LOCKON_REQUIRE_GPU is set: {error}");
-            eprintln!("skipped: no GPU: {error}");
-            None
-        }
-    }
+    find_gpu().inspect_err(|why| say::skipped(why)).ok()
+}
+
+/// The first GPU, or why there is none, which is a failure if `LOCKON_REQUIRE_GPU` is 1.
+fn find_gpu() -> Result<BackendChoice, String> {
+    let found = backend::cuda::device(0).map(|_| BackendChoice::Cuda(0));
+    let is_required = std::env::var_os("LOCKON_REQUIRE_GPU").is_some_and(|value| value == "1");
+    assert!(found.is_ok() || !is_required, "LOCKON_REQUIRE_GPU is set: {}", found.unwrap_err());
+    found.map_err(|error| format!("no GPU: {error}"))
 }
 
 /// What a test runs on: the CPU first, and the GPU where there is one.
 pub fn backends() -> Vec<BackendChoice> {
-    std::iter::once(BackendChoice::Cpu).chain(gpu()).collect()
+    std::iter::once(BackendChoice::Cpu).chain(find_gpu()).collect()
 }
 
 /// Records as they are written, without what depends on the clock.

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
+#[path = "../../tests/say.rs"]
+mod say;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Once;
@@ -1178,6 +1181,7 @@ fn a_panic_is_an_error_and_not_the_end_of_the_process() {
     let last_row = (SIZE.height - 1) * stride as usize;
     let format = gst_video::VideoFormat::Gray8;
     let flags = gst_video::VideoFrameFlags::empty();
+    say::panic_follows();
     let added = gst_video::VideoMeta::add_full(
         buffer,
         flags,
@@ -1528,7 +1532,7 @@ fn the_example_in_python_prints_every_match() {
     if !tried.is_ok_and(|tried| tried.status.success()) {
         // scripts/setup --to-test installs it where there is apt.
         assert!(std::env::var_os("LOCKON_REQUIRE_RTSP").is_none(), "python3-gi is missing");
-        skip("no PyGObject (apt-get install python3-gi)");
+        say::skipped("no PyGObject (apt-get install python3-gi)");
         return;
     }
     let media = root().join("examples/media");
@@ -1562,17 +1566,12 @@ fn printed(record: &Value) -> Vec<String> {
     matches.map(line).collect()
 }
 
-#[allow(clippy::print_stderr, reason = "what is skipped is said")]
-fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-}
-
 #[test]
 fn on_a_gpu_the_element_finds_what_it_finds_on_the_cpu() {
     if let Err(error) = lockon::backend::cuda::device(0) {
         let is_required = std::env::var_os("LOCKON_REQUIRE_GPU").is_some_and(|value| value == "1");
         assert!(!is_required, "LOCKON_REQUIRE_GPU is set: {error}");
-        return skip(&format!("no GPU: {error}"));
+        return say::skipped(&format!("no GPU: {error}"));
     }
     let here = Place::new();
     let [cpu, cuda] = ["cpu", "cuda"].map(|backend| {

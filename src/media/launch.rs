@@ -754,6 +754,7 @@ mod tests {
 
     #[test]
     fn a_panic_in_a_callback_fails_its_element() {
+        crate::say::panic_follows();
         let pipeline = Launch::new("test", "videotestsrc ! fakesink name=out").build().unwrap();
         let running = Running::new(pipeline);
         let pad = running.pipeline().by_name("out").unwrap().static_pad("sink").unwrap();

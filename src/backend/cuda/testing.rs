@@ -3,6 +3,7 @@
 use super::driver::{Gpu, Stream};
 use super::ncc::DeviceFrame;
 use crate::frame::{Plane, PlaneMut, PlaneRef, Rect, Size};
+use crate::say;
 use crate::template::Template;
 
 /// Device 0, or nothing where there is none: a test then has nothing to do, and says so.
@@ -15,7 +16,7 @@ pub(super) fn gpu() -> Option<Gpu> {
             panic!("no GPU: {error}")
         }
         Err(error) => {
-            eprintln!("skipped: no GPU: {error}");
+            say::skipped(&format!("no GPU: {error}"));
             None
         }
     }
