@@ -13,7 +13,7 @@ check=
 for argument; do
   case $argument in
     --check) check=yes ;;
-    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit ;;
+    -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit ;;
     *) echo "scripts/compile-kernels.sh: unknown argument $argument (see --help)" >&2; exit 2 ;;
   esac
 done

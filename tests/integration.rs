@@ -15,6 +15,8 @@ mod live;
 mod matches;
 mod observe;
 mod say;
+#[cfg(unix)]
+mod scripts;
 mod tracker;
 mod util;
 mod weather;

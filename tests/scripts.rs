@@ -1,0 +1,213 @@
+//! The scripts as people start them, in a copy where nothing can be installed or built.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+use crate::say;
+use crate::util::{program, root};
+
+/// A copy of what scripts read, and of programs that they start a few that only write down that they were started, and fail.
+struct Copy {
+    dir: TempDir,
+}
+
+const WRITTEN_DOWN: &[&str] =
+    &["apt-get", "cargo", "curl", "git", "gst-launch-1.0", "pip", "rustc", "rustup", "sudo"];
+
+impl Copy {
+    fn new() -> Self {
+        let copy = Self { dir: tempfile::tempdir().unwrap() };
+        for folder in ["programs", "home", "project"] {
+            std::fs::create_dir(copy.dir.path().join(folder)).unwrap();
+        }
+        let parts = ["scripts", "Cargo.toml"].map(|part| root().join(part));
+        let copied = Command::new("cp").arg("-r").args(parts).arg(copy.project()).status().unwrap();
+        assert!(copied.success());
+        for name in WRITTEN_DOWN {
+            copy.program(name, &format!("echo {name} \"$@\" >>{}\nexit 1", copy.diary().display()));
+        }
+        copy
+    }
+
+    fn project(&self) -> PathBuf {
+        self.dir.path().join("project")
+    }
+
+    fn diary(&self) -> PathBuf {
+        self.dir.path().join("started")
+    }
+
+    /// What was started of the programs that write it down.
+    fn started(&self) -> String {
+        std::fs::read_to_string(self.diary()).unwrap_or_default()
+    }
+
+    /// Makes a program that scripts find before all others.
+    fn program(&self, name: &str, does: &str) {
+        script(&self.dir.path().join("programs").join(name), does);
+    }
+
+    fn run(&self, name: &str, arguments: &[&str]) -> Output {
+        let path = format!("{}:/usr/bin:/bin", self.dir.path().join("programs").display());
+        // A script that goes on is a failure, not the end of the tests.
+        let mut limited = Command::new("timeout");
+        limited.arg("60").arg(self.project().join("scripts").join(name)).args(arguments);
+        limited.current_dir(self.dir.path()).stdin(Stdio::null());
+        limited.env_clear().env("PATH", path).env("HOME", self.dir.path().join("home"));
+        limited.output().unwrap()
+    }
+
+    /// Every file and folder with what is in it.
+    fn tree(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let (mut tree, mut left) = (BTreeMap::new(), vec![self.dir.path().to_owned()]);
+        while let Some(path) = left.pop() {
+            if path.is_dir() {
+                left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                tree.insert(path, Vec::new());
+            } else {
+                let bytes = std::fs::read(&path).unwrap();
+                tree.insert(path, bytes);
+            }
+        }
+        tree
+    }
+}
+
+fn script(path: &Path, does: &str) {
+    std::fs::write(path, format!("#!/bin/sh\n{does}\n")).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn names() -> Vec<String> {
+    let entries = std::fs::read_dir(root().join("scripts")).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn every_script_answers_help_with_its_own_text_and_does_nothing_else() {
+    if !Path::new("/usr/bin/python3").exists() {
+        return say::skipped("no Python, in which some scripts are");
+    }
+    let copy = Copy::new();
+    let before = copy.tree();
+    for name in names() {
+        for help in ["--help", "-h"] {
+            let output = copy.run(&name, &[help]);
+            let (said, warned) = (text(&output.stdout), text(&output.stderr));
+            assert!(output.status.success(), "{name} {help}: {:?}: {warned}", output.status);
+            assert!(said.contains(&format!("scripts/{name}")), "{name} {help}: {said}");
+            assert_eq!(warned, "", "{name} {help}");
+            assert_eq!(copy.started(), "", "{name} {help}");
+        }
+    }
+    assert!(copy.tree() == before, "help changes files");
+}
+
+#[test]
+fn an_option_that_a_script_does_not_know_is_refused_before_anything_is_done() {
+    if !Path::new("/usr/bin/python3").exists() {
+        return say::skipped("no Python, in which some scripts are");
+    }
+    let copy = Copy::new();
+    let before = copy.tree();
+    for name in names() {
+        let output = copy.run(&name, &["--no-such-option"]);
+        assert_eq!(output.status.code(), Some(2), "{name}: {}", text(&output.stderr));
+        assert_eq!(text(&output.stdout), "", "{name}");
+        assert!(text(&output.stderr).contains(&name), "{name}: {}", text(&output.stderr));
+        assert_eq!(copy.started(), "", "{name}");
+    }
+    assert!(copy.tree() == before, "a refused option changes files");
+}
+
+#[test]
+fn a_rust_that_is_too_old_is_told_before_anything_is_installed() {
+    let copy = Copy::new();
+    copy.program("rustc", "echo 'rustc 1.50.0 (cb75ad5db 2021-02-10)'");
+    for name in ["setup", "demo", "install-plugin", "test"] {
+        let output = copy.run(name, &[]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{name}: {said}");
+        assert!(said.contains("Rust 1.50.0") && said.contains("is too old"), "{name}: {said}");
+        // By hand, or by the script.
+        assert!(said.contains("rustup update") && said.contains("--with-rust"), "{name}: {said}");
+        assert_eq!(copy.started(), "", "{name}");
+    }
+}
+
+/// A copy whose `scripts/test` finds everything as it should be but for what `tests` does, a case of `cargo test`.
+fn copy_to_test(tests: &str) -> Copy {
+    let copy = Copy::new();
+    for name in ["setup", "compile-kernels.sh", "performance-tables"] {
+        script(&copy.project().join("scripts").join(name), "");
+    }
+    copy.program("cargo", &format!("case \"$*\" in\n  'deny --version') exit 1 ;;\n{tests}\nesac"));
+    copy.program("pkg-config", "[ \"$*\" != '--modversion gstreamer-1.0' ] || echo 1.22.0\nexit 1");
+    copy
+}
+
+#[test]
+fn the_last_line_of_scripts_test_has_the_totals_of_all_tests() {
+    let copy = copy_to_test(
+        r"  'test '*' --doc') echo 'test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.5s' ;;
+  'test '*)
+    echo '     Running unittests src/lib.rs (target/debug/deps/lockon-1)' >&2
+    echo 'test one ... skipped: two: no GPU' >&2
+    echo ok
+    echo 'test result: ok. 30 passed; 0 failed; 0 ignored; 0 measured; 4 filtered out; finished in 9.0s'
+    echo '     Running tests/integration.rs (target/debug/deps/integration-1)' >&2
+    echo 'test result: ok. 5 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 9.0s' ;;",
+    );
+    let output = copy.run("test", &[]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", text(&output.stderr));
+    assert_eq!(said.lines().last(), Some("36 passed, 0 failed, 4 skipped"));
+    for left_out in ["cargo deny: skipped", "features v1_24: skipped, it needs GStreamer 1.24"] {
+        assert!(said.contains(left_out), "{said}");
+    }
+}
+
+#[test]
+fn tests_that_fail_or_crash_do_not_keep_others_from_being_run_and_are_named_at_the_end() {
+    let copy = copy_to_test(
+        r"  'test '*' --doc')
+    echo 'test src/lib.rs - (line 3) ... FAILED'
+    echo 'test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.5s'
+    exit 101 ;;
+  'test '*)
+    echo '     Running unittests src/lib.rs (target/debug/deps/lockon-1)' >&2
+    echo 'error: test failed, to rerun pass `--lib`: SIGTRAP' >&2
+    echo '     Running tests/integration.rs (target/debug/deps/integration-1)' >&2
+    echo 'test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 9.0s'
+    exit 101 ;;",
+    );
+    let output = copy.run("test", &[]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}\n{}", text(&output.stderr));
+    assert_eq!(said.lines().last(), Some("6 passed, 2 failed, 0 skipped"));
+    assert!(said.contains("\nfailed: src/lib.rs - (line 3)\n"), "{said}");
+    assert!(said.contains("\nfailed: cargo test --workspace --lib --bins --tests\n"), "{said}");
+}
+
+#[test]
+fn setup_installs_every_package_that_doctor_looks_for() {
+    let setup = std::fs::read_to_string(root().join("scripts/setup")).unwrap();
+    let doctor = text(&Command::new(program()).arg("doctor").output().unwrap().stdout);
+    let packages: Vec<_> =
+        doctor.split([' ', ':', '\n']).filter(|word| word.starts_with("gstreamer1.0-")).collect();
+    assert!(packages.len() >= 5, "{doctor}");
+    for package in packages {
+        assert!(
+            setup.split([' ', '(', ')', '\n']).any(|word| word == package),
+            "{package} is not in scripts/setup"
+        );
+    }
+}
