@@ -4,6 +4,7 @@
 //! [`Backend::wait_next`] gives the results, oldest first, and frees it. Only integers and what the numeric contract writes
 //! out cross this seam, so that every backend gives the same bytes.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -16,6 +17,7 @@ use crate::template::{Bank, Template, resampled_size};
 
 pub mod cpu;
 pub mod cuda;
+pub mod hardware;
 pub mod peaks;
 pub mod score;
 pub mod threshold;
@@ -296,7 +298,7 @@ impl Drop for Ahead {
     }
 }
 
-/// Opens the device that was asked for. `Auto` takes the first GPU, or the CPU, with a warning that says why.
+/// Opens the device that was asked for. `Auto` takes the first GPU, or the CPU, with a warning that says why if there is a GPU.
 ///
 /// # Errors
 /// `Backend` if it is not to be had; `Usage` if kernels were chosen for a device that has none.
@@ -327,7 +329,12 @@ pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> 
         // Kernels that were chosen are meant to run.
         BackendChoice::Auto if options.kernels != Kernels::default() => open_cuda(AUTO_GPU),
         BackendChoice::Auto => open_cuda(AUTO_GPU).or_else(|why| {
-            tracing::warn!("the CPU does the work: {why}");
+            // Where there is no such hardware nothing was done that somebody could have wished otherwise.
+            if hardware::may_have_nvidia(Path::new("/")) {
+                tracing::warn!("the CPU does the work: {why}");
+            } else {
+                tracing::debug!("the CPU does the work, there is no NVIDIA GPU here: {why}");
+            }
             open_cpu()
         }),
     }
