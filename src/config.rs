@@ -344,7 +344,8 @@ impl fmt::Display for TrackSpec {
     }
 }
 
-/// Sizes at which a template is searched, as factors in rising order: `A..B/F` gives every power of F between A and B, and 1.
+/// Sizes at which a template is searched, as factors in rising order: `A..B/F` gives every power of F between A and B, and 1;
+/// `A..B` those of [`Scales::USUAL_FACTOR`]; `A` that size alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scales(pub Vec<f64>);
 
@@ -354,13 +355,25 @@ impl Default for Scales {
     }
 }
 
+impl Scales {
+    /// From one size to the next, unless another factor is typed: of a template of 40 pixels its edges are a pixel off at most.
+    pub const USUAL_FACTOR: f64 = 1.05;
+}
+
 impl FromStr for Scales {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let bad = |expected: &str| Error::value("scales", text, expected);
-        let [from, to, factor] =
-            range(text).ok_or_else(|| bad("expected FROM..TO/FACTOR, such as 0.8..1.25/1.05"))?;
+        let (from, to, factor) = match range(text) {
+            Some(Typed::One(scale)) if (0.01..=100.0).contains(&scale) => return Ok(Self(vec![scale])),
+            Some(Typed::One(_)) => return Err(bad("a scale lies between 0.01 and 100")),
+            Some(Typed::Range { from, to, step }) => (from, to, step.unwrap_or(Self::USUAL_FACTOR)),
+            None => {
+                let expected = "expected FROM..TO, FROM..TO/FACTOR or one SCALE, such as 0.8..1.25, 0.8..1.25/1.02 or 0.5";
+                return Err(bad(expected));
+            }
+        };
         if !(0.01..=100.0).contains(&from) || !(0.01..=100.0).contains(&to) || from > to {
             return Err(bad("FROM and TO must rise, and lie between 0.01 and 100"));
         }
@@ -386,7 +399,8 @@ impl FromStr for Scales {
     }
 }
 
-/// Directions in which a template is searched, in degrees, counter-clockwise positive: `A..B/S` gives A, A+S, ... up to B.
+/// Directions in which a template is searched, in degrees, counter-clockwise positive: `A..B/S` gives A, A+S, ... up to B; `A..B`
+/// takes steps of [`Angles::USUAL_STEP`]; `A` is that direction alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Angles(pub Vec<f64>);
 
@@ -396,12 +410,27 @@ impl Default for Angles {
     }
 }
 
+impl Angles {
+    /// From one direction to the next, unless another step is typed, in degrees: of a template of 40 pixels its edges are a
+    /// pixel off at most.
+    pub const USUAL_STEP: f64 = 5.0;
+}
+
 impl FromStr for Angles {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let bad = |expected: &str| Error::value("angles", text, expected);
-        let [from, to, step] = range(text).ok_or_else(|| bad("expected FROM..TO/STEP, such as -30..30/5"))?;
+        let (from, to, step) = match range(text) {
+            Some(Typed::One(angle)) if (-360.0..=360.0).contains(&angle) => return Ok(Self(vec![angle])),
+            Some(Typed::One(_)) => return Err(bad("an angle lies between -360 and 360 degrees")),
+            Some(Typed::Range { from, to, step }) => (from, to, step.unwrap_or(Self::USUAL_STEP)),
+            None => {
+                let expected =
+                    "expected FROM..TO, FROM..TO/STEP or one ANGLE, such as -30..30, -30..30/2 or 45";
+                return Err(bad(expected));
+            }
+        };
         if !(-360.0..=360.0).contains(&from)
             || !(-360.0..=360.0).contains(&to)
             || from > to
@@ -424,12 +453,20 @@ impl FromStr for Angles {
     }
 }
 
-/// `FROM..TO/STEP` as three finite numbers.
-fn range(text: &str) -> Option<[f64; 3]> {
-    let (ends, step) = text.split_once('/')?;
-    let (from, to) = ends.split_once("..")?;
+/// `FROM..TO/STEP`, `FROM..TO` or one number, all finite.
+enum Typed {
+    One(f64),
+    Range { from: f64, to: f64, step: Option<f64> },
+}
+
+fn range(text: &str) -> Option<Typed> {
     let number = |s: &str| s.trim().parse::<f64>().ok().filter(|v| v.is_finite());
-    Some([number(from)?, number(to)?, number(step)?])
+    let Some((from, rest)) = text.split_once("..") else { return number(text).map(Typed::One) };
+    let (to, step) = match rest.split_once('/') {
+        Some((to, step)) => (to, Some(number(step)?)),
+        None => (rest, None),
+    };
+    Some(Typed::Range { from: number(from)?, to: number(to)?, step })
 }
 
 /// How templates are searched: `exhaustive` or `pyramid`.
@@ -497,15 +534,25 @@ pub enum OnDeviceLoss {
     Cpu,
 }
 
+impl OnDeviceLoss {
+    /// All that can be typed.
+    pub const ALL: [Self; 2] = [Self::End, Self::Cpu];
+
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::End => "end",
+            Self::Cpu => "cpu",
+        }
+    }
+}
+
 impl FromStr for OnDeviceLoss {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "end" => Ok(Self::End),
-            "cpu" => Ok(Self::Cpu),
-            _ => Err(Error::value("on-device-loss", text, "expected end or cpu")),
-        }
+        let known = Self::ALL.into_iter().find(|what| what.name() == text);
+        known.ok_or_else(|| Error::value("on-device-loss", text, "expected end or cpu"))
     }
 }
 
@@ -641,6 +688,18 @@ pub enum View {
 }
 
 impl View {
+    /// All that can be typed.
+    pub const ALL: [Self; 3] = [Self::Overlay, Self::Mask, Self::Split];
+
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Overlay => "overlay",
+            Self::Mask => "mask",
+            Self::Split => "split",
+        }
+    }
+
     /// True if the thresholded frame is shown.
     pub fn has_mask(self) -> bool {
         self != Self::Overlay
@@ -651,12 +710,8 @@ impl FromStr for View {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "overlay" => Ok(Self::Overlay),
-            "mask" => Ok(Self::Mask),
-            "split" => Ok(Self::Split),
-            _ => Err(Error::value("view", text, "expected overlay, mask or split")),
-        }
+        let known = Self::ALL.into_iter().find(|view| view.name() == text);
+        known.ok_or_else(|| Error::value("view", text, "expected overlay, mask or split"))
     }
 }
 
@@ -705,6 +760,21 @@ mod tests {
         assert_eq!("1..1/1.05".parse::<Scales>().unwrap().0, [1.0]);
         assert!("0.8..1.25/1".parse::<Scales>().is_err());
         assert!("1.25..0.8/1.05".parse::<Scales>().is_err());
+    }
+
+    #[test]
+    fn one_number_is_that_size_or_direction_alone_and_ranges_have_usual_steps() {
+        assert_eq!("45".parse::<Angles>().unwrap().0, [45.0]);
+        assert_eq!("-12.5".parse::<Angles>().unwrap().0, [-12.5]);
+        assert_eq!("0.5".parse::<Scales>().unwrap().0, [0.5]);
+        assert_eq!("-30..30".parse::<Angles>().unwrap(), "-30..30/5".parse().unwrap());
+        assert_eq!("0.5..2".parse::<Scales>().unwrap(), "0.5..2/1.05".parse().unwrap());
+        for text in ["361", "nan", "", "1..", "..1", "1..2/", "a", "1/5", "1,2"] {
+            assert!(text.parse::<Angles>().is_err(), "{text}");
+        }
+        for text in ["0", "-1", "101", "", "0.5..", "0.5..2/x", "1/2"] {
+            assert!(text.parse::<Scales>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! [`Running`] holds a pipeline from its first change of state to NULL. No `GLib` main loop runs: a handler on the bus
 //! sorts messages on the thread that posts them, and passes on the few that matter through a channel.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::fs::File;
 use std::io::Read;
 use std::sync::Mutex;
@@ -176,6 +176,35 @@ impl Launch {
         }
         words.extend(behind);
         Ok(Self { name: self.name.clone(), text: words.join(" "), properties })
+    }
+
+    /// The same with an appsink `frames` at its end, if it has no appsink and ends in something that can be followed by one.
+    #[must_use]
+    pub fn with_appsink(mut self) -> Self {
+        let words = words(&self.text);
+        let has_sink = words.iter().any(|word| word == "appsink");
+        if has_sink
+            || find(&words, "frames").is_some()
+            || !is_open(words.last(), words_of_last(&words), false)
+        {
+            return self;
+        }
+        let link = if words.last().is_some_and(|word| word == "!") { "" } else { "! " };
+        let _ = write!(self.text, " {link}appsink name=frames");
+        self
+    }
+
+    /// The same with an appsrc `results` in front of it, if it has no appsrc and begins with something that can follow one.
+    #[must_use]
+    pub fn with_appsrc(mut self) -> Self {
+        let words = words(&self.text);
+        let has_source = words.iter().any(|word| word == "appsrc");
+        if has_source || find(&words, "results").is_some() || !is_open(words.first(), words.first(), true) {
+            return self;
+        }
+        let link = if words.first().is_some_and(|word| word == "!") { "" } else { "! " };
+        self.text = format!("appsrc name=results {link}{}", self.text);
+        self
     }
 
     /// Gives numbers to elements whose names are in `others` too.
@@ -349,6 +378,27 @@ fn find(words: &[String], element: &str) -> Option<(usize, usize)> {
     let at = words.iter().position(|w| *w == plain || *w == quoted)?;
     let start = words[..at].iter().rposition(|w| !w.contains('='))?;
     Some((start, at))
+}
+
+/// The factory of the last element, or the caps at its end.
+fn words_of_last(words: &[String]) -> Option<&String> {
+    let start = words.iter().rposition(|word| word == "!").map_or(0, |at| at + 1);
+    words.get(start)
+}
+
+/// True if something can be linked to the element of that factory: in front of it, or behind it. `end` is the word there. Caps
+/// and what is misspelt can be linked, a named element's pad (`t.`) is linked already.
+fn is_open(end: Option<&String>, factory: Option<&String>, in_front: bool) -> bool {
+    let Some(end) = end else { return false };
+    if end == "!" {
+        return true;
+    }
+    if end.ends_with('.') && !end.contains('=') {
+        return false;
+    }
+    let Some(factory) = factory.and_then(|name| gst::ElementFactory::find(name)) else { return true };
+    let direction = if in_front { gst::PadDirection::Sink } else { gst::PadDirection::Src };
+    factory.static_pad_templates().iter().any(|template| template.direction() == direction)
 }
 
 /// The words of the element of that name: where its factory is, and where the next thing begins.

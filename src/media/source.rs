@@ -136,16 +136,26 @@ pub enum Decoder {
     Hardware,
 }
 
+impl Decoder {
+    /// All that can be typed.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Software, Self::Hardware];
+
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Software => "software",
+            Self::Hardware => "hardware",
+        }
+    }
+}
+
 impl FromStr for Decoder {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "software" => Ok(Self::Software),
-            "hardware" => Ok(Self::Hardware),
-            _ => Err(Error::value("decoder", text, "expected auto, software or hardware")),
-        }
+        let known = Self::ALL.into_iter().find(|decoder| decoder.name() == text);
+        known.ok_or_else(|| Error::value("decoder", text, "expected auto, software or hardware"))
     }
 }
 
