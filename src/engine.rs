@@ -18,6 +18,7 @@ use crate::ports::{Delivery, Next, Sink, Source};
 use crate::recycle::Recycler;
 use crate::results::{Event, FrameRecord, Percentiles, RunRecord, StageSummary, Summary, ThresholdResult};
 use crate::stats::{Stage, Stats};
+use crate::tally::Tally;
 use crate::tracker::Tracker;
 
 /// How long to wait for a frame before looking whether the run was stopped.
@@ -72,10 +73,11 @@ impl Engine<'_> {
                 tracing::warn!("track {id} never started: {reason}");
             }
         }
-        let summary = self.summary(&run);
+        let mut summary = self.summary(&run);
         for (sink, _) in self.sinks.iter_mut().zip(&run.is_closed).filter(|(_, is_closed)| !**is_closed) {
             outcome = first_error(outcome, finish(&mut **sink, &summary));
         }
+        summary.files = self.sinks.iter().flat_map(|sink| sink.files()).collect();
         (summary, outcome)
     }
 
@@ -239,6 +241,7 @@ impl Engine<'_> {
             None => {
                 self.tracker.check(format.size)?;
                 let record = (self.describe)(format, &backend.describe());
+                run.tally.begin(&record);
                 for sink in &mut self.sinks {
                     guarded(&mut **sink, |sink| sink.begin(&record, format))?;
                 }
@@ -319,6 +322,7 @@ impl Engine<'_> {
         self.tell(run, |sink| sink.deliver(&delivery))?;
         run.stats.stage(Stage::Sinks, micros(started.elapsed()));
         run.stats.frames += 1;
+        run.tally.count(&record);
         run.interpolated += u64::from(record.pts_interpolated);
         // The mask's buffer goes back to the backend here, as soon as the sinks are done with it.
         Ok(())
@@ -363,7 +367,7 @@ impl Engine<'_> {
     fn summary(&self, run: &Run) -> Summary {
         let stats = &run.stats;
         let seconds = stats.elapsed().as_secs_f64();
-        Summary {
+        let mut summary = Summary {
             frames: stats.frames,
             dropped: self.source.dropped(),
             seconds,
@@ -389,7 +393,10 @@ impl Engine<'_> {
             interrupted: self.control.is_stopped(),
             redone: run.redone,
             device_lost: run.device_lost,
-        }
+            ..Summary::default()
+        };
+        run.tally.tell(&mut summary);
+        summary
     }
 }
 
@@ -402,6 +409,7 @@ struct Run {
     findings: Findings,
     records: Recycler<FrameRecord>,
     stats: Stats,
+    tally: Tally,
     /// Time spent waiting for the frame that comes next.
     waited: Duration,
     /// Time in which none came, also of those that nobody asked for.

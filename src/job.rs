@@ -8,7 +8,7 @@ use crate::backend::{self, Backend, Device, Options, Standing, Variants};
 use crate::config::{Angles, BackendChoice, Kernel, Limits, Scales, SearchMethod, ThresholdSpec, TrackSpec};
 use crate::error::{Error, Result};
 use crate::frame::{Rect, Size, VideoFormat};
-use crate::results::{RunRecord, TemplateRecord};
+use crate::results::{RunRecord, SettingsRecord, TemplateRecord};
 use crate::still;
 use crate::template::{self, Bank, Template};
 use crate::tracker::Tracker;
@@ -177,6 +177,8 @@ pub struct Job {
     pub templates: Vec<NamedTemplate>,
     /// These in all sizes and directions.
     pub sought: Option<Sought>,
+    /// The sizes and directions, for the record.
+    pub variety: (Scales, Angles),
     /// Where they are searched: the whole frame if nothing is said.
     pub roi: Option<Rect>,
     /// What counts as a match.
@@ -268,6 +270,21 @@ impl Job {
             tracks: self.tracks.iter().map(ToString::to_string).collect(),
             track_matches: self.track_matches,
             threshold: self.threshold.map(|spec| spec.to_string()),
+            settings: self.sought.as_ref().map(|_| self.settings()),
+            command: None,
+        }
+    }
+
+    fn settings(&self) -> SettingsRecord {
+        let Limits { min_score, max_matches, max_overlap } = self.limits;
+        let (scales, angles) = &self.variety;
+        SettingsRecord {
+            min_score,
+            max_matches,
+            max_overlap,
+            roi: self.roi.map(|roi| roi.to_string()),
+            scales: scales.0.clone(),
+            angles: angles.0.clone(),
         }
     }
 

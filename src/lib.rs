@@ -60,6 +60,7 @@ mod say;
 pub mod simd;
 pub mod stats;
 pub mod still;
+pub mod tally;
 pub mod template;
 pub mod tracker;
 

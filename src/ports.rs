@@ -3,6 +3,7 @@
 //! The engine knows these traits only. GStreamer implements them in `media`, results files in `output`, the GStreamer element in
 //! a package of its own, tests in memory; a Python module would do the same.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,6 +117,11 @@ pub trait Sink: Send {
     /// How it kept up with a live source, if that is what it does.
     fn status(&self) -> Option<OutputSummary> {
         None
+    }
+
+    /// The files that it has written, once it is finished.
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     /// Closes the output so that what was written is whole: called after the last frame, after an error, also its own, and

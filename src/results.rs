@@ -2,9 +2,12 @@
 //!
 //! A JSON Lines file has one object a line, `"type"` first: one `run`, one `frame` for each frame in order, one `summary`.
 //! What happens between two frames of a source in trouble stands between their lines: an [`Event`].
-//! Only the top-level keys of `frame` that end in `_us`, the whole `summary`, and `backend`, `device`, `driver`, `decoder`
-//! and `started` of `run` depend on the clock or the machine: two runs can be compared by bytes without them.
+//! Only the top-level keys of `frame` that end in `_us`, the whole `summary`, and `backend`, `device`, `driver`, `decoder`,
+//! `started` and `command` of `run` depend on the clock, the machine or how lockon was started: two runs can be compared by bytes
+//! without them. Of the `summary`, `frames`, `found`, `tracks`, `more_tracks`, `births` and `foreground` do not depend on these
+//! either where no frame is dropped.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -106,6 +109,62 @@ pub struct RunRecord {
     /// The adaptive threshold: `METHOD:BLOCK:VALUE[:inv]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<String>,
+    /// What else decides which matches are found, where templates are searched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<SettingsRecord>,
+    /// How the program was started; the GStreamer element has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandRecord>,
+}
+
+/// What decides which matches are found, beside the templates.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SettingsRecord {
+    /// Least score of a match.
+    pub min_score: f64,
+    /// Most matches of each template in a frame.
+    pub max_matches: usize,
+    /// Most overlap of two matches of one template: intersection over union.
+    pub max_overlap: f64,
+    /// The box that is searched: `X,Y,W,H`. The whole frame if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub roi: Option<String>,
+    /// The sizes at which templates are searched.
+    pub scales: Vec<f64>,
+    /// The directions, in degrees, counter-clockwise positive.
+    pub angles: Vec<f64>,
+}
+
+/// How the program was started.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct CommandRecord {
+    /// The words of the command line, without secrets.
+    pub line: Vec<String>,
+    /// What outputs show: `overlay`, `mask` or `split`.
+    pub view: &'static str,
+    /// Decoders that might be used: `auto`, `software` or `hardware`.
+    pub decoders: &'static str,
+    /// True if frames may be dropped to keep up with the source.
+    pub live: bool,
+    /// The frame or time with which it began.
+    pub start: String,
+    /// The frame or time before which it was to end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<String>,
+    /// Each frame of that many was processed.
+    pub every: u64,
+    /// Most frames.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_frames: Option<u64>,
+    /// Threads.
+    pub threads: usize,
+    /// Frames in flight on the device.
+    pub depth: usize,
+    /// Kernels that were chosen by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<String>,
+    /// What would be done if the device were lost: `end` or `cpu`.
+    pub on_device_loss: &'static str,
 }
 
 /// One template that was given.
@@ -308,6 +367,106 @@ pub struct Summary {
     /// The first frame that was not done by the device of `run`, which was lost: from here on the CPU did the work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_lost: Option<u64>,
+    /// What was found of each template, in the order in which they were given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub found: Vec<TemplateSummary>,
+    /// How each track went, in the order in which they began. Of those that matches became no more than 100 are here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tracks: Vec<TrackSummary>,
+    /// Tracks that are not.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_tracks: u64,
+    /// Tracks that matches became, where matches are followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub births: Option<u64>,
+    /// Share of a frame's pixels that were 255 in the mask, where an adaptive threshold was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub foreground: Option<Spread>,
+    /// The files that outputs wrote. Known when all are complete, and in no results file.
+    #[serde(skip)]
+    pub files: Vec<PathBuf>,
+}
+
+/// What was found of one template.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TemplateSummary {
+    /// Its name.
+    pub template: Arc<str>,
+    /// Frames with a match.
+    pub frames: u64,
+    /// Matches in all of them.
+    pub matches: u64,
+    /// Score of the best of these.
+    pub best: Option<f64>,
+    /// Score of the worst.
+    pub worst: Option<f64>,
+    /// The first frame with a match.
+    pub first: Option<FrameTime>,
+    /// The last one.
+    pub last: Option<FrameTime>,
+}
+
+/// How one track went.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TrackSummary {
+    /// Its number.
+    pub id: u32,
+    /// The template whose match it began as; none if its box was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template: Option<Arc<str>>,
+    /// The frame in which it began.
+    pub first: FrameTime,
+    /// The last frame in which it was followed.
+    pub last: FrameTime,
+    /// Frames in which it was followed: the sum of the next four.
+    pub frames: u64,
+    /// Frames in which it was found.
+    pub tracked: u64,
+    /// Frames in which it was not clear that what was found is the target.
+    pub uncertain: u64,
+    /// Frames in which it was found after it was lost.
+    pub reacquired: u64,
+    /// Frames in which it was not found.
+    pub lost: u64,
+    /// How often it was lost.
+    pub losses: u64,
+    /// When: the first ten times.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lost_spans: Vec<Span>,
+}
+
+/// A frame and its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct FrameTime {
+    /// Its number.
+    pub frame: u64,
+    /// Its presentation time in nanoseconds, as in its record.
+    pub pts_ns: Option<u64>,
+}
+
+/// From one frame to another, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Span {
+    /// The first.
+    pub from: FrameTime,
+    /// The last.
+    pub to: FrameTime,
+}
+
+/// Values of many frames.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spread {
+    /// The least.
+    pub least: f64,
+    /// Their mean.
+    pub mean: f64,
+    /// The most.
+    pub most: f64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Percentiles in microseconds, within 0.1 %.

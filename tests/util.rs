@@ -381,5 +381,7 @@ pub fn run_record(format: &VideoFormat, device: &Device) -> RunRecord {
         tracks: Vec::new(),
         track_matches: false,
         threshold: None,
+        settings: None,
+        command: None,
     }
 }

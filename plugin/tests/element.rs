@@ -1402,7 +1402,7 @@ fn timeless(mut records: Vec<Value>) -> Vec<Value> {
         if record["type"] == "summary" {
             record.retain(|key, _| ["type", "frames", "dropped", "interrupted"].contains(&key.as_str()));
         }
-        let is_of_the_run = ["backend", "device", "driver", "decoder", "started", "input"];
+        let is_of_the_run = ["backend", "device", "driver", "decoder", "started", "input", "command"];
         record.retain(|key, _| !key.ends_with("_us") && !is_of_the_run.contains(&key.as_str()));
     }
     records
@@ -1452,7 +1452,7 @@ fn as_an_element_a_run_writes_the_same_results() {
             command.arg("run").arg(input).args(options).args(["--backend", "cpu", "--results", results]);
             command.args(more).output().unwrap()
         };
-        succeeds(&run("run.jsonl", &["--no-progress"]));
+        succeeds(&run("run.jsonl", &["-y", "--no-progress"]));
         let printed = run("element.jsonl", &["--print-pipeline", "--as-element"]);
         let line = String::from_utf8(printed.stdout.clone()).unwrap();
         succeeds(&printed);

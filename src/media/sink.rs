@@ -113,6 +113,8 @@ enum Target {
         sound: Option<PathBuf>,
         /// Nothing was there before, so that an empty file is ours to remove.
         is_new: bool,
+        /// Where frames that the first file could not hold went.
+        parts: Vec<PathBuf>,
     },
     Display,
     User,
@@ -211,7 +213,7 @@ impl VideoSink {
         launch.element(&pipeline, "file")?.set_property("location", path);
         let ready = Some(launch::Running::new(pipeline));
         let is_new = files::check_writable(path)?;
-        let target = Target::File { path: path.to_owned(), container, sound, is_new };
+        let target = Target::File { path: path.to_owned(), container, sound, is_new, parts: Vec::new() };
         let name = path.display().to_string();
         let (is_live, from_zero, shown) = (false, false, Arc::default());
         Ok(Self { name, launch, view, target, is_live, from_zero, ready, playing: None, shown })
@@ -272,7 +274,7 @@ impl VideoSink {
 
     /// Completes the file and begins another, since a file is of one size and format.
     fn begin_next_part(&mut self, format: &VideoFormat) -> Result<()> {
-        let Target::File { path, sound, .. } = &mut self.target else { return Ok(()) };
+        let Target::File { path, sound, parts, .. } = &mut self.target else { return Ok(()) };
         if let Some(mut playing) = self.playing.take() {
             playing.drain()?;
         }
@@ -281,6 +283,7 @@ impl VideoSink {
         if sound.take().is_some() {
             tracing::warn!("{}: the sound ends with the first part", next.display());
         }
+        parts.push(next.clone());
         self.launch = file_launch(&next)?;
         let pipeline = self.launch.build()?;
         self.launch.element(&pipeline, "file")?.set_property("location", &next);
@@ -325,7 +328,7 @@ pub fn display_launch(is_live: bool) -> Launch {
 /// # Errors
 /// `File` if the file cannot be read.
 pub fn user_launch(text: &str) -> Result<Launch> {
-    Launch::user("--sink", text)
+    Launch::user("--sink", text).map(Launch::with_appsrc)
 }
 
 /// There is a desktop to open a window on. `is_set` looks up a variable of the environment.
@@ -416,6 +419,13 @@ impl Sink for VideoSink {
     fn status(&self) -> Option<OutputSummary> {
         let (shown_us, dropped) = (self.shown.latency(), self.shown.dropped());
         self.is_live.then(|| OutputSummary { name: self.name.clone(), dropped, shown_us })
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        match &self.target {
+            Target::File { path, parts, .. } => [path].into_iter().chain(parts).cloned().collect(),
+            Target::Display | Target::User => Vec::new(),
+        }
     }
 
     /// Waits until everything is encoded and written; gives up if nothing moves for 30 s.

@@ -1,6 +1,7 @@
 //! CSV after RFC 4180: a header, then a row for every match and every track of every frame.
 
 use std::io;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -56,6 +57,10 @@ impl Csv {
 impl Sink for Csv {
     fn name(&self) -> &str {
         &self.target.name
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.target.files()
     }
 
     fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> Result<()> {

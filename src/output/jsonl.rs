@@ -1,5 +1,7 @@
 //! JSON Lines: one compact object a line, `"type"` first. [`crate::results`] is the schema.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 
 use crate::error::Result;
@@ -32,6 +34,10 @@ impl JsonLines {
 impl Sink for JsonLines {
     fn name(&self) -> &str {
         &self.target.name
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.target.files()
     }
 
     fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {

@@ -75,6 +75,9 @@ pub fn open(path: &str) -> Result<Box<dyn Sink>> {
     })
 }
 
+/// Standard output's name, which no results file can have.
+const STDOUT: &str = "stdout";
+
 /// What lines are written to. After a failure it takes nothing more: a line behind half a line would be neither.
 struct Target {
     name: String,
@@ -130,9 +133,14 @@ impl Target {
         Ok(Self { name: path.to_owned(), writer: Box::new(writer), has_failed: false })
     }
 
+    /// The file, if it is one.
+    fn files(&self) -> Vec<PathBuf> {
+        if self.name == STDOUT { Vec::new() } else { vec![PathBuf::from(&self.name)] }
+    }
+
     fn stdout() -> Self {
         // Rust's stdout passes on whole lines at once, so that it needs no flushing after them.
-        Self { name: "stdout".to_owned(), writer: Box::new(io::stdout()), has_failed: false }
+        Self { name: STDOUT.to_owned(), writer: Box::new(io::stdout()), has_failed: false }
     }
 
     /// Lets the file come to be, for a format that may have no line at all.
@@ -216,6 +224,8 @@ mod samples {
             tracks: tracks.iter().map(|&t| t.to_owned()).collect(),
             track_matches: false,
             threshold: None,
+            settings: None,
+            command: None,
         }
     }
 

@@ -8,6 +8,7 @@
 //! id -1. Beside tracks matches are left out, for a tool would count them as one more target.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use crate::error::Result;
 use crate::frame::VideoFormat;
@@ -36,6 +37,10 @@ impl Mot {
 impl Sink for Mot {
     fn name(&self) -> &str {
         &self.target.name
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.target.files()
     }
 
     fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {

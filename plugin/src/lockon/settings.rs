@@ -199,6 +199,7 @@ impl Settings {
         Ok(Job {
             templates,
             sought,
+            variety: (scales, angles),
             roi: self.roi.as_deref().map(str::parse).transpose()?,
             limits: self.limits,
             tracks: each(self.track.as_deref()).map(str::parse).collect::<Result<Vec<TrackSpec>>>()?,

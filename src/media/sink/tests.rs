@@ -77,6 +77,8 @@ fn run_record() -> RunRecord {
         tracks: Vec::new(),
         track_matches: false,
         threshold: None,
+        settings: None,
+        command: None,
     }
 }
 

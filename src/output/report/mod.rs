@@ -6,7 +6,7 @@
 //! can take it apart.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -163,6 +163,10 @@ impl Report {
 impl Sink for Report {
     fn name(&self) -> &str {
         &self.path
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        vec![PathBuf::from(&self.path)]
     }
 
     fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {

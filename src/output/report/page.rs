@@ -186,6 +186,24 @@ impl Page<'_> {
         if run.track_matches {
             row("matches", "followed")?;
         }
+        if let Some(settings) = &run.settings {
+            row("least score", &settings.min_score.to_string())?;
+            row("most matches", &format!("{} of each template", settings.max_matches))?;
+            row("most overlap", &settings.max_overlap.to_string())?;
+            for (name, values, unit) in
+                [("scales", &settings.scales, ""), ("angles", &settings.angles, "\u{b0}")]
+            {
+                if let [first, .., last] = values.as_slice() {
+                    row(name, &format!("{} from {first:.4}{unit} to {last:.4}{unit}", values.len()))?;
+                }
+            }
+            row("searched", settings.roi.as_deref().unwrap_or("the whole frame"))?;
+        }
+        if let Some(command) = &run.command {
+            row("view", command.view)?;
+            row("frames", if command.live { "the newest; others may be dropped" } else { "all" })?;
+            row("command", &shell_words(&command.line))?;
+        }
         row("started", &date(run.started))?;
         row("lockon", run.version)?;
         page.push_str("</table>\n</section>\n");
@@ -261,6 +279,19 @@ impl Page<'_> {
         page.push_str("</section>\n");
         Ok(())
     }
+}
+
+/// Words as a shell takes them.
+fn shell_words(words: &[String]) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_=+:,./@%".contains(c);
+    let quoted = words.iter().map(|word| {
+        if !word.is_empty() && word.chars().all(is_plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
 }
 
 /// Text as HTML and XML have it. What XML cannot have at all becomes U+FFFD.

@@ -1,0 +1,261 @@
+//! What a run found, counted while it goes on, in bounded memory: the answers that stand in the summary.
+
+use std::sync::Arc;
+
+use crate::results::{
+    FrameRecord, FrameTime, RunRecord, Span, Spread, Summary, TemplateSummary, Track, TrackState,
+    TrackSummary,
+};
+
+/// Tracks of which the summary tells; of those of matches that begin later there is a count. A run may see any number of them.
+const MOST_TRACKS: usize = 100;
+/// Spans of each track in which it was lost; of the others there is a count.
+const MOST_SPANS: usize = 10;
+
+/// Counts of a run.
+#[derive(Debug, Default)]
+pub struct Tally {
+    found: Vec<TemplateSummary>,
+    tracks: Vec<Counted>,
+    /// The highest number of a track that a match became, by which a new one is known.
+    newest: u32,
+    more_tracks: u64,
+    births: Option<u64>,
+    /// Least, most, sum and number of the shares of foreground.
+    foreground: Option<(f64, f64, f64, u64)>,
+}
+
+/// A track, and whether it was lost in the frame before.
+#[derive(Debug)]
+struct Counted {
+    summary: TrackSummary,
+    is_lost: bool,
+}
+
+impl Tally {
+    /// Makes ready for what a run is asked for: of a template that is never found that is told too.
+    pub fn begin(&mut self, run: &RunRecord) {
+        for template in &run.templates {
+            self.of_template(&template.name);
+        }
+        self.births = run.track_matches.then_some(0);
+    }
+
+    /// Counts one frame.
+    pub fn count(&mut self, record: &FrameRecord) {
+        let now = FrameTime { frame: record.frame, pts_ns: record.pts_ns };
+        let mut before: Option<&Arc<str>> = None;
+        for found in &record.matches {
+            // Matches of one template follow each other.
+            let is_first = before.is_none_or(|name| **name != *found.template);
+            before = Some(&found.template);
+            let summary = self.of_template(&found.template);
+            summary.frames += u64::from(is_first);
+            summary.matches += 1;
+            summary.best = Some(summary.best.map_or(found.score, |best| best.max(found.score)));
+            summary.worst = Some(summary.worst.map_or(found.score, |worst| worst.min(found.score)));
+            summary.first.get_or_insert(now);
+            summary.last = Some(now);
+        }
+        for track in &record.tracks {
+            self.count_track(track, now);
+        }
+        if let Some(threshold) = record.threshold {
+            let share = threshold.foreground;
+            let (least, most, sum, frames) = self.foreground.get_or_insert((share, share, 0.0, 0));
+            (*least, *most) = (least.min(share), most.max(share));
+            (*sum, *frames) = (*sum + share, *frames + 1);
+        }
+    }
+
+    /// Writes what was counted so far into a summary.
+    pub fn tell(&self, summary: &mut Summary) {
+        summary.found.clone_from(&self.found);
+        summary.tracks = self.tracks.iter().map(|track| track.summary.clone()).collect();
+        (summary.more_tracks, summary.births) = (self.more_tracks, self.births);
+        summary.foreground = self.foreground.map(|(least, most, sum, frames)| Spread {
+            least,
+            mean: sum / frames as f64,
+            most,
+        });
+    }
+
+    /// What was found of each template so far.
+    pub fn found(&self) -> &[TemplateSummary] {
+        &self.found
+    }
+
+    fn of_template(&mut self, name: &Arc<str>) -> &mut TemplateSummary {
+        let index = self.found.iter().position(|summary| summary.template == *name).unwrap_or_else(|| {
+            self.found.push(TemplateSummary {
+                template: name.clone(),
+                frames: 0,
+                matches: 0,
+                best: None,
+                worst: None,
+                first: None,
+                last: None,
+            });
+            self.found.len() - 1
+        });
+        &mut self.found[index]
+    }
+
+    /// The place of a track among those that are told of, or that it gets; `None` if there is no room.
+    fn place_of(&mut self, track: &Track, now: FrameTime) -> Option<usize> {
+        // The youngest are asked for most often.
+        let known = self.tracks.iter().rposition(|counted| counted.summary.id == track.id);
+        if known.is_some() {
+            return known;
+        }
+        if track.template.is_some() {
+            // They count on as they begin.
+            let is_new = track.id > self.newest;
+            self.newest = self.newest.max(track.id);
+            *self.births.get_or_insert(0) += u64::from(is_new);
+            if self.tracks.len() >= MOST_TRACKS {
+                self.more_tracks += u64::from(is_new);
+                return None;
+            }
+        }
+        self.tracks.push(Counted { summary: TrackSummary::new(track, now), is_lost: false });
+        Some(self.tracks.len() - 1)
+    }
+
+    fn count_track(&mut self, track: &Track, now: FrameTime) {
+        let Some(index) = self.place_of(track, now) else { return };
+        let Counted { summary, is_lost } = &mut self.tracks[index];
+        summary.frames += 1;
+        summary.last = now;
+        *match track.state {
+            TrackState::Tracked => &mut summary.tracked,
+            TrackState::Uncertain => &mut summary.uncertain,
+            TrackState::Reacquired => &mut summary.reacquired,
+            TrackState::Lost => &mut summary.lost,
+        } += 1;
+        let was_lost = std::mem::replace(is_lost, track.state == TrackState::Lost);
+        if !*is_lost {
+            return;
+        }
+        if !was_lost {
+            summary.losses += 1;
+            if summary.lost_spans.len() < MOST_SPANS {
+                summary.lost_spans.push(Span { from: now, to: now });
+            }
+        } else if summary.losses <= MOST_SPANS as u64
+            && let Some(span) = summary.lost_spans.last_mut()
+        {
+            span.to = now;
+        }
+    }
+}
+
+impl TrackSummary {
+    fn new(track: &Track, first: FrameTime) -> Self {
+        Self {
+            id: track.id,
+            template: track.template.clone(),
+            first,
+            last: first,
+            frames: 0,
+            tracked: 0,
+            uncertain: 0,
+            reacquired: 0,
+            lost: 0,
+            losses: 0,
+            lost_spans: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{Match, ThresholdResult};
+
+    fn found(template: &str, score: f64) -> Match {
+        let template = template.into();
+        Match { template, x: 1, y: 2, w: 4, h: 3, score, scale: 1.0, angle: 0.0, cx: 3.0, cy: 3.5 }
+    }
+
+    fn frame(frame: u64, matches: Vec<Match>, tracks: Vec<Track>) -> FrameRecord {
+        FrameRecord { frame, pts_ns: Some(frame * 40_000_000), matches, tracks, ..FrameRecord::default() }
+    }
+
+    fn track(id: u32, state: TrackState) -> Track {
+        Track { id, state, ..Track::default() }
+    }
+
+    fn told(tally: &Tally) -> Summary {
+        let mut summary = Summary::default();
+        tally.tell(&mut summary);
+        summary
+    }
+
+    #[test]
+    fn matches_are_counted_by_template_in_frames_and_scores() {
+        let mut tally = Tally::default();
+        tally.of_template(&"never".into());
+        tally.count(&frame(3, vec![found("a", 0.9), found("a", 0.7), found("b", 0.8)], vec![]));
+        tally.count(&frame(4, vec![], vec![]));
+        tally.count(&frame(7, vec![found("a", 0.95)], vec![]));
+        let found = told(&tally).found;
+        let names: Vec<_> = found.iter().map(|summary| (&*summary.template, summary.frames)).collect();
+        assert_eq!(names, [("never", 0), ("a", 2), ("b", 1)]);
+        let a = &found[1];
+        assert_eq!((a.matches, a.best, a.worst), (3, Some(0.95), Some(0.7)));
+        let moment = |frame: u64| Some(FrameTime { frame, pts_ns: Some(frame * 40_000_000) });
+        assert_eq!((a.first, a.last), (moment(3), moment(7)));
+        assert_eq!((found[0].first, found[0].best), (None, None));
+    }
+
+    #[test]
+    fn a_track_tells_when_it_was_lost() {
+        use TrackState::{Lost, Reacquired, Tracked, Uncertain};
+        let mut tally = Tally::default();
+        let states = [Tracked, Lost, Lost, Reacquired, Uncertain, Lost];
+        for (number, state) in (5..).zip(states) {
+            tally.count(&frame(number, vec![], vec![track(1, state)]));
+        }
+        let tracks = told(&tally).tracks;
+        let [track] = tracks.as_slice() else { panic!("{tracks:?}") };
+        let counts = (track.frames, track.tracked, track.uncertain, track.reacquired, track.lost);
+        assert_eq!(counts, (6, 1, 1, 1, 3));
+        let spans: Vec<_> = track.lost_spans.iter().map(|span| (span.from.frame, span.to.frame)).collect();
+        assert_eq!((track.losses, spans), (2, vec![(6, 7), (10, 10)]));
+        assert_eq!((track.first.frame, track.last.frame), (5, 10));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_the_rest_is_counted() {
+        use TrackState::{Lost, Tracked};
+        let mut tally = Tally { births: Some(0), ..Tally::default() };
+        for number in 0..60 {
+            let state = if number % 2 == 0 { Tracked } else { Lost };
+            tally.count(&frame(number, vec![], vec![track(1, state)]));
+        }
+        for id in 2..=300 {
+            let born = Track { template: Some("part".into()), ..track(id, Tracked) };
+            for number in 0..2 {
+                tally.count(&frame(60 + number, vec![], vec![born.clone()]));
+            }
+        }
+        let summary = told(&tally);
+        assert_eq!((summary.tracks.len(), summary.more_tracks, summary.births), (100, 200, Some(299)));
+        let first = &summary.tracks[0];
+        assert_eq!((first.losses, first.lost_spans.len()), (30, 10));
+        let last = first.lost_spans[9];
+        assert_eq!((last.from.frame, last.to.frame), (19, 19));
+    }
+
+    #[test]
+    fn foreground_has_its_range_and_mean() {
+        let mut tally = Tally::default();
+        assert_eq!(told(&tally).foreground, None);
+        for foreground in [0.25, 0.5, 0.0] {
+            let threshold = Some(ThresholdResult { foreground });
+            tally.count(&FrameRecord { threshold, ..FrameRecord::default() });
+        }
+        assert_eq!(told(&tally).foreground, Some(Spread { least: 0.0, mean: 0.25, most: 0.5 }));
+    }
+}
