@@ -54,7 +54,7 @@ fn main() {
         let mut args = vec!["run".to_owned(), video.clone()];
         args.extend(words.iter().map(|w| (*w).to_owned()));
         args.extend_from_slice(options);
-        args.extend(["--no-progress".into(), "--results".into()]);
+        args.extend(["-y".into(), "--no-progress".into(), "--results".into()]);
         args
     };
     launch::init().expect("GStreamer starts");

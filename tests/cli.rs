@@ -12,8 +12,11 @@ use tempfile::TempDir;
 use crate::util::{gpu, noise, paste, program, root};
 use lockon::frame::{Plane, Rect, Size};
 
+mod closing;
+mod overwrite;
 mod report;
 mod search;
+mod typed;
 
 /// A folder with a small video, a template that is in it, and whatever a test adds.
 struct Place {
@@ -132,7 +135,8 @@ fn timeless(text: &str) -> Vec<Value> {
             let fields = record.as_object_mut().unwrap();
             fields.retain(|key, _| {
                 !key.ends_with("_us")
-                    && !["backend", "device", "driver", "decoder", "started"].contains(&key.as_str())
+                    && !["backend", "device", "driver", "decoder", "started", "command"]
+                        .contains(&key.as_str())
             });
             record
         })
@@ -244,7 +248,7 @@ fn still_pictures_are_thresholded() {
     let scene = noise(1, Size::new(91, 57));
     lockon::still::save(&place.path("scene.png"), scene.as_ref()).unwrap();
     for method in ["mean:5:-2.5", "gaussian:9:1:inv", "sauvola:15:0.2", "niblack:7:-0.2:inv"] {
-        succeeds(place.lockon(&format!("threshold scene.png -o mask.png --method {method}")));
+        succeeds(place.lockon(&format!("threshold scene.png -y -o mask.png --method {method}")));
         let expected = lockon::reference::threshold::threshold(scene.as_ref(), &method.parse().unwrap());
         assert_eq!(lockon::still::load(&place.path("mask.png")).unwrap().luma, expected, "{method}");
     }
@@ -363,7 +367,7 @@ fn results_of_the_last_run_are_kept_until_the_next_has_begun() {
     let place = Place::new();
     for name in ["keep.jsonl", "keep.csv", "keep.mot.txt"] {
         std::fs::write(place.path(name), "kept").unwrap();
-        let run = |words: &str| place.lockon(&format!("run {words} --results {name} --no-progress"));
+        let run = |words: &str| place.lockon(&format!("run {words} -y --results {name} --no-progress"));
         fails(&run("nowhere.mp4 --threshold mean:31:5"), 1, "nowhere.mp4");
         fails(&run("ball.mp4 --track 150,110,40,40"), 1, "track box 150,110,40,40");
         assert_eq!(place.read(name), "kept");
@@ -441,7 +445,8 @@ fn gst_launch_text_works_as_source_and_as_a_sink_with_two_outputs() {
     succeeds(out);
     for video in ["a.mp4", "b.avi"] {
         succeeds(
-            place.lockon(&format!("run {video} --threshold mean:31:5 --results again.jsonl --no-progress")),
+            place
+                .lockon(&format!("run -y {video} --threshold mean:31:5 --results again.jsonl --no-progress")),
         );
         assert_eq!(frames(&place.records("again.jsonl")).len(), FRAMES, "{video}");
     }
@@ -481,7 +486,11 @@ fn a_gpu_that_is_not_there_is_refused_with_the_remedy_and_auto_takes_the_cpu() {
     fails(&run("cuda"), 1, &format!("error: {error}\n"));
     assert!(!place.path("out.jsonl").exists());
     let out = succeeds(run("auto"));
-    assert!(stderr(&out).contains(&format!("the CPU does the work: {error}\n")), "{}", stderr(&out));
+    // Who has no such hardware has nothing to be warned of.
+    let is_warned = stderr(&out).contains(&format!("the CPU does the work: {error}\n"));
+    let has_hardware = lockon::backend::hardware::may_have_nvidia("/".as_ref());
+    assert_eq!(is_warned, has_hardware, "{}", stderr(&out));
+    assert!(has_hardware || !stderr(&out).to_lowercase().contains("cuda"), "{}", stderr(&out));
     assert_eq!(place.records("out.jsonl")[0]["backend"], "cpu");
 }
 
@@ -502,13 +511,15 @@ fn the_gpu_gives_what_the_cpu_gives() {
     ] {
         let run = |backend: &str| {
             // Decoders of the GPU give another format, which the first record names.
-            let mut args = vec!["run", video, "--decoder", "software", "--backend", backend];
+            let mut args = vec!["run", "-y", video, "--decoder", "software", "--backend", backend];
             args.extend(what);
             args.extend(["-o", "out.mp4", "--results", "out.jsonl", "--no-progress"]);
             succeeds(place.lockon_args(&args));
             let records = place.records("out.jsonl");
             assert_eq!(records[0]["backend"], backend, "{what:?}");
-            succeeds(place.lockon("run out.mp4 --threshold mean:31:5 --results again.jsonl --no-progress"));
+            succeeds(
+                place.lockon("run -y out.mp4 --threshold mean:31:5 --results again.jsonl --no-progress"),
+            );
             assert_eq!(frames(&place.records("again.jsonl")).len(), frames(&records).len(), "{what:?}");
             timeless(&place.read("out.jsonl"))
         };
@@ -640,7 +651,7 @@ fn frames_of_any_size_are_processed_and_written() {
              ! appsink name=frames"
         );
         let mut args = vec!["run", "--source", &source, "--threshold", "mean:31:5", "--results", "out.jsonl"];
-        args.push("--no-progress");
+        args.extend(["-y", "--no-progress"]);
         args.extend(extra.split_whitespace());
         succeeds(place.lockon_args(&args));
         let records = place.records("out.jsonl");

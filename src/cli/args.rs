@@ -1,10 +1,9 @@
 //! What can be typed.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueHint};
 
 use lockon::config::{
     Angles, BackendChoice, Kernel, Limits, Moment, OnDeviceLoss, Part, Scales, SearchMethod, ThresholdSpec,
@@ -16,16 +15,24 @@ use lockon::media::source::{Decoder, Input};
 use lockon::memory::Bytes;
 use lockon::metrics::Address;
 
-use super::Outcome;
+use super::log::LogFormat;
+use super::overwrite::OverwriteArgs;
+use super::values::{offering, read};
 
 /// Finds and follows known patterns in live or recorded video.
 #[derive(Parser)]
 #[command(version, propagate_version = true, max_term_width = 110)]
 pub(super) struct Args {
-    /// Say more: -v for what is decided, -vv for state changes and GStreamer's warnings, -vvv for every frame; the variable
-    /// `RUST_LOG` sets levels by target over that: `lockon::media=trace,gst=info,gst:qtdemux=debug`
+    /// Say more: -v for what is decided and where a run's time went, -vv for state changes and GStreamer's warnings, -vvv for
+    /// every frame; the variable `RUST_LOG` sets levels by target over that: `lockon::media=trace,gst=info,gst:qtdemux=debug`
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     pub(super) verbose: u8,
+    /// Print errors only: no warnings, no progress, no summary
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(super) quiet: bool,
+    /// What messages on standard error look like: text, or json (an object a line)
+    #[arg(long, value_name = "FORMAT", global = true, default_value = "text", hide_possible_values = true)]
+    pub(super) log_format: LogFormat,
     #[command(subcommand)]
     pub(super) command: Command,
 }
@@ -47,8 +54,8 @@ pub(super) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the man page
-    Man,
+    /// Print a man page, or write all of them
+    Man(ManArgs),
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -64,6 +71,10 @@ Examples:
   Any GStreamer source and sink:
     lockon run --source 'videotestsrc ! appsink name=frames' --track 10,10,40,40 --sink 'appsrc name=results ! fakesink'
 
+At its end a run says what was found. With -v it also says where the time went, per frame, in steps that overlap: waiting for
+the source, which decodes; copying to the device; searching and thresholding; following tracks; drawing and writing outputs.
+Latency is the time from a frame's arrival to its results.
+
 Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP
 (outputs are closed properly, a second signal ends at once).";
 
@@ -72,9 +83,9 @@ Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 interrupted by Ct
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
 pub(super) struct RunArgs {
     /// A file, a URI, or `camera[:/dev/videoN]`
-    #[arg(required_unless_present = "source", conflicts_with = "source")]
+    #[arg(required_unless_present = "source", conflicts_with = "source", value_parser = read::<Input>)]
     pub(super) input: Option<Input>,
-    /// A source of your own: gst-launch text with `appsink name=frames`, or @FILE with such text
+    /// A source of your own: gst-launch text that ends in `appsink name=frames`, which may be left out, or @FILE with such text
     #[arg(long, value_name = "TEXT|@FILE")]
     pub(super) source: Option<String>,
 
@@ -83,21 +94,21 @@ pub(super) struct RunArgs {
     pub(super) template: Vec<String>,
     /// Follow the object in this box (0,0 is the top left pixel), from this frame or time on: 18, 12.5s, 1:02.5 (the first
     /// frame if not given); may be given several times
-    #[arg(long, value_name = "X,Y,W,H[@WHEN]", allow_hyphen_values = true, help_heading = "What to do")]
+    #[arg(long, value_name = "X,Y,W,H[@WHEN]", allow_hyphen_values = true, value_parser = read::<TrackSpec>, help_heading = "What to do")]
     pub(super) track: Vec<TrackSpec>,
     /// Follow what --template finds: each match that lasts becomes a track with a number of its own, until it is lost for long.
     /// --max-matches says how many of each template are looked for
     #[arg(long, requires = "template", help_heading = "What to do")]
     pub(super) track_matches: bool,
     /// Binarise: `mean:BLOCK:C`, `gaussian:BLOCK:C`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`; `:inv` inverts
-    #[arg(long, value_name = "METHOD:BLOCK:VALUE[:inv]", help_heading = "What to do")]
+    #[arg(long, value_name = "METHOD:BLOCK:VALUE[:inv]", value_parser = read::<ThresholdSpec>, help_heading = "What to do")]
     pub(super) threshold: Option<ThresholdSpec>,
 
     #[command(flatten)]
     pub(super) search: SearchArgs,
 
     /// Write the video with what was found drawn into it: .mp4, .mkv, .avi or .webm; may be given several times
-    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub(super) output: Vec<PathBuf>,
     /// Leave the input's sound out of -o
     #[arg(long, requires = "output", help_heading = "Output")]
@@ -105,39 +116,42 @@ pub(super) struct RunArgs {
     /// Show it in a window
     #[arg(long, help_heading = "Output")]
     pub(super) display: bool,
-    /// Send it into a pipeline of your own: gst-launch text with `appsrc name=results`, or @FILE with such text
+    /// Send it into a pipeline of your own: gst-launch text that begins with `appsrc name=results`, which may be left out, or
+    /// @FILE with such text
     #[arg(long, value_name = "TEXT|@FILE", help_heading = "Output")]
     pub(super) sink: Vec<String>,
     /// What -o, --display and --sink show: `overlay` (boxes over the picture), `mask` (the thresholded picture) or `split`
     /// (half of each)
-    #[arg(long, default_value = "overlay", help_heading = "Output")]
+    #[arg(long, default_value = "overlay", value_parser = offering::<View>(View::ALL.map(View::name)), hide_possible_values = true, help_heading = "Output")]
     pub(super) view: View,
     /// Write what was found: .jsonl, .csv, .mot.txt, or - for JSON Lines on standard output; may be given several times
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub(super) results: Vec<String>,
     /// Write a page about the run when it ends: trajectories, score and state over time, latency
-    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
+    #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub(super) report: Option<String>,
+    #[command(flatten, next_help_heading = "Output")]
+    pub(super) overwrite: OverwriteArgs,
 
     /// The device that does the work: auto, cpu, cuda, cuda:N
-    #[arg(long, default_value = "auto", help_heading = "How")]
+    #[arg(long, default_value = "auto", value_parser = offering::<BackendChoice>(BACKENDS), hide_possible_values = true, help_heading = "How")]
     pub(super) backend: BackendChoice,
     /// Threads of the CPU backend, and for several tracks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "How")]
     pub(super) threads: Option<u16>,
-    #[arg(long, value_name = "NAME", help = kernel_help(), help_heading = "How")]
+    #[arg(long, value_name = "NAME", value_parser = offering::<Kernel>(kernels()), hide_possible_values = true, help = kernel_help(), help_heading = "How")]
     pub(super) kernel: Vec<Kernel>,
     /// Memory that the search may take on the CPU: 2G, 500M; with less it takes longer [default: half of what is free]
-    #[arg(long, value_name = "SIZE", help_heading = "How")]
+    #[arg(long, value_name = "SIZE", value_parser = read::<Bytes>, help_heading = "How")]
     pub(super) memory: Option<Bytes>,
     /// Frames in flight on the device; 2 is a double buffer
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32), help_heading = "How")]
     pub(super) depth: u8,
     /// When the GPU fails in the middle of a run: end (with an error, what was written is kept), or cpu (it does the rest)
-    #[arg(long, value_name = "WHAT", default_value = "end", help_heading = "How")]
+    #[arg(long, value_name = "WHAT", default_value = "end", value_parser = offering::<OnDeviceLoss>(OnDeviceLoss::ALL.map(OnDeviceLoss::name)), hide_possible_values = true, help_heading = "How")]
     pub(super) on_device_loss: OnDeviceLoss,
     /// Which decoders may be used: auto, software, hardware; auto takes hardware only with --backend cuda
-    #[arg(long, default_value = "auto", help_heading = "How")]
+    #[arg(long, default_value = "auto", value_parser = offering::<Decoder>(Decoder::ALL.map(Decoder::name)), hide_possible_values = true, help_heading = "How")]
     pub(super) decoder: Decoder,
     /// Keep up with the source: newest frame first, older ones are dropped and counted (default for live sources)
     #[arg(long, conflicts_with = "lossless", help_heading = "How")]
@@ -149,7 +163,7 @@ pub(super) struct RunArgs {
     #[arg(long, help_heading = "How")]
     pub(super) reconnect: bool,
     /// Size of the camera's pictures
-    #[arg(long, value_name = "WxH", help_heading = "How")]
+    #[arg(long, value_name = "WxH", value_parser = read::<Size>, help_heading = "How")]
     pub(super) size: Option<Size>,
     /// The camera's frames a second: 30, 30000/1001
     #[arg(long, value_name = "N[/D]", value_parser = fraction, help_heading = "How")]
@@ -159,10 +173,10 @@ pub(super) struct RunArgs {
     pub(super) jitter: Option<u32>,
     /// Begin with this frame, or with the first that is not before this time: 120, 12.5s, 1:02.5, 1:02:03.5. What comes
     /// before is decoded only; numbers and times stay those of the whole video
-    #[arg(long, value_name = "WHEN", default_value = "0", hide_default_value = true, help_heading = "How")]
+    #[arg(long, value_name = "WHEN", default_value = "0", value_parser = read::<Moment>, hide_default_value = true, help_heading = "How")]
     pub(super) start: Moment,
     /// End before this frame, or before the first that is not before this time; of a camera or stream, counted from its start
-    #[arg(long, value_name = "WHEN", help_heading = "How")]
+    #[arg(long, value_name = "WHEN", value_parser = read::<Moment>, help_heading = "How")]
     pub(super) end: Option<Moment>,
     /// Process each Nth frame only, from the first on; videos that are written play at the same speed
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true,
@@ -178,7 +192,7 @@ pub(super) struct RunArgs {
     #[arg(long, requires = "print_pipeline", help_heading = "How")]
     pub(super) as_element: bool,
     /// Tell Prometheus how the run goes: serve /metrics over HTTP there; a PORT alone is 127.0.0.1's
-    #[arg(long, value_name = "[HOST:]PORT", help_heading = "How")]
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = read::<Address>, help_heading = "How")]
     pub(super) metrics: Option<Address>,
     /// No progress bar, no progress lines
     #[arg(long, help_heading = "How")]
@@ -207,25 +221,34 @@ pub(super) struct SearchArgs {
     #[arg(long, value_name = "IOU", default_value_t = Limits::default().max_overlap,
           value_parser = |s: &str| number_between(s, 0.0, 1.0))]
     pub(super) max_overlap: f64,
-    /// Sizes: every power of FACTOR in the range, and 1
-    #[arg(long, value_name = "FROM..TO/FACTOR", default_value = NO_SCALES, hide_default_value = true)]
+    /// Sizes: every power of FACTOR in the range, and 1; without /FACTOR of 1.05; one number is that size alone
+    #[arg(long, value_name = "FROM..TO[/FACTOR]", default_value = NO_SCALES, hide_default_value = true, value_parser = read::<Typed<Scales>>)]
     pub(super) scales: Typed<Scales>,
-    /// Directions in degrees, counter-clockwise positive
+    /// Directions in degrees, counter-clockwise positive; without /STEP every 5; one number is that direction alone
     #[arg(
         long,
-        value_name = "FROM..TO/STEP",
+        value_name = "FROM..TO[/STEP]",
         default_value = NO_ANGLES,
         hide_default_value = true,
-        allow_hyphen_values = true
+        allow_hyphen_values = true,
+        value_parser = read::<Typed<Angles>>
     )]
     pub(super) angles: Typed<Angles>,
     /// How: exhaustive (every place, size and direction) or pyramid (from coarse to fine on the CPU: much faster with many
     /// sizes and directions; scores are exact, but a match can be missed)
-    #[arg(long, value_name = "HOW", default_value = SearchMethod::default().name())]
+    #[arg(long, value_name = "HOW", default_value = SearchMethod::default().name(), value_parser = offering::<SearchMethod>(SEARCHES), hide_possible_values = true)]
     pub(super) search: SearchMethod,
     /// Search for templates inside this box only; 0,0 is the top left pixel
-    #[arg(long, value_name = "X,Y,W,H", allow_hyphen_values = true)]
+    #[arg(long, value_name = "X,Y,W,H", allow_hyphen_values = true, value_parser = read::<Rect>)]
     pub(super) roi: Option<Rect>,
+}
+
+/// What `--backend` and `--search` offer.
+const BACKENDS: [&str; 3] = ["auto", "cpu", "cuda"];
+const SEARCHES: [&str; 2] = ["exhaustive", "pyramid"];
+
+fn kernels() -> [&'static str; Kernel::ALL.len()] {
+    Kernel::ALL.map(|(name, _)| name)
 }
 
 /// Templates in their own size and direction alone.
@@ -272,18 +295,20 @@ pub(super) struct MatchArgs {
     #[command(flatten)]
     pub(super) search: SearchArgs,
     /// Also draw the matches into a picture
-    #[arg(short, long, value_name = "FILE.png")]
+    #[arg(short, long, value_name = "FILE.png", value_hint = ValueHint::FilePath)]
     pub(super) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) overwrite: OverwriteArgs,
     /// Memory that the search may take on the CPU: 2G, 500M; with less it takes longer [default: half of what is free]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = read::<Bytes>)]
     pub(super) memory: Option<Bytes>,
     /// Threads of the CPU backend
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,
     /// The device that does the work: auto, cpu, cuda, cuda:N
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", value_parser = offering::<BackendChoice>(BACKENDS), hide_possible_values = true)]
     pub(super) backend: BackendChoice,
-    #[arg(long, value_name = "NAME", help = kernel_help())]
+    #[arg(long, value_name = "NAME", value_parser = offering::<Kernel>(kernels()), hide_possible_values = true, help = kernel_help())]
     pub(super) kernel: Vec<Kernel>,
 }
 
@@ -292,16 +317,29 @@ pub(super) struct ThresholdArgs {
     /// The picture: PNG, JPEG or BMP
     pub(super) image: PathBuf,
     /// Where the black and white picture goes
-    #[arg(short, long, value_name = "FILE.png")]
+    #[arg(short, long, value_name = "FILE.png", value_hint = ValueHint::FilePath)]
     pub(super) output: PathBuf,
+    #[command(flatten)]
+    pub(super) overwrite: OverwriteArgs,
     /// `mean:BLOCK:C`, `gaussian:BLOCK:C`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`; `:inv` inverts
-    #[arg(long, value_name = "METHOD:BLOCK:VALUE[:inv]")]
+    #[arg(long, value_name = "METHOD:BLOCK:VALUE[:inv]", value_parser = read::<ThresholdSpec>)]
     pub(super) method: ThresholdSpec,
     /// The device that does the work: auto, cpu, cuda, cuda:N
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", value_parser = offering::<BackendChoice>(BACKENDS), hide_possible_values = true)]
     pub(super) backend: BackendChoice,
-    #[arg(long, value_name = "NAME", help = kernel_help())]
+    #[arg(long, value_name = "NAME", value_parser = offering::<Kernel>(kernels()), hide_possible_values = true, help = kernel_help())]
     pub(super) kernel: Vec<Kernel>,
+}
+
+#[derive(ClapArgs)]
+pub(super) struct ManArgs {
+    /// The command whose page is printed, such as `run` or `bench kernels`; without it the program's
+    #[arg(value_name = "COMMAND")]
+    pub(super) command: Vec<String>,
+    /// Write all pages into this folder instead, where `man -M` and packages look for them: lockon.1, lockon-run.1, ...; pages
+    /// that are there are replaced
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "command")]
+    pub(super) dir: Option<PathBuf>,
 }
 
 #[derive(ClapArgs)]
@@ -311,7 +349,7 @@ pub(super) struct BenchArgs {
     #[command(subcommand)]
     pub(super) command: Option<BenchCommand>,
     /// The device: auto, cpu, cuda, cuda:N
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", value_parser = offering::<BackendChoice>(BACKENDS), hide_possible_values = true)]
     pub(super) backend: BackendChoice,
     /// Threads of the CPU backend
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -327,13 +365,13 @@ pub(super) enum BenchCommand {
 #[derive(ClapArgs)]
 pub(super) struct BenchKernelsArgs {
     /// The device: auto, cpu, cuda, cuda:N
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", value_parser = offering::<BackendChoice>(BACKENDS), hide_possible_values = true)]
     pub(super) backend: BackendChoice,
     /// Frames of this size only, instead of 1920x1080 and 3840x2160
-    #[arg(long, value_name = "WxH")]
+    #[arg(long, value_name = "WxH", value_parser = read::<Size>)]
     pub(super) frame: Option<Size>,
     /// Templates of this size only, instead of all sizes and the thresholds
-    #[arg(long, value_name = "WxH")]
+    #[arg(long, value_name = "WxH", value_parser = read::<Size>)]
     pub(super) template: Option<Size>,
     /// So many templates in one pass
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = |s: &str| s.parse().ok().filter(|&n: &usize| n > 0).ok_or("not a number of 1 or more"))]
@@ -342,7 +380,7 @@ pub(super) struct BenchKernelsArgs {
     #[arg(long, value_name = "N", value_parser = |s: &str| s.parse().ok().filter(|n: &usize| n % 2 == 1 && (3..=255).contains(n)).ok_or("not an odd number from 3 to 255"))]
     pub(super) block: Option<usize>,
     /// This kernel only, beside what is taken by itself; may be given several times
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = offering::<Kernel>(kernels()))]
     pub(super) kernel: Vec<Kernel>,
     /// These things only; may be given several times
     #[arg(long, value_name = "WHAT")]
@@ -402,29 +440,4 @@ fn fraction(text: &str) -> Result<(i32, i32), String> {
 fn number_between(text: &str, least: f64, most: f64) -> Result<f64, String> {
     let number = text.parse::<f64>().map_err(|error| error.to_string())?;
     if (least..=most).contains(&number) { Ok(number) } else { Err(format!("not between {least} and {most}")) }
-}
-
-pub(super) fn print_completions(shell: clap_complete::Shell) -> anyhow::Result<Outcome> {
-    let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Args::command(), "lockon", &mut text);
-    std::io::stdout().write_all(&text)?;
-    Ok(Outcome::Done)
-}
-
-/// One page for the program and all its commands.
-pub(super) fn print_man_page() -> anyhow::Result<Outcome> {
-    let mut page = Vec::new();
-    let mut command = Args::command();
-    command.build();
-    clap_mangen::Man::new(command.clone()).render(&mut page)?;
-    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
-        let man = clap_mangen::Man::new(sub.clone());
-        writeln!(page, ".SH \"LOCKON {}\"", sub.get_name().to_uppercase())?;
-        man.render_synopsis_section(&mut page)?;
-        man.render_description_section(&mut page)?;
-        man.render_options_section(&mut page)?;
-        man.render_extra_section(&mut page)?;
-    }
-    std::io::stdout().write_all(&page)?;
-    Ok(Outcome::Done)
 }

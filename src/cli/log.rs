@@ -15,13 +15,57 @@ pub(super) static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::n
 /// What was asked for: by `-v`, and over that by `RUST_LOG`.
 static ASKED: OnceLock<Targets> = OnceLock::new();
 
+/// How messages look, and how many there are.
+static STYLE: OnceLock<Style> = OnceLock::new();
+
 /// GStreamer's targets begin so.
 const GSTREAMER: &str = "gst";
 
-/// Starts logging: warnings, and more with each `-v`. `RUST_LOG` sets levels by target over that, as
+/// The target of what is said to people, where messages are JSON.
+const SAID_TO_PEOPLE: &str = "lockon::say";
+
+/// How messages on standard error look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(super) enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// For programs: an object a line, with timestamp, level, message and target
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Style {
+    verbose: u8,
+    is_quiet: bool,
+    format: LogFormat,
+}
+
+fn style() -> Style {
+    STYLE.get().copied().unwrap_or_default()
+}
+
+/// True if `-v` was given.
+pub(super) fn is_verbose() -> bool {
+    style().verbose > 0
+}
+
+/// True if errors only are told.
+pub(super) fn is_quiet() -> bool {
+    style().is_quiet
+}
+
+/// True if somebody who reads standard error sees text as it was written.
+pub(super) fn is_terminal() -> bool {
+    style().format == LogFormat::Text && io::stderr().is_terminal()
+}
+
+/// Starts logging: warnings, and more with each `-v`, or errors only. `RUST_LOG` sets levels by target over that, as
 /// `lockon::media=trace,gst=info,gst:qtdemux=debug`.
-pub(super) fn start(verbose: u8) {
+pub(super) fn start(verbose: u8, is_quiet: bool, format: LogFormat) {
+    let _ = STYLE.set(Style { verbose, is_quiet, format });
     let (ours, gstreamers) = match verbose {
+        0 if is_quiet => (LevelFilter::ERROR, LevelFilter::OFF),
         0 => (LevelFilter::WARN, LevelFilter::OFF),
         1 => (LevelFilter::INFO, LevelFilter::OFF),
         2 => (LevelFilter::DEBUG, LevelFilter::WARN),
@@ -37,18 +81,24 @@ pub(super) fn start(verbose: u8) {
         targets = targets.with_default(typed.default_level().unwrap_or(ours));
         targets = targets.with_targets(typed.iter());
     }
+    // What is said is not a matter of levels.
+    targets = targets.with_target(SAID_TO_PEOPLE, LevelFilter::INFO);
     let names_targets = verbose > 0 || typed.is_some() || gstreamers != LevelFilter::OFF;
-    let _ = tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)
         .with_writer(|| AroundBars)
-        .with_ansi(is_colourful())
-        .with_target(names_targets)
         // It would say that standard error cannot be written on standard error, and panic.
-        .log_internal_errors(false)
-        .without_time()
-        .finish()
-        .with(targets.clone())
-        .try_init();
+        .log_internal_errors(false);
+    let _ = match format {
+        LogFormat::Text => {
+            let log = log.with_ansi(is_colourful()).with_target(names_targets).without_time();
+            log.finish().with(targets.clone()).try_init()
+        }
+        LogFormat::Json => {
+            let log = log.json().flatten_event(true).with_current_span(false).with_span_list(false);
+            log.finish().with(targets.clone()).try_init()
+        }
+    };
     if let Some(Err((text, error))) = typed {
         tracing::warn!("RUST_LOG={text} is not understood: {error}");
     }
@@ -70,15 +120,35 @@ pub(super) fn join_gstreamer() {
 
 /// Says something to people, around the progress bar. Nobody may be listening: that is no reason to stop.
 pub(super) fn say(message: &str) {
+    let Style { is_quiet, format, .. } = style();
+    match format {
+        _ if is_quiet => {}
+        LogFormat::Text => print(message),
+        LogFormat::Json => message.lines().for_each(|line| tracing::info!(target: SAID_TO_PEOPLE, "{line}")),
+    }
+}
+
+fn print(message: &str) {
     BARS.suspend(|| {
         let _ = writeln!(io::stderr(), "{message}");
     });
 }
 
+/// Asks something of whoever sits at the terminal, whose answer stands behind the question.
+pub(super) fn ask(question: &str) {
+    BARS.suspend(|| {
+        let _ = write!(io::stderr(), "{question}");
+    });
+}
+
 /// Says what made the program fail, once.
 pub(super) fn error(message: &str) {
+    if style().format == LogFormat::Json {
+        tracing::error!(target: SAID_TO_PEOPLE, "{message}");
+        return;
+    }
     let label = if is_colourful() { "\x1b[1;31merror:\x1b[0m" } else { "error:" };
-    say(&format!("{label} {message}"));
+    print(&format!("{label} {message}"));
 }
 
 /// Colour only on a terminal, and not where <https://no-color.org> says no.

@@ -3,19 +3,27 @@
 //! Standard output carries results only (records, pipeline text, completions); messages, progress and the summary go to
 //! standard error.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 mod args;
 mod bench;
+mod closing;
+mod completions;
 mod doctor;
 mod log;
+mod man;
+mod overwrite;
 mod progress;
 mod run;
 mod signals;
 mod speed;
 mod stills;
+mod values;
+mod words;
 
 use args::{Args, Command};
 
@@ -30,19 +38,38 @@ enum Outcome {
     Incomplete,
 }
 
+/// Who gives a video where a command belongs has forgotten `run`, and is told so.
+fn with_run(mut error: clap::Error) -> clap::Error {
+    let typed: Vec<_> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+        && is_input(word)
+    {
+        let tip = format!("to search in a video or a camera: lockon run {}", typed.join(" "));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
+/// True for what is more likely an input than a command: a file, a URI, a camera, a name with an extension.
+fn is_input(word: &str) -> bool {
+    let path = Path::new(word);
+    path.exists() || word.contains("://") || word.starts_with("camera") || path.extension().is_some()
+}
+
 /// Runs what was asked for. Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 129, 130 or 143 interrupted.
 pub(crate) fn main() -> ExitCode {
     // Wrong usage ends here, with code 2.
-    let args = Args::parse();
-    log::start(args.verbose);
+    let args = Args::try_parse().unwrap_or_else(|error| with_run(error).exit());
+    log::start(args.verbose, args.quiet, args.log_format);
     let outcome = match args.command {
         Command::Run(args) => run::run(&args),
         Command::Match(args) => stills::find(&args),
         Command::Threshold(args) => stills::threshold(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Doctor => doctor::doctor(),
-        Command::Completions { shell } => args::print_completions(shell),
-        Command::Man => args::print_man_page(),
+        Command::Completions { shell } => completions::print(shell),
+        Command::Man(args) => man::man(&args),
     };
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,

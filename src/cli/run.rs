@@ -23,11 +23,12 @@ use lockon::media::source::{CameraMode, DEFAULT_JITTER_MS, Decoder, Input, Sourc
 use lockon::metrics::MetricsSink;
 use lockon::output::{self, report};
 use lockon::ports::Sink;
+use lockon::results::{CommandRecord, RunRecord};
 
 use super::args::{NO_ANGLES, NO_SCALES, RunArgs};
-use super::progress::{self, Progress};
+use super::progress::Progress;
 use super::signals::Signals;
-use super::{Outcome, log};
+use super::{Outcome, closing, log, words};
 
 pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     launch::init()?;
@@ -40,6 +41,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     // All that can be refused before the video starts is: first what was typed, then files, then devices.
     let templates = job::load_templates(&args.template)?;
     let sought = args.search.sought(&templates)?;
+    if let Input::File(path) = &spec.input {
+        path.metadata().map_err(Error::file("read", path))?;
+    }
+    args.overwrite.allow(&output_files(args))?;
     let signals = Signals::watch()?;
     backend::probe(args.backend)?;
     // While the video is opened. Pyramids are the CPU's.
@@ -56,7 +61,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     };
     let (watched, shown) = pipeline_sinks(args, source.is_live())?;
     sinks.extend(watched);
-    if !args.no_progress {
+    if !args.no_progress && !log::is_quiet() {
         let duration_ns = length_ns(args, source.duration_ns(), job::frame_rate(&source.format()));
         sinks.push(Box::new(Progress::new(duration_ns, shown)));
     }
@@ -64,6 +69,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     let job = Job {
         templates,
         sought,
+        variety: (args.search.scales.value.clone(), args.search.angles.value.clone()),
         roi: args.search.roi,
         limits: args.search.limits(),
         tracks: args.track.clone(),
@@ -71,6 +77,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         threshold: args.threshold,
         wants_mask: sinks.iter().any(|sink| sink.wants_mask()),
     };
+    let source_is_live = source.is_live();
     let decoder = source.decoder_name().map(str::to_owned);
     let options = Options {
         choice: args.backend,
@@ -82,6 +89,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     };
     let choice = Cell::new(options.choice);
     let ahead = Cell::new(ahead);
+    let command = command_record(args, &spec, source_is_live, options.threads);
     let has_opened = Cell::new(false);
     let open_backend = |format: &VideoFormat| {
         let options = Options { choice: choice.get(), ..options.clone() };
@@ -96,7 +104,8 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     let open_spare = |format: &VideoFormat| job.reopen(&options.on_cpu(), format);
     let describe = |format: &VideoFormat, device: &Device| {
         let input = args.source.clone().unwrap_or_else(|| spec.input.to_string());
-        job.describe(input, decoder.clone(), format, device)
+        let record = job.describe(input, decoder.clone(), format, device);
+        RunRecord { command: Some(command.clone()), ..record }
     };
     let input_name = spec.input.to_string();
     let mut excerpt = Excerpt::new(&mut source, args.part());
@@ -115,7 +124,15 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     };
     let (summary, outcome) = engine.run();
     if summary.frames > 0 {
-        log::say(&progress::describe(&summary));
+        log::say(&closing::describe(&summary, args.search.min_score));
+        if log::is_verbose() {
+            log::say(&closing::describe_times(&summary));
+        }
+        match closing::describe_files(&summary) {
+            Some(files) => log::say(&files),
+            None if !keeps_anything(args) => log::say(closing::NOTHING_KEPT),
+            None => {}
+        }
     }
     outcome?;
     if summary.frames == 0 && !summary.interrupted {
@@ -126,6 +143,31 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         return Err(Error::NoVideo { input: input_name, reason }.into());
     }
     Ok(if summary.interrupted { signals.outcome() } else { Outcome::Done })
+}
+
+/// True if somebody sees anything of what is found.
+fn keeps_anything(args: &RunArgs) -> bool {
+    let written = args.output.len() + args.results.len() + args.sink.len();
+    written > 0 || args.report.is_some() || args.display || args.metrics.is_some()
+}
+
+/// How this process was started.
+fn command_record(args: &RunArgs, spec: &SourceSpec, is_live: bool, threads: usize) -> CommandRecord {
+    let typed = std::env::args_os();
+    CommandRecord {
+        line: typed.map(|word| words::without_secrets(&word.to_string_lossy())).collect(),
+        view: args.view.name(),
+        decoders: spec.decoder.name(),
+        live: is_live,
+        start: args.start.to_string(),
+        end: args.end.map(|end| end.to_string()),
+        every: args.every,
+        max_frames: args.max_frames,
+        threads,
+        depth: usize::from(args.depth),
+        kernels: args.kernel.iter().map(ToString::to_string).collect(),
+        on_device_loss: args.on_device_loss.name(),
+    }
 }
 
 /// How much of a video of that length is processed, at so many frames a second, as far as that is known.
@@ -168,12 +210,7 @@ fn check(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<()> {
     for text in &args.sink {
         VideoSink::user(text, args.view, false)?;
     }
-    let results = args.results.iter().filter(|path| *path != "-").map(PathBuf::from);
-    let report = args.report.iter().map(PathBuf::from);
-    files::check_distinct(
-        &input_files(args, spec),
-        &args.output.iter().cloned().chain(results).chain(report).collect::<Vec<_>>(),
-    )?;
+    files::check_distinct(&input_files(args, spec), &output_files(args))?;
     let part = args.part();
     part.check()?;
     for track in &args.track {
@@ -213,9 +250,15 @@ fn input_files(args: &RunArgs, spec: &SourceSpec) -> Vec<PathBuf> {
         .collect()
 }
 
+/// The files that are written.
+fn output_files(args: &RunArgs) -> Vec<PathBuf> {
+    let results = args.results.iter().filter(|path| *path != "-").chain(&args.report).map(PathBuf::from);
+    args.output.iter().cloned().chain(results).collect()
+}
+
 fn source_spec(args: &RunArgs) -> lockon::Result<SourceSpec> {
     let input = match (&args.source, &args.input) {
-        (Some(text), _) => Input::Launch(Launch::user("--source", text)?),
+        (Some(text), _) => Input::Launch(Launch::user("--source", text)?.with_appsink()),
         (None, Some(input)) => input.clone(),
         (None, None) => return Err(Error::Usage("no input: give a file, a URI, camera, or --source".into())),
     };

@@ -28,6 +28,7 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     check_device(&args.kernel, args.backend, Some(args.search.search), None)?;
     let scene = still::load(&args.scene)?;
     let templates = job::load_templates(&args.templates)?;
+    args.overwrite.allow(args.output.as_slice())?;
     let started = Instant::now();
     let sought = args.search.sought(&templates)?.expect("at least one template is required");
     let standing = Standing::new(scene.luma.size());
@@ -63,6 +64,7 @@ pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
     check_device(&args.kernel, args.backend, None, Some(args.method))?;
     check_output(std::slice::from_ref(&args.image), &args.output)?;
     let picture = still::load(&args.image)?;
+    args.overwrite.allow(std::slice::from_ref(&args.output))?;
     let standing = Standing::new(picture.luma.size()).thresholding(Some(args.method), true);
     let found = work(&options(args.backend, &args.kernel, None), &standing, picture.luma.as_ref())?;
     let mask = found.mask.expect("the mask was asked for");

@@ -36,9 +36,13 @@ fn a_template_name_of_a_hundred_letters_has_its_report() {
 fn a_disk_that_is_full_keeps_the_report_and_the_picture_of_before() {
     let place = Place::new();
     for (file, kib, words) in [
-        ("page.html", 4, "run ball.mp4 --track 0,40,60,60 --max-frames 3 --no-progress --report page.html"),
-        ("found.bmp", 4, "match ball.png ball.png -o found.bmp"),
-        ("mask.bmp", 1, "threshold ball.png --method mean:31:5 -o mask.bmp"),
+        (
+            "page.html",
+            4,
+            "run -y ball.mp4 --track 0,40,60,60 --max-frames 3 --no-progress --report page.html",
+        ),
+        ("found.bmp", 4, "match -y ball.png ball.png -o found.bmp"),
+        ("mask.bmp", 1, "threshold -y ball.png --method mean:31:5 -o mask.bmp"),
     ] {
         std::fs::write(place.path(file), "the one before").unwrap();
         let before = names(&place);

@@ -23,7 +23,7 @@ fn a_part_of_a_video_has_the_records_of_the_whole() {
     let place = Place::new();
     let run = |part: &str| {
         succeeds(place.lockon(&format!(
-            "run ball.mp4 --template ball.png --min-score 0.2 --results out.jsonl --no-progress {part}"
+            "run -y ball.mp4 --template ball.png --min-score 0.2 --results out.jsonl --no-progress {part}"
         )));
         place.records("out.jsonl")
     };
@@ -59,7 +59,7 @@ fn a_part_that_is_written_begins_at_zero_and_keeps_its_speed() {
             "run ball.mp4 --threshold mean:31:5 --start 0.4s --end 30 --every 4 -o {name} --no-progress"
         )));
         succeeds(
-            place.lockon(&format!("run {name} --threshold mean:31:5 --results again.jsonl --no-progress")),
+            place.lockon(&format!("run -y {name} --threshold mean:31:5 --results again.jsonl --no-progress")),
         );
         let again = place.records("again.jsonl");
         let times: Vec<_> = frames(&again).iter().map(|r| r["pts_ns"].as_u64().unwrap()).collect();
@@ -139,7 +139,8 @@ fn frames_that_become_too_small_are_searched_for_what_fits() {
     let place = Place::new();
     let source = sizes(&place);
     let run = |words: &str| {
-        let mut args = vec!["run", "--source", source.as_str(), "--results", "out.jsonl", "--no-progress"];
+        let mut args =
+            vec!["run", "-y", "--source", source.as_str(), "--results", "out.jsonl", "--no-progress"];
         args.extend(words.split_whitespace());
         let said = stderr(&succeeds(place.lockon_args(&args)));
         (place.records("out.jsonl"), said)

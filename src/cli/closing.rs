@@ -1,0 +1,297 @@
+//! What is said when a run has ended: what was found, and where it was written.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use lockon::results::{FrameTime, Percentiles, Span, Summary, TemplateSummary, TrackSummary};
+use lockon::stats::Stage;
+
+use super::words;
+
+/// Tracks that get a line each, and spans in which one of them was lost.
+const MOST_TRACKS: usize = 12;
+const MOST_SPANS: usize = 3;
+
+/// How to get something out of a run that shows and writes nothing.
+pub(super) const NOTHING_KEPT: &str = "nothing was kept: -o FILE.mp4 writes the video with what was found drawn in, --results FILE.jsonl what was \
+     found,\n--report FILE.html a page about it, and --display shows it in a window";
+
+/// What was found, several lines without a final line break. `min_score` is the least score of a match.
+pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
+    let mut lines = vec![head(summary)];
+    lines.extend(summary.found.iter().map(|found| of_template(found, summary.frames, min_score)));
+    lines.extend(summary.tracks.iter().take(MOST_TRACKS).map(of_track));
+    let unlisted = summary.tracks.len().saturating_sub(MOST_TRACKS) as u64 + summary.more_tracks;
+    if unlisted > 0 {
+        lines.push(format!("and {} more", counted(unlisted, "track", "tracks")));
+    }
+    if let Some(births) = summary.births {
+        lines.push(format!("matches became {}", counted(births, "track", "tracks")));
+    }
+    if let Some(foreground) = summary.foreground {
+        lines.push(format!(
+            "foreground: {} of the pixels on average, {} at least, {} at most",
+            percent(foreground.mean),
+            percent(foreground.least),
+            percent(foreground.most)
+        ));
+    }
+    let troubles = [
+        (summary.stalls, "stall", "stalls"),
+        (summary.gaps, "gap", "gaps"),
+        (summary.damaged, "error of the decoder", "errors of the decoder"),
+        (summary.interpolated, "time interpolated", "times interpolated"),
+    ];
+    let troubles: Vec<_> = troubles
+        .iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, one, many)| counted(*count, one, many))
+        .collect();
+    if !troubles.is_empty() {
+        lines.push(format!("in the source: {}", troubles.join(", ")));
+    }
+    lines.join("\n")
+}
+
+/// Where the time went, several lines without a final line break.
+pub(super) fn describe_times(summary: &Summary) -> String {
+    let mut lines = vec![format!("latency {}", in_ms(summary.latency_us))];
+    if let Some(capture_us) = summary.capture_us {
+        lines.push(format!("from capture to result {}", in_ms(capture_us)));
+    }
+    for output in summary.outputs.iter().filter(|output| output.shown_us.max > 0) {
+        let (shown, dropped) = (in_ms(output.shown_us), output.dropped);
+        lines.push(format!("from capture to {} {shown}, {dropped} dropped there", output.name));
+    }
+    let step = |stage: &str| match Stage::ALL.into_iter().find(|known| known.name() == stage) {
+        Some(Stage::Source) => "waiting for the source",
+        Some(Stage::Upload) => "copying",
+        Some(Stage::Standing) => "searching and thresholding",
+        Some(Stage::Tracker) => "following tracks",
+        Some(Stage::Sinks) | None => "drawing and writing",
+    };
+    let steps: Vec<_> = summary
+        .stages
+        .iter()
+        .filter(|stage| stage.mean_us > 0.0)
+        .map(|stage| format!("{} {:.2}", step(stage.stage), stage.mean_us / 1000.0))
+        .collect();
+    lines.push(format!("mean ms of a frame: {}", steps.join(", ")));
+    lines.join("\n")
+}
+
+/// The files that were written, with their sizes; `None` if there are none.
+pub(super) fn describe_files(summary: &Summary) -> Option<String> {
+    let size = |path: &Path| path.metadata().ok().filter(std::fs::Metadata::is_file).map(|found| found.len());
+    let files = summary.files.iter().filter_map(|path| Some((path.display(), size(path)?)));
+    let files: Vec<_> = files.map(|(path, bytes)| format!("{path} ({})", words::size(bytes))).collect();
+    (!files.is_empty()).then(|| format!("written: {}", files.join(", ")))
+}
+
+fn head(summary: &Summary) -> String {
+    let mut head = format!(
+        "{} in {:.2} s, {:.1} fps",
+        counted(summary.frames, "frame", "frames"),
+        summary.seconds,
+        summary.fps
+    );
+    if summary.dropped > 0 {
+        let _ = write!(head, ", {} dropped", summary.dropped);
+    }
+    if let Some(frame) = summary.device_lost {
+        let _ = write!(head, ", on the CPU from frame {frame} on");
+    }
+    if summary.interrupted {
+        head.push_str(", interrupted");
+    }
+    head
+}
+
+fn of_template(found: &TemplateSummary, frames: u64, min_score: f64) -> String {
+    let name = &found.template;
+    let of_all = counted(frames, "frame", "frames");
+    let (Some(first), Some(last), Some(best), Some(worst)) =
+        (found.first, found.last, found.best, found.worst)
+    else {
+        return format!(
+            "{name}: no match in {of_all}: none scores {min_score} or more (--min-score asks for less)"
+        );
+    };
+    let mut line = format!("{name}: found in {} of {of_all}", found.frames);
+    if found.matches > found.frames {
+        let _ = write!(line, ", {} matches", found.matches);
+    }
+    let _ = if found.matches == 1 {
+        write!(line, ", score {best:.3}, in {}", moment(first))
+    } else {
+        write!(line, ", scores {worst:.3} to {best:.3}, first in {}, last in {}", moment(first), moment(last))
+    };
+    line
+}
+
+fn of_track(track: &TrackSummary) -> String {
+    let share = |count: u64| percent(count as f64 / track.frames.max(1) as f64);
+    let mut line = format!("#{}", track.id);
+    if let Some(template) = &track.template {
+        let _ = write!(line, " ({template})");
+    }
+    let _ = write!(
+        line,
+        ": tracked in {} of {} from {} on, uncertain in {}, lost in {}",
+        share(track.tracked + track.reacquired),
+        counted(track.frames, "frame", "frames"),
+        moment(track.first),
+        share(track.uncertain),
+        share(track.lost)
+    );
+    if !track.lost_spans.is_empty() {
+        let spans: Vec<_> = track.lost_spans.iter().take(MOST_SPANS).map(span).collect();
+        let _ = write!(line, ": {}", spans.join(", "));
+        let more = track.losses - spans.len() as u64;
+        if more > 0 {
+            let _ = write!(line, ", and {} more", counted(more, "time", "times"));
+        }
+    }
+    line
+}
+
+fn moment(FrameTime { frame, pts_ns }: FrameTime) -> String {
+    pts_ns.map_or_else(|| format!("frame {frame}"), |ns| format!("frame {frame} ({})", words::time(ns)))
+}
+
+fn span(Span { from, to }: &Span) -> String {
+    if from.frame == to.frame {
+        return moment(*from);
+    }
+    let frames = format!("frames {} to {}", from.frame, to.frame);
+    match (from.pts_ns, to.pts_ns) {
+        (Some(start), Some(end)) => format!("{frames} ({} to {})", words::time(start), words::time(end)),
+        _ => frames,
+    }
+}
+
+/// `p50 1.2, p95 3.4, p99 5.6 ms`
+pub(super) fn in_ms(Percentiles { p50, p95, p99, .. }: Percentiles) -> String {
+    let [p50, p95, p99] = [p50, p95, p99].map(|us| us as f64 / 1000.0);
+    format!("p50 {p50:.1}, p95 {p95:.1}, p99 {p99:.1} ms")
+}
+
+/// `1 frame`, `2 frames`
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// A share in per cent: all and none only where it is all and none.
+fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    if share > 0.0 && percent < 0.05 {
+        "under 0.1 %".into()
+    } else if share < 1.0 && percent >= 99.95 {
+        "over 99.9 %".into()
+    } else {
+        let text = format!("{percent:.1}");
+        format!("{} %", text.strip_suffix(".0").unwrap_or(&text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockon::results::Spread;
+
+    fn at(frame: u64) -> FrameTime {
+        FrameTime { frame, pts_ns: Some(frame * 40_000_000) }
+    }
+
+    fn found(template: &str, frames: u64, matches: u64) -> TemplateSummary {
+        let is_found = matches > 0;
+        TemplateSummary {
+            template: template.into(),
+            frames,
+            matches,
+            best: is_found.then_some(0.9441),
+            worst: is_found.then_some(0.81),
+            first: is_found.then(|| at(12)),
+            last: is_found.then(|| at(40)),
+        }
+    }
+
+    fn track(id: u32) -> TrackSummary {
+        TrackSummary {
+            id,
+            template: None,
+            first: at(18),
+            last: at(59),
+            frames: 42,
+            tracked: 38,
+            uncertain: 0,
+            reacquired: 1,
+            lost: 3,
+            losses: 1,
+            lost_spans: vec![Span { from: at(30), to: at(32) }],
+        }
+    }
+
+    #[test]
+    fn each_template_is_answered_for() {
+        let summary = Summary {
+            frames: 60,
+            found: vec![found("car", 15, 15), found("bus", 15, 32), found("cat", 0, 0), found("dog", 1, 1)],
+            ..Summary::default()
+        };
+        let said = describe(&summary, 0.8);
+        assert_eq!(
+            said.lines().skip(1).collect::<Vec<_>>(),
+            [
+                "car: found in 15 of 60 frames, scores 0.810 to 0.944, first in frame 12 (0.48 s), last in frame 40 (1.60 s)",
+                "bus: found in 15 of 60 frames, 32 matches, scores 0.810 to 0.944, first in frame 12 (0.48 s), last in frame 40 (1.60 s)",
+                "cat: no match in 60 frames: none scores 0.8 or more (--min-score asks for less)",
+                "dog: found in 1 of 60 frames, score 0.944, in frame 12 (0.48 s)",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_track_is_told_with_shares_and_when_it_was_lost() {
+        let often = TrackSummary {
+            template: Some("car".into()),
+            losses: 20,
+            lost_spans: vec![Span { from: at(30), to: at(30) }; 10],
+            ..track(2)
+        };
+        let summary = Summary {
+            frames: 60,
+            tracks: [track(1), often].into_iter().chain((3..=20).map(track)).collect(),
+            more_tracks: 7,
+            births: Some(26),
+            foreground: Some(Spread { least: 0.0, mean: 0.1234, most: 0.99999 }),
+            ..Summary::default()
+        };
+        let said = describe(&summary, 0.8);
+        let lines: Vec<_> = said.lines().skip(1).collect();
+        assert_eq!(
+            lines[0],
+            "#1: tracked in 92.9 % of 42 frames from frame 18 (0.72 s) on, uncertain in 0 %, lost in 7.1 %: frames 30 to 32 (1.20 s to 1.28 s)"
+        );
+        assert!(lines[1].starts_with("#2 (car): "), "{}", lines[1]);
+        assert!(lines[1].ends_with("frame 30 (1.20 s), and 17 times more"), "{}", lines[1]);
+        assert_eq!(
+            lines[12..],
+            [
+                "and 15 tracks more",
+                "matches became 26 tracks",
+                "foreground: 12.3 % of the pixels on average, 0 % at least, over 99.9 % at most"
+            ]
+        );
+    }
+
+    #[test]
+    fn files_are_told_with_their_sizes_and_what_is_not_there_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.csv"), "12345").unwrap();
+        let files = vec![dir.path().join("a.csv"), dir.path().join("gone.mp4"), "/dev/null".into()];
+        let said = describe_files(&Summary { files, ..Summary::default() }).unwrap();
+        assert!(said.ends_with("a.csv (5 bytes)") && said.starts_with("written: "), "{said}");
+        assert_eq!(describe_files(&Summary::default()), None);
+    }
+}

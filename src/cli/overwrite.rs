@@ -1,0 +1,111 @@
+//! Files that an output would destroy: asked about first, as ffmpeg does.
+
+use std::fmt::Write as _;
+use std::io::{self, BufRead, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use clap::Args as ClapArgs;
+
+use super::{log, words};
+
+/// What is done about files that exist.
+#[derive(ClapArgs, Clone, Copy, Default)]
+pub(super) struct OverwriteArgs {
+    /// Overwrite files that exist. Without -y and -n a terminal is asked, and where there is none that is an error
+    #[arg(short = 'y', long, conflicts_with = "no_overwrite")]
+    pub(super) overwrite: bool,
+    /// Never overwrite a file: end with an error instead
+    #[arg(short, long)]
+    pub(super) no_overwrite: bool,
+}
+
+impl OverwriteArgs {
+    /// Refuses outputs that exist and must not be overwritten, or asks about each of them where somebody can answer. To be called
+    /// for all outputs at once, before the first is opened, and before Ctrl-C is watched: it ends the question too.
+    pub(super) fn allow(self, outputs: &[PathBuf]) -> Result<()> {
+        let existing: Vec<&Path> =
+            outputs.iter().map(PathBuf::as_path).filter(|path| is_lost(path)).collect();
+        if self.overwrite || existing.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<_> = existing.iter().map(|path| path.display().to_string()).collect();
+        let (names, exist) = (names.join(", "), if existing.len() == 1 { "exists" } else { "exist" });
+        if self.no_overwrite {
+            bail!("{names} {exist} already, and -n (--no-overwrite) keeps what exists");
+        }
+        if !(io::stdin().is_terminal() && log::is_terminal()) {
+            bail!(
+                "{names} {exist} already: give -y (--overwrite) to overwrite, or -n (--no-overwrite) to never do so"
+            );
+        }
+        for path in existing {
+            if !may_overwrite(path)? {
+                bail!("{} was not overwritten: give another name, or -y", path.display());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True if what is at `path` would be lost: a file, reached through links or not. Devices, pipes, and what the shell has
+/// opened for the program are meant to be written to.
+fn is_lost(path: &Path) -> bool {
+    let is_open_already = path == Path::new("/dev/stdout")
+        || path == Path::new("/dev/stderr")
+        || path.starts_with("/dev/fd")
+        || path.starts_with("/proc/self/fd");
+    !is_open_already && path.is_file()
+}
+
+/// Asks whoever sits at the terminal. No answer is no.
+fn may_overwrite(path: &Path) -> Result<bool> {
+    let mut question = format!("{} exists", path.display());
+    if let Ok(found) = path.metadata() {
+        let _ = write!(question, " ({})", words::size(found.len()));
+    }
+    log::ask(&format!("{question}. Overwrite? [y/N] "));
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_can_be_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        std::fs::write(path("file"), "kept").unwrap();
+        std::os::unix::fs::symlink("file", path("link")).unwrap();
+        std::os::unix::fs::symlink("/dev/null", path("null")).unwrap();
+        assert!(is_lost(&path("file")) && is_lost(&path("link")));
+        for other in ["/dev/null", "/dev/stdout", "/dev/fd/1", "-"] {
+            assert!(!is_lost(Path::new(other)), "{other}");
+        }
+        assert!(!is_lost(&path("null")) && !is_lost(&path("new")) && !is_lost(dir.path()));
+    }
+
+    #[test]
+    fn a_script_is_told_both_options_and_every_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b, new) = (dir.path().join("a"), dir.path().join("b"), dir.path().join("new"));
+        std::fs::write(&a, "").unwrap();
+        std::fs::write(&b, "").unwrap();
+        let outputs = [a.clone(), new.clone(), b.clone()];
+        let keep = OverwriteArgs { no_overwrite: true, ..OverwriteArgs::default() };
+        let said = keep.allow(&outputs).unwrap_err().to_string();
+        assert_eq!(
+            said,
+            format!(
+                "{}, {} exist already, and -n (--no-overwrite) keeps what exists",
+                a.display(),
+                b.display()
+            )
+        );
+        OverwriteArgs { overwrite: true, ..OverwriteArgs::default() }.allow(&outputs).unwrap();
+        keep.allow(&[new]).unwrap();
+    }
+}

@@ -1,0 +1,175 @@
+//! What a run says at its end, and what its records keep.
+
+use super::*;
+
+/// The last line that begins so.
+fn line<'a>(said: &'a str, start: &str) -> &'a str {
+    said.lines().rfind(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no {start:?} in {said}"))
+}
+
+#[test]
+fn a_run_says_what_was_found_and_where_it_is() {
+    let place = Place::new();
+    let out = succeeds(place.lockon(
+        "run ball.mp4 --template ball=ball.png --template none=ball.png --min-score 0.9 --track 50,40,40,40@3 \
+         --threshold mean:31:5 -o out.mp4 --results out.jsonl --no-progress --backend cpu",
+    ));
+    let said = stderr(&out);
+    let records = place.records("out.jsonl");
+    let frames = frames(&records);
+    let with_match = |name: &str| {
+        let has = |r: &&&Value| r["matches"].as_array().unwrap().iter().any(|m| m["template"] == name);
+        frames.iter().filter(has).count()
+    };
+    assert!(with_match("ball") > 0);
+    let ball = line(&said, "ball: ");
+    assert!(
+        ball.starts_with(&format!("ball: found in {} of 40 frames, score", with_match("ball"))),
+        "{ball}"
+    );
+    assert!(ball.contains("first in frame 0 (0.00 s)"), "{ball}");
+    assert!(line(&said, "#1: ").contains("of 37 frames from frame 3 (0.12 s) on"), "{said}");
+    assert!(line(&said, "foreground: ").contains("on average"), "{said}");
+    let bytes = std::fs::metadata(place.path("out.mp4")).unwrap().len();
+    let written = line(&said, "written: ");
+    assert!(written.contains("out.mp4 (") && written.contains("out.jsonl ("), "{written} {bytes}");
+    assert!(!said.contains("nothing was kept") && !said.contains("mean ms"), "{said}");
+
+    // The same facts, for programs.
+    let summary = records.last().unwrap();
+    let found = &summary["found"][0];
+    assert_eq!((&found["template"], &found["frames"]), (&"ball".into(), &with_match("ball").into()));
+    let scores = frames.iter().flat_map(|r| r["matches"].as_array().unwrap());
+    let scores = scores.filter(|m| m["template"] == "ball").map(|m| m["score"].as_f64().unwrap());
+    let (worst, best) = scores.fold((2.0_f64, -2.0_f64), |(a, b), score| (a.min(score), b.max(score)));
+    assert_eq!((found["worst"].as_f64(), found["best"].as_f64()), (Some(worst), Some(best)));
+    let track = &summary["tracks"][0];
+    assert_eq!(
+        (&track["id"], &track["frames"], &track["first"]["frame"]),
+        (&1.into(), &37.into(), &3.into())
+    );
+    let states = ["tracked", "uncertain", "reacquired", "lost"].map(|state| {
+        let count = frames.iter().filter(|r| r["tracks"][0]["state"] == state).count();
+        assert_eq!(track[state], count, "{state}");
+        count
+    });
+    assert_eq!(states.iter().sum::<usize>(), 37);
+    let shares = frames.iter().map(|r| r["threshold"]["foreground"].as_f64().unwrap());
+    assert_eq!(summary["foreground"]["most"].as_f64().unwrap(), shares.fold(0.0, f64::max));
+}
+
+#[test]
+fn what_is_never_found_and_what_nobody_sees_are_told_with_the_remedy() {
+    let place = Place::new();
+    let out = succeeds(
+        place.lockon("run ball.mp4 -t ball.png --min-score 1 --max-frames 5 --roi 0,0,60,60 --no-progress"),
+    );
+    let said = stderr(&out);
+    assert!(
+        said.contains("ball: no match in 5 frames: none scores 1 or more (--min-score asks for less)"),
+        "{said}"
+    );
+    assert!(said.contains("nothing was kept: -o FILE.mp4"), "{said}");
+    let out =
+        succeeds(place.lockon("run ball.mp4 --threshold mean:31:5 --max-frames 5 --results - --no-progress"));
+    assert!(!stderr(&out).contains("nothing was kept"), "{}", stderr(&out));
+}
+
+#[test]
+fn where_the_time_went_is_told_to_those_who_ask_and_nothing_to_those_who_want_quiet() {
+    let place = Place::new();
+    let run =
+        |words: &str| stderr(&succeeds(place.lockon(&format!("run ball.mp4 --threshold mean:31:5 {words}"))));
+    let said = run("-v");
+    assert!(said.contains("latency p50") && said.contains("searching and thresholding"), "{said}");
+    assert_eq!(run("-q"), "");
+    // Otherwise that is a warning.
+    assert_eq!(run("-q --track 1,1,20,20@100"), "");
+}
+
+#[test]
+fn errors_are_told_to_those_who_want_quiet() {
+    let place = Place::new();
+    let out = place.lockon("-q run nowhere.mp4 --threshold mean:31:5");
+    assert_eq!(stderr(&out), "error: cannot read nowhere.mp4: No such file or directory (os error 2)\n");
+    fails(&place.lockon("run ball.mp4 --threshold mean:31:5 -q -v"), 2, "cannot be used with");
+}
+
+#[test]
+fn log_lines_are_objects_where_that_is_asked_for() {
+    let place = Place::new();
+    let out = succeeds(place.lockon(
+        "run ball.mp4 --threshold mean:31:5 --track 1,1,9,9@100 --results out.csv --log-format json -vv",
+    ));
+    let said = stderr(&out);
+    let lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let has = |level: &str, text: &str| {
+        let says = |line: &Value| line["level"] == level && line["message"].as_str().unwrap().contains(text);
+        lines.iter().any(says)
+    };
+    assert!(has("WARN", "track 1 never started"), "{said}");
+    assert!(has("INFO", "40 frames in ") && has("INFO", "written: out.csv ("), "{said}");
+    assert!(lines.iter().all(|line| line["timestamp"].is_string() && line["target"].is_string()), "{said}");
+    let out = place.lockon("run nowhere.mp4 --threshold mean:31:5 --log-format json");
+    assert_eq!(out.status.code(), Some(1));
+    let line: Value = serde_json::from_str(&stderr(&out)).unwrap();
+    assert_eq!(
+        (&line["level"], line["message"].as_str().unwrap().contains("nowhere.mp4")),
+        (&"ERROR".into(), true)
+    );
+}
+
+#[test]
+fn the_run_record_and_the_report_have_the_command_and_what_decides_results() {
+    let place = Place::new();
+    // A path that looks like the address of a camera, with a secret.
+    std::fs::create_dir(place.path("x:")).unwrap();
+    succeeds(place.lockon(
+        "run ball.mp4 --template ball.png --min-score 0.5 --max-matches 2 --max-overlap 0.25 --angles -5..5 \
+         --scales 0.9..1.1/1.1 --roi 0,0,150,110 --max-frames 3 --threads 2 --results out.jsonl --results x://me:hidden@y.csv --report out.html --no-progress",
+    ));
+    let run = &place.records("out.jsonl")[0];
+    let settings = &run["settings"];
+    assert_eq!(
+        (&settings["min_score"], &settings["max_matches"], &settings["max_overlap"], &settings["roi"]),
+        (&0.5.into(), &2.into(), &0.25.into(), &"0,0,150,110".into())
+    );
+    assert_eq!(settings["angles"], serde_json::json!([-5.0, 0.0, 5.0]));
+    assert_eq!(settings["scales"].as_array().unwrap().len(), 3);
+    let command = &run["command"];
+    let line: Vec<_> = command["line"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
+    assert_eq!(line[1..3], ["run", "ball.mp4"]);
+    assert!(line.contains(&"x://***@y.csv"), "{line:?}");
+    assert_eq!(
+        (
+            &command["view"],
+            &command["decoders"],
+            &command["live"],
+            &command["max_frames"],
+            &command["threads"]
+        ),
+        (&"overlay".into(), &"software".into(), &false.into(), &3.into(), &2.into())
+    );
+    let page = place.read("out.html");
+    for text in [
+        "--max-overlap 0.25",
+        "<th>least score</th><td>0.5</td>",
+        "3 from -5.0000\u{b0} to 5.0000\u{b0}",
+        "0,0,150,110",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    assert!(!page.contains("hidden@") && !page.contains("me:hidden"), "a secret");
+}
+
+#[test]
+fn the_parts_of_a_video_that_changes_are_all_told() {
+    let place = Place::new();
+    let parts = "videotestsrc num-buffers=5 ! video/x-raw,format=I420,width=160,height=120,framerate=25/1 ! c. \
+                 videotestsrc num-buffers=5 ! video/x-raw,format=I420,width=96,height=64,framerate=25/1 ! c.";
+    let source = format!("concat name=c ! appsink name=frames {parts}");
+    let args = ["run", "--source", &source, "--threshold", "mean:31:5", "-o", "out.mp4", "--no-progress"];
+    let said = stderr(&succeeds(place.lockon_args(&args)));
+    let written = line(&said, "written: ");
+    assert!(written.contains("out.mp4 (") && written.contains(", out-2.mp4 ("), "{written}");
+}
