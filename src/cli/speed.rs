@@ -42,23 +42,21 @@ const STEP: usize = 2;
 /// # Errors
 /// If the device is not to be had, or fails.
 pub(super) fn sentence(choice: BackendChoice, threads: usize) -> Result<String> {
-    let mut parts = Vec::new();
+    let mut rates = Vec::new();
     let mut what = String::new();
-    for (name, size) in FRAMES {
+    for (_, size) in FRAMES {
         let (rate, device) = rate(choice, threads, size)?;
-        parts.push(format!("{} of {name}", in_words(rate)));
+        rates.push(if rate < 10.0 { format!("{rate:.1}") } else { format!("{rate:.0}") });
         what = device.name;
     }
-    let [first, second, third] = &parts[..] else { unreachable!("three sizes are measured") };
+    let others = rates.iter().zip(FRAMES).skip(1).map(|(rate, (name, _))| format!("{rate} of {name}"));
     Ok(format!(
-        "In a second this machine does {first}, {second} or {third}: one template and one track of {SIDE}x{SIDE} and the \
-         threshold {THRESHOLD}, frames decoded already, on {what}."
+        "This machine does {} frames a second of {}, {}: with one template and one track of {SIDE}x{SIDE} and the threshold {THRESHOLD}, \
+         without decoding, on {what}.",
+        rates[0],
+        FRAMES[0].0,
+        others.collect::<Vec<_>>().join(" or ")
     ))
-}
-
-/// `7.3 frames`, `214 frames`.
-fn in_words(rate: f64) -> String {
-    if rate < 10.0 { format!("{rate:.1} frames") } else { format!("{rate:.0} frames") }
 }
 
 /// Frames a second of that size, and what did them.
