@@ -3,7 +3,8 @@
 //! [`launch`] makes pipelines from gst-launch text, most of which lies in `pipelines/*.launch`, and holds them while they run.
 //! [`source`] hands decoded frames to the engine; [`sink`] takes them back with their results, draws those in, and encodes or
 //! shows the frames, with the input's own sound where that is wanted. [`doctor`] says what is installed and what is not, [`log`] joins
-//! GStreamer's log to ours, [`truncated`] tells files that were cut off.
+//! GStreamer's log to ours, [`truncated`] tells files that were cut off, [`stuck`] those from which nothing
+//! comes any more.
 
 mod damage;
 pub mod doctor;
@@ -12,4 +13,5 @@ pub mod log;
 pub mod sink;
 mod sound;
 pub mod source;
+mod stuck;
 pub mod truncated;

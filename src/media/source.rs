@@ -29,12 +29,16 @@ use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::frame::{Circumstances, Frame, FrameMeta, Picture, PixelFormat, PlaneRef, Size, VideoFormat};
 use crate::media::launch::{self, Launch, Milestone, News, Running};
+use crate::media::stuck::{Stuck, Watch};
 use crate::media::truncated::{self, Truncation};
 use crate::media::{damage, doctor};
 use crate::ports::{Next, Source};
 
 /// How long the first frame may take: a network camera needs seconds, and nobody waits longer than this for nothing.
 const FIRST_FRAME: Duration = Duration::from_secs(30);
+
+/// How often a file that gave up while it was opened, without a word, is opened anew to hear why.
+const MOST_OPENINGS: u32 = 5;
 
 /// How often a wait for the first frame looks whether it should stop.
 const STOP_CHECK: Duration = Duration::from_millis(50);
@@ -304,6 +308,8 @@ pub struct VideoSource {
     truncation: Option<Truncation>,
     /// What a resource complained of, and when: an end that follows at once is its consequence.
     trouble: Option<(Instant, Error)>,
+    /// Of a file: notices that nothing comes any more.
+    watch: Option<Watch>,
     /// When the last frame was delivered, or the source opened.
     heard: Instant,
     times: Times,
@@ -452,11 +458,11 @@ impl VideoSource {
             prefer_hardware();
         }
         let mut launch = spec.launch()?;
-        let mut opened = Opened::start(spec, &mut launch, control, legacy)?;
+        let mut opened = Opened::start_anew(spec, &mut launch, control, legacy)?;
         if let Some(chain) = opened.adaptation(spec)? {
             drop(opened);
             launch.insert_before("frames", &chain)?;
-            opened = Opened::start(spec, &mut launch, control, legacy)?;
+            opened = Opened::start_anew(spec, &mut launch, control, legacy)?;
         }
         opened.into_source(spec, launch)
     }
@@ -516,6 +522,10 @@ impl VideoSource {
                 self.state =
                     State::Failing(failure(format!("no frame came for {seconds} s")), Instant::now());
             }
+            if let Some(stuck) = self.stuck() {
+                let error = no_video(&self.spec.input, stuck.reason());
+                self.state = State::Failing(error, Instant::now());
+            }
             let give_up = match &self.state {
                 State::Failing(_, give_up) if Instant::now() >= *give_up => return self.finish(),
                 State::Failing(_, give_up) => Some(*give_up),
@@ -562,6 +572,13 @@ impl VideoSource {
     fn is_given_up(&self) -> bool {
         let is_ours_to_end = self.spec.reconnect && self.is_real_time && matches!(self.state, State::Playing);
         is_ours_to_end && self.heard.elapsed() > GONE
+    }
+
+    /// How a file is stuck that should give a frame now.
+    fn stuck(&mut self) -> Option<Stuck> {
+        // What plays at its own speed may pause for as long as it likes.
+        let is_watched = !self.is_live && matches!(self.state, State::Playing);
+        self.watch.as_mut().filter(|_| is_watched).and_then(Watch::look)
     }
 
     /// Remembers the first error; later ones are its consequences.
@@ -636,6 +653,7 @@ impl VideoSource {
     /// The next frame; one that cannot be used is a failure like any other, so nothing comes after it.
     fn deliver(&mut self, arrival: Arrival) -> Result<Next> {
         self.heard = Instant::now();
+        self.watch.iter_mut().for_each(Watch::reset);
         let frame = self.frame(arrival);
         if frame.is_err() {
             self.stop();
@@ -728,11 +746,53 @@ struct Opened {
     is_live: bool,
     is_real_time: bool,
     damaged_before: u64,
+    watch: Option<Watch>,
+}
+
+/// Why a pipeline did not start.
+enum NotStarted {
+    /// A file's pipeline is stuck, and opened anew it may tell why.
+    Stuck(Stuck),
+    Failed(Error),
+}
+
+impl From<Error> for NotStarted {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
 }
 
 impl Opened {
+    /// Starts the pipeline, several times where it gives up without a word.
+    fn start_anew(
+        spec: &SourceSpec,
+        launch: &mut Launch,
+        control: &Control,
+        legacy: &Legacy,
+    ) -> Result<Self> {
+        for _ in 1..MOST_OPENINGS {
+            match Self::start(spec, launch, control, legacy) {
+                Ok(opened) => return Ok(opened),
+                Err(NotStarted::Stuck(Stuck::AtRest)) => {
+                    tracing::debug!("{}: it gave up without a word: once more", spec.input);
+                }
+                Err(NotStarted::Stuck(stuck)) => return Err(no_video(&spec.input, stuck.reason())),
+                Err(NotStarted::Failed(error)) => return Err(error),
+            }
+        }
+        Self::start(spec, launch, control, legacy).map_err(|error| match error {
+            NotStarted::Stuck(stuck) => no_video(&spec.input, stuck.reason()),
+            NotStarted::Failed(error) => error,
+        })
+    }
+
     /// Starts the pipeline. A file is left in PAUSED with its first frame in the appsink; live video plays.
-    fn start(spec: &SourceSpec, launch: &mut Launch, control: &Control, legacy: &Legacy) -> Result<Self> {
+    fn start(
+        spec: &SourceSpec,
+        launch: &mut Launch,
+        control: &Control,
+        legacy: &Legacy,
+    ) -> Result<Self, NotStarted> {
         let damaged_before = damage::errors();
         // What was typed can have any length.
         let pipeline = match spec.input {
@@ -753,6 +813,13 @@ impl Opened {
         let feed = Arc::new(Feed::new(legacy));
         feed.attach(&sink);
         answer_allocation_queries(&pad);
+        let mut watch = match &spec.input {
+            // A pipe may be silent for as long as it likes.
+            Input::File(path) if path.is_file() => {
+                Some(Watch::new(&pipeline, &launch.element(&pipeline, "input")?))
+            }
+            _ => None,
+        };
 
         let running = Running::new(pipeline);
         let in_words = |error| in_words_of_the_input(error, &spec.input);
@@ -783,18 +850,22 @@ impl Opened {
                 break;
             }
             if control.is_stopped() {
-                return Err(no_video(&spec.input, "interrupted while it was opened"));
+                return Err(no_video(&spec.input, "interrupted while it was opened").into());
+            }
+            if let Some(stuck) = watch.as_mut().and_then(Watch::look) {
+                return Err(NotStarted::Stuck(stuck));
             }
             if Instant::now() > deadline {
                 let seconds = FIRST_FRAME.as_secs();
-                return Err(no_video(&spec.input, format!("no frame came within {seconds} s")));
+                return Err(no_video(&spec.input, format!("no frame came within {seconds} s")).into());
             }
         }
         // The end can only be there in PAUSED if no frame was held up before it.
         let caps = pad.current_caps().filter(|_| first.is_some() || !sink.is_eos());
         let caps = caps.ok_or_else(|| no_video(&spec.input, "it has no frame"))?;
         let (counts, is_real_time) = (Arc::clone(&feed.counts), gives_no_preroll);
-        Ok(Self { samples, running, first, pad, caps, counts, is_live, is_real_time, damaged_before })
+        watch.iter_mut().for_each(Watch::reset);
+        Ok(Self { samples, running, first, pad, caps, counts, is_live, is_real_time, damaged_before, watch })
     }
 
     /// The elements that must stand before the appsink for this video, if any: said once, as it costs time.
@@ -859,7 +930,8 @@ impl Opened {
 
     /// Lets a file play, now that its frames can be used as they are.
     fn into_source(self, spec: &SourceSpec, launch: Launch) -> Result<VideoSource> {
-        let Self { samples, running, first, caps, counts, is_live, is_real_time, damaged_before, .. } = self;
+        let Self { samples, running, first, caps, counts, is_live, is_real_time, damaged_before, watch, .. } =
+            self;
         let (info, format) = describe(&caps).map_err(|error| in_words_of_the_input(error, &spec.input))?;
         let decoder = decoder_of(running.pipeline());
         if spec.decoder == Decoder::Hardware
@@ -886,6 +958,7 @@ impl Opened {
             spec: spec.clone(),
             truncation,
             trouble: None,
+            watch,
             heard: Instant::now(),
             times: Times::default(),
             damaged_before,
