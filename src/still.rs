@@ -25,6 +25,9 @@ pub struct Still {
 /// Most pixels of a picture: decoded, that is 1 GiB at most. A file of a few bytes can say that it has more.
 pub const MAX_PIXELS: u64 = 1 << 27;
 
+/// Most bytes that a PNG's colour profile and text may take, unpacked. Real profiles have some kB, the largest a few MB.
+const MAX_PNG_EXTRAS: u64 = 16 << 20;
+
 /// Most bytes of a file. An uncompressed picture of [`MAX_PIXELS`] fits.
 const MAX_BYTES: u64 = 1 << 30;
 
@@ -64,8 +67,13 @@ pub fn load_up_to(path: &Path, max_pixels: u64) -> Result<Still> {
 /// `Picture` if it cannot be decoded, `PictureTooLarge` if it has more pixels.
 pub fn decode(bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
     let undecodable = |cause| Error::Picture { path: path.to_owned(), cause };
-    let reader =
+    let mut reader =
         ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(Error::file("read", path))?;
+    // PNG's decoder unpacks what stands before the picture, by default up to half a gigabyte; a profile that is too large it
+    // leaves aside.
+    let mut limits = image::Limits::default();
+    limits.max_alloc = Some(MAX_PNG_EXTRAS + row_bytes(bytes));
+    reader.limits(limits);
     let mut decoder = reader.into_decoder().map_err(undecodable)?;
     let (width, height) = decoder.dimensions();
     let max = max_pixels.min(MAX_PIXELS);
@@ -101,6 +109,32 @@ pub fn decode(bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
         alpha: alpha.map(|a| Plane::from_vec(a, size)),
         sha256: Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect(),
     })
+}
+
+/// How every PNG file begins.
+const PNG: &[u8; 8] = b"\x89PNG\r\n\x1a\n";
+
+/// Bytes that a row of a PNG of this header has at most, as long as a picture of that width can be taken; 0 for other files.
+fn row_bytes(bytes: &[u8]) -> u64 {
+    let width =
+        bytes.strip_prefix(PNG).and_then(|rest| rest.get(8..12)).and_then(|width| width.first_chunk());
+    // Four samples of two bytes, and one byte for the row's filter.
+    width.map_or(0, |width| u64::from(u32::from_be_bytes(*width)).min(MAX_PIXELS) * 8 + 1)
+}
+
+/// True for the beginning of a PNG file that says that it has several pictures (APNG), as it must before the first.
+pub fn has_animation(bytes: &[u8]) -> bool {
+    let Some(mut rest) = bytes.strip_prefix(PNG) else { return false };
+    while let Some((header, data)) = rest.split_first_chunk::<8>() {
+        let [a, b, c, d, kind @ ..] = *header;
+        match &kind {
+            b"acTL" => return data.first_chunk().is_some_and(|count| u32::from_be_bytes(*count) > 1),
+            b"IDAT" | b"IEND" => return false,
+            // What follows is the chunk's checksum.
+            _ => rest = data.get(u32::from_be_bytes([a, b, c, d]) as usize + 4..).unwrap_or_default(),
+        }
+    }
+    false
 }
 
 /// OpenCV's integer luma. Grey stays what it is: the weights add up to 2^14.

@@ -107,8 +107,12 @@ impl Launch {
 
     /// True if the element of that name is given the property, by its text or by [`Launch::set`].
     pub fn sets(&self, element: &str, property: &str) -> bool {
-        typed(&words(&self.text), element, property).is_some()
-            || self.properties.iter().any(|p| p.element == element && p.name == property)
+        typed(&words(&self.text), element, property).is_some() || self.was_set(element, property)
+    }
+
+    /// True if [`Launch::set`] gave the element of that name the property.
+    pub fn was_set(&self, element: &str, property: &str) -> bool {
+        self.properties.iter().any(|p| p.element == element && p.name == property)
     }
 
     /// True if the text names an element so.
@@ -674,7 +678,7 @@ fn missing_plugin(structure: &gst::StructureRef) -> Option<Error> {
         "decoder" => {
             let caps = structure.get::<gst::Caps>("detail").ok()?;
             let media = caps.structure(0)?.name();
-            match media.as_str() {
+            let element = match media.as_str() {
                 "video/quicktime" => "qtdemux".to_owned(),
                 "video/x-matroska" | "video/webm" => "matroskademux".to_owned(),
                 "video/x-msvideo" => "avidemux".to_owned(),
@@ -685,11 +689,28 @@ fn missing_plugin(structure: &gst::StructureRef) -> Option<Error> {
                 "image/jpeg" => "jpegdec".to_owned(),
                 // libav has nearly every other decoder, under nearly the name of the format.
                 other => format!("avdec_{}", other.trim_start_matches("video/").trim_start_matches("x-")),
+            };
+            // Where the package is installed, what it would be called there does not help: nothing decodes this.
+            let has = |name: &str| gst::ElementFactory::find(name).is_some();
+            if has(&element) || (element.starts_with("avdec_") && has("avdec_h264")) {
+                return Some(nothing_decodes(media));
             }
+            element
         }
         _ => return None,
     };
     missing_element(&element)
+}
+
+/// No decoder that is installed takes such a stream.
+fn nothing_decodes(media: &str) -> Error {
+    Error::Pipeline {
+        element: "decodebin".to_owned(),
+        message: format!(
+            "GStreamer has no decoder for {media} (ffmpeg -i FILE -c:v libx264 FILE.mp4 makes H.264 of it)"
+        ),
+        debug: String::new(),
+    }
 }
 
 /// Name of the element that posted a message.

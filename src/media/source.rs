@@ -12,6 +12,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,6 +34,7 @@ use crate::media::stuck::{Stuck, Watch};
 use crate::media::truncated::{self, Truncation};
 use crate::media::{damage, doctor};
 use crate::ports::{Next, Source};
+use crate::still;
 
 /// How long the first frame may take: a network camera needs seconds, and nobody waits longer than this for nothing.
 const FIRST_FRAME: Duration = Duration::from_secs(30);
@@ -75,6 +77,9 @@ const SAMPLES_HELD: u32 = 10;
 
 /// What a conversion may end in: 8-bit luma and the chroma that is there, as planes that `videoflip` and `deinterlace` take.
 const CONVERTED: &str = "video/x-raw,format=(string){I420,Y42B,Y444,GRAY8}";
+
+/// Bytes of a PNG file in which an animation has said that it is one: nothing but a colour profile and text comes before that.
+const PNG_HEAD: u64 = 1 << 20;
 
 /// Formats that both `deinterlace` and `videoflip` take (GStreamer 1.22).
 const TURNABLE: [&str; 5] = ["I420", "YV12", "NV12", "NV21", "Y444"];
@@ -753,6 +758,8 @@ struct Opened {
 enum NotStarted {
     /// A file's pipeline is stuck, and opened anew it may tell why.
     Stuck(Stuck),
+    /// Its video has an alpha channel, and was taken for something else than video.
+    HasAlpha,
     Failed(Error),
 }
 
@@ -773,6 +780,9 @@ impl Opened {
         for _ in 1..MOST_OPENINGS {
             match Self::start(spec, launch, control, legacy) {
                 Ok(opened) => return Ok(opened),
+                Err(NotStarted::HasAlpha) => {
+                    launch.set(decoding_element(&spec.input), "expose-all-streams", true);
+                }
                 Err(NotStarted::Stuck(Stuck::AtRest)) => {
                     tracing::debug!("{}: it gave up without a word: once more", spec.input);
                 }
@@ -782,6 +792,7 @@ impl Opened {
         }
         Self::start(spec, launch, control, legacy).map_err(|error| match error {
             NotStarted::Stuck(stuck) => no_video(&spec.input, stuck.reason()),
+            NotStarted::HasAlpha => no_video(&spec.input, "its alpha channel cannot be decoded"),
             NotStarted::Failed(error) => error,
         })
     }
@@ -823,6 +834,8 @@ impl Opened {
 
         let running = Running::new(pipeline);
         let in_words = |error| in_words_of_the_input(error, &spec.input);
+        let can_expose_all = !matches!(spec.input, Input::Launch(_) | Input::Camera(_))
+            && !launch.was_set(decoding_element(&spec.input), "expose-all-streams");
         // Live sources give frames only while they play, so waiting for one in PAUSED would be for ever.
         let gives_no_preroll =
             running.set_state(gst::State::Paused).map_err(in_words)? == gst::StateChangeSuccess::NoPreroll;
@@ -846,8 +859,19 @@ impl Opened {
                 if first.is_some() {
                     break;
                 }
-            } else if running.wait(STOP_CHECK).map_err(in_words)? == Some(Milestone::Prerolled) {
-                break;
+            } else {
+                match running.wait(STOP_CHECK) {
+                    Ok(Some(Milestone::Prerolled)) => break,
+                    Ok(_) => {}
+                    Err(Error::Pipeline { message, .. })
+                        if message == launch::NOTHING_WANTED
+                            && can_expose_all
+                            && has_alpha(running.pipeline()) =>
+                    {
+                        return Err(NotStarted::HasAlpha);
+                    }
+                    Err(error) => return Err(in_words(error).into()),
+                }
             }
             if control.is_stopped() {
                 return Err(no_video(&spec.input, "interrupted while it was opened").into());
@@ -930,8 +954,9 @@ impl Opened {
 
     /// Lets a file play, now that its frames can be used as they are.
     fn into_source(self, spec: &SourceSpec, launch: Launch) -> Result<VideoSource> {
-        let Self { samples, running, first, caps, counts, is_live, is_real_time, damaged_before, watch, .. } =
-            self;
+        let Self {
+            samples, running, first, caps, counts, is_live, is_real_time, damaged_before, watch, ..
+        } = self;
         let (info, format) = describe(&caps).map_err(|error| in_words_of_the_input(error, &spec.input))?;
         let decoder = decoder_of(running.pipeline());
         if spec.decoder == Decoder::Hardware
@@ -1204,6 +1229,19 @@ fn set_jitter(input: &gst::Element, milliseconds: u32) {
     });
 }
 
+/// The name of the element that finds decoders, in the pipeline for a file or a URI.
+fn decoding_element(input: &Input) -> &'static str {
+    if matches!(input, Input::Uri(_)) { "input" } else { "decode" }
+}
+
+/// True if a stream is video with an alpha channel that is a stream of its own. Its decoder is a bin that may give anything, as far
+/// as it says before it runs, so that `decodebin` does not take it where it looks for video only.
+fn has_alpha(pipeline: &gst::Pipeline) -> bool {
+    let elements = pipeline.iterate_recurse().into_iter().flatten();
+    let mut caps = elements.flat_map(|element| element.pads()).filter_map(|pad| pad.current_caps());
+    caps.any(|caps| caps.iter().any(|stream| stream.get::<bool>("codec-alpha") == Ok(true)))
+}
+
 /// The first element that decodes pictures.
 fn decoder_of(pipeline: &gst::Pipeline) -> Option<gst::ElementFactory> {
     let factories = pipeline.iterate_recurse().into_iter().flatten().filter_map(|element| element.factory());
@@ -1235,6 +1273,11 @@ fn check(input: &Input) -> Result<()> {
             match found {
                 found if found.is_dir() => Err(no_video(input, "a folder, not a file")),
                 found if found.is_file() && found.len() == 0 => Err(no_video(input, "the file is empty")),
+                found if found.is_file() && still_animation(path) => Err(no_video(
+                    input,
+                    "an animated PNG, of which GStreamer decodes the first picture only \
+                     (ffmpeg -i FILE.png FILE.mkv makes a video of it)",
+                )),
                 // GStreamer 1.22 refuses it too, but once in a hundred times it waits for ever instead.
                 _ => match truncated::truncation(path).filter(|found| !found.has_index) {
                     Some(found) => Err(no_video(input, found.to_string())),
@@ -1250,6 +1293,13 @@ fn check(input: &Input) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// True for a PNG file that has more pictures than the first.
+fn still_animation(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let is_read = std::fs::File::open(path).and_then(|file| file.take(PNG_HEAD).read_to_end(&mut head));
+    is_read.is_ok() && still::has_animation(&head)
 }
 
 /// While an input is opened, what fails is the input: its name helps more than an element's.
