@@ -13,6 +13,7 @@ use crate::util::{gpu, noise, paste, program, root};
 use lockon::frame::{Plane, Rect, Size};
 
 mod closing;
+mod decode;
 mod overwrite;
 mod report;
 mod search;

@@ -107,7 +107,8 @@ pub(super) struct RunArgs {
     #[command(flatten)]
     pub(super) search: SearchArgs,
 
-    /// Write the video with what was found drawn into it: .mp4, .mkv, .avi or .webm; may be given several times
+    /// Write the video with what was found drawn into it: .mp4, .mkv, .avi or .webm; may be given several times. What of it
+    /// plays if lockon is killed: an .mp4 up to its last half second, nothing in its first second; an .mkv all that was written
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub(super) output: Vec<PathBuf>,
     /// Leave the input's sound out of -o

@@ -22,6 +22,7 @@ mod run;
 mod signals;
 mod speed;
 mod stills;
+mod system;
 mod values;
 mod words;
 
@@ -59,6 +60,10 @@ fn is_input(word: &str) -> bool {
 
 /// Runs what was asked for. Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 129, 130 or 143 interrupted.
 pub(crate) fn main() -> ExitCode {
+    if let Err(reason) = system::check_stack() {
+        log::error(&reason);
+        return ExitCode::FAILURE;
+    }
     // Wrong usage ends here, with code 2.
     let args = Args::try_parse().unwrap_or_else(|error| with_run(error).exit());
     log::start(args.verbose, args.quiet, args.log_format);

@@ -28,9 +28,10 @@ use lockon::results::{CommandRecord, RunRecord};
 use super::args::{NO_ANGLES, NO_SCALES, RunArgs};
 use super::progress::Progress;
 use super::signals::Signals;
-use super::{Outcome, closing, log, words};
+use super::{Outcome, closing, log, system, words};
 
 pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
+    system::check_threads(job::threads(args.threads))?;
     launch::init()?;
     log::join_gstreamer();
     let spec = source_spec(args)?;

@@ -1,0 +1,86 @@
+//! What the system allows this process, looked at before something breaks for lack of it.
+
+use std::thread::Builder;
+
+use anyhow::Result;
+
+/// Bytes of stack that threads need which take theirs from the limit: the first one, and all of `GLib`'s and of codecs.
+const STACK: u64 = 1 << 20;
+
+/// Threads of a run besides those that work: for signals, the device, each output, and what `GStreamer` and codecs start.
+const THREADS: usize = 24;
+
+/// Enough stack for all threads.
+///
+/// # Errors
+/// If the limit is too low: who goes on would crash, and not say why.
+pub(super) fn check_stack() -> Result<(), String> {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    match stack_limit(&limits) {
+        Some(limit) if limit < STACK => Err(format!(
+            "the stack may have {} KiB here, and {} KiB are needed (ulimit -s 8192 sets what is usual)",
+            limit >> 10,
+            STACK >> 10
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The soft limit that Linux tells; `None` if there is none.
+fn stack_limit(limits: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max stack size"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// As many threads as a run with so many that work may need can be started. `GLib` ends the process where it gets no thread, and
+/// some codecs wait for one that never started.
+///
+/// # Errors
+/// If the system gives fewer.
+pub(super) fn check_threads(working: usize) -> Result<()> {
+    let needed = working + THREADS;
+    let started = start_at_once(needed, || Builder::new().stack_size(64 << 10));
+    anyhow::ensure!(
+        started == needed,
+        "the system gives only {started} more threads, and {needed} are needed \
+         (ulimit -u, or the container's limit of processes; --threads takes fewer)"
+    );
+    Ok(())
+}
+
+/// How many of `wanted` threads there can be at one time.
+fn start_at_once(wanted: usize, builder: impl Fn() -> Builder) -> usize {
+    let (hold, held) = crossbeam_channel::bounded::<()>(0);
+    let threads: Vec<_> = (0..wanted)
+        .map_while(|_| {
+            let held = held.clone();
+            // Each waits until all are there.
+            builder().spawn(move || held.recv().is_err()).ok()
+        })
+        .collect();
+    drop(hold);
+    threads.into_iter().map(|thread| drop(thread.join())).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_soft_limit_of_the_stack_is_read() {
+        let text = |soft| {
+            format!(
+                "Limit  Soft Limit\nMax stack size            {soft}              unlimited            bytes\n"
+            )
+        };
+        assert_eq!(stack_limit(&text("65536")), Some(65536));
+        assert_eq!((stack_limit(&text("unlimited")), stack_limit("")), (None, None));
+    }
+
+    #[test]
+    fn threads_that_the_system_does_not_give_are_counted() {
+        assert_eq!(start_at_once(5, Builder::new), 5);
+        // More stack than there is room for addresses: no thread can have it.
+        assert_eq!(start_at_once(5, || Builder::new().stack_size(1 << 52)), 0);
+    }
+}
