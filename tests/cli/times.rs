@@ -101,7 +101,9 @@ fn moments_that_mean_nothing_are_refused() {
 fn a_part_without_frames_says_where_the_video_ends() {
     let place = Place::new();
     let run = |part: &str| {
-        place.lockon(&format!("run ball.mp4 --threshold mean:31:5 --results out.jsonl --no-progress {part}"))
+        place.lockon(&format!(
+            "run -y ball.mp4 --threshold mean:31:5 --results out.jsonl --no-progress {part}"
+        ))
     };
     fails(&run("--start 5s"), 1, "ball.mp4: --start 5s is after its last frame, 39 at 1.56s");
     fails(&run("--start 40"), 1, "ball.mp4: --start 40 is after its last frame, 39 at 1.56s");
@@ -176,7 +178,8 @@ fn a_black_first_frame_makes_a_track_wait() {
     let place = Place { dir: tempfile::tempdir().unwrap() };
     let run = |parts: &[(&str, usize, usize)]| {
         let source = in_turn(parts);
-        let args = ["run", "--source", source.as_str(), "--track", "50,40,40,40", "--results", "out.jsonl"];
+        let args =
+            ["run", "-y", "--source", source.as_str(), "--track", "50,40,40,40", "--results", "out.jsonl"];
         stderr(&succeeds(place.lockon_args(&[&args[..], &["--no-progress"]].concat())))
     };
     let said = run(&[("pattern=black", 160, 120), (BALL, 160, 120)]);
