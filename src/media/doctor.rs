@@ -70,7 +70,7 @@ pub fn check() -> Vec<Finding> {
         }
         Err(error) => {
             let mut finding = Finding::new("GStreamer", Health::Bad, error.to_string());
-            finding.mend = Some("apt-get install libgstreamer1.0-0 gstreamer1.0-tools".into());
+            finding.mend = Some(format!("{INSTALL}libgstreamer1.0-0 gstreamer1.0-tools"));
             findings.push(finding);
         }
     }
@@ -85,7 +85,8 @@ pub fn install_command(findings: &[Finding]) -> Option<String> {
     (!packages.is_empty()).then(|| format!("{INSTALL}{packages}"))
 }
 
-const INSTALL: &str = "apt-get install ";
+/// As `scripts/setup` does it: what packages recommend is several times what is needed.
+const INSTALL: &str = "apt-get install --no-install-recommends ";
 
 fn gstreamer() -> Finding {
     let (major, minor, ..) = gst::version();
@@ -214,7 +215,7 @@ mod tests {
         findings.push(plugins("one", "does this", "no-such-element queue"));
         findings.push(plugins("two", "does that", "no-other-element"));
         assert_eq!(findings[1].detail, "does this; missing: no-such-element");
-        assert_eq!(install_command(&findings).unwrap(), "apt-get install one two");
+        assert_eq!(install_command(&findings).unwrap(), "apt-get install --no-install-recommends one two");
     }
 
     #[test]
