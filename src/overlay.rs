@@ -81,8 +81,9 @@ impl<'a> Canvas<'a> {
 ///
 /// Matches: `name score`, then the scale where it is not 1 and the angle where it is not 0; one colour a name. One that is
 /// followed is shown by its track alone. Tracks: `#id state score`, the template in front of it if there is one; the colour is
-/// the state's: tracked green, unsure (uncertain) amber, found (reacquired) cyan and for half a second, lost red and dashed.
-/// Tracks are drawn last, the first one on top.
+/// the state's: tracked green, unsure (uncertain) amber with long dashes, found (reacquired) cyan and for half a second, lost red
+/// with short dashes. One that is found with a score below [`SURE`] is drawn as an unsure one, its word followed by a question
+/// mark. A lost one shows no score: what it has is that of a place that was rejected. Tracks are drawn last, the first one on top.
 ///
 /// `trails` is where the tracks of the frames before came along; it learns of this one.
 pub fn draw_results(canvas: &mut Canvas<'_>, record: &FrameRecord, trails: &mut Trails) {
@@ -93,18 +94,19 @@ pub fn draw_results(canvas: &mut Canvas<'_>, record: &FrameRecord, trails: &mut 
         .iter()
         .rev()
         .filter(|m| !is_followed(m, record))
-        .map(|m| (match_area(m), colour_of_name(&m.template), false, match_label(m)));
+        .map(|m| (match_area(m), colour_of_name(&m.template), Line::Solid, match_label(m)));
     let tracks = record.tracks.iter().rev().map(|t| {
         let state = trails.shown_state(t);
-        (track_area(t), colour_of_state(state), state == TrackState::Lost, track_label(t, state))
+        let look = look(state, t.score);
+        (track_area(t), colour_of_state(look), Line::of_state(look), track_label(t, state))
     });
     let marks: Vec<_> = matches.chain(tracks).collect();
     for track in record.tracks.iter().rev() {
         trails.draw(canvas, &style, track);
     }
     // All boxes before all labels: no line crosses one.
-    for (area, colour, is_dashed, _) in &marks {
-        style.draw_box(canvas, *area, *colour, *is_dashed);
+    for (area, colour, line, _) in &marks {
+        style.draw_box(canvas, *area, *colour, *line);
     }
     let mut taken = Vec::with_capacity(marks.len());
     for (area, colour, _, label) in marks.iter().rev() {
@@ -173,6 +175,10 @@ struct Colour {
 }
 
 impl Colour {
+    fn of([r, g, b]: [u8; 3]) -> Self {
+        Self::rgb(i32::from(r), i32::from(g), i32::from(b))
+    }
+
     const fn rgb(r: i32, g: i32, b: i32) -> Self {
         Self {
             luma: (16 + ((66 * r + 129 * g + 25 * b + 128) >> 8)) as u8,
@@ -182,38 +188,78 @@ impl Colour {
     }
 }
 
+/// How a box is drawn, for eyes and screens to which colours are not enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Line {
+    Solid,
+    LongDashes,
+    ShortDashes,
+}
+
+impl Line {
+    fn of_state(state: TrackState) -> Self {
+        match state {
+            TrackState::Tracked | TrackState::Reacquired => Self::Solid,
+            TrackState::Uncertain => Self::LongDashes,
+            TrackState::Lost => Self::ShortDashes,
+        }
+    }
+}
+
 const BLACK: Colour = Colour::rgb(0, 0, 0);
 const WHITE: Colour = Colour::rgb(255, 255, 255);
 
-/// Colours of matches: none is a track's.
-const MATCH_COLOURS: [Colour; 8] = [
-    Colour::rgb(255, 64, 255),
-    Colour::rgb(255, 255, 80),
-    Colour::rgb(80, 140, 255),
-    Colour::rgb(255, 150, 190),
-    Colour::rgb(170, 110, 255),
-    Colour::rgb(240, 240, 240),
-    Colour::rgb(222, 170, 120),
-    Colour::rgb(170, 205, 255),
+/// A score below which a box that is found is not shown as a sure one: half way to what has nothing of the target.
+pub const SURE: f64 = 0.5;
+
+/// Colours of what has a name, red, green and blue: magentas, blues and white, since the others are those of states. None is near
+/// one of these to the colour-blind either.
+pub(crate) const NAMES: [[u8; 3]; 8] = [
+    [255, 70, 255],
+    [120, 160, 255],
+    [250, 250, 250],
+    [205, 50, 180],
+    [60, 110, 255],
+    [255, 130, 200],
+    [150, 90, 255],
+    [195, 135, 165],
 ];
 
-fn colour_of_state(state: TrackState) -> Colour {
+/// Red, green and blue of a state. Far from each other also to those who lack the receptors for red or for green (by the matrices
+/// of G. Machado et al., "A physiologically-based model for simulation of color vision deficiency", 2009); lines say it too.
+pub(crate) fn rgb_of_state(state: TrackState) -> [u8; 3] {
     match state {
-        TrackState::Tracked => Colour::rgb(40, 220, 80),
-        TrackState::Uncertain => Colour::rgb(255, 170, 0),
-        TrackState::Reacquired => Colour::rgb(0, 220, 240),
-        TrackState::Lost => Colour::rgb(255, 50, 50),
+        TrackState::Tracked => [0, 230, 150],
+        TrackState::Uncertain => [255, 190, 0],
+        TrackState::Reacquired => [0, 220, 255],
+        TrackState::Lost => [210, 20, 20],
+    }
+}
+
+fn colour_of_state(state: TrackState) -> Colour {
+    Colour::of(rgb_of_state(state))
+}
+
+/// The state whose colour and line a box has: what is found with a low score is not a sure thing, whatever it is called.
+fn look(state: TrackState, score: f64) -> TrackState {
+    match state {
+        TrackState::Tracked | TrackState::Reacquired if score < SURE => TrackState::Uncertain,
+        state => state,
     }
 }
 
 /// One of a few colours, the same for the same name in every frame and every run.
 ///
 /// Names that count up in their last letter, such as `cam1` to `cam8`, have eight different ones.
-fn colour_of_name(name: &str) -> Colour {
+pub(crate) fn rgb_of_name(name: &str) -> [u8; 3] {
     // FNV-1a. Its low three bits are an odd multiple of the last letter's, mixed with all letters before it.
     let hash =
         name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    MATCH_COLOURS[hash as usize % MATCH_COLOURS.len()]
+    NAMES[hash as usize % NAMES.len()]
+}
+
+fn colour_of_name(name: &str) -> Colour {
+    Colour::of(rgb_of_name(name))
 }
 
 fn match_area(m: &Match) -> Area {
@@ -236,7 +282,10 @@ fn track_area(t: &Track) -> Area {
 
 fn track_label(t: &Track, state: TrackState) -> String {
     let name = t.template.as_ref().map(|name| format!("{name} ")).unwrap_or_default();
-    format!("{name}#{} {} {:.2}", t.id, word_of_state(state), t.score)
+    let doubt = if look(state, t.score) == state { "" } else { "?" };
+    // A lost one's score is that of the best place that was rejected, which may be high.
+    let score = if state == TrackState::Lost { String::new() } else { format!(" {:.2}", t.score) };
+    format!("{name}#{} {}{doubt}{score}", t.id, word_of_state(state))
 }
 
 /// Short, since boxes are small and stand close.
@@ -386,7 +435,8 @@ impl Trail {
         }
         let (x, y) = (track.x + track.w / 2.0, track.y + track.h / 2.0);
         let is_start = std::mem::take(&mut self.is_broken);
-        self.places.push_back(Place { at_ns: now, x, y, colour: colour_of_state(track.state), is_start });
+        let colour = colour_of_state(look(track.state, track.score));
+        self.places.push_back(Place { at_ns: now, x, y, colour, is_start });
     }
 }
 
@@ -430,10 +480,10 @@ impl Style {
     }
 
     /// A frame just outside `area`, so that what was found stays visible, with a shadow for bright pictures.
-    fn draw_box(&self, canvas: &mut Canvas<'_>, area: Area, colour: Colour, is_dashed: bool) {
+    fn draw_box(&self, canvas: &mut Canvas<'_>, area: Area, colour: Colour, kind: Line) {
         let line = self.line;
         let outline = self.outline(area, canvas.size);
-        let (dash, gap) = (5 * line, 4 * line);
+        let (dash, gap) = if kind == Line::LongDashes { (12 * line, 3 * line) } else { (5 * line, 4 * line) };
         let mut dashes = Vec::new();
         let mut side = |from: i64, to: i64, across: i64, is_row: bool| {
             let mut draw = |start: i64, end: i64| {
@@ -443,7 +493,7 @@ impl Style {
                     Area { left: across, top: start, right: across + line, bottom: end }
                 });
             };
-            if !is_dashed {
+            if kind == Line::Solid {
                 return draw(from, to);
             }
             // Both halves of a side go from the corner inwards, so that dashes meet in every corner.
@@ -698,7 +748,7 @@ mod tests {
                     for w in [0.0, 3.0, 50.0, 1000.0, 1e30] {
                         let mut picture = Picture::grey(format, size);
                         picture.draw(|canvas| show(canvas, &track(TrackState::Lost, x, y, w, w)));
-                        assert!(picture.drawn() > 1000, "no label for a box at {x}, {y}");
+                        assert!(picture.drawn() > 800, "no label for a box at {x}, {y}");
                     }
                 }
             }
@@ -837,10 +887,8 @@ mod tests {
         assert_eq!(match_label(&record.matches[0]), "logo 0.93");
         (record.matches[0].scale, record.matches[0].angle) = (1.1025, -12.5);
         assert_eq!(match_label(&record.matches[0]), "logo 0.93 \u{d7}1.10 -12.5\u{b0}");
-        assert_eq!(
-            track_label(&track(TrackState::Lost, 0.0, 0.0, 1.0, 1.0).tracks[0], TrackState::Reacquired),
-            "#1 found 0.87"
-        );
+        let label = |state| track_label(&track(state, 0.0, 0.0, 1.0, 1.0).tracks[0], state);
+        assert_eq!(label(TrackState::Reacquired), "#1 found 0.87");
         let mut record = track(TrackState::Tracked, 0.0, 0.0, 1.0, 1.0);
         record.tracks[0].template = Some("logo".into());
         assert_eq!(track_label(&record.tracks[0], TrackState::Tracked), "logo #1 tracked 0.87");
@@ -880,8 +928,87 @@ mod tests {
             assert!(!counted[..i].contains(colour), "cam{} looks like another", i + 1);
         }
         for state in [Lost, Reacquired, Tracked, Uncertain] {
-            assert!(!MATCH_COLOURS.contains(&colour_of_state(state)));
+            assert!(!NAMES.contains(&rgb_of_state(state)));
         }
+    }
+
+    #[test]
+    fn a_lost_track_shows_no_score() {
+        let lost = track(TrackState::Lost, 0.0, 0.0, 1.0, 1.0);
+        assert_eq!(track_label(&lost.tracks[0], TrackState::Lost), "#1 lost");
+    }
+
+    #[test]
+    fn a_track_that_is_found_with_a_low_score_does_not_look_sure() {
+        let drawn = |score: f64| {
+            let mut record = track(TrackState::Tracked, 60.0, 60.0, 120.0, 80.0);
+            record.tracks[0].score = score;
+            let mut picture = Picture::grey(PixelFormat::ALL[0], Size::new(317, 203));
+            picture.draw(|canvas| show(canvas, &record));
+            let amber = colour_of_state(TrackState::Uncertain).luma;
+            let row: Vec<u8> = (58..182).map(|x| picture.luma(x, 141)).collect();
+            let gaps = row.windows(2).filter(|pair| pair[0] == amber && pair[1] != amber).count();
+            (picture.colour(58, 58), gaps, track_label(&record.tracks[0], TrackState::Tracked))
+        };
+        let (colour, gaps, label) = drawn(0.38);
+        assert_eq!((colour, label.as_str()), (colour_of_state(TrackState::Uncertain), "#1 tracked? 0.38"));
+        assert!(gaps > 2, "{gaps} gaps in the line");
+        let (colour, gaps, label) = drawn(0.5);
+        assert_eq!(
+            (colour, gaps, label.as_str()),
+            (colour_of_state(TrackState::Tracked), 0, "#1 tracked 0.50")
+        );
+    }
+
+    /// How a colour looks to those who have all receptors, and who lack those for red or green, in CIE's L*a*b* (D65).
+    fn seen([r, g, b]: [u8; 3]) -> [[f64; 3]; 3] {
+        let linear = [r, g, b].map(|v| {
+            let v = f64::from(v) / 255.0;
+            if v <= 0.04045 { v / 12.92 } else { libm::pow((v + 0.055) / 1.055, 2.4) }
+        });
+        let all = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
+        let no_red = [
+            [0.152_286, 1.052_583, -0.204_868],
+            [0.114_503, 0.786_281, 0.099_216],
+            [-0.003_882, -0.048_116, 1.051_998],
+        ];
+        let no_green = [
+            [0.367_322, 0.860_646, -0.227_968],
+            [0.280_085, 0.672_501, 0.047_413],
+            [-0.011_820, 0.042_940, 0.968_881],
+        ];
+        [all, no_red, no_green].map(|eye| {
+            let [r, g, b] = eye.map(|row| (0..3).map(|i| row[i] * linear[i]).sum::<f64>().clamp(0.0, 1.0));
+            let root = |t: f64| if t > 0.008_856 { libm::cbrt(t) } else { 7.787 * t + 16.0 / 116.0 };
+            let x = root((0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.9505);
+            let y = root(0.2126 * r + 0.7152 * g + 0.0722 * b);
+            let z = root((0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.089);
+            [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
+        })
+    }
+
+    /// The least distance of two colours to any of these eyes. Some 2 can just be seen, 10 at a glance.
+    fn distance(a: [u8; 3], b: [u8; 3]) -> f64 {
+        let pairs = seen(a).into_iter().zip(seen(b));
+        pairs
+            .map(|(a, b)| (0..3).map(|i| (a[i] - b[i]) * (a[i] - b[i])).sum::<f64>().sqrt())
+            .fold(f64::INFINITY, f64::min)
+    }
+
+    #[test]
+    fn states_are_told_apart_by_the_colour_blind_and_no_match_looks_like_a_state() {
+        for (i, a) in TrackState::ALL.into_iter().enumerate() {
+            for b in &TrackState::ALL[..i] {
+                let apart = distance(rgb_of_state(a), rgb_of_state(*b));
+                assert!(apart > 40.0, "{a:?} and {b:?} are {apart:.0} apart");
+            }
+            for name in NAMES {
+                let apart = distance(rgb_of_state(a), name);
+                assert!(apart > 15.0, "{a:?} and the match's {name:?} are {apart:.0} apart");
+            }
+        }
+        // A plain green and amber look alike to those who lack the receptors for red.
+        assert!(distance([40, 220, 80], [255, 170, 0]) < 15.0);
     }
 
     #[test]
