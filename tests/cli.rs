@@ -787,7 +787,6 @@ fn a_report_has_everything_about_the_run_and_is_well_formed() {
         "40 frames over",
         "<h2>Trajectory</h2>",
         "<h2>Score and state over time</h2>",
-        "<h2>Lost and found again</h2>",
         "<h2>Latency</h2>",
         "<h2>Run</h2>",
         "data:image/jpeg;base64,",

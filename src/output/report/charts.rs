@@ -1,54 +1,76 @@
-//! Charts of a page: score and state over time, and the histogram of latencies.
+//! Charts of a page: scores, states and matches over time, and the histogram of latencies.
+//!
+//! A chart is as wide as its card, on a telephone as on a screen: lines are stretched, letters are not. So what is written beside
+//! a chart is text of the page, placed by percentages, and the chart itself has lines only.
 
 use std::fmt::Write as _;
 
 use super::page::{Page, duration, escaped};
 use super::series::{Column, Histogram, Kind, Series};
+use crate::overlay::SURE;
 use crate::results::{Percentiles, TrackState};
 
-/// Width of all charts, and the room on their left and right.
-const WIDTH: f64 = 900.0;
-const LEFT: f64 = 44.0;
-const RIGHT: f64 = 8.0;
+/// Width and height of a chart in its own units, whatever its size on the page.
+const WIDTH: f64 = 1000.0;
+const HEIGHT: f64 = 100.0;
+
+/// What each state means, for the legend.
+fn meaning(state: TrackState) -> &'static str {
+    match state {
+        TrackState::Tracked => "the target was found",
+        TrackState::Uncertain => "something was found, perhaps not the target",
+        TrackState::Reacquired => "found again after it was lost",
+        TrackState::Lost => "not found: its box is where it was seen last",
+    }
+}
 
 impl Page<'_> {
-    /// Score and state over time of each track.
+    /// Score and state over time of each track, and of each template's best matches.
     pub(super) fn write_series(&self, page: &mut String) -> std::fmt::Result {
-        page.push_str("<section>\n<h2>Score and state over time</h2>\n");
-        if self.report.series.is_empty() {
-            page.push_str("<p class=\"soft\">Nothing was found or followed.</p>\n");
-        } else {
-            page.push_str("<p class=\"legend soft\">");
+        let is_track = |series: &&Series| series.kind != Kind::Match;
+        if self.report.series.iter().any(|series| series.kind == Kind::Match) {
+            page.push_str("<section>\n<h2>Matches over time</h2>\n<p class=\"legend soft\">");
+            match self.report.stride {
+                1 => page.push_str("Line: score of the best match."),
+                stride => write!(
+                    page,
+                    "Line: mean score of the best match in {stride} frames, area: least to largest."
+                )?,
+            }
+            page.push_str(" Below, where there was one.</p>\n");
+            for series in self.report.series.iter().filter(|series| !is_track(series)) {
+                self.write_one(page, series)?;
+            }
+            page.push_str("</section>\n");
+        }
+        if self.report.series.iter().any(|series| is_track(&series)) {
+            page.push_str("<section>\n<h2>Score and state over time</h2>\n<p class=\"legend soft\">");
             for state in TrackState::ALL {
                 let name = state.name();
                 write!(
                     page,
-                    "<span><svg viewBox=\"0 0 8 8\"><rect class=\"{name}\" width=\"8\" height=\"8\"/></svg> {name}</span>"
+                    "<span><i class=\"swatch {name}\"></i> <b>{name}</b>: {}</span> ",
+                    meaning(state)
                 )?;
             }
             match self.report.stride {
-                1 => page.push_str("line: score</p>\n"),
-                stride => writeln!(page, "line: mean score of {stride} frames, area: least to largest</p>")?,
+                1 => page.push_str("<span>line: score"),
+                stride => write!(page, "<span>line: mean score of {stride} frames, area: least to largest")?,
             }
+            page.push_str("; none while it is lost</span></p>\n");
+            for series in self.report.series.iter().filter(is_track) {
+                self.write_one(page, series)?;
+            }
+            if self.report.unshown.1 > 0 {
+                let more = self.report.unshown.1;
+                writeln!(page, "<p class=\"soft\">{more} more tracks are in results files only.</p>")?;
+            }
+            page.push_str("</section>\n");
         }
-        for series in &self.report.series {
-            self.write_one(page, series)?;
-        }
-        if self.report.unshown.1 > 0 {
-            writeln!(
-                page,
-                "<p class=\"soft\">{} more tracks are in results files only.</p>",
-                self.report.unshown.1
-            )?;
-        }
-        page.push_str("</section>\n");
         Ok(())
     }
 
     fn write_one(&self, page: &mut String, series: &Series) -> std::fmt::Result {
-        let (top, bottom, ribbon) = (6.0, 86.0, 12.0);
-        let x = |time: f64| self.x(time);
-        let y = |score: f64| bottom - (bottom - top) * score.clamp(0.0, 1.0);
         let frames: u64 = series.states.iter().sum();
         write!(
             page,
@@ -59,42 +81,38 @@ impl Page<'_> {
             write!(page, "found in {frames} of {} frames", self.report.frames)?;
         } else {
             write!(page, "{frames} frames")?;
+            let percent = |count: u64| 100.0 * count as f64 / frames as f64;
             for (state, count) in TrackState::ALL.iter().zip(series.states).filter(|(_, count)| *count > 0) {
-                write!(page, ", {} {:.1} %", state.name(), 100.0 * count as f64 / frames as f64)?;
+                write!(page, ", {} {:.1} %", state.name(), percent(count))?;
             }
+            if series.doubtful > 0 {
+                write!(page, "; found with a score below {SURE} in {:.1} %", percent(series.doubtful))?;
+            }
+        }
+        page.push_str("</span>\n<div class=\"plot\">\n<div class=\"scale\">");
+        for score in [1.0, 0.5, 0.0] {
+            write!(page, "<span style=\"top:{}%\">{score}</span>", 100.0 * (1.0 - score))?;
         }
         writeln!(
             page,
-            "</span>\n<svg viewBox=\"0 0 {WIDTH} 122\" role=\"img\" aria-label=\"score and state\">"
+            "</div>\n<svg class=\"lines\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" \
+             aria-label=\"score\">"
         )?;
-        page.push_str("<g class=\"grid\">");
-        for score in [0.0, 0.5, 1.0] {
-            let y = y(score);
-            write!(
-                page,
-                "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\"/><text x=\"{}\" y=\"{}\" text-anchor=\"end\">{score}</text>",
-                WIDTH - RIGHT,
-                LEFT - 6.0,
-                y + 4.0
-            )?;
-        }
-        for (time, label) in self.ticks() {
-            let x = x(time);
-            write!(
-                page,
-                "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{bottom}\"/><text x=\"{x:.1}\" y=\"119\" \
-                 text-anchor=\"middle\">{label}</text>"
-            )?;
-        }
-        page.push_str("</g>\n");
+        self.write_grid(page, &[0.0, 0.5 * HEIGHT, HEIGHT])?;
+        let x = |time: f64| self.x(time);
+        let y = |score: f64| HEIGHT * (1.0 - score.clamp(0.0, 1.0));
         let width = self.column_width();
-        for piece in series.pieces(false) {
+        for piece in series.pieces(true) {
             let point =
                 |column: &&Column, score: f64| format!("{:.1},{:.1}", x(column.time) + width / 2.0, y(score));
             let upper = piece.iter().map(|column| point(column, column.most));
             let lower = piece.iter().rev().map(|column| point(column, column.least));
             let area: Vec<_> = upper.chain(lower).collect();
-            let mean: Vec<_> = piece.iter().map(|column| point(column, column.mean())).collect();
+            let mut mean: Vec<_> = piece.iter().map(|column| point(column, column.mean())).collect();
+            // With round ends, a line to where it begins is a dot.
+            if mean.len() == 1 {
+                mean.push(mean[0].clone());
+            }
             if self.report.stride > 1 {
                 writeln!(page, "<polygon class=\"range\" points=\"{}\"/>", area.join(" "))?;
             }
@@ -103,69 +121,131 @@ impl Page<'_> {
                 "<polyline class=\"mean\" stroke-linecap=\"round\" points=\"{}\"/>",
                 mean.join(" ")
             )?;
+        }
+        page.push_str("</svg>\n");
+        self.write_ribbon(page, series)?;
+        if series.kind == Kind::Match {
+            self.write_counts(page, series)?;
+        }
+        self.write_times(page)?;
+        page.push_str("</div></div>\n");
+        Ok(())
+    }
+
+    /// The state over time, as a band of colours.
+    fn write_ribbon(&self, page: &mut String, series: &Series) -> std::fmt::Result {
+        writeln!(
+            page,
+            "<svg class=\"ribbon\" viewBox=\"0 0 {WIDTH} 1\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"state\">"
+        )?;
+        let width = self.column_width();
+        for piece in series.pieces(false) {
             // Neighbours in one state are one rectangle.
             let mut rest = &piece[..];
             while let Some(first) = rest.first() {
                 let state = first.state();
                 let count = rest.iter().take_while(|column| column.state() == state).count();
-                let (from, to) = (x(first.time), x(rest[count - 1].time) + width);
+                let (from, to) = (self.x(first.time), self.x(rest[count - 1].time) + width);
+                let class = if series.kind == Kind::Match { "found" } else { state.name() };
                 writeln!(
                     page,
-                    "<rect class=\"{}\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{ribbon}\"/>",
-                    state.name(),
-                    bottom + 6.0,
+                    "<rect class=\"{class}\" x=\"{from:.1}\" y=\"0\" width=\"{:.1}\" height=\"1\"/>",
                     (to - from).max(1.0)
                 )?;
                 rest = &rest[count..];
             }
         }
-        page.push_str("</svg></div>\n");
+        page.push_str("</svg>\n");
+        Ok(())
+    }
+
+    /// How many matches a template had, where some frame has several.
+    fn write_counts(&self, page: &mut String, series: &Series) -> std::fmt::Result {
+        let most = series.columns.iter().map(|column| column.most_matches).max().unwrap_or(0);
+        if most < 2 {
+            return Ok(());
+        }
+        writeln!(
+            page,
+            "<div class=\"scale\"><span style=\"top:0%\">{most}</span><span style=\"top:100%\">0</span></div>\n<svg class=\"counts\" \
+             viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"matches in a frame, {most} at most\">"
+        )?;
+        let width = self.column_width();
+        for column in &series.columns {
+            let tall = HEIGHT * f64::from(column.most_matches) / f64::from(most);
+            writeln!(
+                page,
+                "<rect class=\"found\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.2}\" height=\"{tall:.1}\"/>",
+                self.x(column.time),
+                HEIGHT - tall,
+                width.max(1.0)
+            )?;
+        }
+        page.push_str("</svg>\n");
+        Ok(())
+    }
+
+    /// Lines at round times, and at these heights.
+    fn write_grid(&self, page: &mut String, heights: &[f64]) -> std::fmt::Result {
+        page.push_str("<g class=\"grid\">");
+        for y in heights {
+            write!(page, "<line x1=\"0\" x2=\"{WIDTH}\" y1=\"{y}\" y2=\"{y}\"/>")?;
+        }
+        for (time, _) in self.ticks() {
+            let x = self.x(time);
+            write!(page, "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{HEIGHT}\"/>")?;
+        }
+        page.push_str("</g>\n");
+        Ok(())
+    }
+
+    fn write_times(&self, page: &mut String) -> std::fmt::Result {
+        page.push_str("<div class=\"times\">");
+        for (time, label) in self.ticks() {
+            write!(page, "<span style=\"left:{:.2}%\">{label}</span>", 100.0 * self.x(time) / WIDTH)?;
+        }
+        page.push_str("</div>\n");
         Ok(())
     }
 
     pub(super) fn write_latency(&self, page: &mut String) -> std::fmt::Result {
         let counts = &self.report.latency.counts;
-        page.push_str("<section>\n<h2>Latency</h2>\n");
-        let Some(first) = counts.iter().position(|count| *count > 0) else {
-            page.push_str("<p class=\"soft\">There was no frame.</p>\n</section>\n");
-            return Ok(());
-        };
+        let Some(first) = counts.iter().position(|count| *count > 0) else { return Ok(()) };
         let most = *counts.iter().max().expect("one is not zero") as f64;
-        let (bottom, height, width) = (200.0, 184.0, 560.0);
         let bars = counts.len() - first;
-        let step = (width - LEFT - RIGHT) / bars as f64;
+        let step = WIDTH / bars as f64;
         writeln!(
             page,
-            "<svg viewBox=\"0 0 {width} 222\" role=\"img\" aria-label=\"histogram of latencies\">"
+            "<section>\n<h2>Latency</h2>\n<div class=\"plot\">\n<div class=\"scale\"><span style=\"top:0%\">{most}</span><span \
+             style=\"top:100%\">0</span></div>\n<svg class=\"bars\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" \
+             role=\"img\" aria-label=\"histogram of latencies\">"
         )?;
-        page.push_str("<g class=\"grid\">");
         write!(
             page,
-            "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{bottom}\" y2=\"{bottom}\"/><text x=\"{}\" y=\"{}\" text-anchor=\"end\">{most}</text>",
-            width - RIGHT,
-            LEFT - 6.0,
-            bottom - height + 4.0
+            "<g class=\"grid\"><line x1=\"0\" x2=\"{WIDTH}\" y1=\"{HEIGHT}\" y2=\"{HEIGHT}\"/></g>"
         )?;
-        page.push_str("</g>\n");
-        let every = bars.div_ceil(7);
+        let mut times = String::new();
+        let every = bars.div_ceil(6);
         for (bar, &count) in counts[first..].iter().enumerate() {
-            let x = LEFT + bar as f64 * step;
+            let x = bar as f64 * step;
             let start = Histogram::start(first + bar);
-            let tall = height * count as f64 / most;
+            let tall = HEIGHT * count as f64 / most;
             if count > 0 {
                 writeln!(
                     page,
                     "<rect class=\"bar\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{tall:.1}\"><title>{count} frames from {}</title></rect>",
-                    bottom - tall,
-                    (step - 1.0).max(0.5),
+                    HEIGHT - tall,
+                    0.92 * step,
                     duration(start)
                 )?;
             }
             if bar % every == 0 {
-                writeln!(page, "<text x=\"{x:.1}\" y=\"217\">{}</text>", duration(start))?;
+                // Its left edge is where the bar begins.
+                write!(times, "<span style=\"left:{:.2}%\">{}</span>", 100.0 * x / WIDTH, duration(start))?;
             }
         }
-        page.push_str("</svg>\n<p class=\"soft\">Frames by the time from a frame's arrival to its results. ");
+        write!(page, "</svg>\n<div class=\"times edges\">{times}</div>\n</div>\n")?;
+        page.push_str("<p class=\"soft\">Frames by the time from a frame's arrival to its results. ");
         let Percentiles { p50, p95, p99, max } = self.summary.latency_us;
         writeln!(
             page,
@@ -177,17 +257,17 @@ impl Page<'_> {
         )
     }
 
-    /// Width of a column, in pixels of a chart.
+    /// Width of a column in a chart.
     fn column_width(&self) -> f64 {
         let columns = (self.report.frames as f64 / self.report.stride as f64).max(1.0);
-        (WIDTH - LEFT - RIGHT) / (columns + 1.0)
+        WIDTH / (columns + 1.0)
     }
 
     /// Where a time lies in a chart; the last column ends at its border.
     fn x(&self, time: f64) -> f64 {
         let (first, last) = (self.report.first, self.report.last);
         let share = if last > first { (time - first) / (last - first) } else { 0.0 };
-        LEFT + share.clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT - self.column_width())
+        share.clamp(0.0, 1.0) * (WIDTH - self.column_width())
     }
 
     /// Some seven round times.

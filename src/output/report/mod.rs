@@ -34,12 +34,9 @@ const MOST_THUMBNAILS: usize = 12;
 const BETWEEN_THUMBNAILS: f64 = 0.5;
 /// Things that happened to the source.
 const MOST_EVENTS: usize = 40;
-/// Letters of a name over the key frame; the rest of it is where the pointer rests, and below. More than 70 would be wider than
-/// the frame.
+/// Letters of a name over the key frame; the rest of it is where the pointer rests, and below. More than 40 would be wider
+/// than the frame on a telephone.
 const MOST_LETTERS: usize = 24;
-/// Colours of paths, readable over pictures with a dark edge.
-const COLOURS: [&str; 8] =
-    ["#4cc9f0", "#ffd23f", "#ff6b9d", "#7ae582", "#c77dff", "#ff9f45", "#f1f1f1", "#6f9bff"];
 
 /// A new report at `path`, whose name ends in `.html`. A file of that name is overwritten when the run ends.
 ///
@@ -193,13 +190,11 @@ impl Sink for Report {
         }
         // The best of each template; where matches are followed their tracks say more.
         if !self.run.as_ref().is_some_and(|run| run.track_matches) {
-            let mut before = None;
-            for m in &record.matches {
-                if before.replace(&m.template) == Some(&m.template) {
-                    continue;
-                }
-                if let Some(series) = self.series(Kind::Match, &m.template) {
-                    series.add(number, time, TrackState::Tracked, m.bounds(), m.score);
+            for matches in record.matches.chunk_by(|a, b| a.template == b.template) {
+                let best = &matches[0];
+                if let Some(series) = self.series(Kind::Match, &best.template) {
+                    series.add(number, time, TrackState::Tracked, best.bounds(), best.score);
+                    series.count(matches.len() as u32);
                 }
             }
         }
@@ -219,9 +214,11 @@ impl Sink for Report {
             *last = time;
             let crop = crop(track.bounds(), frame.format.size);
             let state = if is_lost { TrackState::Lost } else { TrackState::Reacquired };
-            let word = if is_lost { "lost" } else { "found again" };
-            let title =
-                format!("{name} {word} at {time:.2} s, frame {}, score {:.2}", record.frame, track.score);
+            let title = if is_lost {
+                format!("{name} lost at {time:.2} s, frame {}", record.frame)
+            } else {
+                format!("{name} found again at {time:.2} s, frame {}, score {:.2}", record.frame, track.score)
+            };
             let picture = self.picture(frame, crop, THUMBNAIL_SIDE)?;
             self.keep_thumbnail(Thumbnail { title, state, crop, bounds: track.bounds(), picture });
         }
@@ -262,7 +259,7 @@ impl Sink for Report {
 mod tests {
     use super::*;
     use crate::output::samples;
-    use crate::results::{Match, Track};
+    use crate::results::{Match, TemplateRecord, Track};
 
     fn written(play: impl FnOnce(&mut dyn Sink)) -> String {
         let folder = tempfile::tempdir().unwrap();
@@ -315,7 +312,7 @@ mod tests {
         });
         for text in [
             "100 frames, tracked 69.0 %, reacquired 1.0 %, lost 30.0 %",
-            "#1 lost at 1.33 s, frame 40, score 0.50",
+            "#1 lost at 1.33 s, frame 40</figcaption>",
             "#1 found again at 2.33 s, frame 70, score 0.50",
             "1,1,2,1@0",
             "a &quot;quoted&quot; name.mp4",
@@ -368,6 +365,79 @@ mod tests {
         });
         assert!(page.contains("<strong>logo</strong> <span class=\"soft\">found in 1 of 2 frames"), "{page}");
         assert!(page.contains("<strong>a, &quot;b&quot;</strong>"));
+    }
+
+    /// A page about these matches, two templates of which the second is never found.
+    fn of_matches(frames: &[&[Match]]) -> String {
+        written(|report| {
+            let mut run = samples::run(&[]);
+            run.templates = ["logo", "never"]
+                .map(|name| TemplateRecord {
+                    name: name.into(),
+                    w: 4,
+                    h: 3,
+                    sha256: String::new(),
+                    members: 1,
+                })
+                .into();
+            report.begin(&run, &samples::format()).unwrap();
+            for (frame, matches) in (0..).zip(frames) {
+                let record = FrameRecord { frame, matches: matches.to_vec(), ..FrameRecord::default() };
+                samples::deliver(report, record).unwrap();
+            }
+            report.finish(&Summary { frames: frames.len() as u64, ..Summary::default() }).unwrap();
+        })
+    }
+
+    #[test]
+    fn a_page_about_templates_speaks_of_matches_and_not_of_tracks() {
+        let at = |score| Match { score, ..samples::found("logo") };
+        let page = of_matches(&[&[at(0.75), at(0.5)], &[], &[at(0.25)], &[]]);
+        let row = "<td>logo</td><td class=\"number\">2 of 4</td><td class=\"number\">50.0 %</td><td class=\"number\">3</td>\
+                   <td class=\"number\">0.750</td><td class=\"number\">0.500</td><td class=\"number\">0.250</td>\
+                   <td class=\"number\">0.00 s</td><td class=\"number\">0.07 s</td>";
+        for text in
+            ["<h2>Matches over time</h2>", "<h2>Places</h2>", "<td>never</td>", row, "class=\"counts\""]
+        {
+            assert!(page.contains(text), "{text} is not in {page}");
+        }
+        for text in ["track", "Track", "lost", "rajector"] {
+            let body = page.split("</style>").nth(1).unwrap();
+            assert!(!body.contains(text), "{text} is in {body}");
+        }
+    }
+
+    #[test]
+    fn cards_without_anything_in_them_are_left_out() {
+        let titles = |page: &str| -> Vec<String> {
+            let after = page.split("<h2>").skip(1);
+            after.map(|text| text.split("</h2>").next().unwrap().to_owned()).collect()
+        };
+        let none = of_matches(&[&[], &[]]);
+        assert_eq!(titles(&none), ["First frame", "Run", "Matches", "Latency"]);
+        assert!(none.contains("Nothing was found."), "{none}");
+        // Tracked throughout: nothing was lost, and there are no stages.
+        let tracked = written(|report| {
+            report.begin(&samples::run(&["1,1,2,1@0"]), &samples::format()).unwrap();
+            let tracks = vec![track(1, TrackState::Tracked)];
+            samples::deliver(report, FrameRecord { tracks, ..FrameRecord::default() }).unwrap();
+            report.finish(&Summary { frames: 1, ..Summary::default() }).unwrap();
+        });
+        assert_eq!(titles(&tracked), ["Trajectory", "Run", "Score and state over time", "Latency"]);
+    }
+
+    #[test]
+    fn states_are_explained_by_the_colours_that_frames_show_them_in() {
+        let page = written(|report| {
+            samples::play(report, &["1,1,2,1@0"]).unwrap();
+        });
+        for state in TrackState::ALL {
+            let [r, g, b] = crate::overlay::rgb_of_state(state);
+            let name = state.name();
+            let rule = format!("--{name}: #{r:02x}{g:02x}{b:02x}");
+            assert!(page.contains(&rule), "{rule} is not in the dark page's style");
+            assert!(page.contains(&format!("<i class=\"swatch {name}\"></i> <b>{name}</b>: ")));
+        }
     }
 
     #[test]

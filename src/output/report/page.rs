@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::series::Kind;
+use super::series::{Kind, Series};
 use super::thumbnails::Thumbnail;
-use super::{COLOURS, MOST_LETTERS, Report};
+use super::{MOST_LETTERS, Report};
 use crate::frame::{Rect, Size};
+use crate::overlay;
 use crate::results::{RunRecord, Summary};
 
 const STYLE: &str = include_str!("report.css");
@@ -37,6 +38,7 @@ impl Page<'_> {
         self.write_paths(page)?;
         self.write_run(page)?;
         page.push_str("</div>\n");
+        self.write_templates(page)?;
         self.write_series(page)?;
         self.write_thumbnails(page)?;
         page.push_str("<div class=\"pair\">\n");
@@ -72,31 +74,38 @@ impl Page<'_> {
         if summary.dropped > 0 {
             writeln!(page, "<p>{} frames were dropped to keep up with the source.</p>", summary.dropped)?;
         }
+        let seeks = !self.run.templates.is_empty() || !self.run.tracks.is_empty();
+        if seeks && report.series.is_empty() {
+            page.push_str("<p class=\"warn\">Nothing was found.</p>\n");
+        }
         Ok(())
     }
 
     /// The ways of tracks, or of best matches, over one frame.
     fn write_paths(&self, page: &mut String) -> std::fmt::Result {
-        page.push_str("<section>\n<h2>Trajectory</h2>\n");
-        let Some(key) = &self.report.key else {
-            page.push_str("<p class=\"soft\">There was no frame.</p>\n</section>\n");
-            return Ok(());
+        let Some(key) = &self.report.key else { return Ok(()) };
+        let title = match (self.report.series.is_empty(), self.has_tracks()) {
+            (true, _) => "First frame",
+            (_, true) => "Trajectory",
+            (_, false) => "Places",
         };
+        writeln!(page, "<section>\n<h2>{title}</h2>")?;
         let Size { width, height } = key.size;
         // Lines and letters in pixels of the frame, which is shown some 640 pixels wide.
         let unit = width as f64 / 640.0;
         writeln!(
             page,
-            "<svg class=\"key\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"trajectories over frame {}\">\
+            "<svg class=\"key\" viewBox=\"0 0 {width} {height}\" style=\"--unit:{unit:.3}\" role=\"img\" aria-label=\"places over frame {}\">\
              <image width=\"{width}\" height=\"{height}\" href=\"{}\"/>",
             key.frame,
             key.picture.uri()
         )?;
         let mut labels = String::new();
-        for (series, colour) in self.report.series.iter().zip(COLOURS.iter().cycle()) {
+        for series in &self.report.series {
+            let colour = colour(series);
             writeln!(page, "<g><title>{}</title>", escaped(&series.name))?;
             let pieces = series.pieces(true);
-            for (class, colour, line) in [("edge", "", 4.0), ("path", *colour, 2.0)] {
+            for (class, colour, line) in [("edge", "", 4.0), ("path", &*colour, 2.0)] {
                 let stroke = if colour.is_empty() { String::new() } else { format!(" stroke=\"{colour}\"") };
                 for piece in &pieces {
                     let places = piece.iter().filter_map(|column| column.place);
@@ -123,30 +132,75 @@ impl Page<'_> {
                 )?;
                 let label = series.name.split(' ').next().filter(|_| series.kind != Kind::Match);
                 let label = shortened(label.unwrap_or(&series.name));
-                let x = x.clamp(0.0, width as f64 - 9.0 * unit * label.chars().count() as f64 - 8.0 * unit);
+                let x = x.clamp(0.0, width as f64 - 15.0 * unit * label.chars().count() as f64 - 8.0 * unit);
                 writeln!(
                     labels,
-                    "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\" style=\"font-size:{:.1}px;fill:{colour};stroke-width:{:.1}\">{}</text>",
+                    "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\" style=\"fill:{colour}\">{}</text>",
                     x.max(0.0) + 6.0 * unit,
                     (y - 6.0 * unit).max(14.0 * unit),
-                    13.0 * unit,
-                    3.0 * unit,
                     escaped(&label)
                 )?;
             }
             page.push_str("</g>\n");
         }
         page.push_str(&labels);
-        let what = if self.report.series.iter().any(|series| series.kind != Kind::Match) {
-            "the middles of the boxes that were followed"
-        } else {
-            "the middles of each template's best matches"
+        let what = match (self.report.series.is_empty(), self.has_tracks()) {
+            (true, _) => "",
+            (_, true) => {
+                ": the middles of the boxes that were followed; a dot where each begins, gaps where it was not seen"
+            }
+            (_, false) => {
+                ": the middles of each template's best matches; a dot where each begins, gaps where there was none"
+            }
         };
-        writeln!(
-            page,
-            "</svg>\n<p class=\"soft\">Over frame {}: {what}; a dot where each begins, gaps where it was not seen.</p>\n</section>",
-            key.frame
-        )
+        writeln!(page, "</svg>\n<p class=\"soft\">Over frame {}{what}.</p>\n</section>", key.frame)
+    }
+
+    /// True if boxes were followed, or matches.
+    fn has_tracks(&self) -> bool {
+        self.report.series.iter().any(|series| series.kind != Kind::Match)
+    }
+
+    /// How often each template was found, and how well; where matches are followed, tracks say that.
+    fn write_templates(&self, page: &mut String) -> std::fmt::Result {
+        if self.run.templates.is_empty() || self.run.track_matches {
+            return Ok(());
+        }
+        page.push_str("<section>\n<h2>Matches</h2>\n<div class=\"wide\"><table>\n<tr><th>template</th>");
+        for title in ["frames", "share", "matches", "best score", "mean", "least", "first", "last"] {
+            write!(page, "<th class=\"number\">{title}</th>")?;
+        }
+        page.push_str("</tr>\n");
+        let frames = self.report.frames;
+        for template in &self.run.templates {
+            let is_it = |series: &&Series| series.kind == Kind::Match && *series.name == *template.name;
+            write!(page, "<tr><td>{}</td>", escaped(&template.name))?;
+            let found = self.report.series.iter().find(is_it);
+            let Some((series, (first, last), (least, mean, best))) =
+                found.and_then(|series| Some((series, series.seen?, series.scores()?)))
+            else {
+                writeln!(page, "<td class=\"number\">0 of {frames}</td><td colspan=\"7\"></td></tr>")?;
+                continue;
+            };
+            let count: u64 = series.states.iter().sum();
+            for cell in [
+                format!("{count} of {frames}"),
+                format!("{:.1} %", 100.0 * count as f64 / frames as f64),
+                series.matches.to_string(),
+                format!("{best:.3}"),
+                format!("{mean:.3}"),
+                format!("{least:.3}"),
+                format!("{first:.2} s"),
+                format!("{last:.2} s"),
+            ] {
+                write!(page, "<td class=\"number\">{cell}</td>")?;
+            }
+            page.push_str("</tr>\n");
+        }
+        page.push_str(
+            "</table></div>\n<p class=\"soft\">Scores are those of the best match in each frame that has one.</p>\n</section>\n",
+        );
+        Ok(())
     }
 
     /// What was run, on what.
@@ -213,13 +267,10 @@ impl Page<'_> {
     fn write_thumbnails(&self, page: &mut String) -> std::fmt::Result {
         let report = self.report;
         let all = || report.thumbnails.iter().chain(&report.late_thumbnails);
-        if !report.series.iter().any(|series| series.kind != Kind::Match) {
+        if all().next().is_none() {
             return Ok(());
         }
         page.push_str("<section>\n<h2>Lost and found again</h2>\n");
-        if all().next().is_none() {
-            page.push_str("<p class=\"soft\">No track was lost.</p>\n");
-        }
         page.push_str("<div class=\"thumbnails\">\n");
         for Thumbnail { title, state, crop, bounds: [x, y, w, h], picture } in all() {
             let Rect { x: left, y: top, w: width, h: height } = *crop;
@@ -248,6 +299,9 @@ impl Page<'_> {
     }
 
     fn write_stages(&self, page: &mut String) -> std::fmt::Result {
+        if self.summary.stages.is_empty() {
+            return Ok(());
+        }
         page.push_str(
             "<section>\n<h2>Stages</h2>\n<table>\n<tr><th>stage</th><th class=\"number\">mean</th>\
              <th class=\"number\">99 % within</th></tr>\n",
@@ -292,6 +346,15 @@ fn shell_words(words: &[String]) -> String {
         }
     });
     quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// The colour of a path: that of the template on frames too. None is a state's.
+fn colour(series: &Series) -> String {
+    let [r, g, b] = match series.kind {
+        Kind::Track(id) => overlay::NAMES[(id as usize + 1) % overlay::NAMES.len()],
+        Kind::Match => overlay::rgb_of_name(&series.name),
+    };
+    format!("#{r:02x}{g:02x}{b:02x}")
 }
 
 /// Text as HTML and XML have it. What XML cannot have at all becomes U+FFFD.

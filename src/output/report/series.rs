@@ -1,5 +1,6 @@
 //! What is kept of each track and of each template's best matches, in bounded memory; and how latencies are counted.
 
+use crate::overlay::SURE;
 use crate::results::TrackState;
 
 /// What is drawn of one track, or of the best matches of one template.
@@ -10,6 +11,12 @@ pub(super) struct Series {
     /// Frames in each of [`TrackState::ALL`].
     pub(super) states: [u64; 4],
     pub(super) state: Option<TrackState>,
+    /// Frames in which it was found with a score that is not a sure one.
+    pub(super) doubtful: u64,
+    /// Matches, the best ones and the others.
+    pub(super) matches: u64,
+    /// Times in seconds of the first and the last frame in which it was seen.
+    pub(super) seen: Option<(f64, f64)>,
     /// When there was a thumbnail of a loss, and of what was found again.
     pub(super) lost_at: f64,
     pub(super) found_at: f64,
@@ -27,9 +34,12 @@ pub(super) struct Column {
     pub(super) time: f64,
     /// Where it was last, if it was seen.
     pub(super) place: Option<(f64, f64)>,
+    /// Scores where it was seen: those of a lost track are of places that were rejected.
     pub(super) least: f64,
     pub(super) most: f64,
     pub(super) sum: f64,
+    /// Matches in the frame that has most of them.
+    pub(super) most_matches: u32,
     pub(super) frames: u32,
     pub(super) states: [u32; 4],
 }
@@ -42,6 +52,9 @@ impl Series {
             columns: Vec::new(),
             states: [0; 4],
             state: None,
+            doubtful: 0,
+            matches: 0,
+            seen: None,
             lost_at: f64::MIN,
             found_at: f64::MIN,
         }
@@ -63,9 +76,10 @@ impl Series {
                 number,
                 time,
                 place: None,
-                least: score,
-                most: score,
+                least: f64::INFINITY,
+                most: f64::NEG_INFINITY,
                 sum: 0.0,
+                most_matches: 0,
                 frames: 0,
                 states: [0; 4],
             });
@@ -74,12 +88,33 @@ impl Series {
         let [x, y, w, h] = at;
         if state != TrackState::Lost {
             column.place = Some((x + w / 2.0, y + h / 2.0));
+            (column.least, column.most) = (column.least.min(score), column.most.max(score));
+            column.sum += score;
+            self.seen = Some((self.seen.map_or(time, |(first, _)| first), time));
         }
-        (column.least, column.most) = (column.least.min(score), column.most.max(score));
-        column.sum += score;
+        let is_found = matches!(state, TrackState::Tracked | TrackState::Reacquired);
+        self.doubtful += u64::from(is_found && score < SURE);
         column.frames += 1;
         column.states[index] += 1;
         self.state.replace(state)
+    }
+
+    /// Counts the matches of the frame that was added last.
+    pub(super) fn count(&mut self, matches: u32) {
+        self.matches += u64::from(matches);
+        if let Some(column) = self.columns.last_mut() {
+            column.most_matches = column.most_matches.max(matches);
+        }
+    }
+
+    /// The least score, their mean and the largest, where it was seen.
+    pub(super) fn scores(&self) -> Option<(f64, f64, f64)> {
+        let seen = self.columns.iter().filter(|column| column.place.is_some());
+        let start = (f64::INFINITY, 0.0, f64::NEG_INFINITY, 0);
+        let (least, sum, most, count) = seen.fold(start, |(least, sum, most, count), column| {
+            (least.min(column.least), sum + column.sum, most.max(column.most), count + column.seen())
+        });
+        (count > 0).then(|| (least, sum / f64::from(count), most))
     }
 
     /// Makes one column of each two.
@@ -94,6 +129,7 @@ impl Series {
                     before.most = before.most.max(column.most);
                     before.sum += column.sum;
                     before.frames += column.frames;
+                    before.most_matches = before.most_matches.max(column.most_matches);
                     for (count, more) in before.states.iter_mut().zip(column.states) {
                         *count += more;
                     }
@@ -121,7 +157,12 @@ impl Series {
 
 impl Column {
     pub(super) fn mean(&self) -> f64 {
-        self.sum / f64::from(self.frames)
+        self.sum / f64::from(self.seen())
+    }
+
+    /// Frames in which it was seen.
+    fn seen(&self) -> u32 {
+        self.frames - self.states[index(TrackState::Lost)]
     }
 
     /// The state that a reader must not miss: lost, then found again, then uncertain.
@@ -161,6 +202,24 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_score_of_a_lost_track_is_no_score_of_its_own() {
+        let mut series = Series::new(Kind::Track(1), "#1".into());
+        let at = [1.0, 1.0, 2.0, 2.0];
+        for (time, state, score) in [
+            (0.0, TrackState::Tracked, 0.75),
+            (1.0, TrackState::Lost, 0.97),
+            (2.0, TrackState::Tracked, 0.25),
+            (3.0, TrackState::Lost, 0.98),
+        ] {
+            // All in one column.
+            series.add(0, time, state, at, score);
+        }
+        assert_eq!(series.scores(), Some((0.25, 0.5, 0.75)));
+        assert_eq!((series.columns[0].mean(), series.columns[0].frames), (0.5, 4));
+        assert_eq!((series.doubtful, series.seen), (1, Some((0.0, 2.0))));
+    }
 
     #[test]
     fn a_bin_of_the_histogram_begins_where_it_says() {
