@@ -18,6 +18,8 @@ pub struct Still {
     pub luma: Plane,
     /// The alpha channel, where the picture has one.
     pub alpha: Option<Plane>,
+    /// Red, green and blue of every pixel, where some pixel is not grey.
+    pub rgb: Option<Vec<u8>>,
     /// SHA-256 of the file, in hexadecimal.
     pub sha256: String,
 }
@@ -87,9 +89,11 @@ pub fn decode(bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
     let size = Size::new(picture.width() as usize, picture.height() as usize);
     let alpha = picture.color().has_alpha();
     // One pass over 16-bit RGBA would do for all, but most files are 8-bit and large.
-    let (luma, alpha) = match picture {
-        DynamicImage::ImageLuma8(grey) => (grey.into_raw(), None),
-        DynamicImage::ImageLuma16(grey) => (grey.as_raw().iter().map(|&v| (v >> 8) as u8).collect(), None),
+    let (luma, alpha, rgb) = match picture {
+        DynamicImage::ImageLuma8(grey) => (grey.into_raw(), None, None),
+        DynamicImage::ImageLuma16(grey) => {
+            (grey.as_raw().iter().map(|&v| (v >> 8) as u8).collect(), None, None)
+        }
         picture => {
             let wide = matches!(
                 picture,
@@ -100,13 +104,19 @@ pub fn decode(bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
             } else {
                 picture.into_rgba8().into_raw()
             };
-            let luma = rgba.chunks_exact(4).map(|p| luma_of([p[0], p[1], p[2]])).collect();
-            (luma, alpha.then(|| rgba.chunks_exact(4).map(|p| p[3]).collect()))
+            let pixels = || rgba.chunks_exact(4).map(|p| [p[0], p[1], p[2]]);
+            let is_coloured = pixels().any(|[r, g, b]| r != g || g != b);
+            (
+                pixels().map(luma_of).collect(),
+                alpha.then(|| rgba.chunks_exact(4).map(|p| p[3]).collect()),
+                is_coloured.then(|| pixels().flatten().collect()),
+            )
         }
     };
     Ok(Still {
         luma: Plane::from_vec(luma, size),
         alpha: alpha.map(|a| Plane::from_vec(a, size)),
+        rgb,
         sha256: Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect(),
     })
 }
@@ -193,27 +203,62 @@ pub fn jpeg(rgb: &[u8], size: Size) -> image::ImageResult<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes three planes of full-range Y, Cb, Cr (JPEG's BT.601) of one size as a colour picture, in the format of the
-/// file's extension.
-///
-/// # Errors
-/// As [`save`].
-///
-/// # Panics
-/// If the planes differ in size.
-pub fn save_colour(path: &Path, [y, cb, cr]: [&Plane; 3]) -> Result<()> {
-    let size = y.size();
-    assert!(cb.size() == size && cr.size() == size, "planes of different size");
-    let chroma = cb.data().iter().zip(cr.data());
-    let rgb: Vec<u8> = y.data().iter().zip(chroma).flat_map(|(&y, (&cb, &cr))| rgb_of([y, cb, cr])).collect();
-    encode(path, &rgb, size, image::ExtendedColorType::Rgb8)
+impl Still {
+    /// The picture as video has it, to be drawn on: Y, Cb, Cr of its size by BT.601, limited range.
+    pub fn planes(&self) -> [Plane; 3] {
+        let size = self.luma.size();
+        let mut planes = [Plane::new(size), Plane::new(size), Plane::new(size)];
+        for index in 0..size.area() {
+            for (plane, value) in planes.iter_mut().zip(ycbcr_of(self.pixel(index))) {
+                plane.data_mut()[index] = value;
+            }
+        }
+        planes
+    }
+
+    /// Writes the picture with what was drawn on its [`planes`](Self::planes), in colour, in the format of the file's extension. Where
+    /// nothing was drawn every pixel is as it was.
+    ///
+    /// # Errors
+    /// As [`save`].
+    ///
+    /// # Panics
+    /// If the planes are not of the picture's size.
+    pub fn save_drawn(&self, path: &Path, drawn: &[Plane; 3]) -> Result<()> {
+        let size = self.luma.size();
+        assert!(drawn.iter().all(|plane| plane.size() == size), "planes of another size");
+        let mut rgb = Vec::with_capacity(3 * size.area());
+        for index in 0..size.area() {
+            let (before, after) = (self.pixel(index), drawn.each_ref().map(|plane| plane.data()[index]));
+            rgb.extend(if ycbcr_of(before) == after { before } else { rgb_of(after) });
+        }
+        encode(path, &rgb, size, image::ExtendedColorType::Rgb8)
+    }
+
+    fn pixel(&self, index: usize) -> [u8; 3] {
+        match &self.rgb {
+            Some(rgb) => [rgb[3 * index], rgb[3 * index + 1], rgb[3 * index + 2]],
+            None => [self.luma.data()[index]; 3],
+        }
+    }
 }
 
-/// BT.601's inverse at full range, in 16 fraction bits.
+/// BT.601 at limited range, in 16 fraction bits.
+fn ycbcr_of([r, g, b]: [u8; 3]) -> [u8; 3] {
+    let [r, g, b] = [r, g, b].map(i32::from);
+    let sample = |value: i32, zero: i32| (((value + (1 << 15)) >> 16) + zero).clamp(0, 255) as u8;
+    [
+        sample(16_829 * r + 33_039 * g + 6_416 * b, 16),
+        sample(-9_714 * r - 19_070 * g + 28_784 * b, 128),
+        sample(28_784 * r - 24_103 * g - 4_681 * b, 128),
+    ]
+}
+
+/// Its inverse.
 fn rgb_of([y, cb, cr]: [u8; 3]) -> [u8; 3] {
-    let (y, cb, cr) = (i32::from(y) << 16, i32::from(cb) - 128, i32::from(cr) - 128);
+    let (y, cb, cr) = (76_309 * (i32::from(y) - 16), i32::from(cb) - 128, i32::from(cr) - 128);
     let channel = |value: i32| ((value + (1 << 15)) >> 16).clamp(0, 255) as u8;
-    [channel(y + 91_881 * cr), channel(y - 22_554 * cb - 46_802 * cr), channel(y + 116_130 * cb)]
+    [channel(y + 104_597 * cr), channel(y - 25_675 * cb - 53_279 * cr), channel(y + 132_201 * cb)]
 }
 
 #[cfg(test)]
@@ -222,8 +267,41 @@ mod tests {
 
     #[test]
     fn known_colours_come_back_from_luma_and_chroma() {
-        assert_eq!(rgb_of([76, 85, 255]), [254, 0, 0]);
-        assert_eq!(rgb_of([200, 128, 128]), [200, 200, 200]);
+        // Red, and a grey, as BT.601 has them in limited range.
+        assert_eq!(ycbcr_of([255, 0, 0]), [81, 90, 240]);
+        assert_eq!(rgb_of([81, 90, 240]), [254, 0, 0]);
+        for colour in [[0, 0, 0], [255, 255, 255], [12, 200, 77], [250, 3, 128], [99, 99, 99]] {
+            let back = rgb_of(ycbcr_of(colour));
+            let apart = back.iter().zip(colour).map(|(a, b)| a.abs_diff(b)).max();
+            // A step of chroma is up to two of blue.
+            assert!(apart <= Some(2), "{colour:?} came back as {back:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_drawn_on_keeps_its_colours_exactly() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("colours.png");
+        let pixels: Vec<u8> = (0..9 * 7 * 3).map(|i| (i * 37 % 256) as u8).collect();
+        image::RgbImage::from_raw(9, 7, pixels.clone()).unwrap().save(&path).unwrap();
+        let still = load(&path).unwrap();
+        assert_eq!(still.rgb.as_deref(), Some(&pixels[..]));
+        let mut planes = still.planes();
+        for (plane, value) in planes.iter_mut().zip(ycbcr_of([255, 0, 0])) {
+            plane.data_mut()[10] = value;
+        }
+        still.save_drawn(&path, &planes).unwrap();
+        let mut expected = pixels;
+        expected[30..33].copy_from_slice(&[254, 0, 0]);
+        assert_eq!(load(&path).unwrap().rgb, Some(expected));
+    }
+
+    #[test]
+    fn a_grey_picture_has_no_colours_however_it_is_stored() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("grey.png");
+        image::RgbImage::from_pixel(3, 2, image::Rgb([7, 7, 7])).save(&path).unwrap();
+        assert_eq!(load(&path).unwrap().rgb, None);
     }
 
     #[test]

@@ -41,7 +41,8 @@ pub(super) struct Args {
 pub(super) enum Command {
     /// Search, follow and threshold a video or a camera
     Run(Box<RunArgs>),
-    /// Find templates in a still picture; prints one `frame` record, best match first
+    /// Find templates in a still picture; prints one `frame` record, best match first; ends with 1 if nothing matches
+    #[command(after_help = MATCH_EXAMPLES)]
     Match(MatchArgs),
     /// Threshold a still picture
     Threshold(ThresholdArgs),
@@ -77,6 +78,17 @@ Latency is the time from a frame's arrival to its results.
 
 Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP
 (outputs are closed properly, a second signal ends at once).";
+
+const MATCH_EXAMPLES: &str = "\
+Examples:
+  Every place that scores 0.7 or more, five at most, and a picture that shows them:
+    lockon match scene.png part.png --min-score 0.7 --max-matches 5 -o found.png
+  Which --min-score tells the right places from the wrong ones:
+    lockon match scene.png part.png --explain >places.json
+  In a script:
+    lockon match screen.png button=ok.png >/dev/null && echo there
+
+Exit codes, as grep's: 0 a template was found, 1 none was, 2 an error.";
 
 #[derive(ClapArgs)]
 #[command(after_help = RUN_EXAMPLES)]
@@ -295,14 +307,18 @@ pub(super) struct MatchArgs {
     pub(super) templates: Vec<String>,
     #[command(flatten)]
     pub(super) search: SearchArgs,
-    /// Also draw the matches into a picture
-    #[arg(short, long, value_name = "FILE.png", value_hint = ValueHint::FilePath)]
+    /// Also draw the matches into the picture, in its colours: .png, .jpg or .bmp
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) output: Option<PathBuf>,
     #[command(flatten)]
     pub(super) overwrite: OverwriteArgs,
     /// Memory that the search may take on the CPU: 2G, 500M; with less it takes longer [default: half of what is free]
     #[arg(long, value_name = "SIZE", value_parser = read::<Bytes>)]
     pub(super) memory: Option<Bytes>,
+    /// Also tell people on standard error how well each template is told from the rest of the picture: the best right places, the
+    /// best wrong ones, and a --min-score between
+    #[arg(long)]
+    pub(super) explain: bool,
     /// Threads of the CPU backend
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,
@@ -317,8 +333,8 @@ pub(super) struct MatchArgs {
 pub(super) struct ThresholdArgs {
     /// The picture: PNG, JPEG or BMP
     pub(super) image: PathBuf,
-    /// Where the black and white picture goes
-    #[arg(short, long, value_name = "FILE.png", value_hint = ValueHint::FilePath)]
+    /// Where the black and white picture goes: .png, .jpg or .bmp
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) output: PathBuf,
     #[command(flatten)]
     pub(super) overwrite: OverwriteArgs,

@@ -14,6 +14,7 @@ mod bench;
 mod closing;
 mod completions;
 mod doctor;
+mod explain;
 mod log;
 mod man;
 mod overwrite;
@@ -37,6 +38,8 @@ enum Outcome {
     Interrupted(u8),
     /// `doctor` found something missing.
     Incomplete,
+    /// `match` found nothing.
+    NoMatch,
 }
 
 /// Who gives a video where a command belongs has forgotten `run`, and is told so.
@@ -58,7 +61,8 @@ fn is_input(word: &str) -> bool {
     path.exists() || word.contains("://") || word.starts_with("camera") || path.extension().is_some()
 }
 
-/// Runs what was asked for. Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 129, 130 or 143 interrupted.
+/// Runs what was asked for. Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 129, 130 or 143 interrupted. `match` ends as
+/// grep does: 0 found, 1 nothing found, 2 any error.
 pub(crate) fn main() -> ExitCode {
     if let Err(reason) = system::check_stack() {
         log::error(&reason);
@@ -67,6 +71,7 @@ pub(crate) fn main() -> ExitCode {
     // Wrong usage ends here, with code 2.
     let args = Args::try_parse().unwrap_or_else(|error| with_run(error).exit());
     log::start(args.verbose, args.quiet, args.log_format);
+    let is_match = matches!(args.command, Command::Match(_));
     let outcome = match args.command {
         Command::Run(args) => run::run(&args),
         Command::Match(args) => stills::find(&args),
@@ -78,12 +83,12 @@ pub(crate) fn main() -> ExitCode {
     };
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::Incomplete) => ExitCode::from(1),
+        Ok(Outcome::Incomplete | Outcome::NoMatch) => ExitCode::from(1),
         Ok(Outcome::Interrupted(code)) => ExitCode::from(code),
         Err(error) => {
             log::error(&format!("{error:#}"));
             let is_usage = error.downcast_ref::<lockon::Error>().is_some_and(lockon::Error::is_usage);
-            ExitCode::from(if is_usage { 2 } else { 1 })
+            ExitCode::from(if is_usage || is_match { 2 } else { 1 })
         }
     }
 }

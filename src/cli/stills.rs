@@ -10,15 +10,15 @@ use lockon::backend::{self, Findings, Options, Standing};
 use lockon::config::{BackendChoice, Kernel};
 use lockon::files;
 use lockon::frame::{FrameMeta, PixelFormat, Plane, PlaneRef};
-use lockon::job::{self, check_device};
+use lockon::job::{self, NamedTemplate, check_device};
 use lockon::overlay::{self, Canvas, Trails};
-use lockon::results::{FrameRecord, Record};
-use lockon::still;
+use lockon::results::{FrameRecord, Match, Record};
+use lockon::still::{self, Still};
 
-use super::Outcome;
 use super::args::{MatchArgs, ThresholdArgs};
+use super::{Outcome, explain, log};
 
-/// `lockon match`: one `frame` record on standard output, best match first.
+/// `lockon match`: one `frame` record on standard output, best match first. Ends well only if there is a match.
 pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     if let Some(output) = &args.output {
         let templates = args.templates.iter().map(|text| job::name_and_path(text).1);
@@ -43,20 +43,29 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     line.push(b'\n');
     std::io::stdout().write_all(&line)?;
     if let Some(path) = &args.output {
-        save_overlay(path, &scene.luma, &record)?;
+        save_overlay(path, &scene, &record)?;
     }
-    Ok(Outcome::Done)
+    if args.explain {
+        let standing = Standing::new(scene.luma.size());
+        let limits = explain::limits(args.search.limits());
+        let standing = sought.standing(standing, args.search.roi, limits)?;
+        let found = work(&options, &standing, scene.luma.as_ref())?;
+        for NamedTemplate { template, .. } in &templates {
+            let of_template = |m: &&Match| m.template == *template.name();
+            let places: Vec<_> = found.matches.iter().filter(of_template).collect();
+            log::say(&explain::describe(template, &places, limits.min_score));
+        }
+    }
+    Ok(if record.matches.is_empty() { Outcome::NoMatch } else { Outcome::Done })
 }
 
-/// The grey picture with the matches drawn in colour.
-fn save_overlay(path: &Path, luma: &Plane, record: &FrameRecord) -> lockon::Result<()> {
-    let size = luma.size();
-    let grey = Plane::from_vec(vec![128; size.area()], size);
-    let mut planes = [luma.clone(), grey.clone(), grey];
+/// The picture with the matches drawn on it.
+fn save_overlay(path: &Path, scene: &Still, record: &FrameRecord) -> lockon::Result<()> {
+    let size = scene.luma.size();
+    let mut planes = scene.planes();
     let views = planes.iter_mut().map(Plane::as_mut).collect();
     overlay::draw_results(&mut Canvas::new(views, PixelFormat::Y444, size), record, &mut Trails::default());
-    let [y, cb, cr] = &planes;
-    still::save_colour(path, [y, cb, cr])
+    scene.save_drawn(path, &planes)
 }
 
 /// `lockon threshold`: the thresholded picture as a file.

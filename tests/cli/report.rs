@@ -35,19 +35,20 @@ fn a_template_name_of_a_hundred_letters_has_its_report() {
 #[test]
 fn a_disk_that_is_full_keeps_the_report_and_the_picture_of_before() {
     let place = Place::new();
-    for (file, kib, words) in [
+    for (file, kib, code, words) in [
         (
             "page.html",
             4,
+            1,
             "run -y ball.mp4 --track 0,40,60,60 --max-frames 3 --no-progress --report page.html",
         ),
-        ("found.bmp", 4, "match -y ball.png ball.png -o found.bmp"),
-        ("mask.bmp", 1, "threshold -y ball.png --method mean:31:5 -o mask.bmp"),
+        ("found.bmp", 4, 2, "match -y ball.png ball.png -o found.bmp"),
+        ("mask.bmp", 1, 1, "threshold -y ball.png --method mean:31:5 -o mask.bmp"),
     ] {
         std::fs::write(place.path(file), "the one before").unwrap();
         let before = names(&place);
         let out = on_a_full_disk(&place, kib, words);
-        fails(&out, if file == "page.html" { 1 } else { out.status.code().unwrap() }, file);
+        fails(&out, code, file);
         assert!(stderr(&out).contains("File too large"), "{file}: {}", stderr(&out));
         assert_eq!((place.read(file).as_str(), names(&place)), ("the one before", before), "{file}");
     }
@@ -64,4 +65,102 @@ fn a_picture_goes_through_standard_output_where_that_is_asked_for() {
     succeeds(done.unwrap());
     assert_eq!(lockon::still::load(&place.path("piped.png")).unwrap().luma.size(), Size::new(48, 48));
     assert!(place.path("out.png").symlink_metadata().unwrap().is_symlink());
+}
+
+/// A scene with colours in which a red patch of noise lies at (77, 31), and one of its own at (20, 50).
+fn coloured_scene(place: &Place) -> Vec<u8> {
+    let size = Size::new(150, 90);
+    let (mut scene, patch, other) =
+        (noise(1, size), noise(2, Size::new(21, 13)), noise(3, Size::new(25, 15)));
+    paste(&mut scene, &patch, 77, 31);
+    paste(&mut scene, &other, 20, 50);
+    lockon::still::save(&place.path("patch.png"), patch.as_ref()).unwrap();
+    lockon::still::save(&place.path("other.png"), other.as_ref()).unwrap();
+    lockon::still::save(&place.path("missing.png"), noise(4, Size::new(21, 13)).as_ref()).unwrap();
+    // Colours that leave luma where it is, nearly: more red and less green.
+    let rgb: Vec<u8> =
+        scene.data().iter().flat_map(|&v| [v.saturating_add(60), v.saturating_sub(30), v]).collect();
+    let mut file = format!("P6 {} {} 255\n", size.width, size.height).into_bytes();
+    file.extend(&rgb);
+    std::fs::write(place.path("scene.ppm"), file).unwrap();
+    place.gst("filesrc location=scene.ppm ! pnmdec ! videoconvert ! video/x-raw,format=RGB ! pngenc snapshot=true ! filesink location=scene.png");
+    lockon::still::load(&place.path("scene.png")).unwrap().rgb.expect("it has colours")
+}
+
+#[test]
+fn match_ends_as_grep_does() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    coloured_scene(&place);
+    std::fs::write(place.path("words.png"), "no pixels").unwrap();
+    let run = |words: &str| place.lockon(&format!("match {words}"));
+    let matches = |out: &Output| {
+        let record: Value = serde_json::from_slice(&out.stdout).unwrap();
+        record["matches"].as_array().unwrap().len()
+    };
+    // Found; one of several is enough.
+    assert_eq!(matches(&succeeds(run("scene.png patch.png"))), 1);
+    assert_eq!(matches(&succeeds(run("scene.png patch.png other.png missing.png"))), 2);
+    // Not found: the record says so, and nobody is told of an error.
+    let out = run("scene.png missing.png");
+    assert_eq!((out.status.code(), matches(&out), stderr(&out).contains("error")), (Some(1), 0, false));
+    // Errors of every kind.
+    for words in [
+        "nowhere.png patch.png",
+        "words.png patch.png",
+        "scene.png words.png",
+        "scene.png scene.png nowhere.png",
+        "patch.png scene.png",
+        "scene.png patch.png --min-score 2",
+        "scene.png patch.png -o found.pdf",
+        "scene.png patch.png -o no/where.png",
+    ] {
+        let out = run(words);
+        assert_eq!(out.status.code(), Some(2), "{words}: {}", stderr(&out));
+        assert!(out.stdout.is_empty(), "{words}");
+    }
+    let help = String::from_utf8(run("--help").stdout).unwrap();
+    assert!(help.contains("0 a template was found, 1 none was, 2 an error"), "{help}");
+}
+
+#[test]
+fn the_picture_of_matches_keeps_the_colours_of_the_scene() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let before = coloured_scene(&place);
+    succeeds(place.lockon("match scene.png patch.png -o found.png"));
+    let after = lockon::still::load(&place.path("found.png")).unwrap().rgb.expect("it has colours");
+    let pixel = |rgb: &[u8], x: usize, y: usize| rgb[3 * (y * 150 + x)..][..3].to_vec();
+    // In what was found, and far from it.
+    for (x, y) in [(80, 35), (96, 42), (5, 5), (20, 80), (140, 70)] {
+        assert_eq!(pixel(&after, x, y), pixel(&before, x, y), "at {x}, {y}");
+    }
+    // Below the middle of the box, its line.
+    assert_ne!(pixel(&after, 87, 44), pixel(&before, 87, 44));
+}
+
+#[test]
+fn explain_tells_right_places_from_wrong_ones_and_leaves_standard_output_alone() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    coloured_scene(&place);
+    let plain = succeeds(place.lockon("match scene.png patch.png other.png"));
+    let out = succeeds(place.lockon("match scene.png patch.png other.png --explain"));
+    let matches = |out: &Output| {
+        let record: Value = serde_json::from_slice(&out.stdout).unwrap();
+        record["matches"].clone()
+    };
+    assert_eq!(matches(&out), matches(&plain));
+    let said = stderr(&out);
+    for name in ["patch (21x13): 1 place stands out\n  right ", "other (25x15): 1 place stands out\n  right "]
+    {
+        assert!(said.contains(name), "{said}");
+    }
+    // What is proposed finds the right place alone, among twenty that were asked for.
+    let mut proposed = said.split("--min-score ").skip(1).map(|rest| rest.split(' ').next().unwrap());
+    let score = proposed.next().unwrap();
+    let found =
+        succeeds(place.lockon(&format!("match scene.png patch.png --max-matches 20 --min-score {score}")));
+    assert_eq!(matches(&found).as_array().unwrap().len(), 1, "{said}");
+    // Something that is not there.
+    let out = place.lockon("match scene.png missing.png --explain");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(stderr(&out).contains("is not in the picture"), "{}", stderr(&out));
 }
