@@ -8,6 +8,7 @@ use crate::backend::{self, Backend, Device, Options, Standing, Variants};
 use crate::config::{Angles, BackendChoice, Kernel, Limits, Scales, SearchMethod, ThresholdSpec, TrackSpec};
 use crate::error::{Error, Result};
 use crate::frame::{Rect, Size, VideoFormat};
+use crate::judge;
 use crate::results::{RunRecord, SettingsRecord, TemplateRecord};
 use crate::still;
 use crate::template::{self, Bank, Template};
@@ -23,6 +24,7 @@ pub struct NamedTemplate {
 }
 
 /// Loads `[NAME=]PATH` templates. Without a name they take their file's, without its extension. No two may have the same.
+/// Warns of those that cannot be told from what they are not; see [`judge`].
 ///
 /// # Errors
 /// `Usage` if two have one name; `File`, `Picture` or `Template` if one cannot be read or searched for.
@@ -37,6 +39,9 @@ pub fn load_templates(texts: &[String]) -> Result<Vec<NamedTemplate>> {
         }
         let still = still::load_up_to(&path, template::MAX_PIXELS)?;
         let template = Template::new(name, still.luma, still.alpha.as_ref())?;
+        for doubt in judge::Measures::of(&template, still.rgb.as_deref()).doubts() {
+            tracing::warn!("template {:?} {doubt}", &**template.name());
+        }
         templates.push(NamedTemplate { template, sha256: still.sha256 });
     }
     Ok(templates)

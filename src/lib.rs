@@ -45,6 +45,7 @@ pub mod excerpt;
 pub mod files;
 pub mod frame;
 pub mod job;
+pub mod judge;
 pub mod media;
 pub mod memory;
 pub mod metrics;

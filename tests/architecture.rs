@@ -18,7 +18,7 @@ const LAYERS: &[&[&str]] = &[
     &["engine", "excerpt", "job", "media", "metrics", "output"],
     &["tracker", "backend::cpu", "backend::cuda", "overlay", "reference"],
     &["backend"],
-    &["ports", "tally"],
+    &["ports", "judge", "tally"],
     &["template"],
     &["results", "config", "still"],
     &["files"],

@@ -1,5 +1,6 @@
 //! Reports and pictures for people: what is in them, and that they are whole.
 
+use std::fmt::Write as _;
 use std::process::{Command, Output};
 
 use super::*;
@@ -163,4 +164,33 @@ fn explain_tells_right_places_from_wrong_ones_and_leaves_standard_output_alone()
     let out = place.lockon("match scene.png missing.png --explain");
     assert_eq!(out.status.code(), Some(1));
     assert!(stderr(&out).contains("is not in the picture"), "{}", stderr(&out));
+}
+
+#[test]
+fn templates_that_cannot_be_told_from_what_they_are_not_are_warned_of() {
+    let place = Place::new();
+    let size = Size::new(48, 40);
+    let draw = |name: &str, pixel: &dyn Fn(usize, usize) -> u8| {
+        let pixels = (0..size.area()).map(|i| pixel(i % size.width, i / size.width)).collect();
+        lockon::still::save(&place.path(name), Plane::from_vec(pixels, size).as_ref()).unwrap();
+    };
+    draw("edge.png", &|x, y| if x + y / 8 < 25 { 60 } else { 180 });
+    draw("stripes.png", &|x, y| if (x / 6) % 2 == 0 { 60 + y as u8 } else { 180 });
+    draw("faint.png", &|x, y| 100 + ((x * 7 + y * 13) % 11 / 5) as u8);
+    let mut expected = String::new();
+    for (name, says) in [
+        ("edge", "is little more than one edge"),
+        ("stripes", "looks like itself 12,0 pixels further"),
+        ("faint", "has little contrast"),
+    ] {
+        let said = stderr(&succeeds(place.lockon(&format!("match {name}.png {name}.png"))));
+        assert!(said.contains(&format!("template \"{name}\" {says}")), "{said}");
+        let _ = write!(expected, " --template {name}.png");
+    }
+    let run = succeeds(place.lockon(&format!("run ball.mp4{expected} --max-frames 1 --no-progress")));
+    for says in ["one edge", "looks like itself", "little contrast"] {
+        assert!(stderr(&run).contains(says), "{}", stderr(&run));
+    }
+    let fit = stderr(&succeeds(place.lockon("match ball.png ball.png")));
+    assert!(!fit.contains("template"), "{fit}");
 }
