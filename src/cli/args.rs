@@ -186,10 +186,10 @@ pub(super) struct RunArgs {
     pub(super) jitter: Option<u32>,
     /// Begin with this frame, or with the first that is not before this time: 120, 12.5s, 1:02.5, 1:02:03.5. What comes
     /// before is decoded only; numbers and times stay those of the whole video
-    #[arg(long, value_name = "WHEN", default_value = "0", value_parser = read::<Moment>, hide_default_value = true, help_heading = "How")]
+    #[arg(long, value_name = "WHEN", default_value = "0", allow_hyphen_values = true, value_parser = read::<Moment>, hide_default_value = true, help_heading = "How")]
     pub(super) start: Moment,
     /// End before this frame, or before the first that is not before this time; of a camera or stream, counted from its start
-    #[arg(long, value_name = "WHEN", value_parser = read::<Moment>, help_heading = "How")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, value_parser = read::<Moment>, help_heading = "How")]
     pub(super) end: Option<Moment>,
     /// Process each Nth frame only, from the first on; videos that are written play at the same speed
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true,

@@ -27,7 +27,7 @@ fn a_bad_value_is_said_once() {
         ("--backend gpu", "gpu", "expected auto, cpu, cuda or cuda:N"),
         ("--view masked", "masked", "expected overlay, mask or split"),
         ("--roi 1,2,3", "1,2,3", "expected X,Y,W,H"),
-        ("--track 1,2,3,4@x", "1,2,3,4@x", "is not a frame number"),
+        ("--track 1,2,3,4@x", "1,2,3,4@x", "expected a frame's number or a time"),
     ] {
         let out = place.lockon(&format!("run ball.mp4 {words}"));
         fails(&out, 2, says);
