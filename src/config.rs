@@ -469,11 +469,13 @@ fn range(text: &str) -> Option<Typed> {
     Some(Typed::Range { from: number(from)?, to: number(to)?, step })
 }
 
-/// How templates are searched: `exhaustive` or `pyramid`.
+/// How templates are searched: `auto`, `exhaustive` or `pyramid`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SearchMethod {
-    /// At every place, size and direction.
+    /// Exhaustively where that does not take long; `backend::preferred_search` tells the rule.
     #[default]
+    Auto,
+    /// At every place, size and direction.
     Exhaustive,
     /// From coarse to fine: much faster with many sizes and directions, and a match can be missed.
     Pyramid,
@@ -483,6 +485,7 @@ impl SearchMethod {
     /// As it is typed.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Auto => "auto",
             Self::Exhaustive => "exhaustive",
             Self::Pyramid => "pyramid",
         }
@@ -493,8 +496,9 @@ impl FromStr for SearchMethod {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let known = [Self::Exhaustive, Self::Pyramid].into_iter().find(|method| method.name() == text);
-        known.ok_or_else(|| Error::value("search", text, "expected exhaustive or pyramid"))
+        let all = [Self::Auto, Self::Exhaustive, Self::Pyramid];
+        let known = all.into_iter().find(|method| method.name() == text);
+        known.ok_or_else(|| Error::value("search", text, "expected auto, exhaustive or pyramid"))
     }
 }
 

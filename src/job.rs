@@ -2,13 +2,16 @@
 //! were told, and the engine's pieces come from it.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::backend::{self, Backend, Device, Options, Standing, Variants};
 use crate::config::{Angles, BackendChoice, Kernel, Limits, Scales, SearchMethod, ThresholdSpec, TrackSpec};
-use crate::error::{Error, Result};
+use crate::control::Control;
+use crate::error::{Bytes, Error, Result};
 use crate::frame::{Rect, Size, VideoFormat};
 use crate::judge;
+use crate::memory;
 use crate::results::{RunRecord, SettingsRecord, TemplateRecord};
 use crate::still;
 use crate::template::{self, Bank, Template};
@@ -59,11 +62,13 @@ pub fn name_and_path(text: &str) -> (String, PathBuf) {
 
 /// What is searched for in every frame: every template at every scale and angle.
 #[derive(Debug, Clone)]
-pub enum Sought {
-    /// All of them, made beforehand.
-    Bank(Bank),
-    /// Made as they are needed, from coarse to fine.
-    Variants(Variants),
+pub struct Sought {
+    variants: Variants,
+    method: SearchMethod,
+    /// All variants, made beforehand: where that is asked for, or has turned out to be the way.
+    bank: OnceLock<Bank>,
+    /// The way that was taken for the first frame: it stays when the frames' size or the device changes. Clones share it.
+    taken: Arc<OnceLock<SearchMethod>>,
 }
 
 impl Sought {
@@ -77,45 +82,98 @@ impl Sought {
         scales: &Scales,
         angles: &Angles,
     ) -> Result<Option<Self>> {
+        Self::new_under(templates, method, scales, angles, &Control::new())
+    }
+
+    /// The same for a run that can be stopped while a bank is made.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; `Stopped`.
+    pub fn new_under(
+        templates: &[NamedTemplate],
+        method: SearchMethod,
+        scales: &Scales,
+        angles: &Angles,
+        control: &Control,
+    ) -> Result<Option<Self>> {
         if templates.is_empty() {
             return Ok(None);
         }
         let templates: Vec<Template> = templates.iter().map(|t| t.template.clone()).collect();
         template::check_count(templates.len(), scales, angles)?;
-        Ok(Some(match method {
-            SearchMethod::Exhaustive => Self::Bank(Bank::expanded(&templates, scales, angles)?),
-            SearchMethod::Pyramid => {
-                Self::Variants(Variants { templates, scales: scales.clone(), angles: angles.clone() })
-            }
-        }))
+        let bank = OnceLock::new();
+        let is_one = scales.0.len() * angles.0.len() == 1;
+        if method == SearchMethod::Exhaustive || is_one && method == SearchMethod::Auto {
+            let _ = bank.set(Bank::expanded_within(&templates, scales, angles, control, Bytes(u64::MAX))?);
+        }
+        let variants = Variants { templates, scales: scales.clone(), angles: angles.clone() };
+        Ok(Some(Self { variants, method, bank, taken: Arc::default() }))
     }
 
-    /// Standing work that searches for it too.
+    /// Opens a device that does `standing` and searches for it too.
     ///
     /// # Errors
-    /// As [`Standing::searching`].
-    pub fn standing(&self, standing: Standing, roi: Option<Rect>, limits: Limits) -> Result<Standing> {
-        match self {
-            Self::Bank(bank) => standing.searching(bank, roi, limits),
-            Self::Variants(variants) => standing.searching_coarsely(variants.clone(), roi, limits),
+    /// As [`Standing::searching`], [`Bank::expanded`] and [`backend::open`].
+    pub fn open(
+        &self,
+        options: &Options,
+        standing: &Standing,
+        roi: Option<Rect>,
+        limits: Limits,
+    ) -> Result<Box<dyn Backend>> {
+        let area = roi.map_or(standing.frame, Rect::size);
+        let exhaustively = || standing.clone().searching(self.bank(options)?, roi, limits);
+        let coarsely = || standing.clone().searching_coarsely(self.variants.clone(), roi, limits);
+        let method = match (self.taken.get(), self.method) {
+            (Some(taken), _) => *taken,
+            (None, SearchMethod::Auto) => backend::preferred_search(&self.variants, area),
+            (None, asked) => asked,
+        };
+        let is_open = self.method == SearchMethod::Auto && self.taken.get().is_none();
+        let (opened, method) = match method {
+            SearchMethod::Pyramid if is_open => match backend::open_gpu(options, exhaustively)? {
+                Some(opened) => (opened, SearchMethod::Exhaustive),
+                None => (backend::open(&options.on_cpu(), &coarsely()?)?, SearchMethod::Pyramid),
+            },
+            SearchMethod::Pyramid => (backend::open(options, &coarsely()?)?, method),
+            SearchMethod::Exhaustive | SearchMethod::Auto => {
+                (backend::open(options, &exhaustively()?)?, SearchMethod::Exhaustive)
+            }
+        };
+        let is_first = self.taken.set(method).is_ok();
+        if is_first && is_open && method == SearchMethod::Pyramid {
+            let seconds = backend::exhaustive_seconds(&self.variants, area, options.threads);
+            tracing::warn!(
+                "templates are searched from coarse to fine, which can miss a match: --search exhaustive misses none, and takes \
+                 about {seconds:.1} s a frame for {} sizes and directions here",
+                self.variants.count()
+            );
         }
+        Ok(opened)
     }
 
-    fn method(&self) -> SearchMethod {
-        match self {
-            Self::Bank(_) => SearchMethod::Exhaustive,
-            Self::Variants(_) => SearchMethod::Pyramid,
+    /// All variants, made now if they are new.
+    fn bank(&self, options: &Options) -> Result<&Bank> {
+        if let Some(bank) = self.bank.get() {
+            return Ok(bank);
         }
+        let Variants { templates, scales, angles } = &self.variants;
+        let limit = options.memory.unwrap_or_else(memory::default_limit);
+        let bank = Bank::expanded_within(templates, scales, angles, &options.control, limit)?;
+        Ok(self.bank.get_or_init(|| bank))
+    }
+
+    /// The way that was taken, or would be if nothing else is known.
+    fn method(&self) -> SearchMethod {
+        self.taken.get().copied().unwrap_or(self.method)
     }
 
     /// Names and sizes of all members.
     fn members(&self) -> Vec<(&str, Size)> {
-        match self {
-            Self::Bank(bank) => {
-                bank.members().iter().map(|member| (&**member.name(), member.size())).collect()
-            }
-            Self::Variants(variants) => (0..variants.count())
-                .map(|variant| (&**variants.template(variant).name(), variants.size(variant)))
+        match self.bank.get().filter(|_| self.method() != SearchMethod::Pyramid) {
+            Some(bank) => bank.members().iter().map(|member| (&**member.name(), member.size())).collect(),
+            None => (0..self.variants.count())
+                .map(|variant| (&**self.variants.template(variant).name(), self.variants.size(variant)))
                 .collect(),
         }
     }
@@ -205,11 +263,10 @@ impl Job {
     /// `Outside` or `NothingFits` if the frames are too small for what is asked, and those of [`backend::open`].
     pub fn open(&self, options: &Options, format: &VideoFormat) -> Result<Box<dyn Backend>> {
         let standing = Standing::new(format.size).thresholding(self.threshold, self.wants_mask);
-        let standing = match &self.sought {
-            Some(sought) => sought.standing(standing, self.roi, self.limits)?,
-            None => standing,
-        };
-        backend::open(options, &standing)
+        match &self.sought {
+            Some(sought) => sought.open(options, &standing, self.roi, self.limits),
+            None => backend::open(options, &standing),
+        }
     }
 
     /// The same in the middle of a run, which frames that have become smaller do not end: what does not fit into them is not

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::config::{Angles, Scales};
-use crate::error::{Error, Result, TemplateFault};
+use crate::control::Control;
+use crate::error::{Bytes, Error, Result, TemplateFault};
 use crate::frame::{Plane, Size};
 
 /// Most pixels of a template: with more, the exact sums of products of 8-bit pixels could leave 64 bits.
@@ -283,6 +284,20 @@ impl Bank {
     /// `Template` if no member of some template is left; `Usage` if they would be more than [`MAX_MEMBERS`], or have more than
     /// [`MAX_BANK_PIXELS`].
     pub fn expanded(templates: &[Template], scales: &Scales, angles: &Angles) -> Result<Self> {
+        Self::expanded_within(templates, scales, angles, &Control::new(), Bytes(u64::MAX))
+    }
+
+    /// The same for a run that can be stopped, which may take so much memory.
+    ///
+    /// # Errors
+    /// As [`Self::expanded`]; `MemoryLimit` if the pixels and masks of all members would take more; `Stopped`.
+    pub fn expanded_within(
+        templates: &[Template],
+        scales: &Scales,
+        angles: &Angles,
+        control: &Control,
+        limit: Bytes,
+    ) -> Result<Self> {
         check_count(templates.len(), scales, angles)?;
         let mut pixels = 0;
         for template in templates {
@@ -300,11 +315,21 @@ impl Bank {
                  them as it needs them"
             )));
         }
+        let wanted = Bytes(2 * pixels);
+        if wanted > limit {
+            return Err(Error::MemoryLimit {
+                what: "a bank of the templates in all sizes and directions".into(),
+                wanted,
+                limit,
+                remedy: "give more --memory, or --search pyramid, which makes them as it needs them",
+            });
+        }
         let mut members = Vec::new();
         for template in templates {
             let (mut made, mut faults) = (0, Vec::new());
             for &scale in &scales.0 {
                 for &angle in &angles.0 {
+                    control.check()?;
                     match template.resampled(scale, angle) {
                         Ok(member) => {
                             members.push(member);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::config::{Angles, BackendChoice, Kernels, Limits, Scales, ThresholdSpec};
+use crate::config::{Angles, BackendChoice, Kernels, Limits, Scales, SearchMethod, ThresholdSpec};
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result};
 use crate::frame::{FrameMeta, Picture, PlaneMut, Rect, Size};
@@ -298,6 +298,69 @@ impl Drop for Ahead {
     }
 }
 
+/// An exhaustive search that takes longer is left to a pyramid by `--search auto`: seconds a frame of one core, as the plan of
+/// the search estimates them with its constants. On two cores a search that is just below runs at 8 frames a second,
+/// where a pyramid's few coarse tiles take about 0.1 s: below it the exhaustive search is not much slower, and misses nothing.
+const LONG_SEARCH_S: f64 = 0.25;
+
+/// The way that [`SearchMethod::Auto`] takes on the CPU, in an area of that size. A GPU always searches exhaustively.
+///
+/// With one scale and one angle it is exhaustive, whatever that takes. Otherwise the work is estimated that an exhaustive search
+/// is: how large its tiles are, how many, how many transforms and scores each takes, for all members that fit; in seconds of
+/// one core of the machine that the constants in `cpu/plan.rs` were measured on. From [`LONG_SEARCH_S`] on it is a pyramid. So
+/// it depends on templates, scales, angles and the area alone, not on the machine, its load or the number of threads, and
+/// the same request always gives the same result.
+pub fn preferred_search(variants: &Variants, area: Size) -> SearchMethod {
+    let is_one = variants.scales.0.len() * variants.angles.0.len() == 1;
+    if is_one || cpu::ncc::exhaustive_seconds(variants, area, 1) < LONG_SEARCH_S {
+        SearchMethod::Exhaustive
+    } else {
+        SearchMethod::Pyramid
+    }
+}
+
+/// About how many seconds a frame takes if it is searched exhaustively for all variants, on so many threads of the CPU.
+pub fn exhaustive_seconds(variants: &Variants, area: Size, threads: usize) -> f64 {
+    cpu::ncc::exhaustive_seconds(variants, area, threads)
+}
+
+/// Opens a GPU for what `standing` makes, if one was asked for, or if `Auto` can have one; otherwise the CPU is to do the work.
+///
+/// # Errors
+/// As [`open`], and those of `standing`.
+pub fn open_gpu(
+    options: &Options,
+    standing: impl FnOnce() -> Result<Standing>,
+) -> Result<Option<Box<dyn Backend>>> {
+    let has_kernels = options.kernels != Kernels::default();
+    let (number, is_asked_for) = match options.choice {
+        BackendChoice::Cpu => return Ok(None),
+        BackendChoice::Cuda(number) => (number, true),
+        BackendChoice::Auto => (AUTO_GPU, has_kernels),
+    };
+    if !is_asked_for && let Err(why) = cuda::device(number) {
+        tell_cpu(&why);
+        return Ok(None);
+    }
+    match cuda::Cuda::open(standing()?, options.depth, options.kernels, number) {
+        Ok(opened) => Ok(Some(Box::new(opened))),
+        Err(why) if is_asked_for => Err(why),
+        Err(why) => {
+            tell_cpu(&why);
+            Ok(None)
+        }
+    }
+}
+
+/// Says why `Auto` takes the CPU. Where there is no such hardware nothing was done that somebody could have wished otherwise.
+fn tell_cpu(why: &Error) {
+    if hardware::may_have_nvidia(Path::new("/")) {
+        tracing::warn!("the CPU does the work: {why}");
+    } else {
+        tracing::debug!("the CPU does the work, there is no NVIDIA GPU here: {why}");
+    }
+}
+
 /// Opens the device that was asked for. `Auto` takes the first GPU, or the CPU, with a warning that says why if there is a GPU.
 ///
 /// # Errors
@@ -329,12 +392,7 @@ pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> 
         // Kernels that were chosen are meant to run.
         BackendChoice::Auto if options.kernels != Kernels::default() => open_cuda(AUTO_GPU),
         BackendChoice::Auto => open_cuda(AUTO_GPU).or_else(|why| {
-            // Where there is no such hardware nothing was done that somebody could have wished otherwise.
-            if hardware::may_have_nvidia(Path::new("/")) {
-                tracing::warn!("the CPU does the work: {why}");
-            } else {
-                tracing::debug!("the CPU does the work, there is no NVIDIA GPU here: {why}");
-            }
+            tell_cpu(&why);
             open_cpu()
         }),
     }
@@ -343,6 +401,23 @@ pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn auto_takes_a_pyramid_where_an_exhaustive_search_is_long_and_never_for_one_size_and_direction() {
+        let luma = crate::reference::picture(Size::new(100, 100));
+        let templates = vec![Template::new("t", luma, None).unwrap(); 300];
+        let preferred = |templates: &[Template], scales: &str, angles: &str, area| {
+            let (scales, angles) = (scales.parse().unwrap(), angles.parse().unwrap());
+            preferred_search(&Variants { templates: templates.to_vec(), scales, angles }, area)
+        };
+        let (large, small) = (Size::new(1920, 1080), Size::new(160, 120));
+        assert_eq!(preferred(&templates, "1..1/2", "0..0/1", large), SearchMethod::Exhaustive);
+        assert_eq!(preferred(&templates[..1], "1..1/2", "-180..180/5", large), SearchMethod::Pyramid);
+        assert_eq!(preferred(&templates[..1], "0.8..1.25/1.05", "-180..180/5", large), SearchMethod::Pyramid);
+        assert_eq!(preferred(&templates[..1], "1..1/2", "-10..10/5", small), SearchMethod::Exhaustive);
+        // Nothing fits: opening says so.
+        assert_eq!(preferred(&templates[..1], "2..4/2", "0..0/1", Size::new(9, 9)), SearchMethod::Exhaustive);
+    }
 
     #[test]
     fn opening_ahead_leaves_what_goes_wrong_to_opening() {

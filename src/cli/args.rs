@@ -9,6 +9,7 @@ use lockon::config::{
     Angles, BackendChoice, Kernel, Limits, Moment, OnDeviceLoss, Part, Scales, SearchMethod, ThresholdSpec,
     TrackSpec, View,
 };
+use lockon::control::Control;
 use lockon::frame::{Rect, Size};
 use lockon::job::{NamedTemplate, Sought};
 use lockon::media::source::{Decoder, Input};
@@ -247,8 +248,8 @@ pub(super) struct SearchArgs {
         value_parser = read::<Typed<Angles>>
     )]
     pub(super) angles: Typed<Angles>,
-    /// How: exhaustive (every place, size and direction) or pyramid (from coarse to fine on the CPU: much faster with many
-    /// sizes and directions; scores are exact, but a match can be missed)
+    /// How: exhaustive (every place, size and direction), pyramid (from coarse to fine on the CPU: much faster with many sizes
+    /// and directions; scores are exact, but a match can be missed) or auto (pyramid where exhaustive takes long on the CPU)
     #[arg(long, value_name = "HOW", default_value = SearchMethod::default().name(), value_parser = offering::<SearchMethod>(SEARCHES), hide_possible_values = true)]
     pub(super) search: SearchMethod,
     /// Search for templates inside this box only; 0,0 is the top left pixel
@@ -258,7 +259,7 @@ pub(super) struct SearchArgs {
 
 /// What `--backend` and `--search` offer.
 const BACKENDS: [&str; 3] = ["auto", "cpu", "cuda"];
-const SEARCHES: [&str; 2] = ["exhaustive", "pyramid"];
+const SEARCHES: [&str; 3] = ["auto", "exhaustive", "pyramid"];
 
 fn kernels() -> [&'static str; Kernel::ALL.len()] {
     Kernel::ALL.map(|(name, _)| name)
@@ -293,8 +294,12 @@ impl SearchArgs {
     }
 
     /// What is searched for, or `None` if there are no templates.
-    pub(super) fn sought(&self, templates: &[NamedTemplate]) -> lockon::Result<Option<Sought>> {
-        Sought::new(templates, self.search, &self.scales.value, &self.angles.value)
+    pub(super) fn sought(
+        &self,
+        templates: &[NamedTemplate],
+        control: &Control,
+    ) -> lockon::Result<Option<Sought>> {
+        Sought::new_under(templates, self.search, &self.scales.value, &self.angles.value, control)
     }
 }
 

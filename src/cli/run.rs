@@ -41,12 +41,15 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     }
     // All that can be refused before the video starts is: first what was typed, then files, then devices.
     let templates = job::load_templates(&args.template)?;
-    let sought = args.search.sought(&templates)?;
     if let Input::File(path) = &spec.input {
         path.metadata().map_err(Error::file("read", path))?;
     }
     args.overwrite.allow(&output_files(args))?;
     let signals = Signals::watch()?;
+    let sought = match args.search.sought(&templates, signals.control()) {
+        Err(Error::Stopped) => return Ok(signals.outcome()),
+        sought => sought?,
+    };
     backend::probe(args.backend)?;
     // While the video is opened. Pyramids are the CPU's.
     let ahead = (args.search.search != SearchMethod::Pyramid).then(|| Ahead::open(args.backend));

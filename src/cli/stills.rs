@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use lockon::backend::{self, Findings, Options, Standing};
+use lockon::backend::{self, Backend, Findings, Options, Standing};
 use lockon::config::{BackendChoice, Kernel};
+use lockon::control::Control;
 use lockon::files;
 use lockon::frame::{FrameMeta, PixelFormat, Plane, PlaneRef};
 use lockon::job::{self, NamedTemplate, check_device};
@@ -30,11 +31,11 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     let templates = job::load_templates(&args.templates)?;
     args.overwrite.allow(args.output.as_slice())?;
     let started = Instant::now();
-    let sought = args.search.sought(&templates)?.expect("at least one template is required");
+    let sought = args.search.sought(&templates, &Control::new())?.expect("at least one template is required");
     let standing = Standing::new(scene.luma.size());
-    let standing = sought.standing(standing, args.search.roi, args.search.limits())?;
     let options = Options { memory: args.memory, ..options(args.backend, &args.kernel, args.threads) };
-    let found = work(&options, &standing, scene.luma.as_ref())?;
+    let backend = sought.open(&options, &standing, args.search.roi, args.search.limits())?;
+    let found = work(backend, scene.luma.as_ref())?;
     let mut record = FrameRecord { matches: found.matches, ..FrameRecord::default() };
     // The tie order of the peaks, across names too; the sort keeps the bank's order for the rest.
     record.matches.sort_by(|a, b| b.score.total_cmp(&a.score).then((a.y, a.x).cmp(&(b.y, b.x))));
@@ -48,8 +49,8 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     if args.explain {
         let standing = Standing::new(scene.luma.size());
         let limits = explain::limits(args.search.limits());
-        let standing = sought.standing(standing, args.search.roi, limits)?;
-        let found = work(&options, &standing, scene.luma.as_ref())?;
+        let backend = sought.open(&options, &standing, args.search.roi, limits)?;
+        let found = work(backend, scene.luma.as_ref())?;
         for NamedTemplate { template, .. } in &templates {
             let of_template = |m: &&Match| m.template == *template.name();
             let places: Vec<_> = found.matches.iter().filter(of_template).collect();
@@ -75,7 +76,8 @@ pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
     let picture = still::load(&args.image)?;
     args.overwrite.allow(std::slice::from_ref(&args.output))?;
     let standing = Standing::new(picture.luma.size()).thresholding(Some(args.method), true);
-    let found = work(&options(args.backend, &args.kernel, None), &standing, picture.luma.as_ref())?;
+    let backend = backend::open(&options(args.backend, &args.kernel, None), &standing)?;
+    let found = work(backend, picture.luma.as_ref())?;
     let mask = found.mask.expect("the mask was asked for");
     still::save(&args.output, mask.plane(0))?;
     Ok(Outcome::Done)
@@ -94,8 +96,7 @@ fn options(choice: BackendChoice, kernels: &[Kernel], threads: Option<u16>) -> O
 }
 
 /// One picture through a backend, as if it were a video of one frame.
-fn work(options: &Options, standing: &Standing, picture: PlaneRef<'_>) -> lockon::Result<Findings> {
-    let mut backend = backend::open(options, standing)?;
+fn work(mut backend: Box<dyn Backend>, picture: PlaneRef<'_>) -> lockon::Result<Findings> {
     let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
     backend.submit(meta, &mut |mut plane| plane.copy_from(picture))?;
     let mut findings = Findings::default();

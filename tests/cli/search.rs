@@ -57,8 +57,8 @@ fn signals_are_heard_while_a_frame_is_searched() {
                 source,
                 "-t",
                 "thing.png",
-                "--angles=-180..180/1",
-                "--scales=0.5..2/1.05",
+                "--angles=-180..180/4",
+                "--scales=0.8..1.25/1.05",
             ])
             .args(["--search", search, "--backend", "cpu", "--min-score", "0.1"])
             .args(["--results", "out.jsonl", "-o", "out.mkv", "--no-progress"])
@@ -77,4 +77,65 @@ fn signals_are_heard_while_a_frame_is_searched() {
         assert_eq!((&summary["type"], &summary["interrupted"]), (&"summary".into(), &true.into()));
         assert_eq!(summary["frames"], frames(&records).len());
     }
+}
+
+/// `scene.png`, with the thing turned by 35 degrees at (330, 120), and `thing.png`.
+fn place_with_scene(side: usize) -> Place {
+    let place = place_with_thing(side);
+    let thing = lockon::still::load(&place.path("thing.png")).unwrap().luma;
+    let turned = lockon::template::Template::new("thing", thing, None).unwrap().resampled(1.0, 35.0).unwrap();
+    let size = Size::new(640, 360);
+    let mut scene = blocks(size, 11);
+    for (i, &pixel) in turned.luma().data().iter().enumerate() {
+        let (x, y) = (330 + i % turned.size().width, 120 + i / turned.size().width);
+        if turned.mask().is_none_or(|mask| mask.data()[i] == 1) {
+            scene.data_mut()[y * size.width + x] = pixel;
+        }
+    }
+    lockon::still::save(&place.path("scene.png"), scene.as_ref()).unwrap();
+    place
+}
+
+/// The one record of `lockon match`, but for the time that it took.
+fn matched(place: &Place, options: &str) -> Value {
+    let done = succeeds(place.lockon(&format!("match scene.png thing.png --backend cpu {options}")));
+    let mut record: Value = serde_json::from_slice(&done.stdout).unwrap();
+    record.as_object_mut().unwrap().remove("latency_us");
+    record
+}
+
+#[test]
+fn matches_are_the_same_in_little_memory_and_too_little_is_refused_with_both_numbers() {
+    let place = place_with_scene(40);
+    let asked = "--angles=-60..60/5 --search exhaustive --max-matches 5 --min-score 0.4";
+    let whole = matched(&place, asked);
+    assert_eq!(whole["matches"][0]["angle"], 35.0, "{whole}");
+    assert_eq!(matched(&place, &format!("{asked} --memory 24M --threads 1")), whole);
+    let refused = place.lockon(&format!("match scene.png thing.png --backend cpu {asked} --memory 1M"));
+    fails(&refused, 1, "of memory, and ");
+    let said = stderr(&refused);
+    assert!(said.contains("iB may be taken") && said.contains("--memory"), "{said}");
+    fails(&place.lockon("match scene.png thing.png --memory lots"), 2, "expected a size such as 2G");
+}
+
+#[test]
+fn auto_searches_many_directions_from_coarse_to_fine_and_says_so_once() {
+    let place = place_with_scene(60);
+    place.gst("filesrc location=scene.png ! pngdec ! imagefreeze num-buffers=3 ! videoconvert ! jpegenc ! avimux ! filesink location=v.avi");
+    let run = |options: &str| {
+        let command =
+            format!("run v.avi -t thing.png --backend cpu --results out.jsonl --no-progress {options}");
+        let said = stderr(&succeeds(place.lockon(&command)));
+        let records = place.records("out.jsonl");
+        let found = frames(&records)[2]["matches"][0].clone();
+        std::fs::remove_file(place.path("out.jsonl")).unwrap();
+        (records[0]["search"].clone(), found, said)
+    };
+    let (search, found, said) = run("--angles=-180..180/5 --scales=0.8..1.25/1.05");
+    assert_eq!((search, &found["angle"]), ("pyramid".into(), &35.0.into()));
+    assert_eq!(said.matches("--search exhaustive misses none").count(), 1, "{said}");
+    assert!(said.contains("s a frame for 648 sizes and directions"), "{said}");
+    let (search, found, said) = run("--angles=35..35/1");
+    assert_eq!((search, &found["angle"]), (Value::Null, &35.0.into()));
+    assert!(!said.contains("--search"), "{said}");
 }

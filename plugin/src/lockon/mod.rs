@@ -213,7 +213,7 @@ fn properties() -> Vec<glib::ParamSpec> {
             .default_value("0..0/1")
             .mutable_playing()
             .build(),
-        text("search", "Search", "How: exhaustive, or pyramid (from coarse to fine on the CPU; a match can be missed)")
+        text("search", "Search", "How: exhaustive, pyramid (from coarse to fine on the CPU; a match can be missed), or auto (pyramid where exhaustive takes long on the CPU)")
             .default_value(lockon::config::SearchMethod::default().name())
             .mutable_playing()
             .build(),

@@ -183,6 +183,9 @@ impl StandingWork {
         let thresholder =
             standing.threshold.map(|spec| Thresholder::new(&spec, standing.frame).under(&control));
         let (matcher, pyramid) = (matcher.transpose()?, pyramid.transpose()?.flatten());
+        if let Some(matcher) = &matcher {
+            tell_cost(matcher, &standing);
+        }
         Ok(Self { control, standing, matcher, pyramid, thresholder, masks: Recycler::default() })
     }
 
@@ -209,6 +212,31 @@ impl StandingWork {
         Ok(())
     }
 }
+
+/// Says, before the first frame, what each will cost; louder if that is seconds.
+fn tell_cost(matcher: &Matcher, standing: &Standing) {
+    let members = standing.bank.as_ref().map_or(0, |bank| bank.members().len());
+    let (seconds, region) = (matcher.estimated_seconds(), standing.roi.size());
+    let memory = Bytes(matcher.bytes().0 + standing.bank.as_ref().map_or(0, |bank| bank.bytes()));
+    let batches = match matcher.batches() {
+        1 => String::new(),
+        batches => format!(" in {batches} batches, more --memory makes it faster"),
+    };
+    if seconds < SLOW_S {
+        let ms = seconds * 1e3;
+        tracing::info!(
+            "{members} templates in {region}: {memory} of memory, about {ms:.1} ms a frame{batches}"
+        );
+    } else {
+        tracing::warn!(
+            "{members} templates in {region}: {memory} of memory, about {seconds:.0} s a frame{batches}; fewer --scales or \
+             --angles, a --roi or --search pyramid take less"
+        );
+    }
+}
+
+/// A frame that takes so long is worth a warning.
+const SLOW_S: f64 = 2.0;
 
 /// What a limit leaves, in bytes, beside the bank and the slots: a frame for each, and a mask with one to spare.
 fn rest(standing: &Standing, depth: usize, limit: Bytes) -> Result<usize> {

@@ -20,6 +20,7 @@ use super::correlate::Plans;
 use super::plan::{Part, Plan, Workload};
 use super::search::{Search, Wanted, Worker};
 use super::simd::Level;
+use crate::backend::Variants;
 use crate::backend::peaks::{Candidate, Selector};
 use crate::config::Limits;
 use crate::control::Control;
@@ -60,6 +61,9 @@ pub struct Matcher {
     batches: Vec<Range<usize>>,
     /// Bytes that are left for exact transforms.
     exact_room: usize,
+    /// About how long a frame takes, in seconds, and how many bytes the transforms and the threads.
+    estimated_s: f64,
+    taken: usize,
     /// Bytes that the peaks of one thread may take.
     peaks_room: usize,
     wanted: Wanted,
@@ -104,7 +108,8 @@ impl Matcher {
         for member in bank.members() {
             assert!(member.size().fits_in(region), "template {} in a region of {region}", member.size());
         }
-        let plan = Plan::new(&workload(&bank, region, threads));
+        let work = workload(&bank, region, threads);
+        let plan = Plan::new(&work);
         let selector = Selector::new(&bank);
         let search = Search::new(&mut planner.plans, bank, region, plan, planner.level, control);
         let worker = search.worker_bytes();
@@ -125,10 +130,36 @@ impl Matcher {
         let (batches, exact_room) = batches(search.member_bytes(), (rest - peaks).max(largest));
         let workers = (0..threads).map(|_| Worker::new(&search)).collect::<Result<_>>()?;
         let wanted = search.wanted();
+        let members: usize = search.member_bytes().sum();
+        let taken = threads * worker + members.min(rest - peaks);
+        let work = Workload { threads, ..work };
+        let again = if batches.len() > 1 { plan.preparation_ns(&work) } else { 0.0 };
+        let estimated_s = (plan.cost_ns(&work) + again) / 1e9;
         // Those of all threads come together in one more list.
         let peaks_room = peaks / 2 / threads;
         let candidates = Vec::new();
-        Ok(Self { search, workers, batches, exact_room, peaks_room, wanted, selector, candidates })
+        Ok(Self {
+            search,
+            workers,
+            batches,
+            exact_room,
+            estimated_s,
+            taken,
+            peaks_room,
+            wanted,
+            selector,
+            candidates,
+        })
+    }
+
+    /// About how long a frame takes, in seconds of the machine that the plan's constants were measured on.
+    pub fn estimated_seconds(&self) -> f64 {
+        self.estimated_s
+    }
+
+    /// About what it takes of memory, beside bank and frame and without lists of peaks.
+    pub fn bytes(&self) -> Bytes {
+        Bytes(self.taken as u64)
     }
 
     /// In how many batches the members are searched.
@@ -160,9 +191,18 @@ impl Matcher {
             worker.found.clear();
         }
         for batch in &self.batches {
-            self.search.go_to(batch, self.exact_room);
+            if !self.search.holds(batch) {
+                self.search.go_to(batch, self.exact_room);
+                let search = &self.search;
+                let made =
+                    share(&mut self.workers, batch.clone(), |worker, member| worker.prepare(search, member));
+                if made.is_err() {
+                    // Some of them are not there.
+                    self.search.go_to(&(0..0), 0);
+                }
+                made?;
+            }
             let (search, wanted, room) = (&self.search, &self.wanted, self.peaks_room);
-            share(&mut self.workers, batch.clone(), |worker, member| worker.prepare(search, member))?;
             share(&mut self.workers, 0..search.plan.pieces(), |worker, piece| {
                 worker.find(search, region, piece, wanted, room)
             })?;
@@ -247,17 +287,38 @@ fn batches(members: impl Iterator<Item = usize>, room: usize) -> (Vec<Range<usiz
 }
 
 fn workload(bank: &Bank, region: Size, threads: usize) -> Workload {
-    let members = bank.members();
-    let largest = |side: fn(Size) -> usize| members.iter().map(|m| side(m.size())).max().unwrap_or(1);
-    let masked = members.iter().filter(|m| m.mask().is_some()).count();
+    let members = bank.members().iter().map(|member| (member.size(), member.mask().is_some()));
+    workload_of(members, region, threads)
+}
+
+/// The work that members of these sizes are, each masked or not.
+fn workload_of(members: impl Iterator<Item = (Size, bool)>, region: Size, threads: usize) -> Workload {
+    let (mut largest, mut count, mut masked) = (Size::new(1, 1), 0, 0);
+    for (size, is_masked) in members {
+        largest = Size::new(largest.width.max(size.width), largest.height.max(size.height));
+        (count, masked) = (count + 1, masked + usize::from(is_masked));
+    }
     Workload {
         region,
-        largest: Size::new(largest(|s| s.width), largest(|s| s.height)),
+        largest,
         planes: if masked > 0 { 2 } else { 1 },
-        members: members.len(),
-        correlations: members.len() + 2 * masked,
+        members: count,
+        correlations: count + 2 * masked,
         threads,
     }
+}
+
+/// About how long an exhaustive search for all variants that fit takes, in seconds of the machine that the plan's constants
+/// were measured on. The same on every machine; 0 if nothing fits.
+pub(in crate::backend) fn exhaustive_seconds(variants: &Variants, region: Size, threads: usize) -> f64 {
+    let fitting = (0..variants.count()).map(|variant| (variant, variants.size(variant)));
+    let fitting = fitting.filter(|(_, size)| size.fits_in(region)).map(|(variant, size)| {
+        let (_, _, angle) = variants.parts(variant);
+        // What is turned, but not by quarters, has corners that do not count.
+        (size, variants.template(variant).mask().is_some() || angle.rem_euclid(90.0) != 0.0)
+    });
+    let work = workload_of(fitting, region, threads);
+    if work.members == 0 { 0.0 } else { Plan::new(&work).cost_ns(&work) / 1e9 }
 }
 
 #[cfg(test)]

@@ -92,8 +92,16 @@ impl Plan {
         Part { origin: (x, y), size: Size::new(width, height), own: Rect::new(own_x, own_y, own_w, own_h) }
     }
 
+    /// About how long it takes to make the transforms of all members, in nanoseconds of the same machine.
+    pub(super) fn preparation_ns(&self, work: &Workload) -> f64 {
+        let Size { width, height } = self.tile;
+        let rows = work.largest.height as f64 / 2.0 * fft_ns(width);
+        let transform = (width / 2 + 1) as f64 * fft_ns(height) + rows;
+        transform * work.members as f64 * work.planes as f64 / work.threads as f64
+    }
+
     /// About how long the search takes, in nanoseconds of the machine that the constants were measured on.
-    fn cost_ns(&self, work: &Workload) -> f64 {
+    pub(super) fn cost_ns(&self, work: &Workload) -> f64 {
         let Size { width, height } = self.tile;
         let columns = (width / 2 + 1) as f64 * fft_ns(height);
         let rows = |count: usize| count as f64 / 2.0 * fft_ns(width);

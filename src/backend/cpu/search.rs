@@ -109,11 +109,13 @@ impl Search {
         }
     }
 
+    /// True if a batch is the one that is held.
+    pub(super) fn holds(&self, batch: &Range<usize>) -> bool {
+        self.batch == *batch
+    }
+
     /// Goes to a batch of members. What was made for others is let go, and `exact_room` bytes may be kept for these.
     pub(super) fn go_to(&mut self, batch: &Range<usize>, exact_room: usize) {
-        if self.batch == *batch {
-            return;
-        }
         for member in &mut self.members[self.batch.clone()] {
             (member.estimate, member.exact) = (OnceLock::new(), OnceLock::new());
         }
