@@ -37,6 +37,7 @@
 //! ```
 
 pub mod backend;
+pub mod colour;
 pub mod config;
 pub mod control;
 pub mod engine;

@@ -7,6 +7,7 @@ use std::path::Path;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader};
 use sha2::{Digest, Sha256};
 
+use crate::colour::Conversion;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::frame::{Plane, PlaneRef, Size};
@@ -230,9 +231,9 @@ impl Still {
         let mut rgb = Vec::with_capacity(3 * size.area());
         for index in 0..size.area() {
             let (before, after) = (self.pixel(index), drawn.each_ref().map(|plane| plane.data()[index]));
-            rgb.extend(if ycbcr_of(before) == after { before } else { rgb_of(after) });
+            rgb.extend(if ycbcr_of(before) == after { before } else { Conversion::BT601.rgb(after) });
         }
-        encode(path, &rgb, size, image::ExtendedColorType::Rgb8)
+        save_rgb(path, &rgb, size)
     }
 
     fn pixel(&self, index: usize) -> [u8; 3] {
@@ -254,11 +255,12 @@ fn ycbcr_of([r, g, b]: [u8; 3]) -> [u8; 3] {
     ]
 }
 
-/// Its inverse.
-fn rgb_of([y, cb, cr]: [u8; 3]) -> [u8; 3] {
-    let (y, cb, cr) = (76_309 * (i32::from(y) - 16), i32::from(cb) - 128, i32::from(cr) - 128);
-    let channel = |value: i32| ((value + (1 << 15)) >> 16).clamp(0, 255) as u8;
-    [channel(y + 104_597 * cr), channel(y - 25_675 * cb - 53_279 * cr), channel(y + 132_201 * cb)]
+/// Writes pixels of three bytes, red, green, blue, as a colour picture, in the format of the file's extension.
+///
+/// # Errors
+/// As [`save`].
+pub fn save_rgb(path: &Path, rgb: &[u8], size: Size) -> Result<()> {
+    encode(path, rgb, size, image::ExtendedColorType::Rgb8)
 }
 
 #[cfg(test)]
@@ -269,9 +271,9 @@ mod tests {
     fn known_colours_come_back_from_luma_and_chroma() {
         // Red, and a grey, as BT.601 has them in limited range.
         assert_eq!(ycbcr_of([255, 0, 0]), [81, 90, 240]);
-        assert_eq!(rgb_of([81, 90, 240]), [254, 0, 0]);
+        assert_eq!(Conversion::BT601.rgb([81, 90, 240]), [254, 0, 0]);
         for colour in [[0, 0, 0], [255, 255, 255], [12, 200, 77], [250, 3, 128], [99, 99, 99]] {
-            let back = rgb_of(ycbcr_of(colour));
+            let back = Conversion::BT601.rgb(ycbcr_of(colour));
             let apart = back.iter().zip(colour).map(|(a, b)| a.abs_diff(b)).max();
             // A step of chroma is up to two of blue.
             assert!(apart <= Some(2), "{colour:?} came back as {back:?}");

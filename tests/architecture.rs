@@ -23,7 +23,7 @@ const LAYERS: &[&[&str]] = &[
     &["results", "config", "still"],
     &["files"],
     &["control", "memory"],
-    &["error"],
+    &["error", "colour"],
     &["frame", "stats", "recycle", "simd"],
     // What tests tell, in the tests alone.
     &["say"],

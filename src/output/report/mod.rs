@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
+use crate::colour;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::frame::{Frame, Rect, USUAL_INTERVAL_NS, VideoFormat};
@@ -22,7 +23,7 @@ mod thumbnails;
 
 use page::{Page, duration};
 use series::{Histogram, Kind, Series};
-use thumbnails::{KEY_SIDE, Key, Picture, THUMBNAIL_SIDE, Thumbnail, crop, shrunk};
+use thumbnails::{KEY_SIDE, Key, Picture, THUMBNAIL_SIDE, Thumbnail, crop};
 
 /// Columns of a chart, one in 1.5 of its pixels: when a run has more, two become one.
 const MOST_COLUMNS: u64 = 600;
@@ -148,7 +149,7 @@ impl Report {
     }
 
     fn picture(&self, frame: &Frame, crop: Rect, side: usize) -> Result<Picture> {
-        let (rgb, size) = shrunk(frame, crop, side);
+        let (rgb, size) = colour::shrunk(frame, crop, side);
         still::jpeg(&rgb, size).map(Picture).map_err(|error| self.failure(&error))
     }
 

@@ -1,6 +1,6 @@
-//! Pictures on the page: what they show of a frame, and how a video's pixels become those of a JPEG file.
+//! Pictures on the page, and what they show of a frame.
 
-use crate::frame::{Chroma, Frame, Rect, Size, VideoFormat};
+use crate::frame::{Rect, Size};
 use crate::results::TrackState;
 
 /// Longest side of the key frame and of a thumbnail, in pixels.
@@ -48,72 +48,6 @@ pub(super) fn crop([x, y, w, h]: [f64; 4], frame: Size) -> Rect {
     Rect::new(x, y, w, h)
 }
 
-/// A part of a frame as RGB, made smaller by a whole number so that no side is longer than `side`.
-pub(super) fn shrunk(frame: &Frame, crop: Rect, side: usize) -> (Vec<u8>, Size) {
-    let format = &frame.format;
-    let step = crop.w.max(crop.h).div_ceil(side).max(1);
-    let size = Size::new((crop.w / step).max(1), (crop.h / step).max(1));
-    let convert = Conversion::of(format);
-    let luma = frame.luma();
-    let sample = |plane: usize, x: usize, y: usize| frame.picture.plane(plane).row(y)[x];
-    let chroma = [0, 1].map(|component| {
-        let samples = format.pixels.chroma_samples(component);
-        move |x: usize, y: usize| {
-            let (x, y) = (x >> format.pixels.x_shift, y >> format.pixels.y_shift);
-            samples.map_or(128, |(plane, first, step)| sample(plane, first + step * x, y))
-        }
-    });
-    let mut rgb = Vec::with_capacity(3 * size.area());
-    for row in 0..size.height {
-        for column in 0..size.width {
-            let (x, y) = (crop.x + column * step, crop.y + row * step);
-            let (right, bottom) = ((x + step).min(crop.x + crop.w), (y + step).min(crop.y + crop.h));
-            let rows = (y..bottom).map(|y| luma.row(y)[x..right].iter().map(|&v| u32::from(v)).sum::<u32>());
-            let mean = rows.sum::<u32>() / ((right - x) * (bottom - y)) as u32;
-            let (x, y) = (usize::midpoint(x, right), usize::midpoint(y, bottom));
-            let [cb, cr] = chroma.each_ref().map(|sample| sample(x, y));
-            rgb.extend(convert.rgb(mean as u8, cb, cr));
-        }
-    }
-    (rgb, size)
-}
-
-/// From a video's colours to those of a screen.
-struct Conversion {
-    is_full_range: bool,
-    /// Weights of red and blue in luma.
-    red: f64,
-    blue: f64,
-}
-
-impl Conversion {
-    /// As GStreamer's colorimetry says (`RANGE:MATRIX:..`, or a name), or as it takes what says nothing.
-    fn of(format: &VideoFormat) -> Self {
-        let said = format.colorimetry.as_deref().unwrap_or_default();
-        let is_grey = format.pixels.chroma == Chroma::None;
-        let is_full_range = said.starts_with("1:") || said.is_empty() && is_grey;
-        let is_hd = match said {
-            "" => format.size.height > 576,
-            said => said == "bt709" || said.split(':').nth(1) == Some("3"),
-        };
-        let (red, blue) = if is_hd { (0.2126, 0.0722) } else { (0.299, 0.114) };
-        Self { is_full_range, red, blue }
-    }
-
-    fn rgb(&self, y: u8, cb: u8, cr: u8) -> [u8; 3] {
-        let (y, cb, cr) = (f64::from(y), f64::from(cb) - 128.0, f64::from(cr) - 128.0);
-        let (y, cb, cr) = if self.is_full_range {
-            (y, cb / 255.0, cr / 255.0)
-        } else {
-            ((y - 16.0) * 255.0 / 219.0, cb / 224.0, cr / 224.0)
-        };
-        let red = y + 255.0 * 2.0 * (1.0 - self.red) * cr;
-        let blue = y + 255.0 * 2.0 * (1.0 - self.blue) * cb;
-        let green = (y - self.red * red - self.blue * blue) / (1.0 - self.red - self.blue);
-        [red, green, blue].map(|v| libm::round(v).clamp(0.0, 255.0) as u8)
-    }
-}
-
 /// RFC 4648, section 4.
 fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -131,25 +65,12 @@ fn base64(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::samples;
 
     #[test]
     fn letters_of_base64_are_those_of_the_rfc() {
         let texts = ["", "f", "fo", "foo", "foob", "fooba", "foobar"].map(|text| base64(text.as_bytes()));
         assert_eq!(texts, ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"]);
         assert_eq!(base64(&[0xfb, 0xff, 0xfe]), "+//+");
-    }
-
-    #[test]
-    fn known_colours_come_back() {
-        let mut format = samples::format();
-        format.pixels = crate::frame::PixelFormat::ALL[0];
-        // Red as BT.601 and BT.709 have it in limited range.
-        assert_eq!(Conversion::of(&format).rgb(81, 90, 240), [254, 0, 0]);
-        format.colorimetry = Some("bt709".into());
-        assert_eq!(Conversion::of(&format).rgb(63, 102, 240), [255, 1, 0]);
-        format.colorimetry = Some("1:4:0:0".into());
-        assert_eq!(Conversion::of(&format).rgb(200, 128, 128), [200, 200, 200]);
     }
 
     #[test]

@@ -1,0 +1,167 @@
+//! From a video's colours to those of a screen.
+
+use crate::frame::{Chroma, Frame, Plane, Rect, Size, VideoFormat};
+
+/// How luma and chroma become red, green and blue.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Conversion {
+    is_full_range: bool,
+    /// Weights of red and blue in luma.
+    red: f64,
+    blue: f64,
+}
+
+impl Conversion {
+    /// BT.601 at limited range, as video of standard definition has it.
+    pub const BT601: Self = Self { is_full_range: false, red: 0.299, blue: 0.114 };
+
+    /// As GStreamer's colorimetry says (`RANGE:MATRIX:..`, or a name), or as it takes what says nothing.
+    pub fn of(format: &VideoFormat) -> Self {
+        let said = format.colorimetry.as_deref().unwrap_or_default();
+        let is_grey = format.pixels.chroma == Chroma::None;
+        let is_full_range = said.starts_with("1:") || said.is_empty() && is_grey;
+        let is_hd = match said {
+            "" => format.size.height > 576,
+            said => said == "bt709" || said.split(':').nth(1) == Some("3"),
+        };
+        let (red, blue) = if is_hd { (0.2126, 0.0722) } else { (0.299, 0.114) };
+        Self { is_full_range, red, blue }
+    }
+
+    /// A pixel's red, green and blue.
+    pub fn rgb(&self, [y, cb, cr]: [u8; 3]) -> [u8; 3] {
+        let (y, cb, cr) = (f64::from(y), f64::from(cb) - 128.0, f64::from(cr) - 128.0);
+        let (y, cb, cr) = if self.is_full_range {
+            (y, cb / 255.0, cr / 255.0)
+        } else {
+            ((y - 16.0) * 255.0 / 219.0, cb / 224.0, cr / 224.0)
+        };
+        let red = y + 255.0 * 2.0 * (1.0 - self.red) * cr;
+        let blue = y + 255.0 * 2.0 * (1.0 - self.blue) * cb;
+        let green = (y - self.red * red - self.blue * blue) / (1.0 - self.red - self.blue);
+        [red, green, blue].map(|v| libm::round(v).clamp(0.0, 255.0) as u8)
+    }
+}
+
+/// Luma, Cb and Cr of a frame as planes of its own size.
+pub fn planes(frame: &Frame) -> [Plane; 3] {
+    let VideoFormat { size, pixels, .. } = *frame.format;
+    let chroma = [0, 1].map(|component| {
+        let Some((plane, first, step)) = pixels.chroma_samples(component) else {
+            return Plane::from_vec(vec![128; size.area()], size);
+        };
+        let plane = frame.picture.plane(plane);
+        let row = |y: usize| plane.row(y >> pixels.y_shift);
+        let samples = |y| (0..size.width).map(move |x| row(y)[first + step * (x >> pixels.x_shift)]);
+        Plane::from_vec((0..size.height).flat_map(samples).collect(), size)
+    });
+    let [cb, cr] = chroma;
+    [frame.luma().to_plane(), cb, cr]
+}
+
+/// The part `area` of a frame as it is, three bytes a pixel: red, green, blue.
+///
+/// # Panics
+/// If `area` does not lie in the frame.
+pub fn rgb(frame: &Frame, area: Rect) -> Vec<u8> {
+    shrunk(frame, area, usize::MAX).0
+}
+
+/// The part `crop` of a frame as RGB, made smaller by a whole number so that no side is longer than `side`.
+///
+/// # Panics
+/// If `crop` does not lie in the frame.
+pub fn shrunk(frame: &Frame, crop: Rect, side: usize) -> (Vec<u8>, Size) {
+    let format = &frame.format;
+    let step = crop.w.max(crop.h).div_ceil(side).max(1);
+    let size = Size::new((crop.w / step).max(1), (crop.h / step).max(1));
+    let convert = Conversion::of(format);
+    let luma = frame.luma();
+    let sample = |plane: usize, x: usize, y: usize| frame.picture.plane(plane).row(y)[x];
+    let chroma = [0, 1].map(|component| {
+        let samples = format.pixels.chroma_samples(component);
+        move |x: usize, y: usize| {
+            let (x, y) = (x >> format.pixels.x_shift, y >> format.pixels.y_shift);
+            samples.map_or(128, |(plane, first, step)| sample(plane, first + step * x, y))
+        }
+    });
+    let mut rgb = Vec::with_capacity(3 * size.area());
+    for row in 0..size.height {
+        for column in 0..size.width {
+            let (x, y) = (crop.x + column * step, crop.y + row * step);
+            let (right, bottom) = ((x + step).min(crop.x + crop.w), (y + step).min(crop.y + crop.h));
+            let rows = (y..bottom).map(|y| luma.row(y)[x..right].iter().map(|&v| u32::from(v)).sum::<u32>());
+            let mean = rows.sum::<u32>() / ((right - x) * (bottom - y)) as u32;
+            let (x, y) = (usize::midpoint(x, right), usize::midpoint(y, bottom));
+            let [cb, cr] = chroma.each_ref().map(|sample| sample(x, y));
+            rgb.extend(convert.rgb([mean as u8, cb, cr]));
+        }
+    }
+    (rgb, size)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::frame::{Circumstances, FrameMeta, Picture, PixelFormat, PlaneRef};
+
+    fn format(pixels: &str, size: Size, colorimetry: Option<&str>) -> VideoFormat {
+        VideoFormat {
+            size,
+            pixels: PixelFormat::from_name(pixels).unwrap(),
+            frame_rate: (25, 1),
+            pixel_aspect: (1, 1),
+            colorimetry: colorimetry.map(str::to_owned),
+        }
+    }
+
+    struct Planes(Vec<Plane>);
+
+    impl Picture for Planes {
+        fn plane(&self, index: usize) -> PlaneRef<'_> {
+            self.0[index].as_ref()
+        }
+    }
+
+    #[test]
+    fn known_colours_come_back() {
+        let of = |colorimetry| Conversion::of(&format("I420", Size::new(64, 48), colorimetry));
+        // Red as BT.601 and BT.709 have it in limited range.
+        assert_eq!(of(None).rgb([81, 90, 240]), [254, 0, 0]);
+        assert_eq!(of(Some("bt709")).rgb([63, 102, 240]), [255, 1, 0]);
+        assert_eq!(of(Some("1:4:0:0")).rgb([200, 128, 128]), [200, 200, 200]);
+        // At full range, as JPEG has it.
+        assert_eq!(of(Some("1:4:0:0")).rgb([76, 85, 255]), [254, 0, 0]);
+        assert_eq!(of(None), Conversion::BT601);
+    }
+
+    #[test]
+    fn a_part_of_a_frame_has_the_colours_of_the_pixels_there() {
+        // Red but for a grey pixel, in a plane of Cb and Cr by turns, at half the size.
+        let size = Size::new(5, 3);
+        let mut luma = vec![81; size.area()];
+        luma[2 * 5 + 3] = 200;
+        let mut chroma = [90, 240].repeat(3 * 2);
+        chroma[(3 + 1) * 2..][..2].copy_from_slice(&[128, 128]);
+        let picture = vec![Plane::from_vec(luma, size), Plane::from_vec(chroma, Size::new(6, 2))];
+        let frame = Frame {
+            meta: FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() },
+            circumstances: Circumstances::default(),
+            format: Arc::new(format("NV12", size, None)),
+            picture: Arc::new(Planes(picture)),
+        };
+        let (red, bright) = ([254, 0, 0], [214, 214, 214]);
+        assert_eq!(rgb(&frame, Rect::new(1, 1, 1, 1)), red);
+        assert_eq!(rgb(&frame, Rect::new(3, 2, 1, 1)), bright);
+        assert_eq!(rgb(&frame, Rect::new(3, 1, 2, 2)).len(), 2 * 2 * 3);
+        assert_eq!(rgb(&frame, Rect::whole(size))[..3], red);
+        let [y, cb, cr] = planes(&frame);
+        for (x, y_cb_cr) in [(1, [81, 90, 240]), (3, [200, 128, 128])] {
+            let at = 2 * 5 + x;
+            assert_eq!([y.data()[at], cb.data()[at], cr.data()[at]], y_cb_cr);
+        }
+    }
+}
