@@ -1,15 +1,39 @@
 //! What a run is told from outside while it goes on.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// A handle on a run, which everybody may hold: whoever asks for the end, and all that wait or work for long and so have to
-/// hear of it. Clones are handles on the same run.
+/// A handle on a run, which everybody may hold: whoever asks for the end or for a pause, and all that wait or work for long and
+/// so have to hear of it. Clones are handles on the same run.
 #[derive(Debug, Clone, Default)]
 pub struct Control {
     is_stopped: Arc<AtomicBool>,
+    pace: Arc<Mutex<Pace>>,
+}
+
+/// Whether a run may go on with its next frame.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Since when it pauses.
+    since: Option<Instant>,
+    /// How long all pauses before took.
+    before: Duration,
+    /// Frames for which it was let go on while it paused...
+    steps: u64,
+    /// ...and how many of them were before this pause.
+    steps_before: u64,
+}
+
+impl Pace {
+    fn begin(&mut self) {
+        if self.since.is_none() {
+            self.since = Some(Instant::now());
+            self.steps_before = self.steps;
+        }
+    }
 }
 
 impl Control {
@@ -18,7 +42,7 @@ impl Control {
         Self::default()
     }
 
-    /// Asks for the end, as soon as possible. There is no way back.
+    /// Asks for the end, as soon as possible. There is no way back. A run that pauses goes on to its end.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
@@ -35,6 +59,76 @@ impl Control {
     pub fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed)
     }
+
+    /// Asks for a pause before the next frame, or ends it.
+    pub fn pause(&self, pauses: bool) {
+        let mut pace = self.pace();
+        if pauses {
+            pace.begin();
+        } else if let Some(since) = pace.since.take() {
+            pace.before += since.elapsed();
+        }
+    }
+
+    /// Lets the run go on for one frame. One that does not pause pauses after it.
+    pub fn step(&self) {
+        let mut pace = self.pace();
+        pace.begin();
+        pace.steps += 1;
+    }
+
+    /// True if a pause was asked for, and not the end.
+    pub fn is_paused(&self) -> bool {
+        !self.is_stopped() && self.pace().since.is_some()
+    }
+
+    /// How long the run has paused so far.
+    pub fn paused(&self) -> Duration {
+        let pace = self.pace();
+        pace.before + pace.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        // It is whole at every moment.
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Holds up one that goes frame by frame while a run pauses, and counts the steps that it took. Each of those who do has one of
+/// their own.
+#[derive(Debug, Clone)]
+pub struct Turnstile {
+    control: Control,
+    /// Steps that were taken, or that are too old to be.
+    taken: u64,
+}
+
+impl Turnstile {
+    /// One for that run. Steps that were asked for before are others'.
+    pub fn new(control: &Control) -> Self {
+        Self { control: control.clone(), taken: control.pace().steps }
+    }
+
+    /// True if the next frame may pass: there is no pause, or a step that was not taken yet.
+    pub fn is_open(&mut self) -> bool {
+        let pace = self.control.pace();
+        self.taken = self.taken.max(pace.steps_before);
+        pace.since.is_none() || self.taken < pace.steps || self.control.is_stopped()
+    }
+
+    /// True if the run was asked to end.
+    pub fn is_stopped(&self) -> bool {
+        self.control.is_stopped()
+    }
+
+    /// A frame passes.
+    pub fn pass(&mut self) {
+        let pace = self.control.pace();
+        // Between pauses there are no steps to take.
+        if pace.since.is_some() && self.taken < pace.steps {
+            self.taken += 1;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -48,5 +142,64 @@ mod tests {
         assert!(!other.is_stopped());
         control.stop();
         assert!(control.is_stopped() && other.is_stopped() && !unrelated.is_stopped());
+    }
+
+    #[test]
+    fn a_pause_lets_one_frame_pass_for_each_step() {
+        let control = Control::new();
+        let mut turnstile = Turnstile::new(&control);
+        for _ in 0..3 {
+            assert!(turnstile.is_open());
+            turnstile.pass();
+        }
+        control.pause(true);
+        assert!(control.is_paused() && !turnstile.is_open());
+        control.step();
+        control.step();
+        for open in [true, true, false] {
+            assert_eq!(turnstile.is_open(), open);
+            turnstile.pass();
+        }
+        assert!(!turnstile.is_open() && !Turnstile::new(&control).is_open());
+        control.pause(false);
+        assert!(!control.is_paused() && turnstile.is_open());
+    }
+
+    #[test]
+    fn a_step_pauses_after_the_next_frame_and_none_is_saved_up_for_the_next_pause() {
+        let control = Control::new();
+        let mut turnstile = Turnstile::new(&control);
+        control.step();
+        assert!(control.is_paused() && turnstile.is_open());
+        turnstile.pass();
+        assert!(!turnstile.is_open());
+        control.step();
+        control.pause(false);
+        // Nobody has asked meanwhile.
+        control.pause(true);
+        assert!(!turnstile.is_open());
+    }
+
+    #[test]
+    fn the_end_opens_what_pauses() {
+        let control = Control::new();
+        control.pause(true);
+        control.stop();
+        assert!(Turnstile::new(&control).is_open() && !control.is_paused());
+    }
+
+    #[test]
+    fn the_time_of_all_pauses_is_counted() {
+        let control = Control::new();
+        assert_eq!(control.paused(), Duration::ZERO);
+        for _ in 0..2 {
+            control.pause(true);
+            std::thread::sleep(Duration::from_millis(10));
+            control.pause(false);
+        }
+        let paused = control.paused();
+        assert!(paused >= Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(control.paused(), paused);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::backend::{Backend, Device, Findings};
-use crate::control::Control;
+use crate::control::{Control, Turnstile};
 use crate::error::{DeviceFault, Error, Result, catch_panic};
 use crate::frame::{Frame, Size, VideoFormat};
 use crate::ports::{Delivery, Next, Sink, Source};
@@ -23,6 +23,9 @@ use crate::tracker::Tracker;
 
 /// How long to wait for a frame before looking whether the run was stopped.
 const STOP_CHECK: Duration = Duration::from_millis(50);
+
+/// How often a run that pauses looks whether it goes on.
+const PAUSE_CHECK: Duration = Duration::from_millis(10);
 
 /// A source from which nothing has come for so long has stalled.
 const STALL: Duration = Duration::from_secs(2);
@@ -48,7 +51,7 @@ pub struct Engine<'a> {
     /// Ends the run after so many frames.
     pub max_frames: Option<u64>,
     /// Stopped, it ends the run as if the video had ended: frames in flight that a device has done are completed, the
-    /// others given up, and outputs closed.
+    /// others given up, and outputs closed. While it pauses no frame is taken from the source: one that is live drops them.
     pub control: Control,
 }
 
@@ -106,11 +109,18 @@ impl Engine<'_> {
 
     fn pump(&mut self, run: &mut Run) -> Result<()> {
         let mut submitted = 0;
+        let mut turnstile = Turnstile::new(&self.control);
         loop {
             let wants_more = !self.control.is_stopped() && self.max_frames.is_none_or(|max| submitted < max);
             let next = match (wants_more, run.has_free_slot()) {
                 (false, _) => Ok(Next::End),
                 (true, false) => Ok(Next::Pending),
+                (true, true) if !turnstile.is_open() => {
+                    if run.in_flight.is_empty() {
+                        std::thread::sleep(PAUSE_CHECK);
+                    }
+                    Ok(Next::Pending)
+                }
                 (true, true) if run.in_flight.is_empty() => {
                     let (asked, held_up) = (Instant::now(), self.source.held_up());
                     let next = self.source.wait_next(STOP_CHECK);
@@ -132,6 +142,7 @@ impl Engine<'_> {
             };
             match next {
                 Next::Frame(frame) => {
+                    turnstile.pass();
                     self.submit(run, frame)?;
                     submitted += 1;
                 }
@@ -331,7 +342,7 @@ impl Engine<'_> {
     /// Waits for the results of the oldest frame in flight, asks the tracker about it, and writes its record. If the backend
     /// fails, tracker and statistics are as if it had not been asked.
     fn decide(&mut self, run: &mut Run) -> Result<Arc<FrameRecord>> {
-        let Run { open, findings, records, stats, redone, in_flight, .. } = run;
+        let Run { open, findings, records, stats, redone, paused, in_flight, .. } = run;
         let frame = in_flight.front().expect("called with a frame in flight");
         let circumstances = frame.circumstances;
         let backend = &mut *open.as_mut().expect("a frame in flight lies in an open backend").backend;
@@ -355,6 +366,7 @@ impl Engine<'_> {
                 record.tracker_us = Some(step_us);
             }
             record.latency_us = stats.result(meta.arrived);
+            *paused = self.control.paused();
             if let Some(captured) = circumstances.captured {
                 let capture_us = micros(captured.elapsed());
                 stats.capture.record(capture_us);
@@ -366,7 +378,7 @@ impl Engine<'_> {
 
     fn summary(&self, run: &Run) -> Summary {
         let stats = &run.stats;
-        let seconds = stats.elapsed().as_secs_f64();
+        let seconds = stats.elapsed().saturating_sub(run.paused).as_secs_f64();
         let mut summary = Summary {
             frames: stats.frames,
             dropped: self.source.dropped(),
@@ -416,6 +428,8 @@ struct Run {
     silent: Duration,
     /// Frames that nobody asked for, when that was last looked at.
     passed: u64,
+    /// How long the run had paused when the last results were final.
+    paused: Duration,
     /// Size of the frames so far, once there was one.
     size: Option<Size>,
     /// Searches that were done again.

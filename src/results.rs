@@ -337,7 +337,7 @@ pub struct Summary {
     pub frames: u64,
     /// Frames of a live source that were dropped because newer ones waited.
     pub dropped: u64,
-    /// Wall time from the first frame's arrival to the last result, in seconds.
+    /// Wall time from the first frame's arrival to the last result, in seconds, without pauses.
     pub seconds: f64,
     /// Frames a second of that time.
     pub fps: f64,
