@@ -127,7 +127,8 @@ pub(super) struct RunArgs {
     /// Leave the input's sound out of -o
     #[arg(long, requires = "output", help_heading = "Output")]
     pub(super) no_audio: bool,
-    /// Show it in a window
+    /// Show it in a window. There space pauses and goes on, `.` goes on by one frame, q and Esc end the run as if the video had
+    /// ended, and so does closing the window; a camera's frames are dropped while it pauses
     #[arg(long, help_heading = "Output")]
     pub(super) display: bool,
     /// Send it into a pipeline of your own: gst-launch text that begins with `appsrc name=results`, which may be left out, or

@@ -63,7 +63,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         Err(_) if signals.exit_code().is_some() => return Ok(signals.outcome()),
         opened => opened?,
     };
-    let (watched, shown) = pipeline_sinks(args, source.is_live())?;
+    let (watched, shown) = pipeline_sinks(args, &spec.input, source.is_live(), signals.control())?;
     sinks.extend(watched);
     if !args.no_progress && !log::is_quiet() {
         let duration_ns = length_ns(args, source.duration_ns(), job::frame_rate(&source.format()));
@@ -310,16 +310,29 @@ fn of_part(args: &RunArgs, sink: VideoSink) -> VideoSink {
 }
 
 /// The outputs that have to know whether the source is live.
-fn pipeline_sinks(args: &RunArgs, is_live: bool) -> lockon::Result<PipelineSinks> {
+fn pipeline_sinks(
+    args: &RunArgs,
+    input: &Input,
+    is_live: bool,
+    control: &Control,
+) -> lockon::Result<PipelineSinks> {
     let mut sinks = Vec::new();
     for text in &args.sink {
-        sinks.push(of_part(args, VideoSink::user(text, args.view, is_live)?));
+        sinks.push(of_part(args, VideoSink::user(text, args.view, is_live)?).steering(control));
     }
     if args.display {
-        sinks.push(VideoSink::display(args.view, is_live)?);
+        sinks.push(VideoSink::display(args.view, is_live, &title(input))?.steering(control));
     }
     let shown = sinks.last().filter(|_| is_live).map(VideoSink::shown);
     Ok((sinks.into_iter().map(|sink| Box::new(sink) as Box<dyn Sink>).collect(), shown))
+}
+
+/// What a window that shows an input is called.
+fn title(input: &Input) -> String {
+    match input {
+        Input::Launch(_) => "lockon".to_owned(),
+        input => input.to_string(),
+    }
 }
 
 /// Sinks, and how the last of them, the screen if there is one, keeps up with a live source.

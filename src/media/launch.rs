@@ -10,7 +10,8 @@
 use std::fmt::{self, Write as _};
 use std::fs::File;
 use std::io::Read;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -468,6 +469,19 @@ fn missing_element(element: &str) -> Option<Error> {
 pub struct Running {
     pipeline: gst::Pipeline,
     news: Receiver<News>,
+    heard: Arc<Heard>,
+}
+
+/// What was on the bus, for what comes later.
+#[derive(Debug, Default)]
+struct Heard {
+    /// Which plugin is missing.
+    missing: Mutex<Option<Error>>,
+    /// The run that ends when the window is closed in which the pipeline ends.
+    control: OnceLock<Control>,
+    is_closed: AtomicBool,
+    /// That frames come too late to be shown, which outputs say each second.
+    is_late: AtomicBool,
 }
 
 /// What a running pipeline said that matters to whoever holds it.
@@ -477,6 +491,8 @@ pub enum News {
     Prerolled,
     /// All sinks have ended.
     Ended,
+    /// Somebody closed the window in which it ends, so that it takes no more frames.
+    Closed,
     /// Something failed; what follows are consequences.
     Failed(Error),
     /// A resource is in trouble: a server that closed the connection, after which some sources tell an ordinary end.
@@ -494,24 +510,33 @@ pub enum Milestone {
     Prerolled,
     /// All sinks have ended.
     Ended,
+    /// Its window was closed. Nothing else comes.
+    Closed,
 }
 
 impl Running {
     /// Takes charge of a pipeline that has not been started yet.
     pub fn new(pipeline: gst::Pipeline) -> Self {
         let (sender, news) = crossbeam_channel::unbounded();
-        let missing = Mutex::new(None);
+        let heard = Arc::new(Heard::default());
+        let of_bus = heard.clone();
         if let Some(bus) = pipeline.bus() {
             // Nobody reads the bus, so nothing may stay on it.
             bus.set_sync_handler(move |_, message| {
-                if let Err(said) = catch_panic(|| sort(message, &missing, &sender)) {
+                if let Err(said) = catch_panic(|| sort(message, &of_bus, &sender)) {
                     let what = "the bus handler".to_owned();
                     let _ = sender.send(News::Failed(Error::Panicked { what, message: said }));
                 }
                 gst::BusSyncReply::Drop
             });
         }
-        Self { pipeline, news }
+        Self { pipeline, news, heard }
+    }
+
+    /// Stops that run as soon as somebody closes the window in which the pipeline ends, whoever listens by then.
+    pub fn stop_when_closed(&self, control: &Control) {
+        // There is one run, and it is told once.
+        let _ = self.heard.control.set(control.clone());
     }
 
     /// The pipeline.
@@ -567,6 +592,7 @@ impl Running {
         match news {
             News::Prerolled => return Ok(Some(Milestone::Prerolled)),
             News::Ended => return Ok(Some(Milestone::Ended)),
+            News::Closed => return Ok(Some(Milestone::Closed)),
             News::Failed(error) => return Err(error),
             // It was logged as the warning that it was.
             News::InTrouble(_) => {}
@@ -608,21 +634,33 @@ pub(super) fn guarded<T>(pad: &gst::Pad, otherwise: T, body: impl FnOnce() -> T)
 }
 
 /// Passes on the messages that matter. Runs on the thread that posts the message, so it only sorts.
-fn sort(message: &gst::Message, missing: &Mutex<Option<Error>>, sender: &Sender<News>) {
+fn sort(message: &gst::Message, heard: &Heard, sender: &Sender<News>) {
     let news = match message.view() {
         gst::MessageView::AsyncDone(_) => News::Prerolled,
         gst::MessageView::Eos(_) => News::Ended,
         gst::MessageView::Latency(_) => News::Latency,
         gst::MessageView::ClockLost(_) => News::ClockLost,
+        gst::MessageView::Error(_) if heard.is_closed.load(Ordering::Relaxed) => return,
+        gst::MessageView::Error(error) if is_of_closed_window(error) => {
+            heard.is_closed.store(true, Ordering::Relaxed);
+            if let Some(control) = heard.control.get() {
+                control.stop();
+            }
+            News::Closed
+        }
         gst::MessageView::Error(error) => {
             // A missing plugin was announced by a message of its own; the error itself does not say which.
-            let named = missing.lock().ok().and_then(|mut missing| missing.take());
+            let named = heard.missing.lock().ok().and_then(|mut missing| missing.take());
             News::Failed(named.unwrap_or_else(|| bus_error(error)))
         }
         gst::MessageView::Warning(warning) => {
             let (element, said) = (source_name(message), warning.error());
             if said.is::<gst::StreamError>() {
                 damage::count();
+            }
+            if said.matches(gst::CoreError::Clock) && heard.is_late.swap(true, Ordering::Relaxed) {
+                tracing::debug!("{element}: {}", said.message());
+                return;
             }
             tracing::warn!("{element}: {}", said.message());
             if !said.is::<gst::ResourceError>() {
@@ -633,7 +671,7 @@ fn sort(message: &gst::Message, missing: &Mutex<Option<Error>>, sender: &Sender<
         }
         gst::MessageView::Element(element) => {
             if let (Some(error), Ok(mut missing)) =
-                (element.structure().and_then(missing_plugin), missing.lock())
+                (element.structure().and_then(missing_plugin), heard.missing.lock())
             {
                 missing.get_or_insert(error);
             }
@@ -643,6 +681,12 @@ fn sort(message: &gst::Message, missing: &Mutex<Option<Error>>, sender: &Sender<
     };
     // Whoever held the pipeline is gone: then nobody needs to know.
     let _ = sender.send(news);
+}
+
+/// True if a video output says that somebody closed its window. Nothing but the text tells that from a device that is not there.
+fn is_of_closed_window(error: &gst::message::Error) -> bool {
+    error.error().matches(gst::ResourceError::NotFound)
+        && error.error().message().ends_with("indow was closed")
 }
 
 /// What decodebin says, in our words, of an input that has streams but none of the kind that is asked for.

@@ -4,7 +4,7 @@
 //! [`source`] hands decoded frames to the engine; [`sink`] takes them back with their results, draws those in, and encodes or
 //! shows the frames, with the input's own sound where that is wanted. [`doctor`] says what is installed and what is not, [`log`] joins
 //! GStreamer's log to ours, [`truncated`] tells files that were cut off, [`stuck`] those from which nothing
-//! comes any more.
+//! comes any more. `window` hears keys and the mouse in a window.
 
 mod damage;
 pub mod doctor;
@@ -15,3 +15,4 @@ mod sound;
 pub mod source;
 mod stuck;
 pub mod truncated;
+mod window;

@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -22,7 +22,9 @@ use gst_video::prelude::*;
 
 use super::launch::{self, Launch, Milestone, News};
 use super::sound::{self, Gate};
+use super::window;
 use crate::config::View;
+use crate::control::{Control, Turnstile};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::frame::{
@@ -38,6 +40,10 @@ use crate::stats::Durations;
 const WAITING: usize = 1;
 /// Drawn frames that may wait in `appsrc`: enough to bridge an encoder's uneven pace.
 const QUEUED: u64 = 4;
+/// The same for a screen, where what waits is still shown after somebody asked for a pause.
+const QUEUED_TO_SHOW: u64 = 1;
+/// How often a screen that pauses looks whether it goes on.
+const PAUSE_CHECK: Duration = Duration::from_millis(10);
 /// How often waiting for the end is interrupted to see whether anything still moves.
 const POLL: Duration = Duration::from_millis(50);
 /// How long an output may take without anything moving in it. Slow encoders move, broken ones do not.
@@ -116,7 +122,10 @@ enum Target {
         /// Where frames that the first file could not hold went.
         parts: Vec<PathBuf>,
     },
-    Display,
+    Display {
+        /// The window's name.
+        title: String,
+    },
     User,
 }
 
@@ -134,6 +143,8 @@ pub struct VideoSink {
     ready: Option<launch::Running>,
     playing: Option<Playing>,
     shown: Arc<Shown>,
+    /// The run whose frames these are, if what is done in a window steers it.
+    control: Option<Control>,
 }
 
 /// How an output keeps up with a live source.
@@ -215,29 +226,40 @@ impl VideoSink {
         let is_new = files::check_writable(path)?;
         let target = Target::File { path: path.to_owned(), container, sound, is_new, parts: Vec::new() };
         let name = path.display().to_string();
-        let (is_live, from_zero, shown) = (false, false, Arc::default());
-        Ok(Self { name, launch, view, target, is_live, from_zero, ready, playing: None, shown })
+        let (is_live, from_zero, playing, shown, control) = (false, false, None, Arc::default(), None);
+        Ok(Self { name, launch, view, target, is_live, from_zero, ready, playing, shown, control })
     }
 
-    /// Shows the frames on the screen: those of a file at their own pace, or slower if the search is; a camera's at once.
+    /// Shows the frames on the screen, in a window named `title`: those of a file at their own pace, or slower if the search is; a
+    /// camera's at once.
     ///
     /// # Errors
     /// `Output` if there is no screen, `MissingElement` if GStreamer has no video output.
-    pub fn display(view: View, is_live: bool) -> Result<Self> {
-        check_screen(|name| std::env::var_os(name).is_some())?;
+    pub fn display(view: View, is_live: bool, title: &str) -> Result<Self> {
+        check_screen(REMEDY)?;
         let launch = display_launch(is_live);
         let ready = Some(launch::Running::new(launch.build()?));
         Ok(Self {
             name: "display".to_owned(),
             launch,
             view,
-            target: Target::Display,
+            target: Target::Display { title: title.to_owned() },
             is_live,
             from_zero: false,
             ready,
             playing: None,
             shown: Arc::default(),
+            control: None,
         })
+    }
+
+    /// Lets that run be steered from the window: to close it ends the run. Keys pause it and end it too, but where the pipeline is
+    /// the user's own.
+    ///
+    /// While the run pauses, the frames of a file that were not shown yet are held back.
+    pub fn steering(mut self, control: &Control) -> Self {
+        self.control = Some(control.clone());
+        self
     }
 
     /// The same for frames from the middle of a video: the file begins with the first of them, and so does its sound.
@@ -259,12 +281,13 @@ impl VideoSink {
         let pipeline = launch.build()?;
         check_appsrc(&launch, &pipeline)?;
         if pipeline.iterate_all_by_element_factory_name("autovideosink").into_iter().next().is_some() {
-            check_screen(|name| std::env::var_os(name).is_some())?;
+            check_screen(REMEDY)?;
         }
         start_without_preroll(&pipeline);
         let (name, ready) = (launch.name().to_owned(), Some(launch::Running::new(pipeline)));
         let (target, shown) = (Target::User, Arc::default());
-        Ok(Self { name, launch, view, target, is_live, from_zero: false, ready, playing: None, shown })
+        let (from_zero, playing, control) = (false, None, None);
+        Ok(Self { name, launch, view, target, is_live, from_zero, ready, playing, shown, control })
     }
 
     /// How it keeps up, to be looked at while it does.
@@ -331,14 +354,21 @@ pub fn user_launch(text: &str) -> Result<Launch> {
     Launch::user("--sink", text).map(Launch::with_appsrc)
 }
 
-/// There is a desktop to open a window on. `is_set` looks up a variable of the environment.
-fn check_screen(is_set: impl Fn(&str) -> bool) -> Result<()> {
+/// What to do without a screen.
+const REMEDY: &str = " (-o FILE writes a file)";
+
+/// There is a desktop to open a window on; if not, the error ends with `remedy`.
+pub(super) fn check_screen(remedy: &str) -> Result<()> {
+    has_screen(|name| std::env::var_os(name).is_some(), remedy)
+}
+
+/// `is_set` looks up a variable of the environment.
+fn has_screen(is_set: impl Fn(&str) -> bool, remedy: &str) -> Result<()> {
     // autovideosink tries every output that is installed, and some end the process where there is no screen: DirectFB's
     // does in Debian 12. Who draws on a console names kmssink with --sink.
     if cfg!(target_os = "linux") && !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
-        let reason =
-            "there is no screen here: neither DISPLAY nor WAYLAND_DISPLAY is set (-o FILE writes a file)";
-        return Err(Error::Output { name: "display".to_owned(), reason: reason.to_owned() });
+        let reason = format!("there is no screen here: neither DISPLAY nor WAYLAND_DISPLAY is set{remedy}");
+        return Err(Error::Output { name: "display".to_owned(), reason });
     }
     Ok(())
 }
@@ -424,7 +454,7 @@ impl Sink for VideoSink {
     fn files(&self) -> Vec<PathBuf> {
         match &self.target {
             Target::File { path, parts, .. } => [path].into_iter().chain(parts).cloned().collect(),
-            Target::Display | Target::User => Vec::new(),
+            Target::Display { .. } | Target::User => Vec::new(),
         }
     }
 
@@ -487,8 +517,9 @@ struct Playing {
     other_sources: Vec<gst::Element>,
     /// Frames handed to the worker.
     delivered: u64,
-    /// Every sink has said that it is done.
+    /// Every sink has said that it is done, or the window was closed.
     has_ended: bool,
+    control: Option<Control>,
 }
 
 /// Shows that something still moves in a pipeline.
@@ -500,6 +531,8 @@ struct Progress {
     ended: AtomicUsize,
     /// Ends.
     ends: AtomicUsize,
+    /// The pipeline is about to be stopped.
+    is_over: AtomicBool,
 }
 
 /// Waits for a pipeline as long as something moves in it.
@@ -528,7 +561,7 @@ impl Playing {
     fn start(sink: &VideoSink, running: launch::Running, format: &VideoFormat) -> Result<Self> {
         let (container, input) = match &sink.target {
             Target::File { container, sound, .. } => (Some(*container), sound.as_deref()),
-            Target::Display | Target::User => (None, None),
+            Target::Display { .. } | Target::User => (None, None),
         };
         if container.is_some_and(|c| c.is_constant_rate) && format.frame_rate.0 == 0 {
             return Err(fault(
@@ -541,6 +574,22 @@ impl Playing {
         let appsrc = sink.launch.element(pipeline, "results")?.downcast::<gst_app::AppSrc>();
         let appsrc = appsrc.map_err(|_| sink.launch.fault("`results` is not an appsrc"))?;
         prepare(&appsrc, &easel.info, sink.is_live);
+        if let Some(control) = &sink.control {
+            running.stop_when_closed(control);
+        }
+        let mut turnstile = None;
+        if let Target::Display { title } = &sink.target {
+            window::set_title(&appsrc, title);
+            window::show_late_frames(pipeline);
+            if !sink.is_live {
+                appsrc.set_max_buffers(QUEUED_TO_SHOW);
+            }
+            if let Some(control) = sink.control.clone() {
+                // Of a live source few frames wait, and they are the newest.
+                turnstile = (!sink.is_live).then(|| Turnstile::new(&control));
+                window::watch(&appsrc, move |action| window::steer(&control, &action));
+            }
+        }
         // A pad's property, which text cannot set before the pad is there.
         if container.is_some()
             && let Some(pad) = pipeline.by_name("mux").and_then(|mux| mux.static_pad("video_0"))
@@ -556,7 +605,7 @@ impl Playing {
         };
 
         // A file's frames stay at their times in a file; what is watched goes by the clock.
-        let on_clock = sink.is_live || matches!(sink.target, Target::Display);
+        let on_clock = sink.is_live || matches!(sink.target, Target::Display { .. });
         let constant_rate = container.is_some_and(|c| c.is_constant_rate);
         let mut times = Timeline::new(format.frame_rate, on_clock, constant_rate.then(|| sink.name.clone()));
         times.origin = (!sink.from_zero).then_some(0);
@@ -578,6 +627,7 @@ impl Playing {
             gate: gate.clone(),
             progress: progress.clone(),
             shown: sink.shown.clone(),
+            turnstile,
         };
         let mut playing = Self {
             pipeline: running,
@@ -592,6 +642,7 @@ impl Playing {
             other_sources,
             delivered: 0,
             has_ended: false,
+            control: sink.control.clone(),
         };
         playing.pipeline.set_state(gst::State::Playing)?;
         let thread = std::thread::Builder::new().name("lockon-sink".to_owned());
@@ -625,7 +676,7 @@ impl Playing {
                     return if sent.is_ok() { self.delivered += 1; Ok(()) } else { self.join_worker() };
                 }
                 recv(self.pipeline.news()) -> news => self.heed(news.ok())?,
-                default(POLL) => patience.check(&self.progress)?,
+                default(POLL) => self.check(&mut patience)?,
             }
         }
         // A pipeline of the user's may have enough before we do.
@@ -661,26 +712,39 @@ impl Playing {
                 }
             }
             self.listen(POLL)?;
-            patience.check(&self.progress)?;
+            self.check(&mut patience)?;
         }
         Ok(())
+    }
+
+    /// Nothing moves while the run pauses, and that is as it should be.
+    fn check(&self, patience: &mut Patience) -> Result<()> {
+        if self.control.as_ref().is_some_and(Control::is_paused) {
+            *patience = Patience::new(&self.progress);
+        }
+        patience.check(&self.progress)
     }
 
     /// Waits for what the pipeline has to say, until `timeout` at most.
     fn listen(&mut self, timeout: Duration) -> Result<()> {
-        if self.pipeline.wait(timeout)? == Some(Milestone::Ended) {
-            self.has_ended = true;
-        }
+        let milestone = self.pipeline.wait(timeout)?;
+        self.pass(milestone);
         Ok(())
     }
 
     fn heed(&mut self, news: Option<News>) -> Result<()> {
-        if let Some(news) = news
-            && self.pipeline.attend(news)? == Some(Milestone::Ended)
-        {
-            self.has_ended = true;
+        if let Some(news) = news {
+            let milestone = self.pipeline.attend(news)?;
+            self.pass(milestone);
         }
         Ok(())
+    }
+
+    fn pass(&mut self, milestone: Option<Milestone>) {
+        if milestone == Some(Milestone::Closed) && !self.has_ended {
+            self.let_others_finish();
+        }
+        self.has_ended |= matches!(milestone, Some(Milestone::Ended | Milestone::Closed));
     }
 
     fn join_worker(&mut self) -> Result<()> {
@@ -690,7 +754,7 @@ impl Playing {
         }
     }
 
-    /// After an error: ends the stream and gives the other ends of a pipeline with several the time to complete their files.
+    /// After an error, or when a window was closed: ends the stream and gives the other ends of a pipeline with several the time to complete their files.
     fn let_others_finish(&mut self) {
         let ends = self.progress.ends.load(Ordering::Relaxed);
         if ends < 2 {
@@ -714,9 +778,11 @@ impl Playing {
 }
 
 impl Drop for Playing {
-    /// Wakes whoever waits, and only then waits itself: sound at its gate, a push in the appsrc, the worker for a frame.
+    /// Wakes whoever waits, and only then waits itself: sound at its gate, a push in the appsrc, the worker for a frame or for the
+    /// end of a pause.
     fn drop(&mut self) {
         self.jobs = None;
+        self.progress.is_over.store(true, Ordering::Relaxed);
         if let Some(gate) = &self.gate {
             gate.open();
         }
@@ -754,7 +820,7 @@ impl Progress {
 }
 
 /// Everything about the appsrc that text cannot say, because people put videotestsrc in its place.
-fn prepare(appsrc: &gst_app::AppSrc, info: &gst_video::VideoInfo, is_live: bool) {
+pub(super) fn prepare(appsrc: &gst_app::AppSrc, info: &gst_video::VideoInfo, is_live: bool) {
     appsrc.set_caps(info.to_caps().ok().as_ref());
     appsrc.set_format(gst::Format::Time);
     // Bytes are no useful limit for pictures.
@@ -789,12 +855,17 @@ struct Worker {
     gate: Option<Arc<Gate>>,
     progress: Arc<Progress>,
     shown: Arc<Shown>,
+    /// Where frames wait while the run pauses.
+    turnstile: Option<Turnstile>,
 }
 
 impl Worker {
     /// Ends when no more frames come, or as soon as the pipeline takes none: why that is, its bus says.
     fn run(mut self) {
         while let Ok(job) = self.jobs.recv() {
+            if !self.wait_for_turn() {
+                continue;
+            }
             if let Err(error) = self.adapt(&job.frame.format) {
                 gst::element_error!(self.appsrc, gst::CoreError::Negotiation, ("no such frames: {error}"));
                 return;
@@ -831,6 +902,16 @@ impl Worker {
         let _ = self.appsrc.end_of_stream();
     }
 
+    /// Waits while the run pauses. False if nobody looks at frames any more.
+    fn wait_for_turn(&mut self) -> bool {
+        let Some(turnstile) = &mut self.turnstile else { return true };
+        while !turnstile.is_open() && !self.progress.is_over.load(Ordering::Relaxed) {
+            std::thread::sleep(PAUSE_CHECK);
+        }
+        turnstile.pass();
+        !turnstile.is_stopped()
+    }
+
     /// Tells the pipeline about frames that are unlike those before.
     fn adapt(&mut self, format: &VideoFormat) -> Result<(), gst::glib::BoolError> {
         if self.easel.is_for(format) {
@@ -853,10 +934,10 @@ fn running_time(appsrc: &gst_app::AppSrc) -> Option<gst::ClockTime> {
 
 /// When a frame is shown, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Times {
-    pts: u64,
+pub(super) struct Times {
+    pub(super) pts: u64,
     /// For how long: a guess where nothing says so, but never nothing, or MP4's players would not show the last frame.
-    duration: u64,
+    pub(super) duration: u64,
 }
 
 /// Gives every frame its time in the output.
@@ -970,10 +1051,10 @@ fn grid((ns, frames): (u64, u64), index: u64) -> u64 {
 }
 
 /// Copies frames into writable buffers and draws on them.
-struct Easel {
+pub(super) struct Easel {
     pool: gst_video::VideoBufferPool,
     /// Of the buffers.
-    info: gst_video::VideoInfo,
+    pub(super) info: gst_video::VideoInfo,
     /// Of the buffers: colour, even for grey frames.
     pixels: PixelFormat,
     /// Of the frames; a buffer may be one column and one row larger.
@@ -984,7 +1065,7 @@ struct Easel {
 }
 
 impl Easel {
-    fn new(format: &VideoFormat, view: View, even: bool) -> Result<Self, gst::glib::BoolError> {
+    pub(super) fn new(format: &VideoFormat, view: View, even: bool) -> Result<Self, gst::glib::BoolError> {
         let is_grey = format.pixels.chroma == Chroma::None;
         let pixels =
             if is_grey { PixelFormat::from_name("I420").unwrap_or(format.pixels) } else { format.pixels };
@@ -1005,15 +1086,30 @@ impl Easel {
 
     /// A buffer with the frame and its results, due at `times`.
     fn paint(&mut self, job: &Job, times: Times) -> Result<gst::Buffer, String> {
+        let mut trails = std::mem::take(&mut self.trails);
+        let painted = self.paint_with(&job.frame, times, |canvas| {
+            draw(self.view, canvas, &job.record, job.mask.as_ref(), &mut trails);
+        });
+        self.trails = trails;
+        painted
+    }
+
+    /// A buffer with the frame and what `draw` draws on it, due at `times`.
+    pub(super) fn paint_with(
+        &self,
+        frame: &Frame,
+        times: Times,
+        draw: impl FnOnce(&mut overlay::Canvas<'_>),
+    ) -> Result<gst::Buffer, String> {
         let size = self.format.size;
         let mut buffer = self.pool.acquire_buffer(None).map_err(|e| e.to_string())?;
         let writable = buffer.get_mut().ok_or("the pool lent a buffer that is in use")?;
         writable.set_pts(gst::ClockTime::from_nseconds(times.pts));
         writable.set_duration(gst::ClockTime::from_nseconds(times.duration));
-        let mut canvas = gst_video::VideoFrameRef::from_buffer_ref_writable(writable, &self.info)
+        let mut target = gst_video::VideoFrameRef::from_buffer_ref_writable(writable, &self.info)
             .map_err(|e| e.to_string())?;
-        let strides: Vec<usize> = canvas.plane_stride().iter().map(|&s| s as usize).collect();
-        let mut planes = canvas.planes_data_mut();
+        let strides: Vec<usize> = target.plane_stride().iter().map(|&s| s as usize).collect();
+        let mut planes = target.planes_data_mut();
         {
             let mut views: Vec<PlaneMut<'_>> = planes
                 .iter_mut()
@@ -1023,13 +1119,13 @@ impl Easel {
                 .map(|(i, (data, &stride))| PlaneMut::new(data, self.pixels.plane_size(i, size), stride))
                 .collect();
             for (i, view) in views.iter_mut().enumerate() {
-                if i < job.frame.format.pixels.planes() {
-                    view.copy_from(job.frame.picture.plane(i));
+                if i < frame.format.pixels.planes() {
+                    view.copy_from(frame.picture.plane(i));
                 } else {
                     (0..view.size().height).for_each(|y| view.row(y).fill(128));
                 }
             }
-            draw(self.view, views, self.pixels, size, &job.record, job.mask.as_ref(), &mut self.trails);
+            draw(&mut overlay::Canvas::new(views, self.pixels, size));
         }
         let padded = Size::new(self.info.width() as usize, self.info.height() as usize);
         if padded != size {
@@ -1041,7 +1137,7 @@ impl Easel {
                 extend_edges(data, stride, inner, outer, sample);
             }
         }
-        drop(canvas);
+        drop(target);
         Ok(buffer)
     }
 }
@@ -1055,20 +1151,17 @@ impl Drop for Easel {
 
 fn draw(
     view: View,
-    planes: Vec<PlaneMut<'_>>,
-    pixels: PixelFormat,
-    size: Size,
+    canvas: &mut overlay::Canvas<'_>,
     record: &FrameRecord,
     mask: Option<&Arc<dyn Picture>>,
     trails: &mut Trails,
 ) {
-    let mut canvas = overlay::Canvas::new(planes, pixels, size);
     match (view, mask) {
-        (View::Mask, Some(mask)) => return overlay::draw_mask(&mut canvas, mask.plane(0)),
-        (View::Split, Some(mask)) => overlay::draw_split(&mut canvas, mask.plane(0)),
+        (View::Mask, Some(mask)) => return overlay::draw_mask(canvas, mask.plane(0)),
+        (View::Split, Some(mask)) => overlay::draw_split(canvas, mask.plane(0)),
         _ => {}
     }
-    overlay::draw_results(&mut canvas, record, trails);
+    overlay::draw_results(canvas, record, trails);
 }
 
 /// Draws results into a frame where it lies, after those that `trails` has seen. Without a `mask` there are only boxes and labels to draw, whatever the view.
@@ -1089,7 +1182,7 @@ pub fn draw_in_place(
     let mut planes = frame.planes_data_mut();
     let views = planes.iter_mut().zip(strides).take(pixels.planes()).enumerate();
     let views = views.map(|(i, (data, stride))| PlaneMut::new(data, pixels.plane_size(i, size), stride));
-    draw(view, views.collect(), pixels, size, record, mask, trails);
+    draw(view, &mut overlay::Canvas::new(views.collect(), pixels, size), record, mask, trails);
 }
 
 /// Repeats the last column and the last row, so that a picture of odd size fills one of even size without an edge that

@@ -545,31 +545,161 @@ fn one_of_two_outputs_that_fails_leaves_the_other_playable() {
     assert_frames(&decoded, &times[..decoded.len()], 100_000, "mp4");
 }
 
-#[test]
-fn a_file_is_displayed_at_its_own_pace() {
-    let text = DISPLAY.replace("autovideosink", "fakesink");
+/// A display that shows frames of a file, steered by `control`, and what it shows them on: no window, but the same for events.
+fn display(screen: &str, control: Option<Control>) -> (VideoSink, gst::Element) {
+    let text = DISPLAY.replace("autovideosink", screen);
     let mut launch = Launch::new("test", &text);
     launch.set("screen", "sync", true);
-    let ready = Some(Running::new(launch.build().unwrap()));
-    let (name, view, target) = (String::new(), View::Overlay, Target::Display);
-    let shown = Arc::default();
-    let mut sink = VideoSink {
-        name,
+    let pipeline = launch.build().unwrap();
+    let screen = pipeline.by_name("screen").unwrap();
+    let sink = VideoSink {
+        name: String::new(),
         launch,
-        view,
-        target,
+        view: View::Overlay,
+        target: Target::Display { title: "clip.mp4".to_owned() },
         is_live: false,
         from_zero: false,
-        ready,
+        ready: Some(Running::new(pipeline)),
         playing: None,
-        shown,
+        shown: Arc::default(),
+        control,
     };
+    (sink, screen)
+}
+
+fn rendered(screen: &gst::Element) -> u64 {
+    screen.property::<gst::Structure>("stats").get("rendered").unwrap()
+}
+
+/// Waits until what is shown is so much, and a little longer, so that one too much would be seen.
+fn shows(screen: &gst::Element, frames: u64) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while rendered(screen) < frames && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(150));
+    assert_eq!(rendered(screen), frames);
+}
+
+fn press(screen: &gst::Element, key: &str) {
+    let event = gst::Structure::builder("application/x-gst-navigation")
+        .field("event", "key-press")
+        .field("key", key)
+        .build();
+    assert!(screen.send_event(gst::event::Navigation::new(event)), "{key}");
+}
+
+#[test]
+fn a_file_is_displayed_at_its_own_pace() {
+    let (mut sink, _) = display("fakesink", None);
     let started = Instant::now();
     // Its first time is that of a video cut out of the middle of another.
     let times: Vec<u64> = (0..20).map(|i| 5_000_000_000 + i * 40_000_000).collect();
     write(&mut sink, &format("NV12", 64, 48, (25, 1)), &times).unwrap();
     let took = started.elapsed();
     assert!((Duration::from_millis(700)..Duration::from_millis(2500)).contains(&took), "took {took:?}");
+}
+
+#[test]
+fn frames_that_a_busy_machine_shows_late_are_shown_all_the_same() {
+    let slow = "identity sleep-time=60000 ! fakesink max-lateness=20000000 qos=true";
+    let (mut sink, screen) = display(slow, None);
+    begin_and_deliver(&mut sink, &format("NV12", 64, 48, (25, 1)), &constant(20, (25, 1))).unwrap();
+    shows(&screen, 20);
+    assert_eq!(screen.property::<gst::Structure>("stats").get::<u64>("dropped"), Ok(0));
+    sink.finish(&Summary::default()).unwrap();
+}
+
+#[test]
+fn a_window_is_named_as_its_display_says() {
+    let (mut sink, screen) = display("fakesink", None);
+    begin_and_deliver(&mut sink, &format("NV12", 64, 48, (25, 1)), &constant(1, (25, 1))).unwrap();
+    shows(&screen, 1);
+    let tags = screen.static_pad("sink").unwrap().sticky_event::<gst::event::Tag>(0).unwrap();
+    assert_eq!(tags.tag().get::<gst::tags::Title>().unwrap().get(), "clip.mp4");
+    sink.finish(&Summary::default()).unwrap();
+}
+
+#[test]
+fn keys_in_the_window_pause_step_and_end_the_run() {
+    let control = Control::new();
+    let (mut sink, screen) = display("fakesink", Some(control.clone()));
+    begin_and_deliver(&mut sink, &format("NV12", 64, 48, (25, 1)), &constant(1, (25, 1))).unwrap();
+    shows(&screen, 1);
+    press(&screen, "space");
+    assert!(control.is_paused());
+    press(&screen, "space");
+    assert!(!control.is_paused());
+    press(&screen, "period");
+    assert!(control.is_paused());
+    press(&screen, "x");
+    assert!(control.is_paused() && !control.is_stopped());
+    press(&screen, "Escape");
+    assert!(control.is_stopped());
+    sink.finish(&Summary::default()).unwrap();
+}
+
+#[test]
+fn what_waits_to_be_shown_waits_for_the_end_of_a_pause_however_long_that_is() {
+    let control = Control::new();
+    let (mut sink, screen) = display("fakesink", Some(control.clone()));
+    let format = format("NV12", 64, 48, (25, 1));
+    begin_and_deliver(&mut sink, &format, &constant(1, (25, 1))).unwrap();
+    shows(&screen, 1);
+    control.pause(true);
+    let more = std::thread::spawn(move || {
+        // More than can wait, so that somebody waits for longer than an output may stand still.
+        for index in 1..6 {
+            deliver(&mut sink, &frame(index, &format, Some(index as u64 * 40_000_000))).unwrap();
+        }
+        sink.finish(&Summary::default())
+    });
+    std::thread::sleep(PATIENCE + Duration::from_millis(500));
+    shows(&screen, 1);
+    control.step();
+    shows(&screen, 2);
+    control.step();
+    control.step();
+    shows(&screen, 4);
+    assert!(!more.is_finished());
+    control.pause(false);
+    more.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_window_that_is_closed_ends_the_run_and_is_no_error() {
+    let control = Control::new();
+    let (mut sink, screen) = display("fakesink", Some(control.clone()));
+    let format = format("NV12", 64, 48, (25, 1));
+    begin_and_deliver(&mut sink, &format, &constant(2, (25, 1))).unwrap();
+    // Also while nobody listens.
+    control.pause(true);
+    gst::element_error!(screen, gst::ResourceError::NotFound, ("Output window was closed"));
+    assert!(control.is_stopped());
+    // What its elements say then are consequences.
+    gst::element_error!(screen, gst::StreamError::Failed, ("Internal data stream error."));
+    deliver(&mut sink, &frame(2, &format, Some(80_000_000))).unwrap();
+    sink.finish(&Summary::default()).unwrap();
+}
+
+#[test]
+fn a_users_window_that_is_closed_leaves_the_files_of_its_pipeline_playable() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.mkv");
+    let text = format!(
+        "appsrc name=results ! tee name=t t. ! queue ! fakesink name=screen \
+         t. ! queue ! x264enc tune=zerolatency ! matroskamux ! filesink location={}",
+        path.display()
+    );
+    let control = Control::new();
+    let mut sink = VideoSink::user(&text, View::Overlay, false).unwrap().steering(&control);
+    let screen = sink.ready.as_ref().unwrap().pipeline().by_name("screen").unwrap();
+    let format = format("NV12", 64, 48, (25, 1));
+    begin_and_deliver(&mut sink, &format, &constant(10, (25, 1))).unwrap();
+    gst::element_error!(screen, gst::ResourceError::NotFound, ("Output window was closed"));
+    assert!(control.is_stopped());
+    sink.finish(&Summary::default()).unwrap();
+    assert_eq!(decode(&path).len(), 10);
 }
 
 #[test]
@@ -583,10 +713,10 @@ fn a_clock_that_is_set_and_does_not_run_yet_tells_no_time() {
 
 #[test]
 fn a_display_without_a_screen_is_an_error_that_says_what_to_do() {
-    assert!(check_screen(|name| name == "WAYLAND_DISPLAY").is_ok());
-    assert!(check_screen(|name| name == "DISPLAY").is_ok());
+    assert!(has_screen(|name| name == "WAYLAND_DISPLAY", REMEDY).is_ok());
+    assert!(has_screen(|name| name == "DISPLAY", REMEDY).is_ok());
     if cfg!(target_os = "linux") {
-        assert!(check_screen(|_| false).unwrap_err().to_string().contains("-o FILE"));
+        assert!(has_screen(|_| false, REMEDY).unwrap_err().to_string().contains("-o FILE"));
     }
 }
 
