@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, RasterizedChar, get_raster, get_raster_width};
 
-use crate::frame::{PixelFormat, PlaneMut, PlaneRef, Size, USUAL_INTERVAL_NS, iou};
+use crate::frame::{PixelFormat, PlaneMut, PlaneRef, Rect, Size, USUAL_INTERVAL_NS, iou};
 use crate::results::{FrameRecord, Match, Track, TrackState};
 
 /// The writable planes of one picture.
@@ -135,6 +135,74 @@ pub fn draw_split(canvas: &mut Canvas<'_>, mask: PlaneRef<'_>) {
     canvas.paint(area, WHITE, 255);
 }
 
+/// Draws what somebody selects: the boxes that are `kept`, numbered, and the `current` one, around which the picture is darker.
+/// `hint` is written along the edge that is farther from the current box: the lower one, or the upper one.
+pub fn draw_selection(canvas: &mut Canvas<'_>, kept: &[Rect], current: Option<Rect>, hint: &str) {
+    let style = Style::for_height(canvas.size.height);
+    let whole = Area::of(Rect::whole(canvas.size));
+    if let Some(Area { left, top, right, bottom }) = current.map(Area::of) {
+        for area in [
+            Area { bottom: top, ..whole },
+            Area { top: bottom, ..whole },
+            Area { top, bottom, right: left, ..whole },
+            Area { top, bottom, left: right, ..whole },
+        ] {
+            canvas.shade(area, 110);
+        }
+    }
+    for rect in kept {
+        style.draw_box(canvas, Area::of(*rect), KEPT, Line::Solid);
+    }
+    let mut taken = Vec::with_capacity(kept.len() + 1);
+    if let Some(rect) = current {
+        let area = Area::of(rect);
+        style.draw_box(canvas, area, SELECTED, Line::Solid);
+        let label = format!("{},{} {}x{}", rect.x, rect.y, rect.w, rect.h);
+        style.draw_label(canvas, area, SELECTED, &label, &mut taken);
+    }
+    for (number, rect) in kept.iter().enumerate() {
+        style.draw_label(canvas, Area::of(*rect), KEPT, &(number + 1).to_string(), &mut taken);
+    }
+    let is_low = current.is_some_and(|rect| 2 * rect.y + rect.h > canvas.size.height);
+    style.write_at(canvas, (0, if is_low { 0 } else { canvas.size.height }), hint);
+}
+
+/// Draws lines over the picture by which places in it can be read: one every 100 pixels with its coordinate, and fainter ones
+/// between them. In small pictures they lie closer.
+pub fn draw_grid(canvas: &mut Canvas<'_>) {
+    let Size { width, height } = canvas.size;
+    let step = match width.max(height) {
+        0..200 => 20,
+        200..400 => 50,
+        _ => 100,
+    };
+    // Small letters, that labels of lines beside each other keep apart whatever the picture's size.
+    let style = Style::for_height(0);
+    let whole = Area::of(Rect::whole(canvas.size));
+    for (faint, opacity) in [(true, 50), (false, 150)] {
+        let step = if faint { step / 5 } else { step };
+        for (length, is_column) in [(width, true), (height, false)] {
+            for at in (0..length).step_by(step) {
+                let at = at as i64;
+                let line = if is_column {
+                    Area { left: at, right: at + 1, ..whole }
+                } else {
+                    Area { top: at, bottom: at + 1, ..whole }
+                };
+                // Seen on bright and on dark.
+                canvas.shade(line.grown(1), opacity / 3);
+                canvas.paint(line, WHITE, opacity);
+            }
+        }
+    }
+    for x in (0..width).step_by(step) {
+        style.write_at(canvas, (x, 0), &x.to_string());
+    }
+    for y in (step..height).step_by(step) {
+        style.write_at(canvas, (0, y), &y.to_string());
+    }
+}
+
 /// A box in the picture's coordinates that may leave it on any side; `right` and `bottom` lie just behind it.
 #[derive(Clone, Copy)]
 struct Area {
@@ -145,6 +213,12 @@ struct Area {
 }
 
 impl Area {
+    fn of(rect: Rect) -> Self {
+        let [left, top, right, bottom] =
+            [rect.x, rect.y, rect.x + rect.w, rect.y + rect.h].map(|edge| edge as i64);
+        Self { left, top, right, bottom }
+    }
+
     fn grown(self, by: i64) -> Self {
         Self { left: self.left - by, top: self.top - by, right: self.right + by, bottom: self.bottom + by }
     }
@@ -208,6 +282,10 @@ impl Line {
 
 const BLACK: Colour = Colour::rgb(0, 0, 0);
 const WHITE: Colour = Colour::rgb(255, 255, 255);
+
+/// The box that is being selected, and those that are kept.
+const SELECTED: Colour = Colour::rgb(255, 220, 0);
+const KEPT: Colour = Colour::rgb(255, 255, 255);
 
 /// A score below which a box that is found is not shown as a sure one: half way to what has nothing of the target.
 pub const SURE: f64 = 0.5;
@@ -451,6 +529,15 @@ struct Style {
     padding: i64,
 }
 
+/// The part of a label that fits into a picture.
+struct Text {
+    /// Its length in bytes.
+    letters: usize,
+    /// Of its plate.
+    width: i64,
+    height: i64,
+}
+
 impl Style {
     /// A line is 1/360 of the picture's height and text 1/34, but never too small to see.
     fn for_height(height: usize) -> Self {
@@ -546,17 +633,8 @@ impl Style {
         label: &str,
         taken: &mut Vec<Area>,
     ) {
+        let Some(Text { letters, width, height }) = self.measure(canvas.size, label) else { return };
         let (picture_width, picture_height) = (canvas.size.width as i64, canvas.size.height as i64);
-        let advance = get_raster_width(FontWeight::Bold, self.font) as i64 * self.zoom;
-        // A coloured bar stands at the left end: it says whose label this is where boxes crowd.
-        let around = self.line + 2 * self.padding;
-        let room = ((picture_width - around) / advance).max(0) as usize;
-        let letters = label.chars().count().min(room);
-        let height = self.font.val() as i64 * self.zoom + self.padding;
-        if letters == 0 || height > picture_height {
-            return;
-        }
-        let width = letters as i64 * advance + around;
         let outline = self.outline(area, canvas.size);
         let left = outline.left.clamp(0, picture_width - width);
         let plate = |top: i64| {
@@ -575,11 +653,38 @@ impl Style {
             .find(is_free)
             .unwrap_or_else(|| plate(above));
         taken.push(plate);
+        self.write(canvas, plate, colour, &label[..letters]);
+    }
 
+    /// How much of a label fits into a picture, and how much room its plate takes; `None` if nothing fits.
+    fn measure(&self, picture: Size, label: &str) -> Option<Text> {
+        let advance = get_raster_width(FontWeight::Bold, self.font) as i64 * self.zoom;
+        // A coloured bar stands at the left end: it says whose label this is where boxes crowd.
+        let around = self.line + 2 * self.padding;
+        let room = ((picture.width as i64 - around) / advance).max(0) as usize;
+        let count = label.chars().count().min(room);
+        let letters = label.char_indices().nth(count).map_or(label.len(), |(end, _)| end);
+        let height = self.font.val() as i64 * self.zoom + self.padding;
+        let fits = count > 0 && height <= picture.height as i64;
+        fits.then_some(Text { letters, width: count as i64 * advance + around, height })
+    }
+
+    /// Writes a label at (`left`, `top`), or as near to that as it lies inside the picture.
+    fn write_at(&self, canvas: &mut Canvas<'_>, (left, top): (usize, usize), label: &str) {
+        let Some(Text { letters, width, height }) = self.measure(canvas.size, label) else { return };
+        let left = (left as i64).min(canvas.size.width as i64 - width);
+        let top = (top as i64).min(canvas.size.height as i64 - height);
+        let plate = Area { left, top, right: left + width, bottom: top + height };
+        self.write(canvas, plate, WHITE, &label[..letters]);
+    }
+
+    /// White text on a dark plate that has room for it and lies in the picture.
+    fn write(&self, canvas: &mut Canvas<'_>, plate: Area, colour: Colour, text: &str) {
+        let advance = get_raster_width(FontWeight::Bold, self.font) as i64 * self.zoom;
         canvas.paint(plate, BLACK, 200);
         canvas.paint(Area { right: plate.left + self.line, ..plate }, colour, 255);
         let mut x = plate.left + self.line + self.padding;
-        for letter in label.chars().take(letters) {
+        for letter in text.chars() {
             self.draw_glyph(canvas, &self.glyph(letter), x, plate.top + self.padding / 2);
             x += advance;
         }

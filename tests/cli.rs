@@ -18,6 +18,7 @@ mod overwrite;
 mod report;
 mod search;
 mod typed;
+mod window;
 
 /// A folder with a small video, a template that is in it, and whatever a test adds.
 struct Place {

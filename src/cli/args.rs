@@ -45,6 +45,8 @@ pub(super) enum Command {
     /// Find templates in a still picture; prints one `frame` record, best match first; ends with 1 if nothing matches
     #[command(after_help = MATCH_EXAMPLES)]
     Match(MatchArgs),
+    /// Draw a box on a frame with the mouse; prints the command that follows it, saves it as a template
+    Pick(PickArgs),
     /// Threshold a still picture
     Threshold(ThresholdArgs),
     /// Measure this machine: frames a second of the usual sizes, in one sentence
@@ -109,6 +111,11 @@ pub(super) struct RunArgs {
     /// frame if not given); may be given several times
     #[arg(long, value_name = "X,Y,W,H[@WHEN]", allow_hyphen_values = true, value_parser = read::<TrackSpec>, help_heading = "What to do")]
     pub(super) track: Vec<TrackSpec>,
+    /// Draw the box to follow in a window, on the first frame (that of --start if it is given; a camera's newest): drag a box,
+    /// arrows move it by a pixel, Shift+arrows resize it, Enter or space takes it, A adds another, Backspace takes the last one
+    /// back, Esc, q and c cancel. Where there is no screen the frame is written as a picture with a grid to read boxes off
+    #[arg(long, conflicts_with = "print_pipeline", help_heading = "What to do")]
+    pub(super) pick: bool,
     /// Follow what --template finds: each match that lasts becomes a track with a number of its own, until it is lost for long.
     /// --max-matches says how many of each template are looked for
     #[arg(long, requires = "template", help_heading = "What to do")]
@@ -333,6 +340,44 @@ pub(super) struct MatchArgs {
     pub(super) backend: BackendChoice,
     #[arg(long, value_name = "NAME", value_parser = offering::<Kernel>(kernels()), hide_possible_values = true, help = kernel_help())]
     pub(super) kernel: Vec<Kernel>,
+}
+
+const PICK_KEYS: &str = "\
+In the window:
+  drag the mouse          draw a box
+  arrows                  move it by a pixel
+  Shift+arrows            resize it by a pixel, at its right and lower edge
+  Enter, space            take it, and be done
+  A                       take it, and draw another
+  Backspace               take back the box, or the last one that was taken
+  Esc, q, c               cancel, as does closing the window: exit code 1
+
+Where there is no screen the frame is written as a PNG file with a grid of coordinates, to read a box off for --box; the exit
+code is 1, as nothing was picked.
+
+Examples:
+  lockon pick match.mp4 --at 12.5s -o player.png
+  lockon pick match.mp4 --frame 312 --box 310,120,64,128 -o player.png";
+
+#[derive(ClapArgs)]
+#[command(after_help = PICK_KEYS)]
+pub(super) struct PickArgs {
+    /// A file, a URI, or `camera[:/dev/videoN]`
+    pub(super) input: Input,
+    /// On this frame, counted from 0, instead of the first
+    #[arg(long, value_name = "N", conflicts_with = "at")]
+    pub(super) frame: Option<u64>,
+    /// On the first frame that is not before this time: 12.5s, 1:02.5, 1:02:03.5
+    #[arg(long, value_name = "WHEN")]
+    pub(super) at: Option<Moment>,
+    /// This box, without a window; 0,0 is the top left pixel; may be given several times
+    #[arg(long = "box", value_name = "X,Y,W,H", allow_hyphen_values = true)]
+    pub(super) boxes: Vec<Rect>,
+    /// Save what is in the box as a picture, in the video's colours, for --template; of several boxes the second goes to FILE-2.png
+    #[arg(short, long, value_name = "FILE.png")]
+    pub(super) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) overwrite: OverwriteArgs,
 }
 
 #[derive(ClapArgs)]

@@ -18,6 +18,7 @@ mod explain;
 mod log;
 mod man;
 mod overwrite;
+mod pick;
 mod progress;
 mod run;
 mod signals;
@@ -76,6 +77,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Match(args) => stills::find(&args),
         Command::Threshold(args) => stills::threshold(&args),
+        Command::Pick(args) => pick::pick(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Doctor => doctor::doctor(),
         Command::Completions { shell } => completions::print(shell),

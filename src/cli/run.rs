@@ -18,6 +18,7 @@ use lockon::files;
 use lockon::frame::{FrameMeta, VideoFormat};
 use lockon::job::{self, Job};
 use lockon::media::launch::{self, Launch};
+use lockon::media::pick::PutBack;
 use lockon::media::sink::{self, Shown, VideoSink};
 use lockon::media::source::{CameraMode, DEFAULT_JITTER_MS, Decoder, Input, SourceSpec, VideoSource};
 use lockon::metrics::MetricsSink;
@@ -28,7 +29,7 @@ use lockon::results::{CommandRecord, RunRecord};
 use super::args::{NO_ANGLES, NO_SCALES, RunArgs};
 use super::progress::Progress;
 use super::signals::Signals;
-use super::{Outcome, closing, log, system, words};
+use super::{Outcome, closing, log, pick, system, words};
 
 pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     system::check_threads(job::threads(args.threads))?;
@@ -69,6 +70,20 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         let duration_ns = length_ns(args, source.duration_ns(), job::frame_rate(&source.format()));
         sinks.push(Box::new(Progress::new(duration_ns, shown)));
     }
+    let source_is_live = source.is_live();
+    let decoder = source.decoder_name().map(str::to_owned);
+    let mut excerpt = Excerpt::new(&mut source, args.part());
+    let (mut tracks, mut first) = (args.track.clone(), None);
+    if args.pick
+        && let Some(frame) = pick::first_frame(&mut excerpt, signals.control())?
+    {
+        match pick::tracks(&frame, &spec.input, signals.control())? {
+            Some(picked) => tracks.extend(picked),
+            None => return Ok(signals.outcome()),
+        }
+        first = Some(frame);
+    }
+    let mut frames = PutBack::new(first, &mut excerpt);
 
     let job = Job {
         templates,
@@ -76,13 +91,11 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         variety: (args.search.scales.value.clone(), args.search.angles.value.clone()),
         roi: args.search.roi,
         limits: args.search.limits(),
-        tracks: args.track.clone(),
+        tracks,
         track_matches: args.track_matches,
         threshold: args.threshold,
         wants_mask: sinks.iter().any(|sink| sink.wants_mask()),
     };
-    let source_is_live = source.is_live();
-    let decoder = source.decoder_name().map(str::to_owned);
     let options = Options {
         choice: args.backend,
         depth: usize::from(args.depth),
@@ -112,9 +125,8 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         RunRecord { command: Some(command.clone()), ..record }
     };
     let input_name = spec.input.to_string();
-    let mut excerpt = Excerpt::new(&mut source, args.part());
     let engine = Engine {
-        source: &mut excerpt,
+        source: &mut frames,
         open_backend: &open_backend,
         open_spare: match args.on_device_loss {
             OnDeviceLoss::End => None,
@@ -235,8 +247,8 @@ fn check(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<()> {
     if part.start != Moment::default() && spec.is_real_time()? {
         return usage("--start is for files: what came before a camera or stream was opened cannot be had");
     }
-    if args.template.is_empty() && args.track.is_empty() && args.threshold.is_none() {
-        return usage("nothing to do: give --template, --track or --threshold");
+    if args.template.is_empty() && args.track.is_empty() && !args.pick && args.threshold.is_none() {
+        return usage("nothing to do: give --template, --track, --pick or --threshold");
     }
     let search = (!args.template.is_empty()).then_some(args.search.search);
     job::check_device(&args.kernel, args.backend, search, args.threshold)?;

@@ -4,12 +4,14 @@
 //! [`source`] hands decoded frames to the engine; [`sink`] takes them back with their results, draws those in, and encodes or
 //! shows the frames, with the input's own sound where that is wanted. [`doctor`] says what is installed and what is not, [`log`] joins
 //! GStreamer's log to ours, [`truncated`] tells files that were cut off, [`stuck`] those from which nothing
-//! comes any more. `window` hears keys and the mouse in a window.
+//! comes any more. `window` hears keys and the mouse in a window, and
+//! [`pick`] asks for boxes there.
 
 mod damage;
 pub mod doctor;
 pub mod launch;
 pub mod log;
+pub mod pick;
 pub mod sink;
 mod sound;
 pub mod source;

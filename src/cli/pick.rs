@@ -1,0 +1,239 @@
+//! `lockon pick` and `lockon run --pick`: boxes that somebody draws on a frame.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use lockon::Error;
+use lockon::colour::{self, Conversion};
+use lockon::config::{Moment, Part, TrackSpec};
+use lockon::control::Control;
+use lockon::excerpt::Excerpt;
+use lockon::files;
+use lockon::frame::{Frame, PixelFormat, Plane, Rect};
+use lockon::media::launch;
+use lockon::media::pick::{KEYS, Picker};
+use lockon::media::source::{Decoder, Input, SourceSpec, VideoSource};
+use lockon::overlay::{self, Canvas};
+use lockon::ports::{Next, Source};
+use lockon::still;
+
+use super::args::PickArgs;
+use super::signals::Signals;
+use super::{Outcome, log};
+
+/// How often waiting for a frame is interrupted to see whether the program is to end.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+
+pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
+    launch::init()?;
+    log::join_gstreamer();
+    let spec = SourceSpec::new(args.input.clone(), Decoder::Software);
+    if let Some(output) = &args.output {
+        still::check_extension(output)?;
+        let inputs: Vec<_> =
+            if let Input::File(path) = &args.input { vec![path.clone()] } else { Vec::new() };
+        files::check_distinct(&inputs, std::slice::from_ref(output))?;
+        args.overwrite.allow(std::slice::from_ref(output))?;
+        files::check_writable(output)?;
+    }
+    let moment = args.frame.map(Moment::Frame).or(args.at).unwrap_or_default();
+    let signals = Signals::watch()?;
+    let mut source = match VideoSource::open(&spec, signals.control()) {
+        Err(_) if signals.exit_code().is_some() => return Ok(signals.outcome()),
+        opened => opened?,
+    };
+    let mut excerpt = Excerpt::new(&mut source, Part { start: moment, ..Part::default() });
+    let Some(frame) = first_frame(&mut excerpt, signals.control())? else {
+        if signals.exit_code().is_some() {
+            return Ok(signals.outcome());
+        }
+        let reason = match excerpt.missed().and_then(|last| Some((last.index, last.pts_ns?))) {
+            Some((index, ns)) => {
+                let last = Moment::Time(ns);
+                format!("there is no {}: its last frame is {index}, at {last}", moment.in_words())
+            }
+            None => format!("it ended before {}", moment.in_words()),
+        };
+        return Err(Error::NoVideo { input: spec.input.to_string(), reason }.into());
+    };
+    let boxes = if args.boxes.is_empty() {
+        match ask(&frame, &args.input, signals.control())? {
+            Some(boxes) => boxes,
+            None => return Ok(signals.outcome()),
+        }
+    } else {
+        args.boxes.clone()
+    };
+    let size = frame.format.size;
+    if let Some(rect) = boxes.iter().copied().find(|rect| !rect.is_inside(size)) {
+        return Err(Error::Outside { what: "box", rect, frame: size }.into());
+    }
+    if let Some(path) = &args.output {
+        for (index, rect) in boxes.iter().enumerate() {
+            // The first was allowed by name, and the others have names that are free.
+            let path = if index == 0 { path.clone() } else { free_name(path) };
+            still::save_rgb(&path, &colour::rgb(&frame, *rect), rect.size())?;
+            log::say(&format!("{}: {rect} of frame {}", path.display(), frame.meta.index));
+        }
+    }
+    let line = command(&args.input, &boxes, (!spec.is_real_time()?).then_some(frame.meta.index));
+    std::io::stdout().write_all(line.as_bytes())?;
+    Ok(Outcome::Done)
+}
+
+/// The first frame of a source; `None` if it has none, or if the program is to end.
+///
+/// # Errors
+/// As the source's.
+pub(super) fn first_frame(source: &mut dyn Source, control: &Control) -> lockon::Result<Option<Frame>> {
+    while !control.is_stopped() {
+        match source.wait_next(STOP_CHECK)? {
+            Next::Frame(frame) => return Ok(Some(frame)),
+            Next::End => break,
+            Next::Pending | Next::Gap { .. } => {}
+        }
+    }
+    Ok(None)
+}
+
+/// What is to be followed from a frame on: boxes that somebody draws on it; `None` if a signal says that the program is to end.
+///
+/// # Errors
+/// If nothing is picked: because that was said, or because no window can be had. Then the frame is written as a picture.
+pub(super) fn tracks(frame: &Frame, input: &Input, control: &Control) -> Result<Option<Vec<TrackSpec>>> {
+    let from = Moment::Frame(frame.meta.index);
+    let Some(boxes) = ask(frame, input, control)? else { return Ok(None) };
+    let tracks: Vec<_> = boxes.into_iter().map(|rect| TrackSpec { rect, from }).collect();
+    for track in &tracks {
+        log::say(&format!("picked: --track {track}"));
+    }
+    Ok(Some(tracks))
+}
+
+/// The boxes that somebody draws on a frame, one at least; `None` if a signal says that the program is to end.
+fn ask(frame: &Frame, input: &Input, control: &Control) -> Result<Option<Vec<Rect>>> {
+    let index = frame.meta.index;
+    let picker = match Picker::open(frame.clone(), &format!("{input}, frame {index}")) {
+        Ok(picker) => picker,
+        Err(error) => {
+            let path = PathBuf::from(format!("{}-frame-{index}.png", stem(input)));
+            let path = if path.symlink_metadata().is_ok() { free_name(&path) } else { path };
+            still::save_rgb(&path, &with_grid(frame), frame.format.size)?;
+            let mut words = format!("no window can be had to pick in: {error}\n");
+            let _ = write!(
+                words,
+                "frame {index} is in {} with a grid of coordinates (0,0 is the top left pixel). Read a box off it, \
+                 X,Y,W,H, and go on with\n  {}  lockon pick {} --frame {index} --box X,Y,W,H -o crop.png",
+                path.display(),
+                command_of(input, &format!(" --track X,Y,W,H@{index}")),
+                quoted(input),
+            );
+            bail!("{words}");
+        }
+    };
+    log::say(KEYS);
+    match picker.pick(control)? {
+        Some(boxes) => Ok(Some(boxes)),
+        None if control.is_stopped() => Ok(None),
+        None => bail!("nothing was picked"),
+    }
+}
+
+/// The command that follows these boxes from a frame on, as a line for a shell. Frames of a camera have no numbers that say
+/// anything later.
+fn command(input: &Input, boxes: &[Rect], frame: Option<u64>) -> String {
+    let mut tracks = String::new();
+    for rect in boxes {
+        let _ = write!(tracks, " --track {rect}");
+        if let Some(frame) = frame {
+            let _ = write!(tracks, "@{frame}");
+        }
+    }
+    command_of(input, &tracks)
+}
+
+fn command_of(input: &Input, options: &str) -> String {
+    format!("lockon run {}{options}\n", quoted(input))
+}
+
+/// The input as a word for a shell that no program takes for an option.
+fn quoted(input: &Input) -> String {
+    let text = input.to_string();
+    let text = if text.starts_with('-') && text != "-" { format!("./{text}") } else { text };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+/// What a file about an input is called, without its extension.
+fn stem(input: &Input) -> String {
+    let stem = match input {
+        Input::File(path) => path.file_stem().map(|stem| stem.to_string_lossy().into_owned()),
+        _ => None,
+    };
+    stem.unwrap_or_else(|| "lockon".to_owned())
+}
+
+/// `clip-2.png` for `clip.png`, or the next number of which there is no file.
+fn free_name(path: &Path) -> PathBuf {
+    let (stem, extension) = (path.file_stem().unwrap_or_default(), path.extension().unwrap_or_default());
+    let name = |number: u32| {
+        let mut name = stem.to_owned();
+        name.push(format!("-{number}."));
+        name.push(extension);
+        path.with_file_name(name)
+    };
+    let is_free = |path: &PathBuf| path.symlink_metadata().is_err();
+    (2..u32::MAX).map(name).find(is_free).expect("a folder has fewer files than there are numbers")
+}
+
+/// The frame in colour, with lines by which places in it can be read.
+fn with_grid(frame: &Frame) -> Vec<u8> {
+    let size = frame.format.size;
+    let mut planes = colour::planes(frame);
+    let views = planes.iter_mut().map(Plane::as_mut).collect();
+    overlay::draw_grid(&mut Canvas::new(views, PixelFormat::Y444, size));
+    let convert = Conversion::of(&frame.format);
+    let [y, cb, cr] = planes.each_ref().map(Plane::data);
+    (0..size.area()).flat_map(|at| convert.rgb([y[at], cb[at], cr[at]])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_can_be_pasted_into_a_shell() {
+        let line = |input: &str, frame| {
+            let boxes = [Rect::new(1, 2, 30, 40), Rect::new(5, 6, 7, 8)];
+            command(&Input::File(input.into()), &boxes, frame)
+        };
+        assert_eq!(
+            line("cars.mp4", Some(18)),
+            "lockon run cars.mp4 --track 1,2,30,40@18 --track 5,6,7,8@18\n"
+        );
+        assert!(
+            line("it's a clip.mp4", None).starts_with(r"lockon run 'it'\''s a clip.mp4' --track 1,2,30,40 ")
+        );
+        assert!(line("-o.mp4", None).starts_with("lockon run ./-o.mp4 "));
+        assert!(line("$(rm).mp4", None).starts_with("lockon run '$(rm).mp4' "));
+    }
+
+    #[test]
+    fn names_that_are_taken_get_a_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.png");
+        for expected in ["a-2.png", "a-3.png"] {
+            let free = free_name(&path);
+            assert_eq!(free.file_name().unwrap(), expected);
+            std::fs::write(free, "").unwrap();
+        }
+    }
+}
