@@ -260,7 +260,7 @@ pub struct Part {
     pub start: Moment,
     /// The first after the last one; the video's end if nothing is said.
     pub end: Option<Moment>,
-    /// Each so manyth from the first one on, 1 or more.
+    /// The distance from one processed frame to the next: 1, or more to leave frames out.
     pub every: u64,
 }
 

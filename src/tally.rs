@@ -7,9 +7,9 @@ use crate::results::{
     TrackSummary,
 };
 
-/// Tracks of which the summary tells; of those of matches that begin later there is a count. A run may see any number of them.
+/// Tracks that the summary describes; matches that become tracks after these are only counted. A run may see any number of them.
 const MOST_TRACKS: usize = 100;
-/// Spans of each track in which it was lost; of the others there is a count.
+/// Spans in which a track was lost that are kept, for each track; later ones are only counted.
 const MOST_SPANS: usize = 10;
 
 /// Counts of a run.
@@ -33,7 +33,7 @@ struct Counted {
 }
 
 impl Tally {
-    /// Makes ready for what a run is asked for: of a template that is never found that is told too.
+    /// Prepares for what a run is asked for, so that the summary also has the templates that are never found.
     pub fn begin(&mut self, run: &RunRecord) {
         for template in &run.templates {
             self.of_template(&template.name);
@@ -101,7 +101,7 @@ impl Tally {
         &mut self.found[index]
     }
 
-    /// The place of a track among those that are told of, or that it gets; `None` if there is no room.
+    /// The place of a track among those that are described, which a new one gets here; `None` if there is no room.
     fn place_of(&mut self, track: &Track, now: FrameTime) -> Option<usize> {
         // The youngest are asked for most often.
         let known = self.tracks.iter().rposition(|counted| counted.summary.id == track.id);

@@ -488,9 +488,9 @@ fn a_gpu_that_is_not_there_is_refused_with_the_remedy_and_auto_takes_the_cpu() {
     fails(&run("cuda"), 1, &format!("error: {error}\n"));
     assert!(!place.path("out.jsonl").exists());
     let out = succeeds(run("auto"));
-    // Who has no such hardware has nothing to be warned of.
+    // Without such hardware there is nothing to warn of.
     let is_warned = stderr(&out).contains(&format!("the CPU does the work: {error}\n"));
-    let has_hardware = lockon::backend::hardware::may_have_nvidia("/".as_ref());
+    let has_hardware = lockon::backend::cuda::may_have_gpu("/".as_ref());
     assert_eq!(is_warned, has_hardware, "{}", stderr(&out));
     assert!(has_hardware || !stderr(&out).to_lowercase().contains("cuda"), "{}", stderr(&out));
     assert_eq!(place.records("out.jsonl")[0]["backend"], "cpu");

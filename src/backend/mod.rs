@@ -17,7 +17,6 @@ use crate::template::{Bank, Template, resampled_size};
 
 pub mod cpu;
 pub mod cuda;
-pub mod hardware;
 pub mod peaks;
 pub mod score;
 pub mod threshold;
@@ -352,9 +351,9 @@ pub fn open_gpu(
     }
 }
 
-/// Says why `Auto` takes the CPU. Where there is no such hardware nothing was done that somebody could have wished otherwise.
+/// Says why `Auto` takes the CPU: a warning where there is a GPU, since without one the CPU is what everybody expects.
 fn tell_cpu(why: &Error) {
-    if hardware::may_have_nvidia(Path::new("/")) {
+    if cuda::may_have_gpu(Path::new("/")) {
         tracing::warn!("the CPU does the work: {why}");
     } else {
         tracing::debug!("the CPU does the work, there is no NVIDIA GPU here: {why}");

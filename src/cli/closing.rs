@@ -23,7 +23,7 @@ pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
     lines.extend(summary.tracks.iter().take(MOST_TRACKS).map(of_track));
     let unlisted = summary.tracks.len().saturating_sub(MOST_TRACKS) as u64 + summary.more_tracks;
     if unlisted > 0 {
-        lines.push(format!("and {} more", counted(unlisted, "track", "tracks")));
+        lines.push(format!("and {}", counted(unlisted, "more track", "more tracks")));
     }
     if let Some(births) = summary.births {
         lines.push(format!("matches became {}", counted(births, "track", "tracks")));
@@ -149,7 +149,7 @@ fn of_track(track: &TrackSummary) -> String {
         let _ = write!(line, ": {}", spans.join(", "));
         let more = track.losses - spans.len() as u64;
         if more > 0 {
-            let _ = write!(line, ", and {} more", counted(more, "time", "times"));
+            let _ = write!(line, ", and {}", counted(more, "more time", "more times"));
         }
     }
     line
@@ -274,11 +274,11 @@ mod tests {
             "#1: tracked in 92.9 % of 42 frames from frame 18 (0.72 s) on, uncertain in 0 %, lost in 7.1 %: frames 30 to 32 (1.20 s to 1.28 s)"
         );
         assert!(lines[1].starts_with("#2 (car): "), "{}", lines[1]);
-        assert!(lines[1].ends_with("frame 30 (1.20 s), and 17 times more"), "{}", lines[1]);
+        assert!(lines[1].ends_with("frame 30 (1.20 s), and 17 more times"), "{}", lines[1]);
         assert_eq!(
             lines[12..],
             [
-                "and 15 tracks more",
+                "and 15 more tracks",
                 "matches became 26 tracks",
                 "foreground: 12.3 % of the pixels on average, 0 % at least, over 99.9 % at most"
             ]

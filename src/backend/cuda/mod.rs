@@ -32,6 +32,7 @@ use threshold::Thresholder;
 pub mod bench;
 mod driver;
 mod fused;
+mod hardware;
 mod mma;
 mod ncc;
 mod peers;
@@ -48,6 +49,7 @@ mod threshold;
 mod wgmma;
 
 pub use driver::{DeviceInfo, device, devices};
+pub use hardware::may_have_gpu;
 
 /// A device that stays open as long as this lives, whoever else opens and closes it.
 pub(super) struct Opened(#[expect(dead_code, reason = "it is held, not used")] Gpu);

@@ -1,4 +1,4 @@
-//! Whether there is a GPU that a driver could make usable: without one nothing is wrong if there is no driver either.
+//! Whether there is a GPU that a driver could make usable: without one a driver is not missed.
 
 use std::fs;
 use std::path::Path;
@@ -8,9 +8,9 @@ const NVIDIA: &str = "0x10de";
 /// Displays and 3D controllers begin so in their PCI class.
 const DISPLAY: &str = "0x03";
 
-/// True if the system below `root`, which is `/` but for tests, has a GPU of NVIDIA or the traces of its driver. Where that cannot
-/// be told, which is on everything but Linux, there may be one.
-pub fn may_have_nvidia(root: &Path) -> bool {
+/// True if the system below `root` (`/`, but for tests) has a GPU of NVIDIA or traces of its driver, and wherever that cannot be
+/// told: on everything but Linux.
+pub fn may_have_gpu(root: &Path) -> bool {
     if !cfg!(target_os = "linux") {
         return true;
     }
@@ -44,7 +44,7 @@ mod tests {
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, text).unwrap();
             }
-            may_have_nvidia(dir.path())
+            may_have_gpu(dir.path())
         };
         let on_bus = |vendor: &str, class: &str| {
             let device = "sys/bus/pci/devices/0000:01:00.0";
