@@ -5,11 +5,12 @@
 //! a frame is searched.
 //!
 //! Where the limits lie was chosen on 954 random crops of 8 to 160 pixels a side of frames of the clips `bottle-detection`,
-//! `car-detection`, `cockatoo`, `opencv_box` and `vtest`: each was searched in the frame that it came from, and the score of the best
-//! wrong place was laid beside the measures. From 0.8 on, half of the
-//! wrong places score what [`Measures::bare_edge`] says, or more: of crops with 0.85 to 0.9 of it 77 % have one of 0.8 and more, of
-//! those with 0.5 to 0.8 some 20 %. Of crops with contrast but less than 150 pixels 90 % have one. The templates of the scenes `aloe_stereo`, `skimage_coins`, `fipm3_led` and `fipm8_eclip`, and
-//! `examples/media/car.png`, lie between 0.12 and 0.53, look like themselves with 0.2 at most, and pass without a word.
+//! `car-detection`, `cockatoo`, `opencv_box` and `vtest`: each was searched in the frame that it came from, and the score
+//! of the best wrong place was laid beside the measures. From 0.8 on, half of the wrong places score what
+//! [`Measures::bare_edge`] says, or more: of crops with 0.85 to 0.9 of it 77 % have one of 0.8 and more, of those with 0.5
+//! to 0.8 some 20 %. Of crops with contrast but less than 150 pixels 90 % have one. The templates of the scenes
+//! `aloe_stereo`, `skimage_coins`, `fipm3_led` and `fipm8_eclip`, and `examples/media/car.png`, lie between 0.12 and 0.53,
+//! look like themselves with 0.2 at most, and pass without a word.
 
 use std::fmt;
 
