@@ -66,8 +66,13 @@ fn signals_are_heard_while_a_frame_is_searched() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // Templates are being made ready, or searched.
-        std::thread::sleep(Duration::from_secs(4));
+        // The run has begun: templates are being made ready, or searched.
+        let begun = Instant::now();
+        while !std::fs::metadata(place.path("out.jsonl")).is_ok_and(|file| file.len() > 0) {
+            assert!(begun.elapsed() < 10 * PATIENCE, "{search}: it does not begin");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        std::thread::sleep(Duration::from_secs(1));
         signal(&child, name);
         let (ended, took, said) = end_of(child);
         assert_eq!(ended, Some(code), "{search}: {said}");
@@ -112,7 +117,7 @@ fn matches_are_the_same_in_little_memory_and_too_little_is_refused_with_both_num
     assert_eq!(whole["matches"][0]["angle"], 35.0, "{whole}");
     assert_eq!(matched(&place, &format!("{asked} --memory 24M --threads 1")), whole);
     let refused = place.lockon(&format!("match scene.png thing.png --backend cpu {asked} --memory 1M"));
-    fails(&refused, 1, "of memory, and ");
+    fails(&refused, 2, "of memory, and ");
     let said = stderr(&refused);
     assert!(said.contains("iB may be taken") && said.contains("--memory"), "{said}");
     fails(&place.lockon("match scene.png thing.png --memory lots"), 2, "expected a size such as 2G");
