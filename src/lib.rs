@@ -64,6 +64,7 @@ pub mod stats;
 pub mod still;
 pub mod tally;
 pub mod template;
+pub mod text;
 pub mod tracker;
 
 pub use error::{Error, Result};

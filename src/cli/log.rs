@@ -5,6 +5,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use indicatif::MultiProgress;
 use lockon::media::log as media_log;
+use lockon::text;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -129,6 +130,7 @@ pub(super) fn say(message: &str) {
 }
 
 fn print(message: &str) {
+    let message = harmless(message);
     BARS.suspend(|| {
         let _ = writeln!(io::stderr(), "{message}");
     });
@@ -137,8 +139,13 @@ fn print(message: &str) {
 /// Asks something of whoever sits at the terminal, whose answer stands behind the question.
 pub(super) fn ask(question: &str) {
     BARS.suspend(|| {
-        let _ = write!(io::stderr(), "{question}");
+        let _ = write!(io::stderr(), "{}", harmless(question));
     });
+}
+
+/// Text for a terminal, which may have come from anywhere: without passwords, and without what a terminal would obey but our colours.
+fn harmless(text: &str) -> String {
+    text::without_controls_but_colours(&text::without_secrets(text)).into_owned()
 }
 
 /// Says what made the program fail, once.
@@ -148,7 +155,7 @@ pub(super) fn error(message: &str) {
         return;
     }
     let label = if is_colourful() { "\x1b[1;31merror:\x1b[0m" } else { "error:" };
-    print(&format!("{label} {message}"));
+    print(&format!("{label} {}", text::without_controls(message)));
 }
 
 /// Colour only on a terminal, and not where <https://no-color.org> says no.
@@ -160,7 +167,10 @@ struct AroundBars;
 
 impl Write for AroundBars {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        BARS.suspend(|| io::stderr().write(bytes))
+        // Each message comes whole.
+        let message = harmless(&String::from_utf8_lossy(bytes));
+        BARS.suspend(|| io::stderr().write_all(message.as_bytes()))?;
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -21,6 +21,7 @@ use gst::prelude::*;
 use crate::control::Control;
 use crate::error::{Error, Result, catch_panic};
 use crate::media::{damage, doctor};
+use crate::text::without_secrets;
 
 /// Starts GStreamer. Cheap after the first time, from any thread.
 ///
@@ -42,8 +43,8 @@ const MAX_TEXT: u64 = 1 << 20;
 
 /// gst-launch text with the properties to set on its elements by name.
 ///
-/// Displayed, it is one line for `gst-launch-1.0` in a POSIX shell, with the properties written in.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Displayed, it is one line for `gst-launch-1.0` in a POSIX shell, with the properties written in, and `***` in the place of passwords.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Launch {
     /// Where the text is from, for messages: a file, or the option it was typed after.
     name: String,
@@ -52,7 +53,7 @@ pub struct Launch {
 }
 
 /// A property of a named element, and its value as gst-launch would read it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 struct Property {
     element: String,
     name: String,
@@ -326,7 +327,8 @@ impl Launch {
 
     /// This text is at fault.
     pub fn fault(&self, reason: impl Into<String>) -> Error {
-        Error::Launch { name: self.name.clone(), reason: reason.into() }
+        let reason = without_secrets(&reason.into()).into_owned();
+        Error::Launch { name: self.name.clone(), reason }
     }
 }
 
@@ -344,8 +346,14 @@ impl fmt::Display for Launch {
                 words.insert(at + 1, word);
             }
         }
-        let words = words.iter().map(|word| for_shell(word)).collect::<Vec<_>>();
+        let words = words.iter().map(|word| for_shell(&without_secrets(word))).collect::<Vec<_>>();
         f.write_str(&words.join(" "))
+    }
+}
+
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Launch({}: {self})", self.name)
     }
 }
 
@@ -658,16 +666,17 @@ fn sort(message: &gst::Message, heard: &Heard, sender: &Sender<News>) {
             if said.is::<gst::StreamError>() {
                 damage::count();
             }
+            let text = without_secrets(said.message()).into_owned();
             if said.matches(gst::CoreError::Clock) && heard.is_late.swap(true, Ordering::Relaxed) {
-                tracing::debug!("{element}: {}", said.message());
+                tracing::debug!("{element}: {text}");
                 return;
             }
-            tracing::warn!("{element}: {}", said.message());
+            tracing::warn!("{element}: {text}");
             if !said.is::<gst::ResourceError>() {
                 return;
             }
-            let debug = warning.debug().unwrap_or_default().into();
-            News::InTrouble(Error::Pipeline { element, message: said.message().to_owned(), debug })
+            let debug = without_secrets(&warning.debug().unwrap_or_default()).into_owned();
+            News::InTrouble(Error::Pipeline { element, message: text, debug })
         }
         gst::MessageView::Element(element) => {
             if let (Some(error), Ok(mut missing)) =
@@ -702,9 +711,10 @@ pub fn bus_error(error: &gst::message::Error) -> Error {
     let message = if debug.contains("no suitable plugins found") {
         NOTHING_WANTED.to_owned()
     } else {
-        said.message().trim_end_matches('.').to_owned()
+        without_secrets(said.message().trim_end_matches('.')).into_owned()
     };
-    Error::Pipeline { element: source_name(error.message()), message, debug: debug.into() }
+    let debug = without_secrets(&debug).into_owned();
+    Error::Pipeline { element: source_name(error.message()), message, debug }
 }
 
 /// What a `missing-plugin` message asks for, as far as that can be named.

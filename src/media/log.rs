@@ -13,6 +13,8 @@ use tracing::metadata::Kind;
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata};
 
+use crate::text::without_secrets;
+
 /// Before the name of a category, in a target.
 pub const PREFIX: &str = "gst:";
 
@@ -50,8 +52,8 @@ pub fn join<'a>(levels: impl IntoIterator<Item = (&'a str, LevelFilter)>) {
         let text = message.get();
         let text = text.as_deref().map_or("", |text| text.as_str());
         match object {
-            Some(object) => site.tell(&format_args!("{object}: {text}")),
-            None => site.tell(&format_args!("{text}")),
+            Some(object) => site.tell(&format_args!("{object}: {}", without_secrets(text))),
+            None => site.tell(&format_args!("{}", without_secrets(text))),
         }
     });
 }

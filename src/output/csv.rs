@@ -1,5 +1,7 @@
-//! CSV after RFC 4180: a header, then a row for every match and every track of every frame.
+//! CSV after RFC 4180: a header, then a row for every match and every track of every frame. Names that a spreadsheet would calculate
+//! have an apostrophe in front.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
 
@@ -41,7 +43,13 @@ struct Row<'a, Name, Pixels> {
     cx: f64,
     cy: f64,
     /// The template that a track began as a match of.
-    template: Option<&'a str>,
+    template: Option<Cow<'a, str>>,
+}
+
+/// A name that a spreadsheet does not take for a formula: one that begins with `=`, `+`, `-`, `@`, a tab or a carriage return gets an
+/// apostrophe in front, as OWASP advises against CSV injection.
+fn plain(name: &str) -> Cow<'_, str> {
+    if name.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{name}").into() } else { name.into() }
 }
 
 impl Csv {
@@ -80,7 +88,7 @@ impl Sink for Csv {
                 frame: record.frame,
                 pts_ns: record.pts_ns,
                 kind: "match",
-                name_or_id: &m.template,
+                name_or_id: plain(&m.template),
                 state: None,
                 x,
                 y,
@@ -111,7 +119,7 @@ impl Sink for Csv {
                 angle: None,
                 cx: x + w / 2.0,
                 cy: y + h / 2.0,
-                template: t.template.as_deref(),
+                template: t.template.as_deref().map(plain),
             })
         });
         let flushed = writer.flush();
@@ -129,6 +137,22 @@ impl Sink for Csv {
 #[cfg(test)]
 mod tests {
     use crate::output::samples;
+
+    #[test]
+    fn names_that_would_be_formulas_are_text() {
+        for (name, expected) in [
+            ("=1+1", "'=1+1"),
+            ("+a", "'+a"),
+            ("-a", "'-a"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("\t=1", "'\t=1"),
+            ("a=1", "a=1"),
+            ("'=1", "'=1"),
+            ("", ""),
+        ] {
+            assert_eq!(super::plain(name), expected);
+        }
+    }
 
     #[test]
     fn matches_and_tracks_are_rows_under_one_header() {
