@@ -1,11 +1,17 @@
 //! Files that are about to be written: whether they can be, whether they are something else that is in use, and writing
 //! them so that what was there before is lost only when its successor is whole.
 
-use std::fs::{OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
+use crate::control::Control;
 use crate::error::{Error, Result};
+
+/// How often a wait for the other end of a pipe looks whether it should stop.
+const STOP_CHECK: Duration = Duration::from_millis(50);
 
 /// True if nothing is at `path` yet. Leaves everything as it was.
 ///
@@ -99,6 +105,61 @@ fn replaceable(path: &Path) -> Option<(PathBuf, std::ffi::OsString)> {
         }
     }
     None
+}
+
+/// True if it is a pipe, with a name or without (`/dev/stdin`).
+pub fn is_pipe(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        path.metadata().is_ok_and(|about| about.file_type().is_fifo())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
+    }
+}
+
+/// An end of a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// What others write comes out here.
+    Reading,
+    /// What is written here others read.
+    Writing,
+}
+
+/// Opens an end of a named pipe, which waits until somebody opens the other; `None` if `control` is stopped before that.
+///
+/// # Errors
+/// `File` if it cannot be opened.
+pub fn open_pipe(path: &Path, end: End, control: &Control) -> Result<Option<File>> {
+    let action = if end == End::Reading { "read" } else { "write" };
+    let (sender, opened) = mpsc::channel();
+    let place = path.to_owned();
+    let open = move || {
+        let file = OpenOptions::new().read(end == End::Reading).write(end == End::Writing).open(place);
+        let _ = sender.send(file);
+    };
+    let thread = std::thread::Builder::new().name("lockon-pipe".to_owned()).spawn(open);
+    let thread = thread.map_err(Error::file(action, path))?;
+    loop {
+        match opened.recv_timeout(STOP_CHECK) {
+            Ok(file) => return file.map(Some).map_err(Error::file(action, path)),
+            Err(RecvTimeoutError::Timeout) if !control.is_stopped() => {}
+            Err(RecvTimeoutError::Timeout) => {
+                // Who opens both ends waits for nobody, and lets go whoever waits for one of them.
+                if let Ok(_both) = OpenOptions::new().read(true).write(true).open(path) {
+                    let _ = thread.join();
+                }
+                return Ok(None);
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::file(action, path)(std::io::ErrorKind::Interrupted.into()));
+            }
+        }
+    }
 }
 
 /// Refuses outputs that are an input or each other: one would destroy the other.
@@ -253,6 +314,35 @@ mod tests {
     fn a_folder_that_is_missing_is_the_systems_error() {
         let error = replace(Path::new("no/where/page.html"), b"x").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_pipe_that_nobody_opens_is_given_up_when_that_is_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(is_pipe(&pipe) && !is_pipe(dir.path()));
+        for end in [End::Reading, End::Writing] {
+            let control = Control::new();
+            let stop = control.clone();
+            let stopper = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(200));
+                stop.stop();
+            });
+            assert!(open_pipe(&pipe, end, &control).unwrap().is_none(), "{end:?}");
+            stopper.join().unwrap();
+        }
+        let (path, control) = (pipe.clone(), Control::new());
+        let writer = std::thread::spawn(move || std::fs::write(path, "some bytes"));
+        let mut read = String::new();
+        std::io::Read::read_to_string(
+            &mut open_pipe(&pipe, End::Reading, &control).unwrap().unwrap(),
+            &mut read,
+        )
+        .unwrap();
+        writer.join().unwrap().unwrap();
+        assert_eq!(read, "some bytes");
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod decode;
 mod overwrite;
 mod report;
 mod search;
+mod source;
 mod typed;
 mod window;
 

@@ -17,9 +17,15 @@ struct Server(Child);
 impl Server {
     /// One that answers, at a port of its own.
     fn start(port: u16, size: &str) -> Self {
+        Self::with(port, &[size])
+    }
+
+    /// One with other words for `rtsp-server.py`.
+    fn with(port: u16, words: &[&str]) -> Self {
         let mut child = Command::new("/usr/bin/python3")
             .arg(root().join("tests/rtsp-server.py"))
-            .args([&port.to_string(), size])
+            .arg(port.to_string())
+            .args(words)
             .env_remove("G_DEBUG")
             .stdout(Stdio::piped())
             .spawn()
@@ -64,18 +70,15 @@ struct Run {
 
 impl Run {
     fn start(port: u16, words: &str) -> Self {
+        Self::of(&format!("rtsp://127.0.0.1:{port}/test"), words)
+    }
+
+    fn of(address: &str, words: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let child = Command::new("timeout")
             .args(["--foreground", "--signal=KILL", "120"])
             .arg(program())
-            .args([
-                "run",
-                &format!("rtsp://127.0.0.1:{port}/test"),
-                "--track",
-                "140,100,40,40",
-                "--jitter",
-                "50",
-            ])
+            .args(["run", address, "--track", "140,100,40,40", "--jitter", "50"])
             .args(["-o", "out.mp4", "--no-audio", "--results", "out.jsonl", "--no-progress"])
             .args(words.split_whitespace())
             .current_dir(dir.path())
@@ -225,4 +228,87 @@ fn a_server_that_comes_back_with_another_picture_is_followed_into_another_file()
     assert_eq!(code, Some(130), "{said}");
     let caps = records.iter().find(|record| record["type"] == "caps").unwrap();
     assert_eq!((&caps["width"], &caps["height"]), (&640.into(), &480.into()), "{caps}");
+}
+
+#[test]
+fn a_server_that_freezes_for_good_is_an_error_with_host_port_and_silence() {
+    let Some(port) = port() else { return };
+    // Both at once: each takes as long as rtspsrc waits for a sender.
+    let runs = ["rtsp", "rtspt"].map(|scheme| {
+        let port = if scheme == "rtsp" { port } else { self::port().unwrap() };
+        let server = Server::start(port, "320x240");
+        let run = Run::of(&format!("{scheme}://127.0.0.1:{port}/test"), "");
+        (scheme, port, server, run)
+    });
+    for (_, _, server, run) in &runs {
+        run.until("frames", |records| count(records, "frame") >= 50);
+        server.signal("-STOP");
+    }
+    for (scheme, port, server, run) in runs {
+        let (code, said, records) = run.end(None);
+        assert_eq!(code, Some(1), "{scheme}: {said}");
+        assert!(said.contains("the source was lost: it sent nothing for "), "{scheme}: {said}");
+        assert!(said.contains(&format!("server 127.0.0.1 port {port}; --reconnect")), "{scheme}: {said}");
+        assert!(count(&records, "frame") >= 50);
+        server.signal("-CONT");
+    }
+}
+
+#[test]
+fn a_server_whose_stream_ends_and_that_says_so_ends_a_run_well() {
+    let Some(port) = port() else { return };
+    for scheme in ["rtsp", "rtspt"] {
+        let server = Server::with(port, &["frames=100"]);
+        let run = Run::of(&format!("{scheme}://127.0.0.1:{port}/test"), "");
+        let (code, said, records) = run.end(None);
+        assert_eq!(code, Some(0), "{scheme}: {said}");
+        assert!(count(&records, "frame") >= 50, "{scheme}: {:?}", kinds(&records));
+        drop(server);
+    }
+}
+
+#[test]
+fn a_server_that_asks_for_a_password_gets_it_and_nobody_else_does() {
+    let Some(port) = port() else { return };
+    let _server = Server::with(port, &["login=admin:s3c@ret"]);
+    let run = Run::of(&format!("rtsp://admin:s3c%40ret@127.0.0.1:{port}/test"), "--max-frames 20 -vvv");
+    let (code, said, records) = run.end(None);
+    assert_eq!(code, Some(0), "{said}");
+    let told = format!("{said}{records:?}");
+    // Digests and `admin:` are of no use to anybody, the password is.
+    assert!(!told.contains("s3c@ret") && !told.contains("s3c%40ret"), "{told}");
+    assert!(told.contains("rtsp://***@127.0.0.1"), "{told}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let login = folder.path().join("login");
+    std::fs::write(&login, "admin:s3c@ret").unwrap();
+    let address = format!("rtsp://127.0.0.1:{port}/test");
+    let run = Run::of(&address, &format!("--max-frames 20 --credentials {}", login.display()));
+    let (code, said, _) = run.end(None);
+    assert_eq!(code, Some(0), "{said}");
+    let refused = Command::new("timeout")
+        .arg("60")
+        .arg(program())
+        .args(["run", &address, "--threshold", "mean:31:5", "--reconnect", "--no-progress"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains(&format!("the server at 127.0.0.1 port {port} wants another user and password")),
+        "{said}"
+    );
+}
+
+#[test]
+fn reconnect_waits_for_a_server_that_is_not_there_yet() {
+    let Some(port) = port() else { return };
+    let run = Run::start(port, "--reconnect --max-frames 20");
+    std::thread::sleep(Duration::from_secs(2));
+    let _server = Server::start(port, "320x240");
+    let (code, said, records) = run.end(None);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(&format!("nobody listens at 127.0.0.1 port {port}")), "{said}");
+    assert!(said.contains("waiting until it is there"), "{said}");
+    assert_eq!(count(&records, "frame"), 20);
 }

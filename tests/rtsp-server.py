@@ -1,26 +1,42 @@
 #!/usr/bin/env python3
 """A real RTSP server for the tests: a still test picture in H.264, 50 frames a second, at rtsp://127.0.0.1:PORT/test.
 
-Usage: rtsp-server.py PORT [WIDTHxHEIGHT]; prints "ready" when clients may come. Ends when it is killed.
+Usage: rtsp-server.py PORT [WIDTHxHEIGHT] [frames=N] [login=USER:PASSWORD]; prints "ready" when clients may come. Ends when it is
+killed. With frames=N the stream ends after so many, and says so; with login= clients must name themselves (basic authentication).
 """
 import sys
 
 import gi
 
 gi.require_version("Gst", "1.0")
+gi.require_version("GstRtsp", "1.0")
 gi.require_version("GstRtspServer", "1.0")
-from gi.repository import GLib, Gst, GstRtspServer  # noqa: E402
+from gi.repository import GLib, Gst, GstRtsp, GstRtspServer  # noqa: E402
 
 port = sys.argv[1]
-width, height = (sys.argv[2] if len(sys.argv) > 2 else "320x240").split("x")
+options = dict(word.split("=", 1) for word in sys.argv[2:] if "=" in word)
+sizes = [word for word in sys.argv[2:] if "=" not in word]
+width, height = (sizes[0] if sizes else "320x240").split("x")
 Gst.init(None)
 server = GstRtspServer.RTSPServer(address="127.0.0.1", service=port)
 factory = GstRtspServer.RTSPMediaFactory(shared=True)
 factory.set_launch(
-    "( videotestsrc is-live=true pattern=zone-plate kx2=20 ky2=20 "
+    f"( videotestsrc is-live=true pattern=zone-plate kx2=20 ky2=20 num-buffers={options.get('frames', '-1')} "
     f"! video/x-raw,format=I420,width={width},height={height},framerate=50/1 "
     "! x264enc tune=zerolatency speed-preset=ultrafast bitrate=4000 key-int-max=25 ! rtph264pay name=pay0 pt=96 )"
 )
+if "login" in options:
+    user, password = options["login"].split(":", 1)
+    auth = GstRtspServer.RTSPAuth()
+    token = GstRtspServer.RTSPToken()
+    token.set_string(GstRtspServer.RTSP_TOKEN_MEDIA_FACTORY_ROLE, "viewer")
+    auth.add_basic(GstRtspServer.RTSPAuth.make_basic(user, password), token)
+    server.set_auth(auth)
+    factory.add_role_from_structure(
+        Gst.Structure.new_from_string("viewer, media.factory.access=(boolean)true, media.factory.construct=(boolean)true")[0]
+        if isinstance(Gst.Structure.new_from_string("viewer"), tuple)
+        else Gst.Structure.new_from_string("viewer, media.factory.access=(boolean)true, media.factory.construct=(boolean)true")
+    )
 server.get_mount_points().add_factory("/test", factory)
 if server.attach(None) == 0:
     sys.exit(f"port {port} cannot be served")

@@ -1,8 +1,10 @@
 //! What can be typed.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueHint};
 
 use lockon::config::{
@@ -15,6 +17,7 @@ use lockon::job::{NamedTemplate, Sought};
 use lockon::media::source::{Decoder, Input};
 use lockon::memory::Bytes;
 use lockon::metrics::Address;
+use lockon::text;
 
 use super::log::LogFormat;
 use super::overwrite::OverwriteArgs;
@@ -97,8 +100,8 @@ Exit codes, as grep's: 0 a template was found, 1 none was, 2 an error.";
 #[command(after_help = RUN_EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
 pub(super) struct RunArgs {
-    /// A file, a URI, or `camera[:/dev/videoN]`
-    #[arg(required_unless_present = "source", conflicts_with = "source", value_parser = read::<Input>)]
+    /// A file, a URI, `camera[:/dev/videoN]`, pictures (`seq/%04d.jpg`, a folder, a quoted glob), or - for standard input
+    #[arg(required_unless_present = "source", conflicts_with = "source", value_parser = OsStringValueParser::new().try_map(|typed| input(&typed)))]
     pub(super) input: Option<Input>,
     /// A source of your own: gst-launch text that ends in `appsink name=frames`, which may be left out, or @FILE with such text
     #[arg(long, value_name = "TEXT|@FILE")]
@@ -181,15 +184,19 @@ pub(super) struct RunArgs {
     /// Process every frame, however long it takes (default for files)
     #[arg(long, help_heading = "How")]
     pub(super) lossless: bool,
-    /// When a camera or stream is lost, connect anew until it is back; without this the run ends with an error
+    /// When a camera or stream is lost, or is not there yet, wait and connect anew until it is; without this the run ends with an error
     #[arg(long, help_heading = "How")]
     pub(super) reconnect: bool,
     /// Size of the camera's pictures
     #[arg(long, value_name = "WxH", value_parser = read::<Size>, help_heading = "How")]
     pub(super) size: Option<Size>,
-    /// The camera's frames a second: 30, 30000/1001
+    /// The camera's frames a second: 30, 30000/1001; of pictures, how many make a second (25 if not given)
     #[arg(long, value_name = "N[/D]", value_parser = fraction, help_heading = "How")]
     pub(super) fps: Option<(i32, i32)>,
+    /// User and password for the server of an rtsp://, http:// or srt:// address: a file with one line, `user:password`, instead of
+    /// the address, which others can see in the list of processes; the variable `LOCKON_CREDENTIALS` may have the same line
+    #[arg(long, value_name = "FILE", help_heading = "How")]
+    pub(super) credentials: Option<PathBuf>,
     /// Even out the jitter of rtsp:// and srt:// over so many milliseconds: less is sooner, more is smoother [default: 200]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=60_000), help_heading = "How")]
     pub(super) jitter: Option<u32>,
@@ -508,4 +515,26 @@ fn fraction(text: &str) -> Result<(i32, i32), String> {
 fn number_between(text: &str, least: f64, most: f64) -> Result<f64, String> {
     let number = text.parse::<f64>().map_err(|error| error.to_string())?;
     if (least..=most).contains(&number) { Ok(number) } else { Err(format!("not between {least} and {most}")) }
+}
+
+/// INPUT, whose name need be no text. What is wrong with it is said without it, which clap names before.
+fn input(typed: &std::ffi::OsStr) -> Result<Input, String> {
+    Input::typed(typed).map_err(|error| match error {
+        lockon::Error::Value { expected, .. } => expected,
+        other => other.to_string(),
+    })
+}
+
+/// Says what is wrong with what was typed, or what was asked for (help, the version), and ends.
+pub(super) fn refuse(error: &clap::Error) -> ! {
+    let rendered = error.render();
+    let plain = rendered.to_string();
+    // What was typed is repeated: a glob may have typed a name that a terminal would obey, and an address has a password.
+    let harmless = text::for_people(&plain);
+    if plain == harmless {
+        error.exit();
+    }
+    // Nobody may be listening: that changes nothing.
+    let _ = std::io::stderr().write_all(harmless.as_bytes());
+    std::process::exit(error.exit_code())
 }

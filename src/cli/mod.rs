@@ -70,7 +70,7 @@ pub(crate) fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     // Wrong usage ends here, with code 2.
-    let args = Args::try_parse().unwrap_or_else(|error| with_run(error).exit());
+    let args = Args::try_parse().unwrap_or_else(|error| args::refuse(&with_run(error)));
     log::start(args.verbose, args.quiet, args.log_format);
     let is_match = matches!(args.command, Command::Match(_));
     let outcome = match args.command {

@@ -2,8 +2,9 @@
 
 use std::cell::Cell;
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -20,16 +21,17 @@ use lockon::job::{self, Job};
 use lockon::media::launch::{self, Launch};
 use lockon::media::pick::PutBack;
 use lockon::media::sink::{self, Shown, VideoSink};
-use lockon::media::source::{CameraMode, DEFAULT_JITTER_MS, Decoder, Input, SourceSpec, VideoSource};
+use lockon::media::source::{CameraMode, DEFAULT_JITTER_MS, Decoder, Input, Login, SourceSpec, VideoSource};
 use lockon::metrics::MetricsSink;
 use lockon::output::{self, report};
 use lockon::ports::Sink;
 use lockon::results::{CommandRecord, RunRecord};
+use lockon::text;
 
 use super::args::{NO_ANGLES, NO_SCALES, RunArgs};
 use super::progress::Progress;
 use super::signals::Signals;
-use super::{Outcome, closing, log, pick, system, words};
+use super::{Outcome, closing, log, pick, system};
 
 pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     system::check_threads(job::threads(args.threads))?;
@@ -54,6 +56,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     backend::probe(args.backend)?;
     // While the video is opened. Pyramids are the CPU's.
     let ahead = (args.search.search != SearchMethod::Pyramid).then(|| Ahead::open(args.backend));
+    let Some(_readers) = await_readers(args, signals.control())? else { return Ok(signals.outcome()) };
     let mut sinks = file_sinks(args, &spec)?;
     if let Some(address) = &args.metrics {
         let metrics = MetricsSink::serve(address)?;
@@ -120,7 +123,8 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     };
     let open_spare = |format: &VideoFormat| job.reopen(&options.on_cpu(), format);
     let describe = |format: &VideoFormat, device: &Device| {
-        let input = args.source.clone().unwrap_or_else(|| spec.input.to_string());
+        let typed = args.source.as_deref().map(|text| text::without_secrets(text).into_owned());
+        let input = typed.unwrap_or_else(|| spec.input.to_string());
         let record = job.describe(input, decoder.clone(), format, device);
         RunRecord { command: Some(command.clone()), ..record }
     };
@@ -171,7 +175,7 @@ fn keeps_anything(args: &RunArgs) -> bool {
 fn command_record(args: &RunArgs, spec: &SourceSpec, is_live: bool, threads: usize) -> CommandRecord {
     let typed = std::env::args_os();
     CommandRecord {
-        line: typed.map(|word| words::without_secrets(&word.to_string_lossy())).collect(),
+        line: typed.map(|word| text::without_secrets(&word.to_string_lossy()).into_owned()).collect(),
         view: args.view.name(),
         decoders: spec.decoder.name(),
         live: is_live,
@@ -260,10 +264,7 @@ fn check(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<()> {
 
 /// The files that are read: the video, as a path or a URI, and the templates.
 fn input_files(args: &RunArgs, spec: &SourceSpec) -> Vec<PathBuf> {
-    file_of(&spec.input)
-        .into_iter()
-        .chain(args.template.iter().map(|text| job::name_and_path(text).1))
-        .collect()
+    spec.input.file().into_iter().chain(args.template.iter().map(|text| job::name_and_path(text).1)).collect()
 }
 
 /// The files that are written.
@@ -285,18 +286,48 @@ fn source_spec(args: &RunArgs) -> lockon::Result<SourceSpec> {
     };
     let live = if args.live || args.lossless { Some(args.live) } else { None };
     let usage = |text: &str| Err(Error::Usage(text.into()));
-    if args.reconnect && file_of(&input).is_some() {
-        return usage("--reconnect is for cameras and streams: a file is not lost");
-    }
-    if args.jitter.is_some() && (!matches!(input, Input::Uri(_)) || file_of(&input).is_some()) {
+    let is_network = matches!(input, Input::Uri(_)) && input.file().is_none();
+    if args.jitter.is_some() && !is_network {
         return usage("--jitter is for rtsp:// and srt://: other sources have none that could be evened out");
     }
     let camera = CameraMode { size: args.size, frame_rate: args.fps };
-    if camera != CameraMode::default() && !matches!(input, Input::Camera(_)) {
+    let is_rate_alone = matches!(input, Input::Pictures(_)) && args.size.is_none();
+    if camera != CameraMode::default() && !is_rate_alone && !matches!(input, Input::Camera(_)) {
         return usage("--size and --fps are a camera's: other sources say themselves what they send");
     }
     let jitter_ms = args.jitter.unwrap_or(DEFAULT_JITTER_MS);
-    Ok(SourceSpec { input, decoder, live, reconnect: args.reconnect, camera, jitter_ms })
+    let login = login(args, is_network || matches!(input, Input::Launch(_)))?;
+    let spec = SourceSpec { input, decoder, live, reconnect: args.reconnect, camera, login, jitter_ms };
+    if args.reconnect && !spec.can_reconnect() {
+        return usage("--reconnect is for cameras and streams: a file is not lost");
+    }
+    Ok(spec)
+}
+
+/// User and password for the server, from the file that was named or from the environment.
+fn login(args: &RunArgs, has_server: bool) -> lockon::Result<Option<Login>> {
+    match &args.credentials {
+        Some(_) if !has_server => Err(Error::Usage(
+            "--credentials is for an address: nobody else asks for a user and a password".into(),
+        )),
+        Some(path) => Login::read(path).map(Some),
+        None if !has_server => Ok(None),
+        None => match std::env::var("LOCKON_CREDENTIALS") {
+            Ok(text) if !text.is_empty() => {
+                let login = text.parse();
+                login.map(Some).map_err(|error| Error::Usage(format!("LOCKON_CREDENTIALS: {error}")))
+            }
+            _ => Ok(None),
+        },
+    }
+}
+
+/// Waits until somebody reads each output that is a named pipe, and holds these open so that nobody has to wait for them later;
+/// nothing if a signal came first.
+fn await_readers(args: &RunArgs, control: &Control) -> lockon::Result<Option<Vec<File>>> {
+    let named = args.results.iter().map(Path::new).chain(args.output.iter().map(PathBuf::as_path));
+    let named = named.filter(|path| files::is_pipe(path));
+    named.map(|path| files::open_pipe(path, files::End::Writing, control)).collect::<Result<Option<_>, _>>()
 }
 
 /// The outputs that are files. Whatever cannot be written is refused here, before the video is opened. Results come first, so
@@ -355,29 +386,22 @@ fn sound_of(args: &RunArgs, spec: &SourceSpec) -> Option<PathBuf> {
     if args.no_audio {
         return None;
     }
-    let file = file_of(&spec.input);
+    let file = spec.input.file();
     if file.is_none() {
         tracing::warn!("-o has no sound: only that of a file is carried along (--no-audio says so)");
     }
     file
 }
 
-/// The video as a file, if it is one.
-fn file_of(input: &Input) -> Option<PathBuf> {
-    match input {
-        Input::File(path) => Some(path.clone()),
-        Input::Uri(uri) => uri.strip_prefix("file://").map(PathBuf::from).filter(|path| path.exists()),
-        Input::Camera(_) | Input::Launch(_) => None,
-    }
-}
-
 fn print_pipelines(args: &RunArgs, spec: &SourceSpec) -> Result<Outcome> {
     // What runs depends on what is in the file: a turned or interlaced video, one of 10 bits.
     let source = match &spec.input {
-        Input::File(_) => VideoSource::open(spec, &Control::new())?.launch().clone(),
+        Input::File(path) if !files::is_pipe(path) => {
+            VideoSource::open(spec, &Control::new())?.launch().clone()
+        }
         _ => spec.launch()?,
     };
-    if matches!(spec.input, Input::Uri(_)) && file_of(&spec.input).is_none() {
+    if matches!(spec.input, Input::Uri(_)) && spec.input.file().is_none() {
         tracing::warn!(
             "a program sets how network sources even out jitter: --jitter is left out of the text"
         );
@@ -425,7 +449,7 @@ fn as_element(
         let newest = "queue leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0";
         source.insert_before("frames", &format!("{paced}{newest}"))?;
     }
-    let has_sound = !args.output.is_empty() && !args.no_audio && file_of(&spec.input).is_some();
+    let has_sound = !args.output.is_empty() && !args.no_audio && spec.input.file().is_some();
     if has_sound {
         tracing::warn!("sound is left out of this line (--no-audio says so)");
     }

@@ -11,6 +11,7 @@
 //! with what is needed in front of the appsink.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,20 @@ use crate::media::truncated::{self, Truncation};
 use crate::media::{damage, doctor};
 use crate::ports::{Next, Source};
 use crate::still;
+use crate::text;
+
+use ending::Ending;
+use inlet::Inlet;
+
+pub use address::Uri;
+pub use login::Login;
+pub use pictures::Pictures;
+
+mod address;
+mod ending;
+mod inlet;
+mod login;
+mod pictures;
 
 /// How long the first frame may take: a network camera needs seconds, and nobody waits longer than this for nothing.
 const FIRST_FRAME: Duration = Duration::from_secs(30);
@@ -89,8 +104,12 @@ const TURNABLE: [&str; 5] = ["I420", "YV12", "NV12", "NV21", "Y444"];
 pub enum Input {
     /// A file.
     File(PathBuf),
+    /// What comes through a pipe to standard input.
+    Stdin,
+    /// Pictures in files, each a frame.
+    Pictures(Pictures),
     /// Anything with a scheme that GStreamer has a source for.
-    Uri(String),
+    Uri(Uri),
     /// A camera: a device such as `/dev/video0`, or the first one.
     Camera(Option<String>),
     /// gst-launch text with an `appsink name=frames`.
@@ -100,32 +119,67 @@ pub enum Input {
 impl FromStr for Input {
     type Err = Error;
 
-    /// INPUT as typed: a file that exists or has no `scheme://`, `camera[:DEVICE]`, or a URI.
     fn from_str(text: &str) -> Result<Self> {
+        Self::typed(text.as_ref())
+    }
+}
+
+impl Input {
+    /// INPUT as typed: `-`, a file that exists or has no `scheme://`, pictures, `camera[:DEVICE]`, or a URI.
+    ///
+    /// # Errors
+    /// `Value` if there is nothing, or half of what is needed.
+    pub fn typed(typed: &OsStr) -> Result<Self> {
+        let path = Path::new(typed);
+        // What is no text is a path.
+        let text = typed.to_str().unwrap_or("/");
         let has_scheme = text.split_once("://").is_some_and(|(scheme, _)| {
             scheme.starts_with(|c: char| c.is_ascii_alphabetic())
                 && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
         });
-        match text.strip_prefix("camera") {
-            _ if text.is_empty() => Err(Error::value("input", text, "expected a file, a URI or `camera`")),
-            _ if Path::new(text).exists() => Ok(Self::File(text.into())),
-            Some("") => Ok(Self::Camera(None)),
-            Some(":") => {
-                Err(Error::value("input", text, "expected camera:DEVICE, such as camera:/dev/video0"))
+        let pictures = Pictures::typed(path).filter(|_| !has_scheme);
+        Ok(match text.strip_prefix("camera") {
+            _ if text.is_empty() => {
+                return Err(Error::value("input", text, "expected a file, a URI, `camera` or -"));
             }
-            Some(rest) if rest.starts_with(':') => Ok(Self::Camera(Some(rest[1..].to_owned()))),
-            _ if has_scheme => Ok(Self::Uri(text.to_owned())),
-            _ => Ok(Self::File(text.into())),
+            _ if text == "-" => Self::Stdin,
+            _ if pictures.is_none() && path.exists() => Self::File(path.into()),
+            Some("") if !path.exists() => Self::Camera(None),
+            Some(":") => {
+                let expected = "expected camera:DEVICE, such as camera:/dev/video0";
+                return Err(Error::value("input", text, expected));
+            }
+            Some(rest) if rest.starts_with(':') => Self::Camera(Some(rest[1..].to_owned())),
+            _ => match pictures {
+                Some(pictures) => Self::Pictures(pictures),
+                None if has_scheme => Self::Uri(text.into()),
+                None => Self::File(path.into()),
+            },
+        })
+    }
+
+    /// The file that it is, if it is one that can be read again: for its sound, for what else is in it.
+    pub fn file(&self) -> Option<PathBuf> {
+        match self {
+            Self::File(path) => Some(path.clone()).filter(|path| !path.exists() || inlet::is_regular(path)),
+            Self::Uri(uri) => uri
+                .as_typed()
+                .strip_prefix("file://")
+                .map(PathBuf::from)
+                .filter(|path| inlet::is_regular(path)),
+            Self::Stdin | Self::Pictures(_) | Self::Camera(_) | Self::Launch(_) => None,
         }
     }
 }
 
 impl fmt::Display for Input {
-    /// The input as it was typed; gst-launch text by the name of where it is from.
+    /// The input as it was typed, but for passwords; gst-launch text by the name of where it is from.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(path) => path.display().fmt(f),
-            Self::Uri(uri) => f.write_str(uri),
+            Self::File(path) => f.write_str(&text::without_controls(&path.to_string_lossy())),
+            Self::Stdin => f.write_str("-"),
+            Self::Pictures(pictures) => pictures.fmt(f),
+            Self::Uri(uri) => uri.fmt(f),
             Self::Camera(None) => f.write_str("camera"),
             Self::Camera(Some(device)) => write!(f, "camera:{device}"),
             Self::Launch(launch) => f.write_str(launch.name()),
@@ -181,8 +235,10 @@ pub struct SourceSpec {
     pub live: Option<bool>,
     /// A live source that is lost is connected anew, however long that takes.
     pub reconnect: bool,
-    /// What is asked of a camera.
+    /// What is asked of a camera; of pictures, the frame rate alone.
     pub camera: CameraMode,
+    /// User and password for the server, where the address has none.
+    pub login: Option<Login>,
     /// For how many milliseconds a URI's network source evens out its jitter: less is sooner, more is smoother.
     pub jitter_ms: u32,
 }
@@ -213,7 +269,18 @@ impl SourceSpec {
     /// An input as it comes: a source tells itself whether it is live, and is not connected anew.
     pub fn new(input: Input, decoder: Decoder) -> Self {
         let camera = CameraMode::default();
-        Self { input, decoder, live: None, reconnect: false, camera, jitter_ms: DEFAULT_JITTER_MS }
+        let (live, login) = (None, None);
+        Self { input, decoder, live, reconnect: false, camera, login, jitter_ms: DEFAULT_JITTER_MS }
+    }
+
+    fn is_software(&self) -> bool {
+        self.decoder == Decoder::Software
+    }
+
+    /// True if it can be lost and found again: not a file, nor what is read once.
+    pub fn can_reconnect(&self) -> bool {
+        matches!(self.input, Input::Uri(_) | Input::Camera(_) | Input::Launch(_))
+            && self.input.file().is_none()
     }
 
     /// True if frames come at the source's own pace: a camera's, a network stream's. As far as can be told without opening it.
@@ -223,9 +290,9 @@ impl SourceSpec {
     pub fn is_real_time(&self) -> Result<bool> {
         launch::init()?;
         Ok(match &self.input {
-            Input::File(_) => false,
+            Input::File(_) | Input::Stdin | Input::Pictures(_) => false,
             Input::Camera(_) => true,
-            Input::Uri(uri) => is_real_time_uri(uri),
+            Input::Uri(uri) => is_real_time_uri(uri.as_typed()),
             Input::Launch(launch) => launch.build()?.iterate_recurse().into_iter().flatten().any(|element| {
                 // What finds its source by a URI has none before it starts.
                 let is_text = |spec: &glib::ParamSpec| spec.value_type() == glib::Type::STRING;
@@ -243,7 +310,7 @@ impl SourceSpec {
     /// # Errors
     /// `Launch` if gst-launch text has nothing named `frames`.
     pub fn launch(&self) -> Result<Launch> {
-        let software = self.decoder == Decoder::Software;
+        let software = self.is_software();
         let mut launch = match &self.input {
             Input::File(path) => {
                 let mut launch = Launch::new("file.launch", include_str!("../../pipelines/file.launch"));
@@ -253,9 +320,17 @@ impl SourceSpec {
                 }
                 launch
             }
+            Input::Stdin => inlet::pipe_launch(software),
+            Input::Pictures(pictures) => match pictures.find()?.launch(self.camera.frame_rate)? {
+                (launch, None) => launch,
+                (launch, Some(_)) => {
+                    return Err(launch
+                        .fault("these pictures have no numbers to count through, and are played by links"));
+                }
+            },
             Input::Uri(uri) => {
                 let mut launch = Launch::new("uri.launch", include_str!("../../pipelines/uri.launch"));
-                launch.set("input", "uri", uri);
+                launch.set("input", "uri", uri.as_typed());
                 if software {
                     launch.set("input", "force-sw-decoders", true);
                 }
@@ -302,6 +377,8 @@ pub struct VideoSource {
     info: gst_video::VideoInfo,
     format: Arc<VideoFormat>,
     counts: Arc<Counts>,
+    /// What an end is judged by.
+    ending: Arc<Ending>,
     is_live: bool,
     /// It gives frames only while it plays: a camera or a network stream, or something that behaves so.
     is_real_time: bool,
@@ -320,6 +397,8 @@ pub struct VideoSource {
     times: Times,
     /// Errors of decoders before this source was opened.
     damaged_before: u64,
+    /// Let go of after the pipeline.
+    inlet: Inlet,
 }
 
 /// What the next answer to a request for a frame depends on.
@@ -381,8 +460,7 @@ impl Away {
             let mut pause = FIRST_PAUSE;
             while !control.is_stopped() {
                 match VideoSource::open_after(&spec, &control, &legacy) {
-                    // What was typed wrong or is not installed will not come right by waiting.
-                    Err(error) if !error.is_usage() && !matches!(error, Error::MissingElement { .. }) => {
+                    Err(error) if may_pass(&error) => {
                         tracing::info!("not connected, next try in {:.1} s: {error}", pause.as_secs_f64());
                     }
                     result => {
@@ -390,16 +468,26 @@ impl Away {
                         return;
                     }
                 }
-                let until = Instant::now() + pause;
-                while Instant::now() < until && !control.is_stopped() {
-                    std::thread::sleep(STOP_CHECK);
-                }
+                wait(pause, &control);
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         };
         let thread = std::thread::Builder::new().name("lockon-reconnect".to_owned()).spawn(search);
         let thread = thread.map_err(|error| failure(format!("no thread can be started: {error}")))?;
         Ok(Self { since, reason, found, give_up, thread: Some(thread) })
+    }
+}
+
+/// True for what may come right by waiting: not what was typed wrong, is not installed, or asks for another password.
+fn may_pass(error: &Error) -> bool {
+    let is_refused = matches!(error, Error::NoVideo { reason, .. } if reason.contains(address::REFUSED));
+    !(error.is_usage() || is_refused || matches!(error, Error::MissingElement { .. }))
+}
+
+fn wait(pause: Duration, control: &Control) {
+    let until = Instant::now() + pause;
+    while Instant::now() < until && !control.is_stopped() {
+        std::thread::sleep(STOP_CHECK);
     }
 }
 
@@ -452,7 +540,21 @@ impl VideoSource {
     /// `File` or `NoVideo` if the input cannot be read or has no video; `MissingElement` if an element is not installed;
     /// `Launch` if gst-launch text is wrong or has not exactly one appsink, named `frames`.
     pub fn open(spec: &SourceSpec, control: &Control) -> Result<Self> {
-        Self::open_after(spec, control, &Legacy::default())
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match Self::open_after(spec, control, &Legacy::default()) {
+                Err(error) if spec.reconnect && may_pass(&error) && !control.is_stopped() => {
+                    if pause == FIRST_PAUSE {
+                        tracing::warn!("{error}: waiting until it is there");
+                    } else {
+                        tracing::info!("next try in {:.1} s: {error}", pause.as_secs_f64());
+                    }
+                    wait(pause, control);
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                opened => return opened,
+            }
+        }
     }
 
     fn open_after(spec: &SourceSpec, control: &Control, legacy: &Legacy) -> Result<Self> {
@@ -462,14 +564,25 @@ impl VideoSource {
         if spec.decoder != Decoder::Software {
             prefer_hardware();
         }
-        let mut launch = spec.launch()?;
-        let mut opened = Opened::start_anew(spec, &mut launch, control, legacy)?;
-        if let Some(chain) = opened.adaptation(spec)? {
+        let (inlet, mut launch) = Inlet::open(spec, control)?;
+        let start = |launch: &mut Launch| {
+            let opened = Opened::start_anew(spec, launch, &inlet, control, legacy);
+            opened.map_err(|error| if control.is_stopped() { error } else { explained(error, &spec.input) })
+        };
+        let mut opened = start(&mut launch)?;
+        // What can be read once was adapted on the way.
+        if !inlet::is_pipe(&spec.input)
+            && let Some(chain) = opened.adaptation(spec)?
+        {
             drop(opened);
             launch.insert_before("frames", &chain)?;
-            opened = Opened::start_anew(spec, &mut launch, control, legacy)?;
+            opened = start(&mut launch)?;
         }
-        opened.into_source(spec, launch)
+        let put_in = opened.put_in.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(chain) = put_in {
+            launch.insert_before("frames", &chain)?;
+        }
+        opened.into_source(spec, launch, inlet)
     }
 
     /// What the decoder announced about its pictures; of the first frame until one with another format was delivered.
@@ -611,11 +724,21 @@ impl VideoSource {
         self.stop();
         let lost = match std::mem::replace(&mut self.state, State::Ended) {
             State::Failing(error, _) => Some(error),
+            // It had said that it would go, and whoever has gone closes connections.
+            _ if self.ending.is_goodbye() => None,
             // Whoever closes a connection under a source makes it end, as far as the source is concerned.
-            _ => self.trouble.take().filter(|(at, _)| at.elapsed() < TROUBLE).map(|(_, error)| error),
+            _ => match self.trouble.take().filter(|(at, _)| at.elapsed() < TROUBLE) {
+                Some((_, error)) => Some(error),
+                None => self.is_real_time.then(|| self.lost()).flatten(),
+            },
         };
+        let lost = lost.map(|error| self.in_words(error));
         if self.spec.reconnect && self.is_real_time {
-            let reason = lost.map_or_else(|| "it ended".to_owned(), |error| error.to_string());
+            let reason = match lost {
+                Some(Error::NoVideo { reason, .. }) => reason,
+                Some(error) => error.to_string(),
+                None => "it ended".to_owned(),
+            };
             tracing::warn!("{}: {reason}: connecting anew", self.spec.input);
             let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
             let legacy =
@@ -634,16 +757,53 @@ impl VideoSource {
         }
     }
 
+    /// What is wrong with the end of a live source, if something is.
+    fn lost(&self) -> Option<Error> {
+        let input = &self.spec.input;
+        let reason = self.ending.loss(matches!(input, Input::Camera(_)))?;
+        Some(no_video(input, format!("the source was lost: {reason}")))
+    }
+
+    /// An error at run time, with the server that the video came from and what to try.
+    fn in_words(&self, error: Error) -> Error {
+        let input = &self.spec.input;
+        let Input::Uri(uri) = input else { return error };
+        let is_told = matches!(error, Error::NoVideo { .. });
+        let error = in_words_of_the_input(error, input);
+        // Whoever connects anew at once need not ask first.
+        let error = if self.spec.reconnect || is_told { error } else { explained(error, input) };
+        match (error, uri.place()) {
+            (Error::NoVideo { input, reason }, Some(place)) if self.is_real_time => {
+                let advice = if self.spec.reconnect { "" } else { "; --reconnect waits until it is back" };
+                Error::NoVideo { input, reason: format!("{reason} (server {place}{advice})") }
+            }
+            (error, _) => error,
+        }
+    }
+
     /// Goes on with what was found, or fails for good.
     fn come_back(&mut self, found: Result<Self>) -> Result<Next> {
         let State::Away(away) = std::mem::replace(&mut self.state, State::Failed) else {
             unreachable!("only a source that is away comes back");
         };
-        let Self { samples, running, waiting, state, caps, info, format, counts, decoder, launch, .. } =
-            found?;
+        let Self {
+            samples,
+            running,
+            waiting,
+            state,
+            caps,
+            info,
+            format,
+            counts,
+            ending,
+            decoder,
+            launch,
+            inlet,
+            ..
+        } = found?;
         (self.samples, self.running, self.waiting, self.state) = (samples, running, waiting, state);
         (self.caps, self.info, self.format, self.counts) = (caps, info, format, counts);
-        (self.decoder, self.launch) = (decoder, launch);
+        (self.ending, self.decoder, self.launch, self.inlet) = (ending, decoder, launch, inlet);
         (self.trouble, self.heard) = (None, Instant::now());
         Ok(Next::Gap { away: away.since.elapsed(), reason: away.reason.clone() })
     }
@@ -748,8 +908,11 @@ struct Opened {
     pad: gst::Pad,
     caps: gst::Caps,
     counts: Arc<Counts>,
+    ending: Arc<Ending>,
     is_live: bool,
     is_real_time: bool,
+    /// What was put in front of the appsink of what can be read once.
+    put_in: Arc<Mutex<Option<String>>>,
     damaged_before: u64,
     watch: Option<Watch>,
 }
@@ -774,23 +937,28 @@ impl Opened {
     fn start_anew(
         spec: &SourceSpec,
         launch: &mut Launch,
+        inlet: &Inlet,
         control: &Control,
         legacy: &Legacy,
     ) -> Result<Self> {
         for _ in 1..MOST_OPENINGS {
-            match Self::start(spec, launch, control, legacy) {
+            match Self::start(spec, launch, inlet, control, legacy) {
                 Ok(opened) => return Ok(opened),
-                Err(NotStarted::HasAlpha) => {
+                // What came through a pipe does not come again.
+                Err(NotStarted::HasAlpha) if !inlet::is_pipe(&spec.input) => {
                     launch.set(decoding_element(&spec.input), "expose-all-streams", true);
                 }
                 Err(NotStarted::Stuck(Stuck::AtRest)) => {
                     tracing::debug!("{}: it gave up without a word: once more", spec.input);
                 }
                 Err(NotStarted::Stuck(stuck)) => return Err(no_video(&spec.input, stuck.reason())),
+                Err(NotStarted::HasAlpha) => {
+                    return Err(no_video(&spec.input, "its alpha channel cannot be decoded from a pipe"));
+                }
                 Err(NotStarted::Failed(error)) => return Err(error),
             }
         }
-        Self::start(spec, launch, control, legacy).map_err(|error| match error {
+        Self::start(spec, launch, inlet, control, legacy).map_err(|error| match error {
             NotStarted::Stuck(stuck) => no_video(&spec.input, stuck.reason()),
             NotStarted::HasAlpha => no_video(&spec.input, "its alpha channel cannot be decoded"),
             NotStarted::Failed(error) => error,
@@ -801,6 +969,7 @@ impl Opened {
     fn start(
         spec: &SourceSpec,
         launch: &mut Launch,
+        inlet: &Inlet,
         control: &Control,
         legacy: &Legacy,
     ) -> Result<Self, NotStarted> {
@@ -810,8 +979,20 @@ impl Opened {
             Input::Launch(_) => launch.build_under(control)?,
             _ => launch.build()?,
         };
-        if matches!(spec.input, Input::Uri(_)) {
-            set_jitter(&launch.element(&pipeline, "input")?, spec.jitter_ms);
+        let mut login = spec.login.clone();
+        if let Input::Uri(uri) = &spec.input {
+            let input = launch.element(&pipeline, "input")?;
+            set_jitter(&input, spec.jitter_ms);
+            // What GStreamer does not see in an address it cannot tell anybody.
+            let (address, typed) = uri.split()?;
+            input.set_property("uri", address);
+            login = typed.or(login);
+        }
+        if let Some(login) = login {
+            give_login(&pipeline, login);
+        }
+        if let Some(pictures) = &inlet.pictures {
+            pictures.watch(launch, &pipeline)?;
         }
         if let Some((clock, base_time)) = &legacy.clock {
             // Its running time is that of the source that was lost.
@@ -821,7 +1002,8 @@ impl Opened {
         }
         let sink = the_appsink(launch, &pipeline)?;
         let pad = sink.static_pad("sink").ok_or_else(|| failure("an appsink has no pad"))?;
-        let feed = Arc::new(Feed::new(legacy));
+        let ending = Ending::watch(&pipeline);
+        let feed = Arc::new(Feed::new(legacy, &ending));
         feed.attach(&sink);
         answer_allocation_queries(&pad);
         let mut watch = match &spec.input {
@@ -830,6 +1012,11 @@ impl Opened {
                 Some(Watch::new(&pipeline, &launch.element(&pipeline, "input")?))
             }
             _ => None,
+        };
+        let put_in = if inlet::is_pipe(&spec.input) {
+            inlet::adapt_in_place(&pipeline, &pad, spec)
+        } else {
+            Arc::default()
         };
 
         let running = Running::new(pipeline);
@@ -889,73 +1076,41 @@ impl Opened {
         let caps = caps.ok_or_else(|| no_video(&spec.input, "it has no frame"))?;
         let (counts, is_real_time) = (Arc::clone(&feed.counts), gives_no_preroll);
         watch.iter_mut().for_each(Watch::reset);
-        Ok(Self { samples, running, first, pad, caps, counts, is_live, is_real_time, damaged_before, watch })
+        Ok(Self {
+            samples,
+            running,
+            first,
+            pad,
+            caps,
+            counts,
+            ending,
+            is_live,
+            is_real_time,
+            put_in,
+            damaged_before,
+            watch,
+        })
     }
 
     /// The elements that must stand before the appsink for this video, if any: said once, as it costs time.
     fn adaptation(&self, spec: &SourceSpec) -> Result<Option<String>> {
-        let info = gst_video::VideoInfo::from_caps(&self.caps)
-            .map_err(|_| no_video(&spec.input, format!("not video: {}", self.caps)))?;
-        let name = info.format().to_str().as_str();
-        let has_luma = PixelFormat::from_name(name).is_some();
-        // What a user wrote is run as written, except for what cannot work.
-        let is_ours = !matches!(spec.input, Input::Launch(_));
-        let is_interlaced = info.is_interlaced();
-        let is_turned = is_ours && self.is_turned();
-        if is_interlaced && !is_ours {
-            tracing::warn!(
-                "{}: interlaced: fields are matched together (put `deinterlace fields=top` in)",
-                spec.input
-            );
-        }
-        let mut chain = Vec::new();
-        let deinterlaces = is_interlaced && is_ours;
-        let converts = !has_luma || ((deinterlaces || is_turned) && !TURNABLE.contains(&name));
-        if converts {
-            // Dithering would add noise to what is compared.
-            chain.push("videoconvert dither=none");
-        }
-        if deinterlaces {
-            // One frame out for each frame in; the default gives each field a frame of its own.
-            chain.push("deinterlace fields=top");
-        }
-        if is_turned {
-            chain.push("videoflip video-direction=auto");
-        }
-        if chain.is_empty() {
-            return Ok(None);
-        }
-        if converts {
-            chain.push(CONVERTED);
-        }
-        if !has_luma {
-            let depth = info.comp_depth(0);
-            let what =
-                if depth > 8 { format!("{depth} bits are reduced to 8") } else { "luma is computed".into() };
-            tracing::warn!("{}: {name} has no 8-bit luma plane: {what}", spec.input);
-        }
-        if deinterlaces {
-            tracing::warn!("{}: interlaced: frames are made of the top fields", spec.input);
-        }
-        Ok(Some(chain.join(" ! ")))
-    }
-
-    /// True if a tag says that the picture is to be turned or mirrored before it is shown.
-    fn is_turned(&self) -> bool {
-        let tags = (0..).map_while(|n| self.pad.sticky_event::<gst::event::Tag>(n));
-        let mut turned = tags.filter_map(|event| {
-            event
-                .tag()
-                .get::<gst::tags::ImageOrientation>()
-                .map(|orientation| orientation.get() != "rotate-0")
-        });
-        turned.any(|turned| turned)
+        adaptation(&self.caps, &self.pad, spec)
     }
 
     /// Lets a file play, now that its frames can be used as they are.
-    fn into_source(self, spec: &SourceSpec, launch: Launch) -> Result<VideoSource> {
+    fn into_source(self, spec: &SourceSpec, launch: Launch, inlet: Inlet) -> Result<VideoSource> {
         let Self {
-            samples, running, first, caps, counts, is_live, is_real_time, damaged_before, watch, ..
+            samples,
+            running,
+            first,
+            caps,
+            counts,
+            ending,
+            is_live,
+            is_real_time,
+            damaged_before,
+            watch,
+            ..
         } = self;
         let (info, format) = describe(&caps).map_err(|error| in_words_of_the_input(error, &spec.input))?;
         let decoder = decoder_of(running.pipeline());
@@ -972,7 +1127,8 @@ impl Opened {
             .pipeline()
             .query_duration::<gst::ClockTime>()
             .map(gst::ClockTime::nseconds)
-            .filter(|ns| *ns > 0);
+            .filter(|ns| *ns > 0)
+            .or_else(|| Some(inlet.pictures.as_ref()?.duration_ns(spec.camera.frame_rate)));
         tracing::debug!("{}: {caps}", spec.input);
         running.set_state(gst::State::Playing).map_err(|error| in_words_of_the_input(error, &spec.input))?;
         let truncation = match &spec.input {
@@ -995,13 +1151,73 @@ impl Opened {
             info,
             format,
             counts,
+            ending,
             is_live,
             is_real_time,
             decoder: decoder.map(|factory| factory.name().into()),
             duration_ns,
             launch,
+            inlet,
         })
     }
+}
+
+/// The elements that must stand before the appsink for a video of these caps, if any, where its tags are on `pad`: said once, as it
+/// costs time.
+fn adaptation(caps: &gst::Caps, pad: &gst::Pad, spec: &SourceSpec) -> Result<Option<String>> {
+    let info = gst_video::VideoInfo::from_caps(caps)
+        .map_err(|_| no_video(&spec.input, format!("not video: {caps}")))?;
+    let name = info.format().to_str().as_str();
+    let has_luma = PixelFormat::from_name(name).is_some();
+    // What a user wrote is run as written, except for what cannot work.
+    let is_ours = !matches!(spec.input, Input::Launch(_));
+    let is_interlaced = info.is_interlaced();
+    let is_turned = is_ours && is_turned(pad);
+    if is_interlaced && !is_ours {
+        tracing::warn!(
+            "{}: interlaced: fields are matched together (put `deinterlace fields=top` in)",
+            spec.input
+        );
+    }
+    let mut chain = Vec::new();
+    let deinterlaces = is_interlaced && is_ours;
+    let converts = !has_luma || ((deinterlaces || is_turned) && !TURNABLE.contains(&name));
+    if converts {
+        // Dithering would add noise to what is compared.
+        chain.push("videoconvert dither=none");
+    }
+    if deinterlaces {
+        // One frame out for each frame in; the default gives each field a frame of its own.
+        chain.push("deinterlace fields=top");
+    }
+    if is_turned {
+        chain.push("videoflip video-direction=auto");
+    }
+    if chain.is_empty() {
+        return Ok(None);
+    }
+    if converts {
+        chain.push(CONVERTED);
+    }
+    if !has_luma {
+        let depth = info.comp_depth(0);
+        let what =
+            if depth > 8 { format!("{depth} bits are reduced to 8") } else { "luma is computed".into() };
+        tracing::warn!("{}: {name} has no 8-bit luma plane: {what}", spec.input);
+    }
+    if deinterlaces {
+        tracing::warn!("{}: interlaced: frames are made of the top fields", spec.input);
+    }
+    Ok(Some(chain.join(" ! ")))
+}
+
+/// True if a tag says that the picture is to be turned or mirrored before it is shown.
+fn is_turned(pad: &gst::Pad) -> bool {
+    let tags = (0..).map_while(|n| pad.sticky_event::<gst::event::Tag>(n));
+    let mut turned = tags.filter_map(|event| {
+        event.tag().get::<gst::tags::ImageOrientation>().map(|orientation| orientation.get() != "rotate-0")
+    });
+    turned.any(|turned| turned)
 }
 
 /// Drops what waits in vain, oldest first, and tells how many that were: all but those that came together with the newest.
@@ -1022,6 +1238,7 @@ fn drop_late(waiting: &mut VecDeque<Arrival>) -> u64 {
 struct Feed {
     outlet: Mutex<Outlet>,
     counts: Arc<Counts>,
+    ending: Arc<Ending>,
     /// Times are those of capture.
     is_real_time: AtomicBool,
 }
@@ -1041,9 +1258,9 @@ enum Outlet {
 }
 
 impl Feed {
-    fn new(legacy: &Legacy) -> Self {
+    fn new(legacy: &Legacy, ending: &Arc<Ending>) -> Self {
         let counts = Counts { arrived: legacy.arrived.into(), dropped: legacy.dropped.into() };
-        Self { counts: Arc::new(counts), ..Self::default() }
+        Self { counts: Arc::new(counts), ending: Arc::clone(ending), ..Self::default() }
     }
 
     /// Connects it to the appsink. The first frame of a file stays in the appsink in PAUSED; it arrives here, once, as
@@ -1060,12 +1277,16 @@ impl Feed {
                 .new_sample(move |sink| {
                     let sample = sink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
                     let at = Instant::now();
+                    of_samples.ending.hear_frame(at);
                     let is_real_time = of_samples.is_real_time.load(Ordering::Relaxed);
                     let captured = if is_real_time { captured(sink, &sample, at) } else { None };
                     let index = of_samples.counts.arrived.fetch_add(1, Ordering::Relaxed);
                     of_samples.push(Arrival { index, at, captured, sample })
                 })
-                .eos(move |_| of_end.end())
+                .eos(move |_| {
+                    of_end.ending.hear_end();
+                    of_end.end();
+                })
                 .build(),
         );
     }
@@ -1242,6 +1463,14 @@ fn has_alpha(pipeline: &gst::Pipeline) -> bool {
     caps.any(|caps| caps.iter().any(|stream| stream.get::<bool>("codec-alpha") == Ok(true)))
 }
 
+/// Gives the login to every element that asks for one, now or later.
+fn give_login(pipeline: &gst::Pipeline, login: Login) {
+    for element in pipeline.iterate_recurse().into_iter().flatten() {
+        login.give_to(&element);
+    }
+    pipeline.connect_deep_element_added(move |_, _, element| login.give_to(element));
+}
+
 /// The first element that decodes pictures.
 fn decoder_of(pipeline: &gst::Pipeline) -> Option<gst::ElementFactory> {
     let factories = pipeline.iterate_recurse().into_iter().flatten().filter_map(|element| element.factory());
@@ -1272,6 +1501,7 @@ fn check(input: &Input) -> Result<()> {
             let found = std::fs::metadata(path).map_err(Error::file("read", path))?;
             match found {
                 found if found.is_dir() => Err(no_video(input, "a folder, not a file")),
+                found if !found.is_file() => Ok(()),
                 found if found.is_file() && found.len() == 0 => Err(no_video(input, "the file is empty")),
                 found if found.is_file() && still_animation(path) => Err(no_video(
                     input,
@@ -1285,6 +1515,7 @@ fn check(input: &Input) -> Result<()> {
                 },
             }
         }
+        Input::Stdin => inlet::check_stdin(),
         Input::Camera(Some(device)) if !Path::new(device).exists() => {
             Err(no_video(input, format!("there is no device {device}")))
         }
@@ -1306,7 +1537,7 @@ fn still_animation(path: &Path) -> bool {
 fn in_words_of_the_input(error: Error, input: &Input) -> Error {
     match error {
         Error::Pipeline { message, .. } if message == launch::NOTHING_WANTED => {
-            no_video(input, "it has no video stream")
+            no_video(input, NO_VIDEO_STREAM)
         }
         Error::Pipeline { message, debug, .. } => {
             // The second line of the debug text is for people.
@@ -1321,6 +1552,20 @@ fn in_words_of_the_input(error: Error, input: &Input) -> Error {
         other => other,
     }
 }
+
+/// The error of an address that gave no video, with its server and what to try.
+fn explained(error: Error, input: &Input) -> Error {
+    match (error, input) {
+        (Error::NoVideo { input, reason }, Input::Uri(uri)) if reason != NO_VIDEO_STREAM => {
+            let reason = uri.why_nothing_came(&reason).unwrap_or(reason);
+            Error::NoVideo { input, reason }
+        }
+        (error, _) => error,
+    }
+}
+
+/// Said of an input that has something else than video.
+const NO_VIDEO_STREAM: &str = "it has no video stream";
 
 fn no_video(input: &Input, reason: impl Into<String>) -> Error {
     Error::NoVideo { input: input.to_string(), reason: reason.into() }

@@ -29,7 +29,10 @@ impl fmt::Display for Truncation {
 }
 
 /// What is missing of the file; `None` if nothing is, or if its kind does not tell.
+///
+/// Nothing but a regular file is opened: a pipe would lose what is read of it here, and wait for a writer first.
 pub fn truncation(path: &Path) -> Option<Truncation> {
+    path.metadata().ok().filter(std::fs::Metadata::is_file)?;
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();
     let found = measured(&mut file, length).ok().flatten()?;

@@ -1,0 +1,132 @@
+//! Whether a live source that ended was meant to end.
+//!
+//! GStreamer has one end of stream for all that can happen to a live source: `rtspsrc` sends it when the server says goodbye, and
+//! just so, without a word on the bus, when a server that froze has sent nothing for 25 s (its RTP session gives the sender up). A run
+//! that nobody asked to end must not take the second for the first. What tells them apart:
+//!
+//! - **RTSP and RTP**: a sender that ends says so by an RTCP BYE (RFC 3550, 6.6). With it the end is one; without it the sender was lost.
+//! - **A camera** has no end: one that comes is a loss.
+//! - **Everything else** (SRT, TCP, text of one's own such as `videotestsrc is-live=true num-buffers=50`) has no word for it. An end
+//!   that comes with the last frames was made by somebody; one that comes after [`QUIET`] of silence is taken for a time-out.
+//!
+//! A connection that is closed under a source is told by a warning on the bus, which [`super::VideoSource`] looks at before this.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use gst::prelude::*;
+
+/// An end that comes so long after the last frame is one of waiting, not of the stream. Shorter than the time-outs of GStreamer's
+/// network sources, longer than a sender takes from its last frame to its goodbye.
+const QUIET: Duration = Duration::from_secs(5);
+
+/// What a pipeline's elements say that an end may be judged by.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    /// Something in the pipeline receives RTP by way of `rtspsrc`.
+    is_rtsp: AtomicBool,
+    /// The sender has said goodbye, and nobody has sent since.
+    said_goodbye: AtomicBool,
+    times: Mutex<Times>,
+}
+
+#[derive(Debug, Default)]
+struct Times {
+    last_frame: Option<Instant>,
+    silence: Option<Duration>,
+}
+
+impl Ending {
+    /// Listens to the elements that the pipeline has and to those that it will have.
+    pub(super) fn watch(pipeline: &gst::Pipeline) -> Arc<Self> {
+        let ending = Arc::new(Self::default());
+        for element in pipeline.iterate_recurse().into_iter().flatten() {
+            ending.meet(&element);
+        }
+        let of_later = Arc::clone(&ending);
+        pipeline.connect_deep_element_added(move |_, _, element| of_later.meet(element));
+        ending
+    }
+
+    fn meet(self: &Arc<Self>, element: &gst::Element) {
+        let Some(factory) = element.factory() else { return };
+        match factory.name().as_str() {
+            "rtspsrc" => self.is_rtsp.store(true, Ordering::Relaxed),
+            "rtpbin" => {
+                for (signal, is_goodbye) in [("on-bye-ssrc", true), ("on-new-ssrc", false)] {
+                    let ending = Arc::clone(self);
+                    element.connect(signal, false, move |_| {
+                        ending.said_goodbye.store(is_goodbye, Ordering::Relaxed);
+                        None
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A frame has come; on the streaming thread.
+    pub(super) fn hear_frame(&self, at: Instant) {
+        self.times().last_frame = Some(at);
+    }
+
+    /// The end has come; on the streaming thread.
+    pub(super) fn hear_end(&self) {
+        let mut times = self.times();
+        times.silence = times.last_frame.map(|at| at.elapsed());
+    }
+
+    /// True if the sender has said that it ends.
+    pub(super) fn is_goodbye(&self) -> bool {
+        self.said_goodbye.load(Ordering::Relaxed)
+    }
+
+    /// Why the end of a live source is a loss, or `None` if it may well have been meant.
+    pub(super) fn loss(&self, is_camera: bool) -> Option<String> {
+        if self.is_goodbye() {
+            return None;
+        }
+        let silence = self.times().silence.unwrap_or_default();
+        let is_rtsp = self.is_rtsp.load(Ordering::Relaxed);
+        if silence > QUIET {
+            let seconds = silence.as_secs();
+            return Some(format!("it sent nothing for {seconds} s and was given up"));
+        }
+        match () {
+            () if is_rtsp => Some("it ended without the goodbye (RTCP BYE) of a stream that is over".into()),
+            () if is_camera => Some("the camera ended by itself".into()),
+            () => None,
+        }
+    }
+
+    fn times(&self) -> std::sync::MutexGuard<'_, Times> {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_after_silence_is_a_loss_and_one_with_a_goodbye_is_not() {
+        let ending = Ending::default();
+        assert_eq!(ending.loss(false), None);
+        assert!(ending.loss(true).is_some(), "a camera has no end");
+        ending.hear_frame(Instant::now().checked_sub(Duration::from_secs(25)).unwrap());
+        ending.hear_end();
+        assert_eq!(ending.loss(false).unwrap(), "it sent nothing for 25 s and was given up");
+        ending.said_goodbye.store(true, Ordering::Relaxed);
+        assert_eq!(ending.loss(false), None);
+    }
+
+    #[test]
+    fn an_end_of_rtsp_without_a_goodbye_is_a_loss_at_any_time() {
+        let ending = Ending::default();
+        ending.is_rtsp.store(true, Ordering::Relaxed);
+        ending.hear_frame(Instant::now());
+        ending.hear_end();
+        assert!(ending.loss(false).unwrap().contains("RTCP BYE"));
+    }
+}
