@@ -527,14 +527,31 @@ fn input(typed: &std::ffi::OsStr) -> Result<Input, String> {
 
 /// Says what is wrong with what was typed, or what was asked for (help, the version), and ends.
 pub(super) fn refuse(error: &clap::Error) -> ! {
-    let rendered = error.render();
-    let plain = rendered.to_string();
+    let mut plain = error.render().to_string();
+    if error.kind() == clap::error::ErrorKind::InvalidUtf8
+        && let Some(which) = no_text()
+    {
+        // clap does not say which of the words it is.
+        plain = format!("error: {which}\n");
+    }
     // What was typed is repeated: a glob may have typed a name that a terminal would obey, and an address has a password.
     let harmless = text::for_people(&plain);
-    if plain == harmless {
+    if error.kind() != clap::error::ErrorKind::InvalidUtf8 && plain == harmless {
         error.exit();
     }
     // Nobody may be listening: that changes nothing.
     let _ = std::io::stderr().write_all(harmless.as_bytes());
     std::process::exit(error.exit_code())
+}
+
+/// The first word of the command line that is not UTF-8, with what it was typed after.
+fn no_text() -> Option<String> {
+    let words: Vec<_> = std::env::args_os().collect();
+    let at = words.iter().position(|word| word.to_str().is_none())?;
+    let before = words[..at].last().map(|word| word.to_string_lossy()).filter(|word| word.starts_with('-'));
+    let place = before.map_or_else(String::new, |option| format!("{option} "));
+    Some(format!(
+        "{place}{:?}: a name that is not UTF-8 is taken for the video alone",
+        words[at].to_string_lossy()
+    ))
 }

@@ -335,7 +335,11 @@ pub fn file_launch(path: &Path) -> Result<Launch> {
     let container = Container::of(path)?;
     let name = format!("{}.launch", container.extension);
     let mut launch = Launch::new(name, container.launch);
-    launch.set("file", "location", path.to_string_lossy());
+    // Another name would be another file.
+    let location = path.to_str().ok_or_else(|| {
+        Error::value("-o", &path.to_string_lossy(), "the name of a video that is written has to be UTF-8")
+    })?;
+    launch.set("file", "location", location);
     Ok(launch)
 }
 

@@ -412,4 +412,12 @@ fn a_video_whose_name_is_no_text_is_played() {
     run.arg("run").arg(name).args(["--threshold", "mean:31:5", "--results", "out.jsonl", "--no-progress"]);
     succeeds(run.current_dir(place.dir.path()).output().unwrap());
     assert_eq!(frames(&place.records("out.jsonl")).len(), FRAMES);
+    for option in ["--template", "-o", "--results", "--report"] {
+        let mut run = Command::new(program());
+        run.arg("run").arg(name).args(["--threshold", "mean:31:5", option]);
+        run.arg(std::ffi::OsStr::from_bytes(b"\xFF.mkv"));
+        let out = run.current_dir(place.dir.path()).output().unwrap();
+        fails(&out, 2, option);
+        assert!(stderr(&out).contains("UTF-8"), "{}", stderr(&out));
+    }
 }
