@@ -370,18 +370,19 @@ Examples:
 #[command(after_help = PICK_KEYS)]
 pub(super) struct PickArgs {
     /// A file, a URI, or `camera[:/dev/videoN]`
+    #[arg(value_parser = read::<Input>)]
     pub(super) input: Input,
     /// On this frame, counted from 0, instead of the first
     #[arg(long, value_name = "N", conflicts_with = "at")]
     pub(super) frame: Option<u64>,
     /// On the first frame that is not before this time: 12.5s, 1:02.5, 1:02:03.5
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, value_parser = read::<Moment>)]
     pub(super) at: Option<Moment>,
     /// This box, without a window; 0,0 is the top left pixel; may be given several times
-    #[arg(long = "box", value_name = "X,Y,W,H", allow_hyphen_values = true)]
+    #[arg(long = "box", value_name = "X,Y,W,H", allow_hyphen_values = true, value_parser = read::<Rect>)]
     pub(super) boxes: Vec<Rect>,
     /// Save what is in the box as a picture, in the video's colours, for --template; of several boxes the second goes to FILE-2.png
-    #[arg(short, long, value_name = "FILE.png")]
+    #[arg(short, long, value_name = "FILE.png", value_hint = ValueHint::FilePath)]
     pub(super) output: Option<PathBuf>,
     #[command(flatten)]
     pub(super) overwrite: OverwriteArgs,

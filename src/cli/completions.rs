@@ -15,14 +15,14 @@ _lockon_with_files() {
     _lockon "$@"
     [[ $2 != -* && ( $COMP_CWORD -eq 2 || ${#COMPREPLY[@]} -eq 0 ) ]] || return 0
     case ${COMP_WORDS[1]} in
-        run | match | threshold) ;;
+        run | pick | match | threshold) ;;
         *) return 0 ;;
     esac
     COMPREPLY=()
     local file
     while IFS= read -r file; do COMPREPLY+=("$file"); done < <(compgen -f -- "$2")
     compopt -o filenames
-    if [[ ${COMP_WORDS[1]} == run && $3 != -* && $3 != "=" && camera == "$2"* ]]; then
+    if [[ ${COMP_WORDS[1]} == @(run|pick) && $3 != -* && $3 != "=" && camera == "$2"* ]]; then
         COMPREPLY+=(camera)
     fi
 }
@@ -44,7 +44,7 @@ _lockon_input() {
 
 /// Files are offered by fish itself, also behind `NAME=`.
 const FISH: &str =
-    "complete -c lockon -n \"__fish_lockon_using_subcommand run\" -a camera -d 'The first camera'\n";
+    "complete -c lockon -n \"__fish_lockon_using_subcommand run pick\" -a camera -d 'The first camera'\n";
 
 /// Prints completions for a shell.
 pub(super) fn print(shell: Shell) -> Result<Outcome> {
@@ -64,7 +64,9 @@ fn script(shell: Shell) -> String {
                 _ if line.contains("[NAME=]PATH:") || line.starts_with("'*::templates -- ") => {
                     line.replace(":_default'", ":_lockon_template'")
                 }
-                _ if line.starts_with("'::input -- ") => line.replace(":_default'", ":_lockon_input'"),
+                _ if line.starts_with("'::input -- ") || line.starts_with("':input -- ") => {
+                    line.replace(":_default'", ":_lockon_input'")
+                }
                 _ => line.to_owned(),
             });
             text = lines.collect::<Vec<_>>().join("\n") + "\n";
@@ -86,7 +88,8 @@ mod tests {
         let text = script(Shell::Zsh);
         // --template and -t of `run`, the templates of `match`.
         assert_eq!(text.matches(":_lockon_template'").count(), 3);
-        assert_eq!(text.matches(":_lockon_input'").count(), 1);
+        // The input of `run`, and that of `pick`.
+        assert_eq!(text.matches(":_lockon_input'").count(), 2);
         let (functions, end) = text.split_once("_lockon_input() {").unwrap();
         assert!(functions.contains("_lockon_template() {"));
         assert!(end.trim_end().ends_with("fi"), "{end}");
