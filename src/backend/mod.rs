@@ -335,6 +335,7 @@ pub fn open_gpu(
     let (number, is_asked_for) = match options.choice {
         BackendChoice::Cpu => return Ok(None),
         BackendChoice::Cuda(number) => (number, true),
+        // Kernels that were chosen are meant to run.
         BackendChoice::Auto => (AUTO_GPU, has_kernels),
     };
     if !is_asked_for && let Err(why) = cuda::device(number) {
@@ -367,9 +368,6 @@ fn tell_cpu(why: &Error) {
 pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> {
     let open_cpu =
         || -> Result<Box<dyn Backend>> { Ok(Box::new(cpu::Cpu::open(standing.clone(), options)?)) };
-    let open_cuda = |number| -> Result<Box<dyn Backend>> {
-        Ok(Box::new(cuda::Cuda::open(standing.clone(), options.depth, options.kernels, number)?))
-    };
     if standing.pyramid.is_some() {
         return match options.choice {
             BackendChoice::Cuda(_) => {
@@ -382,18 +380,14 @@ pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> 
             BackendChoice::Cpu => open_cpu(),
         };
     }
-    match options.choice {
-        BackendChoice::Cuda(number) => open_cuda(number),
-        BackendChoice::Cpu if options.kernels != Kernels::default() => {
-            Err(Error::Usage("--kernel chooses among the CUDA backend's: it needs --backend cuda".into()))
-        }
-        BackendChoice::Cpu => open_cpu(),
-        // Kernels that were chosen are meant to run.
-        BackendChoice::Auto if options.kernels != Kernels::default() => open_cuda(AUTO_GPU),
-        BackendChoice::Auto => open_cuda(AUTO_GPU).or_else(|why| {
-            tell_cpu(&why);
-            open_cpu()
-        }),
+    if options.choice == BackendChoice::Cpu && options.kernels != Kernels::default() {
+        return Err(Error::Usage(
+            "--kernel chooses among the CUDA backend's: it needs --backend cuda".into(),
+        ));
+    }
+    match open_gpu(options, || Ok(standing.clone()))? {
+        Some(gpu) => Ok(gpu),
+        None => open_cpu(),
     }
 }
 
