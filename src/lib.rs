@@ -59,6 +59,7 @@ pub mod results;
 #[cfg(test)]
 #[path = "../tests/say.rs"]
 mod say;
+pub mod shell;
 pub mod simd;
 pub mod stats;
 pub mod still;

@@ -24,7 +24,7 @@ const LAYERS: &[&[&str]] = &[
     &["files"],
     &["control", "memory"],
     &["error", "colour"],
-    &["frame", "stats", "recycle", "simd", "text"],
+    &["frame", "stats", "recycle", "shell", "simd", "text"],
     // What tests tell, in the tests alone.
     &["say"],
 ];

@@ -28,6 +28,8 @@ mod system;
 mod values;
 mod words;
 
+use lockon::shell;
+
 use args::{Args, Command};
 
 /// How a command that did not fail ended.
@@ -50,7 +52,7 @@ fn with_run(mut error: clap::Error) -> clap::Error {
         && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
         && is_input(word)
     {
-        let tip = format!("to search in a video or a camera: lockon run {}", typed.join(" "));
+        let tip = format!("to search in a video or a camera: lockon run {}", shell::line(&typed));
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error

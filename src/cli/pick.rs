@@ -19,7 +19,7 @@ use lockon::media::pick::{KEYS, Picker};
 use lockon::media::source::{Decoder, Input, SourceSpec, VideoSource};
 use lockon::overlay::{self, Canvas};
 use lockon::ports::{Next, Source};
-use lockon::still;
+use lockon::{shell, still};
 
 use super::args::PickArgs;
 use super::signals::Signals;
@@ -164,12 +164,7 @@ fn command_of(input: &Input, options: &str) -> String {
 fn quoted(input: &Input) -> String {
     let text = input.to_string();
     let text = if text.starts_with('-') && text != "-" { format!("./{text}") } else { text };
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        text
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
+    shell::quoted(&text)
 }
 
 /// What a file about an input is called, without its extension.

@@ -21,6 +21,7 @@ use gst::prelude::*;
 use crate::control::Control;
 use crate::error::{Error, Result, catch_panic};
 use crate::media::{damage, doctor};
+use crate::shell;
 use crate::text::without_secrets;
 
 /// Starts GStreamer. Cheap after the first time, from any thread.
@@ -346,8 +347,8 @@ impl fmt::Display for Launch {
                 words.insert(at + 1, word);
             }
         }
-        let words = words.iter().map(|word| for_shell(&without_secrets(word))).collect::<Vec<_>>();
-        f.write_str(&words.join(" "))
+        let words = words.iter().map(|word| without_secrets(word)).collect::<Vec<_>>();
+        f.write_str(&shell::line(&words))
     }
 }
 
@@ -455,12 +456,6 @@ fn serialised(value: &str) -> String {
         byte => format!("\\{byte:03o}"),
     });
     format!("\"{}\"", escaped.collect::<String>())
-}
-
-/// A word that a POSIX shell passes on unchanged.
-fn for_shell(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "/._-+:,@%=!".contains(c);
-    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// `MissingElement`, if it is known which package has the element.

@@ -8,6 +8,7 @@ use super::{MOST_LETTERS, Report};
 use crate::frame::{Rect, Size};
 use crate::overlay;
 use crate::results::{RunRecord, Summary};
+use crate::shell;
 
 const STYLE: &str = include_str!("report.css");
 
@@ -256,7 +257,7 @@ impl Page<'_> {
         if let Some(command) = &run.command {
             row("view", command.view)?;
             row("frames", if command.live { "the newest; others may be dropped" } else { "all" })?;
-            row("command", &shell_words(&command.line))?;
+            row("command", &shell::line(&command.line))?;
         }
         row("started", &date(run.started))?;
         row("lockon", run.version)?;
@@ -333,19 +334,6 @@ impl Page<'_> {
         page.push_str("</section>\n");
         Ok(())
     }
-}
-
-/// Words as a shell takes them.
-fn shell_words(words: &[String]) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "-_=+:,./@%".contains(c);
-    let quoted = words.iter().map(|word| {
-        if !word.is_empty() && word.chars().all(is_plain) {
-            word.clone()
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        }
-    });
-    quoted.collect::<Vec<_>>().join(" ")
 }
 
 /// The colour of a path: that of the template on frames too. None is a state's.
