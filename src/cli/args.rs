@@ -545,12 +545,14 @@ pub(super) fn refuse(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
-/// The first word of the command line that is not UTF-8, with what it was typed after.
+/// The word of the command line that is not UTF-8, with the option that it was typed after.
 fn no_text() -> Option<String> {
     let words: Vec<_> = std::env::args_os().collect();
-    let at = words.iter().position(|word| word.to_str().is_none())?;
-    let before = words[..at].last().map(|word| word.to_string_lossy()).filter(|word| word.starts_with('-'));
-    let place = before.map_or_else(String::new, |option| format!("{option} "));
+    let mut found = (1..words.len()).filter(|at| words[*at].to_str().is_none());
+    let option = |at: usize| Some(words[at - 1].to_string_lossy()).filter(|word| word.starts_with('-'));
+    // The video's own name may be anything, and stands after no option mostly.
+    let at = found.clone().find(|at| option(*at).is_some()).or_else(|| found.next())?;
+    let place = option(at).map_or_else(String::new, |option| format!("{option} "));
     Some(format!(
         "{place}{:?}: a name that is not UTF-8 is taken for the video alone",
         words[at].to_string_lossy()

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-const WORK: &str = "--template ball.png --max-matches 2 --no-progress";
+const WORK: &str = "--template ball.png --max-matches 2 --no-progress -y";
 
 /// A run whose standard input is what `cat` gives of a file.
 fn through_pipe(place: &Place, file: &str, words: &str) -> Output {
@@ -186,7 +186,7 @@ fn a_broken_picture_is_an_error_that_names_it_after_the_frames_before_it() {
             let bytes = if what == 1 { bytes[..bytes.len() / 2].to_vec() } else { b"nonsense".repeat(50) };
             std::fs::write(&broken, bytes).unwrap();
             let out = place.lockon(&format!(
-                "run seq/%04d.{ending} --threshold mean:31:5 --results out.jsonl --no-progress"
+                "run seq/%04d.{ending} --threshold mean:31:5 --results out.jsonl --no-progress -y"
             ));
             assert_eq!(out.status.code(), Some(1), "{kind} {ending}: {}", stderr(&out));
             assert!(
