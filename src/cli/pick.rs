@@ -54,7 +54,7 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
         let reason = match excerpt.missed().and_then(|last| Some((last.index, last.pts_ns?))) {
             Some((index, ns)) => {
                 let last = Moment::Time(ns);
-                format!("there is no {}: its last frame is {index}, at {last}", moment.in_words())
+                format!("it ends before {}: its last frame is {index}, at {last}", moment.in_words())
             }
             None => format!("it ended before {}", moment.in_words()),
         };

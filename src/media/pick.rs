@@ -76,6 +76,9 @@ impl Picker {
             }
         }
         running.set_state(gst::State::Playing)?;
+        if !window::is_shown(running.pipeline()) {
+            return Err(fault(sink::NO_WINDOW.to_owned()));
+        }
         let selection = Selection::new(frame.format.size);
         let mut picker = Self { actions, running, appsrc, easel, frame, selection, shown: 0 };
         picker.show()?;

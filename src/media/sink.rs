@@ -358,11 +358,17 @@ pub fn user_launch(text: &str) -> Result<Launch> {
     Launch::user("--sink", text).map(Launch::with_appsrc)
 }
 
+/// No window of a pipeline's is there.
+pub(super) const NO_WINDOW: &str =
+    "no window can be opened: nothing answers at DISPLAY or WAYLAND_DISPLAY that GStreamer has an output for";
+
 /// What to do without a screen.
 const REMEDY: &str = " (-o FILE writes a file)";
 
 /// There is a desktop to open a window on; if not, the error ends with `remedy`.
 pub(super) fn check_screen(remedy: &str) -> Result<()> {
+    launch::init()?;
+    window::avoid_directfb();
     has_screen(|name| std::env::var_os(name).is_some(), remedy)
 }
 
@@ -649,6 +655,9 @@ impl Playing {
             control: sink.control.clone(),
         };
         playing.pipeline.set_state(gst::State::Playing)?;
+        if !window::is_shown(playing.pipeline.pipeline()) {
+            return Err(fault(format!("{NO_WINDOW}{REMEDY}")));
+        }
         let thread = std::thread::Builder::new().name("lockon-sink".to_owned());
         let worker = thread.spawn(move || worker.run());
         playing.worker = Some(worker.map_err(|e| fault(format!("no thread can be started: {e}")))?);

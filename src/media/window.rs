@@ -87,6 +87,27 @@ pub(super) fn set_title(appsrc: &gst_app::AppSrc, title: &str) {
     });
 }
 
+/// Sees to it that an automatic output tries nothing that ends the process: DirectFB's does in Debian 12 where it finds no screen.
+pub(super) fn avoid_directfb() {
+    if let Some(factory) = gst::ElementFactory::find("dfbvideosink") {
+        factory.set_rank(gst::Rank::NONE);
+    }
+}
+
+/// True unless an automatic output of a pipeline that was started has found none that works: then it shows frames to nobody, and
+/// says nothing of it.
+pub(super) fn is_shown(pipeline: &gst::Pipeline) -> bool {
+    let factory = |element: &gst::Object| element.downcast_ref::<gst::Element>()?.factory();
+    let is_fake = |element: &gst::Element| {
+        let is = |object: &gst::Object, names: &[&str]| {
+            factory(object).is_some_and(|factory| names.contains(&factory.name().as_str()))
+        };
+        is(element.upcast_ref(), &["fakesink", "fakevideosink"])
+            && element.parent().is_some_and(|parent| is(&parent, &["autovideosink"]))
+    };
+    !pipeline.iterate_recurse().into_iter().flatten().any(|element| is_fake(&element))
+}
+
 /// Lets the video outputs of a pipeline show every frame, however late it is.
 ///
 /// By default they drop what is 20 ms late, and post a warning each second in which all of them were. What is shown here is stamped

@@ -144,17 +144,33 @@ fn picks_that_cannot_be_are_refused_in_plain_words() {
     fails(
         &place.lockon("pick ball.mp4 --frame 400 --box 1,1,9,9"),
         1,
-        "there is no frame 400: its last frame is 39",
+        "it ends before frame 400: its last frame is 39",
     );
     fails(&place.lockon("pick ball.mp4 --box 1,1,9,9 -o crop.txt"), 2, "must end in .png, .jpg or .bmp");
     fails(&place.lockon("pick ball.mp4 --frame 1 --at 2s --box 1,1,9,9"), 2, "cannot be used with");
 }
 
-/// Runs `lockon` where there is no screen.
-fn without_a_screen(place: &Place, words: &str) -> Output {
-    let mut command = Command::new(program());
-    command.args(words.split_whitespace()).current_dir(place.dir.path()).stdin(Stdio::null());
-    command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").output().unwrap()
+/// Runs `lockon` where there is no screen, or none that answers.
+fn without_a_screen(place: &Place, words: &str, display: Option<&str>) -> Output {
+    let mut command = Command::new("timeout");
+    command.arg("120").arg(program()).args(words.split_whitespace());
+    command.current_dir(place.dir.path()).stdin(Stdio::null());
+    command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
+    command.envs(display.map(|display| ("DISPLAY", display))).output().unwrap()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_screen_that_does_not_answer_is_an_error_and_no_crash() {
+    let place = Place::new();
+    for words in ["run ball.mp4 --threshold mean:31:5 --display --no-progress", "pick ball.mp4"] {
+        // No server has so high a number.
+        let out = without_a_screen(&place, words, Some(":65000"));
+        // Libraries of windows say something of their own too.
+        let said = stderr(&out);
+        assert_eq!(out.status.code(), Some(1), "{said}");
+        assert!(said.contains("no window can be opened"), "{said}");
+    }
 }
 
 #[test]
@@ -166,7 +182,7 @@ fn without_a_screen_the_frame_is_written_with_a_grid_and_the_way_on_is_said() {
         ("pick ball.mp4 --frame 3", "ball-frame-3-2.png"),
         ("run ball.mp4 --pick --no-progress", "ball-frame-0.png"),
     ] {
-        let out = without_a_screen(&place, words);
+        let out = without_a_screen(&place, words, None);
         fails(&out, 1, "neither DISPLAY nor WAYLAND_DISPLAY is set");
         let said = stderr(&out);
         assert!(said.contains(name) && said.contains("lockon run ball.mp4 --track X,Y,W,H@"), "{said}");
