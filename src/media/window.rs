@@ -87,7 +87,8 @@ pub(super) fn set_title(appsrc: &gst_app::AppSrc, title: &str) {
     });
 }
 
-/// Sees to it that an automatic output tries nothing that ends the process: DirectFB's does in Debian 12 where it finds no screen.
+/// Sees to it that an automatic output tries nothing that ends the process, as the output `dfbvideosink` of Debian 12 does where
+/// it finds no screen.
 pub(super) fn avoid_directfb() {
     if let Some(factory) = gst::ElementFactory::find("dfbvideosink") {
         factory.set_rank(gst::Rank::NONE);
