@@ -28,8 +28,9 @@ use crate::template::{Bank, Template};
 /// Least side of a template that is still told from its surroundings.
 const COARSE_SIDE: usize = 12;
 
-/// How far apart, in coarse pixels, the corners of a template may lie in two directions of which none between is searched.
-const COARSE_STEP: f64 = 1.5;
+/// How far apart, in coarse pixels, the corners of a template may lie in two directions, or in two sizes, of which none
+/// between is searched.
+const COARSE_STEP: f64 = 1.8;
 
 /// By how much a score may be lower for each time that the picture was halved.
 const LOSS: f64 = 0.08;
@@ -95,15 +96,26 @@ impl Pyramid {
         let halvings = templates.len() - 1;
         let size = |times: usize| Size::new(region.width >> times, region.height >> times);
         let (mut members, mut taken) = (Vec::new(), 0);
+        let radius = |template: &Template| {
+            let Size { width, height } = template.size();
+            (width as f64).hypot(height as f64) / 2.0
+        };
+        let is_searched: Vec<_> = templates[halvings]
+            .iter()
+            .map(|template| coarse_scales(&variants.scales.0, COARSE_STEP / radius(template)))
+            .collect();
         for variant in 0..variants.count() {
             control.check()?;
             let (template, scale, angle) = variants.parts(variant);
+            let angles = variants.angles.0.len();
+            if !is_searched[template][variant / angles % variants.scales.0.len()] {
+                continue;
+            }
             let template = &templates[halvings][template];
-            let Size { width, height } = template.size();
-            let radius = (width as f64).hypot(height as f64) / 2.0 * scale;
-            let step = variants.angle_step().map_or(1.0, |step| COARSE_STEP / (radius * step.to_radians()));
-            let angle_index = variant % variants.angles.0.len();
-            if !angle_index.is_multiple_of((step as usize).max(1)) {
+            let step = variants
+                .angle_step()
+                .map_or(1.0, |step| COARSE_STEP / (radius(template) * scale * step.to_radians()));
+            if !(variant % angles).is_multiple_of((step as usize).max(1)) {
                 continue;
             }
             if let Ok(made) = template.resampled(scale, angle)
@@ -333,6 +345,20 @@ impl Pyramid {
     }
 }
 
+/// Which of the scales are searched in the coarsest picture: as few as leave no two next to each other more than `step` apart,
+/// but those that are so by themselves, the first and the last.
+fn coarse_scales(scales: &[f64], step: f64) -> Vec<bool> {
+    let mut kept = vec![true; scales.len()];
+    let mut last = 0;
+    for index in 1..scales.len().saturating_sub(1) {
+        kept[index] = scales[index + 1] - scales[last] > step;
+        if kept[index] {
+            last = index;
+        }
+    }
+    kept
+}
+
 /// About what a variant takes, in bytes.
 fn bytes(template: &Template) -> usize {
     2 * template.size().area() + 2 * size_of::<Template>()
@@ -417,6 +443,36 @@ mod tests {
 
     fn pyramid(variants: Variants, region: Size, memory: usize) -> Pyramid {
         Pyramid::new(Arc::new(variants), region, 2, &Control::new(), memory).unwrap().unwrap()
+    }
+
+    #[test]
+    fn dense_scales_are_searched_in_steps_and_the_ends_always() {
+        assert_eq!(coarse_scales(&[], 0.1), [false; 0]);
+        assert_eq!(coarse_scales(&[1.0], 0.1), [true]);
+        assert_eq!(coarse_scales(&[0.5, 1.0, 2.0], 0.1), [true; 3]);
+        let dense = [0.9, 0.95, 1.0, 1.05, 1.1, 1.15];
+        assert_eq!(coarse_scales(&dense, 0.11), [true, false, true, false, true, true]);
+    }
+
+    #[test]
+    fn things_of_sizes_that_are_not_searched_coarsely_are_found_as_by_an_exhaustive_search() {
+        let original = thing(Size::new(60, 60));
+        let (scales, angles): (Scales, Angles) =
+            ("0.8..1.25/1.03".parse().unwrap(), "-20..20/5".parse().unwrap());
+        let variants =
+            Variants { templates: vec![original.clone()], scales: scales.clone(), angles: angles.clone() };
+        let mut pyramid = pyramid(variants, Size::new(300, 200), usize::MAX);
+        let all = scales.0.len() * angles.0.len();
+        assert!(pyramid.halvings > 0 && pyramid.coarse.members() < all / 2, "{}", pyramid.coarse.members());
+        for &scale in &scales.0 {
+            let there = original.resampled(scale, 10.0).unwrap();
+            let scene = scene(Size::new(300, 200), &[(&there, 143, 77)]);
+            let mut found = Vec::new();
+            let limits = Limits { max_matches: 1, ..Limits::default() };
+            pyramid.run(scene.as_ref(), Rect::new(0, 0, 300, 200), &limits, &mut found).unwrap();
+            let places: Vec<_> = found.iter().map(|m| (m.x, m.y, m.scale, m.angle)).collect();
+            assert_eq!(places, [(143, 77, scale, 10.0)]);
+        }
     }
 
     #[test]
