@@ -144,3 +144,28 @@ fn auto_searches_many_directions_from_coarse_to_fine_and_says_so_once() {
     assert_eq!((search, &found["angle"]), (Value::Null, &35.0.into()));
     assert!(!said.contains("--search"), "{said}");
 }
+
+#[test]
+fn a_source_of_thousands_of_elements_is_given_up_while_it_is_built() {
+    let place = place_with_thing(20);
+    let text = format!("videotestsrc ! {}appsink name=frames", "identity ! ".repeat(5000));
+    std::fs::write(place.path("long.launch"), text).unwrap();
+    let mut child = Command::new(program())
+        .args(["run", "--source", "@long.launch", "-t", "thing.png", "--metrics", "0", "--no-progress"])
+        .current_dir(place.dir.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It tells where before the source is opened.
+    let mut said = String::new();
+    while !said.contains("metrics:") {
+        let mut byte = [0];
+        child.stderr.as_mut().unwrap().read_exact(&mut byte).unwrap();
+        said.push(char::from(byte[0]));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, "TERM");
+    let (ended, took, said) = end_of(child);
+    assert_eq!(ended, Some(143), "{said}");
+    assert!(took < PATIENCE, "{took:?} after the signal");
+}

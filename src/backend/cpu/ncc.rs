@@ -71,6 +71,10 @@ pub struct Matcher {
     candidates: Vec<Candidate>,
 }
 
+/// Members of a batch, where not all fit at once. With so many, the transforms of the tiles, which are made for each batch, no
+/// longer count; more would take memory and no less time, since the members' own are made anew for each frame either way.
+const BATCH: usize = 64;
+
 /// What the peaks of a frame may take in any case. All of them are kept until the last is found, since the best decide
 /// which others count.
 const LEAST_PEAKS: usize = 1 << 20;
@@ -127,11 +131,13 @@ impl Matcher {
         let threads = threads.min(plan.pieces()).min(most);
         let rest = memory - threads * worker;
         let peaks = (rest / 4).max(LEAST_PEAKS);
-        let (batches, exact_room) = batches(search.member_bytes(), (rest - peaks).max(largest));
+        let members: usize = search.member_bytes().sum();
+        let all = (rest - peaks).max(largest);
+        let room = if members > all { all.min(BATCH * largest) } else { all };
+        let (batches, exact_room) = batches(search.member_bytes(), room);
         let workers = (0..threads).map(|_| Worker::new(&search)).collect::<Result<_>>()?;
         let wanted = search.wanted();
-        let members: usize = search.member_bytes().sum();
-        let taken = threads * worker + members.min(rest - peaks);
+        let taken = threads * worker + members.min(room);
         let work = Workload { threads, ..work };
         let again = if batches.len() > 1 { plan.preparation_ns(&work) } else { 0.0 };
         let estimated_s = (plan.cost_ns(&work) + again) / 1e9;
@@ -160,6 +166,11 @@ impl Matcher {
     /// About what it takes of memory, beside bank and frame and without lists of peaks.
     pub fn bytes(&self) -> Bytes {
         Bytes(self.taken as u64)
+    }
+
+    /// How many members are searched.
+    pub fn members(&self) -> usize {
+        self.search.bank.members().len()
     }
 
     /// In how many batches the members are searched.
