@@ -218,6 +218,8 @@ impl Matcher {
                 worker.find(search, region, piece, wanted, room)
             })?;
         }
+        // A stop in the last member of a piece leaves peaks out. There is no way back from it, so one look is enough.
+        self.search.control.check()?;
         self.candidates.clear();
         for worker in &self.workers {
             self.candidates.extend_from_slice(&worker.found);

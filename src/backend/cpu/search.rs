@@ -34,7 +34,7 @@ pub(super) struct Search {
     pub(super) bank: Arc<Bank>,
     pub(super) region: Size,
     pub(super) plan: Plan,
-    control: Control,
+    pub(super) control: Control,
     level: Level,
     correlator: Correlator<f32>,
     members: Vec<Member>,
