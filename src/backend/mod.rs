@@ -225,7 +225,7 @@ pub struct Options {
     pub kernels: Kernels,
     /// Tells the device that nobody waits for results any more.
     pub control: Control,
-    /// How much of the host's memory the CPU backend may take; [`memory::default_limit`] if nothing is said.
+    /// How much of the host's memory the CPU backend may take; `memory::default_limit` if nothing is said.
     pub memory: Option<Bytes>,
 }
 
@@ -306,7 +306,7 @@ const LONG_SEARCH_S: f64 = 0.25;
 ///
 /// With one scale and one angle it is exhaustive, whatever that takes. Otherwise the work is estimated that an exhaustive search
 /// is: how large its tiles are, how many, how many transforms and scores each takes, for all members that fit; in seconds of
-/// one core of the machine that the constants in `cpu/plan.rs` were measured on. From [`LONG_SEARCH_S`] on it is a pyramid. So
+/// one core of the machine that the constants in `cpu/plan.rs` were measured on. From `LONG_SEARCH_S` on it is a pyramid. So
 /// it depends on templates, scales, angles and the area alone, not on the machine, its load or the number of threads, and
 /// the same request always gives the same result.
 pub fn preferred_search(variants: &Variants, area: Size) -> SearchMethod {
