@@ -836,7 +836,7 @@ fn a_value_without_meaning_is_told_and_taken_back_alone() {
     let mut harness = harness(&element, PixelFormat::GRAY8);
     harness.push_and_pull(frame(0, PixelFormat::GRAY8)).unwrap();
     element.set_property("angles", "ten");
-    is_refused(&bus, "expected FROM..TO/STEP");
+    is_refused(&bus, "expected FROM..TO, FROM..TO/STEP");
     assert_eq!(element.property::<String>("angles"), "0..0/1");
     // By names in which a list would fall apart.
     let name = here.text("a;b.png");

@@ -2150,10 +2150,17 @@ mod tests {
     fn opening_stops_when_it_is_asked_to() {
         // A live source that never gives a frame.
         let silent = text("appsrc is-live=true ! video/x-raw ! appsink name=frames");
-        let (start, stopped) = (Instant::now(), Control::new());
-        stopped.stop();
-        let error = VideoSource::open(&silent, &stopped).err().unwrap();
-        assert!(error.to_string().contains("interrupted"), "{error}");
+        let (start, control) = (Instant::now(), Control::new());
+        let stops = control.clone();
+        let stopping = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            stops.stop();
+        });
+        let error = VideoSource::open(&silent, &control).err().unwrap();
+        stopping.join().unwrap();
+        // On a busy machine the pipeline may not even be built by then.
+        let is_told = matches!(error, Error::Stopped) || error.to_string().contains("interrupted");
+        assert!(is_told, "{error}");
         assert!(start.elapsed() < Duration::from_secs(5));
     }
 
