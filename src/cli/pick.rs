@@ -23,7 +23,7 @@ use lockon::{shell, still};
 
 use super::args::PickArgs;
 use super::signals::Signals;
-use super::{Outcome, log};
+use super::{Outcome, log, run};
 
 /// How often waiting for a frame is interrupted to see whether the program is to end.
 const STOP_CHECK: Duration = Duration::from_millis(50);
@@ -117,7 +117,7 @@ pub(super) fn tracks(frame: &Frame, input: &Input, control: &Control) -> Result<
 /// The boxes that somebody draws on a frame, one at least; `None` if a signal says that the program is to end.
 fn ask(frame: &Frame, input: &Input, control: &Control) -> Result<Option<Vec<Rect>>> {
     let index = frame.meta.index;
-    let picker = match Picker::open(frame.clone(), &format!("{input}, frame {index}")) {
+    let picker = match Picker::open(frame.clone(), &format!("{}, frame {index}", run::title(input))) {
         Ok(picker) => picker,
         Err(error) => {
             let path = PathBuf::from(format!("{}-frame-{index}.png", stem(input)));
@@ -162,6 +162,10 @@ fn command_of(input: &Input, options: &str) -> String {
 
 /// The input as a word for a shell that no program takes for an option.
 fn quoted(input: &Input) -> String {
+    // Text may be long, and whoever typed it has it.
+    if matches!(input, Input::Launch(_)) {
+        return "--source TEXT".to_owned();
+    }
     let text = input.to_string();
     let text = if text.starts_with('-') && text != "-" { format!("./{text}") } else { text };
     shell::quoted(&text)

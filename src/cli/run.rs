@@ -371,7 +371,7 @@ fn pipeline_sinks(
 }
 
 /// What a window that shows an input is called.
-fn title(input: &Input) -> String {
+pub(super) fn title(input: &Input) -> String {
     match input {
         Input::Launch(_) => "lockon".to_owned(),
         input => input.to_string(),
