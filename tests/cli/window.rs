@@ -221,7 +221,8 @@ impl Screen {
     #[allow(clippy::print_stderr, reason = "what is skipped is said")]
     fn new() -> Option<Self> {
         let mut command = Command::new("Xvfb");
-        command.args(["-displayfd", "1", "-screen", "0", "800x600x24", "-nolisten", "tcp"]);
+        // Without -noreset it begins anew when its last client leaves, and drops one that comes just then.
+        command.args(["-displayfd", "1", "-screen", "0", "800x600x24", "-nolisten", "tcp", "-noreset"]);
         let started = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let has_xdotool = Command::new("xdotool").arg("version").output().is_ok();
         let mut server = match started {
