@@ -1,7 +1,7 @@
 //! Times the CPU backend's NCC, after checking its answer against the reference.
 //!
-//! The input stays in the cache between repeats, as it does when a frame has just been decoded. Threads: those of rayon's
-//! global pool (`RAYON_NUM_THREADS`), and one.
+//! The input stays in the cache between repeats, as it does when a frame has just been decoded. Threads:
+//! those of rayon's global pool (`RAYON_NUM_THREADS`), and one.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -35,7 +35,8 @@ fn ncc(c: &mut Criterion) {
             let mut matcher = Matcher::new(&mut planner, bank.clone(), frame, threads);
             let mut matches = Vec::new();
             matcher.run(plane.as_ref(), roi, &limits, &mut matches).expect("there is memory");
-            // The reference's whole map would take minutes; around the place that is known, it is the whole answer.
+            // The reference's whole map would take minutes; around the place that is known, it is the whole
+            // answer.
             let near = Rect::new(place.x - 2, place.y - 2, place.w + 4, place.h + 4);
             let expected = reference::ncc::matches(plane.as_ref(), &bank, near, &limits);
             assert_eq!(matches, expected, "{template} in {frame}");

@@ -1,12 +1,13 @@
-//! The whole program on a video file beside decoding alone, and beside decoding and encoding, in one run: frames per second,
-//! their ratio, and memory.
+//! The whole program on a video file beside decoding alone, and beside decoding and encoding, in one run:
+//! frames per second, their ratio, and memory.
 //!
 //!     cargo bench --bench pipeline -- VIDEO X,Y,W,H [ROUNDS [COPIES [OPTION...]]]
 //!
-//! The box is cut out of the first frame as the template that is searched in every frame, and it is the box that is
-//! followed. Rounds alternate, so that all are measured while the machine is in the same mood; medians are printed. The
-//! answer is checked before a time counts: as many frame records as frames, the first match in its place. COPIES of each
-//! program are started at once, and the last one's end counts. Each OPTION is given to `lockon run`: `--backend cuda`.
+//! The box is cut out of the first frame as the template that is searched in every frame, and it is the box
+//! that is followed. Rounds alternate, so that all are measured while the machine is in the same mood;
+//! medians are printed. The answer is checked before a time counts: as many frame records as frames, the
+//! first match in its place. COPIES of each program are started at once, and the last one's end counts. Each
+//! OPTION is given to `lockon run`: `--backend cuda`.
 
 #![allow(clippy::print_stdout, reason = "a bench prints its table")]
 

@@ -2,10 +2,10 @@
 //!
 //!     cargo run --release --example time_cpu -- PICTURE THREADS
 //!
-//! A line `match X,Y,W,H X,Y,W,H...` searches the first box of the picture for what lies in the others, all in one bank, and
-//! `threshold SPEC` binarises the picture. The answer is one line: microseconds, then the best match of each box as X,Y, or
-//! the number of foreground pixels. What is done the first time is planned before the clock starts. `scripts/bench-opencv`
-//! lets it take turns with OpenCV.
+//! A line `match X,Y,W,H X,Y,W,H...` searches the first box of the picture for what lies in the others, all
+//! in one bank, and `threshold SPEC` binarises the picture. The answer is one line: microseconds, then the
+//! best match of each box as X,Y, or the number of foreground pixels. What is done the first time is planned
+//! before the clock starts. `scripts/bench-opencv` lets it take turns with OpenCV.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -29,7 +29,8 @@ enum Job {
     Threshold(Box<Thresholder>, Plane),
 }
 
-/// True for a search that the backend keeps on the thread that asks: to wake others would take as long as they save.
+/// True for a search that the backend keeps on the thread that asks: to wake others would take as long as
+/// they save.
 fn is_small(region: Rect, picture: &Plane) -> bool {
     4 * region.size().area() <= picture.size().area()
 }

@@ -1,20 +1,22 @@
-// The box thresholds (mean, Sauvola, Niblack) in one pass: the frame is read once, the mask written once, and all sums
-// stay in shared memory. The same bytes as the kernels of threshold.cu, whose formulas these are.
+// The box thresholds (mean, Sauvola, Niblack) in one pass: the frame is read once, the mask written once, and
+// all sums stay in shared memory. The same bytes as the kernels of threshold.cu, whose formulas these are.
 //
-// A block of BOX_THREADS threads makes a tile of the mask, SEGMENT_PIXELS * segments wide and shares.rows high:
+// A block of BOX_THREADS threads makes a tile of the mask, SEGMENT_PIXELS * segments wide and shares.rows
+// high:
 //
 //   1. It loads the tile with its halo, radius pixels on each side, in pieces of 16 bytes.
-//   2. It slides windows of one column down: sums[y][x] is the sum of I over `block` rows. A thread has four columns,
-//      two in a register, for a window of one column is below 2^16, and a run of rows. Where the block is much higher
-//      than a run, runs are summed first, each once, and a window starts with whole runs.
-//   3. It slides along the rows: a thread has SEGMENT_PIXELS of one row, the next thread the row below. The mask takes
-//      the place of the pixels, and each warp writes what its lanes made, in pieces of 16 bytes.
+//   2. It slides windows of one column down: sums[y][x] is the sum of I over `block` rows. A thread has four
+//      columns, two in a register, for a window of one column is below 2^16, and a run of rows. Where the
+//      block is much higher than a run, runs are summed first, each once, and a window starts with whole
+//      runs.
+//   3. It slides along the rows: a thread has SEGMENT_PIXELS of one row, the next thread the row below. The
+//      mask takes the place of the pixels, and each warp writes what its lanes made, in pieces of 16 bytes.
 //
-// The squares take the same way in 32 bits. Grid: (width / (SEGMENT_PIXELS * segments), height / rows) rounded up;
-// rows * segments is at most BOX_THREADS, segments at most BOX_WIDTH / SEGMENT_PIXELS.
+// The squares take the same way in 32 bits. Grid: (width / (SEGMENT_PIXELS * segments), height / rows)
+// rounded up; rows * segments is at most BOX_THREADS, segments at most BOX_WIDTH / SEGMENT_PIXELS.
 //
-// A rule's verdict() is negative if pixel `i` of the word is above the threshold, s having begun at start(). SQUARES tells
-// that it wants SS; it may then be unsure, and its `exact` decides.
+// A rule's verdict() is negative if pixel `i` of the word is above the threshold, s having begun at start().
+// SQUARES tells that it wants SS; it may then be unsure, and its `exact` decides.
 //
 // Shared memory: see Tiling::box_tiles in src/backend/cuda/fused.rs.
 //
@@ -32,8 +34,9 @@ constexpr int BOX_WIDTH = 192;
 // Pixels of a row that a thread compares.
 constexpr int SEGMENT_PIXELS = 64;
 
-// Bytes from row to row of the halo: a number in the instructions that go from row to row, and an odd multiple of 16. What
-// blocks up to 127 see of a tile BOX_WIDTH wide has room; larger blocks have narrower tiles.
+// Bytes from row to row of the halo: a number in the instructions that go from row to row, and an odd
+// multiple of 16. What blocks up to 127 see of a tile BOX_WIDTH wide has room; larger blocks have narrower
+// tiles.
 constexpr int HALO_PITCH = 336;
 constexpr int HALO_WORDS = HALO_PITCH / 4;
 
@@ -183,8 +186,8 @@ struct Window {
   unsigned ss;
 };
 
-// Eight pixels of which one is unsure, again, one by one. sums and squares start at the window of the first, whose sums are
-// `window`.
+// Eight pixels of which one is unsure, again, one by one. sums and squares start at the window of the first,
+// whose sums are `window`.
 template <class Exact>
 __device__ __noinline__ uint2 settle(Exact exact, const unsigned short* sums, const unsigned* squares, Window window,
                                      uint2 pixels, int block) {
@@ -199,8 +202,8 @@ __device__ __noinline__ uint2 settle(Exact exact, const unsigned short* sums, co
   return {unsigned(mask), unsigned(mask >> 32)};
 }
 
-// Step 3 for a segment, the first window of which starts LEAD numbers into sums and squares. LEAD is what the radius lacks
-// of a multiple of four, and so tells END, where in an eight a window ends.
+// Step 3 for a segment, the first window of which starts LEAD numbers into sums and squares. LEAD is what the
+// radius lacks of a multiple of four, and so tells END, where in an eight a window ends.
 template <int LEAD, class Rule>
 __device__ __forceinline__ void slide_right(Rule rule, const uint4* sums, const uint4* squares, uint4* pixels,
                                             int block, unsigned flip) {

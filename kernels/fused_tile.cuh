@@ -1,5 +1,5 @@
-// A block's part of the picture on its way into shared memory, and of the mask on its way out: what the kernels have in
-// common that read a frame once and write the mask once.
+// A block's part of the picture on its way into shared memory, and of the mask on its way out: what the
+// kernels have in common that read a frame once and write the mask once.
 #pragma once
 
 #include "launches.cuh"
@@ -11,7 +11,8 @@ constexpr int FUSED_THREADS = 512;
 
 __host__ __device__ constexpr int round_up(int value, int step) { return (value + step - 1) / step * step; }
 
-// The next odd multiple of 16: rows so far apart let lanes read 16 bytes each, one row below the other, from all banks.
+// The next odd multiple of 16: rows so far apart let lanes read 16 bytes each, one row below the other, from
+// all banks.
 __host__ __device__ constexpr int round_up_odd(int bytes) { return ((bytes + 15) / 16 | 1) * 16; }
 
 // Division by 2 or more of numbers that times it are below 2^32: the host rounds 2^32 / by up.
@@ -30,16 +31,16 @@ struct Shares {
   int mask_rows_at_once, rows_at_once;
   // Rows of the mask's tile.
   Divisor rows;
-  // Of the box thresholds: columns by four; rows that a thread slides down; runs of as many rows that are summed before,
-  // and those of them in a window (0 for none).
+  // Of the box thresholds: columns by four; rows that a thread slides down; runs of as many rows that are
+  // summed before, and those of them in a window (0 for none).
   Divisor groups;
   int run, runs, runs_in_window;
   // Of the Gaussian: steps of 16 numbers that its matrices have.
   int steps;
 };
 
-// A tile of the mask, from (left, top) on, and the pixels that its windows see: `radius` further on every side, `above`
-// further up. In shared memory rows start with a column that is a multiple of 16.
+// A tile of the mask, from (left, top) on, and the pixels that its windows see: `radius` further on every
+// side, `above` further up. In shared memory rows start with a column that is a multiple of 16.
 struct Tile {
   int left, top, radius, above;
 
@@ -52,7 +53,8 @@ struct Tile {
   __device__ __forceinline__ int rows(const Shares& shares) const { return shares.rows.by + above + radius; }
 };
 
-// Loads what a tile sees, the border replicated: row y, counted from the first that is loaded, to halo + place(y) * pitch.
+// Loads what a tile sees, the border replicated: row y, counted from the first that is loaded, to halo +
+// place(y) * pitch.
 //
 // All threads of the block come here. What others loaded is there when it returns.
 template <class Place>

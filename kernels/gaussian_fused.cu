@@ -1,23 +1,27 @@
-// The Gaussian threshold in one pass, on the tensor cores: the frame is read once, the mask written once. The same bytes
-// as the kernels of threshold.cu, whose formulas these are.
+// The Gaussian threshold in one pass, on the tensor cores: the frame is read once, the mask written once. The
+// same bytes as the kernels of threshold.cu, whose formulas these are.
 //
 // target: compute_80, compute_90
 //
-// A convolution of 16 neighbours is a product with the matrix A[i][k] = weight[k - i], 16 rows of 16 * steps bytes: a
-// weight has 24 bits and so gives three matrices, one a byte (a "plane"), and both passes take the same three. Sums of
-// products of bytes are exact; shifted by 8 bits a plane and added up they are the sums of the formulas.
+// A convolution of 16 neighbours is a product with the matrix A[i][k] = weight[k - i], 16 rows of 16 * steps
+// bytes: a weight has 24 bits and so gives three matrices, one a byte (a "plane"), and both passes take the
+// same three. Sums of products of bytes are exact; shifted by 8 bits a plane and added up they are the sums
+// of the formulas.
 //
 // A block of GAUSSIAN_THREADS threads makes a tile of the mask, 16 * columns wide:
 //
 //   1. It loads the tile with its halo, radius pixels on each side, in pieces of 16 bytes.
-//   2. Along the rows: A by 16 x 16 pixels, for each plane. A row's sums have 24 bits once rounded: three planes again,
-//      which are written transposed, planes[p][x][y], so that the columns are what lies together.
-//   3. Down the columns: A by each plane, nine products, of which the six that count most mostly decide: they leave the
-//      mean unknown by less than a hundredth. Where a pixel of a warp is closer to its threshold the other three follow.
+//   2. Along the rows: A by 16 x 16 pixels, for each plane. A row's sums have 24 bits once rounded: three
+//      planes again, which are written transposed, planes[p][x][y], so that the columns are what lies
+//      together.
+//   3. Down the columns: A by each plane, nine products, of which the six that count most mostly decide: they
+//      leave the mean unknown by less than a hundredth. Where a pixel of a warp is closer to its threshold
+//      the other three follow.
 //   4. It writes the mask, in pieces of 16 bytes.
 //
-// Rows and columns lie in shared memory in groups of 16 in the order 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15 (shuffled()),
-// and so do the rows of A. Two products by 8 columns then give a lane four neighbours, which are one word of bytes.
+// Rows and columns lie in shared memory in groups of 16 in the order 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15
+// (shuffled()), and so do the rows of A. Two products by 8 columns then give a lane four neighbours, which
+// are one word of bytes.
 //
 // Grid: (width / (16 * columns), height / rows) rounded up; the rows are a multiple of 16.
 //
@@ -38,9 +42,9 @@ __device__ __forceinline__ int shuffled(int i) { return (i & ~15) | (i & 2) << 2
 
 // The matrices, a lane's words of each plane and step.
 //
-// The host has made them: words[(p * steps + s) * 32 + lane] are byte p of the weights 16 s + 4 c + j - lead - i for j = 0
-// to 3, i being number g or g + 8 of the order above, 0 where there is no such weight; lead is what the radius lacks
-// of a multiple of four.
+// The host has made them: words[(p * steps + s) * 32 + lane] are byte p of the weights 16 s + 4 c + j - lead
+// - i for j = 0 to 3, i being number g or g + 8 of the order above, 0 where there is no such weight; lead is
+// what the radius lacks of a multiple of four.
 
 // In registers, for blocks up to 33.
 struct WeightsInRegisters {
@@ -82,7 +86,8 @@ struct WeightsInMemory {
   }
 };
 
-// Pass along the rows: 16 x 16 sums from `pixels`, a lane's first word of them, to `planes`, a lane's first of those.
+// Pass along the rows: 16 x 16 sums from `pixels`, a lane's first word of them, to `planes`, a lane's first
+// of those.
 template <class Matrices>
 __device__ __forceinline__ void weigh_rows(const Matrices& weights, const unsigned* pixels, int pitch,
                                            unsigned* planes, int plane_pitch, int plane) {
@@ -133,7 +138,8 @@ struct Ranks {
   Sums at[2][3];  // [t][rank]
 };
 
-// Adds all products of plane p of the weights and q of the rows with LEAST <= p + q <= LEAST + 2 to rank p + q - LEAST.
+// Adds all products of plane p of the weights and q of the rows with LEAST <= p + q <= LEAST + 2 to rank p +
+// q - LEAST.
 template <int LEAST, class Matrices>
 __device__ __forceinline__ void weigh_columns(Ranks& ranks, const Matrices& weights, const unsigned* planes, int pitch,
                                               int plane) {
@@ -221,8 +227,8 @@ __device__ __forceinline__ void gaussian_fused(Image image, unsigned char* mask,
       for (int j = 0; j < 4; j++) {
         const Sums* ranks = high.at[j / 2];
         const int i = 2 * half + j % 2;
-        // I > round(M) - offset if and only if M < I + offset - 1/2, or M is just that and rounds down. With M in units
-        // of 2^-22, known to `unknown`, all these fit in 31 bits.
+        // I > round(M) - offset if and only if M < I + offset - 1/2, or M is just that and rounds down. With
+        // M in units of 2^-22, known to `unknown`, all these fit in 31 bits.
         const int least = ranks[2].at[i] * (1 << 14) + ranks[1].at[i] * (1 << 6) + (ranks[0].at[i] >> 2);
         const int bound = int(pixels[half] >> (8 * j) & 255) * (1 << 22) + (2 * offset - 1) * (1 << 21);
         verdicts[half][j] = least - bound + unknown - 1;

@@ -5,9 +5,9 @@
 // Oracle: src/reference/threshold.rs, in the tests of src/backend/cuda/threshold.rs.
 #include "box_fused.cuh"
 
-// No S / n is half an integer, for n is odd, and in blocks up to 127 the nearest is further from one than the two
-// roundings to f32 can move it. So round(S * scale) is the rounded quotient, and I > round(S / n) - offset if and only if
-// S - n * I + bias < 0, bias = (n - 1) / 2 - n * offset.
+// No S / n is half an integer, for n is odd, and in blocks up to 127 the nearest is further from one than the
+// two roundings to f32 can move it. So round(S * scale) is the rounded quotient, and I > round(S / n) -
+// offset if and only if S - n * I + bias < 0, bias = (n - 1) / 2 - n * offset.
 struct ExactMean {
   static constexpr bool SQUARES = false;
   int area, bias;

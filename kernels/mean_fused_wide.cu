@@ -5,7 +5,8 @@
 // Oracle: src/reference/threshold.rs, in the tests of src/backend/cuda/threshold.rs.
 #include "box_fused.cuh"
 
-// 1.5 * 2^23: added to a number below 2^22, it leaves that number rounded, half to even, in the low bits of the sum.
+// 1.5 * 2^23: added to a number below 2^22, it leaves that number rounded, half to even, in the low bits of
+// the sum.
 constexpr float ROUNDER = 12582912.0f;
 constexpr int ROUNDER_BITS = 0x4b400000;
 

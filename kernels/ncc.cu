@@ -2,9 +2,10 @@
 //
 //   score = (n ST - S t1) / sqrt((n SS - S S)(n t2 - t1 t1))
 //
-// with S = sum I, SS = sum I I and ST = sum I T over the n pixels of the window that count, t1 = sum T, t2 = sum T T.
-// All sums are exact integers; the two differences and the numerator fit in 64 bits for n up to 2^22. Each is rounded to
-// f64 once, and product, square root and division are rounded once each: what the processor computes, to the bit.
+// with S = sum I, SS = sum I I and ST = sum I T over the n pixels of the window that count, t1 = sum T, t2 =
+// sum T T. All sums are exact integers; the two differences and the numerator fit in 64 bits for n up to
+// 2^22. Each is rounded to f64 once, and product, square root and division are rounded once each: what the
+// processor computes, to the bit.
 //
 // A search takes four steps, all of which run over the region's positions (its width - w + 1 by its height - h + 1):
 //   column_sums                    sums of I and I I down the h rows of every column
@@ -13,13 +14,14 @@
 //   peaks                          positions that beat their neighbours go to the list of candidates
 // Of a masked template neither S nor SS slides: correlate_..._masked sums all three and writes the score at once.
 //
-// The three correlations are those of N. Wilt, The CUDA Handbook, chapter 15, with exact integers in place of f32.
+// The three correlations are those of N. Wilt, The CUDA Handbook, chapter 15, with exact integers in place of
+// f32.
 
 #include "ncc.cuh"
 #include "window_sums.cuh"
 
-// What correlate_constant and correlate_shared search for: w * h pixels, then w * h zeros and ones if it has a mask.
-// 64 KiB is all the constant memory there is, and the kernels' own constants need some.
+// What correlate_constant and correlate_shared search for: w * h pixels, then w * h zeros and ones if it has
+// a mask. 64 KiB is all the constant memory there is, and the kernels' own constants need some.
 constexpr int CONSTANT_BYTES = 65024;
 __constant__ Pattern constant_pattern;
 __constant__ unsigned char constant_pixels[CONSTANT_BYTES];
@@ -52,7 +54,8 @@ struct WindowSums {
   __device__ long long result(Pattern t) const { return MASKED ? __double_as_longlong(score(t, s, ss, st)) : st; }
 };
 
-// Image and template through textures; one thread a position. The template's mask lies to the right of its pixels.
+// Image and template through textures; one thread a position. The template's mask lies to the right of its
+// pixels.
 template <bool MASKED>
 __device__ void correlate_texture_(cudaTextureObject_t image, int left, int top, cudaTextureObject_t pixels, Pattern t,
                                    int width, int height, long long* map) {
@@ -89,10 +92,12 @@ __device__ void correlate_constant_(cudaTextureObject_t image, int left, int top
   map[size_t(y) * width + x] = sums.result(t);
 }
 
-// The template in constant memory; the image's tile with a halo of w - 1 columns and h - 1 rows in shared memory.
+// The template in constant memory; the image's tile with a halo of w - 1 columns and h - 1 rows in shared
+// memory.
 //
-// Rows of the tile lie (TILE_WIDTH + w) bytes apart, rounded up to whole 64: a warp is one row of 32 positions, whose bytes
-// lie in eight or nine neighbouring banks, whatever the template's width. Dynamic shared memory: that times (blockDim.y + h).
+// Rows of the tile lie (TILE_WIDTH + w) bytes apart, rounded up to whole 64: a warp is one row of 32
+// positions, whose bytes lie in eight or nine neighbouring banks, whatever the template's width. Dynamic
+// shared memory: that times (blockDim.y + h).
 template <bool MASKED>
 __device__ void correlate_shared_(cudaTextureObject_t image, int left, int top, int width, int height, long long* map) {
   extern __shared__ unsigned char tile[];
@@ -168,8 +173,8 @@ __global__ void scores(const unsigned* s, const unsigned* ss, int columns, Patte
                   });
 }
 
-// Appends the positions that score min_score or more and precede their neighbours in the tie order: higher score, then
-// smaller y, then smaller x. Counts those too for which there is no room. One thread a position.
+// Appends the positions that score min_score or more and precede their neighbours in the tie order: higher
+// score, then smaller y, then smaller x. Counts those too for which there is no room. One thread a position.
 __global__ void peaks(const double* map, int width, int height, double min_score, unsigned tag, Candidate* candidates,
                       unsigned capacity, unsigned* count) {
   const int x = blockIdx.x * blockDim.x + threadIdx.x;

@@ -20,7 +20,8 @@ struct Candidate {
 __device__ double score(Pattern t, long long s, long long ss, long long st) {
   const long long numerator = t.n * st - s * t.t1;
   const long long window_variance = t.n * ss - s * s;
-  // Variances are whole numbers: a product below 1 is 0, and then the numerator is 0 too. So a flat window scores 0.
+  // Variances are whole numbers: a product below 1 is 0, and then the numerator is 0 too. So a flat window
+  // scores 0.
   const double squared = fmax(double(window_variance) * double(t.variance), 1.0);
   return fmin(fmax(double(numerator) / sqrt(squared), -1.0), 1.0);
 }

@@ -1,13 +1,14 @@
 // What the NCC kernels for tensor cores share: how suspects are told, and their exact scores.
 //
-// No score map is written. Scores in f32 say which positions *may* be what is asked for, the suspects, with bounds that lose
-// none; then their scores, and those of their neighbours, are computed by the exact formula.
+// No score map is written. Scores in f32 say which positions *may* be what is asked for, the suspects, with
+// bounds that lose none; then their scores, and those of their neighbours, are computed by the exact formula.
 //
 //   score = (ST - S t1 / n) / sqrt(W),   W = (n SS - S S)(n t2 - t1 t1) / (n n)
 //
-// Of S t1 / n an integer b near it is taken, so that ST - b is exact. A window or template that is not flat has
-// n SS - S S >= n - 1, so 1 / sqrt(W) is 2 at most. The score of a flat window is 0, told exactly. MARGIN is for the
-// roundings to f32; how far b is off, and what is cut off of W, each kernel says where it makes bounds.
+// Of S t1 / n an integer b near it is taken, so that ST - b is exact. A window or template that is not flat
+// has n SS - S S >= n - 1, so 1 / sqrt(W) is 2 at most. The score of a flat window is 0, told exactly. MARGIN
+// is for the roundings to f32; how far b is off, and what is cut off of W, each kernel says where it makes
+// bounds.
 #pragma once
 
 #include "ncc.cuh"
@@ -85,8 +86,9 @@ struct Bounds {
 // Sums by which nine scores are computed: S, SS and ST of each.
 constexpr int EXACT_SUMS = 27;
 
-// One of these halves the lanes' numbers: of those that differ in bit STEP of their lane, one keeps the sums of `values` up to
-// STEP, the other those of the rest. In the end a lane has the sum over the warp of the number that is its own.
+// One of these halves the lanes' numbers: of those that differ in bit STEP of their lane, one keeps the sums
+// of `values` up to STEP, the other those of the rest. In the end a lane has the sum over the warp of the
+// number that is its own.
 template <int STEP>
 __device__ __forceinline__ unsigned sum_of_lane(unsigned (&values)[2 * STEP], int lane) {
   const bool is_upper = lane & STEP;
@@ -106,13 +108,14 @@ __device__ __forceinline__ unsigned sum_of_lane(unsigned (&values)[2 * STEP], in
 // A thread's part of them. Positions are numbered row by row; the suspect is number 4.
 struct NineWindows {
   unsigned st[9] = {};
-  // Of windows one below the other, the sums of all rows that one of them has, and what each of the nine lacks of these.
+  // Of windows one below the other, the sums of all rows that one of them has, and what each of the nine
+  // lacks of these.
   unsigned s[3] = {}, ss[3] = {};
   unsigned less_s[9] = {}, less_ss[9] = {};
 
-  // Adds four columns of image row j: of the windows to the left they begin at the first byte of low and high, of those to
-  // the right two bytes later; only bytes in `mask` count. pattern: what the windows above, at and below the suspect, of h rows,
-  // have of the template there, zeros where they do not have the row.
+  // Adds four columns of image row j: of the windows to the left they begin at the first byte of low and
+  // high, of those to the right two bytes later; only bytes in `mask` count. pattern: what the windows above,
+  // at and below the suspect, of h rows, have of the template there, zeros where they do not have the row.
   __device__ __forceinline__ void add(unsigned low, unsigned high, unsigned mask, const unsigned (&pattern)[3], int j, int h) {
     unsigned pixels[3];
 #pragma unroll
@@ -150,8 +153,8 @@ struct NineWindows {
   }
 };
 
-// Where the windows around a suspect lie: in an image of rows of `pitch` words of four pixels, from pixel (x, y) on, which is the
-// one above and to the left of the suspect's first.
+// Where the windows around a suspect lie: in an image of rows of `pitch` words of four pixels, from pixel (x,
+// y) on, which is the one above and to the left of the suspect's first.
 struct Around {
   const unsigned* words;
   int pitch, rows;
@@ -162,8 +165,9 @@ struct Around {
       : words(reinterpret_cast<const unsigned*>(pixels)), pitch(bytes / 4), rows(rows), x(x - 1), y(y - 1) {}
 };
 
-// Adds a warp's part of rows first <= j < end, up to h + 1, of the image, row 0 being the suspect's first. words: those of the
-// template (`pack_template`). A lane starts the loads of AT_ONCE rows before it uses the first.
+// Adds a warp's part of rows first <= j < end, up to h + 1, of the image, row 0 being the suspect's first.
+// words: those of the template (`pack_template`). A lane starts the loads of AT_ONCE rows before it uses the
+// first.
 template <int AT_ONCE>
 __device__ __forceinline__ void add_rows(NineWindows& windows, const Around& image, int w, int h, int first, int end,
                                          const unsigned* words) {
@@ -172,8 +176,8 @@ __device__ __forceinline__ void add_rows(NineWindows& windows, const Around& ima
   const int column = lane - lane_row * columns;
   if (lane_row >= at_once) return;
   const unsigned row_mask = 0xffffffffu >> (32 - 8 * min(w - 4 * column, 4));
-  // Counted in words: frames of 2^31 bytes or more have less than 2^31 of these. Neighbours outside the frame do not count,
-  // whatever is read for them.
+  // Counted in words: frames of 2^31 bytes or more have less than 2^31 of these. Neighbours outside the frame
+  // do not count, whatever is read for them.
   const int shift = (image.x & 3) * 8, last = image.pitch * image.rows - 1;
   end = min(end, h + 1);
 #pragma unroll 1
@@ -201,9 +205,10 @@ __device__ __forceinline__ void add_rows(NineWindows& windows, const Around& ima
   }
 }
 
-// Appends (x, y) to the candidates if it scores min_score or more and precedes its neighbours in the tie order. A warp: nine lanes
-// from `first` on have the scores `here` of the position's neighbours, and of itself in the middle, row by row, -2 for those
-// outside the map; k is the number of one's own; others do not ask. `count` counts those too for which there was no room.
+// Appends (x, y) to the candidates if it scores min_score or more and precedes its neighbours in the tie
+// order. A warp: nine lanes from `first` on have the scores `here` of the position's neighbours, and of
+// itself in the middle, row by row, -2 for those outside the map; k is the number of one's own; others do not
+// ask. `count` counts those too for which there was no room.
 __device__ __forceinline__ void report_peak(double here, int first, int k, bool asks, int x, int y, double min_score,
                                             unsigned tag, Candidate* candidates, unsigned capacity, unsigned* count) {
   const double peak = __shfl_sync(ALL_LANES, here, first + 4);
@@ -217,8 +222,8 @@ __device__ __forceinline__ void report_peak(double here, int first, int k, bool 
   }
 }
 
-// The same for position (x, y) of a map of `width` times `height`, of whose nine windows a warp has the sums. total: in each lane
-// below EXACT_SUMS the sum of that number.
+// The same for position (x, y) of a map of `width` times `height`, of whose nine windows a warp has the sums.
+// total: in each lane below EXACT_SUMS the sum of that number.
 __device__ __forceinline__ void score_peak(const Pattern& pattern, unsigned total, int x, int y, int width, int height,
                                            double min_score, unsigned tag, Candidate* candidates, unsigned capacity,
                                            unsigned* count) {
@@ -233,8 +238,8 @@ __device__ __forceinline__ void score_peak(const Pattern& pattern, unsigned tota
 
 extern "C" {
 
-// The template's rows in words of four pixels, the last of each filled up with zeros, from `words` on; two rows of zeros
-// before the first and after the last. One thread a word, of h + 4 rows.
+// The template's rows in words of four pixels, the last of each filled up with zeros, from `words` on; two
+// rows of zeros before the first and after the last. One thread a word, of h + 4 rows.
 __global__ void pack_template(const unsigned char* pixels, int pitch, int w, int h, unsigned* words) {
   const int columns = (w + 3) / 4, index = blockIdx.x * blockDim.x + threadIdx.x;
   if (index >= columns * (h + 4)) return;

@@ -2,27 +2,29 @@
 //
 // NCC on the tensor cores by `mma.sync`, which every device from compute capability 7.5 on has.
 //
-// Two ways through it. `ncc_mma_64` and `ncc_mma_32` match a region with one small unmasked template in one launch, and
-// leave suspects for `settle`: formulas are those of ncc_fast.cuh. `ncc_mma_products` sums the products of a
-// template of any size, masked or not, into a map, which the kernels of ncc.cu turn into scores and peaks.
+// Two ways through it. `ncc_mma_64` and `ncc_mma_32` match a region with one small unmasked template in one
+// launch, and leave suspects for `settle`: formulas are those of ncc_fast.cuh. `ncc_mma_products` sums the
+// products of a template of any size, masked or not, into a map, which the kernels of ncc.cu turn into scores
+// and peaks.
 //
-// Products. ST(x, y) = sum over i, j of T(i, j) I(x + i, y + j) becomes a product of matrices D = A B, 16 by 8 by 32 an
-// instruction (u8, sums of 32 bits), by letting the rows of D be 16 neighbouring x:
+// Products. ST(x, y) = sum over i, j of T(i, j) I(x + i, y + j) becomes a product of matrices D = A B, 16 by
+// 8 by 32 an instruction (u8, sums of 32 bits), by letting the rows of D be 16 neighbouring x:
 //
 //   A[dx][k] = T(k - dx, j)          a band: row j of the template, moved right by dx; zeros elsewhere
 //   B[k][n]  = I(16 n + k, y + j)    16 of the image's pixels from x = 16 n on
 //   D[dx][n] = ST(16 n + dx, y)      summed over the template's rows j and all k from 0 to w + 14
 //
-// so that one D is a row of 128 positions. The two halves of the 32 products are 16 columns k (a chunk, of which a template
-// takes C = (w + 30) / 16) of row j and the same columns of row j + 1. What a lane holds of half a B are four neighbouring
-// pixels, and those of a warp 128 neighbouring bytes of one row of the tile: B needs no rearranging, and no two lanes
-// share a bank. A warp has Y rows of positions. It takes four rows of the template at a time, A of which stays in
-// registers, and goes down the tile by two rows of the image. Such a pair is the same register for all: it meets the pairs of
-// the template's rows that begin at even rows for even positions, and those that begin at odd rows for odd ones.
+// so that one D is a row of 128 positions. The two halves of the 32 products are 16 columns k (a chunk, of
+// which a template takes C = (w + 30) / 16) of row j and the same columns of row j + 1. What a lane holds of
+// half a B are four neighbouring pixels, and those of a warp 128 neighbouring bytes of one row of the tile: B
+// needs no rearranging, and no two lanes share a bank. A warp has Y rows of positions. It takes four rows of
+// the template at a time, A of which stays in registers, and goes down the tile by two rows of the image.
+// Such a pair is the same register for all: it meets the pairs of the template's rows that begin at even rows
+// for even positions, and those that begin at odd rows for odd ones.
 //
-// A lane's words of A begin at any byte of a row of the template. So rows lie four times in memory, the later copies moved
-// left by a byte each (`spread_template`): 16 zeros, w pixels, zeros. Copies lie P words apart, P = 8 or 24 modulo 32, which
-// puts a lane's words of A in banks of their own.
+// A lane's words of A begin at any byte of a row of the template. So rows lie four times in memory, the later
+// copies moved left by a byte each (`spread_template`): 16 zeros, w pixels, zeros. Copies lie P words apart,
+// P = 8 or 24 modulo 32, which puts a lane's words of A in banks of their own.
 //
 // Launch of ncc_mma_64 and ncc_mma_32 (Y = 16 and 8, TILE = 4 Y rows of positions):
 //
@@ -33,11 +35,12 @@
 //   shared      (112 + 16 C)(TILE + H) + max(16 P (piece_rows + 1), 512 TILE + 8 * 2624), H = h rounded up to whole fours
 //   spread      H rows of 4 copies of P words, aligned to 16
 //
-// Limits: w <= 128, w h <= 32768 (products stay below 2^31, S below 2^23), not flat; frame.pixels and frame.pitch multiples
-// of 16, the region within the frame. `settle` is launched after it in the same stream.
+// Limits: w <= 128, w h <= 32768 (products stay below 2^31, S below 2^23), not flat; frame.pixels and
+// frame.pitch multiples of 16, the region within the frame. `settle` is launched after it in the same stream.
 //
-// Tried on an H200 with 64x64 in 1080p: to let every other block of a multiprocessor begin with its window sums, so that the
-// tensor cores have work meanwhile. That took 37.9 us instead of 39.0, and the second plane that it needs cost more.
+// Tried on an H200 with 64x64 in 1080p: to let every other block of a multiprocessor begin with its window
+// sums, so that the tensor cores have work meanwhile. That took 37.9 us instead of 39.0, and the second plane
+// that it needs cost more.
 #include "ncc_suspects.cuh"
 #include "packed.cuh"
 
@@ -52,14 +55,15 @@ struct Search {
   int all_peaks;  // 0: only the best position is wanted
 };
 
-// Warps of a block that have rows of positions of their own. In ncc_mma_64 and ncc_mma_32 there are twice as many: the other
-// four multiply the same rows with the other half of the template.
+// Warps of a block that have rows of positions of their own. In ncc_mma_64 and ncc_mma_32 there are twice as
+// many: the other four multiply the same rows with the other half of the template.
 constexpr int MMA_WARPS = 4;
 constexpr int MMA_THREADS = MMA_WARPS * 32;
 constexpr int MATCH_THREADS = 2 * MMA_THREADS;
 
-// Blocks of those that a multiprocessor is to have room for, and copies that a thread of ncc_mma_products starts together.
-// What is compiled for 7.5 has room for two there without being told, and its copies wait in registers.
+// Blocks of those that a multiprocessor is to have room for, and copies that a thread of ncc_mma_products
+// starts together. What is compiled for 7.5 has room for two there without being told, and its copies wait in
+// registers.
 #if __CUDA_ARCH__ >= 800
 constexpr int MATCH_BLOCKS = 2;
 constexpr int COPIES = 1;
@@ -68,8 +72,9 @@ constexpr int MATCH_BLOCKS = 1;
 constexpr int COPIES = 4;
 #endif
 
-// Pieces of a template that ncc_mma_products takes at a time: so many chunks and rows. A block takes MOST_PIECES at most:
-// 65025 * 15 * 128 * 33 is below 2^32, as far as its sums reach (33, for of odd positions the last piece has a row more).
+// Pieces of a template that ncc_mma_products takes at a time: so many chunks and rows. A block takes
+// MOST_PIECES at most: 65025 * 15 * 128 * 33 is below 2^32, as far as its sums reach (33, for of odd
+// positions the last piece has a row more).
 constexpr int PIECE_CHUNKS = 8;
 constexpr int PIECE_ROWS = 32;
 constexpr int MOST_PIECES = 15;
@@ -81,8 +86,8 @@ constexpr int LOW_BYTES_SHIFT = 36;
 // Words from a copy of a row of the template to the next, for so many chunks.
 __device__ __forceinline__ int copy_pitch(int chunks) { return (4 * chunks + 11) / 16 * 16 + 8; }
 
-// d += A B: 16 by 8 sums of 32 products. a[0], a[1]: rows lane / 4 and lane / 4 + 8 of A, its first 16 columns; a[2], a[3]:
-// its last 16. b: the first and the last 16 rows of B.
+// d += A B: 16 by 8 sums of 32 products. a[0], a[1]: rows lane / 4 and lane / 4 + 8 of A, its first 16
+// columns; a[2], a[3]: its last 16. b: the first and the last 16 rows of B.
 __device__ __forceinline__ void multiply_bytes(unsigned (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
 #if __CUDA_ARCH__ >= 800
   asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -126,7 +131,8 @@ __device__ __forceinline__ unsigned square_bytes(unsigned word, Plane plane) {
   return pick(first, second, plane == LOW_BYTES ? 0x6420 : 0x7531);
 }
 
-// Copies `rows` rows of `quads` times 16 bytes of the frame, from (byte, y) on; byte is a multiple of 16. Outside: zeros.
+// Copies `rows` rows of `quads` times 16 bytes of the frame, from (byte, y) on; byte is a multiple of 16.
+// Outside: zeros.
 template <int THREADS>
 __device__ __forceinline__ void load_tile(unsigned char* tile, const Image& frame, int byte, int y, int quads, int rows,
                                           Plane plane) {
@@ -148,8 +154,8 @@ __device__ __forceinline__ void load_tile(unsigned char* tile, const Image& fram
   }
 }
 
-// Copies `chunks` chunks of `rows` rows of the spread template, from the row before `first_row` on, which is zeros where
-// there is none. The template's copies lie `pitch` words apart.
+// Copies `chunks` chunks of `rows` rows of the spread template, from the row before `first_row` on, which is
+// zeros where there is none. The template's copies lie `pitch` words apart.
 template <int THREADS>
 __device__ __forceinline__ void load_pattern(unsigned* to, const unsigned* spread, int pitch, int chunks, int first_row,
                                              int rows) {
@@ -171,9 +177,10 @@ __device__ __forceinline__ int lane_in_pattern(int chunks) {
   return (8 - g) % 4 * copy_pitch(chunks) + threadIdx.x % 4 + 4 - (g + 3) / 4;
 }
 
-// Adds to d the products of `rows` rows of a template (a multiple of 4) with Y rows of positions. image: the lane's first
-// pixel of the first row; pattern: its first word of the row before. Pairs that begin one row below odd positions leave out
-// the last row of the template, which `add_last_row` adds where the template ends.
+// Adds to d the products of `rows` rows of a template (a multiple of 4) with Y rows of positions. image: the
+// lane's first pixel of the first row; pattern: its first word of the row before. Pairs that begin one row
+// below odd positions leave out the last row of the template, which `add_last_row` adds where the template
+// ends.
 template <int Y>
 __device__ __forceinline__ void add_products(unsigned (&d)[Y][4], const unsigned char* image, int pitch,
                                              const unsigned* pattern, int chunks, int rows) {
@@ -260,8 +267,9 @@ struct WindowColumns {
   }
 };
 
-// Room for a warp's prefix sums of 256 columns: those of columns 0 to 3 of every eight, then those of columns 4 to 7, with a
-// gap every 64, so that lanes write 16 bytes side by side and read, at columns `column_of`, in different banks.
+// Room for a warp's prefix sums of 256 columns: those of columns 0 to 3 of every eight, then those of columns
+// 4 to 7, with a gap every 64, so that lanes write 16 bytes side by side and read, at columns `column_of`, in
+// different banks.
 constexpr int PREFIX_HALF = 164;
 struct PrefixSums {
   unsigned s[2 * PREFIX_HALF], ss[2 * PREFIX_HALF];
@@ -296,17 +304,17 @@ __device__ __forceinline__ unsigned long long wide_product(unsigned a, unsigned 
   return result;
 }
 
-// 1 / sqrt(W) of ncc_fast.cuh, from S and SS; 0 where the window is flat. In integers, since most devices have few units for f64:
-// n SS - S S, which is below 2^46, is exact, and rounded to f32 twice.
+// 1 / sqrt(W) of ncc_fast.cuh, from S and SS; 0 where the window is flat. In integers, since most devices
+// have few units for f64: n SS - S S, which is below 2^46, is exact, and rounded to f32 twice.
 __device__ __forceinline__ float inverse_deviation(unsigned s, unsigned ss, unsigned n, float factor) {
   const unsigned long long variance = wide_product(n, ss, 0) - wide_product(s, s, 0);
   const float squared = __fmaf_rn(float(unsigned(variance >> 32)), 4294967296.0f, float(unsigned(variance)));
   return inverse_root(squared == 0.0f ? __int_as_float(0x7f800000) : __fmul_rn(squared, factor));
 }
 
-// The bounds of a score. With e = ST - b, b being S times `mean` (t1 / n in units of 2^-24) cut off, it lies between
-// (e - 5/4) r and (e + 1/4) r: b is too small by less than 1 for the cutting, and off by 1/4 at most since the mean is
-// rounded and S is below 2^23.
+// The bounds of a score. With e = ST - b, b being S times `mean` (t1 / n in units of 2^-24) cut off, it lies
+// between (e - 5/4) r and (e + 1/4) r: b is too small by less than 1 for the cutting, and off by 1/4 at most
+// since the mean is rounded and S is below 2^23.
 __device__ __forceinline__ Bounds bounds_of(int e, float r) {
   const float most = __fmul_rn(__fadd_rn(float(e), 0.25f), r);
   return {__fmaf_rn(-1.5f, r, most), most};
@@ -315,8 +323,8 @@ __device__ __forceinline__ Bounds bounds_of(int e, float r) {
 // Where r and lower bounds of a tile's row of positions lie: sum i of D of a lane at 32 i + lane.
 __device__ __forceinline__ int plane_slot(int x) { return (x >> 4 & 1) * 32 + (x >> 3 & 1) * 64 + (x & 7) * 4 + (x >> 5); }
 
-// The next four rows of d come first. Registers cannot be counted through, but loops over all of d would not fit the
-// instructions' cache.
+// The next four rows of d come first. Registers cannot be counted through, but loops over all of d would not
+// fit the instructions' cache.
 template <int Y>
 __device__ __forceinline__ void rotate(unsigned (&d)[Y][4]) {
   unsigned first[4][4];
@@ -328,8 +336,8 @@ __device__ __forceinline__ void rotate(unsigned (&d)[Y][4]) {
   for (int i = 0; i < 16; i++) d[Y - 4 + i / 4][i % 4] = first[i / 4][i % 4];
 }
 
-// Turns products into bounds of scores: d, of ROWS rows of positions of a warp, into those from above; NaN outside the
-// region. Hands those from below to `consume(row, i, bound)`. tile: the first row's pixels.
+// Turns products into bounds of scores: d, of ROWS rows of positions of a warp, into those from above; NaN
+// outside the region. Hands those from below to `consume(row, i, bound)`. tile: the first row's pixels.
 template <int ROWS, class Consume>
 __device__ __forceinline__ void add_sums(unsigned (&d)[ROWS][4], const unsigned char* tile, int pitch, const Search& search,
                                          int first_x, int end_x, int end_y, PrefixSums* prefix,
@@ -480,7 +488,8 @@ __device__ __forceinline__ void match(const Search& search, const unsigned* spre
         const int i = __ffs(reaching) - 1, x = column_of(i % 4), y = first_row + first + i / 4;
         const float bound = room[i * 32 + lane];
         if (search.all_peaks) {
-          // Not one that a neighbour in the tile surely beats. Bounds of positions outside the region are no maximum.
+          // Not one that a neighbour in the tile surely beats. Bounds of positions outside the region are no
+          // maximum.
           float highest = -4.0f;
           for (int at_y = max(y - 1, 0); at_y <= min(y + 1, TILE_Y - 1); at_y++) {
             for (int at_x = max(x - 1, 0); at_x <= min(x + 1, TILE_X - 1); at_x++) {
@@ -496,8 +505,8 @@ __device__ __forceinline__ void match(const Search& search, const unsigned* spre
   }
 }
 
-// What ncc_mma_products is to sum: `width` times `height` positions whose first is at (left, top) of the frame, for a
-// template of w times h. The frame's rows start at multiples of 16 bytes.
+// What ncc_mma_products is to sum: `width` times `height` positions whose first is at (left, top) of the
+// frame, for a template of w times h. The frame's rows start at multiples of 16 bytes.
 struct Region {
   Image frame;
   int left, top;
@@ -517,16 +526,17 @@ __global__ void __launch_bounds__(MATCH_THREADS, MATCH_BLOCKS)
   match<8>(search, spread, piece_rows);
 }
 
-// Sums products over a template of any size, which it takes in pieces. A block computes 128 by 64 positions and has a share
-// of the pieces; blocks that share positions add to the map.
+// Sums products over a template of any size, which it takes in pieces. A block computes 128 by 64 positions
+// and has a share of the pieces; blocks that share positions add to the map.
 //
-// Without a mask (mask == nullptr): ST of every position into the map. With one, four sums: ST and, from bit LOW_BYTES_SHIFT
-// on, that of the low bytes of I I into the map, those of I and of the high bytes of I I into `s` and `high`. All of them are
-// zeros before.
+// Without a mask (mask == nullptr): ST of every position into the map. With one, four sums: ST and, from bit
+// LOW_BYTES_SHIFT on, that of the low bytes of I I into the map, those of I and of the high bytes of I I into
+// `s` and `high`. All of them are zeros before.
 //
-// Grid: ((left % 16 + width) / 128, height / 64, shares times the 1 or 4 sums), rounded up; block 128; at least pieces /
-// MOST_PIECES shares, pieces = C / PIECE_CHUNKS times h / PIECE_ROWS, each rounded up. Shared memory: (112 + 16 c)
-// (64 + PIECE_ROWS) + 16 P (PIECE_ROWS + 1), where c is the lesser of C and PIECE_CHUNKS, and P is that of c chunks.
+// Grid: ((left % 16 + width) / 128, height / 64, shares times the 1 or 4 sums), rounded up; block 128; at
+// least pieces / MOST_PIECES shares, pieces = C / PIECE_CHUNKS times h / PIECE_ROWS, each rounded up. Shared
+// memory: (112 + 16 c) (64 + PIECE_ROWS) + 16 P (PIECE_ROWS + 1), where c is the lesser of C and
+// PIECE_CHUNKS, and P is that of c chunks.
 __global__ void __launch_bounds__(MMA_THREADS, 2 * MATCH_BLOCKS)
     ncc_mma_products(const __grid_constant__ Region region, const unsigned* pixels, const unsigned* mask, int shares,
                      unsigned long long* map, unsigned* s, unsigned* high) {

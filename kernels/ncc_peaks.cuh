@@ -1,17 +1,19 @@
 // All peaks of a tile, for ncc_wgmma.cu, from its sums of products and its moments.
 //
-// A tile overlaps those beside it by two rows and two columns, so that the neighbours of all it is asked for are its own. First
-// bounds of all scores say which positions reach min_score and are not surely beaten by a neighbour; then nine lanes score such a
-// position and its neighbours exactly.
+// A tile overlaps those beside it by two rows and two columns, so that the neighbours of all it is asked for
+// are its own. First bounds of all scores say which positions reach min_score and are not surely beaten by a
+// neighbour; then nine lanes score such a position and its neighbours exactly.
 //
-// Bounds. As in ncc_wgmma.cuh V is cut off, and y is ST - S t1 / n told roughly and less slack: ST - S t1 / n = x lies between y
-// and y + 2 slack. With r = 1 / sqrt(V), x r is score sqrt(scale) sqrt(V' / V), where V <= V' < V + 1 is what V was before. The
-// score is at most 1, so that x r is off from score sqrt(scale) by less than sqrt(scale) r r / 2. So
+// Bounds. As in ncc_wgmma.cuh V is cut off, and y is ST - S t1 / n told roughly and less slack: ST - S t1 / n
+// = x lies between y and y + 2 slack. With r = 1 / sqrt(V), x r is score sqrt(scale) sqrt(V' / V), where V <=
+// V' < V + 1 is what V was before. The score is at most 1, so that x r is off from score sqrt(scale) by less
+// than sqrt(scale) r r / 2. So
 //
 //   (y - k r) r <= score sqrt(scale) <= (y - k r) r + (2 slack + 2 k r) r,   k = 0.55 sqrt(scale)
 //
-// but for roundings: MARGIN is for those of scores; slack is 1 more than it must be, for those of bounds that are far from any. Of
-// a flat window, whose r is 2^-16, the bounds are near 0, and its score, 0, lies between them.
+// but for roundings: MARGIN is for those of scores; slack is 1 more than it must be, for those of bounds that
+// are far from any. Of a flat window, whose r is 2^-16, the bounds are near 0, and its score, 0, lies between
+// them.
 #pragma once
 
 #include "launches.cuh"
@@ -39,8 +41,8 @@ struct PeaksTile {
   int first_x, first_y, end_y;
 };
 
-// Where products of a tile lie: rows of TILE_X, shuffled so that the threads of a warp that hold products of positions 32 apart
-// write to different banks.
+// Where products of a tile lie: rows of TILE_X, shuffled so that the threads of a warp that hold products of
+// positions 32 apart write to different banks.
 __device__ __forceinline__ int products_slot(int x, int y) { return y * TILE_X + (x ^ (x >> 5) << 3); }
 
 // What bounds are made of, beside a position's own numbers.
@@ -72,8 +74,8 @@ struct FourBounds {
   }
 };
 
-// Of rows first_y <= y < end_y, eight at most, the positions that reach min_score, as far as can be told, and that no neighbour
-// surely beats: bits 4 k to 4 k + 3 are a lane's four positions in row first_y + k.
+// Of rows first_y <= y < end_y, eight at most, the positions that reach min_score, as far as can be told, and
+// that no neighbour surely beats: bits 4 k to 4 k + 3 are a lane's four positions in row first_y + k.
 __device__ __forceinline__ unsigned possible_peaks(const PeaksTile& tile, const Member& member, float min_score, int first_y,
                                                    int end_y) {
   const int lane = threadIdx.x % 32, x = 4 * lane;
@@ -121,8 +123,9 @@ __device__ __forceinline__ unsigned possible_peaks(const PeaksTile& tile, const 
 
 // SS of a window: the only number near what S and V say that ends in the bits that are kept.
 //
-// Of V, 1 / (r r) is off by 7.3 units of 2^-24 at most, for r and two roundings. V <= n n 127.5^2, so that a part n of it is less
-// than 232 for n <= 32768, with less than 1 more for what was cut off. Less than 2^8 is enough.
+// Of V, 1 / (r r) is off by 7.3 units of 2^-24 at most, for r and two roundings. V <= n n 127.5^2, so that a
+// part n of it is less than 232 for n <= 32768, with less than 1 more for what was cut off. Less than 2^8 is
+// enough.
 __device__ __forceinline__ int squares_of(int n, float sums, float inverse_root) {
   const double sum = packed_sum(sums), root = inverse_root;
   // Less than any but that of a flat window: V <= n n 127.5^2.
@@ -132,16 +135,17 @@ __device__ __forceinline__ int squares_of(int n, float sums, float inverse_root)
   return near + (int(__float_as_uint(sums) - (unsigned(near) << SUM_BITS)) >> SUM_BITS);
 }
 
-// Waits for all threads that the barrier counts. (Of warps that had different roles before, racecheck does not see that they
-// wait for each other at a `barrier.sync`.)
+// Waits for all threads that the barrier counts. (Of warps that had different roles before, racecheck does
+// not see that they wait for each other at a `barrier.sync`.)
 __device__ __forceinline__ void sync_all(unsigned barrier, unsigned& parity) {
   barrier_arrive(barrier);
   barrier_wait(barrier, parity);
   parity ^= 1;
 }
 
-// Appends the peaks of a tile to the candidates. So many warps do, each when it has written its part of products or moments; this
-// is number `warp` of them. The list is empty before. barrier: of all their threads, not used yet.
+// Appends the peaks of a tile to the candidates. So many warps do, each when it has written its part of
+// products or moments; this is number `warp` of them. The list is empty before. barrier: of all their
+// threads, not used yet.
 template <int WARPS>
 __device__ __forceinline__ void report_peaks(const Launch& launch, const Search& search, const Member& member,
                                              const Pattern& pattern, const PeaksTile& tile, PeakList& list, int warp,

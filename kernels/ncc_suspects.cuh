@@ -30,7 +30,8 @@ struct Suspects {
   }
 };
 
-// What was searched for, and where: `width` times `height` positions whose first is at (left, top) of the frame.
+// What was searched for, and where: `width` times `height` positions whose first is at (left, top) of the
+// frame.
 struct Sought {
   Image frame;  // the whole: rows start at multiples of 16 bytes, and so does the next after each
   int left, top;
@@ -48,11 +49,12 @@ constexpr int SETTLE_ROWS = 4;
 
 extern "C" {
 
-// Scores the suspects exactly and appends to the candidates those that score min_score or more and precede their neighbours
-// in the tie order. Suspects below the best lower bound, if there is one, are passed over.
+// Scores the suspects exactly and appends to the candidates those that score min_score or more and precede
+// their neighbours in the tie order. Suspects below the best lower bound, if there is one, are passed over.
 //
-// Any grid; block SETTLE_THREADS. words: the template (`pack_template`). counts[0] is the number of candidates, counts[1] of
-// searches that had more suspects than room: such a search is to be done again by kernels that write a map.
+// Any grid; block SETTLE_THREADS. words: the template (`pack_template`). counts[0] is the number of
+// candidates, counts[1] of searches that had more suspects than room: such a search is to be done again by
+// kernels that write a map.
 //
 // A team of warps takes one suspect after another. The fewer suspects there are, the more warps make a team.
 __global__ void __launch_bounds__(SETTLE_THREADS, SETTLE_BLOCKS)
@@ -68,11 +70,13 @@ __global__ void __launch_bounds__(SETTLE_THREADS, SETTLE_BLOCKS)
   for (int i = threadIdx.x * 32; i < (pattern.w + 3) / 4 * pattern.h; i += SETTLE_THREADS * 32) {
     asm volatile("prefetch.global.L1 [%0];" ::"l"(__cvta_generic_to_global(words + i)));
   }
-  // The first suspect, for teams of 1, 2, 4 and 8 warps; fetched along with the count, before it is known whether it is there.
+  // The first suspect, for teams of 1, 2, 4 and 8 warps; fetched along with the count, before it is known
+  // whether it is there.
   Suspect first[4];
 #pragma unroll
   for (int i = 0; i < 4; i++) first[i] = suspects.list[min(blockIdx.x + gridDim.x * (warp >> i), suspects.capacity - 1)];
-  // One thread asks for all: what every warp of every block asks for, at one place, takes longer than all the rest.
+  // One thread asks for all: what every warp of every block asks for, at one place, takes longer than all the
+  // rest.
   __shared__ Suspicion state;
   if (threadIdx.x == 0) {
     state.count = *(volatile unsigned*)&suspects.state->count;

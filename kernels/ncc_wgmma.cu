@@ -1,11 +1,13 @@
 // target: compute_90a
 //
-// NCC of regions with unmasked templates on the tensor cores of compute capability 9.0: products, window sums, the search for
-// what may be the best position, or a peak, and exact scores in one launch; no score map is written. Formulas: ncc_fast.cuh;
-// bounds, window sums and exact scores: ncc_wgmma.cuh; all peaks: ncc_peaks.cuh.
+// NCC of regions with unmasked templates on the tensor cores of compute capability 9.0: products, window
+// sums, the search for what may be the best position, or a peak, and exact scores in one launch; no score map
+// is written. Formulas: ncc_fast.cuh; bounds, window sums and exact scores: ncc_wgmma.cuh; all peaks:
+// ncc_peaks.cuh.
 //
-// Products. ST(x, y) = sum over i, j of T(i, j) I(x + i, y + j) becomes a product of matrices D = A B, 64 by N by 32 an
-// instruction (`wgmma`, u8 with s32 sums), by letting the rows of D be 16 neighbouring x by 4 neighbouring y:
+// Products. ST(x, y) = sum over i, j of T(i, j) I(x + i, y + j) becomes a product of matrices D = A B, 64 by
+// N by 32 an instruction (`wgmma`, u8 with s32 sums), by letting the rows of D be 16 neighbouring x by 4
+// neighbouring y:
 //
 //   A[(dy, dx)][k] = T(k - dx, r - dy)        a band: row r - dy of the template, moved right by dx; zeros elsewhere
 //   B[k][n]        = I(x_n + k, y_n + r)      32 of the image's pixels from (x_n, y_n + r) on
@@ -23,26 +25,27 @@
 //       :              halo                   :
 //       + - - - - - - - - - - - - - - - - - - +
 //
-// B needs no rearranging: eight n with 16 bytes of k each, what the tensor cores read at a time (a core matrix), are 128
-// bytes of one row of the tile; 4 rows lower lie the next eight n. The two halves of k are 16 columns of row r and the same
-// columns of row r + 1, so whatever w is, at most 15 columns and one row are multiplied by zeros. To move on by two rows or
-// by 16 columns is to change an address. A lies ready-made in global memory (`spread_template`): of each 16 columns k and
-// each row of the template, the 16 bytes of k for each of the 16 dx. Four rows after each other are a whole A. Parts of it
-// come through a ring in shared memory.
+// B needs no rearranging: eight n with 16 bytes of k each, what the tensor cores read at a time (a core
+// matrix), are 128 bytes of one row of the tile; 4 rows lower lie the next eight n. The two halves of k are
+// 16 columns of row r and the same columns of row r + 1, so whatever w is, at most 15 columns and one row are
+// multiplied by zeros. To move on by two rows or by 16 columns is to change an address. A lies ready-made in
+// global memory (`spread_template`): of each 16 columns k and each row of the template, the 16 bytes of k for
+// each of the 16 dx. Four rows after each other are a whole A. Parts of it come through a ring in shared
+// memory.
 //
-// Roles of a block's warps. G warpgroups multiply, each a part of the tile's rows. Eleven warps first sum windows
-// (`sum_windows`), then score exactly what the warpgroups suspect (`settle_lists`). One fetches A. A block goes through all
-// templates of its search one after the other; tile and window sums serve all of them.
+// Roles of a block's warps. G warpgroups multiply, each a part of the tile's rows. Eleven warps first sum
+// windows (`sum_windows`), then score exactly what the warpgroups suspect (`settle_lists`). One fetches A. A
+// block goes through all templates of its search one after the other; tile and window sums serve all of them.
 //
 //   fetches     |A|A|A|A|A| ...
 //   multiply    tile |  products  | epilogue |  products of the next template ...
 //   sum         tile | sums |  wait          | settle |  wait ...
 //
-// Where all peaks are wanted, a search has one template. The products take the place of image and template in shared memory, and
-// all warps look for peaks among them (`report_peaks`).
+// Where all peaks are wanted, a search has one template. The products take the place of image and template in
+// shared memory, and all warps look for peaks among them (`report_peaks`).
 //
-// Launch. Of the kernels ncc_wgmma_GxN, and ncc_wgmma_GxN_peaks for all peaks, TILE = G N / 2 is the most positions of a tile
-// down:
+// Launch. Of the kernels ncc_wgmma_GxN, and ncc_wgmma_GxN_peaks for all peaks, TILE = G N / 2 is the most
+// positions of a tile down:
 //
 //   name       2x128: TILE 128, 640 threads; 3x96: TILE 144, 768 threads; and for few positions, to keep more of the
 //              multiprocessors busy, 2x80: TILE 80, 640 threads; 1x32: TILE 16, 512 threads
@@ -54,20 +57,21 @@
 //              there is one part only; parts = C (steps / PART_STEPS rounded up) for each template, steps = (h + 4) / 2
 //   spread     C (2 steps + 3) 256 bytes, aligned to 16
 //
-// Limits: 1 <= w <= 128, h <= 256, w h <= 32768 (sums of products, with what they begin at, stay below 2^31, S below 2^23), not
-// flat; frame.pixels and frame.pitch multiples of 16, regions within the frame.
-// What fits is decided by shared memory: 128 by 128 does with 2x128, all do with 1x32.
+// Limits: 1 <= w <= 128, h <= 256, w h <= 32768 (sums of products, with what they begin at, stay below 2^31,
+// S below 2^23), not flat; frame.pixels and frame.pitch multiples of 16, regions within the frame. What fits
+// is decided by shared memory: 128 by 128 does with 2x128, all do with 1x32.
 #include "launches.cuh"
 #include "ncc_peaks.cuh"
 #include "ncc_wgmma.cuh"
 
-// Steps of a part, 32 products deep each, and bytes that it takes: two rows a step and three for the y-offsets. A template
-// of 32 rows is one part; docs/ncc.md, "What is left", has other lengths.
+// Steps of a part, 32 products deep each, and bytes that it takes: two rows a step and three for the
+// y-offsets. A template of 32 rows is one part; docs/ncc.md, "What is left", has other lengths.
 constexpr int PART_STEPS = 18;
 constexpr int PART_BYTES = (2 * PART_STEPS + 3) * 256;
 constexpr int MAX_STAGES = 16;
 
-// Numbers of named barriers: of a warpgroup, whose own number is added; of all warpgroups, where all peaks are wanted.
+// Numbers of named barriers: of a warpgroup, whose own number is added; of all warpgroups, where all peaks
+// are wanted.
 constexpr int GROUP_BARRIER = 1;
 constexpr int DONE_BARRIER = 1;
 
@@ -99,8 +103,8 @@ __device__ __forceinline__ uint4 bytes_from(uint4 low, uint4 high, int first) {
           __funnelshift_r(words[2], words[3], shift), __funnelshift_r(words[3], words[4], shift)};
 }
 
-// Describes an operand in shared memory without swizzle: core matrices of 8 rows of 16 bytes, `along_k` bytes from one to
-// the next in K, `across` bytes in M or N.
+// Describes an operand in shared memory without swizzle: core matrices of 8 rows of 16 bytes, `along_k` bytes
+// from one to the next in K, `across` bytes in M or N.
 __device__ __forceinline__ unsigned long long operand(unsigned address, unsigned along_k, unsigned across) {
   return (unsigned long long)(across >> 4) << 32 | (along_k >> 4) << 16 | address >> 4;
 }
@@ -153,7 +157,8 @@ __device__ __forceinline__ void multiply(int (&d)[16], unsigned long long a, uns
       : "l"(a), "l"(b));
 }
 
-// Those so far are a group. Without one at the end of a loop's body, ptxas makes some of its own, and waits for all.
+// Those so far are a group. Without one at the end of a loop's body, ptxas makes some of its own, and waits
+// for all.
 __device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 // Waits until only so many groups are left.
@@ -230,12 +235,14 @@ __device__ __forceinline__ void match(const Launch& launch) {
   const int w = search.w, h = search.h, tile_rows = search.tile_rows;
   const int chunks = (w + 30) / 16, steps = (h + 4) / 2;
   const int pitch = pitch_of(w), rows = tile_rows + h - 1;
-  // For the best position, the tile begins at a multiple of 16 bytes: its first `offset` columns lie before the region.
+  // For the best position, the tile begins at a multiple of 16 bytes: its first `offset` columns lie before
+  // the region.
   const int offset = ALL_PEAKS ? 0 : search.left & 15;
   const int block = blockIdx.x - search.first_block, block_y = quotient(block, search.across);
   const int tile_x = (block - block_y * search.across) * (TILE_X - OVERLAP), tile_y = block_y * (tile_rows - OVERLAP);
 
-  // The tile comes first: for what a group has beyond the tile's rows, the tensor cores read on in what follows it.
+  // The tile comes first: for what a group has beyond the tile's rows, the tensor cores read on in what
+  // follows it.
   unsigned char* tile = shared;
   {
     const Image& frame = launch.frame;
@@ -348,7 +355,8 @@ __device__ __forceinline__ void match(const Launch& launch) {
       unsigned parities = 0;
       Progress* const progress = launch.progress + search.first_progress;
       for (int m = 0; m < search.members_count; m++) {
-        // Fetched now, so that it is near when a suspect comes. Two take turns: warps may be one template apart.
+        // Fetched now, so that it is near when a suspect comes. Two take turns: warps may be one template
+        // apart.
         const Member& member = search.members[m];
         const unsigned tag = search.tag + m;
         if (number == 0 && lane == 0) patterns[tag % 2] = member.pattern;
@@ -390,8 +398,8 @@ __device__ __forceinline__ void match(const Launch& launch) {
     const unsigned rows_from = shared_address(tile) + group * GROUP_ROWS * pitch;
     // d[4j], d[4j + 1], d[4j + 2], d[4j + 3]: x, x + 16, x + 8, x + 24 of row 4j.
     const int x = lane % 4 * 32 + lane / 4, y = group * GROUP_ROWS + 3 - warp % 4;
-    // Taken by eight, so that eight loads are on their way together: rows 8k and 8k + 4 of the group. Its rows beyond the
-    // tile's have no moments; the tile's are a multiple of eight.
+    // Taken by eight, so that eight loads are on their way together: rows 8k and 8k + 4 of the group. Its
+    // rows beyond the tile's have no moments; the tile's are a multiple of eight.
     const int eights = min(max(tile_rows - group * GROUP_ROWS, 0), GROUP_ROWS) / 8;
     GroupSuspects& list = lists[group];
     unsigned stage = 0;
@@ -482,8 +490,8 @@ __device__ __forceinline__ void match(const Launch& launch) {
                                 sums + moments_slot(x + 24, y)};
       const auto moments = [&](int number) { return mine[number % 4] + number / 4 * 4 * TILE_X; };
       const auto rest = [&](int product, const Moments& at) { return exact_rest(product, at.sum, member.mean, slack); };
-      // Those positions are suspects whose scores may reach `floor`. Where many do, lower bounds of all scores
-      // say what the best is at least, and it is done again.
+      // Those positions are suspects whose scores may reach `floor`. Where many do, lower bounds of all
+      // scores say what the best is at least, and it is done again.
       float floor = __fadd_rn(fmaxf(launch.min_score, best_before), -MARGIN);
       unsigned long long suspects;  // bit i: d[i]
       for (bool is_again = false;; is_again = true) {
@@ -525,8 +533,8 @@ __device__ __forceinline__ void match(const Launch& launch) {
         best = from_ordered(__reduce_max_sync(ALL_LANES, ordered(best)));
         if (best > 0.0f) floor = fmaxf(floor, __fadd_rn(best, -2.0f * MARGIN));
       }
-      // Suspects go to the warps that settle them, as often as the list takes them. Few are left, so this is short code rather
-      // than fast.
+      // Suspects go to the warps that settle them, as often as the list takes them. Few are left, so this is
+      // short code rather than fast.
       for (bool is_more = true; is_more;) {
 #pragma unroll 1
         for (unsigned long long left = suspects; left; left &= left - 1) {

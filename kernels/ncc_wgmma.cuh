@@ -1,16 +1,17 @@
-// What ncc_wgmma.cu does beside multiplying: what a launch is told, window sums of a tile, bounds of scores, exact scores. What
-// it does where all peaks are wanted: ncc_peaks.cuh.
+// What ncc_wgmma.cu does beside multiplying: what a launch is told, window sums of a tile, bounds of scores,
+// exact scores. What it does where all peaks are wanted: ncc_peaks.cuh.
 //
-// V = n SS - S S is cut off to whole multiples of 2^shift and then to f32. It is 0 only for a flat window: otherwise V is
-// n - 1 or more, and 2^shift less than that. With `scale` = 2^shift (n t2 - t1 t1) / (n n), V scale <= W < (V + 1) scale. Of
-// b = S t1 / n the integer below it is taken, with an error of the multiplication below 1/4. So with e = ST - b, the score
-// lies between (e - BELOW) / sqrt(.) and (e + ABOVE) / sqrt(.), of the two roots the one that makes it wider, but for
-// roundings to f32, which are below 16 units of 2^-24 together, relative to the bound: MARGIN, for bounds up to 4.
+// V = n SS - S S is cut off to whole multiples of 2^shift and then to f32. It is 0 only for a flat window:
+// otherwise V is n - 1 or more, and 2^shift less than that. With `scale` = 2^shift (n t2 - t1 t1) / (n n), V
+// scale <= W < (V + 1) scale. Of b = S t1 / n the integer below it is taken, with an error of the
+// multiplication below 1/4. So with e = ST - b, the score lies between (e - BELOW) / sqrt(.) and (e + ABOVE)
+// / sqrt(.), of the two roots the one that makes it wider, but for roundings to f32, which are below 16 units
+// of 2^-24 together, relative to the bound: MARGIN, for bounds up to 4.
 //
-// What is kept is the root of V, since to ask whether a score may reach a floor is two multiplications and additions then:
-// ST - S t1 / n, told roughly in f32, beside floor sqrt(scale) sqrt(V). V is counted less 1, and 1 added again: of a flat window it
-// wraps around to nearly 2^32. There ST = b but for roundings down, so that its score, 0, lies between the bounds, and these
-// are below 1/1000.
+// What is kept is the root of V, since to ask whether a score may reach a floor is two multiplications and
+// additions then: ST - S t1 / n, told roughly in f32, beside floor sqrt(scale) sqrt(V). V is counted less 1,
+// and 1 added again: of a flat window it wraps around to nearly 2^32. There ST = b but for roundings down, so
+// that its score, 0, lies between the bounds, and these are below 1/1000.
 #pragma once
 
 #include "ncc_fast.cuh"
@@ -42,8 +43,8 @@ struct Progress {
   unsigned done;  // of the first member: blocks that have finished
 };
 
-// Templates of one size, and a region of `width` times `height` positions to search them in, whose first is at (left, top) of
-// the frame.
+// Templates of one size, and a region of `width` times `height` positions to search them in, whose first is
+// at (left, top) of the frame.
 struct Search {
   const Member* members;
   int left, top;
@@ -105,7 +106,8 @@ struct Moments {
   float root;  // of V 2^-shift, cut off; 2^16 if flat; NaN outside the region
 };
 
-// Where all peaks are wanted, the nine lowest bits of SS stand above the bits of S in `sum`, and `root` is 1 / root.
+// Where all peaks are wanted, the nine lowest bits of SS stand above the bits of S in `sum`, and `root` is 1
+// / root.
 constexpr int SUM_BITS = 23;
 
 __device__ __forceinline__ unsigned packed_sum(float sum) { return __float_as_uint(sum) & ((1u << SUM_BITS) - 1); }
@@ -113,9 +115,9 @@ __device__ __forceinline__ unsigned packed_sum(float sum) { return __float_as_ui
 // Bits by which V is cut off: n^2 2^14 is more than V can be, and 32 bits remain.
 __device__ __forceinline__ int variance_shift(int n) { return max(2 * (32 - __clz(n - 1)) - 18, 0); }
 
-// By how much S t1 / n - ST may be off where it is told roughly, and 1 more: t1 / n, ST and the difference are rounded to f32,
-// each by at most 255 255 n 2^-24 < n / 256. Sums of products begin at this number, so that what is told is never too high, or at
-// minus it, where bounds from below are wanted (ncc_peaks.cuh).
+// By how much S t1 / n - ST may be off where it is told roughly, and 1 more: t1 / n, ST and the difference
+// are rounded to f32, each by at most 255 255 n 2^-24 < n / 256. Sums of products begin at this number, so
+// that what is told is never too high, or at minus it, where bounds from below are wanted (ncc_peaks.cuh).
 __device__ __forceinline__ int slack_of(int n) { return 2 + 3 * n / 256; }
 
 // S t1 / n - ST less slack, roughly. products: ST and slack.
@@ -151,9 +153,9 @@ __device__ __forceinline__ float least_score(float rough_lack, int slack, float 
   return __fmul_rn(__fsub_rn(-2.0f * float(slack), rough_lack), narrow);
 }
 
-// Where a tile's moments lie: rows of TILE_X, in each first two of every four neighbours, then the other two, so that a warp
-// writes 16 bytes a lane side by side; pairs are shuffled so that the threads of a warp that hold products of positions 32
-// apart (see ncc_wgmma.cu) read different banks.
+// Where a tile's moments lie: rows of TILE_X, in each first two of every four neighbours, then the other two,
+// so that a warp writes 16 bytes a lane side by side; pairs are shuffled so that the threads of a warp that
+// hold products of positions 32 apart (see ncc_wgmma.cu) read different banks.
 __device__ __forceinline__ int moments_slot(int x, int y) {
   const int second = x >> 1 & 1, pair = x >> 2 ^ x >> 5 ^ second << 2;
   return y * TILE_X + second * (TILE_X / 2) + pair * 2 + (x & 1);
@@ -166,8 +168,8 @@ __device__ __forceinline__ long long multiply_wide(int a, int b, long long c) {
   return result;
 }
 
-// Of four columns x of a tile, sums of I(x + w) - I(x) and of I(x + w)^2 - I(x)^2 down some rows: what the sums of a window
-// change by when it moves to the right.
+// Of four columns x of a tile, sums of I(x + w) - I(x) and of I(x + w)^2 - I(x)^2 down some rows: what the
+// sums of a window change by when it moves to the right.
 struct Differences {
   int sums[4] = {};
   // Of the squares, what is added, and that and what is taken off.
@@ -268,9 +270,9 @@ struct TwoColumns {
 //
 // A lane has four neighbouring columns, a warp a band of rows. Down the band slide
 //   - the lanes' shares of S and SS of the window in column 0,
-//   - differences between windows beside each other (`Differences`), which lead from there to the other columns.
-// Where a band begins, both are put together from those of blocks of rows, which all warps sum before, and of the rows above
-// and below these.
+//   - differences between windows beside each other (`Differences`), which lead from there to the other
+// columns. Where a band begins, both are put together from those of blocks of rows, which all warps sum
+// before, and of the rows above and below these.
 struct Bands {
   int rows;    // of a band
   int block;   // rows of a block
@@ -289,7 +291,8 @@ struct Bands {
   }
 };
 
-// First the blocks; this is number `warp`. They are left in `out` and, of the window in column 0, in `starts`.
+// First the blocks; this is number `warp`. They are left in `out` and, of the window in column 0, in
+// `starts`.
 //
 // tile: pitch bytes a row, at least 127 + w columns, rows + h - 1 rows.
 __device__ __forceinline__ void sum_blocks(const TwoColumns& columns, const Bands& bands, int warp, uint2* starts,
@@ -322,7 +325,8 @@ __device__ __forceinline__ Moments moments_of(int sum, int squares, float varian
 template <bool IS_SMALL>
 __device__ __forceinline__ float variance_of(int n, int shift, long long less, int sum, int squares) {
   if constexpr (IS_SMALL) {
-    // V <= n^2 2^14 < 2^32: of both products the lower half will do, and shift is 0. Of a flat window it wraps around.
+    // V <= n^2 2^14 < 2^32: of both products the lower half will do, and shift is 0. Of a flat window it
+    // wraps around.
     return __uint2float_rz(unsigned(n) * unsigned(squares) - 1u - unsigned(sum) * unsigned(sum));
   } else {
     const long long variance = multiply_wide(-sum, sum, multiply_wide(n, squares, less));
@@ -330,8 +334,8 @@ __device__ __forceinline__ float variance_of(int n, int shift, long long less, i
   }
 }
 
-// Then the moments of a band, rows first_y <= y < end_y of `rows`; those of positions outside first_x <= x < end_x, y < last_y
-// are marked so.
+// Then the moments of a band, rows first_y <= y < end_y of `rows`; those of positions outside first_x <= x <
+// end_x, y < last_y are marked so.
 template <bool IS_SMALL, bool ALL_PEAKS>
 __device__ __forceinline__ void slide_down(const TwoColumns& columns, Differences& beside, Share& share, int n, int h,
                                            int rows, int first_y, int end_y, int first_x, int end_x, int last_y,
@@ -430,7 +434,8 @@ __device__ __forceinline__ void sum_windows(const unsigned char* tile, int pitch
   }
 }
 
-// Suspects of a warpgroup's tile on their way to the warps that settle them, where only the best position is wanted.
+// Suspects of a warpgroup's tile on their way to the warps that settle them, where only the best position is
+// wanted.
 constexpr int MAX_SUSPECTS = 16;
 struct GroupSuspects {
   unsigned count;             // those too for which there was no room
@@ -472,16 +477,19 @@ struct Survivors {
   }
 };
 
-// Scores the suspects of open lists exactly and appends to the candidates those that score min_score or more and precede
-// their neighbours in the tie order. SUM_WARPS warps; this is number `warp` of them. The lists are empty afterwards.
+// Scores the suspects of open lists exactly and appends to the candidates those that score min_score or more
+// and precede their neighbours in the tie order. SUM_WARPS warps; this is number `warp` of them. The lists
+// are empty afterwards.
 //
-// Each suspect's rows are shared out among warps, as long as there are enough of them. exact: zeros, and so afterwards.
+// Each suspect's rows are shared out among warps, as long as there are enough of them. exact: zeros, and so
+// afterwards.
 template <int GROUPS>
 __device__ __forceinline__ void settle_lists(const Launch& launch, const Search& search, const Pattern* patterns,
                                              const unsigned* words, unsigned tag, GroupSuspects (&lists)[GROUPS],
                                              unsigned open, float floor, const unsigned char* tile, int left, int top,
                                              int warp, unsigned* exact) {
-  // Asked for anew each time: what is computed of it would else wait in registers, for want of which others are spilled.
+  // Asked for anew each time: what is computed of it would else wait in registers, for want of which others
+  // are spilled.
   int lane;
   asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
   const Survivors<GROUPS> survivors(lists, open, floor, lane);

@@ -1,22 +1,22 @@
 // Arithmetic on numbers that share a register, and copies of 16 bytes, each one instruction.
 #pragma once
 
-// The 32-bit word that `selector` picks from the 8 bytes of low and high: digit i of it, 0 to 7, names byte i of the
-// result.
+// The 32-bit word that `selector` picks from the 8 bytes of low and high: digit i of it, 0 to 7, names byte i
+// of the result.
 __device__ __forceinline__ unsigned pick(unsigned low, unsigned high, unsigned selector) {
   return __byte_perm(low, high, selector);
 }
 
-// sum + pair[0] * factors[0] + pair[1] * factors[1], the pair being 16-bit halves (not negative), the factors the low
-// two bytes (signed).
+// sum + pair[0] * factors[0] + pair[1] * factors[1], the pair being 16-bit halves (not negative), the factors
+// the low two bytes (signed).
 __device__ __forceinline__ int add_pair(int sum, unsigned pair, int factors) {
   int result;
   asm("dp2a.lo.u32.s32 %0, %1, %2, %3;" : "=r"(result) : "r"(pair), "r"(factors), "r"(sum));
   return result;
 }
 
-// A window's sum that slides on: the number that enters is half i of its pair of 16-bit numbers, and that which leaves half
-// j of its pair.
+// A window's sum that slides on: the number that enters is half i of its pair of 16-bit numbers, and that
+// which leaves half j of its pair.
 __device__ __forceinline__ int slide(int sum, unsigned enters, int i, unsigned leaves, int j) {
   int result;
   asm("dp2a.lo.u32.s32 %0, %1, %2, %3;\n\tdp2a.lo.u32.s32 %0, %4, %5, %0;"

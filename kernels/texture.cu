@@ -1,8 +1,8 @@
-// Reads through the texture unit: a picture scaled and turned, and plain fetches, by which each mode of a texture
-// object is compared with its model (src/backend/cuda/texture_model.rs).
+// Reads through the texture unit: a picture scaled and turned, and plain fetches, by which each mode of a
+// texture object is compared with its model (src/backend/cuda/texture_model.rs).
 //
-// Nothing here reaches a score that is reported. Members of a bank are resampled on the host, in whole numbers; the
-// unit's blending is documented for its weights only, not for how it rounds what they give.
+// Nothing here reaches a score that is reported. Members of a bank are resampled on the host, in whole
+// numbers; the unit's blending is documented for its weights only, not for how it rounds what they give.
 
 // A texel of any number of channels as four, those that it has not being 0.
 __device__ float4 widen(float v) { return make_float4(v, 0.0f, 0.0f, 0.0f); }
@@ -12,8 +12,8 @@ __device__ int4 widen(int v) { return make_int4(v, 0, 0, 0); }
 __device__ int4 widen(int2 v) { return make_int4(v.x, v.y, 0, 0); }
 __device__ int4 widen(int4 v) { return v; }
 
-// out[i] = the texture at (at[3 i], at[3 i + 1], at[3 i + 2]), of which linear memory uses the first as an index, 2-D
-// memory the first two. One thread a fetch, along x.
+// out[i] = the texture at (at[3 i], at[3 i + 1], at[3 i + 2]), of which linear memory uses the first as an
+// index, 2-D memory the first two. One thread a fetch, along x.
 //
 // Integers come as 32 bits whatever the element, widened by the texture's format and not by `Texel`.
 template <int dimensions, class Texel, class Result>
@@ -47,16 +47,17 @@ FETCH_EACH(1)
 FETCH_EACH(2)
 FETCH_EACH(3)
 
-// A w x h picture of u8 scaled and turned counter-clockwise about its centre, into an out_w x out_h picture whose
-// centre is the same. Rows count downwards, and pixel (i, j) lies at (i + 1/2, j + 1/2):
+// A w x h picture of u8 scaled and turned counter-clockwise about its centre, into an out_w x out_h picture
+// whose centre is the same. Rows count downwards, and pixel (i, j) lies at (i + 1/2, j + 1/2):
 //
 //   u = i + 1/2 - out_w / 2        x = cos * u - sin * v + w / 2        with cos = cos(angle) / scale,
 //   v = j + 1/2 - out_h / 2        y = sin * u + cos * v + h / 2             sin = sin(angle) / scale
 //   out[j][i] = the texture at (x / unit_x, y / unit_y), 0 to 1, times 255, rounded, halves up
 //
-// unit_x and unit_y are 1, or w and h where coordinates are normalised. One fetch a pixel: below half the size pixels
-// are passed over. What lies outside is what the texture's addressing says. `out` has rows of out_w bytes. One thread
-// a pixel: grid (out_w / block.x, out_h / block.y), rounded up. Oracle: resampling_is_what_the_model_gives.
+// unit_x and unit_y are 1, or w and h where coordinates are normalised. One fetch a pixel: below half the
+// size pixels are passed over. What lies outside is what the texture's addressing says. `out` has rows of
+// out_w bytes. One thread a pixel: grid (out_w / block.x, out_h / block.y), rounded up. Oracle:
+// resampling_is_what_the_model_gives.
 extern "C" __global__ void resample(cudaTextureObject_t texture, int w, int h, float unit_x, float unit_y, float cos,
                                     float sin, unsigned char* out, int out_w, int out_h) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;

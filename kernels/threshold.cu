@@ -1,27 +1,28 @@
 // Adaptive threshold: foreground where a pixel stands out from its neighbourhood.
 //
-// The neighbourhood of a pixel is the block x block square around it, block = 2 * radius + 1; outside the picture it
-// sees the nearest pixel of the border. mask[y][x] is 255 if (I[y][x] > T[y][x]) != inverse, else 0. T comes from
+// The neighbourhood of a pixel is the block x block square around it, block = 2 * radius + 1; outside the
+// picture it sees the nearest pixel of the border. mask[y][x] is 255 if (I[y][x] > T[y][x]) != inverse, else
+// 0. T comes from
 //
 //   mean      round(S * scale) - offset, in f32
 //   Sauvola   m * (1 + k * (s / 128 - 1)), in f64
 //   Niblack   m + k * s, in f64
 //   Gaussian  round(sum over dx, dy of weight[dx] * weight[dy] * I[y + dy][x + dx]) - offset
 //
-// with S and SS the sums of I and of I * I over the neighbourhood, n = block * block, scale = 1 / n, m = S / n and
-// s = sqrt((n * SS - S * S) / (n * n)).
+// with S and SS the sums of I and of I * I over the neighbourhood, n = block * block, scale = 1 / n, m = S /
+// n and s = sqrt((n * SS - S * S) / (n * n)).
 //
-// Every sum is an exact integer and every rounding is written out, so each of two kernels for the same thing writes
-// the same bytes as the other, and as the CPU. Scale, offset and weights are made on the host
+// Every sum is an exact integer and every rounding is written out, so each of two kernels for the same thing
+// writes the same bytes as the other, and as the CPU. Scale, offset and weights are made on the host
 // (src/backend/threshold.rs).
 //
 // The box sums (mean, Sauvola, Niblack) are made by box_tile, which costs block * block steps a pixel, or by
-// box_columns and box_rows, which cost the same for every block. The Gaussian is a pass along the rows and one down
-// the columns; each has a kernel with the halo in shared memory ("shared") and one that leaves the halo to the cache
-// ("cached").
+// box_columns and box_rows, which cost the same for every block. The Gaussian is a pass along the rows and
+// one down the columns; each has a kernel with the halo in shared memory ("shared") and one that leaves the
+// halo to the cache ("cached").
 //
-// Kernels that write a mask of `width` bytes a row add the number of its foreground pixels to *foreground. Blocks are
-// multiples of 32 wide, so the lanes of a warp are neighbours in x.
+// Kernels that write a mask of `width` bytes a row add the number of its foreground pixels to *foreground.
+// Blocks are multiples of 32 wide, so the lanes of a warp are neighbours in x.
 //
 // Oracle: src/reference/threshold.rs, in the tests of src/backend/cuda/threshold.rs.
 #include "threshold_rules.cuh"
@@ -34,30 +35,32 @@ constexpr int BOX_TILE_Y = 4;
 constexpr int ROWS_TILE_X = 128;
 constexpr int ROWS_TILE_Y = 2;
 
-// Output pixels of a block of the Gaussian's pass down the columns. A thread has every COLUMNS_THREADS_Y-th row of
-// its column: a tile of 64 rows spreads the cost of its halo and still fits into 48 KB with the halo of block 255.
+// Output pixels of a block of the Gaussian's pass down the columns. A thread has every COLUMNS_THREADS_Y-th
+// row of its column: a tile of 64 rows spreads the cost of its halo and still fits into 48 KB with the halo
+// of block 255.
 constexpr int COLUMNS_TILE_X = 32;
 constexpr int COLUMNS_TILE_Y = 64;
 constexpr int COLUMNS_THREADS_Y = 8;
 
-// The Gaussian weights, which add up to 1 << WEIGHT_BITS; weights[radius] is the centre's. All threads read the same
-// one at the same time, which constant memory broadcasts.
+// The Gaussian weights, which add up to 1 << WEIGHT_BITS; weights[radius] is the centre's. All threads read
+// the same one at the same time, which constant memory broadcasts.
 __constant__ unsigned weights[255];
 
 // Pixels of a block's tile; its size is a launch's.
 extern __shared__ unsigned char tile[];
 
-// Adds the counts of a warp's lanes to the counter: one atomic operation a warp. All lanes come here together.
+// Adds the counts of a warp's lanes to the counter: one atomic operation a warp. All lanes come here
+// together.
 __device__ __forceinline__ void add_warp(unsigned long long* counter, unsigned count) {
   for (int step = 16; step > 0; step /= 2) count += __shfl_xor_sync(ALL_LANES, count, step);
   if (threadIdx.x % 32 == 0 && count > 0) atomicAdd(counter, (unsigned long long)count);
 }
 
-// Box sums straight from a tile: block BOX_TILE_X x BOX_TILE_Y, grid (width / BOX_TILE_X, height / BOX_TILE_Y)
-// rounded up.
+// Box sums straight from a tile: block BOX_TILE_X x BOX_TILE_Y, grid (width / BOX_TILE_X, height /
+// BOX_TILE_Y) rounded up.
 //
-// Shared memory: (BOX_TILE_X + 2 * radius) * (BOX_TILE_Y + 2 * radius) bytes, 2108 for block 31, 73788 for block 255.
-// Neighbours read neighbouring bytes, so a warp's reads lie in 8 or 9 banks and never collide.
+// Shared memory: (BOX_TILE_X + 2 * radius) * (BOX_TILE_Y + 2 * radius) bytes, 2108 for block 31, 73788 for
+// block 255. Neighbours read neighbouring bytes, so a warp's reads lie in 8 or 9 banks and never collide.
 template <class Rule>
 __device__ __forceinline__ void box_tile(Image image, unsigned char* mask, unsigned long long* foreground, int radius,
                                          bool inverse, Rule rule) {
@@ -89,8 +92,8 @@ __device__ __forceinline__ void box_tile(Image image, unsigned char* mask, unsig
   if (threadIdx.x == 0 && threadIdx.y == 0 && count > 0) atomicAdd(foreground, (unsigned long long)count);
 }
 
-// Box sums along the rows from those down the columns: a warp slides along SEGMENT pixels of a row. Block (32, any),
-// grid (width / SEGMENT, height / block.y) rounded up. s and ss have `width` numbers a row.
+// Box sums along the rows from those down the columns: a warp slides along SEGMENT pixels of a row. Block
+// (32, any), grid (width / SEGMENT, height / block.y) rounded up. s and ss have `width` numbers a row.
 template <class Rule>
 __device__ __forceinline__ void box_rows(Image image, const unsigned* s, const unsigned* ss, unsigned char* mask,
                                          unsigned long long* foreground, int radius, bool inverse, Rule rule) {
@@ -110,7 +113,8 @@ __device__ __forceinline__ void box_rows(Image image, const unsigned* s, const u
 
 // The Gaussian along a row, at(dx) being the pixel dx to the right: ROW_BITS fraction bits, rounded half up.
 //
-// The weights are symmetric, so two pixels share a multiplication. The sum fits: (255 << WEIGHT_BITS) + 128 < 2^32.
+// The weights are symmetric, so two pixels share a multiplication. The sum fits: (255 << WEIGHT_BITS) + 128 <
+// 2^32.
 template <class At>
 __device__ __forceinline__ unsigned weigh_row(int radius, At at) {
   constexpr int DROPPED_BITS = WEIGHT_BITS - ROW_BITS;
@@ -129,7 +133,8 @@ __device__ __forceinline__ int weigh_column(int radius, At at) {
   return int((sum + BELOW_HALF + ((sum >> MEAN_BITS) & 1)) >> MEAN_BITS);
 }
 
-// Compares a thread's pixels of a tile of the pass down the columns; mean_of(j) is the mean in row j of the tile.
+// Compares a thread's pixels of a tile of the pass down the columns; mean_of(j) is the mean in row j of the
+// tile.
 template <class MeanOf>
 __device__ __forceinline__ void compare_column(Image image, unsigned char* mask, unsigned long long* foreground,
                                                int offset, bool inverse, MeanOf mean_of) {
@@ -234,8 +239,8 @@ extern "C" __global__ void gaussian_rows_cached(const unsigned char* pixels, int
 // The Gaussian down the columns of `weighed`, and the mask. Block COLUMNS_TILE_X x COLUMNS_THREADS_Y, grid
 // (width / COLUMNS_TILE_X, height / COLUMNS_TILE_Y) rounded up.
 
-// Shared memory: COLUMNS_TILE_X * (COLUMNS_TILE_Y + 2 * radius) * 4 bytes, 12032 for block 31, 40704 for block 255. A
-// warp reads 32 neighbouring numbers: each bank once.
+// Shared memory: COLUMNS_TILE_X * (COLUMNS_TILE_Y + 2 * radius) * 4 bytes, 12032 for block 31, 40704 for
+// block 255. A warp reads 32 neighbouring numbers: each bank once.
 extern "C" __global__ void gaussian_columns_shared(const unsigned char* pixels, int pitch, int width, int height,
                                                    const unsigned* weighed, unsigned char* mask,
                                                    unsigned long long* foreground, int radius, int inverse,

@@ -1,6 +1,8 @@
-// What the adaptive thresholds compare by: the rules of the box thresholds and the fixed point of the Gaussian.
+// What the adaptive thresholds compare by: the rules of the box thresholds and the fixed point of the
+// Gaussian.
 //
-// The formulas stand at the top of threshold.cu. Every rounding is written out, so that all kernels agree to the bit.
+// The formulas stand at the top of threshold.cu. Every rounding is written out, so that all kernels agree to
+// the bit.
 #pragma once
 
 #include "window_sums.cuh"

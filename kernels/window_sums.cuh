@@ -1,11 +1,12 @@
 // Sums of I and of I * I over a window that slides: down the columns first, then along the rows.
 //
-// A window costs the same whatever its size: sliding by one row or column takes one number in and drops one. All sums are
-// exact. A column's sum of squares fits in 32 bits for up to 65536 rows, which no frame exceeds; sums of a window of squares
-// need 64.
+// A window costs the same whatever its size: sliding by one row or column takes one number in and drops one.
+// All sums are exact. A column's sum of squares fits in 32 bits for up to 65536 rows, which no frame exceeds;
+// sums of a window of squares need 64.
 #pragma once
 
-// Rows that a thread slides down before another starts afresh: more of them read less, fewer keep more threads busy.
+// Rows that a thread slides down before another starts afresh: more of them read less, fewer keep more
+// threads busy.
 constexpr int STRIP_ROWS = 32;
 
 // Positions that a warp slides along.
@@ -23,10 +24,11 @@ struct Image {
 
 __device__ __forceinline__ int clamp(int value, int last) { return min(max(value, 0), last); }
 
-// s[y][x] and ss[y][x]: sums of I and of I * I down h rows of column x from row y - top on, rows outside being the border's.
+// s[y][x] and ss[y][x]: sums of I and of I * I down h rows of column x from row y - top on, rows outside
+// being the border's.
 //
-// `rows` rows of s and ss are written, each `pitch` numbers after the one before. One thread a column and strip of rows:
-// grid (columns / block.x, strips / block.y), rounded up.
+// `rows` rows of s and ss are written, each `pitch` numbers after the one before. One thread a column and
+// strip of rows: grid (columns / block.x, strips / block.y), rounded up.
 __device__ __forceinline__ void sum_columns(Image image, int top, int h, int rows, unsigned* s, unsigned* ss, int pitch) {
   const int x = blockIdx.x * blockDim.x + threadIdx.x;
   const int first = (blockIdx.y * blockDim.y + threadIdx.y) * STRIP_ROWS;
@@ -51,8 +53,9 @@ __device__ __forceinline__ void sum_columns(Image image, int top, int h, int row
   }
 }
 
-// Calls consume(x, S, SS) for positions first <= x < min(first + SEGMENT, positions) of one row: the sums of columns
-// x - left to x - left + w - 1, columns outside being the border's. s and ss are the row's `columns` column sums.
+// Calls consume(x, S, SS) for positions first <= x < min(first + SEGMENT, positions) of one row: the sums of
+// columns x - left to x - left + w - 1, columns outside being the border's. s and ss are the row's `columns`
+// column sums.
 //
 // All lanes of a warp come here together, with the same arguments; each is called for every 32nd position.
 template <class Consume>

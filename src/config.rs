@@ -1,7 +1,7 @@
 //! What is asked for, as plain data: the search, the threshold, boxes, scales, angles, the device.
 //!
-//! Each type parses the text that the command line documents and refuses what cannot mean anything, so that a value that
-//! exists is a value that can be run.
+//! Each type parses the text that the command line documents and refuses what cannot mean anything, so that a
+//! value that exists is a value that can be run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -158,7 +158,8 @@ impl FromStr for Rect {
 
 /// A place in a video: the number of a frame (`120`), or a time (`12.5s`, `500ms`, `1:02.5`, `1:02:03.5`).
 ///
-/// Frames are counted from the video's first, which is 0; times are those of the frames, as results tell them.
+/// Frames are counted from the video's first, which is 0; times are those of the frames, as results tell
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     /// The frame of that number.
@@ -243,7 +244,8 @@ fn clock_time(text: &str) -> Option<u64> {
     minutes.checked_mul(60 * NANOSECONDS)?.checked_add(seconds)
 }
 
-/// A decimal number as so many times 10 to the power of `places`, without rounding; digits that do not fit are refused.
+/// A decimal number as so many times 10 to the power of `places`, without rounding; digits that do not fit
+/// are refused.
 fn nanoseconds(number: &str, places: usize) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let is_number = [whole, fraction].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
@@ -344,8 +346,8 @@ impl fmt::Display for TrackSpec {
     }
 }
 
-/// Sizes at which a template is searched, as factors in rising order: `A..B/F` gives every power of F between A and B, and 1;
-/// `A..B` those of [`Scales::USUAL_FACTOR`]; `A` that size alone.
+/// Sizes at which a template is searched, as factors in rising order: `A..B/F` gives every power of F between
+/// A and B, and 1; `A..B` those of [`Scales::USUAL_FACTOR`]; `A` that size alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scales(pub Vec<f64>);
 
@@ -356,7 +358,8 @@ impl Default for Scales {
 }
 
 impl Scales {
-    /// From one size to the next, unless another factor is typed: of a template of 40 pixels its edges are a pixel off at most.
+    /// From one size to the next, unless another factor is typed: of a template of 40 pixels its edges are a
+    /// pixel off at most.
     pub const USUAL_FACTOR: f64 = 1.05;
 }
 
@@ -399,8 +402,8 @@ impl FromStr for Scales {
     }
 }
 
-/// Directions in which a template is searched, in degrees, counter-clockwise positive: `A..B/S` gives A, A+S, ... up to B; `A..B`
-/// takes steps of [`Angles::USUAL_STEP`]; `A` is that direction alone.
+/// Directions in which a template is searched, in degrees, counter-clockwise positive: `A..B/S` gives A, A+S,
+/// ... up to B; `A..B` takes steps of [`Angles::USUAL_STEP`]; `A` is that direction alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Angles(pub Vec<f64>);
 
@@ -411,8 +414,8 @@ impl Default for Angles {
 }
 
 impl Angles {
-    /// From one direction to the next, unless another step is typed, in degrees: of a template of 40 pixels its edges are a
-    /// pixel off at most.
+    /// From one direction to the next, unless another step is typed, in degrees: of a template of 40 pixels
+    /// its edges are a pixel off at most.
     pub const USUAL_STEP: f64 = 5.0;
 }
 
@@ -582,7 +585,8 @@ pub enum NccKernel {
     Shared,
     /// Products on the tensor cores of compute capability 9.0, no score map.
     Wgmma,
-    /// Products on the tensor cores of compute capability 7.5 and later: any size, no score map for small templates.
+    /// Products on the tensor cores of compute capability 7.5 and later: any size, no score map for small
+    /// templates.
     Mma,
 }
 

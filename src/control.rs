@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// A handle on a run, which everybody may hold: whoever asks for the end or for a pause, and all that wait or work for long and
-/// so have to hear of it. Clones are handles on the same run.
+/// A handle on a run, which everybody may hold: whoever asks for the end or for a pause, and all that wait or
+/// work for long and so have to hear of it. Clones are handles on the same run.
 #[derive(Debug, Clone, Default)]
 pub struct Control {
     is_stopped: Arc<AtomicBool>,
@@ -94,8 +94,8 @@ impl Control {
     }
 }
 
-/// Holds up one that goes frame by frame while a run pauses, and counts the steps that it took. Each of those who do has one of
-/// their own.
+/// Holds up one that goes frame by frame while a run pauses, and counts the steps that it took. Each of those
+/// who do has one of their own.
 #[derive(Debug, Clone)]
 pub struct Turnstile {
     control: Control,

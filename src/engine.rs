@@ -1,8 +1,8 @@
 //! The loop: source → backend → tracker → sinks, a few frames in flight, in order, drained at the end.
 //!
-//! While a slot is free and a frame is *already waiting*, submit it; otherwise complete the oldest frame in flight; wait for
-//! a new frame only when nothing is in flight. So work overlaps when there is a backlog, and a live result never waits for
-//! the next frame to arrive.
+//! While a slot is free and a frame is *already waiting*, submit it; otherwise complete the oldest frame in
+//! flight; wait for a new frame only when nothing is in flight. So work overlaps when there is a backlog, and
+//! a live result never waits for the next frame to arrive.
 //!
 //! The engine runs on its caller's thread and names neither GStreamer nor CUDA.
 
@@ -39,8 +39,8 @@ pub struct Engine<'a> {
     pub source: &'a mut dyn Source,
     /// Opens the device for frames of a format: at the first frame, and again when their size changes.
     pub open_backend: &'a OpenBackend<'a>,
-    /// Opens what takes over for the rest of the run if that device is lost, with as many slots; without it the run ends
-    /// with the error.
+    /// Opens what takes over for the rest of the run if that device is lost, with as many slots; without it
+    /// the run ends with the error.
     pub open_spare: Option<&'a OpenBackend<'a>>,
     /// Describes the run, once the first frame's format and the device are known.
     pub describe: &'a dyn Fn(&VideoFormat, &Device) -> RunRecord,
@@ -50,16 +50,18 @@ pub struct Engine<'a> {
     pub sinks: Vec<Box<dyn Sink>>,
     /// Ends the run after so many frames.
     pub max_frames: Option<u64>,
-    /// Stopped, it ends the run as if the video had ended: frames in flight that a device has done are completed, the
-    /// others given up, and outputs closed. While it pauses no frame is taken from the source: one that is live drops them.
+    /// Stopped, it ends the run as if the video had ended: frames in flight that a device has done are
+    /// completed, the others given up, and outputs closed. While it pauses no frame is taken from the source:
+    /// one that is live drops them.
     pub control: Control,
 }
 
 impl Engine<'_> {
     /// Runs to the end of the video, to `max_frames`, until stopped, or until something fails.
     ///
-    /// Sinks are finished on every path, a panic included; the summary is true also after an error. A sink that fails is
-    /// finished at once, and the run goes on for the others: its error is what the run ends with.
+    /// Sinks are finished on every path, a panic included; the summary is true also after an error. A sink
+    /// that fails is finished at once, and the run goes on for the others: its error is what the run ends
+    /// with.
     pub fn run(mut self) -> (Summary, Result<()>) {
         let mut run = Run { is_closed: vec![false; self.sinks.len()], ..Run::default() };
         let mut outcome = catch_panic(|| self.pump(&mut run))
@@ -264,8 +266,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// The backend failed. If that means that its device is lost and there is a spare one, that one gets the frames in
-    /// flight, whose pictures are still held, and the run goes on; otherwise the error comes back.
+    /// The backend failed. If that means that its device is lost and there is a spare one, that one gets the
+    /// frames in flight, whose pictures are still held, and the run goes on; otherwise the error comes back.
     fn take_over(&mut self, run: &mut Run, error: Error) -> Result<()> {
         let first = run.in_flight.front().expect("backends fail while they work on a frame").meta.index;
         if !self.lose(run, &error, first) {
@@ -283,7 +285,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// True if the device is lost and a spare one is to do the work from frame `first` on, which is said once.
+    /// True if the device is lost and a spare one is to do the work from frame `first` on, which is said
+    /// once.
     fn lose(&self, run: &mut Run, error: &Error, first: u64) -> bool {
         // Before the first frame there is no run that could go on.
         let has_begun = run.size.is_some();
@@ -339,8 +342,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Waits for the results of the oldest frame in flight, asks the tracker about it, and writes its record. If the backend
-    /// fails, tracker and statistics are as if it had not been asked.
+    /// Waits for the results of the oldest frame in flight, asks the tracker about it, and writes its record.
+    /// If the backend fails, tracker and statistics are as if it had not been asked.
     fn decide(&mut self, run: &mut Run) -> Result<Arc<FrameRecord>> {
         let Run { open, findings, records, stats, redone, paused, in_flight, .. } = run;
         let frame = in_flight.front().expect("called with a frame in flight");
@@ -416,7 +419,8 @@ impl Engine<'_> {
 #[derive(Default)]
 struct Run {
     open: Option<Open>,
-    /// Frames whose slots the backend holds, oldest first. Decoded pictures stay alive here for the sinks: at most `depth`.
+    /// Frames whose slots the backend holds, oldest first. Decoded pictures stay alive here for the sinks: at
+    /// most `depth`.
     in_flight: VecDeque<Frame>,
     findings: Findings,
     records: Recycler<FrameRecord>,

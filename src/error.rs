@@ -1,7 +1,7 @@
 //! Everything that can go wrong, as one enum with fields.
 //!
-//! A message says what failed, with both values, and then the remedy if one is known: lower case, no full stop.
-//! The end of a video is not an error, and an error is never turned into the end of a video.
+//! A message says what failed, with both values, and then the remedy if one is known: lower case, no full
+//! stop. The end of a video is not an error, and an error is never turned into the end of a video.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -349,7 +349,8 @@ impl Error {
         matches!(self, Self::Value { .. } | Self::Usage(_) | Self::Launch { .. })
     }
 
-    /// True if a device failed while it worked, or has no room for what it is asked, so that another could take over.
+    /// True if a device failed while it worked, or has no room for what it is asked, so that another could
+    /// take over.
     pub fn is_device_lost(&self) -> bool {
         let Self::Backend { fault, .. } = self else { return false };
         matches!(
@@ -373,7 +374,8 @@ impl Error {
     }
 }
 
-/// Runs `call`. What it says if it panics comes back as an error, so that whatever is open can still be closed.
+/// Runs `call`. What it says if it panics comes back as an error, so that whatever is open can still be
+/// closed.
 ///
 /// # Errors
 /// The panic's message.

@@ -1,8 +1,8 @@
 //! A part of a video: from one moment to another, each frame or each Nth.
 //!
-//! [`Excerpt`] stands between a source and the engine. Frames that are not wanted are decoded and let go before anything is done
-//! with them; those that are keep their number and their time in the whole video, so that results of a part and of the whole
-//! can be compared.
+//! [`Excerpt`] stands between a source and the engine. Frames that are not wanted are decoded and let go
+//! before anything is done with them; those that are keep their number and their time in the whole video, so
+//! that results of a part and of the whole can be compared.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,8 @@ use crate::error::Result;
 use crate::frame::{Frame, FrameMeta, VideoFormat};
 use crate::ports::{Next, Source};
 
-/// Frames are let go for so long before whoever asked for one hears that none is there yet, and can look whether to stop.
+/// Frames are let go for so long before whoever asked for one hears that none is there yet, and can look
+/// whether to stop.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// The frames of a source that belong to a [`Part`].

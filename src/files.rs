@@ -1,5 +1,5 @@
-//! Files that are about to be written: whether they can be, whether they are something else that is in use, and writing
-//! them so that what was there before is lost only when its successor is whole.
+//! Files that are about to be written: whether they can be, whether they are something else that is in use,
+//! and writing them so that what was there before is lost only when its successor is whole.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
@@ -30,13 +30,13 @@ pub fn check_writable(path: &Path) -> Result<bool> {
     Ok(is_new)
 }
 
-/// Writes a whole file at `path`. A file that is there already keeps its bytes until the new ones are on the disk: they are
-/// written under another name in the same folder, which then becomes `path`. So a full disk, a crash or a lost power supply
-/// leaves the old file or the new one, never a part of one.
+/// Writes a whole file at `path`. A file that is there already keeps its bytes until the new ones are on the
+/// disk: they are written under another name in the same folder, which then becomes `path`. So a full disk, a
+/// crash or a lost power supply leaves the old file or the new one, never a part of one.
 ///
-/// Links are followed, so that a link stays a link; the old file's permissions stay, a second hard link keeps the old bytes.
-/// What is no regular file (a pipe, a device), what stands for an open file (`/dev/stdout`, `/dev/fd/3`), and a file in a
-/// folder that takes no new ones is written directly.
+/// Links are followed, so that a link stays a link; the old file's permissions stay, a second hard link keeps
+/// the old bytes. What is no regular file (a pipe, a device), what stands for an open file (`/dev/stdout`,
+/// `/dev/fd/3`), and a file in a folder that takes no new ones is written directly.
 ///
 /// # Errors
 /// The system's. Nothing stays behind but, where it was written directly, a part of the file.
@@ -83,7 +83,8 @@ fn bare(error: &io::Error) -> io::Error {
     error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }
 
-/// The real folder and name of a regular file, or of one to be; `None` where another file cannot take its place.
+/// The real folder and name of a regular file, or of one to be; `None` where another file cannot take its
+/// place.
 fn replaceable(path: &Path) -> Option<(PathBuf, std::ffi::OsString)> {
     let mut path = path.to_owned();
     // As many links as Linux follows.
@@ -130,7 +131,8 @@ pub enum End {
     Writing,
 }
 
-/// Opens an end of a named pipe, which waits until somebody opens the other; `None` if `control` is stopped before that.
+/// Opens an end of a named pipe, which waits until somebody opens the other; `None` if `control` is stopped
+/// before that.
 ///
 /// # Errors
 /// `File` if it cannot be opened.

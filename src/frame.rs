@@ -31,8 +31,8 @@ impl Size {
         self.width <= outer.width && self.height <= outer.height
     }
 
-    /// In how many places each way a box of this size can lie in `outer`, which it fits in: the size of a template's score
-    /// map.
+    /// In how many places each way a box of this size can lie in `outer`, which it fits in: the size of a
+    /// template's score map.
     pub const fn positions_in(self, outer: Self) -> Self {
         Self::new(outer.width - self.width + 1, outer.height - self.height + 1)
     }
@@ -119,7 +119,8 @@ impl fmt::Display for Rect {
     }
 }
 
-/// A view of one plane of bytes. Row `y` starts at byte `y * stride`; bytes past `width` in a row are padding.
+/// A view of one plane of bytes. Row `y` starts at byte `y * stride`; bytes past `width` in a row are
+/// padding.
 #[derive(Clone, Copy)]
 pub struct PlaneRef<'a> {
     data: &'a [u8],
@@ -361,8 +362,8 @@ impl PixelFormat {
         }
     }
 
-    /// Where the samples of Cb (0) or Cr (1) lie: plane, place of the first in a row, bytes from one to the next. `None` where
-    /// there is no chroma.
+    /// Where the samples of Cb (0) or Cr (1) lie: plane, place of the first in a row, bytes from one to the
+    /// next. `None` where there is no chroma.
     pub fn chroma_samples(self, component: usize) -> Option<(usize, usize, usize)> {
         match self.chroma {
             Chroma::None => None,

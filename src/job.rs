@@ -1,5 +1,5 @@
-//! What is to be done to a video, whoever asks for it: the program and the GStreamer element make a [`Job`] of what they
-//! were told, and the engine's pieces come from it.
+//! What is to be done to a video, whoever asks for it: the program and the GStreamer element make a [`Job`]
+//! of what they were told, and the engine's pieces come from it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -26,8 +26,8 @@ pub struct NamedTemplate {
     pub sha256: String,
 }
 
-/// Loads `[NAME=]PATH` templates. Without a name they take their file's, without its extension. No two may have the same.
-/// Warns of those that cannot be told from what they are not; see [`judge`].
+/// Loads `[NAME=]PATH` templates. Without a name they take their file's, without its extension. No two may
+/// have the same. Warns of those that cannot be told from what they are not; see [`judge`].
 ///
 /// # Errors
 /// `Usage` if two have one name; `File`, `Picture` or `Template` if one cannot be read or searched for.
@@ -67,7 +67,8 @@ pub struct Sought {
     method: SearchMethod,
     /// All variants, made beforehand: where that is asked for, or has turned out to be the way.
     bank: OnceLock<Bank>,
-    /// The way that was taken for the first frame: it stays when the frames' size or the device changes. Clones share it.
+    /// The way that was taken for the first frame: it stays when the frames' size or the device changes.
+    /// Clones share it.
     taken: Arc<OnceLock<SearchMethod>>,
 }
 
@@ -179,8 +180,8 @@ impl Sought {
     }
 }
 
-/// Refuses what no device does: a way to search that the chosen one has not, and kernels that have nothing to do or have
-/// their work done by another. `search` is none if nothing is searched.
+/// Refuses what no device does: a way to search that the chosen one has not, and kernels that have nothing to
+/// do or have their work done by another. `search` is none if nothing is searched.
 ///
 /// # Errors
 /// `Usage`.
@@ -260,7 +261,8 @@ impl Job {
     /// Opens a device for frames of `format`.
     ///
     /// # Errors
-    /// `Outside` or `NothingFits` if the frames are too small for what is asked, and those of [`backend::open`].
+    /// `Outside` or `NothingFits` if the frames are too small for what is asked, and those of
+    /// [`backend::open`].
     pub fn open(&self, options: &Options, format: &VideoFormat) -> Result<Box<dyn Backend>> {
         let standing = Standing::new(format.size).thresholding(self.threshold, self.wants_mask);
         match &self.sought {
@@ -269,8 +271,8 @@ impl Job {
         }
     }
 
-    /// The same in the middle of a run, which frames that have become smaller do not end: what does not fit into them is not
-    /// searched, and that is said. Frames that are large again are searched as before.
+    /// The same in the middle of a run, which frames that have become smaller do not end: what does not fit
+    /// into them is not searched, and that is said. Frames that are large again are searched as before.
     ///
     /// # Errors
     /// Those of [`backend::open`].
@@ -304,7 +306,8 @@ impl Job {
         if self.track_matches { tracker.following_matches() } else { tracker }
     }
 
-    /// What is run on frames of `format`, from now on. `decoder` is the element that makes them, where that is known.
+    /// What is run on frames of `format`, from now on. `decoder` is the element that makes them, where that
+    /// is known.
     pub fn describe(
         &self,
         input: String,

@@ -1,16 +1,18 @@
-//! Whether a template can be told from what is not it: measures of its pixels, and what they mean for a search.
+//! Whether a template can be told from what is not it: measures of its pixels, and what they mean for a
+//! search.
 //!
-//! NCC finds what looks alike, however little that is. A crop that is one bare edge scores high along every edge of that direction,
-//! stripes match themselves a stripe further on, and colour is not looked at. All of this can be seen in the template alone, before
-//! a frame is searched.
+//! NCC finds what looks alike, however little that is. A crop that is one bare edge scores high along every
+//! edge of that direction, stripes match themselves a stripe further on, and colour is not looked at. All of
+//! this can be seen in the template alone, before a frame is searched.
 //!
-//! Where the limits lie was chosen on 954 random crops of 8 to 160 pixels a side of frames of the clips `bottle-detection`,
-//! `car-detection`, `cockatoo`, `opencv_box` and `vtest`: each was searched in the frame that it came from, and the score
-//! of the best wrong place was laid beside the measures. From 0.8 on, half of the wrong places score what
-//! [`Measures::bare_edge`] says, or more: of crops with 0.85 to 0.9 of it 77 % have one of 0.8 and more, of those with 0.5
-//! to 0.8 some 20 %. Of crops with contrast but less than 150 pixels 90 % have one. The templates of the scenes
-//! `aloe_stereo`, `skimage_coins`, `fipm3_led` and `fipm8_eclip`, and `examples/media/car.png`, lie between 0.12 and 0.53,
-//! look like themselves with 0.2 at most, and pass without a word.
+//! Where the limits lie was chosen on 954 random crops of 8 to 160 pixels a side of frames of the clips
+//! `bottle-detection`, `car-detection`, `cockatoo`, `opencv_box` and `vtest`: each was searched in the frame
+//! that it came from, and the score of the best wrong place was laid beside the measures. From 0.8 on, half
+//! of the wrong places score what [`Measures::bare_edge`] says, or more: of crops with 0.85 to 0.9 of it 77 %
+//! have one of 0.8 and more, of those with 0.5 to 0.8 some 20 %. Of crops with contrast but less than 150
+//! pixels 90 % have one. The templates of the scenes `aloe_stereo`, `skimage_coins`, `fipm3_led` and
+//! `fipm8_eclip`, and `examples/media/car.png`, lie between 0.12 and 0.53, look like themselves with 0.2 at
+//! most, and pass without a word.
 
 use std::fmt;
 
@@ -22,7 +24,8 @@ use crate::template::Template;
 
 /// Fewer counted pixels than this are few.
 const FEW_PIXELS: u64 = 150;
-/// Noise of a standard deviation of 2, as cameras and encoders have it, leaves a score of 0.8 to grey values that have this one.
+/// Noise of a standard deviation of 2, as cameras and encoders have it, leaves a score of 0.8 to grey values
+/// that have this one.
 const FAINT: f64 = 4.0;
 /// A bare edge that scores as much is taken for the template.
 const BARE_EDGE: f64 = 0.85;
@@ -32,12 +35,13 @@ const LIKE_ITSELF: f64 = 0.7;
 const LESS_BETWEEN: f64 = 0.15;
 /// Least share of the pixels that two copies must have in common to be compared.
 const IN_COMMON: f64 = 0.4;
-/// Two copies are compared where each has this share of the template's variance a pixel, since what is flat resembles all.
+/// Two copies are compared where each has this share of the template's variance a pixel, since what is flat
+/// resembles all.
 const NOT_FLAT: f64 = 0.1;
 /// Variance of colour over that of luma.
 const COLOUR_SHARE: f64 = 1.0;
-/// A template is made smaller until it has no more pixels before it is compared with itself: patterns that are finer than two of
-/// those pixels go unseen.
+/// A template is made smaller until it has no more pixels before it is compared with itself: patterns that
+/// are finer than two of those pixels go unseen.
 const MOST_PIXELS: usize = 1 << 17;
 
 /// What was measured of a template, in its own size and direction.
@@ -47,8 +51,9 @@ pub struct Measures {
     pub pixels: u64,
     /// Standard deviation of their grey values, in [0, 127.5].
     pub deviation: f64,
-    /// NCC of the template with a bare edge: what is left of it when every pixel becomes the mean of its line along the direction in
-    /// which the template changes least. In [0, 1]; 1 is the aperture problem in its pure form.
+    /// NCC of the template with a bare edge: what is left of it when every pixel becomes the mean of its line
+    /// along the direction in which the template changes least. In [0, 1]; 1 is the aperture problem in its
+    /// pure form.
     pub bare_edge: f64,
     /// Where it looks most like itself, if it repeats at all.
     pub repeat: Option<Repeat>,
@@ -114,7 +119,8 @@ impl fmt::Display for Doubt {
 }
 
 impl Measures {
-    /// Measures a template. `rgb` is the picture that it was made from, three bytes a pixel, where that has colours.
+    /// Measures a template. `rgb` is the picture that it was made from, three bytes a pixel, where that has
+    /// colours.
     ///
     /// # Panics
     /// If `rgb` is not of the template's size.
@@ -186,11 +192,12 @@ impl Counted {
         Self { size: luma.size(), counts, values, step: 1 }
     }
 
-    /// NCC with what is left of it when every pixel becomes the mean of its line along the direction in which it changes least: the
-    /// square root of the share of variance between lines.
+    /// NCC with what is left of it when every pixel becomes the mean of its line along the direction in which
+    /// it changes least: the square root of the share of variance between lines.
     ///
-    /// That direction is the structure tensor's second eigenvector (J. Bigün and G. Granlund, "Optimal orientation detection of
-    /// linear symmetry", 1987). Its eigenvalues alone are no score: they weigh what is fine more than NCC does.
+    /// That direction is the structure tensor's second eigenvector (J. Bigün and G. Granlund, "Optimal
+    /// orientation detection of linear symmetry", 1987). Its eigenvalues alone are no score: they weigh what
+    /// is fine more than NCC does.
     fn bare_edge(&self) -> f64 {
         let Size { width, height } = self.size;
         let (mut xx, mut xy, mut yy) = (0.0, 0.0, 0.0);
@@ -255,8 +262,8 @@ impl Counted {
         Self { size, counts, values, step }
     }
 
-    /// Where it looks most like itself: the highest peak of NCC between two copies, over what they have in common, that is parted from
-    /// the place where they lie on each other by a valley.
+    /// Where it looks most like itself: the highest peak of NCC between two copies, over what they have in
+    /// common, that is parted from the place where they lie on each other by a valley.
     fn repeat(&self) -> Option<Repeat> {
         let likeness = Likeness::of(self);
         let (w, h) = (self.size.width as i64, self.size.height as i64);
@@ -302,8 +309,9 @@ struct Likeness {
 }
 
 impl Likeness {
-    /// All sums of what two copies have in common are correlations, of values, their squares and the mask; those are products of
-    /// transforms (D. Padfield, "Masked object registration in the Fourier domain", 2012).
+    /// All sums of what two copies have in common are correlations, of values, their squares and the mask;
+    /// those are products of transforms (D. Padfield, "Masked object registration in the Fourier domain",
+    /// 2012).
     fn of(picture: &Counted) -> Self {
         let Size { width: w, height: h } = picture.size;
         // Twice the size: shifts do not come round.

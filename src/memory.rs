@@ -1,7 +1,8 @@
 //! How much memory may be taken, and large buffers that may not be had.
 //!
-//! What a run takes is documented where it is counted: the members of a bank in [`crate::template::Bank`], their
-//! transforms, the score maps and the lists of a search in `backend::cpu::search`, the slots in `backend::cpu`.
+//! What a run takes is documented where it is counted: the members of a bank in [`crate::template::Bank`],
+//! their transforms, the score maps and the lists of a search in `backend::cpu::search`, the slots in
+//! `backend::cpu`.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -29,10 +30,11 @@ impl FromStr for Bytes {
     }
 }
 
-/// What may be taken where nothing is said: half of what is free now, so that decoder, encoder and others have room too.
+/// What may be taken where nothing is said: half of what is free now, so that decoder, encoder and others
+/// have room too.
 ///
-/// What is free is the least of what the system calls available and what the control groups of the process still give.
-/// Where neither can be read there is no limit.
+/// What is free is the least of what the system calls available and what the control groups of the process
+/// still give. Where neither can be read there is no limit.
 pub fn default_limit() -> Bytes {
     Bytes(free_below(Path::new("/")).map_or(u64::MAX, |free| free / 2))
 }
@@ -54,7 +56,8 @@ fn free_below(root: &Path) -> Option<u64> {
             "memory" => ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
             _ => continue,
         };
-        // A limit of any group above counts too. In a container the path may be the host's: then the root is the group.
+        // A limit of any group above counts too. In a container the path may be the host's: then the root is
+        // the group.
         let mut group = Path::new(path.trim_start_matches('/'));
         loop {
             let file = |name: &str| read(&format!("{folder}/{}/{name}", group.display()));

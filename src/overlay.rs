@@ -1,8 +1,9 @@
 //! Drawing results into the planes of a picture: boxes, labels, masks.
 //!
-//! It draws in the picture's own format, whatever its chroma subsampling, so that nothing is converted on the way to an
-//! encoder or a display. Line width and text size follow the height of the picture: what can be read at 360 rows looks the
-//! same at 4320. Boxes may lie partly or wholly outside the picture; labels always stay inside.
+//! It draws in the picture's own format, whatever its chroma subsampling, so that nothing is converted on the
+//! way to an encoder or a display. Line width and text size follow the height of the picture: what can be
+//! read at 360 rows looks the same at 4320. Boxes may lie partly or wholly outside the picture; labels always
+//! stay inside.
 
 use std::collections::VecDeque;
 
@@ -31,7 +32,8 @@ impl<'a> Canvas<'a> {
         Self { planes, format, size }
     }
 
-    /// Mixes `colour` into the part of `area` that lies in the picture: not at all with `opacity` 0, fully with 255.
+    /// Mixes `colour` into the part of `area` that lies in the picture: not at all with `opacity` 0, fully
+    /// with 255.
     ///
     /// A chroma sample that the area touches is mixed whole.
     fn paint(&mut self, area: Area, colour: Colour, opacity: u8) {
@@ -79,11 +81,12 @@ impl<'a> Canvas<'a> {
 
 /// Draws a box with a label for every match and every track of `record`, and the trails of the tracks.
 ///
-/// Matches: `name score`, then the scale where it is not 1 and the angle where it is not 0; one colour a name. One that is
-/// followed is shown by its track alone. Tracks: `#id state score`, the template in front of it if there is one; the colour is
-/// the state's: tracked green, unsure (uncertain) amber with long dashes, found (reacquired) cyan and for half a second, lost red
-/// with short dashes. One that is found with a score below [`SURE`] is drawn as an unsure one, its word followed by a question
-/// mark. A lost one shows no score: what it has is that of a place that was rejected. Tracks are drawn last, the first one on top.
+/// Matches: `name score`, then the scale where it is not 1 and the angle where it is not 0; one colour a
+/// name. One that is followed is shown by its track alone. Tracks: `#id state score`, the template in front
+/// of it if there is one; the colour is the state's: tracked green, unsure (uncertain) amber with long
+/// dashes, found (reacquired) cyan and for half a second, lost red with short dashes. One that is found with
+/// a score below [`SURE`] is drawn as an unsure one, its word followed by a question mark. A lost one shows
+/// no score: what it has is that of a place that was rejected. Tracks are drawn last, the first one on top.
 ///
 /// `trails` is where the tracks of the frames before came along; it learns of this one.
 pub fn draw_results(canvas: &mut Canvas<'_>, record: &FrameRecord, trails: &mut Trails) {
@@ -135,8 +138,9 @@ pub fn draw_split(canvas: &mut Canvas<'_>, mask: PlaneRef<'_>) {
     canvas.paint(area, WHITE, 255);
 }
 
-/// Draws what somebody selects: the boxes that are `kept`, numbered, and the `current` one, around which the picture is darker.
-/// `hint` is written along the edge that is farther from the current box: the lower one, or the upper one.
+/// Draws what somebody selects: the boxes that are `kept`, numbered, and the `current` one, around which the
+/// picture is darker. `hint` is written along the edge that is farther from the current box: the lower one,
+/// or the upper one.
 pub fn draw_selection(canvas: &mut Canvas<'_>, kept: &[Rect], current: Option<Rect>, hint: &str) {
     let style = Style::for_height(canvas.size.height);
     let whole = Area::of(Rect::whole(canvas.size));
@@ -167,8 +171,8 @@ pub fn draw_selection(canvas: &mut Canvas<'_>, kept: &[Rect], current: Option<Re
     style.write_at(canvas, (0, if is_low { 0 } else { canvas.size.height }), hint);
 }
 
-/// Draws lines over the picture by which places in it can be read: one every 100 pixels with its coordinate, and fainter ones
-/// between them. In small pictures they lie closer.
+/// Draws lines over the picture by which places in it can be read: one every 100 pixels with its coordinate,
+/// and fainter ones between them. In small pictures they lie closer.
 pub fn draw_grid(canvas: &mut Canvas<'_>) {
     let Size { width, height } = canvas.size;
     let step = match width.max(height) {
@@ -240,7 +244,8 @@ impl Area {
     }
 }
 
-/// A colour as video has it: BT.601, limited range. Other matrices shift it a little, not into another colour.
+/// A colour as video has it: BT.601, limited range. Other matrices shift it a little, not into another
+/// colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Colour {
     luma: u8,
@@ -287,11 +292,12 @@ const WHITE: Colour = Colour::rgb(255, 255, 255);
 const SELECTED: Colour = Colour::rgb(255, 220, 0);
 const KEPT: Colour = Colour::rgb(255, 255, 255);
 
-/// A score below which a box that is found is not shown as a sure one: half way to what has nothing of the target.
+/// A score below which a box that is found is not shown as a sure one: half way to what has nothing of the
+/// target.
 pub const SURE: f64 = 0.5;
 
-/// Colours of what has a name, red, green and blue: magentas, blues and white, since the others are those of states. None is near
-/// one of these to the colour-blind either.
+/// Colours of what has a name, red, green and blue: magentas, blues and white, since the others are those of
+/// states. None is near one of these to the colour-blind either.
 pub(crate) const NAMES: [[u8; 3]; 8] = [
     [255, 70, 255],
     [120, 160, 255],
@@ -303,8 +309,9 @@ pub(crate) const NAMES: [[u8; 3]; 8] = [
     [195, 135, 165],
 ];
 
-/// Red, green and blue of a state. Far from each other also to those who lack the receptors for red or for green (by the matrices
-/// of G. Machado et al., "A physiologically-based model for simulation of color vision deficiency", 2009); lines say it too.
+/// Red, green and blue of a state. Far from each other also to those who lack the receptors for red or for
+/// green (by the matrices of G. Machado et al., "A physiologically-based model for simulation of color vision
+/// deficiency", 2009); lines say it too.
 pub(crate) fn rgb_of_state(state: TrackState) -> [u8; 3] {
     match state {
         TrackState::Tracked => [0, 230, 150],
@@ -318,7 +325,8 @@ fn colour_of_state(state: TrackState) -> Colour {
     Colour::of(rgb_of_state(state))
 }
 
-/// The state whose colour and line a box has: what is found with a low score is not a sure thing, whatever it is called.
+/// The state whose colour and line a box has: what is found with a low score is not a sure thing, whatever it
+/// is called.
 fn look(state: TrackState, score: f64) -> TrackState {
     match state {
         TrackState::Tracked | TrackState::Reacquired if score < SURE => TrackState::Uncertain,
@@ -353,7 +361,8 @@ fn match_label(m: &Match) -> String {
 }
 
 fn track_area(t: &Track) -> Area {
-    // i32 holds every picture, and what is beyond it saturates there instead of overflowing when lines are added.
+    // i32 holds every picture, and what is beyond it saturates there instead of overflowing when lines are
+    // added.
     let pixel = |v: f64| i64::from(libm::round(v) as i32);
     Area { left: pixel(t.x), top: pixel(t.y), right: pixel(t.x + t.w), bottom: pixel(t.y + t.h) }
 }
@@ -388,7 +397,8 @@ fn is_followed(m: &Match, record: &FrameRecord) -> bool {
 /// Least overlap of a track and a match that show one object.
 const FOLLOWED: f64 = 0.3;
 
-/// For how long a trail stays, in nanoseconds: long enough to see where a target came from, short enough to see the picture.
+/// For how long a trail stays, in nanoseconds: long enough to see where a target came from, short enough to
+/// see the picture.
 const TRAIL_NS: u64 = 2_000_000_000;
 /// Places of a trail are no nearer in time, whatever the frame rate: so it has a bounded length.
 const BETWEEN_PLACES_NS: u64 = TRAIL_NS / 128;
@@ -462,8 +472,8 @@ impl Trails {
         }
     }
 
-    /// Dots at even distances along the way of the box's middle, the newest first; they fade with age. None lies in the box: what was
-    /// found stays visible.
+    /// Dots at even distances along the way of the box's middle, the newest first; they fade with age. None
+    /// lies in the box: what was found stays visible.
     fn draw(&self, canvas: &mut Canvas<'_>, style: &Style, track: &Track) {
         let Some(trail) = self.of_tracks.iter().find(|trail| trail.id == track.id) else { return };
         let is_inside = |x: f64, y: f64| {
@@ -605,8 +615,9 @@ impl Style {
         }
     }
 
-    /// The outer edge of the frame around `area`: moved into the picture where only the line would be outside, and cut
-    /// off where it is far outside, so that nobody counts the dashes of a line of a million pixels.
+    /// The outer edge of the frame around `area`: moved into the picture where only the line would be
+    /// outside, and cut off where it is far outside, so that nobody counts the dashes of a line of a million
+    /// pixels.
     fn outline(&self, area: Area, size: Size) -> Area {
         let (width, height) = (size.width as i64, size.height as i64);
         let far = 100 * self.line;
@@ -624,7 +635,8 @@ impl Style {
         }
     }
 
-    /// White text on a dark plate beside `area`, where it fits and is not `taken` by another plate, which it then is.
+    /// White text on a dark plate beside `area`, where it fits and is not `taken` by another plate, which it
+    /// then is.
     fn draw_label(
         &self,
         canvas: &mut Canvas<'_>,
@@ -1065,7 +1077,8 @@ mod tests {
         );
     }
 
-    /// How a colour looks to those who have all receptors, and who lack those for red or green, in CIE's L*a*b* (D65).
+    /// How a colour looks to those who have all receptors, and who lack those for red or green, in CIE's
+    /// L*a*b* (D65).
     fn seen([r, g, b]: [u8; 3]) -> [[f64; 3]; 3] {
         let linear = [r, g, b].map(|v| {
             let v = f64::from(v) / 255.0;

@@ -1,7 +1,7 @@
 //! The two ends that the engine is plugged between: where frames come from and where results go.
 //!
-//! The engine knows these traits only. GStreamer implements them in `media`, results files in `output`, the GStreamer element in
-//! a package of its own, tests in memory; a Python module would do the same.
+//! The engine knows these traits only. GStreamer implements them in `media`, results files in `output`, the
+//! GStreamer element in a package of its own, tests in memory; a Python module would do the same.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,8 +50,9 @@ pub trait Source: Send {
         0
     }
 
-    /// Time so far in which its calls did something else than wait for a frame, or in which none could come: a GStreamer
-    /// element pushes frames on, and may stand still. It counts neither as a stall nor as time spent on the source.
+    /// Time so far in which its calls did something else than wait for a frame, or in which none could come:
+    /// a GStreamer element pushes frames on, and may stand still. It counts neither as a stall nor as time
+    /// spent on the source.
     fn held_up(&self) -> Duration {
         Duration::ZERO
     }
@@ -61,14 +62,15 @@ pub trait Source: Send {
         0
     }
 
-    /// True for a frame that it gave and that nobody wants any more, such as one that a flush dropped: the engine tells no sink
-    /// of it, and does not count it.
+    /// True for a frame that it gave and that nobody wants any more, such as one that a flush dropped: the
+    /// engine tells no sink of it, and does not count it.
     fn has_discarded(&self, _frame: u64) -> bool {
         false
     }
 }
 
-/// One frame with its final results. Everything is shared, so that a sink may keep it while the engine goes on.
+/// One frame with its final results. Everything is shared, so that a sink may keep it while the engine goes
+/// on.
 pub struct Delivery<'a> {
     /// The frame as decoded.
     pub frame: &'a Frame,
@@ -103,7 +105,8 @@ pub trait Sink: Send {
     /// Takes one frame and its results. It may wait: that is how a slow output holds back a file.
     ///
     /// # Errors
-    /// `Output` or another error. It is finished at once then, and the run goes on as long as another output is left.
+    /// `Output` or another error. It is finished at once then, and the run goes on as long as another output
+    /// is left.
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()>;
 
     /// Hears what happened between the last frame and the next. Only what keeps records needs to know.
@@ -124,8 +127,8 @@ pub trait Sink: Send {
         Vec::new()
     }
 
-    /// Closes the output so that what was written is whole: called after the last frame, after an error, also its own, and
-    /// after Ctrl-C.
+    /// Closes the output so that what was written is whole: called after the last frame, after an error, also
+    /// its own, and after Ctrl-C.
     ///
     /// # Errors
     /// If the output could not be completed.

@@ -1,4 +1,5 @@
-//! Shared buffers that come back by themselves, so that the frame path allocates nothing after its first frames.
+//! Shared buffers that come back by themselves, so that the frame path allocates nothing after its first
+//! frames.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ impl<T> Default for Recycler<T> {
 }
 
 impl<T: Default> Recycler<T> {
-    /// A value that nobody else holds, after `fill` wrote it. What it held before is what its last user left in it.
+    /// A value that nobody else holds, after `fill` wrote it. What it held before is what its last user left
+    /// in it.
     pub fn share(&mut self, fill: impl FnOnce(&mut T)) -> Arc<T> {
         let free = self.values.iter_mut().position(|value| Arc::get_mut(value).is_some());
         let index = free.unwrap_or_else(|| {

@@ -1,11 +1,12 @@
 //! What was found, as the records that results files hold. These types' docs are the schema.
 //!
-//! A JSON Lines file has one object a line, `"type"` first: one `run`, one `frame` for each frame in order, one `summary`.
-//! What happens between two frames of a source in trouble stands between their lines: an [`Event`].
-//! Only the top-level keys of `frame` that end in `_us`, the whole `summary`, and `backend`, `device`, `driver`, `decoder`,
-//! `started` and `command` of `run` depend on the clock, the machine or how lockon was started: two runs can be compared by bytes
-//! without them. Of the `summary`, `frames`, `found`, `tracks`, `more_tracks`, `births` and `foreground` do not depend on these
-//! either where no frame is dropped.
+//! A JSON Lines file has one object a line, `"type"` first: one `run`, one `frame` for each frame in order,
+//! one `summary`. What happens between two frames of a source in trouble stands between their lines: an
+//! [`Event`]. Only the top-level keys of `frame` that end in `_us`, the whole `summary`, and `backend`,
+//! `device`, `driver`, `decoder`, `started` and `command` of `run` depend on the clock, the machine or how
+//! lockon was started: two runs can be compared by bytes without them. Of the `summary`, `frames`, `found`,
+//! `tracks`, `more_tracks`, `births` and `foreground` do not depend on these either where no frame is
+//! dropped.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -187,7 +188,8 @@ pub struct TemplateRecord {
 pub struct FrameRecord {
     /// Zero-based count of frames that the source delivered, dropped ones included: a gap shows a drop.
     pub frame: u64,
-    /// Presentation time in nanoseconds; of a live source, when the frame was captured, counted from the start of the run.
+    /// Presentation time in nanoseconds; of a live source, when the frame was captured, counted from the
+    /// start of the run.
     pub pts_ns: Option<u64>,
     /// True if the source gave no time: `pts_ns` continues the frames before.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -197,16 +199,18 @@ pub struct FrameRecord {
     pub discontinuity: bool,
     /// From the frame's arrival to its results being final, in microseconds.
     pub latency_us: u64,
-    /// From the capture of a live source's frame to its results being final, in microseconds: with transport and decoding.
+    /// From the capture of a live source's frame to its results being final, in microseconds: with transport
+    /// and decoding.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capture_us: Option<u64>,
-    /// From the frame lying in host memory to its tracks being final, in microseconds: no decoding, drawing or writing.
+    /// From the frame lying in host memory to its tracks being final, in microseconds: no decoding, drawing
+    /// or writing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tracker_us: Option<u64>,
     /// Accepted peaks: by name in the order given, best first within a name.
     pub matches: Vec<Match>,
-    /// Tracks by their numbers: those that were asked for from the frame on which they start, those of matches from the frame
-    /// on which they begin to the one before they end.
+    /// Tracks by their numbers: those that were asked for from the frame on which they start, those of
+    /// matches from the frame on which they begin to the one before they end.
     pub tracks: Vec<Track>,
     /// The adaptive threshold, where one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -292,15 +296,16 @@ impl TrackState {
 /// A track in one frame.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Track {
-    /// One-based number, in the order in which tracks were asked for. Tracks of matches are counted on from there as they
-    /// begin, and no number is used again.
+    /// One-based number, in the order in which tracks were asked for. Tracks of matches are counted on from
+    /// there as they begin, and no number is used again.
     pub id: u32,
     /// The template whose match became this track; none if its box was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<Arc<str>>,
     /// How sure the tracker is.
     pub state: TrackState,
-    /// Left edge of the box. Of a target that has turned in the picture it bounds the ellipse in the turned box.
+    /// Left edge of the box. Of a target that has turned in the picture it bounds the ellipse in the turned
+    /// box.
     pub x: f64,
     /// Top edge.
     pub y: f64,
@@ -308,11 +313,12 @@ pub struct Track {
     pub w: f64,
     /// Height.
     pub h: f64,
-    /// How much the box looks like what was seen of the target before, in [-1, 1]: NCC of their gradients' directions. 1 in the
-    /// frame on which the track starts; while it is lost, that of the best place that was rejected.
+    /// How much the box looks like what was seen of the target before, in [-1, 1]: NCC of their gradients'
+    /// directions. 1 in the frame on which the track starts; while it is lost, that of the best place that
+    /// was rejected.
     pub score: f64,
-    /// The tracking filter's response at the next best place elsewhere over that at the best, 0 if there is none: near 1, two
-    /// places look alike.
+    /// The tracking filter's response at the next best place elsewhere over that at the best, 0 if there is
+    /// none: near 1, two places look alike.
     pub second_peak_ratio: f64,
 }
 
@@ -350,8 +356,8 @@ pub struct Summary {
     pub stalls: u64,
     /// Times that the source was gone and was connected anew.
     pub gaps: u64,
-    /// Errors that demuxers and decoders told and went on from. libav does not say which of its decoders complains, so these are
-    /// the process's.
+    /// Errors that demuxers and decoders told and went on from. libav does not say which of its decoders
+    /// complains, so these are the process's.
     pub damaged: u64,
     /// Frames whose time was interpolated.
     pub interpolated: u64,
@@ -364,13 +370,15 @@ pub struct Summary {
     pub interrupted: bool,
     /// Searches that were done again, because there were more peaks than the device had room for at first.
     pub redone: u64,
-    /// The first frame that was not done by the device of `run`, which was lost: from here on the CPU did the work.
+    /// The first frame that was not done by the device of `run`, which was lost: from here on the CPU did the
+    /// work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_lost: Option<u64>,
     /// What was found of each template, in the order in which they were given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<TemplateSummary>,
-    /// How each track went, in the order in which they began. Of those that matches became no more than 100 are here.
+    /// How each track went, in the order in which they began. Of those that matches became no more than 100
+    /// are here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tracks: Vec<TrackSummary>,
     /// Tracks that are not.

@@ -1,14 +1,16 @@
 //! Which vector instructions the loops of the CPU backend and the tracker are compiled for.
 //!
-//! Loops are written once, in plain Rust, over slices and arrays that a compiler can vectorise. `Level::run` compiles the
-//! closure it is given once for each level and takes the one of its own: that of [`Level::best`] is chosen once a process,
-//! the best that the processor has, or a lower one that the environment variable `LOCKON_SIMD` names. All levels give the
-//! same bytes: what is reported is rounded by IEEE's rules, and estimates only tell where to look.
+//! Loops are written once, in plain Rust, over slices and arrays that a compiler can vectorise. `Level::run`
+//! compiles the closure it is given once for each level and takes the one of its own: that of [`Level::best`]
+//! is chosen once a process, the best that the processor has, or a lower one that the environment variable
+//! `LOCKON_SIMD` names. All levels give the same bytes: what is reported is rounded by IEEE's rules, and
+//! estimates only tell where to look.
 
 use std::fmt;
 use std::sync::OnceLock;
 
-/// Names a level by its environment variable: `plain`, and on x86-64 `avx2` and `avx512`, on 64-bit ARM `dotprod`.
+/// Names a level by its environment variable: `plain`, and on x86-64 `avx2` and `avx512`, on 64-bit ARM
+/// `dotprod`.
 const VARIABLE: &str = "LOCKON_SIMD";
 
 /// A set of vector instructions that this processor has.
@@ -94,8 +96,8 @@ impl Level {
 
     /// Runs `work` as compiled for this level.
     ///
-    /// That holds for what is inlined into it: the closure itself and all that it calls have to be `#[inline(always)]`, or
-    /// small.
+    /// That holds for what is inlined into it: the closure itself and all that it calls have to be
+    /// `#[inline(always)]`, or small.
     #[inline]
     #[expect(unsafe_code, reason = "calling code that is compiled for more than every processor has")]
     pub(crate) fn run<R>(self, work: impl FnOnce() -> R) -> R {
@@ -116,7 +118,8 @@ impl Level {
         }
         match self.0 {
             Set::Plain => work(),
-            // SAFETY: `available` alone makes levels, and makes this one only where all of its features were detected.
+            // SAFETY: `available` alone makes levels, and makes this one only where all of its features were
+            // detected.
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => unsafe { avx2(work) },
             // SAFETY: as above.
@@ -129,7 +132,8 @@ impl Level {
     }
 }
 
-/// Has the processor fetch `bytes` into its first cache while it goes on with something else, where that can be asked for.
+/// Has the processor fetch `bytes` into its first cache while it goes on with something else, where that can
+/// be asked for.
 #[expect(unsafe_code, reason = "the instruction takes an address")]
 pub(crate) fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-/// The stages of a frame's path. They overlap: decoding runs ahead, the device works while the tracker and sinks do.
+/// The stages of a frame's path. They overlap: decoding runs ahead, the device works while the tracker and
+/// sinks do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Waiting for the source, which decodes in threads of its own.

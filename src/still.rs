@@ -28,7 +28,8 @@ pub struct Still {
 /// Most pixels of a picture: decoded, that is 1 GiB at most. A file of a few bytes can say that it has more.
 pub const MAX_PIXELS: u64 = 1 << 27;
 
-/// Most bytes that a PNG's colour profile and text may take, unpacked. Real profiles have some kB, the largest a few MB.
+/// Most bytes that a PNG's colour profile and text may take, unpacked. Real profiles have some kB, the
+/// largest a few MB.
 const MAX_PNG_EXTRAS: u64 = 16 << 20;
 
 /// Most bytes of a file. An uncompressed picture of [`MAX_PIXELS`] fits.
@@ -61,10 +62,11 @@ pub fn load_up_to(path: &Path, max_pixels: u64) -> Result<Still> {
     decode(&bytes, path, max_pixels)
 }
 
-/// Decodes a PNG, JPEG or BMP file of up to `max_pixels`, [`MAX_PIXELS`] at most, and turns it upright as its EXIF orientation
-/// says. `path` is for messages. What is too large is refused before there is memory for it.
+/// Decodes a PNG, JPEG or BMP file of up to `max_pixels`, [`MAX_PIXELS`] at most, and turns it upright as its
+/// EXIF orientation says. `path` is for messages. What is too large is refused before there is memory for it.
 ///
-/// Colours become luma by OpenCV's rule, Y = (4899 R + 9617 G + 1868 B + 8192) >> 14; 16-bit samples lose their low byte.
+/// Colours become luma by OpenCV's rule, Y = (4899 R + 9617 G + 1868 B + 8192) >> 14; 16-bit samples lose
+/// their low byte.
 ///
 /// # Errors
 /// `Picture` if it cannot be decoded, `PictureTooLarge` if it has more pixels.
@@ -72,8 +74,8 @@ pub fn decode(bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
     let undecodable = |cause| Error::Picture { path: path.to_owned(), cause };
     let mut reader =
         ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(Error::file("read", path))?;
-    // PNG's decoder unpacks what stands before the picture, by default up to half a gigabyte; a profile that is too large it
-    // leaves aside.
+    // PNG's decoder unpacks what stands before the picture, by default up to half a gigabyte; a profile that
+    // is too large it leaves aside.
     let mut limits = image::Limits::default();
     limits.max_alloc = Some(MAX_PNG_EXTRAS + row_bytes(bytes));
     reader.limits(limits);
@@ -125,7 +127,8 @@ pub fn decode(bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
 /// How every PNG file begins.
 const PNG: &[u8; 8] = b"\x89PNG\r\n\x1a\n";
 
-/// Bytes that a row of a PNG of this header has at most, as long as a picture of that width can be taken; 0 for other files.
+/// Bytes that a row of a PNG of this header has at most, as long as a picture of that width can be taken; 0
+/// for other files.
 fn row_bytes(bytes: &[u8]) -> u64 {
     let width =
         bytes.strip_prefix(PNG).and_then(|rest| rest.get(8..12)).and_then(|width| width.first_chunk());
@@ -133,7 +136,8 @@ fn row_bytes(bytes: &[u8]) -> u64 {
     width.map_or(0, |width| u64::from(u32::from_be_bytes(*width)).min(MAX_PIXELS) * 8 + 1)
 }
 
-/// True for the beginning of a PNG file that says that it has several pictures (APNG), as it must before the first.
+/// True for the beginning of a PNG file that says that it has several pictures (APNG), as it must before the
+/// first.
 pub fn has_animation(bytes: &[u8]) -> bool {
     let Some(mut rest) = bytes.strip_prefix(PNG) else { return false };
     while let Some((header, data)) = rest.split_first_chunk::<8>() {
@@ -172,7 +176,8 @@ pub fn save(path: &Path, plane: PlaneRef<'_>) -> Result<()> {
     encode(path, plane.to_plane().data(), plane.size(), image::ExtendedColorType::L8)
 }
 
-/// Encoded in memory first: what cannot be written is then an error, and no half of a picture, nor the end of the one before.
+/// Encoded in memory first: what cannot be written is then an error, and no half of a picture, nor the end of
+/// the one before.
 fn encode(path: &Path, pixels: &[u8], size: Size, colours: image::ExtendedColorType) -> Result<()> {
     let unwritable = |cause| Error::PictureNotWritten { path: path.to_owned(), cause };
     let format = image::ImageFormat::from_path(path).map_err(unwritable)?;
@@ -217,8 +222,8 @@ impl Still {
         planes
     }
 
-    /// Writes the picture with what was drawn on its [`planes`](Self::planes), in colour, in the format of the file's extension. Where
-    /// nothing was drawn every pixel is as it was.
+    /// Writes the picture with what was drawn on its [`planes`](Self::planes), in colour, in the format of
+    /// the file's extension. Where nothing was drawn every pixel is as it was.
     ///
     /// # Errors
     /// As [`save`].
@@ -255,7 +260,8 @@ fn ycbcr_of([r, g, b]: [u8; 3]) -> [u8; 3] {
     ]
 }
 
-/// Writes pixels of three bytes, red, green, blue, as a colour picture, in the format of the file's extension.
+/// Writes pixels of three bytes, red, green, blue, as a colour picture, in the format of the file's
+/// extension.
 ///
 /// # Errors
 /// As [`save`].

@@ -7,7 +7,8 @@ use crate::results::{
     TrackSummary,
 };
 
-/// Tracks that the summary describes; matches that become tracks after these are only counted. A run may see any number of them.
+/// Tracks that the summary describes; matches that become tracks after these are only counted. A run may see
+/// any number of them.
 const MOST_TRACKS: usize = 100;
 /// Spans in which a track was lost that are kept, for each track; later ones are only counted.
 const MOST_SPANS: usize = 10;
@@ -101,7 +102,8 @@ impl Tally {
         &mut self.found[index]
     }
 
-    /// The place of a track among those that are described, which a new one gets here; `None` if there is no room.
+    /// The place of a track among those that are described, which a new one gets here; `None` if there is no
+    /// room.
     fn place_of(&mut self, track: &Track, now: FrameTime) -> Option<usize> {
         // The youngest are asked for most often.
         let known = self.tracks.iter().rposition(|counted| counted.summary.id == track.id);

@@ -16,7 +16,8 @@ pub const MAX_MEMBERS: usize = 1 << 20;
 /// Most pixels of all members of a bank together: with their masks they take 1 GiB.
 pub const MAX_BANK_PIXELS: u64 = 1 << 29;
 
-/// Refuses more than [`MAX_MEMBERS`] of `templates`, each in all sizes and directions, before there is one of them.
+/// Refuses more than [`MAX_MEMBERS`] of `templates`, each in all sizes and directions, before there is one of
+/// them.
 ///
 /// # Errors
 /// `Usage` if there would be more.
@@ -67,10 +68,12 @@ impl TemplateSums {
 }
 
 impl Template {
-    /// A template of `luma`, of which only the pixels count whose `mask` is 128 or more; all, if there is no mask.
+    /// A template of `luma`, of which only the pixels count whose `mask` is 128 or more; all, if there is no
+    /// mask.
     ///
     /// # Errors
-    /// `Template` if it is empty, flat, too large, or if the mask is of another size or leaves fewer than two pixels.
+    /// `Template` if it is empty, flat, too large, or if the mask is of another size or leaves fewer than two
+    /// pixels.
     pub fn new(name: impl Into<Arc<str>>, luma: Plane, mask: Option<&Plane>) -> Result<Self> {
         let name = name.into();
         let mask =
@@ -157,11 +160,13 @@ impl Template {
         self.angle
     }
 
-    /// The template scaled by `scale` and turned by `angle` degrees about its centre, in the smallest box around it.
+    /// The template scaled by `scale` and turned by `angle` degrees about its centre, in the smallest box
+    /// around it.
     ///
-    /// Bilinear, averaged over `ceil(1/scale)` squared samples a pixel where it shrinks, in integers throughout (sine and
-    /// cosine come from `libm`, rounded to 20 fraction bits): the same pixels on every machine. A pixel counts if at least
-    /// half of what it is made of counts and lies in the template, so turned corners are masked out.
+    /// Bilinear, averaged over `ceil(1/scale)` squared samples a pixel where it shrinks, in integers
+    /// throughout (sine and cosine come from `libm`, rounded to 20 fraction bits): the same pixels on every
+    /// machine. A pixel counts if at least half of what it is made of counts and lies in the template, so
+    /// turned corners are masked out.
     ///
     /// # Errors
     /// As [`Template::new`]: a small scale can leave nothing, or a flat rest.
@@ -281,8 +286,8 @@ impl Bank {
     /// Members that vanish or become flat are left out, with one warning for each template.
     ///
     /// # Errors
-    /// `Template` if no member of some template is left; `Usage` if they would be more than [`MAX_MEMBERS`], or have more than
-    /// [`MAX_BANK_PIXELS`].
+    /// `Template` if no member of some template is left; `Usage` if they would be more than [`MAX_MEMBERS`],
+    /// or have more than [`MAX_BANK_PIXELS`].
     pub fn expanded(templates: &[Template], scales: &Scales, angles: &Angles) -> Result<Self> {
         Self::expanded_within(templates, scales, angles, &Control::new(), Bytes(u64::MAX))
     }
@@ -290,7 +295,8 @@ impl Bank {
     /// The same for a run that can be stopped, which may take so much memory.
     ///
     /// # Errors
-    /// As [`Self::expanded`]; `MemoryLimit` if the pixels and masks of all members would take more; `Stopped`.
+    /// As [`Self::expanded`]; `MemoryLimit` if the pixels and masks of all members would take more;
+    /// `Stopped`.
     pub fn expanded_within(
         templates: &[Template],
         scales: &Scales,

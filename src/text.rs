@@ -1,15 +1,17 @@
 //! Text from outside: what of it must be told to nobody, and what of it must not reach a terminal.
 //!
-//! Addresses carry passwords, and file names and servers carry whatever somebody put there. Both end in messages, logs and results, by
-//! many ways, GStreamer's own log among them. So nobody has to remember which text is harmless: [`without_secrets`] takes passwords out
-//! of any text, and [`without_controls`] what a terminal would obey.
+//! Addresses carry passwords, and file names and servers carry whatever somebody put there. Both end in
+//! messages, logs and results, by many ways, GStreamer's own log among them. So nobody has to remember which
+//! text is harmless: [`without_secrets`] takes passwords out of any text, and [`without_controls`] what a
+//! terminal would obey.
 
 use std::borrow::Cow;
 
 /// Stands where a secret stood.
 pub const HIDDEN: &str = "***";
 
-/// Names whose values are secrets, wherever they stand: properties of GStreamer's elements, parts of an address.
+/// Names whose values are secrets, wherever they stand: properties of GStreamer's elements, parts of an
+/// address.
 const SECRET_NAMES: [&str; 12] = [
     "user-pw",
     "user-id",
@@ -25,8 +27,9 @@ const SECRET_NAMES: [&str; 12] = [
     "apikey",
 ];
 
-/// The text with [`HIDDEN`] in the place of what is secret in it: `user:password` of an address, values of names that stand for secrets
-/// (`passphrase=`, `user-pw=`, `access_token=`), and what a header says that authorises.
+/// The text with [`HIDDEN`] in the place of what is secret in it: `user:password` of an address, values of
+/// names that stand for secrets (`passphrase=`, `user-pw=`, `access_token=`), and what a header says that
+/// authorises.
 pub fn without_secrets(text: &str) -> Cow<'_, str> {
     let may_have = text.contains("://") || text.contains('=') || text.contains("uthorization");
     if !may_have {
@@ -59,7 +62,8 @@ fn logins(text: &str) -> Vec<(usize, usize)> {
         let until = |is_end: &dyn Fn(char) -> bool| rest.find(is_end).unwrap_or(rest.len());
         let host = &rest[..until(&|c| c.is_whitespace() || c.is_control() || "/?#'\"<>`".contains(c))];
         let at = host.rfind('@').or_else(|| {
-            // A password that was not escaped ends the host too early: what follows its colon is no port then.
+            // A password that was not escaped ends the host too early: what follows its colon is no port
+            // then.
             let port = host.rsplit_once(':')?.1;
             let is_port = port.chars().all(|c| c.is_ascii_digit()) || host.starts_with('[');
             if is_port { None } else { rest[..until(&char::is_whitespace)].rfind('@') }
@@ -109,8 +113,8 @@ fn headers(text: &str) -> Vec<(usize, usize)> {
     names.filter_map(of_name).collect()
 }
 
-/// The text with what a terminal would obey written out, as `\u{1b}`: control characters but for the line feed and the tab, and marks that
-/// turn the direction of writing.
+/// The text with what a terminal would obey written out, as `\u{1b}`: control characters but for the line
+/// feed and the tab, and marks that turn the direction of writing.
 pub fn without_controls(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return text.into();

@@ -1,5 +1,5 @@
-//! The frame path allocates nothing per frame after its first few: a binary of its own, since it counts every allocation of
-//! the process.
+//! The frame path allocates nothing per frame after its first few: a binary of its own, since it counts every
+//! allocation of the process.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 #![allow(unreachable_pub, reason = "nothing outside this binary can reach anything")]
@@ -98,7 +98,8 @@ fn the_frame_path_allocates_nothing_after_its_first_frames() {
         let mut source = util::MemorySource::new(&pictures);
         job.run(&mut source, vec![Box::new(Meter { from, to, start: 0 })]).1.unwrap();
         let (allocations, frames) = (BETWEEN.load(Ordering::Relaxed), (to - from) as usize);
-        // Handing work to a thread pool takes a block of queue entries now and then; nothing may happen every frame.
+        // Handing work to a thread pool takes a block of queue entries now and then; nothing may happen every
+        // frame.
         assert!(allocations < frames / 4, "{backend:?}: {allocations} allocations in {frames} frames");
     }
 }

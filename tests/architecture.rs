@@ -1,8 +1,8 @@
 //! The rules of the tree: which module may import which, and where `unsafe`, GStreamer and CUDA may be named.
 //!
-//! A scan of the text, not a compiler: comments, strings and `#[cfg(test)]` items are left out, `use` groups and inline
-//! paths that begin with `crate::`, `lockon::` or `super::` are followed. `super` inside an inline module is taken for the
-//! file's own parent.
+//! A scan of the text, not a compiler: comments, strings and `#[cfg(test)]` items are left out, `use` groups
+//! and inline paths that begin with `crate::`, `lockon::` or `super::` are followed. `super` inside an inline
+//! module is taken for the file's own parent.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,8 +10,9 @@ use std::process::Command;
 
 use crate::util::{program, root};
 
-/// From the top down. A module may use the rows below its own, and its own submodules; not what is beside it, not what is
-/// above. What is not named here belongs to the longest name that it begins with: `backend::peaks` to `backend`.
+/// From the top down. A module may use the rows below its own, and its own submodules; not what is beside it,
+/// not what is above. What is not named here belongs to the longest name that it begins with:
+/// `backend::peaks` to `backend`.
 const LAYERS: &[&[&str]] = &[
     &["main"],
     &["cli"],

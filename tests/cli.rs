@@ -553,8 +553,8 @@ fn a_disk_that_is_full_from_the_start_fails_the_run_in_the_systems_words() {
     fails(&out, 1, "No space left on device");
 }
 
-/// A file that may not grow beyond so many KiB is what an unprivileged test has for a full disk. Where it happens in the file is
-/// different for each kind, so each is filled alone.
+/// A file that may not grow beyond so many KiB is what an unprivileged test has for a full disk. Where it
+/// happens in the file is different for each kind, so each is filled alone.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_disk_that_is_full_in_mid_file_leaves_what_was_written_before() {
@@ -730,7 +730,8 @@ fn await_frames(place: &Place, count: usize) {
     }
 }
 
-/// Takes XML apart as far as names and nesting go, and returns the names of all elements. What is not well-formed is told.
+/// Takes XML apart as far as names and nesting go, and returns the names of all elements. What is not
+/// well-formed is told.
 fn elements(text: &str) -> Vec<String> {
     let mut rest = text.strip_prefix("<!DOCTYPE html>").expect("it begins with its type").trim();
     let (mut open, mut all) = (Vec::new(), Vec::new());

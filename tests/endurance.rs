@@ -1,6 +1,8 @@
-//! What is held must not grow: memory, file descriptors and threads over many starts, many streams, many frames.
+//! What is held must not grow: memory, file descriptors and threads over many starts, many streams, many
+//! frames.
 //!
-//! These take minutes to half an hour, so they are run by name (scripts/endurance), and print what they measure.
+//! These take minutes to half an hour, so they are run by name (scripts/endurance), and print what they
+//! measure.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -70,7 +72,8 @@ impl Sink for Heart {
     }
 }
 
-/// One run from a live source, with a box that is followed and a sink pipeline, until it is stopped or has had so many frames.
+/// One run from a live source, with a box that is followed and a sink pipeline, until it is stopped or has
+/// had so many frames.
 fn run(caps: &str, max_frames: Option<u64>, control: &Control, sinks: Vec<Box<dyn Sink>>) -> Summary {
     let text = format!("videotestsrc is-live=true pattern=checkers-8 ! {caps} ! appsink name=frames");
     let launch = lockon::media::launch::Launch::user("--source", &text).unwrap();

@@ -319,8 +319,8 @@ fn lost() -> DeviceFault {
 
 const NEVER: (Call, usize, &DeviceFault) = (Call::Submit, usize::MAX, &DeviceFault::Other(String::new()));
 
-/// A target that moves, is gone for some frames and comes back; two boxes that start at different frames; templates and a mask
-/// besides.
+/// A target that moves, is gone for some frames and comes back; two boxes that start at different frames;
+/// templates and a mask besides.
 fn busy_job(backend: BackendChoice, depth: usize) -> (Job, Vec<Plane>) {
     let pictures = (0..14).map(|index| {
         let mut picture = noise(500 + index as u64, SIZE);

@@ -34,8 +34,8 @@ impl Held {
         }
     }
 
-    /// What is still held a moment later: the least descriptors and threads of 0.2 s. Some of what was stopped ends in its own time,
-    /// as the threads of rayon's pools, for which nobody waits.
+    /// What is still held a moment later: the least descriptors and threads of 0.2 s. Some of what was
+    /// stopped ends in its own time, as the threads of rayon's pools, for which nobody waits.
     pub fn at_rest() -> Self {
         let mut held = Self::now();
         for _ in 0..20 {
@@ -100,8 +100,9 @@ impl Pulse {
     }
 }
 
-/// `LOCKON_ROUNDS` rounds in which `LOCKON_STREAMS` streams run at once, for `LOCKON_SECONDS` all together. `round` starts so many
-/// streams, calls what it is given, which comes back when they are to be stopped, stops them, and says what came of it.
+/// `LOCKON_ROUNDS` rounds in which `LOCKON_STREAMS` streams run at once, for `LOCKON_SECONDS` all together.
+/// `round` starts so many streams, calls what it is given, which comes back when they are to be stopped,
+/// stops them, and says what came of it.
 ///
 /// Later rounds hold no more than the third one while they run, and none leaves a descriptor behind.
 pub fn rounds(
@@ -124,7 +125,8 @@ pub fn rounds(
         after.push(held_at_rest().tell("after it", started));
         say(&what_came);
     }
-    // What is kept for the next round is in use again while that runs: freed memory by the C library, threads by GLib.
+    // What is kept for the next round is in use again while that runs: freed memory by the C library, threads
+    // by GLib.
     let warm = during[2];
     during[3..].iter().for_each(|later| warm.check(*later));
     assert!(after.iter().all(|held| held.descriptors == after[0].descriptors), "{after:?}");

@@ -1,4 +1,5 @@
-//! The program, interrupted by signals at random moments a thousand times: it ends at once, and its files are whole.
+//! The program, interrupted by signals at random moments a thousand times: it ends at once, and its files are
+//! whole.
 //!
 //! This takes minutes, so it is run by name (scripts/endurance), and prints what it measures.
 
@@ -33,8 +34,8 @@ enum End {
     Complete,
 }
 
-/// Starts the program, sends it one or two signals at random moments, and looks at what it leaves. How it ended, how many
-/// milliseconds after the first signal.
+/// Starts the program, sends it one or two signals at random moments, and looks at what it leaves. How it
+/// ended, how many milliseconds after the first signal.
 fn interrupted_run(seed: u64) -> (End, u128) {
     let (dir, mut random) = (tempfile::tempdir().unwrap(), Random::new(seed));
     // Every third ends by itself after 0.6 s: before the signal, or just then, or not in time.
@@ -103,7 +104,8 @@ fn interrupted_run(seed: u64) -> (End, u128) {
     }
     let summary = records.last().unwrap();
     assert_eq!(records[0]["type"], "run", "{told}");
-    // A quarter of a second later, on a busy machine, a second one is a second request: then what counts is that lines are whole.
+    // A quarter of a second later, on a busy machine, a second one is a second request: then what counts is
+    // that lines are whole.
     if is_second_sent && summary["type"] != "summary" {
         return (End::Forced, took);
     }

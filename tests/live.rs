@@ -1,4 +1,5 @@
-//! Live sources that go wrong: a real RTSP server that is killed, halted and started again, on the loopback interface.
+//! Live sources that go wrong: a real RTSP server that is killed, halted and started again, on the loopback
+//! interface.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -48,7 +49,8 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody listens at. Where there is no RTSP server to be had, the test that asks says that it is skipped.
+/// A port that nobody listens at. Where there is no RTSP server to be had, the test that asks says that it is
+/// skipped.
 fn port() -> Option<u16> {
     let imports =
         "import gi; gi.require_version('GstRtspServer', '1.0'); from gi.repository import GstRtspServer";

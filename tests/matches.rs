@@ -130,7 +130,8 @@ fn a_track_that_vanishes_is_lost_for_two_seconds_and_then_ends() {
     let pictures = video((0..120).map(|i| if i < 30 { vec![(150, 100)] } else { vec![] }));
     let tracks = follow(&pictures);
     let last = tracks.iter().rposition(|tracks| !tracks.is_empty()).unwrap();
-    // It is not held from its first doubtful frame on, at most a few after it vanished: 50 frames are two seconds.
+    // It is not held from its first doubtful frame on, at most a few after it vanished: 50 frames are two
+    // seconds.
     assert!((28 + 50..28 + 60).contains(&last), "it ends with frame {last}");
     assert!(tracks[40..last].iter().all(|tracks| tracks[0].state == TrackState::Lost));
 }

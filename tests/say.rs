@@ -6,7 +6,8 @@
 use std::cell::Cell;
 use std::io::Write as _;
 
-/// Says, once in a test, that the test that calls this leaves out what it is there for, and why. `scripts/test` counts these lines.
+/// Says, once in a test, that the test that calls this leaves out what it is there for, and why.
+/// `scripts/test` counts these lines.
 pub fn skipped(why: &str) {
     thread_local!(static IS_SAID: Cell<bool> = const { Cell::new(false) });
     if !IS_SAID.replace(true) {
@@ -14,7 +15,8 @@ pub fn skipped(why: &str) {
     }
 }
 
-/// Says that a panic which follows in the log is no fault: the test that calls this provokes it on another thread.
+/// Says that a panic which follows in the log is no fault: the test that calls this provokes it on another
+/// thread.
 pub fn panic_follows() {
     line(&format!("meant: {} provokes a panic", test()));
 }

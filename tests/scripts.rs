@@ -10,7 +10,8 @@ use tempfile::TempDir;
 use crate::say;
 use crate::util::{program, root};
 
-/// A copy of what scripts read, and of programs that they start a few that only write down that they were started, and fail.
+/// A copy of what scripts read, and of programs that they start a few that only write down that they were
+/// started, and fail.
 struct Copy {
     dir: TempDir,
 }
@@ -143,7 +144,8 @@ fn a_rust_that_is_too_old_is_told_before_anything_is_installed() {
     }
 }
 
-/// A copy whose `scripts/test` finds everything as it should be but for what `tests` does, a case of `cargo test`.
+/// A copy whose `scripts/test` finds everything as it should be but for what `tests` does, a case of
+/// `cargo test`.
 fn copy_to_test(tests: &str) -> Copy {
     let copy = Copy::new();
     for name in ["setup", "compile-kernels.sh", "performance-tables"] {

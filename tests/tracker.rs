@@ -1,5 +1,5 @@
-//! The tracker on scenes whose truth is known, on every backend. Bounds are what the scenes need to be told from a failure:
-//! a box that is off by a third of the target's size still overlaps it by half.
+//! The tracker on scenes whose truth is known, on every backend. Bounds are what the scenes need to be told
+//! from a failure: a box that is off by a third of the target's size still overlaps it by half.
 
 use lockon::frame::{Plane, Size};
 use lockon::results::{FrameRecord, Track, TrackState};
@@ -91,8 +91,8 @@ fn typed(pose: Pose) -> String {
     format!("{},{},{w},{h}", (pose.x - w / 2.0).round(), (pose.y - h / 2.0).round())
 }
 
-/// Follows one target through its poses, which it must do in each frame with a box that overlaps the truth by `least_iou` and
-/// whose middle is at most `most_off` pixels off.
+/// Follows one target through its poses, which it must do in each frame with a box that overlaps the truth by
+/// `least_iou` and whose middle is at most `most_off` pixels off.
 fn assert_followed(name: &str, pictures: &[Plane], poses: &[Pose], least_iou: f64, most_off: f64) {
     for (index, (tracks, pose)) in follow(pictures, &[typed(poses[0])]).iter().zip(poses).enumerate() {
         let (iou, off) = errors(&tracks[0], *pose);
@@ -104,7 +104,8 @@ fn assert_followed(name: &str, pictures: &[Plane], poses: &[Pose], least_iou: f6
     }
 }
 
-/// Intersection over union with the true box, and the distance of the middles. A turned target's box bounds the ellipse in it.
+/// Intersection over union with the true box, and the distance of the middles. A turned target's box bounds
+/// the ellipse in it.
 fn errors(track: &Track, pose: Pose) -> (f64, f64) {
     let (sin, cos) = (libm::sin(pose.angle.to_radians()), libm::cos(pose.angle.to_radians()));
     let (w, h) = (TARGET.width as f64 * pose.scale, TARGET.height as f64 * pose.scale);
@@ -221,7 +222,8 @@ fn a_target_that_is_gone_is_lost_and_found_again_elsewhere() {
 
 #[test]
 fn a_target_that_is_slowly_covered_is_lost_until_it_is_back() {
-    // A board with a pattern of its own slides over the target in 30 frames, stands before it for 40, and slides on.
+    // A board with a pattern of its own slides over the target in 30 frames, stands before it for 40, and
+    // slides on.
     let pose = at(160.0, 120.0);
     let size = Size::new(66, 60);
     let board = smooth(5, size);
@@ -249,8 +251,8 @@ fn a_target_that_is_slowly_covered_is_lost_until_it_is_back() {
 
 #[test]
 fn a_target_that_waits_behind_a_still_board_is_lost_until_it_comes_out() {
-    // Behind a board that stands there all the time, 40 frames of waiting, then out on the other side or where it went in. It
-    // touches the board in frame 20 and is hidden from frame 35 on.
+    // Behind a board that stands there all the time, 40 frames of waiting, then out on the other side or
+    // where it went in. It touches the board in frame 20 and is hidden from frame 35 on.
     let board = smooth(6, Size::new(76, 80));
     for speed in [3.0, -3.0] {
         let x = |index: usize| match index {

@@ -20,7 +20,8 @@ use lockon::template::{Bank, Template};
 use lockon::tracker::Tracker;
 use lockon::{Error, Result};
 
-/// The repository, whose files tests read: `LOCKON_ROOT`, or the working directory if it is one, or where this test was built.
+/// The repository, whose files tests read: `LOCKON_ROOT`, or the working directory if it is one, or where
+/// this test was built.
 pub fn root() -> PathBuf {
     let named = std::env::var_os("LOCKON_ROOT").map(PathBuf::from);
     let here = std::env::current_dir().ok().filter(|here| here.join("examples/media/cars.mp4").exists());
@@ -33,7 +34,8 @@ pub fn program() -> OsString {
     std::env::var_os("LOCKON_BIN").unwrap_or_else(|| built.into())
 }
 
-/// The first GPU. Where there is none, the test that asks says that it is skipped, or fails if `LOCKON_REQUIRE_GPU` is 1.
+/// The first GPU. Where there is none, the test that asks says that it is skipped, or fails if
+/// `LOCKON_REQUIRE_GPU` is 1.
 pub fn gpu() -> Option<BackendChoice> {
     find_gpu().inspect_err(|why| say::skipped(why)).ok()
 }

@@ -1,5 +1,5 @@
-//! The engine in rough weather: every stage is late at random and fails at random, and what comes out is what a calm run gives, in
-//! order, nothing lost that could be kept, nothing twice.
+//! The engine in rough weather: every stage is late at random and fails at random, and what comes out is what
+//! a calm run gives, in order, nothing lost that could be kept, nothing twice.
 
 use std::time::Duration;
 
@@ -44,8 +44,8 @@ struct Weather {
     has_spare: bool,
     /// At which frame each sink fails, if it does.
     sinks: Vec<Option<(usize, Failure)>>,
-    /// Each call of each stage takes the next of these from the start again: a wait in steps of 100 us; above 5, a source has
-    /// nothing yet.
+    /// Each call of each stage takes the next of these from the start again: a wait in steps of 100 us; above
+    /// 5, a source has nothing yet.
     delays: Vec<u8>,
 }
 

@@ -1,4 +1,5 @@
-//! Sizes and strides as a stranger's decoder might give them: a plane is refused, or all of its rows can be read and nothing else.
+//! Sizes and strides as a stranger's decoder might give them: a plane is refused, or all of its rows can be
+//! read and nothing else.
 
 #![no_main]
 

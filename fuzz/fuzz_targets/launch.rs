@@ -1,5 +1,5 @@
-//! Pipeline text: any text can be taken apart, added to and printed, and a property that is set comes out of the printed line as
-//! it was put in.
+//! Pipeline text: any text can be taken apart, added to and printed, and a property that is set comes out of
+//! the printed line as it was put in.
 
 #![no_main]
 
@@ -50,7 +50,8 @@ fuzz_target!(|typed: Typed<'_>| {
     assert_eq!(location(&parsed), typed.value, "{line}");
 });
 
-/// The words that a POSIX shell makes of a line in which only single quotes, and backslashes outside of them, mean anything.
+/// The words that a POSIX shell makes of a line in which only single quotes, and backslashes outside of them,
+/// mean anything.
 fn through_shell(line: &str) -> Vec<String> {
     let (mut words, mut word, mut is_quoted) = (Vec::new(), String::new(), false);
     let mut chars = line.chars();

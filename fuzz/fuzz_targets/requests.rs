@@ -1,4 +1,5 @@
-//! What is sent to the port of `--metrics`: any bytes are answered, and only one request is answered with what was asked for.
+//! What is sent to the port of `--metrics`: any bytes are answered, and only one request is answered with
+//! what was asked for.
 
 #![no_main]
 

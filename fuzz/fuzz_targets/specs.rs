@@ -1,4 +1,5 @@
-//! What can be typed: any text is a value or an error, values are in their range, and print as text that means the same.
+//! What can be typed: any text is a value or an error, values are in their range, and print as text that
+//! means the same.
 
 #![no_main]
 

@@ -9,7 +9,8 @@ use lockon::still;
 use lockon::template::Template;
 
 fuzz_target!(|bytes: &[u8]| {
-    // Less than in earnest: sizes are refused in the same place, and a picture of 2^20 pixels takes seconds here.
+    // Less than in earnest: sizes are refused in the same place, and a picture of 2^20 pixels takes seconds
+    // here.
     const MAX_PIXELS: u64 = 1 << 16;
     if let Ok(picture) = still::decode(bytes, Path::new("fuzz"), MAX_PIXELS) {
         let size = picture.luma.size();

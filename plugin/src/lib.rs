@@ -1,6 +1,8 @@
-//! lockon as a GStreamer plugin: the element `lockon` finds and follows known patterns in the video that passes through it.
+//! lockon as a GStreamer plugin: the element `lockon` finds and follows known patterns in the video that
+//! passes through it.
 //!
-//! [`lockon`] is the element. Frames go through lockon's own engine and backends; nothing of the search is written here.
+//! [`lockon`] is the element. Frames go through lockon's own engine and backends; nothing of the search is
+//! written here.
 
 use gst::glib;
 

@@ -440,7 +440,8 @@ fn a_view_is_drawn_in_place_or_on_a_copy_where_somebody_else_has_the_frame() {
     assert!(pixels.all(|pixel| [0, 255].contains(pixel)));
 }
 
-/// A live harness whose caps say how many frames a second there are, 0 if that varies, and the latency upstream.
+/// A live harness whose caps say how many frames a second there are, 0 if that varies, and the latency
+/// upstream.
 fn live_harness(element: &gst::Element, rate: i32) -> (Harness, gst::ClockTime) {
     let mut harness = harness(element, PixelFormat::GRAY8);
     let mut caps = caps(PixelFormat::GRAY8);
@@ -886,7 +887,8 @@ fn what_no_device_can_be_opened_for_is_taken_back_and_does_not_block_later_chang
     is_refused_with(&mut harness, grey(3), "no template fits");
     assert_eq!(element.property::<u32>("max-matches"), 1);
     assert_eq!(element.property::<Option<String>>("template"), Some(here.text("pattern.png")));
-    // A change of size opens the device anew, with what was there before; also where the change comes with the new size.
+    // A change of size opens the device anew, with what was there before; also where the change comes with
+    // the new size.
     let sized = |width: u32| {
         let kind = gst_video::VideoFormat::Gray8;
         let info = gst_video::VideoInfo::builder(kind, width, 64).fps((25, 1)).build().unwrap();
@@ -1601,8 +1603,8 @@ fn on_a_gpu_the_element_finds_what_it_finds_on_the_cpu() {
     assert_eq!(cpu, cuda);
 }
 
-/// What the tracer of leaks says is still alive. What it says of itself is no leak: `object-alive.class`, and the format of its
-/// lines.
+/// What the tracer of leaks says is still alive. What it says of itself is no leak: `object-alive.class`, and
+/// the format of its lines.
 fn alive(said: &str) -> Vec<&str> {
     said.lines().filter(|line| line.contains("object-alive, type-name=(string)Gst")).collect()
 }

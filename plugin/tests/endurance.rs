@@ -1,6 +1,8 @@
-//! What the element holds must not grow over many starts, with many elements in one process, and over many frames.
+//! What the element holds must not grow over many starts, with many elements in one process, and over many
+//! frames.
 //!
-//! These take minutes to half an hour, so they are run by name (scripts/endurance), and print what they measure.
+//! These take minutes to half an hour, so they are run by name (scripts/endurance), and print what they
+//! measure.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 #![allow(unreachable_pub, reason = "nothing outside this binary can reach anything")]
@@ -19,7 +21,8 @@ use lockon::frame::{Plane, Size};
 /// Longer than anything here takes, unless it hangs.
 const LONG: gst::ClockTime = gst::ClockTime::from_seconds(60);
 
-/// A pipeline with an element that searches, follows, binarises, and writes its results into a file of its own.
+/// A pipeline with an element that searches, follows, binarises, and writes its results into a file of its
+/// own.
 fn pipeline(dir: &Path, number: u64, source: &str) -> gst::Pipeline {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -118,7 +121,8 @@ fn many_frames_of_1080p_through_the_element_leave_nothing_behind() {
     );
     let pipeline = pipeline(dir.path(), 0, &source);
     let element = pipeline.by_name("l").unwrap();
-    // No template: what is measured is what is held, and a search of 1080p takes the CPU far longer than a frame.
+    // No template: what is measured is what is held, and a search of 1080p takes the CPU far longer than a
+    // frame.
     element.set_property("template", None::<&str>);
     element.set_property("max-frames", frames);
     let pulse = Arc::new(Mutex::new(Pulse::of(frames)));

@@ -1,8 +1,8 @@
 //! The device seam: all that the engine knows of a processor or a GPU.
 //!
-//! A backend owns a ring of `depth` slots. A slot goes round: [`Backend::submit`] fills it and starts its standing work,
-//! [`Backend::wait_next`] gives the results, oldest first, and frees it. Only integers and what the numeric contract writes
-//! out cross this seam, so that every backend gives the same bytes.
+//! A backend owns a ring of `depth` slots. A slot goes round: [`Backend::submit`] fills it and starts its
+//! standing work, [`Backend::wait_next`] gives the results, oldest first, and frees it. Only integers and
+//! what the numeric contract writes out cross this seam, so that every backend gives the same bytes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -40,8 +40,8 @@ pub struct Standing {
     pub wants_mask: bool,
 }
 
-/// Templates at several scales and angles, which are made where a search comes to them: for each template in order, for each
-/// scale, for each angle, as the members of [`Bank::expanded`].
+/// Templates at several scales and angles, which are made where a search comes to them: for each template in
+/// order, for each scale, for each angle, as the members of [`Bank::expanded`].
 #[derive(Debug, Clone)]
 pub struct Variants {
     /// As they were given.
@@ -84,7 +84,8 @@ impl Variants {
         Some(self.angles.0.get(1)? - self.angles.0[0])
     }
 
-    /// The variants that differ in one step of the angle, around a whole turn if they make one, or in one of the scale.
+    /// The variants that differ in one step of the angle, around a whole turn if they make one, or in one of
+    /// the scale.
     pub fn next_to(&self, variant: usize) -> impl Iterator<Item = usize> + use<> {
         let (scales, angles) = (self.scales.0.len(), self.angles.0.len());
         let (angle, scale) = (variant % angles, variant / angles % scales);
@@ -108,7 +109,8 @@ pub struct Findings {
     pub foreground: Option<f64>,
     /// The thresholded frame (255 or 0), a picture of one plane, in a buffer of its own, which may be kept.
     pub mask: Option<Arc<dyn Picture>>,
-    /// Searches of this frame that were done again, because there were more candidates than the device had room for.
+    /// Searches of this frame that were done again, because there were more candidates than the device had
+    /// room for.
     pub redone: u64,
     /// How long it took the frame to come from host memory into the slot, in microseconds.
     pub upload_us: u64,
@@ -135,11 +137,12 @@ pub trait Backend: Send {
     /// Number of slots: 2 is a double buffer.
     fn depth(&self) -> usize;
 
-    /// Lends the next free slot's plane to `fill`, starts the standing work on it and returns without waiting for that.
+    /// Lends the next free slot's plane to `fill`, starts the standing work on it and returns without waiting
+    /// for that.
     ///
-    /// The plane is of the size that the backend was opened for and holds what its last user left there. `fill` writes it
-    /// once, from start to end, and reads nothing: it may lie in memory that is slow to read. It is not called if there is
-    /// nothing to do to frames.
+    /// The plane is of the size that the backend was opened for and holds what its last user left there.
+    /// `fill` writes it once, from start to end, and reads nothing: it may lie in memory that is slow to
+    /// read. It is not called if there is nothing to do to frames.
     ///
     /// # Errors
     /// `Backend` if the device fails.
@@ -148,12 +151,12 @@ pub trait Backend: Send {
     /// If no slot is free.
     fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()>;
 
-    /// Waits for the oldest frame in flight, fills `findings`, frees its slot and tells which frame it was; `None` if nothing
-    /// is in flight.
+    /// Waits for the oldest frame in flight, fills `findings`, frees its slot and tells which frame it was;
+    /// `None` if nothing is in flight.
     ///
     /// # Errors
-    /// `Backend` if the device fails; `NoMemory` or `MemoryLimit` if there is too little memory; `Stopped` if the run was stopped
-    /// before this frame was done. The frame is given up then.
+    /// `Backend` if the device fails; `NoMemory` or `MemoryLimit` if there is too little memory; `Stopped` if
+    /// the run was stopped before this frame was done. The frame is given up then.
     fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<FrameMeta>>;
 }
 
@@ -265,15 +268,15 @@ pub fn probe(choice: BackendChoice) -> Result<()> {
 /// The GPU that `Auto` takes.
 const AUTO_GPU: usize = 0;
 
-/// A device that is being opened on a thread of its own, so that it is there when [`open`] asks for it. To drop it waits for
-/// the driver.
+/// A device that is being opened on a thread of its own, so that it is there when [`open`] asks for it. To
+/// drop it waits for the driver.
 pub struct Ahead {
     opening: Option<JoinHandle<Option<cuda::Opened>>>,
 }
 
 impl Ahead {
-    /// Begins to open the device that will be asked for, where that takes its time: a GPU takes a few tenths of a second. What
-    /// goes wrong is for [`open`] to say. To be kept until the device was opened.
+    /// Begins to open the device that will be asked for, where that takes its time: a GPU takes a few tenths
+    /// of a second. What goes wrong is for [`open`] to say. To be kept until the device was opened.
     pub fn open(choice: BackendChoice) -> Self {
         let number = match choice {
             BackendChoice::Cpu => None,
@@ -297,18 +300,21 @@ impl Drop for Ahead {
     }
 }
 
-/// An exhaustive search that takes longer is left to a pyramid by `--search auto`: seconds a frame of one core, as the plan of
-/// the search estimates them with its constants. On two cores a search that is just below runs at 8 frames a second,
-/// where a pyramid's few coarse tiles take about 0.1 s: below it the exhaustive search is not much slower, and misses nothing.
+/// An exhaustive search that takes longer is left to a pyramid by `--search auto`: seconds a frame of one
+/// core, as the plan of the search estimates them with its constants. On two cores a search that is just
+/// below runs at 8 frames a second, where a pyramid's few coarse tiles take about 0.1 s: below it the
+/// exhaustive search is not much slower, and misses nothing.
 const LONG_SEARCH_S: f64 = 0.25;
 
-/// The way that [`SearchMethod::Auto`] takes on the CPU, in an area of that size. A GPU always searches exhaustively.
+/// The way that [`SearchMethod::Auto`] takes on the CPU, in an area of that size. A GPU always searches
+/// exhaustively.
 ///
-/// With one scale and one angle it is exhaustive, whatever that takes. Otherwise the work is estimated that an exhaustive search
-/// is: how large its tiles are, how many, how many transforms and scores each takes, for all members that fit; in seconds of
-/// one core of the machine that the constants in `cpu/plan.rs` were measured on. From `LONG_SEARCH_S` on it is a pyramid. So
-/// it depends on templates, scales, angles and the area alone, not on the machine, its load or the number of threads, and
-/// the same request always gives the same result.
+/// With one scale and one angle it is exhaustive, whatever that takes. Otherwise the work is estimated that
+/// an exhaustive search is: how large its tiles are, how many, how many transforms and scores each takes, for
+/// all members that fit; in seconds of one core of the machine that the constants in `cpu/plan.rs` were
+/// measured on. From `LONG_SEARCH_S` on it is a pyramid. So it depends on templates, scales, angles and the
+/// area alone, not on the machine, its load or the number of threads, and the same request always gives the
+/// same result.
 pub fn preferred_search(variants: &Variants, area: Size) -> SearchMethod {
     let is_one = variants.scales.0.len() * variants.angles.0.len() == 1;
     if is_one || cpu::ncc::exhaustive_seconds(variants, area, 1) < LONG_SEARCH_S {
@@ -318,12 +324,14 @@ pub fn preferred_search(variants: &Variants, area: Size) -> SearchMethod {
     }
 }
 
-/// About how many seconds a frame takes if it is searched exhaustively for all variants, on so many threads of the CPU.
+/// About how many seconds a frame takes if it is searched exhaustively for all variants, on so many threads
+/// of the CPU.
 pub fn exhaustive_seconds(variants: &Variants, area: Size, threads: usize) -> f64 {
     cpu::ncc::exhaustive_seconds(variants, area, threads)
 }
 
-/// Opens a GPU for what `standing` makes, if one was asked for, or if `Auto` can have one; otherwise the CPU is to do the work.
+/// Opens a GPU for what `standing` makes, if one was asked for, or if `Auto` can have one; otherwise the CPU
+/// is to do the work.
 ///
 /// # Errors
 /// As [`open`], and those of `standing`.
@@ -352,7 +360,8 @@ pub fn open_gpu(
     }
 }
 
-/// Says why `Auto` takes the CPU: a warning where there is a GPU, since without one the CPU is what everybody expects.
+/// Says why `Auto` takes the CPU: a warning where there is a GPU, since without one the CPU is what everybody
+/// expects.
 fn tell_cpu(why: &Error) {
     if cuda::may_have_gpu(Path::new("/")) {
         tracing::warn!("the CPU does the work: {why}");
@@ -361,7 +370,8 @@ fn tell_cpu(why: &Error) {
     }
 }
 
-/// Opens the device that was asked for. `Auto` takes the first GPU, or the CPU, with a warning that says why if there is a GPU.
+/// Opens the device that was asked for. `Auto` takes the first GPU, or the CPU, with a warning that says why
+/// if there is a GPU.
 ///
 /// # Errors
 /// `Backend` if it is not to be had; `Usage` if kernels were chosen for a device that has none.
@@ -414,7 +424,8 @@ mod tests {
 
     #[test]
     fn opening_ahead_leaves_what_goes_wrong_to_opening() {
-        // There is no such device, or no driver at all; and one that may be there is opened again while it is held.
+        // There is no such device, or no driver at all; and one that may be there is opened again while it is
+        // held.
         for choice in [BackendChoice::Cuda(999), BackendChoice::Auto, BackendChoice::Cpu] {
             let ahead = Ahead::open(choice);
             let options = Options { choice, depth: 1, threads: 1, ..Options::default() };

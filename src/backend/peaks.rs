@@ -1,7 +1,8 @@
 //! Peaks of score maps, and the matches they become. One code path for all backends.
 //!
-//! A peak is a position whose exact score is at least the limit and which precedes its (up to 8) neighbours in the tie
-//! order: higher score, then smaller y, then smaller x, then bank order. So a plateau has one peak, its first position.
+//! A peak is a position whose exact score is at least the limit and which precedes its (up to 8) neighbours
+//! in the tie order: higher score, then smaller y, then smaller x, then bank order. So a plateau has one
+//! peak, its first position.
 
 use std::cmp::Ordering;
 
@@ -25,16 +26,19 @@ pub struct Candidate {
     pub shift: [f64; 2],
 }
 
-/// Offset, in [-0.5, 0.5], of the vertex of the parabola through a peak's score and those of its two neighbours on an axis.
+/// Offset, in [-0.5, 0.5], of the vertex of the parabola through a peak's score and those of its two
+/// neighbours on an axis.
 ///
-/// It is 0 where the peak lies at the score map's edge and so has no neighbour on one side, and where the three are equal.
+/// It is 0 where the peak lies at the score map's edge and so has no neighbour on one side, and where the
+/// three are equal.
 pub fn vertex(before: Option<f64>, peak: f64, after: Option<f64>) -> f64 {
     let (Some(before), Some(after)) = (before, after) else { return 0.0 };
     let curvature = before - 2.0 * peak + after;
     if curvature < 0.0 { (before - after) / (2.0 * curvature) } else { 0.0 }
 }
 
-/// A rectangular part of a score map, cut with one position to spare on each side that is not the map's own edge.
+/// A rectangular part of a score map, cut with one position to spare on each side that is not the map's own
+/// edge.
 #[derive(Debug, Clone, Copy)]
 pub struct ScoreTile<'a> {
     /// Exact scores, row by row without padding.
@@ -43,7 +47,8 @@ pub struct ScoreTile<'a> {
     pub size: Size,
     /// Where its first position lies in the score map.
     pub origin: (usize, usize),
-    /// The positions, counted from `origin`, whose peaks are wanted; the others are there as their neighbours.
+    /// The positions, counted from `origin`, whose peaks are wanted; the others are there as their
+    /// neighbours.
     pub wanted: Rect,
 }
 
@@ -90,7 +95,8 @@ impl<'a> ScoreTile<'a> {
     }
 }
 
-/// Chooses the matches among the candidates of one bank: by name, best first, without those that overlap better ones.
+/// Chooses the matches among the candidates of one bank: by name, best first, without those that overlap
+/// better ones.
 #[derive(Debug)]
 pub struct Selector {
     /// The place of each member's name among the names, in the order of their first appearance.
@@ -111,10 +117,11 @@ impl Selector {
         Self { name_of: name_of.collect() }
     }
 
-    /// Replaces the contents of `matches`: names in the order of their first appearance in `bank`, best first in each.
+    /// Replaces the contents of `matches`: names in the order of their first appearance in `bank`, best first
+    /// in each.
     ///
-    /// `origin` is where the searched region lies in the frame. The candidates end in an unspecified order. Nothing is
-    /// allocated once `matches` has grown to its largest.
+    /// `origin` is where the searched region lies in the frame. The candidates end in an unspecified order.
+    /// Nothing is allocated once `matches` has grown to its largest.
     ///
     /// # Panics
     /// If `bank` is smaller than the one this selector was made for.
@@ -146,8 +153,8 @@ fn accept(
     matches: &mut Vec<Match>,
 ) {
     let first = matches.len();
-    // With a low limit there are as many candidates as there are bumps in the map, and few of them are asked for: the best
-    // are sorted first, and the others only if these did not suffice.
+    // With a low limit there are as many candidates as there are bumps in the map, and few of them are asked
+    // for: the best are sorted first, and the others only if these did not suffice.
     let mut portion = 64_usize.max(limits.max_matches.saturating_mul(2));
     while !rest.is_empty() {
         let best = portion.min(rest.len());
@@ -170,7 +177,8 @@ fn accept(
     }
 }
 
-/// Higher score, then smaller y, then smaller x, then bank order. No two candidates of a bank are equal in it.
+/// Higher score, then smaller y, then smaller x, then bank order. No two candidates of a bank are equal in
+/// it.
 fn tie_order(a: &Candidate, b: &Candidate) -> Ordering {
     // The total order is the usual one here: scores are never NaN or negative zero.
     b.score.total_cmp(&a.score).then_with(|| (a.y, a.x, a.member).cmp(&(b.y, b.x, b.member)))

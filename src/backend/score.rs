@@ -1,14 +1,16 @@
 //! NCC from exact sums: the formula that every backend reports scores by.
 //!
-//! Both differences and the numerator are exact 64-bit integers: a template has at most 2^22 pixels, so n * SS is less than
-//! 2^60. Each integer is converted to f64 once; product, square root and division are done once, in f64, in this order.
+//! Both differences and the numerator are exact 64-bit integers: a template has at most 2^22 pixels, so n *
+//! SS is less than 2^60. Each integer is converted to f64 once; product, square root and division are done
+//! once, in f64, in this order.
 
 use crate::template::TemplateSums;
 
-/// NCC, in [-1, 1], of a window with the sums `s` = sum I, `ss` = sum I * I and `st` = sum I * T over the template's
-/// counted pixels. A flat window scores exactly 0.
+/// NCC, in [-1, 1], of a window with the sums `s` = sum I, `ss` = sum I * I and `st` = sum I * T over the
+/// template's counted pixels. A flat window scores exactly 0.
 ///
-/// Grey levels may be counted from any two numbers, one for I and one for T, as long as all sums of a call agree.
+/// Grey levels may be counted from any two numbers, one for I and one for T, as long as all sums of a call
+/// agree.
 pub fn score(template: TemplateSums, s: i64, ss: i64, st: i64) -> f64 {
     let TemplateSums { n, t1, .. } = template;
     ratio(n * st - s * t1, n * ss - s * s, template.variance())
@@ -19,8 +21,8 @@ pub fn score(template: TemplateSums, s: i64, ss: i64, st: i64) -> f64 {
 /// `numerator` is n * ST - S * t1, `window_variance` n * SS - S * S, `template_variance` n * t2 - t1 * t1.
 #[inline]
 pub fn ratio(numerator: i64, window_variance: i64, template_variance: i64) -> f64 {
-    // Variances are whole numbers, so a product below 1 is 0. Then the numerator is 0 too, by Cauchy-Schwarz, and 0 / 1
-    // is the 0 that we want: flat windows need no branch.
+    // Variances are whole numbers, so a product below 1 is 0. Then the numerator is 0 too, by Cauchy-Schwarz,
+    // and 0 / 1 is the 0 that we want: flat windows need no branch.
     let squared = (window_variance as f64 * template_variance as f64).max(1.0);
     (numerator as f64 / squared.sqrt()).clamp(-1.0, 1.0)
 }

@@ -1,15 +1,18 @@
-//! What an adaptive threshold needs before it sees a frame: weights, scales and offsets, made once on the host.
+//! What an adaptive threshold needs before it sees a frame: weights, scales and offsets, made once on the
+//! host.
 //!
-//! Backends take these numbers as they are and do integer arithmetic with them (the mean: one f32 multiplication), so that
-//! every mask is the same to the bit wherever it was made.
+//! Backends take these numbers as they are and do integer arithmetic with them (the mean: one f32
+//! multiplication), so that every mask is the same to the bit wherever it was made.
 
 /// Fraction bits of the Gaussian weights, which add up to `1 << WEIGHT_BITS` exactly.
 pub const WEIGHT_BITS: u32 = 24;
 
-/// Fraction bits of a row after the horizontal pass of the Gaussian, rounded half up. Its values fit in 24 bits.
+/// Fraction bits of a row after the horizontal pass of the Gaussian, rounded half up. Its values fit in 24
+/// bits.
 pub const ROW_BITS: u32 = 16;
 
-/// Fraction bits of the Gaussian mean after the vertical pass, before it is rounded half to even. It fits in 48 bits.
+/// Fraction bits of the Gaussian mean after the vertical pass, before it is rounded half to even. It fits in
+/// 48 bits.
 pub const MEAN_BITS: u32 = WEIGHT_BITS + ROW_BITS;
 
 /// 1 / block², by which the mean multiplies its sum; both in f32, as `cv::boxFilter` does.
@@ -17,10 +20,12 @@ pub fn mean_scale(block: usize) -> f32 {
     (1.0 / (block * block) as f64) as f32
 }
 
-/// The whole number D that `c` stands for: a pixel is foreground if `src > mean - D`, or with `inverse` if not.
+/// The whole number D that `c` stands for: a pixel is foreground if `src > mean - D`, or with `inverse` if
+/// not.
 ///
-/// `cv::adaptiveThreshold` takes C up to a whole number for the binary threshold and down for the inverse one, so the two
-/// masks of a fractional C are not complements. Beyond +-256 every C gives the same mask; D is clamped there.
+/// `cv::adaptiveThreshold` takes C up to a whole number for the binary threshold and down for the inverse
+/// one, so the two masks of a fractional C are not complements. Beyond +-256 every C gives the same mask; D
+/// is clamped there.
 pub fn offset(c: f64, inverse: bool) -> i32 {
     let whole = if inverse { libm::floor(c) } else { libm::ceil(c) };
     whole.clamp(-256.0, 256.0) as i32
@@ -28,7 +33,8 @@ pub fn offset(c: f64, inverse: bool) -> i32 {
 
 /// The `block` weights of `cv::getGaussianKernel(block, 0)` as integers that add up to `1 << WEIGHT_BITS`.
 ///
-/// The weights are rounded one by one and what is missing from the sum goes to the centre. They are symmetric.
+/// The weights are rounded one by one and what is missing from the sum goes to the centre. They are
+/// symmetric.
 ///
 /// # Panics
 /// If `block` is not odd or less than 3.

@@ -27,8 +27,9 @@ use super::values::{offering, read};
 #[derive(Parser)]
 #[command(version, propagate_version = true, max_term_width = 110)]
 pub(super) struct Args {
-    /// Say more: -v for what is decided and where a run's time went, -vv for state changes and GStreamer's warnings, -vvv for
-    /// every frame; the variable `RUST_LOG` sets levels by target over that: `lockon::media=trace,gst=info,gst:qtdemux=debug`
+    /// Say more: -v for what is decided and where a run's time went, -vv for state changes and GStreamer's
+    /// warnings, -vvv for every frame; the variable `RUST_LOG` sets levels by target over that:
+    /// `lockon::media=trace,gst=info,gst:qtdemux=debug`
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     pub(super) verbose: u8,
     /// Print errors only: no warnings, no progress, no summary
@@ -45,7 +46,8 @@ pub(super) struct Args {
 pub(super) enum Command {
     /// Search, follow and threshold a video or a camera
     Run(Box<RunArgs>),
-    /// Find templates in a still picture; prints one `frame` record, best match first; ends with 1 if nothing matches
+    /// Find templates in a still picture; prints one `frame` record, best match first; ends with 1 if nothing
+    /// matches
     #[command(after_help = MATCH_EXAMPLES)]
     Match(MatchArgs),
     /// Draw a box on a frame with the mouse; prints the command that follows it, saves it as a template
@@ -100,27 +102,30 @@ Exit codes, as grep's: 0 a template was found, 1 none was, 2 an error.";
 #[command(after_help = RUN_EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
 pub(super) struct RunArgs {
-    /// A file, a URI, `camera[:/dev/videoN]`, pictures (`seq/%04d.jpg`, a folder, a quoted glob), or - for standard input
+    /// A file, a URI, `camera[:/dev/videoN]`, pictures (`seq/%04d.jpg`, a folder, a quoted glob), or - for
+    /// standard input
     #[arg(required_unless_present = "source", conflicts_with = "source", value_parser = OsStringValueParser::new().try_map(|typed| input(&typed)))]
     pub(super) input: Option<Input>,
-    /// A source of your own: gst-launch text that ends in `appsink name=frames`, which may be left out, or @FILE with such text
+    /// A source of your own: gst-launch text that ends in `appsink name=frames`, which may be left out, or
+    /// @FILE with such text
     #[arg(long, value_name = "TEXT|@FILE")]
     pub(super) source: Option<String>,
 
     /// Search for a picture (PNG, JPEG, BMP; its alpha channel is the mask); may be given several times
     #[arg(short, long, value_name = "[NAME=]PATH", help_heading = "What to do")]
     pub(super) template: Vec<String>,
-    /// Follow the object in this box (0,0 is the top left pixel), from this frame or time on: 18, 12.5s, 1:02.5 (the first
-    /// frame if not given); may be given several times
+    /// Follow the object in this box (0,0 is the top left pixel), from this frame or time on: 18, 12.5s,
+    /// 1:02.5 (the first frame if not given); may be given several times
     #[arg(long, value_name = "X,Y,W,H[@WHEN]", allow_hyphen_values = true, value_parser = read::<TrackSpec>, help_heading = "What to do")]
     pub(super) track: Vec<TrackSpec>,
-    /// Draw the box to follow in a window, on the first frame (that of --start if it is given; a camera's newest): drag a box,
-    /// arrows move it by a pixel, Shift+arrows resize it, Enter or space takes it, A adds another, Backspace takes the last one
-    /// back, Esc, q and c cancel. Where there is no screen the frame is written as a picture with a grid to read boxes off
+    /// Draw the box to follow in a window, on the first frame (that of --start if it is given; a camera's
+    /// newest): drag a box, arrows move it by a pixel, Shift+arrows resize it, Enter or space takes it, A
+    /// adds another, Backspace takes the last one back, Esc, q and c cancel. Where there is no screen the
+    /// frame is written as a picture with a grid to read boxes off
     #[arg(long, conflicts_with = "print_pipeline", help_heading = "What to do")]
     pub(super) pick: bool,
-    /// Follow what --template finds: each match that lasts becomes a track with a number of its own, until it is lost for long.
-    /// --max-matches says how many of each template are looked for
+    /// Follow what --template finds: each match that lasts becomes a track with a number of its own, until it
+    /// is lost for long. --max-matches says how many of each template are looked for
     #[arg(long, requires = "template", help_heading = "What to do")]
     pub(super) track_matches: bool,
     /// Binarise: `mean:BLOCK:C`, `gaussian:BLOCK:C`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`; `:inv` inverts
@@ -130,26 +135,29 @@ pub(super) struct RunArgs {
     #[command(flatten)]
     pub(super) search: SearchArgs,
 
-    /// Write the video with what was found drawn into it: .mp4, .mkv, .avi or .webm; may be given several times. What of it
-    /// plays if lockon is killed: an .mp4 up to its last half second, nothing in its first second; an .mkv all that was written
+    /// Write the video with what was found drawn into it: .mp4, .mkv, .avi or .webm; may be given several
+    /// times. What of it plays if lockon is killed: an .mp4 up to its last half second, nothing in its first
+    /// second; an .mkv all that was written
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub(super) output: Vec<PathBuf>,
     /// Leave the input's sound out of -o
     #[arg(long, requires = "output", help_heading = "Output")]
     pub(super) no_audio: bool,
-    /// Show it in a window. There space pauses and goes on, `.` goes on by one frame, q and Esc end the run as if the video had
-    /// ended, and so does closing the window; a camera's frames are dropped while it pauses
+    /// Show it in a window. There space pauses and goes on, `.` goes on by one frame, q and Esc end the run
+    /// as if the video had ended, and so does closing the window; a camera's frames are dropped while it
+    /// pauses
     #[arg(long, help_heading = "Output")]
     pub(super) display: bool,
-    /// Send it into a pipeline of your own: gst-launch text that begins with `appsrc name=results`, which may be left out, or
-    /// @FILE with such text
+    /// Send it into a pipeline of your own: gst-launch text that begins with `appsrc name=results`, which may
+    /// be left out, or @FILE with such text
     #[arg(long, value_name = "TEXT|@FILE", help_heading = "Output")]
     pub(super) sink: Vec<String>,
-    /// What -o, --display and --sink show: `overlay` (boxes over the picture), `mask` (the thresholded picture) or `split`
-    /// (half of each)
+    /// What -o, --display and --sink show: `overlay` (boxes over the picture), `mask` (the thresholded
+    /// picture) or `split` (half of each)
     #[arg(long, default_value = "overlay", value_parser = offering::<View>(View::ALL.map(View::name)), hide_possible_values = true, help_heading = "Output")]
     pub(super) view: View,
-    /// Write what was found: .jsonl, .csv, .mot.txt, or - for JSON Lines on standard output; may be given several times
+    /// Write what was found: .jsonl, .csv, .mot.txt, or - for JSON Lines on standard output; may be given
+    /// several times
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub(super) results: Vec<String>,
     /// Write a page about the run when it ends: trajectories, score and state over time, latency
@@ -166,25 +174,29 @@ pub(super) struct RunArgs {
     pub(super) threads: Option<u16>,
     #[arg(long, value_name = "NAME", value_parser = offering::<Kernel>(kernels()), hide_possible_values = true, help = kernel_help(), help_heading = "How")]
     pub(super) kernel: Vec<Kernel>,
-    /// Memory that the search may take on the CPU: 2G, 500M; with less it takes longer [default: half of what is free]
+    /// Memory that the search may take on the CPU: 2G, 500M; with less it takes longer [default: half of what
+    /// is free]
     #[arg(long, value_name = "SIZE", value_parser = read::<Bytes>, help_heading = "How")]
     pub(super) memory: Option<Bytes>,
     /// Frames in flight on the device; 2 is a double buffer
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32), help_heading = "How")]
     pub(super) depth: u8,
-    /// When the GPU fails in the middle of a run: end (with an error, what was written is kept), or cpu (it does the rest)
+    /// When the GPU fails in the middle of a run: end (with an error, what was written is kept), or cpu (it
+    /// does the rest)
     #[arg(long, value_name = "WHAT", default_value = "end", value_parser = offering::<OnDeviceLoss>(OnDeviceLoss::ALL.map(OnDeviceLoss::name)), hide_possible_values = true, help_heading = "How")]
     pub(super) on_device_loss: OnDeviceLoss,
     /// Which decoders may be used: auto, software, hardware; auto takes hardware only with --backend cuda
     #[arg(long, default_value = "auto", value_parser = offering::<Decoder>(Decoder::ALL.map(Decoder::name)), hide_possible_values = true, help_heading = "How")]
     pub(super) decoder: Decoder,
-    /// Keep up with the source: newest frame first, older ones are dropped and counted (default for live sources)
+    /// Keep up with the source: newest frame first, older ones are dropped and counted (default for live
+    /// sources)
     #[arg(long, conflicts_with = "lossless", help_heading = "How")]
     pub(super) live: bool,
     /// Process every frame, however long it takes (default for files)
     #[arg(long, help_heading = "How")]
     pub(super) lossless: bool,
-    /// When a camera or stream is lost, or is not there yet, wait and connect anew until it is; without this the run ends with an error
+    /// When a camera or stream is lost, or is not there yet, wait and connect anew until it is; without this
+    /// the run ends with an error
     #[arg(long, help_heading = "How")]
     pub(super) reconnect: bool,
     /// Size of the camera's pictures
@@ -193,18 +205,21 @@ pub(super) struct RunArgs {
     /// The camera's frames a second: 30, 30000/1001; of pictures, how many make a second (25 if not given)
     #[arg(long, value_name = "N[/D]", value_parser = fraction, help_heading = "How")]
     pub(super) fps: Option<(i32, i32)>,
-    /// User and password for the server of an rtsp://, http:// or srt:// address: a file with one line, `user:password`, instead of
-    /// the address, which others can see in the list of processes; the variable `LOCKON_CREDENTIALS` may have the same line
+    /// User and password for the server of an rtsp://, http:// or srt:// address: a file with one line,
+    /// `user:password`, instead of the address, which others can see in the list of processes; the variable
+    /// `LOCKON_CREDENTIALS` may have the same line
     #[arg(long, value_name = "FILE", help_heading = "How")]
     pub(super) credentials: Option<PathBuf>,
-    /// Even out the jitter of rtsp:// and srt:// over so many milliseconds: less is sooner, more is smoother [default: 200]
+    /// Even out the jitter of rtsp:// and srt:// over so many milliseconds: less is sooner, more is smoother
+    /// [default: 200]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=60_000), help_heading = "How")]
     pub(super) jitter: Option<u32>,
-    /// Begin with this frame, or with the first that is not before this time: 120, 12.5s, 1:02.5, 1:02:03.5. What comes
-    /// before is decoded only; numbers and times stay those of the whole video
+    /// Begin with this frame, or with the first that is not before this time: 120, 12.5s, 1:02.5, 1:02:03.5.
+    /// What comes before is decoded only; numbers and times stay those of the whole video
     #[arg(long, value_name = "WHEN", default_value = "0", allow_hyphen_values = true, value_parser = read::<Moment>, hide_default_value = true, help_heading = "How")]
     pub(super) start: Moment,
-    /// End before this frame, or before the first that is not before this time; of a camera or stream, counted from its start
+    /// End before this frame, or before the first that is not before this time; of a camera or stream,
+    /// counted from its start
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true, value_parser = read::<Moment>, help_heading = "How")]
     pub(super) end: Option<Moment>,
     /// Process each Nth frame only, from the first on; videos that are written play at the same speed
@@ -250,10 +265,12 @@ pub(super) struct SearchArgs {
     #[arg(long, value_name = "IOU", default_value_t = Limits::default().max_overlap,
           value_parser = |s: &str| number_between(s, 0.0, 1.0))]
     pub(super) max_overlap: f64,
-    /// Sizes: every power of FACTOR in the range, and 1; without /FACTOR of 1.05; one number is that size alone
+    /// Sizes: every power of FACTOR in the range, and 1; without /FACTOR of 1.05; one number is that size
+    /// alone
     #[arg(long, value_name = "FROM..TO[/FACTOR]", default_value = NO_SCALES, hide_default_value = true, value_parser = read::<Typed<Scales>>)]
     pub(super) scales: Typed<Scales>,
-    /// Directions in degrees, counter-clockwise positive; without /STEP every 5; one number is that direction alone
+    /// Directions in degrees, counter-clockwise positive; without /STEP every 5; one number is that direction
+    /// alone
     #[arg(
         long,
         value_name = "FROM..TO[/STEP]",
@@ -263,8 +280,9 @@ pub(super) struct SearchArgs {
         value_parser = read::<Typed<Angles>>
     )]
     pub(super) angles: Typed<Angles>,
-    /// How: exhaustive (every place, size and direction), pyramid (from coarse to fine on the CPU: much faster with many sizes
-    /// and directions; scores are exact, but a match can be missed) or auto (pyramid where exhaustive takes long on the CPU)
+    /// How: exhaustive (every place, size and direction), pyramid (from coarse to fine on the CPU: much
+    /// faster with many sizes and directions; scores are exact, but a match can be missed) or auto (pyramid
+    /// where exhaustive takes long on the CPU)
     #[arg(long, value_name = "HOW", default_value = SearchMethod::default().name(), value_parser = offering::<SearchMethod>(SEARCHES), hide_possible_values = true)]
     pub(super) search: SearchMethod,
     /// Search for templates inside this box only; 0,0 is the top left pixel
@@ -332,11 +350,12 @@ pub(super) struct MatchArgs {
     pub(super) output: Option<PathBuf>,
     #[command(flatten)]
     pub(super) overwrite: OverwriteArgs,
-    /// Memory that the search may take on the CPU: 2G, 500M; with less it takes longer [default: half of what is free]
+    /// Memory that the search may take on the CPU: 2G, 500M; with less it takes longer [default: half of what
+    /// is free]
     #[arg(long, value_name = "SIZE", value_parser = read::<Bytes>)]
     pub(super) memory: Option<Bytes>,
-    /// Also tell people on standard error how well each template is told from the rest of the picture: the best right places, the
-    /// best wrong ones, and a --min-score between
+    /// Also tell people on standard error how well each template is told from the rest of the picture: the
+    /// best right places, the best wrong ones, and a --min-score between
     #[arg(long)]
     pub(super) explain: bool,
     /// Threads of the CPU backend
@@ -381,7 +400,8 @@ pub(super) struct PickArgs {
     /// This box, without a window; 0,0 is the top left pixel; may be given several times
     #[arg(long = "box", value_name = "X,Y,W,H", allow_hyphen_values = true, value_parser = read::<Rect>)]
     pub(super) boxes: Vec<Rect>,
-    /// Save what is in the box as a picture, in the video's colours, for --template; of several boxes the second goes to FILE-2.png
+    /// Save what is in the box as a picture, in the video's colours, for --template; of several boxes the
+    /// second goes to FILE-2.png
     #[arg(short, long, value_name = "FILE.png", value_hint = ValueHint::FilePath)]
     pub(super) output: Option<PathBuf>,
     #[command(flatten)]
@@ -412,8 +432,8 @@ pub(super) struct ManArgs {
     /// The command whose page is printed, such as `run` or `bench kernels`; without it the program's
     #[arg(value_name = "COMMAND")]
     pub(super) command: Vec<String>,
-    /// Write all pages into this folder instead, where `man -M` and packages look for them: lockon.1, lockon-run.1, ...; pages
-    /// that are there are replaced
+    /// Write all pages into this folder instead, where `man -M` and packages look for them: lockon.1,
+    /// lockon-run.1, ...; pages that are there are replaced
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "command")]
     pub(super) dir: Option<PathBuf>,
 }
@@ -535,7 +555,8 @@ pub(super) fn refuse(error: &clap::Error) -> ! {
         // clap does not say which of the words it is.
         plain = format!("error: {which}\n");
     }
-    // What was typed is repeated: a glob may have typed a name that a terminal would obey, and an address has a password.
+    // What was typed is repeated: a glob may have typed a name that a terminal would obey, and an address has
+    // a password.
     let harmless = text::for_people(&plain);
     if error.kind() != clap::error::ErrorKind::InvalidUtf8 && plain == harmless {
         error.exit();

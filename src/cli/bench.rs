@@ -1,4 +1,5 @@
-//! `lockon bench`: how fast the kernels are on this machine, each checked against the definition before its time counts.
+//! `lockon bench`: how fast the kernels are on this machine, each checked against the definition before its
+//! time counts.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -26,7 +27,8 @@ const FRAMES: [Size; 2] = [Size::new(1920, 1080), Size::new(3840, 2160)];
 const TEMPLATES: [usize; 7] = [8, 16, 32, 48, 64, 128, 256];
 const BLOCKS: [usize; 6] = [3, 11, 31, 51, 127, 255];
 
-/// Bytes of frames that a kernel is timed over: twice the L2 cache of an H100 or H200, and 64 frames of 1080p.
+/// Bytes of frames that a kernel is timed over: twice the L2 cache of an H100 or H200, and 64 frames of
+/// 1080p.
 const SET_BYTES: usize = 64 * 1920 * 1080;
 
 /// A window of the kind that tracks ask for.
@@ -824,7 +826,8 @@ fn ring_standing(picture: &Plane, works: bool, mask: bool) -> Result<Standing> {
     Ok(standing.thresholding(Some(RING_THRESHOLD), mask).searching(&bank, None, Limits::default())?)
 }
 
-/// A picture, and others of its size that show the same shifted, so that no two are equal: together more than a cache holds.
+/// A picture, and others of its size that show the same shifted, so that no two are equal: together more than
+/// a cache holds.
 fn pictures(scene: Scene, frame: Size) -> Vec<Plane> {
     let first = scene.picture(frame);
     let Size { width, height } = frame;
@@ -892,7 +895,8 @@ fn on_cpu(search: &Search, pictures: &[&Plane], threads: usize) -> Result<Vec<Ve
     pictures.iter().map(|picture| find(picture)).collect()
 }
 
-/// Compares the score map of the bank's last member, where there is one, with the definition at some positions.
+/// Compares the score map of the bank's last member, where there is one, with the definition at some
+/// positions.
 fn check_scores(picture: &Plane, search: &Search, scores: Option<&[f64]>) -> Result<()> {
     let Some(scores) = scores else { return Ok(()) };
     let template = search.bank.members().last().expect("a bank has members");
@@ -906,7 +910,8 @@ fn check_scores(picture: &Plane, search: &Search, scores: Option<&[f64]>) -> Res
     Ok(())
 }
 
-/// Compares what NPP says with the definition at some positions. It computes in f32, from sums that lose digits.
+/// Compares what NPP says with the definition at some positions. It computes in f32, from sums that lose
+/// digits.
 fn check_npp_scores(picture: &Plane, search: &Search, scores: &[f32]) -> Result<()> {
     let template = &search.bank.members()[0];
     let width = template.size().positions_in(picture.size()).width;
@@ -919,8 +924,8 @@ fn check_npp_scores(picture: &Plane, search: &Search, scores: &[f32]) -> Result<
     Ok(())
 }
 
-/// Each member was cut out of the picture, so it must be found with score 1: the first in its place, or in one that comes
-/// before it and looks the same.
+/// Each member was cut out of the picture, so it must be found with score 1: the first in its place, or in
+/// one that comes before it and looks the same.
 fn check_matches(picture: &Plane, search: &Search, matches: &[Match]) -> Result<()> {
     let Search { bank, place, limits, .. } = search;
     if limits.max_matches == 1 {

@@ -13,7 +13,8 @@ use lockon::media::doctor::{self, Finding, Health};
 
 use super::Outcome;
 
-/// Prints one line a finding, and what to do about the bad ones. Fails (code 1) if something is missing that lockon needs.
+/// Prints one line a finding, and what to do about the bad ones. Fails (code 1) if something is missing that
+/// lockon needs.
 pub(super) fn doctor() -> Result<Outcome> {
     let mut findings = doctor::check();
     findings.extend(gpus());
@@ -72,7 +73,8 @@ fn good(info: DeviceInfo) -> Finding {
 /// A finding for what cannot be used. `is_loaded`: the driver is, whether or not its library is there.
 fn absent(error: Error, is_loaded: bool) -> Finding {
     let newer = format!("install NVIDIA's driver {OLDEST_DRIVER} or newer");
-    // Without the backend's name, which is the subject. What is there and cannot be used is worth more than a word.
+    // Without the backend's name, which is the subject. What is there and cannot be used is worth more than a
+    // word.
     let (detail, health, mend) = match error {
         Error::Backend { fault, .. } => {
             let (health, mend) = match fault {

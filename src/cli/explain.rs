@@ -22,8 +22,8 @@ pub(super) fn limits(asked: Limits) -> Limits {
     Limits { min_score: asked.min_score.min(LEAST), max_matches: PLACES, ..asked }
 }
 
-/// The best places of a template, best first, parted where their scores fall most, and the `--min-score` that does so. Those with
-/// less than `least` were not looked for.
+/// The best places of a template, best first, parted where their scores fall most, and the `--min-score` that
+/// does so. Those with less than `least` were not looked for.
 pub(super) fn describe(template: &Template, places: &[&Match], least: f64) -> String {
     let scores: Vec<_> = places.iter().map(|place| place.score).collect();
     let (name, size) = (template.name(), template.size());
@@ -85,8 +85,8 @@ fn counted(places: usize) -> String {
     if places == 1 { "1 place stands out".into() } else { format!("{places} places stand out") }
 }
 
-/// How many of these scores, which fall, come before the largest step down. The last one steps down to `least`, unless more
-/// places were there than were looked at.
+/// How many of these scores, which fall, come before the largest step down. The last one steps down to
+/// `least`, unless more places were there than were looked at.
 fn parted(scores: &[f64], least: f64) -> usize {
     let is_all = scores.len() < PLACES;
     let below = scores[1..].iter().copied().chain(is_all.then_some(least));

@@ -61,8 +61,8 @@ pub(super) fn is_terminal() -> bool {
     style().format == LogFormat::Text && io::stderr().is_terminal()
 }
 
-/// Starts logging: warnings, and more with each `-v`, or errors only. `RUST_LOG` sets levels by target over that, as
-/// `lockon::media=trace,gst=info,gst:qtdemux=debug`.
+/// Starts logging: warnings, and more with each `-v`, or errors only. `RUST_LOG` sets levels by target over
+/// that, as `lockon::media=trace,gst=info,gst:qtdemux=debug`.
 pub(super) fn start(verbose: u8, is_quiet: bool, format: LogFormat) {
     let _ = STYLE.set(Style { verbose, is_quiet, format });
     let (ours, gstreamers) = match verbose {
@@ -143,7 +143,8 @@ pub(super) fn ask(question: &str) {
     });
 }
 
-/// Text for a terminal, which may have come from anywhere: without passwords, and without what a terminal would obey but our colours.
+/// Text for a terminal, which may have come from anywhere: without passwords, and without what a terminal
+/// would obey but our colours.
 fn harmless(text: &str) -> String {
     text::without_controls_but_colours(&text::without_secrets(text)).into_owned()
 }

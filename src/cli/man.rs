@@ -51,7 +51,8 @@ fn page_name(command: &Command) -> String {
     command.get_display_name().unwrap_or(command.get_name()).to_owned()
 }
 
-/// The page. What stands below options in the help has a section for each of its headings: `Examples:`, `Exit codes: ...`.
+/// The page. What stands below options in the help has a section for each of its headings: `Examples:`,
+/// `Exit codes: ...`.
 fn text(command: &Command) -> Result<String> {
     let man = Man::new(command.clone()).manual("lockon");
     let mut page = Vec::new();

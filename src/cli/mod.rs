@@ -1,7 +1,7 @@
 //! The command line: what was typed, turned into what the library needs, and results into words.
 //!
-//! Standard output carries results only (records, pipeline text, completions); messages, progress and the summary go to
-//! standard error.
+//! Standard output carries results only (records, pipeline text, completions); messages, progress and the
+//! summary go to standard error.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -64,8 +64,8 @@ fn is_input(word: &str) -> bool {
     path.exists() || word.contains("://") || word.starts_with("camera") || path.extension().is_some()
 }
 
-/// Runs what was asked for. Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 129, 130 or 143 interrupted. `match` ends as
-/// grep does: 0 found, 1 nothing found, 2 any error.
+/// Runs what was asked for. Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 129, 130 or 143
+/// interrupted. `match` ends as grep does: 0 found, 1 nothing found, 2 any error.
 pub(crate) fn main() -> ExitCode {
     if let Err(reason) = system::check_stack() {
         log::error(&reason);

@@ -12,7 +12,8 @@ use super::{log, words};
 /// What is done about files that exist.
 #[derive(ClapArgs, Clone, Copy, Default)]
 pub(super) struct OverwriteArgs {
-    /// Overwrite files that exist. Without -y and -n a terminal is asked, and where there is none that is an error
+    /// Overwrite files that exist. Without -y and -n a terminal is asked, and where there is none that is an
+    /// error
     #[arg(short = 'y', long, conflicts_with = "no_overwrite")]
     pub(super) overwrite: bool,
     /// Never overwrite a file: end with an error instead
@@ -21,8 +22,9 @@ pub(super) struct OverwriteArgs {
 }
 
 impl OverwriteArgs {
-    /// Refuses outputs that exist and must not be overwritten, or asks about each of them where somebody can answer. To be called
-    /// for all outputs at once, before the first is opened, and before Ctrl-C is watched: it ends the question too.
+    /// Refuses outputs that exist and must not be overwritten, or asks about each of them where somebody can
+    /// answer. To be called for all outputs at once, before the first is opened, and before Ctrl-C is
+    /// watched: it ends the question too.
     pub(super) fn allow(self, outputs: &[PathBuf]) -> Result<()> {
         let existing: Vec<&Path> =
             outputs.iter().map(PathBuf::as_path).filter(|path| is_lost(path)).collect();
@@ -48,8 +50,8 @@ impl OverwriteArgs {
     }
 }
 
-/// True if what is at `path` would be lost: a file, reached through links or not. Devices, pipes, and what the shell has
-/// opened for the program are meant to be written to.
+/// True if what is at `path` would be lost: a file, reached through links or not. Devices, pipes, and what
+/// the shell has opened for the program are meant to be written to.
 fn is_lost(path: &Path) -> bool {
     let is_open_already = path == Path::new("/dev/stdout")
         || path == Path::new("/dev/stderr")

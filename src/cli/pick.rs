@@ -100,10 +100,12 @@ pub(super) fn first_frame(source: &mut dyn Source, control: &Control) -> lockon:
     Ok(None)
 }
 
-/// What is to be followed from a frame on: boxes that somebody draws on it; `None` if a signal says that the program is to end.
+/// What is to be followed from a frame on: boxes that somebody draws on it; `None` if a signal says that the
+/// program is to end.
 ///
 /// # Errors
-/// If nothing is picked: because that was said, or because no window can be had. Then the frame is written as a picture.
+/// If nothing is picked: because that was said, or because no window can be had. Then the frame is written as
+/// a picture.
 pub(super) fn tracks(frame: &Frame, input: &Input, control: &Control) -> Result<Option<Vec<TrackSpec>>> {
     let from = Moment::Frame(frame.meta.index);
     let Some(boxes) = ask(frame, input, control)? else { return Ok(None) };
@@ -114,7 +116,8 @@ pub(super) fn tracks(frame: &Frame, input: &Input, control: &Control) -> Result<
     Ok(Some(tracks))
 }
 
-/// The boxes that somebody draws on a frame, one at least; `None` if a signal says that the program is to end.
+/// The boxes that somebody draws on a frame, one at least; `None` if a signal says that the program is to
+/// end.
 fn ask(frame: &Frame, input: &Input, control: &Control) -> Result<Option<Vec<Rect>>> {
     let index = frame.meta.index;
     let picker = match Picker::open(frame.clone(), &format!("{}, frame {index}", run::title(input))) {
@@ -143,8 +146,8 @@ fn ask(frame: &Frame, input: &Input, control: &Control) -> Result<Option<Vec<Rec
     }
 }
 
-/// The command that follows these boxes from a frame on, as a line for a shell. Frames of a camera have no numbers that say
-/// anything later.
+/// The command that follows these boxes from a frame on, as a line for a shell. Frames of a camera have no
+/// numbers that say anything later.
 fn command(input: &Input, boxes: &[Rect], frame: Option<u64>) -> String {
     let mut tracks = String::new();
     for rect in boxes {

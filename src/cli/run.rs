@@ -322,16 +322,16 @@ fn login(args: &RunArgs, has_server: bool) -> lockon::Result<Option<Login>> {
     }
 }
 
-/// Waits until somebody reads each output that is a named pipe, and holds these open so that nobody has to wait for them later;
-/// nothing if a signal came first.
+/// Waits until somebody reads each output that is a named pipe, and holds these open so that nobody has to
+/// wait for them later; nothing if a signal came first.
 fn await_readers(args: &RunArgs, control: &Control) -> lockon::Result<Option<Vec<File>>> {
     let named = args.results.iter().map(Path::new).chain(args.output.iter().map(PathBuf::as_path));
     let named = named.filter(|path| files::is_pipe(path));
     named.map(|path| files::open_pipe(path, files::End::Writing, control)).collect::<Result<Option<_>, _>>()
 }
 
-/// The outputs that are files. Whatever cannot be written is refused here, before the video is opened. Results come first, so
-/// that they are kept if a video output fails.
+/// The outputs that are files. Whatever cannot be written is refused here, before the video is opened.
+/// Results come first, so that they are kept if a video output fails.
 fn file_sinks(args: &RunArgs, spec: &SourceSpec) -> lockon::Result<Vec<Box<dyn Sink>>> {
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     for path in &args.results {

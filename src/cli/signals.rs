@@ -1,4 +1,5 @@
-//! Ctrl-C and its relatives: the first ends the run as if the video had ended, the second ends the process at once.
+//! Ctrl-C and its relatives: the first ends the run as if the video had ended, the second ends the process at
+//! once.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -9,7 +10,8 @@ use lockon::control::Control;
 
 use super::{Outcome, log};
 
-/// A signal that comes so soon after the first is the same request: `timeout` sends one to the process and one to its group.
+/// A signal that comes so soon after the first is the same request: `timeout` sends one to the process and
+/// one to its group.
 const SAME_REQUEST: Duration = Duration::from_millis(250);
 
 /// What signals have asked for so far.

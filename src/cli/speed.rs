@@ -1,4 +1,5 @@
-//! What a machine does, in the one sentence that people ask for: the whole loop on frames in memory, some seconds in all.
+//! What a machine does, in the one sentence that people ask for: the whole loop on frames in memory, some
+//! seconds in all.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

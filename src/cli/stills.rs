@@ -19,7 +19,8 @@ use lockon::still::{self, Still};
 use super::args::{MatchArgs, ThresholdArgs};
 use super::{Outcome, explain, log};
 
-/// `lockon match`: one `frame` record on standard output, best match first. Ends well only if there is a match.
+/// `lockon match`: one `frame` record on standard output, best match first. Ends well only if there is a
+/// match.
 pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     if let Some(output) = &args.output {
         let templates = args.templates.iter().map(|text| job::name_and_path(text).1);

@@ -4,10 +4,12 @@ use std::thread::Builder;
 
 use anyhow::Result;
 
-/// Bytes of stack that threads need which take theirs from the limit: the first one, and all of `GLib`'s and of codecs.
+/// Bytes of stack that threads need which take theirs from the limit: the first one, and all of `GLib`'s and
+/// of codecs.
 const STACK: u64 = 1 << 20;
 
-/// Threads of a run besides those that work: for signals, the device, each output, and what `GStreamer` and codecs start.
+/// Threads of a run besides those that work: for signals, the device, each output, and what `GStreamer` and
+/// codecs start.
 const THREADS: usize = 24;
 
 /// Enough stack for all threads.
@@ -32,8 +34,8 @@ fn stack_limit(limits: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// As many threads as a run with so many that work may need can be started. `GLib` ends the process where it gets no thread, and
-/// some codecs wait for one that never started.
+/// As many threads as a run with so many that work may need can be started. `GLib` ends the process where it
+/// gets no thread, and some codecs wait for one that never started.
 ///
 /// # Errors
 /// If the system gives fewer.

@@ -1,9 +1,10 @@
 //! Counts what demuxers and decoders complain of and go on from.
 //!
-//! Demuxers warn on the bus: packets of a transport stream that are missing. Decoders are silent there.
-//! A damaged packet is concealed as far as that goes: the frame comes out, with no flag on it. The only trace is in
-//! GStreamer's log, so that is where we listen: errors of libav, which decodes nearly everything, and of the base class of
-//! GStreamer's own decoders. libav does not say which of its decoders complains, so the count is the process's.
+//! Demuxers warn on the bus: packets of a transport stream that are missing. Decoders are silent there. A
+//! damaged packet is concealed as far as that goes: the frame comes out, with no flag on it. The only trace
+//! is in GStreamer's log, so that is where we listen: errors of libav, which decodes nearly everything, and
+//! of the base class of GStreamer's own decoders. libav does not say which of its decoders complains, so the
+//! count is the process's.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

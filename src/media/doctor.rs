@@ -1,7 +1,7 @@
 //! What is installed, what is missing, and the command that mends it.
 //!
-//! [`check`] looks and gives plain data; nothing is printed, opened or started here. A package is told by the elements that it
-//! brings, since those are what GStreamer itself can be asked for.
+//! [`check`] looks and gives plain data; nothing is printed, opened or started here. A package is told by the
+//! elements that it brings, since those are what GStreamer itself can be asked for.
 
 use std::path::{Path, PathBuf};
 
@@ -134,7 +134,8 @@ fn camera_name(device: &Path) -> Option<String> {
 
 /// Debian's and Ubuntu's packages with the elements of theirs that lockon or its users may name.
 ///
-/// `dpkg -S` on Debian 12; an element that is not in its list is not known to be anywhere, so it is most likely misspelt.
+/// `dpkg -S` on Debian 12; an element that is not in its list is not known to be anywhere, so it is most
+/// likely misspelt.
 const PACKAGES: &[(&str, &str)] = &[
     ("libgstreamer1.0-0", "filesrc filesink fdsink fakesink queue tee typefind"),
     (

@@ -1,11 +1,12 @@
 //! Pipelines as gst-launch text, and what a running pipeline says.
 //!
-//! A pipeline is text that people can read and try: a [`Launch`] is that text with the properties to set on its named
-//! elements. Values are never pasted into the text that GStreamer parses, so a file name may hold anything; they are
-//! written in, quoted, only where the text is printed for a shell.
+//! A pipeline is text that people can read and try: a [`Launch`] is that text with the properties to set on
+//! its named elements. Values are never pasted into the text that GStreamer parses, so a file name may hold
+//! anything; they are written in, quoted, only where the text is printed for a shell.
 //!
-//! [`Running`] holds a pipeline from its first change of state to NULL. No `GLib` main loop runs: a handler on the bus
-//! sorts messages on the thread that posts them, and passes on the few that matter through a channel.
+//! [`Running`] holds a pipeline from its first change of state to NULL. No `GLib` main loop runs: a handler
+//! on the bus sorts messages on the thread that posts them, and passes on the few that matter through a
+//! channel.
 
 use std::fmt::{self, Write as _};
 use std::fs::File;
@@ -44,7 +45,8 @@ const MAX_TEXT: u64 = 1 << 20;
 
 /// gst-launch text with the properties to set on its elements by name.
 ///
-/// Displayed, it is one line for `gst-launch-1.0` in a POSIX shell, with the properties written in, and `***` in the place of passwords.
+/// Displayed, it is one line for `gst-launch-1.0` in a POSIX shell, with the properties written in, and `***`
+/// in the place of passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Launch {
     /// Where the text is from, for messages: a file, or the option it was typed after.
@@ -123,7 +125,8 @@ impl Launch {
         find(&words(&self.text), element).is_some()
     }
 
-    /// Puts `chain` (`videoconvert ! deinterlace`) into the text, between the element of that name and the one before.
+    /// Puts `chain` (`videoconvert ! deinterlace`) into the text, between the element of that name and the
+    /// one before.
     ///
     /// # Errors
     /// `Launch` if the element is not linked by a `!` in front of it.
@@ -142,8 +145,9 @@ impl Launch {
         }
     }
 
-    /// One pipeline instead of several: this source with an `element` of that name in the place of its appsink `frames`, and
-    /// behind it what follows the appsrc `results` in each of `sinks`, or nothing but a `fakesink`.
+    /// One pipeline instead of several: this source with an `element` of that name in the place of its
+    /// appsink `frames`, and behind it what follows the appsrc `results` in each of `sinks`, or nothing but a
+    /// `fakesink`.
     ///
     /// Names that are taken already get a number in the later text.
     ///
@@ -173,7 +177,8 @@ impl Launch {
                 return Err(fault());
             }
             if sinks.len() > 1 {
-                // An encoder that looks ahead gives nothing before it has had many frames, and the others must not hold it up.
+                // An encoder that looks ahead gives nothing before it has had many frames, and the others
+                // must not hold it up.
                 let queue = "outputs. ! queue max-size-buffers=100 max-size-bytes=0 max-size-time=0 !";
                 words.extend(queue.split(' ').map(str::to_owned));
             }
@@ -185,7 +190,8 @@ impl Launch {
         Ok(Self { name: self.name.clone(), text: words.join(" "), properties })
     }
 
-    /// The same with an appsink `frames` at its end, if it has no appsink and ends in something that can be followed by one.
+    /// The same with an appsink `frames` at its end, if it has no appsink and ends in something that can be
+    /// followed by one.
     #[must_use]
     pub fn with_appsink(mut self) -> Self {
         let words = words(&self.text);
@@ -201,7 +207,8 @@ impl Launch {
         self
     }
 
-    /// The same with an appsrc `results` in front of it, if it has no appsrc and begins with something that can follow one.
+    /// The same with an appsrc `results` in front of it, if it has no appsrc and begins with something that
+    /// can follow one.
     #[must_use]
     pub fn with_appsrc(mut self) -> Self {
         let words = words(&self.text);
@@ -243,7 +250,8 @@ impl Launch {
     /// The pipeline, in state NULL, with all properties set.
     ///
     /// # Errors
-    /// `MissingElement` if an element is not installed, `Launch` if GStreamer does not accept the text or a property.
+    /// `MissingElement` if an element is not installed, `Launch` if GStreamer does not accept the text or a
+    /// property.
     pub fn build(&self) -> Result<gst::Pipeline> {
         init()?;
         let mut context = gst::ParseContext::new();
@@ -261,8 +269,9 @@ impl Launch {
         Ok(pipeline)
     }
 
-    /// As [`Self::build`], but given up when the run is stopped: for text of thousands of elements GStreamer takes minutes,
-    /// and cannot be interrupted. The thread that builds is left behind then, and drops what it has built.
+    /// As [`Self::build`], but given up when the run is stopped: for text of thousands of elements GStreamer
+    /// takes minutes, and cannot be interrupted. The thread that builds is left behind then, and drops what
+    /// it has built.
     ///
     /// # Errors
     /// As [`Self::build`], and `Stopped`.
@@ -315,7 +324,8 @@ impl Launch {
             .find_property(property)
             .filter(|spec| spec.flags().contains(glib::ParamFlags::WRITABLE))
             .ok_or_else(|| self.fault(format!("element {name:?} has no property {property:?} to set")))?;
-        // Strings are taken as they are: deserialising would undo quotes and turn a file named NULL into nothing.
+        // Strings are taken as they are: deserialising would undo quotes and turn a file named NULL into
+        // nothing.
         let value = if spec.value_type() == glib::Type::STRING {
             value.to_value()
         } else {
@@ -400,8 +410,8 @@ fn words_of_last(words: &[String]) -> Option<&String> {
     words.get(start)
 }
 
-/// True if something can be linked to the element of that factory: in front of it, or behind it. `end` is the word there. Caps
-/// and what is misspelt can be linked, a named element's pad (`t.`) is linked already.
+/// True if something can be linked to the element of that factory: in front of it, or behind it. `end` is the
+/// word there. Caps and what is misspelt can be linked, a named element's pad (`t.`) is linked already.
 fn is_open(end: Option<&String>, factory: Option<&String>, in_front: bool) -> bool {
     let Some(end) = end else { return false };
     if end == "!" {
@@ -442,8 +452,8 @@ fn for_launch(value: &str) -> String {
         return value.to_owned();
     }
     let quoted = |value: &str| format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""));
-    // gst-launch takes quotes and backslashes off, and then reads what is left as a value: that again can be quoted, or be NULL. A
-    // backslash at its end is understood only in quotes of that second kind.
+    // gst-launch takes quotes and backslashes off, and then reads what is left as a value: that again can be
+    // quoted, or be NULL. A backslash at its end is understood only in quotes of that second kind.
     let is_read_twice = value.starts_with('"') || value.ends_with('\\') || value == "NULL";
     if is_read_twice { quoted(&serialised(value)) } else { quoted(value) }
 }
@@ -466,8 +476,8 @@ fn missing_element(element: &str) -> Option<Error> {
 
 /// A pipeline from its first change of state to NULL: dropping this stops it, on every path.
 ///
-/// Dropping waits for the pipeline's threads. Whoever drops it must not be one of them, and must first have let go of
-/// what they may be waiting for.
+/// Dropping waits for the pipeline's threads. Whoever drops it must not be one of them, and must first have
+/// let go of what they may be waiting for.
 #[derive(Debug)]
 pub struct Running {
     pipeline: gst::Pipeline,
@@ -498,7 +508,8 @@ pub enum News {
     Closed,
     /// Something failed; what follows are consequences.
     Failed(Error),
-    /// A resource is in trouble: a server that closed the connection, after which some sources tell an ordinary end.
+    /// A resource is in trouble: a server that closed the connection, after which some sources tell an
+    /// ordinary end.
     InTrouble(Error),
     /// The latency must be worked out again. [`Running::attend`] does that.
     Latency,
@@ -536,7 +547,8 @@ impl Running {
         Self { pipeline, news, heard }
     }
 
-    /// Stops that run as soon as somebody closes the window in which the pipeline ends, whoever listens by then.
+    /// Stops that run as soon as somebody closes the window in which the pipeline ends, whoever listens by
+    /// then.
     pub fn stop_when_closed(&self, control: &Control) {
         // There is one run, and it is told once.
         let _ = self.heard.control.set(control.clone());
@@ -625,8 +637,9 @@ impl Drop for Running {
     }
 }
 
-/// Runs the body of a pad's callback. A panic must not leave it: its caller is C, and the process would end with its files half
-/// written. The pad's element fails instead, as if it had failed by itself, and the callback answers `otherwise`.
+/// Runs the body of a pad's callback. A panic must not leave it: its caller is C, and the process would end
+/// with its files half written. The pad's element fails instead, as if it had failed by itself, and the
+/// callback answers `otherwise`.
 pub(super) fn guarded<T>(pad: &gst::Pad, otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_panic(body).unwrap_or_else(|message| {
         if let Some(element) = pad.parent_element() {
@@ -687,7 +700,8 @@ fn sort(message: &gst::Message, heard: &Heard, sender: &Sender<News>) {
     let _ = sender.send(news);
 }
 
-/// True if a video output says that somebody closed its window. Nothing but the text tells that from a device that is not there.
+/// True if a video output says that somebody closed its window. Nothing but the text tells that from a device
+/// that is not there.
 fn is_of_closed_window(error: &gst::message::Error) -> bool {
     error.error().matches(gst::ResourceError::NotFound)
         && error.error().message().ends_with("indow was closed")
@@ -739,7 +753,8 @@ fn missing_plugin(structure: &gst::StructureRef) -> Option<Error> {
                 // libav has nearly every other decoder, under nearly the name of the format.
                 other => format!("avdec_{}", other.trim_start_matches("video/").trim_start_matches("x-")),
             };
-            // Where the package is installed, what it would be called there does not help: nothing decodes this.
+            // Where the package is installed, what it would be called there does not help: nothing decodes
+            // this.
             let has = |name: &str| gst::ElementFactory::find(name).is_some();
             if has(&element) || (element.starts_with("avdec_") && has("avdec_h264")) {
                 return Some(nothing_decodes(media));

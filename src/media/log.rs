@@ -1,7 +1,7 @@
 //! GStreamer's log, joined to ours: each line becomes an event of `tracing` with the target `gst:CATEGORY`.
 //!
-//! `tracing` wants a call site for each event, which lives as long as the program. Here they are made as they are met, one for
-//! each category and level; there are some hundred categories.
+//! `tracing` wants a call site for each event, which lives as long as the program. Here they are made as they
+//! are met, one for each category and level; there are some hundred categories.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -18,11 +18,12 @@ use crate::text::without_secrets;
 /// Before the name of a category, in a target.
 pub const PREFIX: &str = "gst:";
 
-/// Sends GStreamer's log to `tracing`, in the place of standard error. `levels` are of categories whose names begin so, the
-/// empty one for all of them; more special ones come later.
+/// Sends GStreamer's log to `tracing`, in the place of standard error. `levels` are of categories whose names
+/// begin so, the empty one for all of them; more special ones come later.
 ///
-/// Where nothing is asked for nothing is installed, and GStreamer's log costs what it always costs: a comparison. Whoever sets
-/// `GST_DEBUG` has chosen levels, which are left as they are. With `GST_DEBUG_FILE` too the log goes into that file, as ever.
+/// Where nothing is asked for nothing is installed, and GStreamer's log costs what it always costs: a
+/// comparison. Whoever sets `GST_DEBUG` has chosen levels, which are left as they are. With `GST_DEBUG_FILE`
+/// too the log goes into that file, as ever.
 pub fn join<'a>(levels: impl IntoIterator<Item = (&'a str, LevelFilter)>) {
     let is_set = |name| std::env::var_os(name).is_some_and(|value: std::ffi::OsString| !value.is_empty());
     if is_set("GST_DEBUG_FILE") {

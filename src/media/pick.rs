@@ -49,7 +49,8 @@ impl Picker {
     /// Opens a window named `title` and shows the frame in it.
     ///
     /// # Errors
-    /// Why no window can be had: `Output` if there is no screen, `MissingElement` or `Pipeline` if GStreamer cannot show it.
+    /// Why no window can be had: `Output` if there is no screen, `MissingElement` or `Pipeline` if GStreamer
+    /// cannot show it.
     pub fn open(frame: Frame, title: &str) -> Result<Self> {
         sink::check_screen("")?;
         let launch = sink::display_launch(true);
@@ -92,8 +93,8 @@ impl Picker {
         Ok(picker)
     }
 
-    /// The boxes that somebody draws, in the order in which they were taken, one at least; `None` if nothing is to be picked: that
-    /// was said, or the window closed, or the program is to end.
+    /// The boxes that somebody draws, in the order in which they were taken, one at least; `None` if nothing
+    /// is to be picked: that was said, or the window closed, or the program is to end.
     ///
     /// # Errors
     /// What made the window fail.

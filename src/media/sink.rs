@@ -1,13 +1,14 @@
 //! Where frames go with their results drawn in: a video file, the screen, or a pipeline of the user's own.
 //!
-//! Threads: the engine's thread only hands frames over. A worker of the sink's copies each into a pooled buffer, draws, and
-//! pushes it into `appsrc`, so that this overlaps with the search for the next frame; GStreamer encodes and writes on its
-//! own threads.
+//! Threads: the engine's thread only hands frames over. A worker of the sink's copies each into a pooled
+//! buffer, draws, and pushes it into `appsrc`, so that this overlaps with the search for the next frame;
+//! GStreamer encodes and writes on its own threads.
 //!
-//! Who waits for whom: a full `appsrc` holds up the worker, the worker holds up [`Sink::deliver`], and that is how an encoder
-//! holds back the reading of a file. Where frames of a live source are shown nobody waits: older ones are dropped, and counted. The engine's thread is the only one that hears what the pipeline says and that changes its
-//! state. It never waits for the worker without listening, and going to NULL makes a push that waits return: so a pipeline
-//! that fails while it is full is noticed and closed.
+//! Who waits for whom: a full `appsrc` holds up the worker, the worker holds up [`Sink::deliver`], and that
+//! is how an encoder holds back the reading of a file. Where frames of a live source are shown nobody waits:
+//! older ones are dropped, and counted. The engine's thread is the only one that hears what the pipeline says
+//! and that changes its state. It never waits for the worker without listening, and going to NULL makes a
+//! push that waits return: so a pipeline that fails while it is full is noticed and closed.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -35,8 +36,8 @@ use crate::ports::{Delivery, Sink};
 use crate::results::{FrameRecord, OutputSummary, Percentiles, RunRecord, Summary};
 use crate::stats::Durations;
 
-/// Frames that may wait for the worker. Together with the one being copied a sink keeps two decoded pictures at most, since
-/// a decoder's pool is small.
+/// Frames that may wait for the worker. Together with the one being copied a sink keeps two decoded pictures
+/// at most, since a decoder's pool is small.
 const WAITING: usize = 1;
 /// Drawn frames that may wait in `appsrc`: enough to bridge an encoder's uneven pace.
 const QUEUED: u64 = 4;
@@ -50,12 +51,14 @@ const POLL: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 /// The same for the other ends of a pipeline after one of them failed.
 const LAST_RITES: Duration = Duration::from_secs(1);
-/// Time steps a second in MP4: the smallest number that holds the frames of 24, 25, 30, 50, 60, their 1000/1001 relatives,
-/// MPEG's 1/90000 s and milliseconds to the tick.
+/// Time steps a second in MP4: the smallest number that holds the frames of 24, 25, 30, 50, 60, their
+/// 1000/1001 relatives, MPEG's 1/90000 s and milliseconds to the tick.
 const MP4_TIMESCALE: u32 = 360_000;
-/// Frames of a live source that are on their way through an output, of which we remember when they were captured.
+/// Frames of a live source that are on their way through an output, of which we remember when they were
+/// captured.
 const PENDING: usize = 64;
-/// By how much frames are pulled apart that came at one time, in nanoseconds; fewer where frames follow each other fast.
+/// By how much frames are pulled apart that came at one time, in nanoseconds; fewer where frames follow each
+/// other fast.
 const MOST_APART_NS: u64 = 1_000_000;
 
 /// One kind of file that we write.
@@ -206,12 +209,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl VideoSink {
-    /// Writes `path`: `.mp4`, `.mkv`, `.avi` (H.264) or `.webm` (VP9), with the first audio stream of the file `sound`.
+    /// Writes `path`: `.mp4`, `.mkv`, `.avi` (H.264) or `.webm` (VP9), with the first audio stream of the
+    /// file `sound`.
     ///
-    /// Frames keep their number and their times, to the precision of the container; MP4 without sound begins at 0 whatever
-    /// the first frame's time. The precision is 3 µs in MP4, 0.05 ms in Matroska, 0.5 ms
-    /// in `WebM`; AVI has a frame rate and no times. Sound is copied, not encoded again, and ends with the video; where
-    /// the container cannot hold it, it is left out with a warning. A file that exists is replaced when the first frame comes.
+    /// Frames keep their number and their times, to the precision of the container; MP4 without sound begins
+    /// at 0 whatever the first frame's time. The precision is 3 µs in MP4, 0.05 ms in Matroska, 0.5 ms in
+    /// `WebM`; AVI has a frame rate and no times. Sound is copied, not encoded again, and ends with the
+    /// video; where the container cannot hold it, it is left out with a warning. A file that exists is
+    /// replaced when the first frame comes.
     ///
     /// # Errors
     /// `Value` for another extension, `File` if the file could not be written there,
@@ -230,8 +235,8 @@ impl VideoSink {
         Ok(Self { name, launch, view, target, is_live, from_zero, ready, playing, shown, control })
     }
 
-    /// Shows the frames on the screen, in a window named `title`: those of a file at their own pace, or slower if the search is; a
-    /// camera's at once.
+    /// Shows the frames on the screen, in a window named `title`: those of a file at their own pace, or
+    /// slower if the search is; a camera's at once.
     ///
     /// # Errors
     /// `Output` if there is no screen, `MissingElement` if GStreamer has no video output.
@@ -253,8 +258,8 @@ impl VideoSink {
         })
     }
 
-    /// Lets that run be steered from the window: to close it ends the run. Keys pause it and end it too, but where the pipeline is
-    /// the user's own.
+    /// Lets that run be steered from the window: to close it ends the run. Keys pause it and end it too, but
+    /// where the pipeline is the user's own.
     ///
     /// While the run pauses, the frames of a file that were not shown yet are held back.
     pub fn steering(mut self, control: &Control) -> Self {
@@ -262,7 +267,8 @@ impl VideoSink {
         self
     }
 
-    /// The same for frames from the middle of a video: the file begins with the first of them, and so does its sound.
+    /// The same for frames from the middle of a video: the file begins with the first of them, and so does
+    /// its sound.
     pub fn from_zero(mut self) -> Self {
         self.from_zero = true;
         self
@@ -270,12 +276,13 @@ impl VideoSink {
 
     /// Passes the frames to gst-launch text that begins with `appsrc name=results`.
     ///
-    /// Frames of a file keep their times, and the pipeline may hold the run back. Those of a live source are moved onto the
-    /// clock of this pipeline, so that a sink that synchronises shows them at once, and the oldest is dropped if it is slow.
+    /// Frames of a file keep their times, and the pipeline may hold the run back. Those of a live source are
+    /// moved onto the clock of this pipeline, so that a sink that synchronises shows them at once, and the
+    /// oldest is dropped if it is slow.
     ///
     /// # Errors
-    /// `Launch` if the text is not a pipeline with exactly one appsrc, named `results`; `MissingElement`; `Output` if it
-    /// ends in `autovideosink` and there is no screen.
+    /// `Launch` if the text is not a pipeline with exactly one appsrc, named `results`; `MissingElement`;
+    /// `Output` if it ends in `autovideosink` and there is no screen.
     pub fn user(text: &str, view: View, is_live: bool) -> Result<Self> {
         let launch = user_launch(text)?;
         let pipeline = launch.build()?;
@@ -315,7 +322,8 @@ impl VideoSink {
     }
 }
 
-/// `clip-2.mp4` for `clip.mp4`, or the next number of which there is no file: nobody named it, so it replaces none.
+/// `clip-2.mp4` for `clip.mp4`, or the next number of which there is no file: nobody named it, so it replaces
+/// none.
 fn next_part(path: &Path) -> PathBuf {
     let name = |n: u32| {
         let mut name = path.file_stem().unwrap_or_default().to_owned();
@@ -374,8 +382,8 @@ pub(super) fn check_screen(remedy: &str) -> Result<()> {
 
 /// `is_set` looks up a variable of the environment.
 fn has_screen(is_set: impl Fn(&str) -> bool, remedy: &str) -> Result<()> {
-    // autovideosink tries every output that is installed, and some end the process where there is no screen: DirectFB's
-    // does in Debian 12. Who draws on a console names kmssink with --sink.
+    // autovideosink tries every output that is installed, and some end the process where there is no screen:
+    // DirectFB's does in Debian 12. Who draws on a console names kmssink with --sink.
     if cfg!(target_os = "linux") && !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
         let reason = format!("there is no screen here: neither DISPLAY nor WAYLAND_DISPLAY is set{remedy}");
         return Err(Error::Output { name: "display".to_owned(), reason });
@@ -400,9 +408,9 @@ fn check_appsrc(launch: &Launch, pipeline: &gst::Pipeline) -> Result<()> {
     }
 }
 
-/// Lets ends that keep no time start without a first frame each. Behind a tee, an encoder that looks ahead gives none until
-/// it has had many, while an end that has its own holds the tee up: the pipeline would wait for ever, as it does in
-/// `gst-launch-1.0`.
+/// Lets ends that keep no time start without a first frame each. Behind a tee, an encoder that looks ahead
+/// gives none until it has had many, while an end that has its own holds the tee up: the pipeline would wait
+/// for ever, as it does in `gst-launch-1.0`.
 fn start_without_preroll(pipeline: &gst::Pipeline) {
     for end in pipeline.iterate_sinks().into_iter().flatten() {
         let has = |property: &str| end.has_property_with_type(property, bool::static_type());
@@ -434,7 +442,8 @@ impl Sink for VideoSink {
 
     /// Waits while the output is behind; frames of a live source do not wait for a slow screen.
     ///
-    /// Where frames change, a file is completed and another begun; a screen or a pipeline of the user's is told the new format.
+    /// Where frames change, a file is completed and another begun; a screen or a pipeline of the user's is
+    /// told the new format.
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
         let format = &delivery.frame.format;
         let is_file = matches!(self.target, Target::File { .. });
@@ -515,7 +524,8 @@ struct Playing {
     pipeline: launch::Running,
     gate: Option<Arc<Gate>>,
     jobs: Option<Sender<Job>>,
-    /// The other end of `jobs`, for a live source: a frame that the worker did not take in time is taken out for a newer one.
+    /// The other end of `jobs`, for a live source: a frame that the worker did not take in time is taken out
+    /// for a newer one.
     late: Option<Receiver<Job>>,
     shown: Arc<Shown>,
     worker: Option<JoinHandle<()>>,
@@ -664,7 +674,8 @@ impl Playing {
         Ok(playing)
     }
 
-    /// True if a file that was begun for other frames can hold these too. Times say all about a rate where there are times.
+    /// True if a file that was begun for other frames can hold these too. Times say all about a rate where
+    /// there are times.
     fn holds(&self, format: &VideoFormat) -> bool {
         let begun = &self.format;
         let same_rate = !self.is_constant_rate || begun.frame_rate == format.frame_rate;
@@ -767,7 +778,8 @@ impl Playing {
         }
     }
 
-    /// After an error, or when a window was closed: ends the stream and gives the other ends of a pipeline with several the time to complete their files.
+    /// After an error, or when a window was closed: ends the stream and gives the other ends of a pipeline
+    /// with several the time to complete their files.
     fn let_others_finish(&mut self) {
         let ends = self.progress.ends.load(Ordering::Relaxed);
         if ends < 2 {
@@ -791,8 +803,8 @@ impl Playing {
 }
 
 impl Drop for Playing {
-    /// Wakes whoever waits, and only then waits itself: sound at its gate, a push in the appsrc, the worker for a frame or for the
-    /// end of a pause.
+    /// Wakes whoever waits, and only then waits itself: sound at its gate, a push in the appsrc, the worker
+    /// for a frame or for the end of a pause.
     fn drop(&mut self) {
         self.jobs = None;
         self.progress.is_over.store(true, Ordering::Relaxed);
@@ -939,8 +951,9 @@ impl Worker {
     }
 }
 
-/// How long the output has been playing. While it is being started an element has a clock, but not yet the time from which
-/// to count: it would tell the clock's own time, and the first frame would be shown after as many hours.
+/// How long the output has been playing. While it is being started an element has a clock, but not yet the
+/// time from which to count: it would tell the clock's own time, and the first frame would be shown after as
+/// many hours.
 fn running_time(appsrc: &gst_app::AppSrc) -> Option<gst::ClockTime> {
     if appsrc.current_state() == gst::State::Playing { appsrc.current_running_time() } else { None }
 }
@@ -949,7 +962,8 @@ fn running_time(appsrc: &gst_app::AppSrc) -> Option<gst::ClockTime> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
     pub(super) pts: u64,
-    /// For how long: a guess where nothing says so, but never nothing, or MP4's players would not show the last frame.
+    /// For how long: a guess where nothing says so, but never nothing, or MP4's players would not show the
+    /// last frame.
     pub(super) duration: u64,
 }
 
@@ -1014,7 +1028,8 @@ impl Timeline {
             _ => own,
         };
         let pts = if self.on_clock { self.on_clock(own, now()) } else { own };
-        // Of frames that came at one time, as after a stall, players show the first only: they are pulled apart a little.
+        // Of frames that came at one time, as after a stall, players show the first only: they are pulled
+        // apart a little.
         let apart = meta.duration_ns.or(nominal).unwrap_or(USUAL_INTERVAL_NS) / 8;
         let earliest = self.last_pts.map_or(0, |last| last + apart.min(MOST_APART_NS));
         let pts = pts.max(earliest);
@@ -1032,8 +1047,8 @@ impl Timeline {
 
     /// The frame's own time, moved so that the first is shown at once and none is late.
     ///
-    /// A frame that is late moves itself and those after it: a search slower than the video shows it in slow motion. Were it
-    /// not moved, a screen would drop it, and with it all that follow.
+    /// A frame that is late moves itself and those after it: a search slower than the video shows it in slow
+    /// motion. Were it not moved, a screen would drop it, and with it all that follow.
     fn on_clock(&mut self, own: u64, now: Option<gst::ClockTime>) -> u64 {
         let (own, now) = (i128::from(own), now.map_or(0, |now| i128::from(now.nseconds())));
         let shift = self.shift.map_or(now - own, |shift| shift.max(now - own));
@@ -1085,7 +1100,8 @@ impl Easel {
         let info = video_info(format, pixels, even, is_grey)?;
         let pool = gst_video::VideoBufferPool::new();
         let mut config = pool.config();
-        // No upper limit: an encoder that looks ahead keeps as many as it needs, and from then on buffers only go round.
+        // No upper limit: an encoder that looks ahead keeps as many as it needs, and from then on buffers
+        // only go round.
         config.set_params(Some(&info.to_caps()?), info.size() as u32, 0, 0);
         pool.set_config(config)?;
         pool.set_active(true)?;
@@ -1156,7 +1172,8 @@ impl Easel {
 }
 
 impl Drop for Easel {
-    /// A pool that is active keeps its buffers for ever; those still in the pipeline are freed when they come back.
+    /// A pool that is active keeps its buffers for ever; those still in the pipeline are freed when they come
+    /// back.
     fn drop(&mut self) {
         let _ = self.pool.set_active(false);
     }
@@ -1177,7 +1194,8 @@ fn draw(
     overlay::draw_results(canvas, record, trails);
 }
 
-/// Draws results into a frame where it lies, after those that `trails` has seen. Without a `mask` there are only boxes and labels to draw, whatever the view.
+/// Draws results into a frame where it lies, after those that `trails` has seen. Without a `mask` there are
+/// only boxes and labels to draw, whatever the view.
 ///
 /// # Panics
 /// If `frame` or the mask is not of that format's size.
@@ -1198,8 +1216,8 @@ pub fn draw_in_place(
     draw(view, &mut overlay::Canvas::new(views.collect(), pixels, size), record, mask, trails);
 }
 
-/// Repeats the last column and the last row, so that a picture of odd size fills one of even size without an edge that
-/// costs bits or shows. `sample` bytes belong together.
+/// Repeats the last column and the last row, so that a picture of odd size fills one of even size without an
+/// edge that costs bits or shows. `sample` bytes belong together.
 fn extend_edges(data: &mut [u8], stride: usize, inner: Size, outer: Size, sample: usize) {
     for row in data.chunks_mut(stride).take(inner.height) {
         for x in (inner.width..outer.width).step_by(sample) {
@@ -1211,7 +1229,8 @@ fn extend_edges(data: &mut [u8], stride: usize, inner: Size, outer: Size, sample
     }
 }
 
-/// What the buffers are like: the frames' rate, pixel aspect and colours, in another format where they are grey.
+/// What the buffers are like: the frames' rate, pixel aspect and colours, in another format where they are
+/// grey.
 fn video_info(
     format: &VideoFormat,
     pixels: PixelFormat,
@@ -1220,7 +1239,8 @@ fn video_info(
 ) -> Result<gst_video::VideoInfo, gst::glib::BoolError> {
     let round = |length: usize| if even { length.next_multiple_of(2) } else { length } as u32;
     let fraction = |(n, d): (i32, i32)| gst::Fraction::new(n, d.max(1));
-    // Grey pictures are full range unless they say otherwise; colour without a word has GStreamer's default for its size.
+    // Grey pictures are full range unless they say otherwise; colour without a word has GStreamer's default
+    // for its size.
     let colours = format.colorimetry.as_deref().or(is_grey.then_some("1:4:0:0"));
     let colours = colours.and_then(|text| text.parse::<gst_video::VideoColorimetry>().ok());
     let kind = pixels.name.parse::<gst_video::VideoFormat>()?;

@@ -1,12 +1,13 @@
 //! The sound of the input file, carried into the output file as it is: the first audio stream, not decoded.
 //!
-//! A branch `filesrc ! parsebin ! queue` beside the video reads the input a second time, on threads of its own, and ends in
-//! the muxer. [`attach`] learns what the file holds before the first frame is pushed, because a muxer must know all of its
-//! pads by then; nothing is added to the pipeline where there is no sound, or none that the container takes.
+//! A branch `filesrc ! parsebin ! queue` beside the video reads the input a second time, on threads of its
+//! own, and ends in the muxer. [`attach`] learns what the file holds before the first frame is pushed,
+//! because a muxer must know all of its pads by then; nothing is added to the pipeline where there is no
+//! sound, or none that the container takes.
 //!
-//! Who waits for whom: the muxer interleaves by time, so video waits in it for sound and sound for video. [`Gate`] holds
-//! each packet of sound back until the video has come as far. At the end no packet that begins after the last frame is in
-//! the muxer then, and the sound ends with the picture, however early that is.
+//! Who waits for whom: the muxer interleaves by time, so video waits in it for sound and sound for video.
+//! [`Gate`] holds each packet of sound back until the video has come as far. At the end no packet that begins
+//! after the last frame is in the muxer then, and the sound ends with the picture, however early that is.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,9 +20,11 @@ use gst::prelude::*;
 use super::launch;
 use crate::error::{Error, Result};
 
-/// How long to wait for the demuxer to tell what a file holds. It reads the file's head only; a network drive may be slow.
+/// How long to wait for the demuxer to tell what a file holds. It reads the file's head only; a network drive
+/// may be slow.
 const DISCOVERY: Duration = Duration::from_secs(10);
-/// How often waiting for the demuxer, or for the video, is interrupted to look whether it is still worth waiting.
+/// How often waiting for the demuxer, or for the video, is interrupted to look whether it is still worth
+/// waiting.
 const POLL: Duration = Duration::from_millis(50);
 
 /// The muxers' pads for sound.
@@ -32,9 +35,10 @@ const CORE: &str = "libgstreamer1.0-0";
 
 /// Adds the sound of `input` to an `output`, which must not have been started yet, and links it to the muxer.
 ///
-/// The result holds back all sound until it is told of video. `None` if the file has no sound, or if the container cannot
-/// hold it, which is logged once. Waits until the demuxer has read the head of the file. With `from_zero` the sound that comes
-/// before the first frame is left out, and the rest is moved as the frames are.
+/// The result holds back all sound until it is told of video. `None` if the file has no sound, or if the
+/// container cannot hold it, which is logged once. Waits until the demuxer has read the head of the file.
+/// With `from_zero` the sound that comes before the first frame is left out, and the rest is moved as the
+/// frames are.
 ///
 /// # Errors
 /// `MissingElement` if GStreamer lacks a part that every installation has.
@@ -75,8 +79,9 @@ pub(super) fn attach(
 
 /// The sound that a muxer takes, or `None` if it takes none.
 ///
-/// From the factory: `Element::pad_template` would take over the last reference of a template that an element class has
-/// replaced, as webmmux does in GStreamer 1.22 (it leaves it floating), and the class would be left without one.
+/// From the factory: `Element::pad_template` would take over the last reference of a template that an element
+/// class has replaced, as webmmux does in GStreamer 1.22 (it leaves it floating), and the class would be left
+/// without one.
 fn caps_for_sound(mux: &gst::Element) -> Option<gst::Caps> {
     let templates = mux.factory()?.static_pad_templates();
     templates.iter().find(|template| template.name_template() == SOUND_PAD).map(gst::StaticPadTemplate::caps)
@@ -99,7 +104,8 @@ struct Branch {
     bin: gst::Bin,
     /// The caps of the first packet, which waits at the gate by then, or `None` if there is no sound.
     ///
-    /// That packet holds back the events before it as well: a muxer that is linked while they pass loses some of them.
+    /// That packet holds back the events before it as well: a muxer that is linked while they pass loses some
+    /// of them.
     sound: Receiver<Option<gst::Caps>>,
     gate: Arc<Gate>,
 }
@@ -149,7 +155,8 @@ impl Branch {
         Ok(Self { bin, sound, gate })
     }
 
-    /// Starts the branch alone, and waits until it knows what the file holds. `accepted` is what the muxer takes.
+    /// Starts the branch alone, and waits until it knows what the file holds. `accepted` is what the muxer
+    /// takes.
     fn discover(&self, output: &launch::Running, accepted: &gst::Caps) -> Found {
         if self.bin.set_state(gst::State::Paused).is_err() {
             return Found::Failed("the file cannot be opened a second time".to_owned());
@@ -208,7 +215,8 @@ fn take(pad: &gst::Pad, bin: &gst::Bin, queue: &gst::Element) -> bool {
 
 /// Drops the data of a pad, since a demuxer fails once none of its pads takes any.
 ///
-/// parsebin lets data flow when all of its pads have been added: if sound has none by then, there is no sound.
+/// parsebin lets data flow when all of its pads have been added: if sound has none by then, there is no
+/// sound.
 fn lead_nowhere(pad: &gst::Pad, queue: &gst::Element, heard: Sender<Option<gst::Caps>>) {
     let entry = queue.static_pad("sink").expect("a queue has a sink pad").downgrade();
     let types =
@@ -224,7 +232,8 @@ fn lead_nowhere(pad: &gst::Pad, queue: &gst::Element, heard: Sender<Option<gst::
     });
 }
 
-/// Links AAC so that it arrives as files keep it: transport streams have a header on each packet. True if that worked.
+/// Links AAC so that it arrives as files keep it: transport streams have a header on each packet. True if
+/// that worked.
 fn unpack_aac(pad: &gst::Pad, bin: &gst::Bin, queue: &gst::Element) -> bool {
     let Ok(parse) = make("aacparse", "gstreamer1.0-plugins-good") else { return false };
     let raw = gst::Caps::builder("audio/mpeg").field("stream-format", "raw").build();
@@ -322,8 +331,9 @@ impl Gate {
                 if starts < origin {
                     return gst::PadProbeReturn::Drop;
                 }
-                // Sound that begins late, or pauses: the muxer wants to see it before it goes on with the video, and video
-                // must not wait for ever. It may then lie in the muxer when the video is cut short, which we accept.
+                // Sound that begins late, or pauses: the muxer wants to see it before it goes on with the
+                // video, and video must not wait for ever. It may then lie in the muxer when the video is cut
+                // short, which we accept.
                 let video_waits = state.video_queue.as_ref().is_some_and(is_full) && !state.is_closed;
                 if starts - origin < state.video_end || video_waits {
                     move_back(info, origin);
@@ -347,7 +357,8 @@ impl Gate {
     }
 }
 
-/// Time since the beginning of the video, which is what the muxer sorts by. Zero for what precedes the beginning.
+/// Time since the beginning of the video, which is what the muxer sorts by. Zero for what precedes the
+/// beginning.
 fn running_time(pad: &gst::Pad, pts: Option<gst::ClockTime>) -> Option<u64> {
     let segment = pad.sticky_event::<gst::event::Segment>(0)?;
     let segment = segment.segment().downcast_ref::<gst::ClockTime>()?.to_owned();

@@ -1,14 +1,15 @@
 //! Decoded frames from a file, a URI, a camera or gst-launch text, through an appsink.
 //!
-//! Two threads meet here. GStreamer's streaming thread decodes, and hands each sample to a bounded channel: it does nothing
-//! else with it. The thread that owns the [`VideoSource`] takes samples out and maps them. For a file the streaming thread
-//! waits while the channel is full, so nothing is lost and decoding runs no further ahead than the channel is long. For a
-//! live source it never waits: samples that nobody took are dropped for a newer one, and counted. Those that came together with
-//! the newest are not: a network delivers a few at once, and there is time for them until the next few come.
+//! Two threads meet here. GStreamer's streaming thread decodes, and hands each sample to a bounded channel:
+//! it does nothing else with it. The thread that owns the [`VideoSource`] takes samples out and maps them.
+//! For a file the streaming thread waits while the channel is full, so nothing is lost and decoding runs no
+//! further ahead than the channel is long. For a live source it never waits: samples that nobody took are
+//! dropped for a newer one, and counted. Those that came together with the newest are not: a network delivers
+//! a few at once, and there is time for them until the next few come.
 //!
-//! The luma plane is used where the decoder put it. A converter costs more than matching does, so there is none in the
-//! pipelines; the first frame's caps and tags tell whether this video needs one, and only then is the pipeline built again
-//! with what is needed in front of the appsink.
+//! The luma plane is used where the decoder put it. A converter costs more than matching does, so there is
+//! none in the pipelines; the first frame's caps and tags tell whether this video needs one, and only then is
+//! the pipeline built again with what is needed in front of the appsink.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -51,7 +52,8 @@ mod inlet;
 mod login;
 mod pictures;
 
-/// How long the first frame may take: a network camera needs seconds, and nobody waits longer than this for nothing.
+/// How long the first frame may take: a network camera needs seconds, and nobody waits longer than this for
+/// nothing.
 const FIRST_FRAME: Duration = Duration::from_secs(30);
 
 /// How often a file that gave up while it was opened, without a word, is opened anew to hear why.
@@ -60,13 +62,15 @@ const MOST_OPENINGS: u32 = 5;
 /// How often a wait for the first frame looks whether it should stop.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
-/// After an error, frames that were on their way are waited for this long, unless the end of the stream comes first.
+/// After an error, frames that were on their way are waited for this long, unless the end of the stream comes
+/// first.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
 /// Jitter of local networks is some milliseconds, of others some dozens.
 pub const DEFAULT_JITTER_MS: u32 = 200;
 
-/// A real-time source that is silent for so long is given up, where it may be connected anew. Longer than sources pause.
+/// A real-time source that is silent for so long is given up, where it may be connected anew. Longer than
+/// sources pause.
 const GONE: Duration = Duration::from_secs(15);
 
 /// How long after a resource complained an end is its consequence.
@@ -78,22 +82,27 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// ...up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
-/// Samples that wait in the channel of a file. Two keep the decoder busy while the engine takes one; pools are small.
+/// Samples that wait in the channel of a file. Two keep the decoder busy while the engine takes one; pools
+/// are small.
 const LOSSLESS_WAITING: usize = 2;
 
-/// Samples that wait in the channel of a live source: as many as come together. In vain wait all that are older.
+/// Samples that wait in the channel of a live source: as many as come together. In vain wait all that are
+/// older.
 const LIVE_WAITING: usize = 4;
 
 /// Samples that arrive within this time came together: less than a frame's time at 120 frames a second.
 const TOGETHER: Duration = Duration::from_millis(8);
 
-/// Samples that we may hold at once, for whoever sizes a buffer pool: those that wait, and those in a deep ring.
+/// Samples that we may hold at once, for whoever sizes a buffer pool: those that wait, and those in a deep
+/// ring.
 const SAMPLES_HELD: u32 = 10;
 
-/// What a conversion may end in: 8-bit luma and the chroma that is there, as planes that `videoflip` and `deinterlace` take.
+/// What a conversion may end in: 8-bit luma and the chroma that is there, as planes that `videoflip` and
+/// `deinterlace` take.
 const CONVERTED: &str = "video/x-raw,format=(string){I420,Y42B,Y444,GRAY8}";
 
-/// Bytes of a PNG file in which an animation has said that it is one: nothing but a colour profile and text comes before that.
+/// Bytes of a PNG file in which an animation has said that it is one: nothing but a colour profile and text
+/// comes before that.
 const PNG_HEAD: u64 = 1 << 20;
 
 /// Formats that both `deinterlace` and `videoflip` take (GStreamer 1.22).
@@ -239,7 +248,8 @@ pub struct SourceSpec {
     pub camera: CameraMode,
     /// User and password for the server, where the address has none.
     pub login: Option<Login>,
-    /// For how many milliseconds a URI's network source evens out its jitter: less is sooner, more is smoother.
+    /// For how many milliseconds a URI's network source evens out its jitter: less is sooner, more is
+    /// smoother.
     pub jitter_ms: u32,
 }
 
@@ -283,7 +293,8 @@ impl SourceSpec {
             && self.input.file().is_none()
     }
 
-    /// True if frames come at the source's own pace: a camera's, a network stream's. As far as can be told without opening it.
+    /// True if frames come at the source's own pace: a camera's, a network stream's. As far as can be told
+    /// without opening it.
     ///
     /// # Errors
     /// `MissingElement` or `Launch` if a pipeline's text cannot be built.
@@ -365,12 +376,12 @@ impl SourceSpec {
 
 /// Frames of a video, in order. Dropping it stops the pipeline and waits for its threads.
 pub struct VideoSource {
-    /// Declared, and so dropped, before `running`: a streaming thread that waits in the channel is let go by this, and
-    /// stopping the pipeline waits for that thread.
+    /// Declared, and so dropped, before `running`: a streaming thread that waits in the channel is let go by
+    /// this, and stopping the pipeline waits for that thread.
     samples: Receiver<Arrival>,
     running: Running,
-    /// Samples that are out of the channel: the one that told a live source's caps while it was opened, and those that came
-    /// together with the newest.
+    /// Samples that are out of the channel: the one that told a live source's caps while it was opened, and
+    /// those that came together with the newest.
     waiting: VecDeque<Arrival>,
     state: State,
     caps: gst::Caps,
@@ -405,7 +416,8 @@ pub struct VideoSource {
 enum State {
     /// Frames come.
     Playing,
-    /// Something failed. The error is told when the frames before it have been delivered, at the latest at the instant.
+    /// Something failed. The error is told when the frames before it have been delivered, at the latest at
+    /// the instant.
     Failing(Error, Instant),
     /// It is lost, and is being connected anew.
     Away(Away),
@@ -478,7 +490,8 @@ impl Away {
     }
 }
 
-/// True for what may come right by waiting: not what was typed wrong, is not installed, or asks for another password.
+/// True for what may come right by waiting: not what was typed wrong, is not installed, or asks for another
+/// password.
 fn may_pass(error: &Error) -> bool {
     let is_refused = matches!(error, Error::NoVideo { reason, .. } if reason.contains(address::REFUSED));
     !(error.is_usage() || is_refused || matches!(error, Error::MissingElement { .. }))
@@ -508,8 +521,9 @@ pub struct Times {
 }
 
 impl Times {
-    /// The frame's time in nanoseconds, and whether it had to be interpolated, because it has none of its `own`. `frame_rate` is what
-    /// caps tell, as in [`VideoFormat`]. There is none before the first that is known, where the rate is not known either.
+    /// The frame's time in nanoseconds, and whether it had to be interpolated, because it has none of its
+    /// `own`. `frame_rate` is what caps tell, as in [`VideoFormat`]. There is none before the first that is
+    /// known, where the rate is not known either.
     pub fn next(&mut self, own: Option<u64>, frame_rate: (i32, i32)) -> (Option<u64>, bool) {
         let nominal = match frame_rate {
             (frames @ 1.., seconds) => Some(1_000_000_000 * seconds as u64 / frames as u64),
@@ -537,8 +551,8 @@ impl VideoSource {
     /// While it waits it looks at `control`, and gives up when that is stopped.
     ///
     /// # Errors
-    /// `File` or `NoVideo` if the input cannot be read or has no video; `MissingElement` if an element is not installed;
-    /// `Launch` if gst-launch text is wrong or has not exactly one appsink, named `frames`.
+    /// `File` or `NoVideo` if the input cannot be read or has no video; `MissingElement` if an element is not
+    /// installed; `Launch` if gst-launch text is wrong or has not exactly one appsink, named `frames`.
     pub fn open(spec: &SourceSpec, control: &Control) -> Result<Self> {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -585,7 +599,8 @@ impl VideoSource {
         opened.into_source(spec, launch, inlet)
     }
 
-    /// What the decoder announced about its pictures; of the first frame until one with another format was delivered.
+    /// What the decoder announced about its pictures; of the first frame until one with another format was
+    /// delivered.
     pub fn format(&self) -> Arc<VideoFormat> {
         Arc::clone(&self.format)
     }
@@ -852,8 +867,8 @@ impl VideoSource {
     }
 }
 
-/// A buffer of that format, mapped for reading where it lies, for as long as the picture is held; `None` if it is not laid
-/// out as `info` says.
+/// A buffer of that format, mapped for reading where it lies, for as long as the picture is held; `None` if
+/// it is not laid out as `info` says.
 pub fn picture(
     buffer: gst::Buffer,
     info: &gst_video::VideoInfo,
@@ -1162,8 +1177,8 @@ impl Opened {
     }
 }
 
-/// The elements that must stand before the appsink for a video of these caps, if any, where its tags are on `pad`: said once, as it
-/// costs time.
+/// The elements that must stand before the appsink for a video of these caps, if any, where its tags are on
+/// `pad`: said once, as it costs time.
 fn adaptation(caps: &gst::Caps, pad: &gst::Pad, spec: &SourceSpec) -> Result<Option<String>> {
     let info = gst_video::VideoInfo::from_caps(caps)
         .map_err(|_| no_video(&spec.input, format!("not video: {caps}")))?;
@@ -1220,7 +1235,8 @@ fn is_turned(pad: &gst::Pad) -> bool {
     turned.any(|turned| turned)
 }
 
-/// Drops what waits in vain, oldest first, and tells how many that were: all but those that came together with the newest.
+/// Drops what waits in vain, oldest first, and tells how many that were: all but those that came together
+/// with the newest.
 fn drop_late(waiting: &mut VecDeque<Arrival>) -> u64 {
     let before = waiting.len();
     if let Some(newest) = waiting.back().map(|newest| newest.at) {
@@ -1263,8 +1279,8 @@ impl Feed {
         Self { counts: Arc::new(counts), ending: Arc::clone(ending), ..Self::default() }
     }
 
-    /// Connects it to the appsink. The first frame of a file stays in the appsink in PAUSED; it arrives here, once, as
-    /// soon as the pipeline plays.
+    /// Connects it to the appsink. The first frame of a file stays in the appsink in PAUSED; it arrives here,
+    /// once, as soon as the pipeline plays.
     fn attach(self: &Arc<Self>, sink: &gst_app::AppSink) {
         // The appsink's own queue is passed by: a sample is pulled as soon as it is there.
         sink.set_max_buffers(1);
@@ -1373,7 +1389,8 @@ pub const MAX_SIDE: usize = u16::MAX as usize;
 /// What caps say, for GStreamer and for us.
 ///
 /// # Errors
-/// `Pipeline` if they are not of raw video, of a format that has no 8-bit luma plane, or of pictures of a size that none has.
+/// `Pipeline` if they are not of raw video, of a format that has no 8-bit luma plane, or of pictures of a
+/// size that none has.
 pub fn describe(caps: &gst::CapsRef) -> Result<(gst_video::VideoInfo, Arc<VideoFormat>)> {
     let info = gst_video::VideoInfo::from_caps(caps).map_err(|_| failure(format!("not video: {caps}")))?;
     let pixels = PixelFormat::from_name(info.format().to_str())
@@ -1409,8 +1426,8 @@ fn is_real_time_source(element: &gst::Element) -> bool {
     says_so || element.factory().is_some_and(|factory| factory.name() == "rtspsrc")
 }
 
-/// When a frame is to be shown, in nanoseconds, counted from the beginning of the video rather than of the file's own clock; in
-/// real time, when it was captured, counted from the start of the run.
+/// When a frame is to be shown, in nanoseconds, counted from the beginning of the video rather than of the
+/// file's own clock; in real time, when it was captured, counted from the start of the run.
 pub fn presentation_time(
     segment: Option<&gst::Segment>,
     pts: Option<gst::ClockTime>,
@@ -1455,8 +1472,9 @@ fn decoding_element(input: &Input) -> &'static str {
     if matches!(input, Input::Uri(_)) { "input" } else { "decode" }
 }
 
-/// True if a stream is video with an alpha channel that is a stream of its own. Its decoder is a bin that may give anything, as far
-/// as it says before it runs, so that `decodebin` does not take it where it looks for video only.
+/// True if a stream is video with an alpha channel that is a stream of its own. Its decoder is a bin that may
+/// give anything, as far as it says before it runs, so that `decodebin` does not take it where it looks for
+/// video only.
 fn has_alpha(pipeline: &gst::Pipeline) -> bool {
     let elements = pipeline.iterate_recurse().into_iter().flatten();
     let mut caps = elements.flat_map(|element| element.pads()).filter_map(|pad| pad.current_caps());
@@ -1672,7 +1690,8 @@ mod tests {
 
     #[test]
     fn pts_counts_from_the_beginning_of_what_is_shown() {
-        // An mp4 file's first frame may lie anywhere on the clock of its track; an edit list says where it is shown.
+        // An mp4 file's first frame may lie anywhere on the clock of its track; an edit list says where it is
+        // shown.
         let folder = tempfile::tempdir().unwrap();
         let video = "videotestsrc num-buffers=4 timestamp-offset=1500000000 ! video/x-raw,framerate=10/1";
         let sound = "audiotestsrc num-buffers=80 ! audio/x-raw,format=S16LE,rate=44100 ! mux.";
@@ -1761,7 +1780,8 @@ mod tests {
         }
     }
 
-    /// Says in a `QuickTime` file that it is to be turned by 90 degrees clockwise, as a telephone held upright does.
+    /// Says in a `QuickTime` file that it is to be turned by 90 degrees clockwise, as a telephone held
+    /// upright does.
     fn turn(path: &Path) {
         let mut bytes = std::fs::read(path).unwrap();
         let header = bytes.windows(4).position(|w| w == b"tkhd").unwrap();

@@ -1,9 +1,10 @@
 //! Files from which nothing comes any more, although nobody holds them up.
 //!
-//! Three causes are known. `decodebin` hears no errors of a demuxer while it connects it, so one that fails at once fails
-//! unheard: its thread pauses, and all others wait for it. A file that is opened anew mostly tells what is wrong. The
-//! demuxers of libav (GIF) in GStreamer 1.22 are told at the end of a file that there is nothing *yet*, and read there for
-//! ever. That of MP4 reads fragments without an index over and over. Whatever else there may be is noticed by the time in which nothing moves.
+//! Three causes are known. `decodebin` hears no errors of a demuxer while it connects it, so one that fails
+//! at once fails unheard: its thread pauses, and all others wait for it. A file that is opened anew mostly
+//! tells what is wrong. The demuxers of libav (GIF) in GStreamer 1.22 are told at the end of a file that
+//! there is nothing *yet*, and read there for ever. That of MP4 reads fragments without an index over and
+//! over. Whatever else there may be is noticed by the time in which nothing moves.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,13 +12,16 @@ use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 
-/// How long a pipeline may be at rest before it is given up. Its threads pause one after the other, so a moment means nothing.
+/// How long a pipeline may be at rest before it is given up. Its threads pause one after the other, so a
+/// moment means nothing.
 const AT_REST: Duration = Duration::from_millis(400);
 
-/// How long there may be no frame and no byte of the file that was not read before. Slow disks and decoders move.
+/// How long there may be no frame and no byte of the file that was not read before. Slow disks and decoders
+/// move.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 
-/// So often a demuxer may read at the end of a file in succession. One that looks for an index there does it a few times.
+/// So often a demuxer may read at the end of a file in succession. One that looks for an index there does it
+/// a few times.
 const MOST_READS_AT_END: u32 = 64;
 
 /// So often one place of a file may be read without a frame from it.
@@ -30,7 +34,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) struct Watch {
     pipeline: gst::glib::WeakRef<gst::Pipeline>,
     reads: Arc<Mutex<Reads>>,
-    /// What was read when something last moved, and when that was; `None` while somebody else holds the pipeline up.
+    /// What was read when something last moved, and when that was; `None` while somebody else holds the
+    /// pipeline up.
     moved: Option<(u64, Instant)>,
     /// Since when none of its threads runs, and when that was last looked at.
     resting: Option<Instant>,
@@ -44,8 +49,9 @@ struct Reads {
     furthest: u64,
     /// Reads since the last frame.
     count: u64,
-    /// The place read last when their number was a power of two, and how often it was read since: whatever the length of a
-    /// circle, there is a time when all of it lies between two such places (R. P. Brent's way to find cycles).
+    /// The place read last when their number was a power of two, and how often it was read since: whatever
+    /// the length of a circle, there is a time when all of it lies between two such places (R. P. Brent's way
+    /// to find cycles).
     place: u64,
     returns: u32,
 }
@@ -173,7 +179,8 @@ fn end_reads_at_the_end(pad: &gst::Pad) {
         if reads.fetch_add(1, Ordering::Relaxed) < MOST_READS_AT_END {
             return gst::PadProbeReturn::Pass;
         }
-        // A read of what is not linked fails, and that it understands: frames that it has are passed on, and the end.
+        // A read of what is not linked fails, and that it understands: frames that it has are passed on, and
+        // the end.
         if let Some(peer) = pad.peer() {
             let _ = peer.unlink(pad);
         }

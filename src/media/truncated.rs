@@ -1,8 +1,9 @@
 //! Files that end before they say they do: a download that broke off, a camera that lost power.
 //!
-//! Demuxers play such files as far as they go and then tell an ordinary end. Users should hear that a part is missing, so
-//! the outermost layer of the file is asked for its length: boxes of MP4 and `QuickTime`, the RIFF header of AVI, elements of
-//! Matroska, packets of MPEG transport streams. A transport stream that ends with a packet does not tell that more would follow.
+//! Demuxers play such files as far as they go and then tell an ordinary end. Users should hear that a part is
+//! missing, so the outermost layer of the file is asked for its length: boxes of MP4 and `QuickTime`, the
+//! RIFF header of AVI, elements of Matroska, packets of MPEG transport streams. A transport stream that ends
+//! with a packet does not tell that more would follow.
 
 use std::fmt;
 use std::fs::File;
@@ -30,7 +31,8 @@ impl fmt::Display for Truncation {
 
 /// What is missing of the file; `None` if nothing is, or if its kind does not tell.
 ///
-/// Nothing but a regular file is opened: a pipe would lose what is read of it here, and wait for a writer first.
+/// Nothing but a regular file is opened: a pipe would lose what is read of it here, and wait for a writer
+/// first.
 pub fn truncation(path: &Path) -> Option<Truncation> {
     path.metadata().ok().filter(std::fs::Metadata::is_file)?;
     let mut file = File::open(path).ok()?;
@@ -39,12 +41,12 @@ pub fn truncation(path: &Path) -> Option<Truncation> {
     (found.needed > length).then_some(found)
 }
 
-/// Most outermost elements that are looked at. A day of fragments of half a second has a tenth of them; a file that is made to
-/// keep us busy has no more.
+/// Most outermost elements that are looked at. A day of fragments of half a second has a tenth of them; a
+/// file that is made to keep us busy has no more.
 const MAX_ELEMENTS: usize = 1 << 22;
 
-/// What the outermost headers of a file of `length` bytes ask for, whether that is missing or not; `None` if its kind does not
-/// tell.
+/// What the outermost headers of a file of `length` bytes ask for, whether that is missing or not; `None` if
+/// its kind does not tell.
 ///
 /// # Errors
 /// If it cannot be read, or ends in the middle of a header.
@@ -97,7 +99,8 @@ pub fn measured(file: &mut (impl Read + Seek), length: u64) -> Result<Option<Tru
 /// How an EBML file begins: the ID of its first element.
 const EBML: [u8; 4] = [0x1A, 0x45, 0xDF, 0xA3];
 
-/// Matroska after RFC 9559 and RFC 8794: an EBML header and a segment, which has a size if its writer came to its end.
+/// Matroska after RFC 9559 and RFC 8794: an EBML header and a segment, which has a size if its writer came to
+/// its end.
 fn matroska(file: &mut (impl Read + Seek), length: u64) -> Result<Option<Truncation>> {
     let (mut start, mut elements) = (0_u64, 0);
     while start < length {

@@ -1,8 +1,8 @@
 //! The window of an output: what is done in it, and what it is called.
 //!
-//! GStreamer's video outputs tell keys and the mouse as navigation events, which travel upstream; elements that scale the picture
-//! on the way turn places in the window into places in it. That a window was closed they tell as an error, which
-//! [`launch`](super::launch) sorts out.
+//! GStreamer's video outputs tell keys and the mouse as navigation events, which travel upstream; elements
+//! that scale the picture on the way turn places in the window into places in it. That a window was closed
+//! they tell as an error, which [`launch`](super::launch) sorts out.
 
 use gst::prelude::*;
 
@@ -41,8 +41,8 @@ impl Action {
     }
 }
 
-/// Tells `hear` what is done in the window where the pipeline behind `appsrc` ends. It is called on a thread of GStreamer's, which
-/// must not wait.
+/// Tells `hear` what is done in the window where the pipeline behind `appsrc` ends. It is called on a thread
+/// of GStreamer's, which must not wait.
 pub(super) fn watch(appsrc: &gst_app::AppSrc, hear: impl Fn(Action) + Send + Sync + 'static) {
     let Some(pad) = appsrc.static_pad("src") else { return };
     pad.add_probe(gst::PadProbeType::EVENT_UPSTREAM, move |pad, info| {
@@ -61,7 +61,8 @@ pub(super) fn watch(appsrc: &gst_app::AppSrc, hear: impl Fn(Action) + Send + Syn
     });
 }
 
-/// Steers a run by keys, as video players do: `q` and Escape end it, space pauses it and lets it go on, `.` goes on by one frame.
+/// Steers a run by keys, as video players do: `q` and Escape end it, space pauses it and lets it go on, `.`
+/// goes on by one frame.
 pub(super) fn steer(control: &Control, action: &Action) {
     let Action::Key(key) = action else { return };
     match key.as_str() {
@@ -72,7 +73,8 @@ pub(super) fn steer(control: &Control, action: &Action) {
     }
 }
 
-/// Names the window where the pipeline behind `appsrc` ends: a video output takes its name from the title of what it shows.
+/// Names the window where the pipeline behind `appsrc` ends: a video output takes its name from the title of
+/// what it shows.
 pub(super) fn set_title(appsrc: &gst_app::AppSrc, title: &str) {
     let Some(pad) = appsrc.static_pad("src") else { return };
     let title = title.to_owned();
@@ -80,23 +82,24 @@ pub(super) fn set_title(appsrc: &gst_app::AppSrc, title: &str) {
         launch::guarded(pad, gst::PadProbeReturn::Remove, || {
             let mut tags = gst::TagList::new();
             tags.make_mut().add::<gst::tags::Title>(&title.as_str(), gst::TagMergeMode::Replace);
-            // Not earlier, as tags come after the segment. A pipeline that does not take it shows another title.
+            // Not earlier, as tags come after the segment. A pipeline that does not take it shows another
+            // title.
             pad.push_event(gst::event::Tag::new(tags));
             gst::PadProbeReturn::Remove
         })
     });
 }
 
-/// Sees to it that an automatic output tries nothing that ends the process, as the output `dfbvideosink` of Debian 12 does where
-/// it finds no screen.
+/// Sees to it that an automatic output tries nothing that ends the process, as the output `dfbvideosink` of
+/// Debian 12 does where it finds no screen.
 pub(super) fn avoid_directfb() {
     if let Some(factory) = gst::ElementFactory::find("dfbvideosink") {
         factory.set_rank(gst::Rank::NONE);
     }
 }
 
-/// True unless an automatic output of a pipeline that was started has found none that works: then it shows frames to nobody, and
-/// says nothing of it.
+/// True unless an automatic output of a pipeline that was started has found none that works: then it shows
+/// frames to nobody, and says nothing of it.
 pub(super) fn is_shown(pipeline: &gst::Pipeline) -> bool {
     let factory = |element: &gst::Object| element.downcast_ref::<gst::Element>()?.factory();
     let is_fake = |element: &gst::Element| {
@@ -111,8 +114,9 @@ pub(super) fn is_shown(pipeline: &gst::Pipeline) -> bool {
 
 /// Lets the video outputs of a pipeline show every frame, however late it is.
 ///
-/// By default they drop what is 20 ms late, and post a warning each second in which all of them were. What is shown here is stamped
-/// with the time at which it is drawn, and on a busy machine it is converted and shown later than that.
+/// By default they drop what is 20 ms late, and post a warning each second in which all of them were. What is
+/// shown here is stamped with the time at which it is drawn, and on a busy machine it is converted and shown
+/// later than that.
 pub(super) fn show_late_frames(pipeline: &gst::Pipeline) {
     let show = |element: &gst::Element| {
         if element.has_property_with_type("max-lateness", i64::static_type()) {

@@ -1,7 +1,7 @@
 //! The least of HTTP/1.1 that a scraper needs: `GET /metrics`, each request with little time and little room.
 //!
-//! One thread serves a few connections at a time, none of which it waits for: whoever connects and says nothing holds nobody
-//! up.
+//! One thread serves a few connections at a time, none of which it waits for: whoever connects and says
+//! nothing holds nobody up.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -189,7 +189,8 @@ impl Connection {
             }
             self.stream.shutdown(std::net::Shutdown::Write)?;
         }
-        // What is closed with unread bytes is reset, and the answer lost with it: a little more is read and thrown away.
+        // What is closed with unread bytes is reset, and the answer lost with it: a little more is read and
+        // thrown away.
         let mut bytes = [0; 1024];
         while self.unread > 0 {
             match again(|| self.stream.read(&mut bytes))? {

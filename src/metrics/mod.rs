@@ -1,7 +1,7 @@
 //! A run's counts and states as Prometheus reads them: a sink that counts, and a small server that tells.
 //!
-//! The text is Prometheus' exposition format 0.0.4. Names and units follow its conventions: seconds, `_total` for what only grows.
-//! The input is not among the labels: a URI may hold a password.
+//! The text is Prometheus' exposition format 0.0.4. Names and units follow its conventions: seconds, `_total`
+//! for what only grows. The input is not among the labels: a URI may hold a password.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,8 @@ const BUCKETS_US: [u64; 14] = [
 /// Durations by size, as Prometheus has them.
 #[derive(Debug, Clone, Default)]
 struct Buckets {
-    /// How many fell into each bucket and not into the one before; the last is what is longer than all of them.
+    /// How many fell into each bucket and not into the one before; the last is what is longer than all of
+    /// them.
     counts: [u64; BUCKETS_US.len() + 1],
     sum_us: u64,
 }

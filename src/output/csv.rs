@@ -1,5 +1,5 @@
-//! CSV after RFC 4180: a header, then a row for every match and every track of every frame. Names that a spreadsheet would calculate
-//! have an apostrophe in front.
+//! CSV after RFC 4180: a header, then a row for every match and every track of every frame. Names that a
+//! spreadsheet would calculate have an apostrophe in front.
 
 use std::borrow::Cow;
 use std::io;
@@ -46,8 +46,8 @@ struct Row<'a, Name, Pixels> {
     template: Option<Cow<'a, str>>,
 }
 
-/// A name that a spreadsheet does not take for a formula: one that begins with `=`, `+`, `-`, `@`, a tab or a carriage return gets an
-/// apostrophe in front, as OWASP advises against CSV injection.
+/// A name that a spreadsheet does not take for a formula: one that begins with `=`, `+`, `-`, `@`, a tab or a
+/// carriage return gets an apostrophe in front, as OWASP advises against CSV injection.
 fn plain(name: &str) -> Cow<'_, str> {
     if name.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{name}").into() } else { name.into() }
 }

@@ -1,7 +1,8 @@
 //! Results files: JSON Lines, CSV and MOTChallenge text; and the report of a run, for people.
 //!
-//! Whether a file can be written is tried before the video starts, so that a folder that is read-only fails at once. It is
-//! written as results come: every frame's lines reach the system whole, in one call, so that a run that is killed leaves valid lines.
+//! Whether a file can be written is tried before the video starts, so that a folder that is read-only fails
+//! at once. It is written as results come: every frame's lines reach the system whole, in one call, so that a
+//! run that is killed leaves valid lines.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -61,7 +62,8 @@ pub fn check(paths: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// A new results file in the [`Format`] of its name; `-` is standard output. A file of that name is overwritten.
+/// A new results file in the [`Format`] of its name; `-` is standard output. A file of that name is
+/// overwritten.
 ///
 /// # Errors
 /// `Value` if the name stands for no format, `File` if it cannot be created.
@@ -78,15 +80,16 @@ pub fn open(path: &str) -> Result<Box<dyn Sink>> {
 /// Standard output's name, which no results file can have.
 const STDOUT: &str = "stdout";
 
-/// What lines are written to. After a failure it takes nothing more: a line behind half a line would be neither.
+/// What lines are written to. After a failure it takes nothing more: a line behind half a line would be
+/// neither.
 struct Target {
     name: String,
     writer: Box<dyn Write + Send>,
     has_failed: bool,
 }
 
-/// A file that comes to be with its first line, and replaces what was there only then: a run that cannot start keeps the
-/// results of the one before.
+/// A file that comes to be with its first line, and replaces what was there only then: a run that cannot
+/// start keeps the results of the one before.
 struct NewFile {
     path: PathBuf,
     file: Option<File>,

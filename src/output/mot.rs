@@ -1,11 +1,13 @@
-//! MOTChallenge text: `frame,id,left,top,width,height,confidence,-1,-1,-1` a line, what evaluation tools read.
+//! MOTChallenge text: `frame,id,left,top,width,height,confidence,-1,-1,-1` a line, what evaluation tools
+//! read.
 //!
-//! Frames and pixels count from 1, as the format has it: lockon's frame 0 is frame 1, and a box at the picture's first
-//! pixel lies at 1, 1. Confidence is the score. Lost tracks are left out. A. Milan et al., "MOT16: A
-//! Benchmark for Multi-Object Tracking", 2016, on its data format.
+//! Frames and pixels count from 1, as the format has it: lockon's frame 0 is frame 1, and a box at the
+//! picture's first pixel lies at 1, 1. Confidence is the score. Lost tracks are left out. A. Milan et al.,
+//! "MOT16: A Benchmark for Multi-Object Tracking", 2016, on its data format.
 //!
-//! A run that follows nothing (`--template` without `--track` and `--track-matches`) gives its matches as the format gives detections: with the
-//! id -1. Beside tracks matches are left out, for a tool would count them as one more target.
+//! A run that follows nothing (`--template` without `--track` and `--track-matches`) gives its matches as the
+//! format gives detections: with the id -1. Beside tracks matches are left out, for a tool would count them
+//! as one more target.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,12 +1,13 @@
-//! NCC by its definition: five sums over the template's pixels at every position, then peaks, suppression and sub-pixel.
+//! NCC by its definition: five sums over the template's pixels at every position, then peaks, suppression and
+//! sub-pixel.
 
 use crate::config::Limits;
 use crate::frame::{PlaneRef, Rect, Size};
 use crate::results::Match;
 use crate::template::{Bank, Template};
 
-/// NCC, in [-1, 1], from the sums over the counted pixels: n their number, S = sum I, SS = sum I * I, ST = sum I * T,
-/// t1 = sum T, t2 = sum T * T. 0 if the window is flat.
+/// NCC, in [-1, 1], from the sums over the counted pixels: n their number, S = sum I, SS = sum I * I, ST =
+/// sum I * T, t1 = sum T, t2 = sum T * T. 0 if the window is flat.
 pub fn score(n: i64, s: i64, ss: i64, st: i64, t1: i64, t2: i64) -> f64 {
     let numerator = n * st - s * t1;
     let window_variance = n * ss - s * s;
@@ -42,14 +43,15 @@ pub fn score_at(frame: PlaneRef<'_>, template: &Template, x: usize, y: usize) ->
     score(n, s, ss, st, t1, t2)
 }
 
-/// NCC of `template` at every position where it fits in `frame`: (W-w+1) x (H-h+1) scores, row by row; none if it is
-/// larger than the frame.
+/// NCC of `template` at every position where it fits in `frame`: (W-w+1) x (H-h+1) scores, row by row; none
+/// if it is larger than the frame.
 pub fn score_map(frame: PlaneRef<'_>, template: &Template) -> Vec<f64> {
     let Size { width, height } = map_size(frame.size(), template.size());
     (0..width * height).map(|i| score_at(frame, template, i % width, i / width)).collect()
 }
 
-/// The matches of `bank` inside `roi`: names in the order of their first appearance, best first within a name.
+/// The matches of `bank` inside `roi`: names in the order of their first appearance, best first within a
+/// name.
 ///
 /// # Panics
 /// If `roi` does not lie inside the frame.
@@ -88,7 +90,8 @@ fn matches_of_name(
     accepted
 }
 
-/// The positions that score `min_score` or more and precede all of their neighbours in the tie order, row by row.
+/// The positions that score `min_score` or more and precede all of their neighbours in the tie order, row by
+/// row.
 fn peaks_of(region: PlaneRef<'_>, template: &Template, origin: (usize, usize), min_score: f64) -> Vec<Match> {
     let map = score_map(region, template);
     let size = map_size(region.size(), template.size());
@@ -129,7 +132,8 @@ fn peaks_of(region: PlaneRef<'_>, template: &Template, origin: (usize, usize), m
     peaks
 }
 
-/// Offset of the maximum of the parabola through three scores; 0 without a neighbour on each side, or without curvature.
+/// Offset of the maximum of the parabola through three scores; 0 without a neighbour on each side, or without
+/// curvature.
 fn parabola(l: Option<f64>, c: f64, r: Option<f64>) -> f64 {
     match (l, r) {
         (Some(l), Some(r)) if l - 2.0 * c + r < 0.0 => (l - r) / (2.0 * (l - 2.0 * c + r)),

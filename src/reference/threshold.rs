@@ -5,9 +5,9 @@ use crate::frame::{Plane, PlaneRef};
 
 /// 255 where a pixel stands out from its neighbourhood and 0 elsewhere; `spec.inverse` swaps the two.
 ///
-/// The neighbourhood is the `block` x `block` square centred on the pixel. Outside the picture it sees the nearest pixel of
-/// the border. The rules are those of the numeric contract: mean and Gaussian as `cv::adaptiveThreshold`, Sauvola and
-/// Niblack in f64. Takes of the order of `block`² steps a pixel.
+/// The neighbourhood is the `block` x `block` square centred on the pixel. Outside the picture it sees the
+/// nearest pixel of the border. The rules are those of the numeric contract: mean and Gaussian as
+/// `cv::adaptiveThreshold`, Sauvola and Niblack in f64. Takes of the order of `block`² steps a pixel.
 pub fn threshold(src: PlaneRef<'_>, spec: &ThresholdSpec) -> Plane {
     let size = src.size();
     let mut mask = Plane::new(size);
@@ -136,7 +136,8 @@ mod tests {
 
     #[test]
     fn the_border_is_replicated() {
-        // The neighbourhoods of a row 0 90 90 are 3 * (0 0 90), 3 * (0 90 90), 3 * (90 90 90): means 30, 60, 90.
+        // The neighbourhoods of a row 0 90 90 are 3 * (0 0 90), 3 * (0 90 90), 3 * (90 90 90): means 30, 60,
+        // 90.
         assert_eq!(run(&[0, 90, 90], 3, "mean:3:0"), [0, 255, 0]);
         assert_eq!(run(&[0, 90, 90], 3, "mean:3:31"), [255, 255, 255]);
         assert_eq!(run(&[0, 90, 90], 3, "mean:3:30"), [0, 255, 255]);

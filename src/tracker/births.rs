@@ -1,17 +1,20 @@
 //! Which matches become tracks, and when such tracks end.
 //!
-//! Tracking by detection: a match in one frame may be a mistake, and one that is missing may be the template's fault, since the
-//! tracker follows what no longer looks like it. The rules are those of SORT (A. Bewley et al., "Simple Online and Realtime
-//! Tracking", 2016), `ByteTrack` (Y. Zhang et al., 2022) and NVIDIA's `NvDCF` (probation, shadow tracking), in this order:
+//! Tracking by detection: a match in one frame may be a mistake, and one that is missing may be the
+//! template's fault, since the tracker follows what no longer looks like it. The rules are those of SORT (A.
+//! Bewley et al., "Simple Online and Realtime Tracking", 2016), `ByteTrack` (Y. Zhang et al., 2022) and
+//! NVIDIA's `NvDCF` (probation, shadow tracking), in this order:
 //!
-//! 1. **Owned.** A match that overlaps a track is that track's. Each goes to the track that it overlaps most, one to a track;
-//!    those that were held in the frame before come first.
-//! 2. **Born.** A match that no track explains is a candidate. Found again in each of [`CONFIRMATIONS`] frames it becomes a track
-//!    with a new number; one miss ends it.
-//! 3. **Resumed.** If a track of the same template is not held (uncertain, lost, or lying on another track without a match of
-//!    its own) and near enough, the candidate is that track, which goes on from there under its number.
-//! 4. **Ended.** A track that is not held for [`LOST_SECONDS`] ends, sooner where it left the frame; so does one that the tracker
-//!    found again where it cannot have gone by then, or where another is followed. What is there gets its own number.
+//! 1. **Owned.** A match that overlaps a track is that track's. Each goes to the track that it overlaps most,
+//!    one to a track; those that were held in the frame before come first.
+//! 2. **Born.** A match that no track explains is a candidate. Found again in each of [`CONFIRMATIONS`]
+//!    frames it becomes a track with a new number; one miss ends it.
+//! 3. **Resumed.** If a track of the same template is not held (uncertain, lost, or lying on another track
+//!    without a match of its own) and near enough, the candidate is that track, which goes on from there
+//!    under its number.
+//! 4. **Ended.** A track that is not held for [`LOST_SECONDS`] ends, sooner where it left the frame; so does
+//!    one that the tracker found again where it cannot have gone by then, or where another is followed. What
+//!    is there gets its own number.
 //!
 //! Boxes that were given are never ended or resumed: they only own matches.
 
@@ -21,29 +24,31 @@ use super::flat;
 use crate::frame::{Frame, Rect, Size, iou, visible};
 use crate::results::{Match, Track, TrackState};
 
-/// Frames in succession in which a candidate must be found: SORT's least hits. A single false match is common, the same one three
-/// times is not.
+/// Frames in succession in which a candidate must be found: SORT's least hits. A single false match is
+/// common, the same one three times is not.
 const CONFIRMATIONS: u32 = 3;
 
-/// Boxes that overlap so much show one object: SORT's least intersection over union, and how much two matches of one
-/// template may overlap unless told otherwise. It is low, for the tracker's box need not have the template's borders.
+/// Boxes that overlap so much show one object: SORT's least intersection over union, and how much two matches
+/// of one template may overlap unless told otherwise. It is low, for the tracker's box need not have the
+/// template's borders.
 const SAME: f64 = 0.3;
 
-/// A track that is not held for so long ends. `ByteTrack` and `NvDCF` keep one for 30 frames, a second or so; the tracker's own
-/// search needs up to another to have looked at the whole of a large frame.
+/// A track that is not held for so long ends. `ByteTrack` and `NvDCF` keep one for 30 frames, a second or so;
+/// the tracker's own search needs up to another to have looked at the whole of a large frame.
 const LOST_SECONDS: f64 = 2.0;
 
-/// The same where less of its last box than this lies in the frame: it left, and what comes next is as likely another. Long enough
-/// for an object that wavers at the border.
+/// The same where less of its last box than this lies in the frame: it left, and what comes next is as likely
+/// another. Long enough for an object that wavers at the border.
 const LEFT_SECONDS: f64 = 0.5;
 const LEFT: f64 = 0.9;
 
-/// How far an object may have gone while it was not held, in diagonals of its box: one at once, as the tracker's window allows,
-/// and one more each second, which walkers and cars in most views do not exceed.
+/// How far an object may have gone while it was not held, in diagonals of its box: one at once, as the
+/// tracker's window allows, and one more each second, which walkers and cars in most views do not exceed.
 const REACH: f64 = 1.0;
 const REACH_PER_SECOND: f64 = 1.0;
 
-/// Tracks of matches at once. Each takes a third of a millisecond of a frame on one core (docs/tracking.md), more while it is lost.
+/// Tracks of matches at once. Each takes a third of a millisecond of a frame on one core (docs/tracking.md),
+/// more while it is lost.
 const MOST_TRACKS: usize = 16;
 /// Candidates at once: more matches than that which no track explains are noise.
 const MOST_CANDIDATES: usize = 4 * MOST_TRACKS;
@@ -57,8 +62,8 @@ pub(super) struct Births {
     /// Tracks that ended in this frame, or go on from another place.
     replaced: Vec<u32>,
     begun: Vec<Begun>,
-    /// Pairs that may belong together; whether a track owns a match, by its place in the frame's record. Kept for their
-    /// allocations.
+    /// Pairs that may belong together; whether a track owns a match, by its place in the frame's record. Kept
+    /// for their allocations.
     pairs: Vec<Pair>,
     owners: Vec<bool>,
     /// That there are as many tracks as there may be has been told.
@@ -138,8 +143,8 @@ impl Births {
         self.candidates.clear();
     }
 
-    /// Says which tracks end and begin in a frame, `seconds` after the last, in which `matches` were found and all tracks,
-    /// given ones included, are at `tracks`.
+    /// Says which tracks end and begin in a frame, `seconds` after the last, in which `matches` were found
+    /// and all tracks, given ones included, are at `tracks`.
     pub(super) fn decide(&mut self, frame: &Frame, seconds: f64, matches: &[Match], tracks: &[Track]) {
         self.replaced.clear();
         self.begun.clear();
@@ -273,7 +278,8 @@ impl Births {
                 return true;
             }
             let at = candidate.at.bounds();
-            // Two templates of one object, or what NCC says of a surface without texture where any score will do.
+            // Two templates of one object, or what NCC says of a surface without texture where any score will
+            // do.
             let is_taken = begun.iter().any(|begun| iou(begun.at.bounds(), at) >= SAME);
             if is_taken || flat(candidate.at, frame).is_some() {
                 return false;

@@ -1,12 +1,13 @@
 //! What tells a target's colours from those around it: two histograms, of the box and of the ring about it.
 //!
-//! After L. Bertinetto et al., "Staple: Complementary Learners for Real-Time Tracking", 2016: shape and colour fail at different
-//! times. Where the picture has no chroma, the histograms are of luma.
+//! After L. Bertinetto et al., "Staple: Complementary Learners for Real-Time Tracking", 2016: shape and
+//! colour fail at different times. Where the picture has no chroma, the histograms are of luma.
 
 use super::sample::Patch;
 use crate::simd::Level;
 
-/// Chroma in 12 steps of 6 about grey, beyond which hardly anything lies, by 8 steps of luma; luma alone in 32 steps.
+/// Chroma in 12 steps of 6 about grey, beyond which hardly anything lies, by 8 steps of luma; luma alone in
+/// 32 steps.
 const BINS: usize = 8 * 12 * 12;
 
 /// The part of the box, on each axis, that is surely target: a box's corners often are not.
@@ -43,7 +44,8 @@ impl Colours {
                 let lines = lines.zip(patch.v.chunks_exact(side)).zip(bins.chunks_exact_mut(side));
                 for (((luma, u), v), bins) in lines {
                     let (above, below) = luma.split_at(patch.side);
-                    // Two samples of each row, which stand in two groups: of even bins first, then of odd ones.
+                    // Two samples of each row, which stand in two groups: of even bins first, then of odd
+                    // ones.
                     let groups = above.chunks_exact(side).zip(below.chunks_exact(side)).enumerate();
                     for (odd, (above, below)) in groups {
                         let (above, below) = (above.split_at(side / 2), below.split_at(side / 2));
@@ -67,7 +69,8 @@ impl Colours {
         );
     }
 
-    /// Takes in the colours of a box of `width` x `height` samples, (`x`, `y`) from the middle of a square of them.
+    /// Takes in the colours of a box of `width` x `height` samples, (`x`, `y`) from the middle of a square of
+    /// them.
     pub(super) fn learn(
         &mut self,
         bins: &[u16],

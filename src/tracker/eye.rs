@@ -1,4 +1,5 @@
-//! The window of a picture in which targets are looked for, as features; and room for the work, shared by targets.
+//! The window of a picture in which targets are looked for, as features; and room for the work, shared by
+//! targets.
 
 use super::colour::Colours;
 use super::fft::{CHANNELS, GRID};
@@ -13,8 +14,8 @@ use crate::frame::Frame;
 const LUMA_SIDE: usize = GRID * CELL;
 const COLOUR_SIDE: usize = LUMA_SIDE / 2;
 
-/// Weights of the channels that are no gradients, so that each has about the power of one of those: luma and chroma over
-/// their range, and what colours say.
+/// Weights of the channels that are no gradients, so that each has about the power of one of those: luma and
+/// chroma over their range, and what colours say.
 const LUMA_WEIGHT: f32 = 1.0 / 255.0;
 const CHROMA_WEIGHT: f32 = 2.0 / 255.0;
 const COLOUR_WEIGHT: f32 = 0.5;
@@ -146,7 +147,8 @@ impl Eye {
         );
     }
 
-    /// Takes in the colours of the box of `w` x `h` pixels, which lies displaced from the middle of what was looked at.
+    /// Takes in the colours of the box of `w` x `h` pixels, which lies displaced from the middle of what was
+    /// looked at.
     pub(super) fn learn_colours(
         &self,
         colours: &mut Colours,
@@ -172,8 +174,8 @@ impl Eye {
         filter.learn(&mut self.solver, x / self.cell, y / self.cell);
     }
 
-    /// Where in what was described the target of `w` x `h` pixels is. `weight` says how much of a response counts at a
-    /// displacement in pixels.
+    /// Where in what was described the target of `w` x `h` pixels is. `weight` says how much of a response
+    /// counts at a displacement in pixels.
     pub(super) fn find(
         &mut self,
         filter: &Filter,

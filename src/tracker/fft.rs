@@ -1,8 +1,8 @@
 //! Fourier transforms of square grids, many channels at once, in an order of operations that is written here.
 //!
-//! A library picks its instructions by the machine it runs on, and with them its rounding. These loops add and multiply f32
-//! one after the other, never fused, so every machine gives the same bits. Channels lie next to each other: the innermost
-//! loop runs over them and is what the compiler vectorises.
+//! A library picks its instructions by the machine it runs on, and with them its rounding. These loops add
+//! and multiply f32 one after the other, never fused, so every machine gives the same bits. Channels lie next
+//! to each other: the innermost loop runs over them and is what the compiler vectorises.
 
 use crate::simd::Level;
 
@@ -65,8 +65,8 @@ type Line<const WIDTH: usize> = [[f32; WIDTH]; GRID];
 /// Real and imaginary parts of a column of a spectrum.
 pub(super) type Column = [Line<CHANNELS>; 2];
 
-/// Real and imaginary parts of lines: a row as it is transformed, what is between the two steps of a transform, a column, and a
-/// plane.
+/// Real and imaginary parts of lines: a row as it is transformed, what is between the two steps of a
+/// transform, a column, and a plane.
 struct Work {
     row: [Line<PAIRS>; 2],
     row_between: [Line<PAIRS>; 2],
@@ -120,8 +120,8 @@ impl Fft {
         );
     }
 
-    /// The spectrum of a grid each of whose cells is multiplied with a weight. `each` makes each column of the spectrum before
-    /// that, and takes each after; it is to be `#[inline(always)]`.
+    /// The spectrum of a grid each of whose cells is multiplied with a weight. `each` makes each column of
+    /// the spectrum before that, and takes each after; it is to be `#[inline(always)]`.
     #[inline]
     pub(super) fn weigh(&mut self, weights: &[f32], mut each: impl FnMut(Pass, usize, &mut Column)) {
         let Self { level, turns, work } = self;
@@ -129,8 +129,8 @@ impl Fft {
             #[inline(always)]
             || {
                 let Work { row, row_between, column, column_between, spectrum, .. } = &mut **work;
-                // Back is the transform with real and imaginary parts swapped, on the way in and on the way out; but for the
-                // scale.
+                // Back is the transform with real and imaginary parts swapped, on the way in and on the way
+                // out; but for the scale.
                 for x in 0..HALF {
                     each(Pass::Before, x, column);
                     let (re, im) = (&mut spectrum.re[..GRID * HALF], &mut spectrum.im[..GRID * HALF]);
@@ -282,7 +282,8 @@ fn first_step<'a, const WIDTH: usize>(
 ) {
     let (all_re, all_im) = (out_re.as_chunks_mut::<8>().0, out_im.as_chunks_mut::<8>().0);
     for (k, (all_re, all_im)) in all_re.iter_mut().zip(all_im).enumerate() {
-        // Kept apart until they are whole, so that the loop needs not find out whether they overlap the elements.
+        // Kept apart until they are whole, so that the loop needs not find out whether they overlap the
+        // elements.
         let (mut out_re, mut out_im) = ([[0.0; WIDTH]; 8], [[0.0; WIDTH]; 8]);
         let turn = |n: usize| (turns[n * k][0], turns[n * k][1]);
         let (a, b, c, d) = (element(k), element(k + 4), element(k + 8), element(k + 12));

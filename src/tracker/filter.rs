@@ -1,10 +1,11 @@
 //! A correlation filter over many features, confined to the box, that remembers.
 //!
-//! F. Li et al., "Learning Spatial-Temporal Regularized Correlation Filters for Visual Tracking", 2018 (STRCF): the filter g
-//! minimises `|y - sum over channels of g * x|^2 + |w h|^2 + m |g - g_before|^2` subject to g = h, where y is 1 at the target and
-//! falls off around it and w is large outside the box; solved by a few rounds of ADMM, each exact for every frequency by the
-//! Sherman-Morrison formula. Here g is drawn not only to the last filter but also to the first one, the anchor, which never
-//! changes: what was learnt by mistake is forgotten, what was shown in the first frame is not.
+//! F. Li et al., "Learning Spatial-Temporal Regularized Correlation Filters for Visual Tracking", 2018
+//! (STRCF): the filter g minimises `|y - sum over channels of g * x|^2 + |w h|^2 + m |g - g_before|^2`
+//! subject to g = h, where y is 1 at the target and falls off around it and w is large outside the box;
+//! solved by a few rounds of ADMM, each exact for every frequency by the Sherman-Morrison formula. Here g is
+//! drawn not only to the last filter but also to the first one, the anchor, which never changes: what was
+//! learnt by mistake is forgotten, what was shown in the first frame is not.
 
 use super::fft::{CHANNELS, Fft, GRID, Grid, HALF, Pass, Spectrum};
 use crate::simd::Level;
@@ -19,7 +20,8 @@ const ANCHOR: f32 = 20.0;
 /// Weight of what the filter holds outside the box.
 const OUTSIDE: f32 = 100.0;
 
-/// ADMM: rounds for the first filter and for each that follows, and by how much the weight of g = h grows each round. STRCF's.
+/// ADMM: rounds for the first filter and for each that follows, and by how much the weight of g = h grows
+/// each round. STRCF's.
 const FIRST_ROUNDS: usize = 6;
 const ROUNDS: usize = 2;
 // The first two rounds are made in one pass.
@@ -142,13 +144,14 @@ impl Filter {
         filter
     }
 
-    /// Learns the sample that was responded to last, in which the target lies (`x`, `y`) cells from the middle.
+    /// Learns the sample that was responded to last, in which the target lies (`x`, `y`) cells from the
+    /// middle.
     pub(super) fn learn(&mut self, solver: &mut Solver, x: f64, y: f64) {
         self.solve(solver, Some(&Shift::new(x, y)), (MEMORY, ANCHOR), ROUNDS);
     }
 
-    /// Response to a sample at every displacement of the target from its middle, negative ones at the grid's end; about 1
-    /// where the target is as it was learnt.
+    /// Response to a sample at every displacement of the target from its middle, negative ones at the grid's
+    /// end; about 1 where the target is as it was learnt.
     pub(super) fn respond(&self, solver: &mut Solver, features: &Grid, responses: &mut Vec<f32>) {
         let Solver { fft, sample, response: (re, im), .. } = solver;
         let share = 1.0 / self.top;
@@ -169,7 +172,8 @@ impl Filter {
 
     /// Learns the sample that was responded to last, moved.
     ///
-    /// Everything is done column by column, while that is in the first cache: it is the memory that this takes its time for.
+    /// Everything is done column by column, while that is in the first cache: it is the memory that this
+    /// takes its time for.
     fn solve(
         &mut self,
         solver: &mut Solver,
@@ -257,7 +261,8 @@ impl Filter {
     }
 }
 
-/// g for a sample and for what it would be without; `weight` is the power of the sample and of all that draws g.
+/// g for a sample and for what it would be without; `weight` is the power of the sample and of all that draws
+/// g.
 #[inline(always)]
 fn fit(
     (xr, xi): Channels<'_>,

@@ -1,12 +1,13 @@
 //! Histograms of oriented gradients, as the features that a filter sees.
 //!
-//! P. Felzenszwalb et al., "Object Detection with Discriminatively Trained Part-Based Models", 2010, section 6: 18 signed and 9
-//! unsigned directions a cell, shared out linearly between neighbouring cells and directions, divided by the energy of each of
-//! the four 2x2 blocks around the cell, cut off, and added up.
+//! P. Felzenszwalb et al., "Object Detection with Discriminatively Trained Part-Based Models", 2010, section
+//! 6: 18 signed and 9 unsigned directions a cell, shared out linearly between neighbouring cells and
+//! directions, divided by the energy of each of the four 2x2 blocks around the cell, cut off, and added up.
 //!
-//! Gradients are shared out in integers of 16 bits, without arc tangents or tables: a gradient g between the directions d and
-//! e, 20 degrees apart, is a d + b e, and a and b are the cross products of g with e and of d with g, over the sine of 20
-//! degrees. They fall off within 1.5 % of linearly. All that follows is f32 in a fixed order.
+//! Gradients are shared out in integers of 16 bits, without arc tangents or tables: a gradient g between the
+//! directions d and e, 20 degrees apart, is a d + b e, and a and b are the cross products of g with e and of
+//! d with g, over the sine of 20 degrees. They fall off within 1.5 % of linearly. All that follows is f32 in
+//! a fixed order.
 
 use crate::simd::Level;
 
@@ -16,27 +17,32 @@ pub(super) const CELL: usize = 4;
 /// Numbers of a cell: signed directions, unsigned ones, energy.
 pub(super) const HOG: usize = SIGNED + UNSIGNED + 1;
 
-/// Cells in a row, which are worked on together: one square of so many, or several smaller ones beside each other.
+/// Cells in a row, which are worked on together: one square of so many, or several smaller ones beside each
+/// other.
 pub(super) const LANES: usize = 32;
 
 const SIGNED: usize = 18;
 const UNSIGNED: usize = 9;
 
-/// No direction may make more than this of a block: one strong edge must not drown the rest. Felzenszwalb's value.
+/// No direction may make more than this of a block: one strong edge must not drown the rest. Felzenszwalb's
+/// value.
 const CUT: f32 = 0.2;
 
-/// Added to a block's energy, so that noise in something flat stays small: about what gradients of 2 grey levels make.
+/// Added to a block's energy, so that noise in something flat stays small: about what gradients of 2 grey
+/// levels make.
 const NOISE_ENERGY: f32 = 1000.0;
 
-/// Cosines and sines of the unsigned directions times 90: the products with gradients of at most 361 fit 16 bits.
+/// Cosines and sines of the unsigned directions times 90: the products with gradients of at most 361 fit 16
+/// bits.
 const COSINES: [i16; UNSIGNED] = [90, 85, 69, 45, 16, -16, -45, -69, -85];
 const SINES: [i16; UNSIGNED] = [0, 31, 58, 78, 89, 89, 78, 58, 31];
 
-/// Bits of these products that are dropped, so that the weighted sum of a cell's column fits 16 bits too: 32 times 1389.
+/// Bits of these products that are dropped, so that the weighted sum of a cell's column fits 16 bits too: 32
+/// times 1389.
 const DROPPED: u32 = 3;
 
-/// What a gradient of one grey level in the middle of a cell adds to the cell: 90 / 8 times the sine of 20 degrees, and the
-/// weights of rows and columns, in eighths.
+/// What a gradient of one grey level in the middle of a cell adds to the cell: 90 / 8 times the sine of 20
+/// degrees, and the weights of rows and columns, in eighths.
 const UNIT: f32 = 90.0 / 8.0 * 0.342_020_14 * 64.0;
 
 type Lanes<T> = [T; LANES];
@@ -65,8 +71,8 @@ pub(super) struct Hog {
 struct Room {
     /// By direction; the last is the first one turned round.
     products: [Products; UNSIGNED + 1],
-    /// Of the row of cells above: all but what the row below gives to it. Of directions that [`share_out`] sees from behind,
-    /// the sums are negative, here and in `carried`.
+    /// Of the row of cells above: all but what the row below gives to it. Of directions that [`share_out`]
+    /// sees from behind, the sums are negative, here and in `carried`.
     columns: Columns,
     /// What the row above gives to this one.
     carried: Columns,
@@ -91,9 +97,10 @@ impl Hog {
         Self { level: Level::best(), room: Box::new(room) }
     }
 
-    /// Gives the numbers of the cells of squares of `CELLS` on a side, which stand beside each other in `luma` and together are
-    /// [`LANES`] cells wide, row by row to `take`, which is to be `#[inline(always)]`. In a row of `luma` the first pixels of
-    /// all cells stand first, then the second ones, and so on.
+    /// Gives the numbers of the cells of squares of `CELLS` on a side, which stand beside each other in
+    /// `luma` and together are [`LANES`] cells wide, row by row to `take`, which is to be
+    /// `#[inline(always)]`. In a row of `luma` the first pixels of all cells stand first, then the second
+    /// ones, and so on.
     #[inline]
     pub(super) fn run<const CELLS: usize>(&mut self, luma: &[u8], take: impl FnMut(usize, &Row)) {
         debug_assert_eq!(luma.len(), CELLS * CELL * LANES * CELL);
@@ -106,8 +113,8 @@ impl Hog {
 }
 
 impl Room {
-    /// One row of cells is finished when the gradients of the one below are known, and its numbers when that one is finished:
-    /// all that is between fits the first cache.
+    /// One row of cells is finished when the gradients of the one below are known, and its numbers when that
+    /// one is finished: all that is between fits the first cache.
     #[inline(always)]
     fn run<const CELLS: usize>(&mut self, luma: &[u8], mut take: impl FnMut(usize, &Row)) {
         let Self { products, columns, carried, finished, above, here, row } = self;
@@ -139,8 +146,8 @@ impl Room {
     }
 }
 
-/// The pixels left of a row's first ones in each cell, and right of its last ones. At a square's border there is nothing but
-/// the border.
+/// The pixels left of a row's first ones in each cell, and right of its last ones. At a square's border there
+/// is nothing but the border.
 #[inline(always)]
 fn sides<const CELLS: usize>(row: &[u8; LANES * CELL]) -> [Lanes<i16>; 2] {
     let (mut left, mut right) = ([0; LANES], [0; LANES]);
@@ -152,8 +159,8 @@ fn sides<const CELLS: usize>(row: &[u8; LANES * CELL]) -> [Lanes<i16>; 2] {
     [left, right]
 }
 
-/// True if the products with an unsigned direction are kept with the other sign: two in four, so that the two between which a
-/// direction lies have the signs that [`share_out`] wants.
+/// True if the products with an unsigned direction are kept with the other sign: two in four, so that the two
+/// between which a direction lies have the signs that [`share_out`] wants.
 const fn is_turned(bin: usize) -> bool {
     bin % 4 >= 2
 }
@@ -224,9 +231,9 @@ fn share_out(
     finished: &mut Finished,
 ) {
     for bin in 0..UNSIGNED {
-        // A gradient's share of a direction is the lesser of its products with the two beside it, of the second turned round,
-        // if both are positive; of the opposite direction, if both are negative. The direction before the first is the last one
-        // turned round.
+        // A gradient's share of a direction is the lesser of its products with the two beside it, of the
+        // second turned round, if both are positive; of the opposite direction, if both are negative. The
+        // direction before the first is the last one turned round.
         let (before, after) = ((bin + UNSIGNED - 1) % UNSIGNED, bin + 1);
         let is_behind = if bin == 0 { !is_turned(before) } else { is_turned(before) };
         let (ahead, behind) = if is_behind { (bin + UNSIGNED, bin) } else { (bin, bin + UNSIGNED) };
@@ -250,7 +257,8 @@ fn share_out(
     }
 }
 
-/// Shares out columns of a row of cells among rows; returns the sums of the row above, `columns` become those of this row.
+/// Shares out columns of a row of cells among rows; returns the sums of the row above, `columns` become those
+/// of this row.
 #[inline(always)]
 fn add(shares: &[Lanes<u16>; CELL], columns: &mut Lanes<u16>, carried: &mut Lanes<u16>) -> Lanes<u16> {
     // Copies, so that no loop has to find out whether they overlap.
@@ -309,7 +317,8 @@ fn energy(histogram: &Histogram) -> Lanes<f32> {
     energy
 }
 
-/// One over the root of the energy of the blocks at the left and right corners of cells, between two rows of energies.
+/// One over the root of the energy of the blocks at the left and right corners of cells, between two rows of
+/// energies.
 #[inline(always)]
 fn norms<const CELLS: usize>(above: &Lanes<f32>, below: &Lanes<f32>) -> [Lanes<f32>; 2] {
     let mut sides = [[0.0; LANES]; 2];

@@ -1,12 +1,13 @@
 //! Follows boxes from frame to frame.
 //!
-//! A correlation filter over gradients, luma and colours says where a target is (`filter.rs`, `hog.rs`, `colour.rs`), a
-//! regression what size it has (`shape.rs`), what it looked like how it is turned (`turn.rs`) and whether it is the target at
-//! all (`target.rs`). Where matches of templates are followed, `births.rs` says which of them become tracks and when these end.
+//! A correlation filter over gradients, luma and colours says where a target is (`filter.rs`, `hog.rs`,
+//! `colour.rs`), a regression what size it has (`shape.rs`), what it looked like how it is turned (`turn.rs`)
+//! and whether it is the target at all (`target.rs`). Where matches of templates are followed, `births.rs`
+//! says which of them become tracks and when these end.
 //!
-//! All that is seen of a picture comes from `sample.rs`: windows resampled in integers. Everything after that is f32 and f64 in
-//! a written order, on the host, with the crate's own transforms (`fft.rs`) and `libm`. So the same frames give the same tracks
-//! on every machine, whatever device does the searches.
+//! All that is seen of a picture comes from `sample.rs`: windows resampled in integers. Everything after that
+//! is f32 and f64 in a written order, on the host, with the crate's own transforms (`fft.rs`) and `libm`. So
+//! the same frames give the same tracks on every machine, whatever device does the searches.
 
 mod births;
 mod colour;
@@ -112,7 +113,8 @@ impl Tracker {
         }
     }
 
-    /// The same, on so many threads where there are several targets. Their number does not change the results.
+    /// The same, on so many threads where there are several targets. Their number does not change the
+    /// results.
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.workplaces.threads = threads;
         self
@@ -157,14 +159,17 @@ impl Tracker {
         }
     }
 
-    /// The boxes that are not followed yet, by their one-based ids, and why that is so if the video has ended.
+    /// The boxes that are not followed yet, by their one-based ids, and why that is so if the video has
+    /// ended.
     pub fn not_started(&self) -> impl Iterator<Item = (u32, String)> {
         self.waiting.iter().map(|waiting| (waiting.id, waiting.reason()))
     }
 
-    /// Follows every track into a frame, in which `matches` were found, and appends the results to `tracks`, in the order of ids.
+    /// Follows every track into a frame, in which `matches` were found, and appends the results to `tracks`,
+    /// in the order of ids.
     ///
-    /// A box begins with the first frame from its moment on in which it is not flat; there is no record of it before.
+    /// A box begins with the first frame from its moment on in which it is not flat; there is no record of it
+    /// before.
     pub fn step(&mut self, frame: &Frame, matches: &[Match], tracks: &mut Vec<Track>) {
         let seconds = self.last.map_or(USUAL_INTERVAL, |last| interval(last, frame.meta));
         self.last = Some(frame.meta);
@@ -214,7 +219,8 @@ impl Workplace {
     }
 }
 
-/// The threads that follow targets, and a workplace for each of them: these are large, and made when they are needed.
+/// The threads that follow targets, and a workplace for each of them: these are large, and made when they are
+/// needed.
 #[derive(Default)]
 struct Workplaces {
     /// 0 is the calling thread alone, as is 1.

@@ -1,8 +1,9 @@
 //! Windows of a picture, resampled to a grid of fixed size in integers: the pixels that the tracker sees.
 //!
-//! A sample is the mean of the picture over a box about the sample's place: as wide as a step of the grid, and at least one
-//! pixel, so that shrinking averages and enlarging interpolates linearly. Places are whole 1/256 pixel, weights whole 1/256,
-//! and what lies outside the picture is what lies at its border. Every machine and every device can give the same bytes.
+//! A sample is the mean of the picture over a box about the sample's place: as wide as a step of the grid,
+//! and at least one pixel, so that shrinking averages and enlarging interpolates linearly. Places are whole
+//! 1/256 pixel, weights whole 1/256, and what lies outside the picture is what lies at its border. Every
+//! machine and every device can give the same bytes.
 
 use std::ops::Range;
 
@@ -26,8 +27,8 @@ impl Component<'_> {
     }
 }
 
-/// A window of a picture: its middle and its size, in pixels, anywhere, and its direction: by what angle, in radians, it is
-/// turned from x towards y, so clockwise as it is seen.
+/// A window of a picture: its middle and its size, in pixels, anywhere, and its direction: by what angle, in
+/// radians, it is turned from x towards y, so clockwise as it is seen.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Window {
     pub(super) x: f64,
@@ -38,7 +39,8 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// What bounds the ellipse in it, as `[x, y, w, h]` from its left and top. The corners of a box are seldom its target's.
+    /// What bounds the ellipse in it, as `[x, y, w, h]` from its left and top. The corners of a box are
+    /// seldom its target's.
     pub(super) fn bounds(self) -> [f64; 4] {
         let (w, h) = self.extent();
         [self.x - w / 2.0, self.y - h / 2.0, w, h]
@@ -65,8 +67,8 @@ impl Window {
 
 /// A resampled window: `side` x `side` luma samples, and chroma at half of that.
 ///
-/// In a row of luma stand first the samples whose place is a multiple of [`CELL`], then their right neighbours, and so on, so
-/// that the cells of a row can be worked on together.
+/// In a row of luma stand first the samples whose place is a multiple of [`CELL`], then their right
+/// neighbours, and so on, so that the cells of a row can be worked on together.
 #[derive(Debug, Clone)]
 pub(super) struct Patch {
     pub(super) side: usize,
@@ -88,8 +90,8 @@ impl Patch {
     }
 }
 
-/// Rows and columns of samples that are made together: as many as a look and a quarter of a window have. `turn` wants an odd
-/// power of two.
+/// Rows and columns of samples that are made together: as many as a look and a quarter of a window have.
+/// `turn` wants an odd power of two.
 pub(super) const BLOCK: usize = 32;
 const _: () = assert!(BLOCK.is_power_of_two() && BLOCK.ilog2() % 2 == 1);
 
@@ -148,8 +150,9 @@ impl Taps {
             let middle = start + ((step * (2 * index as i64 + 1)) >> 9);
             let from = middle - i64::from(width / 2);
             let first = from >> 8;
-            // What of the sample lies before a pixel's end, in 1/256, and what is left over; a whole pixel adds `whole`. As many
-            // steps for each sample: how many it needs changes too often to be foretold.
+            // What of the sample lies before a pixel's end, in 1/256, and what is left over; a whole pixel
+            // adds `whole`. As many steps for each sample: how many it needs changes too often to be
+            // foretold.
             let before = ((first + 1) * 256 - from) as u64 * 256;
             let mut so_far = ((before * reciprocal) >> 48) as u32;
             let mut rest = before as u32 - so_far * width;
@@ -169,8 +172,8 @@ impl Taps {
         }
     }
 
-    /// From the first pixel that a sample is made of to the end of the last one's. What lies beyond the border has no weight,
-    /// but is asked for.
+    /// From the first pixel that a sample is made of to the end of the last one's. What lies beyond the
+    /// border has no weight, but is asked for.
     fn pixels(&self) -> Range<usize> {
         let first = self.first.iter().copied();
         first.clone().min().unwrap_or(0)..first.max().unwrap_or(0) + self.count
@@ -202,8 +205,8 @@ impl Plans {
         self.used - 1
     }
 
-    /// Columns and rows of a window of a component of `size` that is `1 << shift` times smaller than luma: `side` samples each
-    /// way, the columns in so many groups.
+    /// Columns and rows of a window of a component of `size` that is `1 << shift` times smaller than luma:
+    /// `side` samples each way, the columns in so many groups.
     fn window(
         &mut self,
         window: Window,
@@ -259,7 +262,8 @@ impl Sampler {
         self.squares(frame, &[window], (patch.side, 1), &mut patch.luma);
     }
 
-    /// The luma of windows as squares of `side` samples, of which each `across` stand beside each other in `luma`.
+    /// The luma of windows as squares of `side` samples, of which each `across` stand beside each other in
+    /// `luma`.
     pub(super) fn squares(
         &mut self,
         frame: &Frame,
@@ -316,9 +320,9 @@ impl Sampler {
         }
     }
 
-    /// The samples of a component in a turned window, as the `index`-th of `across` squares that stand beside each other in
-    /// `samples`: first of the upright window about it, as far apart as its own are along the picture's axes, then linearly
-    /// between those.
+    /// The samples of a component in a turned window, as the `index`-th of `across` squares that stand beside
+    /// each other in `samples`: first of the upright window about it, as far apart as its own are along the
+    /// picture's axes, then linearly between those.
     fn turned(
         &mut self,
         component: Component<'_>,
@@ -494,8 +498,8 @@ impl Block<'_> {
         }
     }
 
-    /// The samples of the component that begins at byte `first`, as the `index`-th of `across` squares that stand beside each
-    /// other.
+    /// The samples of the component that begins at byte `first`, as the `index`-th of `across` squares that
+    /// stand beside each other.
     #[inline(always)]
     fn samples(&self, taps: &Taps, first: usize, (index, across): (usize, usize), samples: &mut [u8]) {
         let side = taps.axis.count;
@@ -574,8 +578,8 @@ fn add_columns(columns: &[[u16; BLOCK]], step: usize, weights: &[u16]) -> [u8; B
     samples
 }
 
-/// Puts one half between the other. As often as [`BLOCK`] is halved, that makes columns of as many rows (H. Stone, "Parallel
-/// Processing with the Perfect Shuffle", 1971).
+/// Puts one half between the other. As often as [`BLOCK`] is halved, that makes columns of as many rows (H.
+/// Stone, "Parallel Processing with the Perfect Shuffle", 1971).
 #[inline(always)]
 fn shuffle<T: Copy>(from: &[T], to: &mut [T]) {
     let (one, other) = from.split_at(from.len() / 2);

@@ -1,7 +1,8 @@
 //! The box's size and aspect: a ridge regression that tells the box as it should be from boxes a little off.
 //!
-//! M. Danelljan et al., "Discriminative Scale Space Tracking", 2017, learns scale from the target seen in other sizes. Here the
-//! samples are other sizes and other aspects, and the regression is solved as it stands, among the samples themselves.
+//! M. Danelljan et al., "Discriminative Scale Space Tracking", 2017, learns scale from the target seen in
+//! other sizes. Here the samples are other sizes and other aspects, and the regression is solved as it
+//! stands, among the samples themselves.
 
 use super::filter::sum;
 use super::hog::{CELL, HOG, Hog, LANES};
@@ -16,7 +17,8 @@ const LENGTH: usize = CELLS * CELLS * HOG;
 /// Boxes whose pixels stand beside each other.
 const TOGETHER: usize = LANES / CELLS;
 
-/// Steps of size to each side, and of aspect. 2 % is what changes from frame to frame at video rate; 4 steps catch up.
+/// Steps of size to each side, and of aspect. 2 % is what changes from frame to frame at video rate; 4 steps
+/// catch up.
 const SIZES: i32 = 4;
 const ASPECTS: i32 = 3;
 const STEP: f64 = 1.02;
@@ -25,7 +27,8 @@ const SAMPLES: usize = 1 + 2 * (SIZES + ASPECTS) as usize;
 /// Width of the label's bell, in steps: the nearest neighbours are nearly right.
 const LABEL_SIGMA: f64 = 1.5;
 
-/// Ridge, relative to the mean power of the samples. A tenth and a thirtieth score alike; a hundredth is worse.
+/// Ridge, relative to the mean power of the samples. A tenth and a thirtieth score alike; a hundredth is
+/// worse.
 const RIDGE: f64 = 0.05;
 
 /// How much of a new regression is taken in, and what share the first one keeps for ever.
@@ -36,9 +39,10 @@ const ANCHOR: f32 = 0.15;
 const SIZE_GAIN: f64 = 0.8;
 const ASPECT_GAIN: f64 = 0.6;
 
-/// Share by which size and aspect go back to those of the first box, every frame. The regression confirms what it was taught,
-/// errors included, so without evidence the box would walk at random. A target twice as large is held back by 0.4 %. Things that
-/// turn change their aspect for a while; with 3 % and 6 % some boxes grew three times as high as wide and never came back.
+/// Share by which size and aspect go back to those of the first box, every frame. The regression confirms
+/// what it was taught, errors included, so without evidence the box would walk at random. A target twice as
+/// large is held back by 0.4 %. Things that turn change their aspect for a while; with 3 % and 6 % some boxes
+/// grew three times as high as wide and never came back.
 const SIZE_DECAY: f64 = 0.02;
 const ASPECT_DECAY: f64 = 0.2;
 
@@ -150,7 +154,8 @@ impl Shape {
         Self { first: looker.weights.clone(), recent: looker.weights.clone() }
     }
 
-    /// The box in the size and aspect that look best, drawn a little towards `first`, the width and height it began with.
+    /// The box in the size and aspect that look best, drawn a little towards `first`, the width and height it
+    /// began with.
     pub(super) fn fit(
         &self,
         looker: &mut Looker,
@@ -299,7 +304,8 @@ fn solve(system: &mut [[f64; SAMPLES + 1]; SAMPLES]) -> [f64; SAMPLES] {
     solution
 }
 
-/// Lanes of sums over looks, and how many numbers are taken at a time, so that the sums stay in registers meanwhile.
+/// Lanes of sums over looks, and how many numbers are taken at a time, so that the sums stay in registers
+/// meanwhile.
 const WIDE: usize = 32;
 const AT_ONCE: usize = 8 * WIDE;
 const _: () = assert!(LENGTH.is_multiple_of(AT_ONCE));

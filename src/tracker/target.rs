@@ -1,10 +1,11 @@
 //! One target: what is known of it, where it is, and how sure that is.
 //!
-//! Each frame is looked at in a window about where the target should be, to find it and to learn from. Three things must agree
-//! before anything is learnt: the response of the filter is what it usually is, the box looks like what was seen before, and no
-//! other place is as good; measured in how much these vary for this target (`usual.rs`). Where they do not, the track is uncertain and goes on as it moved; when that lasts, it
-//! is lost, and a few windows of the frame are searched in each frame, nearest first. What is found there must look like the
-//! target in several frames before it is believed.
+//! Each frame is looked at in a window about where the target should be, to find it and to learn from. Three
+//! things must agree before anything is learnt: the response of the filter is what it usually is, the box
+//! looks like what was seen before, and no other place is as good; measured in how much these vary for this
+//! target (`usual.rs`). Where they do not, the track is uncertain and goes on as it moved; when that lasts,
+//! it is lost, and a few windows of the frame are searched in each frame, nearest first. What is found there
+//! must look like the target in several frames before it is believed.
 
 use super::colour::Colours;
 use super::eye::{Eye, Sighting};
@@ -16,11 +17,13 @@ use super::usual::Usual;
 use crate::frame::{Frame, Rect, visible};
 use crate::results::{Track, TrackState};
 
-/// Side of the window over the root of the box's area: a target may move by its own size between frames, and the filter sees
-/// what lies around it. 3.2 loses fast targets (mean AUC 0.68), 4, 4.8 and 5.5 score alike (0.71).
+/// Side of the window over the root of the box's area: a target may move by its own size between frames, and
+/// the filter sees what lies around it. 3.2 loses fast targets (mean AUC 0.68), 4, 4.8 and 5.5 score alike
+/// (0.71).
 const SEARCH: f64 = 4.8;
 
-/// Share of the expected motion by which the window leads; cameras shake, so the last motion is half believed.
+/// Share of the expected motion by which the window leads; cameras shake, so the last motion is half
+/// believed.
 const LEAD: f64 = 0.5;
 /// How much of a new motion is taken in, and what is kept of it in a frame without a sighting.
 const MOTION_RATE: f64 = 0.3;
@@ -39,13 +42,15 @@ const FAMILIAR: f64 = 0.75;
 /// A box that looks less like what was seen before, relative to what is usual, is something else.
 const STRANGE: f64 = 0.35;
 
-/// How far likeness and the second peak together must be from what is usual, in their own spreads and as a mean over some three
-/// frames, for the target to be in doubt; and how near, for it to be trusted again, or what is in front would be learnt at the
-/// first chance. Doubt at 2 and at 3 tells 0.91 and 0.84 of absences, for 1.3 % and 0.6 % of good frames.
+/// How far likeness and the second peak together must be from what is usual, in their own spreads and as a
+/// mean over some three frames, for the target to be in doubt; and how near, for it to be trusted again, or
+/// what is in front would be learnt at the first chance. Doubt at 2 and at 3 tells 0.91 and 0.84 of absences,
+/// for 1.3 % and 0.6 % of good frames.
 const IN_DOUBT: f64 = -2.5;
 const TRUSTED_AGAIN: f64 = -1.25;
 const SHORT_MEMORY: f64 = 0.3;
-/// One of the two counts as at most so far below, and above: it may tell alone, and must not make up for the other.
+/// One of the two counts as at most so far below, and above: it may tell alone, and must not make up for the
+/// other.
 const DEPARTURES: (f64, f64) = (-8.0, 2.0);
 
 /// Uncertain for more frames than this it is called lost; that the target is gone is likelier by then.
@@ -56,11 +61,14 @@ const WAITING: u32 = 8;
 /// A box of which less than this lies in the frame has left it.
 const VISIBLE: f64 = 0.3;
 
-/// Windows of the frame that are searched in a frame while it is lost: the cost is bounded, a whole 720p frame takes a second.
+/// Windows of the frame that are searched in a frame while it is lost: the cost is bounded, a whole 720p
+/// frame takes a second.
 const WINDOWS: usize = 6;
-/// Their distance over their side. With the wide taper a target is seen up to 0.3 of the side from the middle.
+/// Their distance over their side. With the wide taper a target is seen up to 0.3 of the side from the
+/// middle.
 const WINDOW_STEP: f64 = 0.6;
-/// What is found again must respond and look like this share of what was usual, and be no farther from it, for so many frames.
+/// What is found again must respond and look like this share of what was usual, and be no farther from it,
+/// for so many frames.
 const FOUND_RESPONSE: f64 = 0.65;
 const FOUND_LOOK: f64 = 0.6;
 const FOUND_DEPARTURE: f64 = -2.5;
@@ -72,8 +80,8 @@ const RESPONSE_RATE: f64 = 0.05;
 const EXPECTED: f64 = 0.8;
 const EXPECTED_SECOND: f64 = 0.5;
 
-/// Looks that are remembered besides the first. One is taken when the target has looked alike for some frames and like none of
-/// those known.
+/// Looks that are remembered besides the first. One is taken when the target has looked alike for some frames
+/// and like none of those known.
 const VIEWS: usize = 8;
 const STEADY: f64 = 0.8;
 const NEW: f64 = 0.6;
@@ -88,8 +96,8 @@ const RIVAL: f32 = 0.6;
 enum Mode {
     /// Followed; for so many frames without being sure.
     Following { doubtful: u32 },
-    /// The frame is searched. The window that comes next, and whether it is upright: a target that had turned may come back
-    /// either way.
+    /// The frame is searched. The window that comes next, and whether it is upright: a target that had turned
+    /// may come back either way.
     Searching { next: usize, is_upright: bool },
     /// Found again, to be confirmed for so many frames; else `lost` was its box.
     Confirming { frames: u32, lost: Window },
@@ -184,7 +192,8 @@ impl Target {
         Some(Window { x, y, ..self.at })
     }
 
-    /// Follows it into a frame, `seconds` after the last; `rivals` are where the other targets should be by now.
+    /// Follows it into a frame, `seconds` after the last; `rivals` are where the other targets should be by
+    /// now.
     pub(super) fn step(&mut self, frame: &Frame, seconds: f64, rivals: &[Window], eye: &mut Eye) {
         match self.mode {
             Mode::Following { doubtful } => self.follow(frame, seconds, doubtful, rivals, eye),
@@ -203,8 +212,8 @@ impl Target {
         let expected =
             Self::inside(frame, before.x + lead(self.velocity.0), before.y + lead(self.velocity.1));
         let own = (before.x + self.velocity.0 * seconds, before.y + self.velocity.1 * seconds);
-        // A place that is nearer to another target than to this one is that target's, if it is near at all. When two pass each
-        // other only their motion tells them apart, hence the forecasts.
+        // A place that is nearer to another target than to this one is that target's, if it is near at all.
+        // When two pass each other only their motion tells them apart, hence the forecasts.
         let squared =
             |(ax, ay): (f64, f64), (bx, by): (f64, f64)| (ax - bx) * (ax - bx) + (ay - by) * (ay - by);
         let weight = |dx: f64, dy: f64| {
@@ -372,8 +381,9 @@ impl Target {
 
     /// How far the last look at the target is from what is usual: 0 is as always, below is worse.
     ///
-    /// What slowly comes in front of a target, or what it leaves behind, is learnt as fast as it comes, and responds well; but
-    /// it looks less like what was there before, and more of its surroundings look like it.
+    /// What slowly comes in front of a target, or what it leaves behind, is learnt as fast as it comes, and
+    /// responds well; but it looks less like what was there before, and more of its surroundings look like
+    /// it.
     fn departure(&self) -> f64 {
         let look = self.usual_look.departure(self.score);
         let second = -self.usual_second.departure(self.second_peak_ratio);
@@ -397,7 +407,8 @@ impl Target {
         sighting
     }
 
-    /// Gives the box its size, aspect and direction. Returns how much it looks like what was seen at any time, and of late.
+    /// Gives the box its size, aspect and direction. Returns how much it looks like what was seen at any
+    /// time, and of late.
     fn fit(&mut self, frame: &Frame, eye: &mut Eye) -> (f64, f64) {
         self.at = sensible(self.shape.fit(&mut eye.looker, frame, self.at, self.first), self.first);
         let known = |look: &Look| self.likeness(look).0;
@@ -451,7 +462,8 @@ fn search_window(at: Window) -> Window {
     Window { w: side, h: side, ..at }
 }
 
-/// A box between a fifth and six times its first size; with fewer than five pixels on a side nothing can be told.
+/// A box between a fifth and six times its first size; with fewer than five pixels on a side nothing can be
+/// told.
 fn sensible(at: Window, first: (f64, f64)) -> Window {
     let limit = |length: f64, first: f64| length.clamp((0.2 * first).max(5.0).min(first), 6.0 * first);
     Window { w: limit(at.w, first.0), h: limit(at.h, first.1), ..at }

@@ -1,9 +1,9 @@
 //! The box's direction: by what angle the target has turned in the picture.
 //!
-//! A turned target is looked at in a turned window, as a larger one is in a larger window: filter, shape and looks see it
-//! upright. Which way it turns is told by what the box would look like a step further to either side. It counts as turned only
-//! while it looks more like itself in the turned box than in the upright one: what merely changes its looks stays upright, and
-//! no error lasts.
+//! A turned target is looked at in a turned window, as a larger one is in a larger window: filter, shape and
+//! looks see it upright. Which way it turns is told by what the box would look like a step further to either
+//! side. It counts as turned only while it looks more like itself in the turned box than in the upright one:
+//! what merely changes its looks stays upright, and no error lasts.
 
 use std::f64::consts::TAU;
 
@@ -11,23 +11,25 @@ use super::sample::Window;
 use super::shape::{Look, Looker, similarity};
 use crate::frame::Frame;
 
-/// The step to either side: at it, likeness of what has clear edges has fallen by a quarter to a third. 8 degrees score alike.
+/// The step to either side: at it, likeness of what has clear edges has fallen by a quarter to a third. 8
+/// degrees score alike.
 const STEP: f64 = 6_f64.to_radians();
 
-/// Share of the first look in what tells the direction; looks of late have the rest. These follow each change, and the first
-/// keeps them from following themselves. 0.3 and 0.7 score alike.
+/// Share of the first look in what tells the direction; looks of late have the rest. These follow each
+/// change, and the first keeps them from following themselves. 0.3 and 0.7 score alike.
 const FIRST_SHARE: f64 = 0.5;
 
-/// Added to the curvature of likeness, which draws a step to none where likeness hardly depends on direction. With 0.1 turns
-/// are followed late (mean AUC of 24 that turn: 0.79 instead of 0.90).
+/// Added to the curvature of likeness, which draws a step to none where likeness hardly depends on direction.
+/// With 0.1 turns are followed late (mean AUC of 24 that turn: 0.79 instead of 0.90).
 const FLATNESS: f64 = 0.02;
 
 /// How much of a step is believed, as with size (0.6: 0.89 instead of 0.90), and the most steps in a frame.
 const GAIN: f64 = 0.8;
 const LIMIT: f64 = 1.5;
 
-/// How much more a turned box must look like what is known than the upright one. 0.02 and 0.05 score alike; with 0.1 the filter
-/// has learnt a slow turn before it is seen (0.85 instead of 0.90), with 0.15 many are not followed (0.72).
+/// How much more a turned box must look like what is known than the upright one. 0.02 and 0.05 score alike;
+/// with 0.1 the filter has learnt a slow turn before it is seen (0.85 instead of 0.90), with 0.15 many are
+/// not followed (0.72).
 const CLEARLY: f64 = 0.05;
 
 /// The angle that a box has turned to; `known` says how much a look is like any that is known.

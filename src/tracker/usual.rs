@@ -1,20 +1,20 @@
 //! What a number that is measured in every frame usually is, and how far from that it is now.
 //!
-//! Some targets look the same for a thousand frames, some never look alike twice: what is strange for one is nothing for
-//! another. So departures are measured in the target's own spread.
+//! Some targets look the same for a thousand frames, some never look alike twice: what is strange for one is
+//! nothing for another. So departures are measured in the target's own spread.
 
 /// Rate at which what is usual is learnt: over some 30 frames.
 const RATE: f64 = 0.03;
 
-/// A value counts as at most so many spreads off (P. Huber, "Robust Estimation of a Location Parameter", 1964): what covers a
-/// target within a second must not have become usual by then.
+/// A value counts as at most so many spreads off (P. Huber, "Robust Estimation of a Location Parameter",
+/// 1964): what covers a target within a second must not have become usual by then.
 const LIMIT: f64 = 2.0;
 
 /// Mean distance from the mean to standard deviation, for a normal distribution.
 const TO_DEVIATION: f64 = 1.25;
 
-/// A spread counts as at least that: likeness and second peaks of a target that stands still vary by 0.02 to 0.05 with noise and
-/// coding alone. 0.04 to 0.07 find 0.9 to 0.8 of absences; the rest changes little.
+/// A spread counts as at least that: likeness and second peaks of a target that stands still vary by 0.02 to
+/// 0.05 with noise and coding alone. 0.04 to 0.07 find 0.9 to 0.8 of absences; the rest changes little.
 const LEAST_SPREAD: f64 = 0.05;
 
 /// Before there is experience.

@@ -1,5 +1,5 @@
-//! What is decoded and what is not: files that hang GStreamer, files that nothing decodes, pictures made to hurt, and a system
-//! that gives little.
+//! What is decoded and what is not: files that hang GStreamer, files that nothing decodes, pictures made to
+//! hurt, and a system that gives little.
 
 use std::process::{Command, Stdio};
 
@@ -18,7 +18,8 @@ fn scatter(count: usize) -> Vec<u8> {
     (0..count as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// A GIF of grey pictures, all of whose codes have nine bits: the table is cleared before it would need longer ones.
+/// A GIF of grey pictures, all of whose codes have nine bits: the table is cleared before it would need
+/// longer ones.
 fn gif(width: u16, height: u16, pictures: &[Vec<u8>]) -> Vec<u8> {
     let mut out = b"GIF89a".to_vec();
     let size = [width.to_le_bytes(), height.to_le_bytes()].concat();
@@ -157,7 +158,8 @@ fn an_animated_png_is_refused_instead_of_losing_all_frames_but_one() {
     )
     .unwrap();
     let still = std::fs::read(place.path("still.png")).unwrap();
-    // The header is 33 bytes with the signature. The checksum of what follows is not looked at before that is understood.
+    // The header is 33 bytes with the signature. The checksum of what follows is not looked at before that is
+    // understood.
     let animated = [&still[..33], b"\0\0\0\x08acTL\0\0\0\x0a\0\0\0\0\0\0\0\0", &still[33..]].concat();
     std::fs::write(place.path("moving.png"), animated).unwrap();
     fails(

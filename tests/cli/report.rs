@@ -5,7 +5,8 @@ use std::process::{Command, Output};
 
 use super::*;
 
-/// Runs `lockon` in a shell that lets no file grow beyond so many KiB, which is what an unprivileged test has for a full disk.
+/// Runs `lockon` in a shell that lets no file grow beyond so many KiB, which is what an unprivileged test has
+/// for a full disk.
 fn on_a_full_disk(place: &Place, kib: usize, words: &str) -> Output {
     // `trap` turns the signal into an error of write().
     let script = format!("ulimit -f {kib}; trap '' XFSZ; exec \"$0\" {words}");

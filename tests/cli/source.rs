@@ -1,4 +1,5 @@
-//! Where video comes from: pipes, pictures, servers that ask for a password, names that somebody made to do harm.
+//! Where video comes from: pipes, pictures, servers that ask for a password, names that somebody made to do
+//! harm.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,5 @@
-//! Times and parts of videos, as they are typed, frames that what was typed does not fit, and what a machine does.
+//! Times and parts of videos, as they are typed, frames that what was typed does not fit, and what a machine
+//! does.
 
 use super::{FRAMES, Place, fails, frames, stderr, succeeds};
 use serde_json::Value;

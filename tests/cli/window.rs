@@ -1,6 +1,7 @@
 //! Pauses, the window that a run is watched in, and the one that boxes are picked in.
 //!
-//! What needs a window opens it on an Xvfb of its own, and is done by xdotool; where these are not installed it says so.
+//! What needs a window opens it on an Xvfb of its own, and is done by xdotool; where these are not installed
+//! it says so.
 
 use std::io::{BufRead, BufReader};
 use std::process::Child;
@@ -197,7 +198,8 @@ fn without_a_screen_the_frame_is_written_with_a_grid_and_the_way_on_is_said() {
     }
 }
 
-/// Sends a window the client message `WM_DELETE_WINDOW`, as a window manager does: an `XClientMessageEvent` of 32-bit values.
+/// Sends a window the client message `WM_DELETE_WINDOW`, as a window manager does: an `XClientMessageEvent`
+/// of 32-bit values.
 const CLOSE: &str = "
 import ctypes, struct, sys
 x = ctypes.CDLL('libX11.so.6')

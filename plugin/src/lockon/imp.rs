@@ -1,8 +1,8 @@
 //! The element itself: pads, properties, states, and what flows between the pads.
 //!
-//! The streaming thread of upstream puts frames and serialised events into the [`Line`]; the task of the source pad is the
-//! thread on which lockon's engine runs and from which everything is pushed. So the element is a border between threads, as
-//! a `queue` is.
+//! The streaming thread of upstream puts frames and serialised events into the [`Line`]; the task of the
+//! source pad is the thread on which lockon's engine runs and from which everything is pushed. So the element
+//! is a border between threads, as a `queue` is.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -283,7 +283,8 @@ impl Lockon {
         }
     }
 
-    /// No device can be opened for what was asked for: what was there before goes on, and the properties say so.
+    /// No device can be opened for what was asked for: what was there before goes on, and the properties say
+    /// so.
     pub(super) fn take_back(&self, asked: &Asked, before: &Asked, error: &Error) {
         let properties = lock(&self.work).refuse(asked, before);
         {
@@ -360,7 +361,8 @@ impl Lockon {
         }
     }
 
-    /// One round of the task: pushes the event that comes next, or runs the engine. False when the element is being stopped.
+    /// One round of the task: pushes the event that comes next, or runs the engine. False when the element is
+    /// being stopped.
     fn serve(&self) -> bool {
         match self.line.ahead() {
             Ahead::Closed => return false,
@@ -475,7 +477,8 @@ impl Lockon {
         }
     }
 
-    /// Downstream refuses frames. Upstream hears of it with its next frame; if it has none, nobody else would tell.
+    /// Downstream refuses frames. Upstream hears of it with its next frame; if it has none, nobody else would
+    /// tell.
     fn tell_of(&self, flow: gst::FlowError) {
         gst::debug!(CAT, imp = self, "downstream answers {flow:?}");
         let is_failure = !matches!(flow, gst::FlowError::Flushing | gst::FlowError::Eos);

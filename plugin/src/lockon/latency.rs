@@ -1,7 +1,8 @@
 //! How long live frames stay in the element, for whoever asks for its latency.
 //!
-//! What counts is the time in which a frame is searched or waits for the search of others. What downstream takes, a sink that
-//! waits for the clock, is the sink's; what it takes to open a device happens once, not to every frame.
+//! What counts is the time in which a frame is searched or waits for the search of others. What downstream
+//! takes, a sink that waits for the clock, is the sink's; what it takes to open a device happens once, not to
+//! every frame.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,7 +30,8 @@ impl Stay {
         is_longer && self.set_frame(Some(duration))
     }
 
-    /// A frame has stayed for so long, where `room` of them can be inside. True if that makes the latency longer.
+    /// A frame has stayed for so long, where `room` of them can be inside. True if that makes the latency
+    /// longer.
     pub(super) fn note(&mut self, stay: Duration, room: u64) -> bool {
         let before = self.least(room);
         let stay = u64::try_from(stay.as_nanos()).unwrap_or(u64::MAX);
@@ -37,8 +39,9 @@ impl Stay {
         self.least(room) > before
     }
 
-    /// By how much a frame is late at least behind the element. A search that keeps up takes a frame's duration or less; it is
-    /// more only where frames were seen to stay longer, in whole durations and never more than `room` of them.
+    /// By how much a frame is late at least behind the element. A search that keeps up takes a frame's
+    /// duration or less; it is more only where frames were seen to stay longer, in whole durations and never
+    /// more than `room` of them.
     pub(super) fn least(&self, room: u64) -> gst::ClockTime {
         match self.frame {
             Some(frame) => frame * self.longest.nseconds().div_ceil(frame.nseconds()).clamp(1, room),
@@ -52,7 +55,8 @@ impl Stay {
     }
 }
 
-/// A watch that runs while the element's thread neither searches nor waits for frames: it pushes downstream, or opens a device.
+/// A watch that runs while the element's thread neither searches nor waits for frames: it pushes downstream,
+/// or opens a device.
 #[derive(Debug, Default)]
 pub(super) struct Aside(Mutex<Watch>);
 

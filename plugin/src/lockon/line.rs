@@ -1,8 +1,9 @@
 //! The line in which frames and events wait for each other between the two pads.
 //!
-//! The streaming thread puts frames and serialised events in at one end. The element's own thread takes the frames out for
-//! the engine, notes their results, and is told what to push: always the oldest, a frame only once it has its results, an
-//! event only once everything before it was pushed. So frames can be in flight and nothing ever overtakes anything.
+//! The streaming thread puts frames and serialised events in at one end. The element's own thread takes the
+//! frames out for the engine, notes their results, and is told what to push: always the oldest, a frame only
+//! once it has its results, an event only once everything before it was pushed. So frames can be in flight
+//! and nothing ever overtakes anything.
 //!
 //! Both ends wait on one lock. Nothing is pushed under it.
 
@@ -68,7 +69,8 @@ pub(super) enum Step {
     Search(Arrival),
     /// Nothing came in time.
     Pending,
-    /// No frame will come: the stream has ended, or the element is being stopped, or nobody takes frames any more.
+    /// No frame will come: the stream has ended, or the element is being stopped, or nobody takes frames any
+    /// more.
     End,
 }
 
@@ -163,7 +165,8 @@ impl Line {
         self.changed.notify_all();
     }
 
-    /// The next frame's number. Every frame that comes has one, also one that is dropped, but none that comes behind the end.
+    /// The next frame's number. Every frame that comes has one, also one that is dropped, but none that comes
+    /// behind the end.
     pub(super) fn number(&self) -> Result<u64, gst::FlowError> {
         let mut state = self.lock();
         if state.has_ended {
@@ -188,8 +191,8 @@ impl Line {
         })
     }
 
-    /// Puts a serialised event in; waits for room. False while nothing is let in, and behind the end of the stream, which a new
-    /// stream ends.
+    /// Puts a serialised event in; waits for room. False while nothing is let in, and behind the end of the
+    /// stream, which a new stream ends.
     pub(super) fn put_event(&self, event: gst::Event) -> bool {
         if event.type_() == gst::EventType::StreamStart {
             self.lock().has_ended = false;
@@ -238,8 +241,9 @@ impl Line {
         }
     }
 
-    /// What comes next while an engine runs, waited for until `deadline`; not at all without one. Results that are final and
-    /// events whose turn it is come before new frames: a result never waits for the next frame.
+    /// What comes next while an engine runs, waited for until `deadline`; not at all without one. Results
+    /// that are final and events whose turn it is come before new frames: a result never waits for the next
+    /// frame.
     pub(super) fn next(&self, deadline: Option<Instant>) -> Step {
         let mut state = self.lock();
         loop {
@@ -257,7 +261,8 @@ impl Line {
                         self.changed.notify_all();
                         return Step::Search(arrival);
                     }
-                    // The end is pushed when the engine has finished: results files are complete before anybody hears of it.
+                    // The end is pushed when the engine has finished: results files are complete before
+                    // anybody hears of it.
                     Some(Waiting::Event(event)) if event.type_() == gst::EventType::Eos => {
                         state.waiting.push_front(Waiting::Event(event));
                         return Step::End;
@@ -343,7 +348,8 @@ impl Line {
         }
     }
 
-    /// The engine has ended, perhaps by a panic in a push: frames that it left without results are gone, events stay in line.
+    /// The engine has ended, perhaps by a panic in a push: frames that it left without results are gone,
+    /// events stay in line.
     pub(super) fn settle(&self) {
         let mut state = self.lock();
         state.pushing = None;
@@ -373,7 +379,8 @@ impl Line {
         self.changed.notify_all();
     }
 
-    /// Waits for a push that a flush interrupts; not for the one that a flush comes out of, when downstream seeks in it.
+    /// Waits for a push that a flush interrupts; not for the one that a flush comes out of, when downstream
+    /// seeks in it.
     pub(super) fn wait_pushed(&self) {
         let mut state = self.lock();
         while state.is_open && state.pushing.is_some_and(|pusher| pusher != thread::current().id()) {
@@ -381,7 +388,8 @@ impl Line {
         }
     }
 
-    /// A flush is over: drops what was in line, and lets frames in again. Gives the sticky events that outlive a flush.
+    /// A flush is over: drops what was in line, and lets frames in again. Gives the sticky events that
+    /// outlive a flush.
     pub(super) fn stop_flush(&self) -> Vec<gst::Event> {
         let mut state = self.lock();
         let leaving = std::mem::take(&mut state.leaving).into_iter().filter_map(|leaving| match leaving {

@@ -48,8 +48,9 @@ fn of_track(t: &Track) -> gst::Structure {
         .build()
 }
 
-/// Adds a region of interest for every match and every track that touches the frame: type `match` or `track`, the same
-/// fields as in the message as its parameter, and as its id the track's, or the match's number counted from 0.
+/// Adds a region of interest for every match and every track that touches the frame: type `match` or `track`,
+/// the same fields as in the message as its parameter, and as its id the track's, or the match's number
+/// counted from 0.
 pub(super) fn add_regions(buffer: &mut gst::BufferRef, record: &FrameRecord, frame: Size) {
     let mut add = |kind: &str, id: i32, rect, parameter| {
         let mut region = gst_video::VideoRegionOfInterestMeta::add(buffer, kind, rect);
@@ -78,8 +79,8 @@ fn pixels(track: &Track, frame: Size) -> Option<(u32, u32, u32, u32)> {
 #[cfg(feature = "v1_24")]
 pub(super) type FirstSeen = std::collections::BTreeMap<u32, gst::ClockTime>;
 
-/// Adds the same as analytics metadata: a detection for every match and every track, named as the match's template or
-/// `track`, and for a track a tracking entry that is related to it.
+/// Adds the same as analytics metadata: a detection for every match and every track, named as the match's
+/// template or `track`, and for a track a tracking entry that is related to it.
 #[cfg(feature = "v1_24")]
 pub(super) fn add_analytics(
     buffer: &mut gst::BufferRef,

@@ -6,37 +6,39 @@
 //!
 //! # Frames
 //!
-//! `video/x-raw` in system memory, in any format with an 8-bit luma plane (I420, NV12, GRAY8, YV12, NV21, Y42B, Y444, NV16,
-//! NV61, NV24, Y41B, YUV9), with sides of 1 to 65535 pixels; a `videoconvert` in front takes the rest. Luma is searched where
-//! it lies, nothing is converted. Frames of `CUDAMemory` are not taken, whatever the backend: boxes are followed and results
-//! are drawn on the host, so that such a frame would have to be fetched from the device all the same. Put `cudadownload` in
-//! front.
+//! `video/x-raw` in system memory, in any format with an 8-bit luma plane (I420, NV12, GRAY8, YV12, NV21,
+//! Y42B, Y444, NV16, NV61, NV24, Y41B, YUV9), with sides of 1 to 65535 pixels; a `videoconvert` in front
+//! takes the rest. Luma is searched where it lies, nothing is converted. Frames of `CUDAMemory` are not
+//! taken, whatever the backend: boxes are followed and results are drawn on the host, so that such a frame
+//! would have to be fetched from the device all the same. Put `cudadownload` in front.
 //!
-//! What goes out is the buffer that came in: `view` decides what is drawn into it. It is drawn on in place if nobody else has
-//! it, and on a copy otherwise. With `view=none` its pixels are never touched.
+//! What goes out is the buffer that came in: `view` decides what is drawn into it. It is drawn on in place if
+//! nobody else has it, and on a copy otherwise. With `view=none` its pixels are never touched.
 //!
-//! The element is a border between threads, as a `queue` is: up to `depth` frames are in flight on the device and two more
-//! wait. Events keep their place between frames, a flush drops what is inside, the end of the stream waits for it. Downstream
-//! runs on the element's thread, so put a `queue` behind it where that is slow, an encoder for example.
+//! The element is a border between threads, as a `queue` is: up to `depth` frames are in flight on the device
+//! and two more wait. Events keep their place between frames, a flush drops what is inside, the end of the
+//! stream waits for it. Downstream runs on the element's thread, so put a `queue` behind it where that is
+//! slow, an encoder for example.
 //!
 //! # Time
 //!
-//! Frames of a file pass as fast as they are searched and taken downstream. A live frame is searched as soon as it comes and
-//! never waits for the next one; the answer to a latency query is one frame's duration more than upstream's, and rises up to
-//! `depth` and two more of them only where frames were seen to stay that long, searched or waiting for the search of others: a
-//! LATENCY message tells. Where caps have no rate the longest duration of a buffer counts, and where buffers have none the stay
-//! itself.
+//! Frames of a file pass as fast as they are searched and taken downstream. A live frame is searched as soon
+//! as it comes and never waits for the next one; the answer to a latency query is one frame's duration more
+//! than upstream's, and rises up to `depth` and two more of them only where frames were seen to stay that
+//! long, searched or waiting for the search of others: a LATENCY message tells. Where caps have no rate the
+//! longest duration of a buffer counts, and where buffers have none the stay itself.
 //!
-//! Frames that a sink says are late are dropped before they are searched, of a file too, unless `qos` is false: their numbers
-//! are missing in the results, and QOS messages count them. So whoever wants every frame of a file searched, behind a sink that
-//! keeps time, sets `qos=false`. A live source that is slowed down by a search that does not keep up wants
-//! `queue leaky=downstream max-size-buffers=1` in front. `lockon run --print-pipeline --as-element` prints both where the
-//! program would lose no frame, or would drop some to keep up.
+//! Frames that a sink says are late are dropped before they are searched, of a file too, unless `qos` is
+//! false: their numbers are missing in the results, and QOS messages count them. So whoever wants every frame
+//! of a file searched, behind a sink that keeps time, sets `qos=false`. A live source that is slowed down by
+//! a search that does not keep up wants `queue leaky=downstream max-size-buffers=1` in front.
+//! `lockon run --print-pipeline --as-element` prints both where the program would lose no frame, or would
+//! drop some to keep up.
 //!
 //! # Results
 //!
-//! On the bus, before the frame is pushed: an element message with the structure `lockon` for every frame, unless
-//! `post-messages` is false.
+//! On the bus, before the frame is pushed: an element message with the structure `lockon` for every frame,
+//! unless `post-messages` is false.
 //!
 //! | field | type | what |
 //! |---|---|---|
@@ -47,30 +49,33 @@
 //! | `tracks` | list of `track` | `id` (guint), `template` (string; of tracks of matches), `state` (string), `x`, `y`, `w`, `h`, `score`, `second-peak-ratio` (double) |
 //! | `foreground` | double | share of the pixels above the threshold; missing without one |
 //!
-//! They mean what they mean in results files: see `lockon::results`. `state` is `tracked`, `uncertain`, `lost` or
-//! `reacquired`.
+//! They mean what they mean in results files: see `lockon::results`. `state` is `tracked`, `uncertain`,
+//! `lost` or `reacquired`.
 //!
-//! On the buffer: a `GstVideoRegionOfInterestMeta` of the type `match` or `track` for each of them, with the same structure as
-//! its parameter. Its `id` is the track's, or the match's number in the frame; its box is cut off at the frame's borders. Built
-//! with the feature `v1_24`, as `scripts/install-plugin` does where GStreamer is new enough and the headers of its plugins-bad
-//! are installed, also analytics metadata: detections, and tracking entries related to them.
+//! On the buffer: a `GstVideoRegionOfInterestMeta` of the type `match` or `track` for each of them, with the
+//! same structure as its parameter. Its `id` is the track's, or the match's number in the frame; its box is
+//! cut off at the frame's borders. Built with the feature `v1_24`, as `scripts/install-plugin` does where
+//! GStreamer is new enough and the headers of its plugins-bad are installed, also analytics metadata:
+//! detections, and tracking entries related to them.
 //!
-//! In files: `results` writes what `lockon run --results` does, records of changed caps and of stalls included; a pause, or a
-//! downstream that takes its time, is no stall. A frame without a PTS gets one there that continues those before, marked
-//! `pts_interpolated`; the frame itself, and its message, are left without. A file is complete before the end of the stream is
-//! pushed. One that fails while frames pass, on a full disk, is closed with the whole lines that it has: a warning tells it at
-//! once, and frames and other files go on. So who needs all of it looks for the `summary` at its end.
+//! In files: `results` writes what `lockon run --results` does, records of changed caps and of stalls
+//! included; a pause, or a downstream that takes its time, is no stall. A frame without a PTS gets one there
+//! that continues those before, marked `pts_interpolated`; the frame itself, and its message, are left
+//! without. A file is complete before the end of the stream is pushed. One that fails while frames pass, on a
+//! full disk, is closed with the whole lines that it has: a warning tells it at once, and frames and other
+//! files go on. So who needs all of it looks for the `summary` at its end.
 //!
-//! After the end, a flushing seek begins a new run: frames are counted from 0 again, boxes start anew, files are written anew. A
-//! seek before the end goes on with the same run.
+//! After the end, a flushing seek begins a new run: frames are counted from 0 again, boxes start anew, files
+//! are written anew. A seek before the end goes on with the same run.
 //!
 //! # Changes
 //!
-//! What decides the search can be set while frames pass (`template`, `threshold`, `min-score`, `roi` and so on): it counts from
-//! the next frame that is submitted, and what was found of the frames before stays valid, tracks go on. A value that cannot be
-//! used gives a warning on the bus, and the one before goes on: the property has it again. What only a frame tells, that a box
-//! lies outside of it, is told with the next one; all that was set since the one before is taken back then. The device, the
-//! boxes to follow and `track-matches` are taken on the way from READY to PAUSED.
+//! What decides the search can be set while frames pass (`template`, `threshold`, `min-score`, `roi` and so
+//! on): it counts from the next frame that is submitted, and what was found of the frames before stays valid,
+//! tracks go on. A value that cannot be used gives a warning on the bus, and the one before goes on: the
+//! property has it again. What only a frame tells, that a box lies outside of it, is told with the next one;
+//! all that was set since the one before is taken back then. The device, the boxes to follow and
+//! `track-matches` are taken on the way from READY to PAUSED.
 //!
 //! # Errors
 //!

@@ -1,9 +1,9 @@
 //! One run of lockon's engine, from the first frame to the end of the stream, on the element's own thread.
 //!
-//! The engine is plugged between [`Frames`], which takes frames out of the line, and its sinks: the results files, and after
-//! them [`Found`], which notes results in the line. What can be pushed is pushed when the engine asks for the next frame: by then
-//! it has let go of the last one, so that the buffer is the only one of its kind again, and drawing on it or adding metadata
-//! copies nothing.
+//! The engine is plugged between [`Frames`], which takes frames out of the line, and its sinks: the results
+//! files, and after them [`Found`], which notes results in the line. What can be pushed is pushed when the
+//! engine asks for the next frame: by then it has let go of the last one, so that the buffer is the only one
+//! of its kind again, and drawing on it or adding metadata copies nothing.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -27,7 +27,8 @@ use super::line::{Arrival, Outcome, Step};
 use super::settings::Device;
 use super::work::Asked;
 
-/// Runs the engine until the stream ends, the element is stopped, downstream takes no more, or something fails.
+/// Runs the engine until the stream ends, the element is stopped, downstream takes no more, or something
+/// fails.
 pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control: &Control) -> Result<()> {
     // Files come first: what is pushed has been written.
     let mut sinks = Vec::<Box<dyn Sink>>::new();
@@ -148,7 +149,8 @@ impl Source for Frames {
     }
 }
 
-/// A results file. One that fails is no reason to stop the video or the other files: it is told on the bus, at once, and closed.
+/// A results file. One that fails is no reason to stop the video or the other files: it is told on the bus,
+/// at once, and closed.
 struct ResultsFile {
     element: super::Lockon,
     /// None once it has failed.
@@ -218,7 +220,8 @@ impl Sink for Found {
 
 /// A backend that is opened anew, between two frames, when the search is changed while frames pass.
 ///
-/// The one before keeps its frames until they are through, so nothing is dropped, nothing waits, and tracks go on.
+/// The one before keeps its frames until they are through, so nothing is dropped, nothing waits, and tracks
+/// go on.
 struct Retuned {
     element: super::Lockon,
     options: Options,
@@ -235,7 +238,8 @@ struct Opened {
 }
 
 impl Retuned {
-    /// `is_running` is true if frames have passed already: then those that are too small for what is searched are no error.
+    /// `is_running` is true if frames have passed already: then those that are too small for what is searched
+    /// are no error.
     fn open(
         element: &super::Lockon,
         options: Options,

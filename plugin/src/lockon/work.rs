@@ -1,7 +1,7 @@
 //! What is to be done to frames: what was asked for last, and what a device was opened for.
 //!
-//! A search can be changed while frames pass. Whether it can be done on frames of this size is known only when a device is opened
-//! for it, so what went before is kept until then, to go back to.
+//! A search can be changed while frames pass. Whether it can be done on frames of this size is known only
+//! when a device is opened for it, so what went before is kept until then, to go back to.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -57,7 +57,8 @@ impl Work {
         self.opened.as_ref().unwrap_or(&self.asked).clone()
     }
 
-    /// A property asks for something else. Of two that are set at the same time the settings that were read last have both.
+    /// A property asks for something else. Of two that are set at the same time the settings that were read
+    /// last have both.
     pub(super) fn ask(&mut self, property: &'static str, job: Job, settings: Settings) {
         self.unproven.insert(property);
         if settings.changes() > self.asked.change() {
@@ -80,8 +81,9 @@ impl Work {
         self.opened.clone().filter(|opened| !Arc::ptr_eq(&opened.job, &asked.job))
     }
 
-    /// No device can be opened for `asked`: what was there before is asked for again. Gives the properties whose values are to be
-    /// those of `before`: none if something else was asked for meanwhile, which is to be tried first.
+    /// No device can be opened for `asked`: what was there before is asked for again. Gives the properties
+    /// whose values are to be those of `before`: none if something else was asked for meanwhile, which is to
+    /// be tried first.
     pub(super) fn refuse(&mut self, asked: &Asked, before: &Asked) -> BTreeSet<&'static str> {
         if self.asked.change() != asked.change() {
             return BTreeSet::new();

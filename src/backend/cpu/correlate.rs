@@ -1,33 +1,36 @@
 //! Correlation of whole numbers by FFT, with a bound on the error of every output.
 //!
-//! A tile of whole numbers x and a smaller pattern y have the correlation z(u, v) = sum over (i, j) of
-//! x(u + i, v + j) * y(i, j). Computed as the inverse transform of X * conj(Y), the outputs come out with an error, whose
-//! bound [`Correlator::error`] tells. In f64 it is less than 1/2 for whole numbers of the size of pixels, so rounding gives
-//! z itself (`exact.rs`); in f32 it is small enough to tell where no match can be (`estimate.rs`). Either way what is
-//! reported depends neither on the FFT's algorithm, nor on the tile's size, nor on the processor.
+//! A tile of whole numbers x and a smaller pattern y have the correlation z(u, v) = sum over (i, j) of x(u +
+//! i, v + j) * y(i, j). Computed as the inverse transform of X * conj(Y), the outputs come out with an error,
+//! whose bound [`Correlator::error`] tells. In f64 it is less than 1/2 for whole numbers of the size of
+//! pixels, so rounding gives z itself (`exact.rs`); in f32 it is small enough to tell where no match can be
+//! (`estimate.rs`). Either way what is reported depends neither on the FFT's algorithm, nor on the tile's
+//! size, nor on the processor.
 //!
-//! **The bound.** Let N be the tile's pixels and u the unit roundoff, 2^-53 or 2^-24. Every output of a Cooley-Tukey
-//! transform is a sum over all inputs, each of which reaches it by one path of at most log2 N stages. A stage multiplies by
-//! a root of unity (wrong by 16 u at most: an angle of up to 2 pi made in three roundings, and its sine), which costs 3 u
-//! more, and adds, which costs u: less than 24 u for each factor of 2 in N, whether radices are 2, 3 or 5. Hence
-//! - the computed X is wrong by a vector of norm at most 24 u log2 N * sqrt(N) ||x||, and Y likewise; by Cauchy-Schwarz
-//!   all products together are wrong by 48 u log2 N * N ||x|| ||y||, and each output of the inverse, a mean of N terms,
-//!   therefore by 48 u log2 N * ||x|| ||y||;
-//! - along the paths of the inverse each output is wrong by another 24 u log2 N * (1/N) sum |X Y|, and that sum is
-//!   N ||x|| ||y|| at most, by Cauchy-Schwarz again.
+//! **The bound.** Let N be the tile's pixels and u the unit roundoff, 2^-53 or 2^-24. Every output of a
+//! Cooley-Tukey transform is a sum over all inputs, each of which reaches it by one path of at most log2 N
+//! stages. A stage multiplies by a root of unity (wrong by 16 u at most: an angle of up to 2 pi made in three
+//! roundings, and its sine), which costs 3 u more, and adds, which costs u: less than 24 u for each factor of
+//! 2 in N, whether radices are 2, 3 or 5. Hence
+//! - the computed X is wrong by a vector of norm at most 24 u log2 N * sqrt(N) ||x||, and Y likewise; by
+//!   Cauchy-Schwarz all products together are wrong by 48 u log2 N * N ||x|| ||y||, and each output of the
+//!   inverse, a mean of N terms, therefore by 48 u log2 N * ||x|| ||y||;
+//! - along the paths of the inverse each output is wrong by another 24 u log2 N * (1/N) sum |X Y|, and that
+//!   sum is N ||x|| ||y|| at most, by Cauchy-Schwarz again.
 //!
-//! Together 72 u log2 N * ||x|| ||y||. Two rows share a complex transform and may spill into each other, which at most
-//! doubles the last part; rounding the pattern itself, products and scaling add a few u. [`K`] = 128 covers all of it with
-//! room to spare. In f64, with pixels counted from 128 and templates from their mean, the largest template (2^22 pixels of
-//! 0 and 255) in a tile of 2^24 pixels has ||x|| = 2^19, ||y|| = 2^18 and a bound of 1/20; one of 64 x 64 pixels in a tile
-//! of 256 x 320 has 1/14,000.
+//! Together 72 u log2 N * ||x|| ||y||. Two rows share a complex transform and may spill into each other,
+//! which at most doubles the last part; rounding the pattern itself, products and scaling add a few u. [`K`]
+//! = 128 covers all of it with room to spare. In f64, with pixels counted from 128 and templates from their
+//! mean, the largest template (2^22 pixels of 0 and 255) in a tile of 2^24 pixels has ||x|| = 2^19, ||y|| =
+//! 2^18 and a bound of 1/20; one of 64 x 64 pixels in a tile of 256 x 320 has 1/14,000.
 //!
-//! N. J. Higham, "Accuracy and Stability of Numerical Algorithms", 2002, section 24.1, has the norm-wise argument.
+//! N. J. Higham, "Accuracy and Stability of Numerical Algorithms", 2002, section 24.1, has the norm-wise
+//! argument.
 //!
-//! **The layout.** Transforms go along rows, then along columns. A spectrum lies column by column, so that both directions
-//! read memory in order: blocks of eight rows are turned over on the way. Real rows are transformed in pairs, one as the
-//! real and one as the imaginary part, and taken apart while they are turned over; only the columns 0 to half the width
-//! are kept, the others mirror them.
+//! **The layout.** Transforms go along rows, then along columns. A spectrum lies column by column, so that
+//! both directions read memory in order: blocks of eight rows are turned over on the way. Real rows are
+//! transformed in pairs, one as the real and one as the imaginary part, and taken apart while they are turned
+//! over; only the columns 0 to half the width are kept, the others mirror them.
 
 use std::sync::Arc;
 
@@ -142,8 +145,8 @@ pub(super) struct Scratch<T> {
 }
 
 impl<T: Real> Correlator<T> {
-    /// A correlator of tiles of size `tile`. Fast if both sides have no prime factors but 2, 3 and 5, which the bound
-    /// takes for granted.
+    /// A correlator of tiles of size `tile`. Fast if both sides have no prime factors but 2, 3 and 5, which
+    /// the bound takes for granted.
     pub(super) fn new(plans: &mut Plans<T>, tile: Size, level: Level) -> Self {
         let (along_rows, along_cols) =
             (plans.both_directions(tile.width), plans.both_directions(tile.height));
@@ -151,7 +154,8 @@ impl<T: Real> Correlator<T> {
         Self { control: Control::new(), level, tile, stride, along_rows, along_cols }
     }
 
-    /// The same for a run: once that is stopped, what is transformed and correlated is left unfinished, and of no use.
+    /// The same for a run: once that is stopped, what is transformed and correlated is left unfinished, and
+    /// of no use.
     pub(super) fn under(self, control: &Control) -> Self {
         Self { control: control.clone(), ..self }
     }
@@ -175,7 +179,8 @@ impl<T: Real> Correlator<T> {
         kept_cols(tile) * stride(tile) * size_of::<Complex<T>>()
     }
 
-    /// Bytes of [`Self::scratch`] of tiles of that size, or a little more: it depends on how a transform is planned.
+    /// Bytes of [`Self::scratch`] of tiles of that size, or a little more: it depends on how a transform is
+    /// planned.
     pub(super) fn scratch_bytes(tile: Size) -> usize {
         let rows = (1 + BLOCK / 2) * tile.width + 4 * tile.width.max(tile.height);
         Self::spectrum_bytes(tile) + rows * size_of::<Complex<T>>()
@@ -196,7 +201,8 @@ impl<T: Real> Correlator<T> {
         })
     }
 
-    /// Replaces `spectrum` by that of a tile whose row `y` is written by `load(y, row)`, over its whole width.
+    /// Replaces `spectrum` by that of a tile whose row `y` is written by `load(y, row)`, over its whole
+    /// width.
     ///
     /// Only the first `rows` rows are asked for; those after them are 0.
     ///
@@ -240,10 +246,11 @@ impl<T: Real> Correlator<T> {
         }
     }
 
-    /// Takes the pairs of a transformed block of rows apart, into rows `top..top + BLOCK` of the spectrum's columns.
+    /// Takes the pairs of a transformed block of rows apart, into rows `top..top + BLOCK` of the spectrum's
+    /// columns.
     ///
-    /// Of the transform Z of a + ib, A is (Z(k) + conj Z(-k)) / 2 and B is (Z(k) - conj Z(-k)) / 2i. They are left twice as
-    /// large here; [`Self::pattern`] makes up for it.
+    /// Of the transform Z of a + ib, A is (Z(k) + conj Z(-k)) / 2 and B is (Z(k) - conj Z(-k)) / 2i. They are
+    /// left twice as large here; [`Self::pattern`] makes up for it.
     fn unpack(&self, packed: &[Complex<T>], top: usize, spectrum: &mut Spectrum<T>) {
         let width = self.tile.width;
         for (k, col) in spectrum.0.chunks_exact_mut(self.stride).enumerate() {
@@ -288,16 +295,17 @@ impl<T: Real> Correlator<T> {
         Ok(Pattern { spectrum, norm: squares.sqrt() * (1.0 + 1e-9) })
     }
 
-    /// The bound on the error of each output of a correlation of `pattern` with a tile of which `tile_norm` is ||x||, the
-    /// root of the sum of the squares of its numbers, or more.
+    /// The bound on the error of each output of a correlation of `pattern` with a tile of which `tile_norm`
+    /// is ||x||, the root of the sum of the squares of its numbers, or more.
     pub(super) fn error(&self, tile_norm: f64, pattern: &Pattern<T>) -> f64 {
         // A tile of one pixel has no stages, but products.
         let stages = (self.tile.area() as f64).log2().max(1.0);
         K * T::ROUNDOFF * stages * tile_norm * pattern.norm
     }
 
-    /// Writes the correlation of a tile with a pattern to `out`, each number as `convert` makes it: row by row,
-    /// `valid.height` rows of `valid.width` numbers, which must be positions where the pattern lies inside the tile.
+    /// Writes the correlation of a tile with a pattern to `out`, each number as `convert` makes it: row by
+    /// row, `valid.height` rows of `valid.width` numbers, which must be positions where the pattern lies
+    /// inside the tile.
     ///
     /// # Panics
     /// If `valid` is larger than the tile, or `out` does not hold `valid.area()` numbers.
@@ -350,7 +358,8 @@ impl<T: Real> Correlator<T> {
         }
     }
 
-    /// Puts rows `top..top + BLOCK` of a spectrum's columns together in pairs A + iB; undoes [`Self::unpack`].
+    /// Puts rows `top..top + BLOCK` of a spectrum's columns together in pairs A + iB; undoes
+    /// [`Self::unpack`].
     fn pack(&self, spectrum: &Spectrum<T>, top: usize, packed: &mut [Complex<T>]) {
         let width = self.tile.width;
         for (k, col) in spectrum.0.chunks_exact(self.stride).enumerate() {
@@ -358,7 +367,8 @@ impl<T: Real> Correlator<T> {
             let rows = col[top..top + BLOCK].chunks_exact(2);
             for (ab, z) in rows.zip(packed.chunks_exact_mut(width)) {
                 let (a, b) = (ab[0], ab[1]);
-                // In this order: columns that mirror themselves are real, and their first form is the whole one.
+                // In this order: columns that mirror themselves are real, and their first form is the whole
+                // one.
                 z[mirrored] = Complex::new(a.re + b.im, b.re - a.im);
                 z[k] = Complex::new(a.re - b.im, a.im + b.re);
             }
@@ -378,7 +388,8 @@ fn kept_cols(tile: Size) -> usize {
 
 /// Complex numbers from one column of a spectrum to the next.
 fn stride(tile: Size) -> usize {
-    // One block more than needed: with columns a power of two apart, all would compete for the same cache lines.
+    // One block more than needed: with columns a power of two apart, all would compete for the same cache
+    // lines.
     tile.height.next_multiple_of(BLOCK) + BLOCK
 }
 
@@ -394,7 +405,8 @@ mod tests {
         }
     }
 
-    /// Correlates `x` (as large as the tile) with `y` and returns the outputs where `y` lies inside, and the bound.
+    /// Correlates `x` (as large as the tile) with `y` and returns the outputs where `y` lies inside, and the
+    /// bound.
     fn correlate<T: Real>(level: Level, tile: Size, x: &[i64], size: Size, y: &[i64]) -> (Vec<f64>, f64) {
         let correlator = Correlator::<T>::new(&mut Plans::new(level), tile, level);
         let mut scratch = correlator.scratch().unwrap();
@@ -448,7 +460,8 @@ mod tests {
 
     #[test]
     fn the_worst_contents_of_a_large_tile_stay_within_the_bound() {
-        // 2^21 pixels of -128 and 127 in checkerboards, stripes and steps, correlated with themselves and each other.
+        // 2^21 pixels of -128 and 127 in checkerboards, stripes and steps, correlated with themselves and
+        // each other.
         type Picture = fn(usize, usize) -> bool;
         let (tile, size) = (Size::new(2160, 1080), Size::new(2048, 1024));
         let pictures: [Picture; 3] = [|x, y| (x + y) % 2 == 0, |x, _| x % 1080 < 540, |_, y| y % 3 == 0];

@@ -1,17 +1,17 @@
 //! Where in a tile a match can be: estimates of scores in f32, with bounds that lose none.
 //!
-//! Let c = (n * ST - S * t1) / n, the correlation of the window with the template less its mean, V = n * SS - S * S and W the
-//! same of the template: the score is n * c / sqrt(V * W). An FFT in f32 gives c with an error of at most E
-//! (`correlate.rs`); V is exact but for its rounding to f32 or, under a mask, where S and SS come by FFT too, known to lie
-//! between two bounds. So each position has an upper and a lower bound on its score. A position that cannot reach the least
-//! score wanted is no match, nor is one that a neighbour certainly beats; of the few that are left the exact scores are
-//! made, and their neighbours' (`search.rs`).
+//! Let c = (n * ST - S * t1) / n, the correlation of the window with the template less its mean, V = n * SS -
+//! S * S and W the same of the template: the score is n * c / sqrt(V * W). An FFT in f32 gives c with an
+//! error of at most E (`correlate.rs`); V is exact but for its rounding to f32 or, under a mask, where S and
+//! SS come by FFT too, known to lie between two bounds. So each position has an upper and a lower bound on
+//! its score. A position that cannot reach the least score wanted is no match, nor is one that a neighbour
+//! certainly beats; of the few that are left the exact scores are made, and their neighbours' (`search.rs`).
 
 use super::simd::Level;
 use crate::frame::Size;
 
-/// Room for the roundings of f32 and f64 that the bounds themselves are computed with, relative to each of them: some
-/// ten times what there can be.
+/// Room for the roundings of f32 and f64 that the bounds themselves are computed with, relative to each of
+/// them: some ten times what there can be.
 const SLACK: f64 = 1e-5;
 
 /// Positions that are looked at together.
@@ -88,7 +88,8 @@ impl Estimates<'_> {
         (squared > 0.0).then(|| f64::from(squared).sqrt() / self.scale * (1.0 - SLACK))
     }
 
-    /// Calls `visit(x)` for the positions `from..to` of row `y` that may score `threshold` or more, from left to right.
+    /// Calls `visit(x)` for the positions `from..to` of row `y` that may score `threshold` or more, from left
+    /// to right.
     ///
     /// # Panics
     /// If the threshold is not above 0.

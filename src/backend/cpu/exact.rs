@@ -1,8 +1,9 @@
 //! Exact scores: of one window by adding up its products, of all positions of a tile by FFT in f64.
 //!
-//! The correlation of whole numbers is a whole number. Where the bound on an output's error is less than 1/2, rounding gives
-//! the number itself. Pixels are counted from 128 and templates from their mean, which keeps the numbers, and so the error,
-//! small; numerator and variances do not change when grey levels are counted from elsewhere, as long as all sums agree.
+//! The correlation of whole numbers is a whole number. Where the bound on an output's error is less than 1/2,
+//! rounding gives the number itself. Pixels are counted from 128 and templates from their mean, which keeps
+//! the numbers, and so the error, small; numerator and variances do not change when grey levels are counted
+//! from elsewhere, as long as all sums agree.
 
 use super::correlate::{Correlator, Pattern, Plans, Scratch, Spectrum};
 use super::plan::Part;
@@ -19,8 +20,9 @@ use crate::template::Template;
 /// What squares of centred pixels, 0 to 2^14, are counted from.
 const MIDDLE_SQUARE: i32 = 1 << 13;
 
-/// 1.5 * 2^52. In a f64 of that size the last bit counts 1, so adding it rounds to a whole number, which then stands in the
-/// low bits. Unlike `f64::round` and `as i64` this is two instructions that SSE2 does for two numbers at once.
+/// 1.5 * 2^52. In a f64 of that size the last bit counts 1, so adding it rounds to a whole number, which then
+/// stands in the low bits. Unlike `f64::round` and `as i64` this is two instructions that SSE2 does for two
+/// numbers at once.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
 
 /// Products of a row that are added up in 32 bits.
@@ -101,7 +103,8 @@ pub(super) fn row_sums(pixels: &[u8]) -> (i64, i64) {
     })
 }
 
-/// The sum of products of up to [`CHUNK`] pixels: as signed numbers, which is what vector units multiply and add in pairs.
+/// The sum of products of up to [`CHUNK`] pixels: as signed numbers, which is what vector units multiply and
+/// add in pairs.
 #[inline(always)]
 fn dot(a: &[u8], b: &[u8]) -> i32 {
     a.iter().zip(b).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum()
@@ -162,8 +165,8 @@ impl Exact {
     /// `NoMemory`.
     ///
     /// # Panics
-    /// If the bound on a sum's error is 1/4 or more: no template that can exist has one like that in any tile of up to 2^27
-    /// pixels.
+    /// If the bound on a sum's error is 1/4 or more: no template that can exist has one like that in any tile
+    /// of up to 2^27 pixels.
     pub(super) fn member(&self, template: &Template, work: &mut ExactWork) -> Result<ExactMember> {
         let (size, sums) = (template.size(), template.sums());
         let (n, mean) = (sums.n, (sums.t1 + sums.n / 2) / sums.n);
@@ -226,8 +229,8 @@ impl ExactWork {
         })
     }
 
-    /// Bytes of what one thread works with, and of the most that it can grow to, a template included that it makes ready
-    /// for itself.
+    /// Bytes of what one thread works with, and of the most that it can grow to, a template included that it
+    /// makes ready for itself.
     pub(super) fn bytes(tile: Size, positions: usize, has_masks: bool) -> usize {
         let planes = if has_masks { 2 } else { 1 };
         let sums = positions * (16 + if has_masks { 16 } else { 0 });

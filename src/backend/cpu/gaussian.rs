@@ -1,18 +1,19 @@
 //! The Gaussian adaptive threshold: means in f32 where these decide, exact ones where they do not.
 //!
-//! A pixel v is foreground if the rounded mean around it is less than v + C: if the mean itself is less than v + C - 1/2.
-//! Two passes of f32 give the mean with an error of less than 1/900 of a grey level, and so tell nearly all pixels. What
-//! lies within the error, and ties are among it, gets the mean of the numeric contract, in whole numbers: one by one, or
-//! where there are many, row by row. For blocks up to 9 the estimates are exact, and are rounded half to even themselves.
+//! A pixel v is foreground if the rounded mean around it is less than v + C: if the mean itself is less than
+//! v + C - 1/2. Two passes of f32 give the mean with an error of less than 1/900 of a grey level, and so tell
+//! nearly all pixels. What lies within the error, and ties are among it, gets the mean of the numeric
+//! contract, in whole numbers: one by one, or where there are many, row by row. For blocks up to 9 the
+//! estimates are exact, and are rounded half to even themselves.
 //!
-//! All passes are of `block` taps, folded at the centre because the weights are symmetric. They work on strips of columns,
-//! so that the rows which the vertical pass needs stay in the processor's first cache.
+//! All passes are of `block` taps, folded at the centre because the weights are symmetric. They work on
+//! strips of columns, so that the rows which the vertical pass needs stay in the processor's first cache.
 //!
-//! The passes of f32 have the columns of a strip interleaved: it is cut into `RUNS` runs of `RUN` columns, and a vector holds
-//! column j of each run. The vector of the pixels beside these is that of columns j + 1, so the sums of neighbours share
-//! what they read, as those of rows below each other do: both passes are one convolution, which makes `RUN` columns or
-//! `ROWS` rows beside each other. In order, each tap of each sum would be a vector of its own, which mostly lies across two
-//! lines of the cache.
+//! The passes of f32 have the columns of a strip interleaved: it is cut into `RUNS` runs of `RUN` columns,
+//! and a vector holds column j of each run. The vector of the pixels beside these is that of columns j + 1,
+//! so the sums of neighbours share what they read, as those of rows below each other do: both passes are one
+//! convolution, which makes `RUN` columns or `ROWS` rows beside each other. In order, each tap of each sum
+//! would be a vector of its own, which mostly lies across two lines of the cache.
 
 use super::simd::{Level, prefetch};
 use super::threshold::{Window, byte, round_half_even};
@@ -60,7 +61,8 @@ const DROPPED_BITS: u32 = WEIGHT_BITS - ROW_BITS;
 #[repr(align(64))]
 struct Row<T>([T; STRIP]);
 
-/// Interleaved columns of a strip with its surroundings, which continue the runs: column x is at x % RUN * LINE + x / RUN.
+/// Interleaved columns of a strip with its surroundings, which continue the runs: column x is at x % RUN *
+/// LINE + x / RUN.
 #[repr(align(64))]
 struct Interleaved([f32; RUN * LINE]);
 
@@ -79,7 +81,8 @@ pub(super) struct Gaussian {
 /// Rows of a strip after the horizontal pass, as many as the vertical pass needs.
 #[derive(Default)]
 struct Blur<T> {
-    /// A row of the picture from column `left - radius` on, its ends repeated, where a strip needs more than there is.
+    /// A row of the picture from column `left - radius` on, its ends repeated, where a strip needs more than
+    /// there is.
     padded: Vec<u8>,
     /// Row y of the picture lies in place y % length.
     ring: Vec<Row<T>>,
@@ -94,7 +97,8 @@ struct Rule<'a> {
     weights: &'a [u32],
     /// The same, adding up to 1 with those of the other side.
     shares: &'a [f32],
-    /// How far an estimate is from the mean of the numeric contract, at most. It is that mean where this is 0.
+    /// How far an estimate is from the mean of the numeric contract, at most. It is that mean where this is
+    /// 0.
     error: f32,
     offset: i32,
     inverse: bool,
@@ -231,18 +235,20 @@ impl Gaussian {
 
 /// True if estimates with these weights are the mean of the numeric contract but for its last rounding.
 ///
-/// Weights of 8 fraction bits make whole numbers of 1/2^8 of the rows and of 1/2^16 of the columns, up to 255. f32 holds all
-/// of these, so that nothing is rounded, nor is it in the exact passes before the mean itself. Blocks up to 9 are such.
+/// Weights of 8 fraction bits make whole numbers of 1/2^8 of the rows and of 1/2^16 of the columns, up to
+/// 255. f32 holds all of these, so that nothing is rounded, nor is it in the exact passes before the mean
+/// itself. Blocks up to 9 are such.
 fn are_exact(weights: &[u32]) -> bool {
     weights.iter().all(|weight| weight.trailing_zeros() >= WEIGHT_BITS - 8)
 }
 
 /// How far an estimate is from the mean of the numeric contract, at most.
 ///
-/// A pass rounds the sum of each pair, each product, and what has been added up after each tap. Terms are positive and 255 at
-/// most when all are added up, so all pairs make an error of one unit roundoff of 255, all products too, and the sums one
-/// of what has been added up each time: little at first, because the weights at the edge are. What the first pass is wrong
-/// by, the second takes over. The exact passes round to 16 fraction bits in between.
+/// A pass rounds the sum of each pair, each product, and what has been added up after each tap. Terms are
+/// positive and 255 at most when all are added up, so all pairs make an error of one unit roundoff of 255,
+/// all products too, and the sums one of what has been added up each time: little at first, because the
+/// weights at the edge are. What the first pass is wrong by, the second takes over. The exact passes round to
+/// 16 fraction bits in between.
 fn largest_error(shares: &[f32]) -> f32 {
     let (centre, pairs) = shares.split_last().expect("the centre has a weight");
     let (mut added, mut roundings) = (*centre, 2.0);
@@ -385,7 +391,8 @@ impl<T: Copy + Default> Blur<T> {
     /// The rows around `rows` rows, from `radius` above row `y` on: their places, or those of the border's.
     #[inline(always)]
     fn around(&self, y: usize, rows: usize, window: &Window<'_>) -> Places {
-        // Looked up once for all lanes, and by one remainder: it takes as long as several additions of vectors.
+        // Looked up once for all lanes, and by one remainder: it takes as long as several additions of
+        // vectors.
         let first = y.saturating_sub(window.radius);
         let (start, length) = ((first % self.ring.len()) as i16, self.ring.len() as i16);
         let count = window.block() + rows - 1;
@@ -424,8 +431,9 @@ fn fold<const FUSED: bool, const LANES: usize>(
     sum
 }
 
-/// Defines a function that returns `$sums` neighbouring sums of the vectors that `at` gives: `shares`, from the edge to the
-/// centre, times vectors 0 to 2 * radius, times 1 to 2 * radius + 1 and so on. Each tap reads two vectors, whatever `$sums`.
+/// Defines a function that returns `$sums` neighbouring sums of the vectors that `at` gives: `shares`, from
+/// the edge to the centre, times vectors 0 to 2 * radius, times 1 to 2 * radius + 1 and so on. Each tap reads
+/// two vectors, whatever `$sums`.
 ///
 /// Not an array's length, because in a loop over sums the compiler would make vectors of these, not of lanes.
 macro_rules! convolution {

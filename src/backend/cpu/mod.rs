@@ -1,7 +1,7 @@
 //! The CPU backend: the same ring of slots as on a GPU, with a worker thread in the device's place.
 //!
-//! The worker takes submitted slots in order and does their standing work on a pool of threads, rows across threads, while
-//! the engine's thread asks the tracker, tells the sinks and fetches the next frame.
+//! The worker takes submitted slots in order and does their standing work on a pool of threads, rows across
+//! threads, while the engine's thread asks the tracker, tells the sinks and fetches the next frame.
 
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -56,12 +56,12 @@ struct Slot {
 impl Cpu {
     /// A ring of slots, one or more, worked on by the threads that `options` asks for.
     ///
-    /// What it takes of memory is within `options.memory`: the bank, for each slot a frame and a mask, and what the search
-    /// takes, which is told in [`Matcher::within`].
+    /// What it takes of memory is within `options.memory`: the bank, for each slot a frame and a mask, and
+    /// what the search takes, which is told in [`Matcher::within`].
     ///
     /// # Errors
-    /// `Backend` if the system gives no more threads; `MemoryLimit` or `NoMemory` if it takes more memory than there may
-    /// be, or is; `Stopped`.
+    /// `Backend` if the system gives no more threads; `MemoryLimit` or `NoMemory` if it takes more memory
+    /// than there may be, or is; `Stopped`.
     pub fn open(standing: Standing, options: &Options) -> Result<Self> {
         let failed = |error: &dyn std::fmt::Display| Error::Backend {
             backend: "cpu",
@@ -238,7 +238,8 @@ fn tell_cost(matcher: &Matcher, standing: &Standing) {
 /// A frame that takes so long is worth a warning.
 const SLOW_S: f64 = 2.0;
 
-/// What a limit leaves, in bytes, beside the bank and the slots: a frame for each, and a mask with one to spare.
+/// What a limit leaves, in bytes, beside the bank and the slots: a frame for each, and a mask with one to
+/// spare.
 fn rest(standing: &Standing, depth: usize, limit: Bytes) -> Result<usize> {
     let planes = if standing.threshold.is_some() { 2 * depth + 1 } else { depth };
     let slots = if standing.is_idle() { 0 } else { planes * standing.frame.area() };

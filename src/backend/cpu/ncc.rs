@@ -1,14 +1,15 @@
 //! The matches of a bank in a frame, on the processor's cores.
 //!
-//! NCC needs three sums of every window. Most positions are no match, and that is seen from estimates of the score with
-//! bounds on their errors (`estimate.rs`): the sum of products by FFT in f32 (`correlate.rs`), the window's variance by
-//! sliding (`sums.rs`) or, under a mask, by FFT as well: from the correlations of I and I * I with the mask. The exact
-//! scores of what is left are made one by one, or, where too much is left, of all positions of a tile by FFT in f64
-//! (`exact.rs`). What is reported does not depend on which of them it was.
+//! NCC needs three sums of every window. Most positions are no match, and that is seen from estimates of the
+//! score with bounds on their errors (`estimate.rs`): the sum of products by FFT in f32 (`correlate.rs`), the
+//! window's variance by sliding (`sums.rs`) or, under a mask, by FFT as well: from the correlations of I and
+//! I * I with the mask. The exact scores of what is left are made one by one, or, where too much is left, of
+//! all positions of a tile by FFT in f64 (`exact.rs`). What is reported does not depend on which of them it
+//! was.
 //!
-//! Work is cut into tiles (`plan.rs`). A thread takes the next one, transforms its pixels once, and for each member of the
-//! bank correlates, bounds the scores and keeps the peaks (`search.rs`): all of it stays in that core's cache, and nothing
-//! waits for other threads.
+//! Work is cut into tiles (`plan.rs`). A thread takes the next one, transforms its pixels once, and for each
+//! member of the bank correlates, bounds the scores and keeps the peaks (`search.rs`): all of it stays in
+//! that core's cache, and nothing waits for other threads.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -71,12 +72,13 @@ pub struct Matcher {
     candidates: Vec<Candidate>,
 }
 
-/// Members of a batch, where not all fit at once. With so many, the transforms of the tiles, which are made for each batch, no
-/// longer count; more would take memory and no less time, since the members' own are made anew for each frame either way.
+/// Members of a batch, where not all fit at once. With so many, the transforms of the tiles, which are made
+/// for each batch, no longer count; more would take memory and no less time, since the members' own are made
+/// anew for each frame either way.
 const BATCH: usize = 64;
 
-/// What the peaks of a frame may take in any case. All of them are kept until the last is found, since the best decide
-/// which others count.
+/// What the peaks of a frame may take in any case. All of them are kept until the last is found, since the
+/// best decide which others count.
 const LEAST_PEAKS: usize = 1 << 20;
 
 impl Matcher {
@@ -91,9 +93,10 @@ impl Matcher {
 
     /// The same for a run that can be stopped, which may take up to `memory` bytes beside bank and frame.
     ///
-    /// That is for the transforms of the members, two of a tile's size for a masked one, for what each thread works with,
-    /// and for lists of peaks. Where all transforms do not fit, members are searched in batches, and their transforms are
-    /// made anew for each frame; where a thread does not fit, there is one less. What is found is the same.
+    /// That is for the transforms of the members, two of a tile's size for a masked one, for what each thread
+    /// works with, and for lists of peaks. Where all transforms do not fit, members are searched in batches,
+    /// and their transforms are made anew for each frame; where a thread does not fit, there is one less.
+    /// What is found is the same.
     ///
     /// # Errors
     /// `MemoryLimit` if one member on one thread takes more; `NoMemory` if the system has less.
@@ -178,10 +181,11 @@ impl Matcher {
         self.batches.len()
     }
 
-    /// Replaces the contents of `matches` by those inside `roi`, exact: names in bank order, best first within a name.
+    /// Replaces the contents of `matches` by those inside `roi`, exact: names in bank order, best first
+    /// within a name.
     ///
-    /// Runs on the rayon pool that it is called in, or on the calling thread if it was made for one thread. Allocates
-    /// nothing once its lists have grown to their largest.
+    /// Runs on the rayon pool that it is called in, or on the calling thread if it was made for one thread.
+    /// Allocates nothing once its lists have grown to their largest.
     ///
     /// # Errors
     /// `Stopped`, of no matches, if the run is; `NoMemory`, or `MemoryLimit` if there are too many peaks.
@@ -218,7 +222,8 @@ impl Matcher {
                 worker.find(search, region, piece, wanted, room)
             })?;
         }
-        // A stop in the last member of a piece leaves peaks out. There is no way back from it, so one look is enough.
+        // A stop in the last member of a piece leaves peaks out. There is no way back from it, so one look is
+        // enough.
         self.search.control.check()?;
         self.candidates.clear();
         for worker in &self.workers {
@@ -228,8 +233,8 @@ impl Matcher {
         Ok(())
     }
 
-    /// The score map of one member inside `roi`: (W-w+1) x (H-h+1) exact scores, row by row. For tests and for looking at:
-    /// [`Self::run`] never makes a whole map.
+    /// The score map of one member inside `roi`: (W-w+1) x (H-h+1) exact scores, row by row. For tests and
+    /// for looking at: [`Self::run`] never makes a whole map.
     ///
     /// # Panics
     /// As [`Self::run`], if there is no such member, and if there is no memory.
@@ -278,8 +283,8 @@ fn share(
     }
 }
 
-/// The members, of which each takes so many bytes, in batches that do not take more than `room`; and what a single batch
-/// leaves of that. No member takes more alone.
+/// The members, of which each takes so many bytes, in batches that do not take more than `room`; and what a
+/// single batch leaves of that. No member takes more alone.
 fn batches(members: impl Iterator<Item = usize>, room: usize) -> (Vec<Range<usize>>, usize) {
     let mut batches: Vec<Range<usize>> = Vec::new();
     let mut taken = 0;
@@ -321,8 +326,8 @@ fn workload_of(members: impl Iterator<Item = (Size, bool)>, region: Size, thread
     }
 }
 
-/// About how long an exhaustive search for all variants that fit takes, in seconds of the machine that the plan's constants
-/// were measured on. The same on every machine; 0 if nothing fits.
+/// About how long an exhaustive search for all variants that fit takes, in seconds of the machine that the
+/// plan's constants were measured on. The same on every machine; 0 if nothing fits.
 pub(in crate::backend) fn exhaustive_seconds(variants: &Variants, region: Size, threads: usize) -> f64 {
     let fitting = (0..variants.count()).map(|variant| (variant, variants.size(variant)));
     let fitting = fitting.filter(|(_, size)| size.fits_in(region)).map(|(variant, size)| {
@@ -353,7 +358,8 @@ mod tests {
         }
     }
 
-    /// A picture with structure at several sizes, in rows of `stride` bytes whose padding differs from the pixels.
+    /// A picture with structure at several sizes, in rows of `stride` bytes whose padding differs from the
+    /// pixels.
     fn picture(size: Size, stride: usize, seed: u64) -> Vec<u8> {
         let mut next = noise(seed);
         let mut data: Vec<u8> = (0..stride * size.height).map(|_| next() as u8).collect();
@@ -406,7 +412,8 @@ mod tests {
         matches
     }
 
-    /// Checks maps and matches against the reference, for several numbers of threads and all levels of instructions.
+    /// Checks maps and matches against the reference, for several numbers of threads and all levels of
+    /// instructions.
     fn check(frame: PlaneRef<'_>, bank: &Bank, roi: Rect, limits: &Limits) {
         let expected = reference::ncc::matches(frame, bank, roi, limits);
         let levels = Level::available().into_iter().map(|level| (level, 2));
@@ -602,7 +609,8 @@ mod tests {
         )
     }
 
-    /// `cases` random scenes, the same every time; fewer if `LOCKON_TEST_CASES` says so, as under a slow checker.
+    /// `cases` random scenes, the same every time; fewer if `LOCKON_TEST_CASES` says so, as under a slow
+    /// checker.
     fn for_scenes(cases: u32, largest: Size, check: impl Fn(&Plane, &Bank, Rect, &Limits)) {
         let asked = std::env::var("LOCKON_TEST_CASES").ok().map(|cases| cases.parse::<u32>().unwrap());
         let cases = asked.map_or(cases, |asked| asked.min(cases));

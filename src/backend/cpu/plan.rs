@@ -1,9 +1,9 @@
 //! How a search is cut into pieces of work.
 //!
-//! The score maps of all members of a bank are cut along one grid of tiles. A tile is a piece of work of its own: its pixels
-//! in, its peaks out. It scores one position more than its own on each side, so that it can tell which of its own are peaks;
-//! beside that it reads the template's size less one more pixels (the halo), which is what small tiles waste and large
-//! ones do not, while large ones leave the processor's cache.
+//! The score maps of all members of a bank are cut along one grid of tiles. A tile is a piece of work of its
+//! own: its pixels in, its peaks out. It scores one position more than its own on each side, so that it can
+//! tell which of its own are peaks; beside that it reads the template's size less one more pixels (the halo),
+//! which is what small tiles waste and large ones do not, while large ones leave the processor's cache.
 
 use crate::frame::{Rect, Size};
 
@@ -118,8 +118,8 @@ impl Plan {
     }
 }
 
-// Of one core of an EPYC of 2022 (Zen 4, 1 MiB of cache a core), from the shares of a search for 64x64 in 1920x1080 that
-// transforms, passes and scores had in a profile.
+// Of one core of an EPYC of 2022 (Zen 4, 1 MiB of cache a core), from the shares of a search for 64x64 in
+// 1920x1080 that transforms, passes and scores had in a profile.
 
 /// Each halving of a transform, for each of its numbers.
 const HALVING_NS: f64 = 0.13;
@@ -133,7 +133,8 @@ const SCORE_NS: f64 = 2.4;
 const CACHE_BYTES: f64 = 1_048_576.0;
 /// Share by which all of it takes longer for each doubling beyond that.
 const UNCACHED: f64 = 0.15;
-/// Waking other threads and waiting for them; also, what one thread does as fast is not worth the time of two.
+/// Waking other threads and waiting for them; also, what one thread does as fast is not worth the time of
+/// two.
 const WAKE_NS: f64 = 30_000.0;
 
 /// About how long a complex transform takes, with what is done before and after it.
@@ -151,16 +152,18 @@ struct AxisChoice {
     tiles: usize,
 }
 
-/// The ways to cut an axis of `length` pixels for windows of up to `largest`: for each number of tiles the best length of
-/// one, from a single tile to many small ones.
+/// The ways to cut an axis of `length` pixels for windows of up to `largest`: for each number of tiles the
+/// best length of one, from a single tile to many small ones.
 fn axis_choices(length: usize, largest: usize) -> Vec<AxisChoice> {
     let positions = length - largest + 1;
-    // Where most of a tile is halo, smaller ones are never better. A power of two is never far above what is needed.
+    // Where most of a tile is halo, smaller ones are never better. A power of two is never far above what is
+    // needed.
     let shortest = (largest + 1 + largest.div_ceil(4)).min(length);
     let lengths = (shortest..=length.next_power_of_two()).filter(|&tile| is_smooth(tile));
     let mut choices: Vec<AxisChoice> = Vec::new();
     for tile in lengths {
-        // Beside its own positions it has one to spare on each side, and the halo; a single one has none to spare.
+        // Beside its own positions it has one to spare on each side, and the halo; a single one has none to
+        // spare.
         let step = if tile >= length { positions } else { tile - largest - 1 };
         let choice = AxisChoice { tile, step, tiles: positions.div_ceil(step) };
         match choices.last_mut().filter(|last| last.tiles == choice.tiles) {
@@ -183,7 +186,8 @@ fn is_smooth(length: usize) -> bool {
     rest == 1
 }
 
-/// First position, number of positions, and which of them are its own, of tile `index` of `tiles` on one axis of a map.
+/// First position, number of positions, and which of them are its own, of tile `index` of `tiles` on one axis
+/// of a map.
 fn axis_part(index: usize, tiles: usize, step: usize, map: usize) -> (usize, usize, usize, usize) {
     let own_start = index * step;
     let own_end = if index + 1 == tiles { map } else { own_start + step };

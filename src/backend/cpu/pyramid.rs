@@ -1,12 +1,13 @@
-//! A search from coarse to fine: not every place and direction is looked at, but what is reported scores exactly what it
-//! says.
+//! A search from coarse to fine: not every place and direction is looked at, but what is reported scores
+//! exactly what it says.
 //!
-//! Picture and templates are halved until the smallest template is about [`COARSE_SIDE`] pixels wide or high. There every
-//! place is searched, in as many directions as make a difference. What scores well is followed to the finer pictures, one by
-//! one: at each the best of the places and variants (sizes and directions) next to it is taken, and then the best next to
-//! that, until none is better. Where this ends in the full picture, score and neighbours are exact, and peaks become matches
-//! as they always do. What scores too little on the way is given up, so a match can be missed that an exhaustive search
-//! finds; variants are made only when the way leads to them.
+//! Picture and templates are halved until the smallest template is about [`COARSE_SIDE`] pixels wide or high.
+//! There every place is searched, in as many directions as make a difference. What scores well is followed to
+//! the finer pictures, one by one: at each the best of the places and variants (sizes and directions) next to
+//! it is taken, and then the best next to that, until none is better. Where this ends in the full picture,
+//! score and neighbours are exact, and peaks become matches as they always do. What scores too little on the
+//! way is given up, so a match can be missed that an exhaustive search finds; variants are made only when the
+//! way leads to them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,8 +29,8 @@ use crate::template::{Bank, Template};
 /// Least side of a template that is still told from its surroundings.
 const COARSE_SIDE: usize = 12;
 
-/// How far apart, in coarse pixels, the corners of a template may lie in two directions, or in two sizes, of which none
-/// between is searched.
+/// How far apart, in coarse pixels, the corners of a template may lie in two directions, or in two sizes, of
+/// which none between is searched.
 const COARSE_STEP: f64 = 1.8;
 
 /// By how much a score may be lower for each time that the picture was halved.
@@ -55,10 +56,12 @@ pub(super) struct Pyramid {
     found: Vec<Match>,
 }
 
-/// Variants that the way has led to, by how often they were halved; `None` where there is nothing to search for.
+/// Variants that the way has led to, by how often they were halved; `None` where there is nothing to search
+/// for.
 struct Made {
     variants: HashMap<(usize, usize), Option<Template>>,
-    /// Bytes that more of them may take. Where there are too few, a variant is made whenever the way leads to it.
+    /// Bytes that more of them may take. Where there are too few, a variant is made whenever the way leads to
+    /// it.
     room: usize,
 }
 
@@ -72,8 +75,8 @@ struct Place {
 }
 
 impl Pyramid {
-    /// A search of regions of size `region`, on up to `threads` threads, in up to `memory` bytes; `None` if no coarse
-    /// variant fits into it.
+    /// A search of regions of size `region`, on up to `threads` threads, in up to `memory` bytes; `None` if
+    /// no coarse variant fits into it.
     ///
     /// # Errors
     /// `MemoryLimit` if that takes more; `NoMemory`; `Stopped`.
@@ -227,8 +230,8 @@ impl Pyramid {
         Ok(kept.into_iter().map(|(place, ..)| place).collect())
     }
 
-    /// Follows a place of a picture into the next finer one, which was halved `times` times and where it has to score
-    /// `least` in the end.
+    /// Follows a place of a picture into the next finer one, which was halved `times` times and where it has
+    /// to score `least` in the end.
     fn follow(&self, picture: PlaneRef<'_>, times: usize, least: f64, place: Place) -> Option<Place> {
         let coarse = self.made(times + 1, place.variant)?.size();
         let fine = self.made(times, place.variant)?.size();
@@ -345,8 +348,8 @@ impl Pyramid {
     }
 }
 
-/// Which of the scales are searched in the coarsest picture: as few as leave no two next to each other more than `step` apart,
-/// but those that are so by themselves, the first and the last.
+/// Which of the scales are searched in the coarsest picture: as few as leave no two next to each other more
+/// than `step` apart, but those that are so by themselves, the first and the last.
 fn coarse_scales(scales: &[f64], step: f64) -> Vec<bool> {
     let mut kept = vec![true; scales.len()];
     let mut last = 0;
@@ -387,8 +390,8 @@ fn halve(finer: PlaneRef<'_>, coarser: &mut Plane) {
     }
 }
 
-/// The template of half the size: means of what counts of two by two pixels, which count if half of them do. `None` if
-/// nothing is left to search for.
+/// The template of half the size: means of what counts of two by two pixels, which count if half of them do.
+/// `None` if nothing is left to search for.
 fn halved_template(template: &Template) -> Option<Template> {
     let size = template.size();
     let half = Size::new(size.width / 2, size.height / 2);

@@ -24,7 +24,8 @@ const MIN_ESTIMATED: f64 = 0.05;
 /// Below this limit, a best score is looked for among the estimates before anything is scored exactly.
 const LOW_THRESHOLD: f64 = 0.5;
 
-/// About how long an exact score takes beside one position of an exact map, in nanoseconds: of its own, and a pixel.
+/// About how long an exact score takes beside one position of an exact map, in nanoseconds: of its own, and a
+/// pixel.
 const ONE_SCORE_NS: f64 = 50.0;
 const SCORED_PIXEL_NS: f64 = 0.05;
 const MAP_POSITION_NS: f64 = 10.0;
@@ -42,7 +43,8 @@ pub(super) struct Search {
     batch: Range<usize>,
     /// Made when it is needed first.
     exact: OnceLock<Exact>,
-    /// Bytes that exact transforms may still take to be kept. Where there are too few, they are made for each tile.
+    /// Bytes that exact transforms may still take to be kept. Where there are too few, they are made for each
+    /// tile.
     exact_room: AtomicUsize,
 }
 
@@ -114,7 +116,8 @@ impl Search {
         self.batch == *batch
     }
 
-    /// Goes to a batch of members. What was made for others is let go, and `exact_room` bytes may be kept for these.
+    /// Goes to a batch of members. What was made for others is let go, and `exact_room` bytes may be kept for
+    /// these.
     pub(super) fn go_to(&mut self, batch: &Range<usize>, exact_room: usize) {
         for member in &mut self.members[self.batch.clone()] {
             (member.estimate, member.exact) = (OnceLock::new(), OnceLock::new());
@@ -133,8 +136,8 @@ impl Search {
         )
     }
 
-    /// Bytes that one thread takes at most, without what it finds: the transforms of a tile and its score maps, in f32 for
-    /// estimates, and in f64 where all of a tile's scores are made exactly.
+    /// Bytes that one thread takes at most, without what it finds: the transforms of a tile and its score
+    /// maps, in f32 for estimates, and in f64 where all of a tile's scores are made exactly.
     pub(super) fn worker_bytes(&self) -> usize {
         let (tile, positions) = (self.plan.tile, self.positions());
         let has_masks = self.has_masks();
@@ -293,8 +296,8 @@ struct TileSpectra {
     pixels_norm: f64,
     squares: Option<Spectrum<f32>>,
     squares_norm: f64,
-    /// What squares are counted from: about their mean, as pixels are from theirs, so that the numbers and with them the
-    /// errors are small.
+    /// What squares are counted from: about their mean, as pixels are from theirs, so that the numbers and
+    /// with them the errors are small.
     middle_square: i32,
 }
 
@@ -346,8 +349,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Does one piece of work: adds the peaks of one group of members in one tile to those found, which may take up to `room`
-    /// bytes.
+    /// Does one piece of work: adds the peaks of one group of members in one tile to those found, which may
+    /// take up to `room` bytes.
     ///
     /// # Errors
     /// `NoMemory`; `MemoryLimit` if there are too many peaks; `Stopped`.
@@ -447,8 +450,8 @@ impl Worker {
         self.score(search, region, tile, member)
     }
 
-    /// Adds the peaks of one member in one tile to those found. False if so many positions had to be scored one by one
-    /// that an exact map takes less time; what was added is to be dropped then.
+    /// Adds the peaks of one member in one tile to those found. False if so many positions had to be scored
+    /// one by one that an exact map takes less time; what was added is to be dropped then.
     fn find_by_estimates(
         &mut self,
         search: &Search,
@@ -521,8 +524,9 @@ impl Worker {
         true
     }
 
-    /// Estimates the scores of one member at the positions of a part of its map: makes `correlations` and `variances`, and
-    /// returns the error of the former and the spread of the latter. `None` if the member is too large for that.
+    /// Estimates the scores of one member at the positions of a part of its map: makes `correlations` and
+    /// `variances`, and returns the error of the former and the spread of the latter. `None` if the member is
+    /// too large for that.
     fn estimate(
         &mut self,
         search: &Search,
@@ -569,8 +573,8 @@ impl Worker {
                 }
             },
         );
-        // The upper bound less the lower: 2 n times the error of SS, and (|S| + e)^2 - (|S| - e)^2, |S| being at most the
-        // norms' product by Cauchy-Schwarz.
+        // The upper bound less the lower: 2 n times the error of SS, and (|S| + e)^2 - (|S| - e)^2, |S| being
+        // at most the norms' product by Cauchy-Schwarz.
         let spread = 2.0 * n * ss_error + 4.0 * s_error * (tile.pixels_norm * n.sqrt() + s_error);
         Some((error, spread))
     }

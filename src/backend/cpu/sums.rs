@@ -6,10 +6,11 @@ use crate::frame::{PlaneRef, Size};
 /// What pixels are counted from in all sums of this backend: it halves the numbers that the FFT has to carry.
 pub(super) const MIDDLE: i32 = 128;
 
-/// Sums of I - [`MIDDLE`] and of its square over the windows of one row of positions, kept up to date from row to row.
+/// Sums of I - [`MIDDLE`] and of its square over the windows of one row of positions, kept up to date from
+/// row to row.
 ///
-/// A step down adds a row of pixels to the column sums and takes one off; the windows of the row then slide along the
-/// columns: five additions a position, whatever the window's size.
+/// A step down adds a row of pixels to the column sums and takes one off; the windows of the row then slide
+/// along the columns: five additions a position, whatever the window's size.
 pub(super) struct WindowSums {
     /// Of each column of the picture over the rows of the window.
     columns: Vec<i64>,
@@ -28,9 +29,11 @@ impl WindowSums {
         Self { columns: zeros(), column_squares: zeros(), sums: zeros(), squares: zeros() }
     }
 
-    /// Makes `sums` and `squares` those of the windows of row `y` of positions. Rows are to be asked for from 0, one by one.
+    /// Makes `sums` and `squares` those of the windows of row `y` of positions. Rows are to be asked for from
+    /// 0, one by one.
     ///
-    /// Of the windows in `picture` the first `count` are made; what follows in `sums` and `squares` is unspecified.
+    /// Of the windows in `picture` the first `count` are made; what follows in `sums` and `squares` is
+    /// unspecified.
     ///
     /// # Panics
     /// If a window does not lie inside the picture, or the picture is wider than there is room for.
@@ -76,8 +79,8 @@ impl WindowVariances {
         Self { level, columns: vec![0; width], sums: vec![0; width] }
     }
 
-    /// Writes the variances of the windows of row `y` of positions to `out`, the first `out.len()` of them. Rows are to be
-    /// asked for from 0, one by one.
+    /// Writes the variances of the windows of row `y` of positions to `out`, the first `out.len()` of them.
+    /// Rows are to be asked for from 0, one by one.
     ///
     /// # Panics
     /// If a window does not lie inside the picture, or the picture is wider than there is room for.
@@ -125,8 +128,8 @@ fn packed(pixel: u8) -> u64 {
     (u64::from(pixel * pixel) << PACKED) + u64::from(pixel)
 }
 
-/// A number below 2^52: in a f64 between 2^52 and 2^53 the low bits count ones. Conversions of 64-bit numbers are slow, or
-/// not to be had, where this is two instructions for as many as a vector holds.
+/// A number below 2^52: in a f64 between 2^52 and 2^53 the low bits count ones. Conversions of 64-bit numbers
+/// are slow, or not to be had, where this is two instructions for as many as a vector holds.
 #[inline(always)]
 fn small_to_f64(value: u64) -> f64 {
     const BASE: f64 = 4_503_599_627_370_496.0;

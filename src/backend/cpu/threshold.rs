@@ -1,8 +1,9 @@
 //! Adaptive threshold of a frame: bands of rows in parallel, window sums that slide, inner loops over slices.
 //!
-//! Mean, Sauvola and Niblack cost the same for every block: a column's sum over the window's rows takes one row in and
-//! drops one, and a window's sum takes one column in and drops one. The Gaussian has a file of its own (`gaussian.rs`).
-//! All of it is exact, so neither the number of bands nor the width of a vector register changes a byte of the mask.
+//! Mean, Sauvola and Niblack cost the same for every block: a column's sum over the window's rows takes one
+//! row in and drops one, and a window's sum takes one column in and drops one. The Gaussian has a file of its
+//! own (`gaussian.rs`). All of it is exact, so neither the number of bands nor the width of a vector register
+//! changes a byte of the mask.
 
 use rayon::prelude::*;
 
@@ -87,8 +88,9 @@ impl Thresholder {
 
     /// Writes 255 or 0 for every pixel of `src` into `mask` and returns the share of 255, in [0, 1].
     ///
-    /// Uses the threads of the rayon pool that it is called in; their number does not change the result. `mask` gets the
-    /// frame's size. From the second frame on nothing is allocated. An empty picture has the share 0.
+    /// Uses the threads of the rayon pool that it is called in; their number does not change the result.
+    /// `mask` gets the frame's size. From the second frame on nothing is allocated. An empty picture has the
+    /// share 0.
     ///
     /// # Panics
     /// If `src` is not of the size that this was planned for.
@@ -188,8 +190,8 @@ impl Band {
                 || {
                     let sums = self.sums.slide_to(y, window, |v| v);
                     for ((mask, &pixel), &s) in mask.iter_mut().zip(pixels).zip(sums) {
-                        // The sum fits in 24 bits, so it is exact in f32 and converts as a signed number, which is
-                        // cheaper.
+                        // The sum fits in 24 bits, so it is exact in f32 and converts as a signed number,
+                        // which is cheaper.
                         let mean = round_half_even(s as i32 as f32 * scale);
                         *mask = byte((i32::from(pixel) > mean - offset) != inverse);
                     }
@@ -238,8 +240,8 @@ struct WindowSums {
 }
 
 impl WindowSums {
-    /// Moves to row `y`, the band's first or the one after the last, and sums `term` of the pixels around each of its
-    /// pixels, from left to right.
+    /// Moves to row `y`, the band's first or the one after the last, and sums `term` of the pixels around
+    /// each of its pixels, from left to right.
     ///
     /// A window of squares is at most 255^4 < 2^32.
     #[inline(always)]
@@ -284,8 +286,8 @@ impl WindowSums {
 /// `value` to the nearest whole number, half to even, for values from 0 to 2^22.
 #[inline(always)]
 pub(super) fn round_half_even(value: f32) -> i32 {
-    // An f32 of this size has no fraction bits, so the addition itself rounds, and the low bits are the number:
-    // `round_ties_even` would be a call per pixel on processors without SSE4.1.
+    // An f32 of this size has no fraction bits, so the addition itself rounds, and the low bits are the
+    // number: `round_ties_even` would be a call per pixel on processors without SSE4.1.
     const ROUNDER: f32 = 12_582_912.0;
     ((value + ROUNDER).to_bits() - ROUNDER.to_bits()) as i32
 }
@@ -302,7 +304,8 @@ fn count(level: Level, mask: &[u8]) -> u64 {
         #[inline(always)]
         || {
             let mut total = 0;
-            // A byte counts 255 of them before it is full; wide counters would need one addition for every four pixels.
+            // A byte counts 255 of them before it is full; wide counters would need one addition for every
+            // four pixels.
             for chunk in mask.chunks(255 * LANES) {
                 let mut counts = [0_u8; LANES];
                 let (whole, rest) = chunk.as_chunks::<LANES>();
@@ -457,8 +460,8 @@ mod tests {
 
     #[test]
     fn what_estimates_cannot_tell_gets_the_mean_in_whole_numbers() {
-        // Means of stripes of two greys come close to the middle between them: with block 51 of many pixels of a row, with block 255
-        // of one or two.
+        // Means of stripes of two greys come close to the middle between them: with block 51 of many pixels
+        // of a row, with block 255 of one or two.
         let picture = Padded {
             data: (0..150 * 20).map(|i| 100 + (i % 150 % 2) as u8).collect(),
             size: Size::new(150, 20),

@@ -1,12 +1,14 @@
 //! Times the kernels by events on the device, for `lockon bench kernels`.
 //!
-//! A kernel is timed over a set of frames that together do not fit in the L2 cache, so that each finds its input in the
-//! device's memory, as a frame that has just been uploaded would lie there. Their work is captured into one graph, whose
-//! time is divided by the frames: what a launch costs the host is not in it, as it is not in a ring that is full. A kernel
-//! that takes long is timed over fewer frames; it does not wait for its input.
+//! A kernel is timed over a set of frames that together do not fit in the L2 cache, so that each finds its
+//! input in the device's memory, as a frame that has just been uploaded would lie there. Their work is
+//! captured into one graph, whose time is divided by the frames: what a launch costs the host is not in it,
+//! as it is not in a ring that is full. A kernel that takes long is timed over fewer frames; it does not wait
+//! for its input.
 //!
-//! Where a launch can begin before the one before has ended (`kernels/launches.cuh`), the work of a frame begins on
-//! multiprocessors that the one before it has left. So there is a second time, of frames that are worked on one by one.
+//! Where a launch can begin before the one before has ended (`kernels/launches.cuh`), the work of a frame
+//! begins on multiprocessors that the one before it has left. So there is a second time, of frames that are
+//! worked on one by one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,8 +69,8 @@ pub struct TimedSearch {
     pub matches: Vec<Vec<Match>>,
     /// All kernels, for one frame.
     pub micros: Micros,
-    /// The same with launches that all begin when the one before has ended, if they can begin sooner on this device and no kernel was
-    /// asked for.
+    /// The same with launches that all begin when the one before has ended, if they can begin sooner on this
+    /// device and no kernel was asked for.
     pub one_by_one: Option<Micros>,
 }
 
@@ -296,8 +298,8 @@ impl Bench {
         Ok(TimedPeer { answer, micros })
     }
 
-    /// Times a transform of whole frames in f32 and the transform back, and gives what came of the first frame: itself,
-    /// times its pixels.
+    /// Times a transform of whole frames in f32 and the transform back, and gives what came of the first
+    /// frame: itself, times its pixels.
     ///
     /// # Errors
     /// `Backend`, if cuFFT fails too.
@@ -321,8 +323,8 @@ impl Bench {
         Ok(TimedPeer { answer, micros })
     }
 
-    /// Times scaling and turning a picture with linear filtering, the cache flushed before, and tells the size of what comes
-    /// out.
+    /// Times scaling and turning a picture with linear filtering, the cache flushed before, and tells the
+    /// size of what comes out.
     ///
     /// # Errors
     /// `Backend`.
@@ -434,7 +436,8 @@ impl Bench {
         let one = self.start.micros_to(&self.end)?;
         let frames = frames_for(one, frames);
         let mut all = || (0..frames).try_for_each(|index| work(Step::Work(index)));
-        // What cannot be captured is started frame by frame: the device is kept busy if each takes long enough.
+        // What cannot be captured is started frame by frame: the device is kept busy if each takes long
+        // enough.
         let graph = stream.capture(&mut all).ok();
         let run = |graph: Option<&Graph>, all: &mut dyn FnMut() -> Result<()>| match graph {
             Some(graph) => stream.run(graph),

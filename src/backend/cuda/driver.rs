@@ -1,9 +1,10 @@
-//! The CUDA driver: devices, memory, copies, kernels. What cudarc has is used; what it lacks (launches without allocation,
-//! plain pinned memory, copies that never wait) is here, and `unsafe` with it.
+//! The CUDA driver: devices, memory, copies, kernels. What cudarc has is used; what it lacks (launches
+//! without allocation, plain pinned memory, copies that never wait) is here, and `unsafe` with it.
 //!
-//! Nothing waits on the device but [`Stream::wait`], [`Mark::wait`] and what frees device memory. Everything on a [`Stream`]
-//! runs in order; the caller orders streams among each other. What the types cannot say, this folder keeps: a pinned buffer
-//! is not touched from the start of a copy to the end of a wait, and outlives the copy.
+//! Nothing waits on the device but [`Stream::wait`], [`Mark::wait`] and what frees device memory. Everything
+//! on a [`Stream`] runs in order; the caller orders streams among each other. What the types cannot say, this
+//! folder keeps: a pinned buffer is not touched from the start of a copy to the end of a wait, and outlives
+//! the copy.
 
 #![expect(
     unsafe_code,
@@ -30,7 +31,8 @@ use crate::error::{CudaVersion, DeviceFault, Error, Result};
 /// PTX of ISA 8.1 needs the driver of CUDA 12.1 (530) or a newer one.
 const NEEDED_DRIVER: CudaVersion = CudaVersion { major: 12, minor: 1 };
 
-/// Launches in a graph can begin before the one before has ended from compute capability 9.0 and the driver of CUDA 12.3 on.
+/// Launches in a graph can begin before the one before has ended from compute capability 9.0 and the driver
+/// of CUDA 12.3 on.
 const EARLY_DRIVER: CudaVersion = CudaVersion { major: 12, minor: 3 };
 const EARLY_CAPABILITY: CudaVersion = CudaVersion { major: 9, minor: 0 };
 
@@ -52,7 +54,8 @@ macro_rules! pod {
 pod!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
 thread_local! {
-    /// How often this thread allocated memory, and waited for a device: tests look that no frame does what it should not.
+    /// How often this thread allocated memory, and waited for a device: tests look that no frame does what it
+    /// should not.
     pub(super) static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
     pub(super) static WAITS: Cell<usize> = const { Cell::new(0) };
 }
@@ -66,7 +69,8 @@ pub(super) fn fault(fault: DeviceFault) -> Error {
     Error::Backend { backend: "cuda", fault }
 }
 
-/// The driver's error, for `map_err`, with what was tried. Errors that end a context are told from the others.
+/// The driver's error, for `map_err`, with what was tried. Errors that end a context are told from the
+/// others.
 pub(super) fn failed(doing: &'static str) -> impl FnOnce(DriverError) -> Error {
     move |error| {
         let reason = format!("{doing}: {}", said(error));
@@ -136,7 +140,8 @@ impl DeviceInfo {
     }
 }
 
-/// Number of devices, and the newest CUDA version that the driver knows, after the driver was found and started.
+/// Number of devices, and the newest CUDA version that the driver knows, after the driver was found and
+/// started.
 fn start_driver() -> Result<(usize, CudaVersion)> {
     // SAFETY: looks for the library and nothing else.
     if !unsafe { sys::is_culib_present() } {
@@ -205,8 +210,8 @@ fn describe(number: usize, driver: CudaVersion) -> Result<DeviceInfo> {
     ask().map_err(failed_to_open("asking what the device is"))
 }
 
-/// Written by who captures a stream, read by who allocates or frees: the driver refuses to free while any stream of the
-/// context is capturing, and what it has to wait for spoils the capture.
+/// Written by who captures a stream, read by who allocates or frees: the driver refuses to free while any
+/// stream of the context is capturing, and what it has to wait for spoils the capture.
 static CAPTURES: RwLock<()> = RwLock::new(());
 
 thread_local! {
@@ -346,8 +351,9 @@ impl Gpu {
         }
     }
 
-    /// Loads PTX; the driver compiles it, and keeps what it compiled in its cache on disk. Each time it is another copy, with
-    /// constant memory of its own: for kernels that need none, [`Self::share`] takes less time.
+    /// Loads PTX; the driver compiles it, and keeps what it compiled in its cache on disk. Each time it is
+    /// another copy, with constant memory of its own: for kernels that need none, [`Self::share`] takes less
+    /// time.
     pub(super) fn load(&self, ptx: &str) -> Result<Module> {
         let _captures_wait = hold_captures_up();
         let module = self.context.load_module(Ptx::from_src(ptx)).map_err(failed("loading kernels"))?;
@@ -376,8 +382,8 @@ impl Gpu {
         let _captures_wait = hold_captures_up();
         let bytes = (length * size_of::<T>()).max(1);
         let no_room = |error| self.no_room(what, bytes, error);
-        // SAFETY: the context is bound. The memory set is what was just given. Setting it is put into the default stream,
-        // which the others do not wait for, so it is waited for here.
+        // SAFETY: the context is bound. The memory set is what was just given. Setting it is put into the
+        // default stream, which the others do not wait for, so it is waited for here.
         let (address, cleared) = unsafe {
             let address = result::malloc_sync(bytes).map_err(no_room)?;
             let cleared = result::memset_d8_sync(address, 0, bytes)
@@ -389,7 +395,8 @@ impl Gpu {
         Ok(buffer)
     }
 
-    /// Room for `length` numbers of page-locked host memory, all 0, which the device reads and writes directly.
+    /// Room for `length` numbers of page-locked host memory, all 0, which the device reads and writes
+    /// directly.
     ///
     /// Write-combined memory is for what the host only writes: reading it is very slow.
     pub(super) fn alloc_pinned<T: Pod>(
@@ -406,7 +413,8 @@ impl Gpu {
             Pinned::Plain => 0,
             Pinned::WriteCombined => sys::CU_MEMHOSTALLOC_WRITECOMBINED,
         };
-        // SAFETY: the context is bound. What is written lies within what was just given, which is aligned to a page.
+        // SAFETY: the context is bound. What is written lies within what was just given, which is aligned to
+        // a page.
         let pointer = unsafe {
             let pointer =
                 result::malloc_host(bytes, flags).map_err(|error| no_host_room(what, bytes, error))?;
@@ -447,8 +455,8 @@ impl Gpu {
         Ok(Mark { event: Quiet::new(event) })
     }
 
-    /// A mark in a stream, which also tells the time. What follows it in the stream starts later for it, by up to 2 us on an
-    /// H200: streams whose work must be dense have marks without time.
+    /// A mark in a stream, which also tells the time. What follows it in the stream starts later for it, by
+    /// up to 2 us on an H200: streams whose work must be dense have marks without time.
     pub(super) fn event(&self) -> Result<Event> {
         let _captures_wait = hold_captures_up();
         let timed = sys::CUevent_flags::CU_EVENT_DEFAULT;
@@ -513,12 +521,14 @@ impl<T: Pod> DeviceBuffer<T> {
 
 impl<T> Drop for DeviceBuffer<T> {
     fn drop(&mut self) {
-        // SAFETY: allocated by `Gpu::alloc`, and nobody else has the address; freeing waits for kernels that use it.
+        // SAFETY: allocated by `Gpu::alloc`, and nobody else has the address; freeing waits for kernels that
+        // use it.
         self.gpu.free(|| unsafe { result::free_sync(self.address) });
     }
 }
 
-/// Page-locked memory of the host. Whoever starts a copy to or from it keeps it, untouched, until the copy is done.
+/// Page-locked memory of the host. Whoever starts a copy to or from it keeps it, untouched, until the copy is
+/// done.
 pub(super) struct PinnedBuffer<T> {
     gpu: Gpu,
     pointer: *mut T,
@@ -536,16 +546,16 @@ impl<T: Pod> PinnedBuffer<T> {
         self.length
     }
 
-    /// Where it lies, as a kernel takes it, which goes through the bus at each access. Whoever gives it to a kernel keeps the
-    /// buffer as for a copy.
+    /// Where it lies, as a kernel takes it, which goes through the bus at each access. Whoever gives it to a
+    /// kernel keeps the buffer as for a copy.
     pub(super) fn device_address(&self) -> u64 {
         // Host and device share one space of addresses on all 64-bit systems, write-combined memory included.
         self.pointer as u64
     }
 
     pub(super) fn as_slice(&self) -> &[T] {
-        // SAFETY: `length` elements were allocated and set to 0, every pattern of bits is a value, and copies from the
-        // device into it are waited for before it is read (the contract of `Stream::download`).
+        // SAFETY: `length` elements were allocated and set to 0, every pattern of bits is a value, and copies
+        // from the device into it are waited for before it is read (the contract of `Stream::download`).
         unsafe { std::slice::from_raw_parts(self.pointer, self.length) }
     }
 
@@ -557,8 +567,8 @@ impl<T: Pod> PinnedBuffer<T> {
 
 impl<T> Drop for PinnedBuffer<T> {
     fn drop(&mut self) {
-        // SAFETY: allocated by `Gpu::alloc_pinned`, and nobody else has the pointer. Whoever started a copy has waited for
-        // it, as the type says.
+        // SAFETY: allocated by `Gpu::alloc_pinned`, and nobody else has the pointer. Whoever started a copy
+        // has waited for it, as the type says.
         self.gpu.free(|| unsafe { result::free_host(self.pointer.cast()) });
     }
 }
@@ -607,7 +617,8 @@ impl Stream {
         self.queue.wait(&mark.event).map_err(failed("ordering streams"))
     }
 
-    /// Copies the first `length` elements to the device, without waiting: `source` must not be written before it is done.
+    /// Copies the first `length` elements to the device, without waiting: `source` must not be written before
+    /// it is done.
     pub(super) fn upload<T: Pod>(
         &self,
         source: &PinnedBuffer<T>,
@@ -621,8 +632,8 @@ impl Stream {
             .map_err(failed("uploading"))
     }
 
-    /// Copies `length` elements from element `from` on to the start of `to`, without waiting: `to` must not be read before
-    /// it is done.
+    /// Copies `length` elements from element `from` on to the start of `to`, without waiting: `to` must not
+    /// be read before it is done.
     pub(super) fn download<T: Pod>(
         &self,
         source: &DeviceBuffer<T>,
@@ -747,7 +758,8 @@ impl Stream {
     /// Starts a kernel.
     ///
     /// # Safety
-    /// `args` are what the kernel takes, in order, and what it writes and reads with them lies in live allocations.
+    /// `args` are what the kernel takes, in order, and what it writes and reads with them lies in live
+    /// allocations.
     pub(super) unsafe fn launch(
         &self,
         kernel: &Kernel,
@@ -800,7 +812,8 @@ unsafe impl Send for Graph {}
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // SAFETY: instantiated by `Stream::capture`, and nobody else has it. The driver keeps it until it has run.
+        // SAFETY: instantiated by `Stream::capture`, and nobody else has it. The driver keeps it until it has
+        // run.
         self.gpu.free(|| unsafe { result::graph::exec_destroy(self.graph) });
     }
 }
@@ -821,8 +834,8 @@ impl Mark {
         self.event.record(&stream.queue).map_err(failed("recording an event"))
     }
 
-    /// Marks, in a stream that is being captured, the end of what is in it: the device passes it each time that the graph
-    /// runs.
+    /// Marks, in a stream that is being captured, the end of what is in it: the device passes it each time
+    /// that the graph runs.
     pub(super) fn capture(&self, stream: &Stream) -> Result<()> {
         let external = sys::CUevent_record_flags_enum::CU_EVENT_RECORD_EXTERNAL as u32;
         // SAFETY: both live, and whoever runs the graph keeps the mark.
@@ -887,7 +900,8 @@ impl Module {
         load().map_err(failed("loading a kernel"))
     }
 
-    /// The same, of a kernel whose launches begin before the one before has ended, where the device and its driver can do that.
+    /// The same, of a kernel whose launches begin before the one before has ended, where the device and its
+    /// driver can do that.
     ///
     /// # Safety
     /// The kernel keeps to `kernels/launches.cuh`, and the module is compiled for compute capability 9.0.

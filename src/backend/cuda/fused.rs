@@ -1,7 +1,8 @@
 //! How the one-pass thresholds, `kernels/*_fused*.cu`, share a frame among blocks.
 //!
-//! A block makes a tile of the mask and needs all that the tile's windows see in its shared memory at once. Large tiles load
-//! less twice; tiles as many as the device has multiprocessors finish at the same time. Which is best is estimated here.
+//! A block makes a tile of the mask and needs all that the tile's windows see in its shared memory at once.
+//! Large tiles load less twice; tiles as many as the device has multiprocessors finish at the same time.
+//! Which is best is estimated here.
 
 #![expect(unsafe_code, reason = "a struct as a kernel takes it")]
 
@@ -208,8 +209,8 @@ impl Shares {
     }
 }
 
-/// Steps of 16 that the matrices of the Gaussian have: enough for the windows of 16 neighbours, the first of which starts
-/// up to 3 numbers into the first step.
+/// Steps of 16 that the matrices of the Gaussian have: enough for the windows of 16 neighbours, the first of
+/// which starts up to 3 numbers into the first step.
 fn gaussian_steps(block: usize) -> usize {
     match block {
         ..=33 => IN_REGISTERS,
@@ -227,8 +228,8 @@ pub(super) fn gaussian_kernel(block: usize) -> &'static str {
     if gaussian_steps(block) <= IN_REGISTERS { "gaussian_fused_33" } else { "gaussian_fused" }
 }
 
-/// The weights as `gaussian_fused.cu` takes them: for each plane (byte of a weight), step, lane and half two words of the
-/// matrix whose row i has the weights shifted by i.
+/// The weights as `gaussian_fused.cu` takes them: for each plane (byte of a weight), step, lane and half two
+/// words of the matrix whose row i has the weights shifted by i.
 pub(super) fn gaussian_matrices(block: usize) -> Vec<u32> {
     let weights = gaussian_weights(block);
     let radius = block / 2;

@@ -8,8 +8,8 @@ const NVIDIA: &str = "0x10de";
 /// Displays and 3D controllers begin so in their PCI class.
 const DISPLAY: &str = "0x03";
 
-/// True if the system below `root` (`/`, but for tests) has a GPU of NVIDIA or traces of its driver, and wherever that cannot be
-/// told: on everything but Linux.
+/// True if the system below `root` (`/`, but for tests) has a GPU of NVIDIA or traces of its driver, and
+/// wherever that cannot be told: on everything but Linux.
 pub fn may_have_gpu(root: &Path) -> bool {
     if !cfg!(target_os = "linux") {
         return true;

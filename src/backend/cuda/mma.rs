@@ -1,9 +1,11 @@
-//! The NCC kernels of `kernels/ncc_mma.cu`: templates of any size on the tensor cores of every device that has them.
+//! The NCC kernels of `kernels/ncc_mma.cu`: templates of any size on the tensor cores of every device that
+//! has them.
 //!
-//! A small template without a mask is matched in one launch that writes no score map: it leaves suspects, `settle` computes
-//! their exact scores and appends the peaks to the list of candidates. If there are more suspects than room, that is counted
-//! in the list's header, and the search is done again with a map. Of all other templates the products are summed into a map,
-//! which the kernels of `kernels/ncc.cu` turn into scores and peaks.
+//! A small template without a mask is matched in one launch that writes no score map: it leaves suspects,
+//! `settle` computes their exact scores and appends the peaks to the list of candidates. If there are more
+//! suspects than room, that is counted in the list's header, and the search is done again with a map. Of all
+//! other templates the products are summed into a map, which the kernels of `kernels/ncc.cu` turn into scores
+//! and peaks.
 
 #![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
 
@@ -32,8 +34,8 @@ const PRODUCTS_TILE: usize = 64;
 /// What the driver takes of a multiprocessor's shared memory for each block.
 const RESERVED_SHARED: usize = 1_024;
 
-/// Largest template that is matched in one launch: a warp's prefix sums reach over 256 columns, sums of its products stay
-/// below 2^31.
+/// Largest template that is matched in one launch: a warp's prefix sums reach over 256 columns, sums of its
+/// products stay below 2^31.
 const MAX_WIDTH: usize = 128;
 const MAX_AREA: usize = 32_768;
 
@@ -120,8 +122,8 @@ fn geometry(tile: usize, template: Size, left: usize, map: Size, shared_bytes: u
     })
 }
 
-/// The launch that is taken, if there is one: lower tiles where the higher leave multiprocessors without work, or do not
-/// fit twice into one.
+/// The launch that is taken, if there is one: lower tiles where the higher leave multiprocessors without
+/// work, or do not fit twice into one.
 fn best_geometry(
     template: Size,
     left: usize,
@@ -224,8 +226,8 @@ impl MmaKernels {
         Self::load_for(gpu, generation, gpu.multiprocessors()?)
     }
 
-    /// Loads those that were compiled for a generation, which is this device's or an earlier one, to be launched as on a
-    /// device of so many multiprocessors.
+    /// Loads those that were compiled for a generation, which is this device's or an earlier one, to be
+    /// launched as on a device of so many multiprocessors.
     pub(super) fn load_for(gpu: &Gpu, generation: Generation, multiprocessors: usize) -> Result<Arc<Self>> {
         let module = gpu.share(match generation {
             Generation::Turing => include_str!("../../../kernels/ptx/ncc_mma.ptx"),
@@ -265,8 +267,8 @@ impl MmaKernels {
         let (pixels, pitch) = (member.rows.address + (plane * size.width) as u64, member.rows.pitch as i32);
         let (w, h, address) = (size.width as i32, size.height as i32, to.address());
         let mut args = [arg(&pixels), arg(&pitch), arg(&w), arg(&h), arg(&address)];
-        // SAFETY: a `Member`'s rows lie in its bank's buffer, its planes side by side; the kernel writes as many words as were
-        // allocated.
+        // SAFETY: a `Member`'s rows lie in its bank's buffer, its planes side by side; the kernel writes as
+        // many words as were allocated.
         unsafe { stream.launch(&self.spread, [to.len().div_ceil(256), 1, 1], [256, 1, 1], 0, &mut args)? };
         Ok(to)
     }
@@ -303,14 +305,15 @@ impl Prepared {
         let mut args = [arg(&search), arg(&spread), arg(&piece_rows)];
         let kernel = &kernels.matches[usize::from(launch.tile == 32)];
         let grid = [launch.grid[0], launch.grid[1], 1];
-        // SAFETY: the window lies in the frame, whose rows begin at multiples of 32 bytes (`DeviceFrame::new`); the rows
-        // were made of this template; the list of suspects has the room that is stated; shared memory is what the tile,
-        // the template's pieces and the sums take.
+        // SAFETY: the window lies in the frame, whose rows begin at multiples of 32 bytes
+        // (`DeviceFrame::new`); the rows were made of this template; the list of suspects has the room that
+        // is stated; shared memory is what the tile, the template's pieces and the sums take.
         unsafe { stream.launch(kernel, grid, [MATCH_THREADS, 1, 1], launch.shared_bytes, &mut args)? };
         kernels.settler.settle(stream, &sought, words, tag, wanted, found)
     }
 
-    /// ST of every position of `region` into `map`; of a masked template the score, for which `sums` is needed.
+    /// ST of every position of `region` into `map`; of a masked template the score, for which `sums` is
+    /// needed.
     pub(super) fn correlate(
         &self,
         stream: &Stream,
@@ -348,8 +351,8 @@ impl Prepared {
         let (s, high) = (sums[0].address(), sums[1].address());
         let mut args = [arg(&place), arg(&pixels), arg(&mask), arg(&shares), arg(&map), arg(&s), arg(&high)];
         let grid = [launch.grid[0], launch.grid[1], launch.shares * number_of_sums];
-        // SAFETY: the region lies in the frame, whose rows begin at multiples of 32 bytes; the rows were made of this
-        // template and its mask; map and sums have room for all positions.
+        // SAFETY: the region lies in the frame, whose rows begin at multiples of 32 bytes; the rows were made
+        // of this template and its mask; map and sums have room for all positions.
         unsafe {
             stream.launch(&kernels.products, grid, [MMA_THREADS, 1, 1], launch.shared_bytes, &mut args)?;
         }

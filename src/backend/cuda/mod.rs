@@ -1,16 +1,17 @@
-//! The CUDA backend: a ring of slots on a GPU, and a stream for each thing that a GPU does at the same time as another.
+//! The CUDA backend: a ring of slots on a GPU, and a stream for each thing that a GPU does at the same time
+//! as another.
 //!
-//! A frame's way: `submit` has it written into the slot's pinned buffer and puts its upload, its kernels, the copy of its mask
-//! and the publishing of its results into their streams; nothing waits. Marks in the streams order them: each frame's upload
-//! follows the one before, its kernels follow its upload and the kernels before, its mask the threshold, its results the
-//! search. `wait_next` waits for the oldest slot's last mark, and is the only one that does; the frames behind it go on
-//! meanwhile.
+//! A frame's way: `submit` has it written into the slot's pinned buffer and puts its upload, its kernels, the
+//! copy of its mask and the publishing of its results into their streams; nothing waits. Marks in the streams
+//! order them: each frame's upload follows the one before, its kernels follow its upload and the kernels
+//! before, its mask the threshold, its results the search. `wait_next` waits for the oldest slot's last mark,
+//! and is the only one that does; the frames behind it go on meanwhile.
 //!
-//! So a frame takes as long as the slowest of these, an upload as a rule. Marks that tell the time stand in streams where
-//! nobody waits for them: between two uploads or two kernels each would cost up to 2 us.
+//! So a frame takes as long as the slowest of these, an upload as a rule. Marks that tell the time stand in
+//! streams where nobody waits for them: between two uploads or two kernels each would cost up to 2 us.
 //!
-//! What comes back are exact integers and scores by the numeric contract, so the host's part (vertices, suppression, limits)
-//! is the code that the CPU backend runs too, and so are the bytes.
+//! What comes back are exact integers and scores by the numeric contract, so the host's part (vertices,
+//! suppression, limits) is the code that the CPU backend runs too, and so are the bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -71,8 +72,8 @@ pub struct Cuda {
     plan: Option<PlannedSearch>,
     depth: usize,
     streams: Streams,
-    /// Does the standing work of all frames, one after the other: side by side two would both take as long, and the older
-    /// would be late.
+    /// Does the standing work of all frames, one after the other: side by side two would both take as long,
+    /// and the older would be late.
     lane: Lane,
     thresholder: Option<Thresholder>,
     /// One for each frame that a frame in flight can follow, and one for that.
@@ -89,7 +90,8 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// A ring of `depth` slots (1 or more) on the device of that number. All that every frame needs is allocated here.
+    /// A ring of `depth` slots (1 or more) on the device of that number. All that every frame needs is
+    /// allocated here.
     ///
     /// # Errors
     /// `Backend`: no driver, an old one, no such device, frames larger than it can take, no room for them.
@@ -148,7 +150,8 @@ impl Cuda {
         captured.map(|()| cuda)
     }
 
-    /// From now on frames are uploaded even if there is nothing to do to them: what a bench compares the ring with.
+    /// From now on frames are uploaded even if there is nothing to do to them: what a bench compares the ring
+    /// with.
     pub fn upload_idly(&mut self) {
         self.uploads_idly = true;
     }
@@ -165,7 +168,8 @@ impl Cuda {
         Ok(())
     }
 
-    /// Makes one graph of the kernels of all frames that come to lie in this slot: the host starts them by one call.
+    /// Makes one graph of the kernels of all frames that come to lie in this slot: the host starts them by
+    /// one call.
     fn capture(&mut self, slot: &mut Slot) -> Result<()> {
         let Self { standing, plan, lane, thresholder, .. } = self;
         if plan.is_none() && thresholder.is_none() {
@@ -191,7 +195,8 @@ impl Cuda {
         Ok(())
     }
 
-    /// Puts a frame that lies in the slot's pinned buffer, and all that is to be done to it, into the streams.
+    /// Puts a frame that lies in the slot's pinned buffer, and all that is to be done to it, into the
+    /// streams.
     fn start(&mut self, slot: &mut Slot) -> Result<()> {
         if slot.graph.is_none() {
             self.capture(slot)?;
@@ -201,7 +206,8 @@ impl Cuda {
         let kernels = &self.lane.stream;
         let times = &self.times[slot.turn];
 
-        // While the upload before is still running, this one starts where that ends, which has its mark already.
+        // While the upload before is still running, this one starts where that ends, which has its mark
+        // already.
         let before = self.in_flight.back();
         slot.waits_for_upload = before.is_some_and(|before| !before.marks.uploaded.is_passed());
         if !slot.waits_for_upload {
@@ -340,7 +346,8 @@ impl Backend for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // What still runs may be copying to and from the host's memory. That it failed was told, or ends the run now.
+        // What still runs may be copying to and from the host's memory. That it failed was told, or ends the
+        // run now.
         let Streams { uploads, clock, masks, results } = &self.streams;
         for stream in [uploads, clock, &self.lane.stream, masks, results] {
             let _ = stream.wait();
@@ -410,7 +417,8 @@ struct Slot {
     /// Where frames are thresholded.
     mask: Option<Mask>,
     marks: Marks,
-    /// The kernels, as they are started for each frame; none if there is nothing to do, or the list lies elsewhere now.
+    /// The kernels, as they are started for each frame; none if there is nothing to do, or the list lies
+    /// elsewhere now.
     graph: Option<Graph>,
     fill_us: u64,
     /// Index in `times`.

@@ -1,4 +1,5 @@
-//! The kernels of `kernels/ncc.cu`, with the checks that make launching them safe, and what all NCC kernels take.
+//! The kernels of `kernels/ncc.cu`, with the checks that make launching them safe, and what all NCC kernels
+//! take.
 
 #![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
 
@@ -207,7 +208,8 @@ struct MapKernels {
     peaks: Kernel,
 }
 
-/// Those that read the template from constant memory, which belongs to this copy of them: one template lies there at a time.
+/// Those that read the template from constant memory, which belongs to this copy of them: one template lies
+/// there at a time.
 struct ConstantKernels {
     constant: [Kernel; 2],
     shared: [Kernel; 2],
@@ -281,7 +283,8 @@ impl NccKernels {
         Ok(())
     }
 
-    /// Puts a template and its statistics into constant memory, from where they lie on the device, unless they are there.
+    /// Puts a template and its statistics into constant memory, from where they lie on the device, unless
+    /// they are there.
     fn load_constant(&mut self, stream: &Stream, member: &Member) -> Result<()> {
         if self.resident == Some(member.key) {
             return Ok(());
@@ -294,7 +297,8 @@ impl NccKernels {
         for plane in 0..member.planes() {
             let from = Rows { address: member.rows.address + (plane * width) as u64, ..member.rows };
             let to = Rows { address: constant_pixels + (plane * width * height) as u64, pitch: width };
-            // SAFETY: a `Member`'s rows lie in its bank's buffer, its planes side by side; the variable has room.
+            // SAFETY: a `Member`'s rows lie in its bank's buffer, its planes side by side; the variable has
+            // room.
             unsafe { stream.copy_rows(from, to, width, height)? };
         }
         let pitch = size_of::<Pattern>();
@@ -324,7 +328,8 @@ impl NccKernels {
         unsafe { stream.launch(&self.map()?.column_sums, grid, [256, 1, 1], 0, &mut args) }
     }
 
-    /// ST of every position of `region` into `map`; of a masked template the score. `kernel` is what [`choose`] says.
+    /// ST of every position of `region` into `map`; of a masked template the score. `kernel` is what
+    /// [`choose`] says.
     pub(super) fn correlate(
         &mut self,
         stream: &Stream,
@@ -356,8 +361,8 @@ impl NccKernels {
         let mut without_template = [arg(&image), arg(&left), arg(&top), arg(&width), arg(&height), arg(&map)];
         let grid =
             |block: [usize; 3]| [positions.width.div_ceil(block[0]), positions.height.div_ceil(block[1]), 1];
-        // SAFETY: the map has room for all positions, textures cannot be left, this template lies in constant memory where
-        // the kernel reads it, and its tile has the bytes that its rows take.
+        // SAFETY: the map has room for all positions, textures cannot be left, this template lies in constant
+        // memory where the kernel reads it, and its tile has the bytes that its rows take.
         unsafe {
             match kernel {
                 NccKernel::Texture => stream.launch(
@@ -389,7 +394,8 @@ impl NccKernels {
         }
     }
 
-    /// Turns ST in `map` into scores. `sums` are those of [`Self::column_sums`] for the same region and template.
+    /// Turns ST in `map` into scores. `sums` are those of [`Self::column_sums`] for the same region and
+    /// template.
     pub(super) fn scores(
         &self,
         stream: &Stream,
@@ -441,8 +447,8 @@ impl NccKernels {
     }
 }
 
-/// The kernel of `ncc.cu` that correlates with `member`: the one that was asked for if the template is small enough for it,
-/// else the one that takes any; if none was asked for, the fastest that fits.
+/// The kernel of `ncc.cu` that correlates with `member`: the one that was asked for if the template is small
+/// enough for it, else the one that takes any; if none was asked for, the fastest that fits.
 pub(super) fn choose(asked: Option<NccKernel>, member: &Member, max_shared_bytes: usize) -> NccKernel {
     let fits_constant = member.bytes() <= CONSTANT_BYTES;
     let fits_shared = fits_constant && tile_bytes(member.size) <= max_shared_bytes;
@@ -467,7 +473,8 @@ fn tile_bytes(template: Size) -> usize {
     (TILE_WIDTH + template.width).next_multiple_of(64) * (BLOCK[1] + template.height)
 }
 
-/// The list of candidates on the device: a header, then candidates. It is empty at first, and after [`Publish::run`].
+/// The list of candidates on the device: a header, then candidates. It is empty at first, and after
+/// [`Publish::run`].
 pub(super) struct Found {
     pub(super) words: DeviceBuffer<u64>,
 }
@@ -483,8 +490,8 @@ impl Publish {
         Ok(Self { kernel: gpu.share(PUBLISH_PTX)?.kernel("publish")? })
     }
 
-    /// Copies the header of `found` and the candidates that `host` has room for, and empties the list, without waiting:
-    /// `host` must not be read before it is done.
+    /// Copies the header of `found` and the candidates that `host` has room for, and empties the list,
+    /// without waiting: `host` must not be read before it is done.
     pub(super) fn run(&self, stream: &Stream, found: &mut Found, host: &mut PinnedBuffer<u64>) -> Result<()> {
         let room = ((host.len() - Found::HEADER) / Found::CANDIDATE).min(found.capacity()) as i32;
         let (from, to) = (found.words.address(), host.device_address());

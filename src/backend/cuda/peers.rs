@@ -1,7 +1,7 @@
 //! NVIDIA's own libraries, where they are installed, to be timed beside our kernels: NPP and cuFFT.
 //!
-//! They are looked for at run time, under the names that CUDA 13 and 12 give them, where the system looks for libraries and
-//! where CUDA's installer puts them. Only `lockon bench kernels --peers` does so.
+//! They are looked for at run time, under the names that CUDA 13 and 12 give them, where the system looks for
+//! libraries and where CUDA's installer puts them. Only `lockon bench kernels --peers` does so.
 
 #![expect(unsafe_code, reason = "functions of C libraries, which are found by name")]
 
@@ -56,7 +56,8 @@ impl Peers {
 fn find(name: &str, versions: &[u32]) -> Option<&'static Library> {
     let files = versions.iter().map(|version| format!("{name}.so.{version}"));
     let mut places = files.flat_map(|file| [format!("{INSTALLED}/{file}"), file]);
-    // SAFETY: what these libraries do when they are loaded is their maker's, and as for every program that links with them.
+    // SAFETY: what these libraries do when they are loaded is their maker's, and as for every program that
+    // links with them.
     let library = places.find_map(|place| unsafe { Library::new(place) }.ok());
     library.map(|library| &*Box::leak(Box::new(library)))
 }
@@ -200,8 +201,8 @@ impl NppSearch {
     ) -> Result<()> {
         let map = positions(frame.size, template.size);
         assert!(scores.len() >= map.area(), "a score map of {map}");
-        // SAFETY: planes, sizes and pitches are those of live buffers, the map has room, and the scratch buffer has the
-        // size that NPP asked for.
+        // SAFETY: planes, sizes and pitches are those of live buffers, the map has room, and the scratch
+        // buffer has the size that NPP asked for.
         let code = unsafe {
             (self.run)(
                 frame.pixels.address() as *const c_void,
@@ -310,8 +311,8 @@ impl Transform {
             ("cufftExecC2R", self.spectrum.address(), self.result.address()),
         ];
         for ((name, from, to), plan) in steps.into_iter().zip(&self.plans) {
-            // SAFETY: the function of that name has this type; both buffers have the room that a plan of this size needs,
-            // and only the spectrum, which is ours, is ever written over by what reads it.
+            // SAFETY: the function of that name has this type; both buffers have the room that a plan of this
+            // size needs, and only the spectrum, which is ours, is ever written over by what reads it.
             unsafe {
                 let execute = self.library.get::<Execute>(name).map_err(missing(name))?;
                 check(name, execute(*plan, from as *mut c_void, to as *mut c_void))?;

@@ -1,8 +1,8 @@
 //! Searches on the device: a bank that lies there, and the lane that runs it.
 //!
-//! A lane is a stream with what one search at a time needs: constant memory, column sums, a score map. What a search finds
-//! goes to a list of candidates, of which each slot of the ring has its own: it is read back while the lane searches the next
-//! frame.
+//! A lane is a stream with what one search at a time needs: constant memory, column sums, a score map. What a
+//! search finds goes to a list of candidates, of which each slot of the ring has its own: it is read back
+//! while the lane searches the next frame.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -24,23 +24,27 @@ use super::suspects::{Query, Suspicion};
 use super::texture::{Sampling, Texture, pitch_for};
 use super::wgmma::{PreparedBank, Progress, WgmmaKernels};
 
-/// Most candidates that come back with every search, 28 KiB of them. The rest, if there are more, costs a second trip.
+/// Most candidates that come back with every search, 28 KiB of them. The rest, if there are more, costs a
+/// second trip.
 const FIRST_CANDIDATES: usize = 512;
 
-/// What textures want the address of their first row to be a multiple of, on every device so far; it is checked.
+/// What textures want the address of their first row to be a multiple of, on every device so far; it is
+/// checked.
 const TEXTURE_ALIGNMENT: usize = 512;
 
 /// Room for candidates before a search showed that it needs more.
 const CAPACITY: usize = 16_384;
 
-/// Kernels for tensor cores to try on a device of some compute capability, the fastest first: see the tables of
-/// docs/performance.md, which are of one H200. Other devices were not measured; there `mma.sync` is the only one.
+/// Kernels for tensor cores to try on a device of some compute capability, the fastest first: see the tables
+/// of docs/performance.md, which are of one H200. Other devices were not measured; there `mma.sync` is the
+/// only one.
 fn fastest(capability: (u32, u32)) -> impl Iterator<Item = NccKernel> {
     let first = (capability == (9, 0)).then_some(NccKernel::Wgmma);
     first.into_iter().chain(std::iter::once(NccKernel::Mma))
 }
 
-/// What searches are planned with: the kernels for tensor cores, each loaded when a bank is first planned for it.
+/// What searches are planned with: the kernels for tensor cores, each loaded when a bank is first planned for
+/// it.
 #[derive(Clone)]
 pub(super) struct Planner {
     gpu: Gpu,
@@ -55,7 +59,8 @@ impl Planner {
         Self { gpu: gpu.clone(), asked, wgmma: OnceCell::new(), mma: OnceCell::new() }
     }
 
-    /// The same, with kernels that were compiled for a generation, launched as on a device of so many multiprocessors.
+    /// The same, with kernels that were compiled for a generation, launched as on a device of so many
+    /// multiprocessors.
     #[cfg(test)]
     pub(super) fn imitating(
         gpu: &Gpu,
@@ -78,8 +83,8 @@ impl Planner {
         once(&self.mma, || MmaKernels::load(&self.gpu))
     }
 
-    /// How a template is searched for: by the kernel that was asked for, if it is for it; if none was, or there are no such
-    /// tensor cores, or the template is not for them, by the fastest.
+    /// How a template is searched for: by the kernel that was asked for, if it is for it; if none was, or
+    /// there are no such tensor cores, or the template is not for them, by the fastest.
     fn choose(&self, stream: &Stream, member: &Member, region: Size, best_only: bool) -> Result<How> {
         let plain = || {
             let max_shared_bytes = self.gpu.max_shared_bytes()?;
@@ -117,7 +122,8 @@ impl Planner {
     }
 }
 
-/// A bank on the device, ready to be searched in regions of one size, for the best of each name or for all peaks.
+/// A bank on the device, ready to be searched in regions of one size, for the best of each name or for all
+/// peaks.
 pub(super) struct PlannedSearch {
     bank: Arc<Bank>,
     region: Size,
@@ -289,14 +295,16 @@ pub(super) struct Lane {
     suspicion: Option<Suspicion>,
 }
 
-/// What searches find, and how many pixels a threshold found to be foreground: on the device, and what came back of it.
+/// What searches find, and how many pixels a threshold found to be foreground: on the device, and what came
+/// back of it.
 pub(super) struct CandidateList {
     found: Found,
     /// Header and first candidates, as they came back.
     first: PinnedBuffer<u64>,
     /// All candidates, where they did not all come with the first.
     all: Option<PinnedBuffer<u64>>,
-    /// A search had more suspects than room once: those into this list that leave suspects are done with score maps.
+    /// A search had more suspects than room once: those into this list that leave suspects are done with
+    /// score maps.
     is_with_maps: bool,
 }
 
@@ -322,8 +330,8 @@ impl CandidateList {
         self.first.as_slice()[Found::FOREGROUND]
     }
 
-    /// After [`Lane::publish`] is done: true if all candidates had room on the device. If not, there is room for them now, or
-    /// score maps will be made from now on, and the search is to be done again.
+    /// After [`Lane::publish`] is done: true if all candidates had room on the device. If not, there is room
+    /// for them now, or score maps will be made from now on, and the search is to be done again.
     fn had_room(&mut self, gpu: &Gpu) -> Result<bool> {
         // The other half of the word counts how often there were more suspects than room.
         let had_too_many_suspects = self.first.as_slice()[0] >> 32 != 0;
@@ -339,7 +347,8 @@ impl CandidateList {
         Ok(false)
     }
 
-    /// After [`Lane::redo`]: all candidates, in no order. Reads back by way of `stream` if they did not all come yet.
+    /// After [`Lane::redo`]: all candidates, in no order. Reads back by way of `stream` if they did not all
+    /// come yet.
     pub(super) fn candidates(
         &mut self,
         stream: &Stream,
@@ -380,7 +389,8 @@ impl Lane {
         })
     }
 
-    /// Loads the kernels that searches with `plan` take, and has room for what they leave. To be called before the first.
+    /// Loads the kernels that searches with `plan` take, and has room for what they leave. To be called
+    /// before the first.
     pub(super) fn prepare(&mut self, plan: &PlannedSearch) -> Result<()> {
         for member in &plan.members {
             match &member.how {
@@ -402,14 +412,14 @@ impl Lane {
         Ok(())
     }
 
-    /// Starts handing to the host, by way of `stream`, what was found since the last time: the counts and the first
-    /// candidates. The next search starts with an empty list.
+    /// Starts handing to the host, by way of `stream`, what was found since the last time: the counts and the
+    /// first candidates. The next search starts with an empty list.
     pub(super) fn publish(&self, list: &mut CandidateList, stream: &Stream) -> Result<()> {
         self.publish.run(stream, &mut list.found, &mut list.first)
     }
 
-    /// Searches until all candidates have room, and waits; `search` starts what is to be found. The number of times that it
-    /// was done again.
+    /// Searches until all candidates have room, and waits; `search` starts what is to be found. The number of
+    /// times that it was done again.
     pub(super) fn run(
         &mut self,
         list: &mut CandidateList,

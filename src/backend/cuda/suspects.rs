@@ -1,5 +1,6 @@
-//! What may be a peak, and what is: searches of `mma.rs` that write no score map leave suspects on the device, and `settle` of
-//! `kernels/ncc_suspects.cuh` computes their exact scores and appends the peaks to the list of candidates.
+//! What may be a peak, and what is: searches of `mma.rs` that write no score map leave suspects on the
+//! device, and `settle` of `kernels/ncc_suspects.cuh` computes their exact scores and appends the peaks to
+//! the list of candidates.
 
 #![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
 
@@ -142,7 +143,8 @@ impl Packer {
         let (pixels, pitch, to) = (member.rows.address, member.rows.pitch as i32, words.address());
         let (w, h) = (member.size.width as i32, member.size.height as i32);
         let mut args = [arg(&pixels), arg(&pitch), arg(&w), arg(&h), arg(&to)];
-        // SAFETY: a `Member`'s rows lie in its bank's buffer; the kernel writes the template's rows and two on each side.
+        // SAFETY: a `Member`'s rows lie in its bank's buffer; the kernel writes the template's rows and two
+        // on each side.
         unsafe {
             stream.launch(&self.pack, [(columns * rows).div_ceil(256), 1, 1], [256, 1, 1], 0, &mut args)?;
         };
@@ -162,7 +164,8 @@ impl Settler {
         Ok(Self { settle: module.kernel("settle")?, multiprocessors })
     }
 
-    /// Scores exactly what a search in this stream has left of its suspects, and appends the peaks to `found`, without waiting.
+    /// Scores exactly what a search in this stream has left of its suspects, and appends the peaks to
+    /// `found`, without waiting.
     ///
     /// # Panics
     /// If the words are those of a template of another size.
@@ -190,8 +193,9 @@ impl Settler {
         ];
         // Where only the best is wanted, there are a handful.
         let blocks = if wanted.best_only { 16 } else { SETTLE_BLOCKS * self.multiprocessors };
-        // SAFETY: the window lies in the frame; the words are of a template of the size that is sought; the list of suspects has the room that is
-        // stated, that of candidates room for `capacity` behind its header, whose first word holds the two counts.
+        // SAFETY: the window lies in the frame; the words are of a template of the size that is sought; the
+        // list of suspects has the room that is stated, that of candidates room for `capacity` behind its
+        // header, whose first word holds the two counts.
         unsafe { stream.launch(&self.settle, [blocks, 1, 1], [SETTLE_WARPS * 32, 1, 1], 0, &mut args) }
     }
 }

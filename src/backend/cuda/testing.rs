@@ -62,7 +62,8 @@ impl Random {
         let data = (0..size.area()).map(|i| {
             let (x, y, noise) = (i % size.width, i / size.width, self.next());
             (match kind {
-                // Noise; black and white; nearly saturated; flat with specks; flat halves; a ramp with noise; few greys.
+                // Noise; black and white; nearly saturated; flat with specks; flat halves; a ramp with noise;
+                // few greys.
                 0 => noise % 256,
                 1 => noise % 2 * 255,
                 2 => 255 - usize::from(noise.is_multiple_of(50)),

@@ -1,4 +1,5 @@
-//! The backend on a real device, against the definition and against the CPU backend. Without a GPU each says that it skips.
+//! The backend on a real device, against the definition and against the CPU backend. Without a GPU each says
+//! that it skips.
 
 use std::sync::{Arc, Mutex};
 
@@ -37,8 +38,9 @@ const SAMPLED: usize = 4_096;
 /// Searches with random numbers.
 const SEARCHES: u64 = 2100;
 
-/// Templates that are searched whatever the random numbers are: the smallest, the largest that ncc-wgmma and ncc-mma match in one
-/// launch, what is a column, a row or a quarter of them too large, and one larger than any of their pieces.
+/// Templates that are searched whatever the random numbers are: the smallest, the largest that ncc-wgmma and
+/// ncc-mma match in one launch, what is a column, a row or a quarter of them too large, and one larger than
+/// any of their pieces.
 const CORNERS: [(usize, usize); 12] = [
     (1, 2),
     (2, 1),
@@ -74,7 +76,8 @@ fn shapes(random: &mut Random, seed: u64) -> (Size, Rect, Size) {
     if random.below(20) == 0 && roi.size().area() <= 1 << 22 {
         return (frame, roi, roi.size());
     }
-    // Each side, or each doubling of it, as likely as any other. What it leaves of 16 the tensor cores multiply by zeros.
+    // Each side, or each doubling of it, as likely as any other. What it leaves of 16 the tensor cores
+    // multiply by zeros.
     let is_uniform = random.below(2) == 0;
     let side = |random: &mut Random, most: usize| {
         if is_uniform { random.below(most.min(200)) + 1 } else { random.log_uniform(1, most.min(300)) }
@@ -479,8 +482,8 @@ fn each_kernel_at_the_edges_of_its_tiles_ncc_mma_for_8_0() {
     check_edges(FOR_TENSOR_CORES[2]);
 }
 
-/// Banks of equal and of different sizes, in several windows, for the best match and for all: what goes into one launch and
-/// what does not.
+/// Banks of equal and of different sizes, in several windows, for the best match and for all: what goes into
+/// one launch and what does not.
 fn searches_of_banks() -> (Plane, Vec<Asked>) {
     let mut random = Random(32);
     let picture = noise(&mut random, Size::new(190, 175));
@@ -645,7 +648,8 @@ fn a_ring_that_had_more_suspects_than_room_makes_score_maps_from_then_on() {
 #[test]
 fn of_many_equal_scores_each_kernel_takes_those_that_come_first() {
     let Some(gpu) = testing::gpu() else { return };
-    // More than a tile's list takes of what may be a peak: flat to the left, where all scores are 0, and repeating to the right.
+    // More than a tile's list takes of what may be a peak: flat to the left, where all scores are 0, and
+    // repeating to the right.
     let size = Size::new(280, 140);
     let pixel = |x: usize, y: usize| if x < 130 { 90 } else { (x % 2 * 50 + y % 3 * 40) as u8 };
     let plane = |left, size: Size| {

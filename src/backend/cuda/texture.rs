@@ -355,8 +355,8 @@ impl Texture {
 
 impl Drop for Texture {
     fn drop(&mut self) {
-        // SAFETY: made by `cuTexObjectCreate`, and nobody else destroys it. A kernel that still read it would fail, and
-        // harm no more than itself: whoever launched it waits for it first.
+        // SAFETY: made by `cuTexObjectCreate`, and nobody else destroys it. A kernel that still read it would
+        // fail, and harm no more than itself: whoever launched it waits for it first.
         self.gpu.free(|| unsafe { sys::cuTexObjectDestroy(self.object).result() });
     }
 }
@@ -912,10 +912,10 @@ mod tests {
     /// Most that a fetch may differ from the model.
     ///
     /// Element reads by point fetches are exact. Normalised floats are a quotient in f32: two units in the
-    /// last place are allowed. How products of two or three weights are rounded is not documented: each may be
-    /// half a step off, and what they are off cancels out in their sum, so that each counts for half the range; what is
-    /// blended may be rounded to a step before or after.
-    /// Where a coordinate is not exactly on a step, each axis may take the next weight.
+    /// last place are allowed. How products of two or three weights are rounded is not documented: each may
+    /// be half a step off, and what they are off cancels out in their sum, so that each counts for half the
+    /// range; what is blended may be rounded to a step before or after. Where a coordinate is not exactly on
+    /// a step, each axis may take the next weight.
     fn allowed(model: &Model, sampling: Sampling, weights_are_exact: bool, dimensions: usize) -> f64 {
         let step = model.range() / 256.0;
         let rounded = f64::from(1 << dimensions) * step / 4.0 + step;

@@ -14,8 +14,8 @@ use crate::frame::Size;
 
 const PTX: &str = include_str!("../../../kernels/ptx/threshold.ptx");
 
-/// PTX of a kernel that takes one pass, by what it was compiled for. A module of its own, for a module is compiled as a whole
-/// when it is loaded for the first time.
+/// PTX of a kernel that takes one pass, by what it was compiled for. A module of its own, for a module is
+/// compiled as a whole when it is loaded for the first time.
 #[derive(Clone, Copy)]
 struct Fused {
     /// From compute capability 8.0 on.
@@ -65,7 +65,8 @@ const ROWS_TILE: [usize; 2] = [128, 2];
 const COLUMNS_TILE: [usize; 2] = [32, 64];
 const COLUMNS_THREADS: [usize; 2] = [32, 8];
 
-/// Threads of the two sliding kernels: warps of neighbours, few in a block, so that small frames keep many blocks busy.
+/// Threads of the two sliding kernels: warps of neighbours, few in a block, so that small frames keep many
+/// blocks busy.
 const SLIDING_THREADS: [usize; 2] = [32, 4];
 
 /// An adaptive threshold planned for frames of one size on one stream, whose working memory it has.
@@ -119,11 +120,12 @@ enum Steps {
 }
 
 impl Thresholder {
-    /// Plans `spec` for frames of `size`: loads the kernels, takes working memory, sets the weights by way of `stream`.
+    /// Plans `spec` for frames of `size`: loads the kernels, takes working memory, sets the weights by way of
+    /// `stream`.
     ///
-    /// What `kernels` leaves open is made in one pass. Where a kernel's tile is too large for this device's shared memory, or
-    /// the device too old for it, sums are slid (3 x 3 boxes that were left open: come from a tile) and the Gaussian takes
-    /// two passes.
+    /// What `kernels` leaves open is made in one pass. Where a kernel's tile is too large for this device's
+    /// shared memory, or the device too old for it, sums are slid (3 x 3 boxes that were left open: come from
+    /// a tile) and the Gaussian takes two passes.
     pub(super) fn new(
         gpu: &Gpu,
         stream: &Stream,
@@ -172,8 +174,8 @@ impl Thresholder {
         }
     }
 
-    /// Enqueues the threshold of `image` without waiting: 255 or 0 for every pixel in `mask`, and the number of 255 added
-    /// to the u64 at `counter`.
+    /// Enqueues the threshold of `image` without waiting: 255 or 0 for every pixel in `mask`, and the number
+    /// of 255 added to the u64 at `counter`.
     ///
     /// What is given must be kept until the work is done. An empty picture does nothing.
     ///
@@ -197,8 +199,8 @@ impl Thresholder {
         }
         let (mask, counter) = (mask.address(), counter);
         let sides = [int(image.pitch), int(width), int(height)];
-        // What the kernels take: all of them the image; those that compare the outputs, and last what they compare by, of
-        // which a kernel that takes only the first leaves the other.
+        // What the kernels take: all of them the image; those that compare the outputs, and last what they
+        // compare by, of which a kernel that takes only the first leaves the other.
         let input = [arg(&image.address), arg(&sides[0]), arg(&sides[1]), arg(&sides[2])];
         let output = [arg(&mask), arg(&counter), arg(&self.radius), arg(&self.inverse)];
         let compared = match &self.rule {
@@ -217,20 +219,20 @@ impl Thresholder {
                     Some(address) => [arg(address), compared[0]],
                 };
                 let args = &mut joined::<11>(&[&input, &output, &[arg(&tiling.shares)], &compared]);
-                // SAFETY: the arguments of `mean_fused`, `deviation_fused` or `gaussian_fused`, whichever `compare` is. It
-                // reads the image within w x h and, where its rows are multiples of 16 bytes, up to the end of these; it
-                // writes w * h bytes of the mask. The tiles were made for this size and block, and the matrices for this
-                // kernel.
+                // SAFETY: the arguments of `mean_fused`, `deviation_fused` or `gaussian_fused`, whichever
+                // `compare` is. It reads the image within w x h and, where its rows are multiples of 16
+                // bytes, up to the end of these; it writes w * h bytes of the mask. The tiles were made for
+                // this size and block, and the matrices for this kernel.
                 unsafe {
                     stream.launch(compare, tiling.grid, [tiling.threads, 1, 1], tiling.shared_bytes, args)
                 }
             }
             Steps::Tile { compare } => {
                 let args = &mut joined::<10>(&[&input, &output, &compared]);
-                // SAFETY: the arguments of `mean_tile`, the longest list of the three that `compare` can be: the driver
-                // reads as many as the kernel takes. It reads the image, which is the caller's, within w x h and the
-                // pitch asserted above; it writes w * h bytes of the mask, whose length is asserted above. Its tile was
-                // compared with the device's limit by `Steps::boxes`.
+                // SAFETY: the arguments of `mean_tile`, the longest list of the three that `compare` can be:
+                // the driver reads as many as the kernel takes. It reads the image, which is the caller's,
+                // within w x h and the pitch asserted above; it writes w * h bytes of the mask, whose length
+                // is asserted above. Its tile was compared with the device's limit by `Steps::boxes`.
                 unsafe {
                     let shared_bytes = box_tile_bytes(self.radius as usize);
                     stream.launch(compare, across(BOX_TILE), threads(BOX_TILE), shared_bytes, args)
@@ -240,16 +242,17 @@ impl Thresholder {
                 let (sums, squares) = (sums.address(), squares.address());
                 let between = [arg(&sums), arg(&squares)];
                 let args = &mut joined::<7>(&[&input, &between, &[arg(&self.radius)]]);
-                // SAFETY: the arguments of `box_columns`, which reads the image as above and writes w * h numbers of
-                // either sum: they were allocated for this size.
+                // SAFETY: the arguments of `box_columns`, which reads the image as above and writes w * h
+                // numbers of either sum: they were allocated for this size.
                 unsafe {
                     let [threads_x, threads_y] = SLIDING_THREADS;
                     let grid = across([threads_x, threads_y * STRIP_ROWS]);
                     stream.launch(columns, grid, threads(SLIDING_THREADS), 0, args)?;
                 }
                 let args = &mut joined::<12>(&[&input, &between, &output, &compared]);
-                // SAFETY: the arguments of `mean_rows`, the longest list of the three that `rows` can be. It reads the
-                // image and the sums and writes the mask as above. A warp is one row of threads, as it must be.
+                // SAFETY: the arguments of `mean_rows`, the longest list of the three that `rows` can be. It
+                // reads the image and the sums and writes the mask as above. A warp is one row of threads, as
+                // it must be.
                 unsafe {
                     let grid = across([SEGMENT, SLIDING_THREADS[1]]);
                     stream.launch(rows, grid, threads(SLIDING_THREADS), 0, args)
@@ -266,14 +269,15 @@ impl Thresholder {
                     GaussianKernel::Cached => [0, 0],
                 };
                 let args = &mut joined::<6>(&[&input, &[arg(&weighed), arg(&self.radius)]]);
-                // SAFETY: the arguments of `gaussian_rows_*`, which read the image as above and write w * h numbers of
-                // `weighed`, which was allocated for this size.
+                // SAFETY: the arguments of `gaussian_rows_*`, which read the image as above and write w * h
+                // numbers of `weighed`, which was allocated for this size.
                 unsafe {
                     stream.launch(rows, across(ROWS_TILE), threads(ROWS_TILE), halo_x, args)?;
                 }
                 let args = &mut joined::<10>(&[&input, &[arg(&weighed)], &output, &compared[..1]]);
-                // SAFETY: the arguments of `gaussian_columns_*`, which read the image and `weighed` and write the mask
-                // as above. The tile of the largest block has 40704 bytes, less than any device gives.
+                // SAFETY: the arguments of `gaussian_columns_*`, which read the image and `weighed` and write
+                // the mask as above. The tile of the largest block has 40704 bytes, less than any device
+                // gives.
                 unsafe {
                     stream.launch(columns, across(COLUMNS_TILE), threads(COLUMNS_THREADS), halo_y, args)
                 }
@@ -594,7 +598,8 @@ mod tests {
                     before.contains("griddepcontrol.launch_dependents"),
                     "{name} holds the next launch up"
                 );
-                // Of those that match, some warps write before the others come to wait in the text, though not in time.
+                // Of those that match, some warps write before the others come to wait in the text, though
+                // not in time.
                 if !(is_matcher && name.starts_with("ncc_wgmma")) {
                     let writes = ["st.", "atom.", "red."];
                     let is_write = |word: &&str| {

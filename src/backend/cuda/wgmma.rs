@@ -1,9 +1,10 @@
-//! The NCC kernels of `kernels/ncc_wgmma.cu`: templates without a mask, on the tensor cores of compute capability 9.0.
+//! The NCC kernels of `kernels/ncc_wgmma.cu`: templates without a mask, on the tensor cores of compute
+//! capability 9.0.
 //!
-//! One launch does many searches. For the best position of each template, templates of one size make one, whose tiles and
-//! window sums they share; where all peaks are wanted, each makes its own. Several sizes lie side by side. Exact scores are
-//! appended to the list of candidates. No score map is written, nothing waits and nothing is allocated, so launches can be
-//! recorded in a graph.
+//! One launch does many searches. For the best position of each template, templates of one size make one,
+//! whose tiles and window sums they share; where all peaks are wanted, each makes its own. Several sizes lie
+//! side by side. Exact scores are appended to the list of candidates. No score map is written, nothing waits
+//! and nothing is allocated, so launches can be recorded in a graph.
 
 #![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
 
@@ -45,8 +46,9 @@ struct Variant {
     /// Most rows of positions of a block's tile.
     tile: usize,
     threads: usize,
-    /// About how many clock cycles a block takes of an H200: for itself, for each template beside its products, and for each
-    /// step of these. From times of searches for the best position, of single templates and of banks of 32 (docs/ncc.md, step 7).
+    /// About how many clock cycles a block takes of an H200: for itself, for each template beside its
+    /// products, and for each step of these. From times of searches for the best position, of single
+    /// templates and of banks of 32 (docs/ncc.md, step 7).
     cycles: Cycles,
 }
 
@@ -168,8 +170,8 @@ impl Finds {
     }
 }
 
-/// The launch of one variant for `at_once` templates at `map` positions whose first column is `left`, or `None` if it does not
-/// fit in `shared_bytes`.
+/// The launch of one variant for `at_once` templates at `map` positions whose first column is `left`, or
+/// `None` if it does not fit in `shared_bytes`.
 fn geometry(
     variant: usize,
     finds: Finds,
@@ -212,8 +214,8 @@ fn geometry(
     })
 }
 
-/// What is taken for `count` templates: the launch that is done first, by what blocks take, on so many multiprocessors. Low
-/// tiles and few templates at once keep more of them busy, but cost more altogether.
+/// What is taken for `count` templates: the launch that is done first, by what blocks take, on so many
+/// multiprocessors. Low tiles and few templates at once keep more of them busy, but cost more altogether.
 fn best_geometry(
     finds: Finds,
     template: Size,
@@ -342,7 +344,8 @@ impl Launch {
         self.searches.checked_sub(1).map_or(0, |last| self.search[usize::from(last)].end_block as usize)
     }
 
-    /// Adds a search of `members` members, from that record on, launched like this; their numbers are `tag` and those that follow.
+    /// Adds a search of `members` members, from that record on, launched like this; their numbers are `tag`
+    /// and those that follow.
     fn add(
         &mut self,
         geometry: &Geometry,
@@ -387,7 +390,8 @@ impl WgmmaKernels {
         }
         let module = gpu.share(include_str!("../../../kernels/ptx/ncc_wgmma.ptx"))?;
         let early = |names: [_; VARIANTS.len()]| -> Result<_> {
-            // SAFETY: compiled for 9.0a; those that are loaded so below wait as they should (`kernels_that_begin_early_wait...`).
+            // SAFETY: compiled for 9.0a; those that are loaded so below wait as they should
+            // (`kernels_that_begin_early_wait...`).
             let [a, b, c, d] = names.map(|name| unsafe { module.early_kernel(name) });
             Ok([a?, b?, c?, d?])
         };
@@ -426,7 +430,8 @@ impl WgmmaKernels {
         let (pixels, pitch, to) = (member.rows.address, member.rows.pitch as i32, spread.address());
         let (w, h) = (size.width as i32, size.height as i32);
         let mut args = [arg(&pixels), arg(&pitch), arg(&w), arg(&h), arg(&to)];
-        // SAFETY: a `Member`'s rows lie in its bank's buffer; the kernel writes as many bytes as were allocated.
+        // SAFETY: a `Member`'s rows lie in its bank's buffer; the kernel writes as many bytes as were
+        // allocated.
         unsafe {
             stream.launch(&self.spread, [spread.len().div_ceil(256), 1, 1], [256, 1, 1], 0, &mut args)?;
         };
@@ -461,9 +466,9 @@ impl WgmmaKernels {
         Ok(PreparedBank { table, runs })
     }
 
-    /// Appends the best position or all peaks of a bank's members in a window of a frame to `found`, with as few launches as
-    /// there is room for, without waiting. The bank is one that these kernels prepared for regions of the window's size, and lives
-    /// until it is done.
+    /// Appends the best position or all peaks of a bank's members in a window of a frame to `found`, with as
+    /// few launches as there is room for, without waiting. The bank is one that these kernels prepared for
+    /// regions of the window's size, and lives until it is done.
     #[expect(clippy::too_many_arguments, reason = "what is searched, where, for what, and what it leaves")]
     pub(super) fn search(
         &self,
@@ -533,9 +538,10 @@ impl WgmmaKernels {
             Finds::Peaks => &self.peaks[variant],
         };
         let mut args = [arg(&launch)];
-        // SAFETY: windows lie in the frame, whose rows begin at multiples of 32 bytes (`DeviceFrame::new`); tables, bands and
-        // words are their banks'; progress has room for MAX_MEMBERS; the list of candidates has room for `capacity` behind
-        // its header, whose first word holds the count; shared memory is what the largest search takes.
+        // SAFETY: windows lie in the frame, whose rows begin at multiples of 32 bytes (`DeviceFrame::new`);
+        // tables, bands and words are their banks'; progress has room for MAX_MEMBERS; the list of candidates
+        // has room for `capacity` behind its header, whose first word holds the count; shared memory is what
+        // the largest search takes.
         unsafe {
             let shared = launch.shared_bytes as usize;
             stream.launch(kernel, [blocks, 1, 1], [threads, 1, 1], shared, &mut args)
@@ -703,7 +709,8 @@ mod tests {
     /// What `inverse_root` may be off by, 2^-22.9 of it.
     const ROOT_OFF: f64 = 1.2778e-7;
 
-    /// A window's n SS - S S as `moments_of` keeps it where all peaks are wanted: 1 / sqrt, off by a part of what it may be.
+    /// A window's n SS - S S as `moments_of` keeps it where all peaks are wanted: 1 / sqrt, off by a part of
+    /// what it may be.
     fn inverse_root(n: i64, s: i64, ss: i64, off: f64) -> f32 {
         let variance = (n * ss - s * s - (1 << shift(n))) as u64 >> shift(n);
         let nearest = variance as u32 as f32;

@@ -545,7 +545,8 @@ fn one_of_two_outputs_that_fails_leaves_the_other_playable() {
     assert_frames(&decoded, &times[..decoded.len()], 100_000, "mp4");
 }
 
-/// A display that shows frames of a file, steered by `control`, and what it shows them on: no window, but the same for events.
+/// A display that shows frames of a file, steered by `control`, and what it shows them on: no window, but the
+/// same for events.
 fn display(screen: &str, control: Option<Control>) -> (VideoSink, gst::Element) {
     let text = DISPLAY.replace("autovideosink", screen);
     let mut launch = Launch::new("test", &text);

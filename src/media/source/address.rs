@@ -30,7 +30,8 @@ impl Uri {
         self.0.split("://").next().unwrap_or_default().to_ascii_lowercase()
     }
 
-    /// The URI without its login, and the login. What only GStreamer's own sources know to read stays as it is.
+    /// The URI without its login, and the login. What only GStreamer's own sources know to read stays as it
+    /// is.
     pub(super) fn split(&self) -> Result<(String, Option<Login>)> {
         let scheme = self.scheme();
         let takes_login = ["rtsp", "http"].iter().any(|known| scheme.starts_with(known));
@@ -78,8 +79,8 @@ impl Uri {
         self.host_and_port().map(|(host, port)| format!("{host} port {port}"))
     }
 
-    /// Why its server gave no video, and what to try, as far as that can be told: `said` is what GStreamer said. The server is
-    /// asked once more whether it is there at all, which takes some seconds at most.
+    /// Why its server gave no video, and what to try, as far as that can be told: `said` is what GStreamer
+    /// said. The server is asked once more whether it is there at all, which takes some seconds at most.
     pub(super) fn why_nothing_came(&self, said: &str) -> Option<String> {
         let (scheme, place) = (self.scheme(), self.place()?);
         if !(scheme.starts_with("rtsp") || scheme.starts_with("http")) {
@@ -140,7 +141,8 @@ impl Uri {
     }
 }
 
-/// The text that a part of an address stands for (RFC 3986, 2.1); `None` if a `%` has no two digits behind it or it is no UTF-8.
+/// The text that a part of an address stands for (RFC 3986, 2.1); `None` if a `%` has no two digits behind it
+/// or it is no UTF-8.
 fn unescaped(part: &str) -> Option<String> {
     let mut pieces = part.split('%');
     let mut bytes = pieces.next()?.as_bytes().to_vec();

@@ -1,15 +1,19 @@
 //! Whether a live source that ended was meant to end.
 //!
-//! GStreamer has one end of stream for all that can happen to a live source: `rtspsrc` sends it when the server says goodbye, and
-//! just so, without a word on the bus, when a server that froze has sent nothing for 25 s (its RTP session gives the sender up). A run
-//! that nobody asked to end must not take the second for the first. What tells them apart:
+//! GStreamer has one end of stream for all that can happen to a live source: `rtspsrc` sends it when the
+//! server says goodbye, and just so, without a word on the bus, when a server that froze has sent nothing for
+//! 25 s (its RTP session gives the sender up). A run that nobody asked to end must not take the second for
+//! the first. What tells them apart:
 //!
-//! - **RTSP and RTP**: a sender that ends says so by an RTCP BYE (RFC 3550, 6.6). With it the end is one; without it the sender was lost.
+//! - **RTSP and RTP**: a sender that ends says so by an RTCP BYE (RFC 3550, 6.6). With it the end is one;
+//!   without it the sender was lost.
 //! - **A camera** has no end: one that comes is a loss.
-//! - **Everything else** (SRT, TCP, text of one's own such as `videotestsrc is-live=true num-buffers=50`) has no word for it. An end
-//!   that comes with the last frames was made by somebody; one that comes after [`QUIET`] of silence is taken for a time-out.
+//! - **Everything else** (SRT, TCP, text of one's own such as `videotestsrc is-live=true num-buffers=50`) has
+//!   no word for it. An end that comes with the last frames was made by somebody; one that comes after
+//!   [`QUIET`] of silence is taken for a time-out.
 //!
-//! A connection that is closed under a source is told by a warning on the bus, which [`super::VideoSource`] looks at before this.
+//! A connection that is closed under a source is told by a warning on the bus, which [`super::VideoSource`]
+//! looks at before this.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 
-/// An end that comes so long after the last frame is one of waiting, not of the stream. Shorter than the time-outs of GStreamer's
-/// network sources, longer than a sender takes from its last frame to its goodbye.
+/// An end that comes so long after the last frame is one of waiting, not of the stream. Shorter than the
+/// time-outs of GStreamer's network sources, longer than a sender takes from its last frame to its goodbye.
 const QUIET: Duration = Duration::from_secs(5);
 
 /// What a pipeline's elements say that an end may be judged by.

@@ -1,8 +1,10 @@
-//! What an input needs beside its pipeline while that runs: an open pipe, a file whose name is no text, links to pictures.
+//! What an input needs beside its pipeline while that runs: an open pipe, a file whose name is no text, links
+//! to pictures.
 //!
-//! A pipe can be read once. So it is opened here, where a wait for its writer can be given up, and not by an element, whose change of
-//! state would wait; nothing is read of it but by its pipeline; and that pipeline is not built a second time when its first frame
-//! tells that a converter is needed: the converter is put in where it is, while the frame waits.
+//! A pipe can be read once. So it is opened here, where a wait for its writer can be given up, and not by an
+//! element, whose change of state would wait; nothing is read of it but by its pipeline; and that pipeline is
+//! not built a second time when its first frame tells that a converter is needed: the converter is put in
+//! where it is, while the frame waits.
 
 use std::fs::File;
 use std::path::Path;
@@ -105,8 +107,8 @@ pub(super) fn is_regular(path: &Path) -> bool {
     path.metadata().is_ok_and(|about| about.is_file())
 }
 
-/// Puts what the video needs in front of the appsink when its first frame is on its way there. The text of what was put in can be
-/// read once that frame has come.
+/// Puts what the video needs in front of the appsink when its first frame is on its way there. The text of
+/// what was put in can be read once that frame has come.
 pub(super) fn adapt_in_place(
     pipeline: &gst::Pipeline,
     pad: &gst::Pad,

@@ -27,7 +27,8 @@ impl Login {
         Self { user: user.to_owned(), password: password.to_owned() }
     }
 
-    /// What a file says in its only line: `user:password`. Warns of a file that other users of the machine can read.
+    /// What a file says in its only line: `user:password`. Warns of a file that other users of the machine
+    /// can read.
     ///
     /// # Errors
     /// `File` if it cannot be read, `Usage` if it says something else. No error repeats what it says.
@@ -47,8 +48,8 @@ impl Login {
         said.parse().map_err(|error| Error::Usage(format!("{}: {error}", path.display())))
     }
 
-    /// Gives it to an element that asks for one and has none yet: `rtspsrc` and `souphttpsrc` have properties for user and password,
-    /// SRT has a passphrase.
+    /// Gives it to an element that asks for one and has none yet: `rtspsrc` and `souphttpsrc` have properties
+    /// for user and password, SRT has a passphrase.
     pub(super) fn give_to(&self, element: &gst::Element) {
         let is_text = |name: &str| {
             element.find_property(name).is_some_and(|spec| {

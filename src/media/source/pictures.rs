@@ -1,9 +1,10 @@
 //! Pictures in files as a video: a numbered sequence (`seq/%04d.jpg`), a folder, a glob (`seq/*.png`).
 //!
-//! `multifilesrc` reads them by a printf pattern, and a decoder of their kind makes a frame of each. Names that are no such pattern get
-//! links that are, in a folder of their own that is removed at the end. Decoders of GStreamer pass over a picture that they cannot
-//! decode, some with a few that follow, which would shift all frame numbers: so what goes into the decoder and what comes out are
-//! counted, and a picture without a frame is an error that names it.
+//! `multifilesrc` reads them by a printf pattern, and a decoder of their kind makes a frame of each. Names
+//! that are no such pattern get links that are, in a folder of their own that is removed at the end. Decoders
+//! of GStreamer pass over a picture that they cannot decode, some with a few that follow, which would shift
+//! all frame numbers: so what goes into the decoder and what comes out are counted, and a picture without a
+//! frame is an error that names it.
 
 use std::cmp::Ordering as Order;
 use std::ffi::OsStr;
@@ -67,7 +68,8 @@ pub(super) struct Found {
     kind: Kind,
 }
 
-/// A folder with links to pictures under names that `multifilesrc` can count through; removed when it is dropped.
+/// A folder with links to pictures under names that `multifilesrc` can count through; removed when it is
+/// dropped.
 #[derive(Debug)]
 pub(super) struct Links(PathBuf);
 
@@ -80,7 +82,8 @@ impl Drop for Links {
 }
 
 impl Pictures {
-    /// What was typed, if it stands for pictures: an existing folder, or what does not exist and has a number or a wildcard in it.
+    /// What was typed, if it stands for pictures: an existing folder, or what does not exist and has a number
+    /// or a wildcard in it.
     pub(super) fn typed(path: &Path) -> Option<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let stands_for_many = number_of(&name).is_some() || name.contains(['*', '?', '[']);

@@ -1,7 +1,8 @@
 //! Charts of a page: scores, states and matches over time, and the histogram of latencies.
 //!
-//! A chart is as wide as its card, on a telephone as on a screen: lines are stretched, letters are not. So what is written beside
-//! a chart is text of the page, placed by percentages, and the chart itself has lines only.
+//! A chart is as wide as its card, on a telephone as on a screen: lines are stretched, letters are not. So
+//! what is written beside a chart is text of the page, placed by percentages, and the chart itself has lines
+//! only.
 
 use std::fmt::Write as _;
 

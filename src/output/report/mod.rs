@@ -1,9 +1,10 @@
-//! The report: one HTML page that shows a run, for people. It needs nothing from elsewhere, neither network nor script.
+//! The report: one HTML page that shows a run, for people. It needs nothing from elsewhere, neither network
+//! nor script.
 //!
-//! What it shows is kept while the run goes on, in bounded memory: values of several frames are merged when there are too many for
-//! the width of a page, pictures are few and small. It is written at once, at the end of the run, also one that was interrupted
-//! or failed, and takes the place of an older report only when it is whole. The page is well-formed XML too, so that other tools
-//! can take it apart.
+//! What it shows is kept while the run goes on, in bounded memory: values of several frames are merged when
+//! there are too many for the width of a page, pictures are few and small. It is written at once, at the end
+//! of the run, also one that was interrupted or failed, and takes the place of an older report only when it
+//! is whole. The page is well-formed XML too, so that other tools can take it apart.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -35,8 +36,8 @@ const MOST_THUMBNAILS: usize = 12;
 const BETWEEN_THUMBNAILS: f64 = 0.5;
 /// Things that happened to the source.
 const MOST_EVENTS: usize = 40;
-/// Letters of a name over the key frame; the rest of it is where the pointer rests, and below. More than 40 would be wider
-/// than the frame on a telephone.
+/// Letters of a name over the key frame; the rest of it is where the pointer rests, and below. More than 40
+/// would be wider than the frame on a telephone.
 const MOST_LETTERS: usize = 24;
 
 /// A new report at `path`, whose name ends in `.html`. A file of that name is overwritten when the run ends.

@@ -1,4 +1,5 @@
-//! What is kept of each track and of each template's best matches, in bounded memory; and how latencies are counted.
+//! What is kept of each track and of each template's best matches, in bounded memory; and how latencies are
+//! counted.
 
 use crate::overlay::SURE;
 use crate::results::TrackState;
