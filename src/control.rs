@@ -6,6 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
+/// How long at most anything waits before it looks whether the run was stopped.
+pub const STOP_CHECK: Duration = Duration::from_millis(50);
+
+/// How long at most a run that pauses waits before it looks whether it may go on.
+pub const PAUSE_CHECK: Duration = Duration::from_millis(10);
+
 /// A handle on a run, which everybody may hold: whoever asks for the end or for a pause, and all that wait or
 /// work for long and so have to hear of it. Clones are handles on the same run.
 #[derive(Debug, Clone, Default)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::backend::{Backend, Device, Findings};
-use crate::control::{Control, Turnstile};
+use crate::control::{Control, PAUSE_CHECK, STOP_CHECK, Turnstile};
 use crate::error::{DeviceFault, Error, Result, catch_panic};
 use crate::frame::{Frame, Size, VideoFormat};
 use crate::ports::{Delivery, Next, Sink, Source};
@@ -20,12 +20,6 @@ use crate::results::{Event, FrameRecord, Percentiles, RunRecord, StageSummary, S
 use crate::stats::{Stage, Stats};
 use crate::tally::Tally;
 use crate::tracker::Tracker;
-
-/// How long to wait for a frame before looking whether the run was stopped.
-const STOP_CHECK: Duration = Duration::from_millis(50);
-
-/// How often a run that pauses looks whether it goes on.
-const PAUSE_CHECK: Duration = Duration::from_millis(10);
 
 /// A source from which nothing has come for so long has stalled.
 const STALL: Duration = Duration::from_secs(2);

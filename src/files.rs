@@ -7,11 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use crate::control::Control;
+use crate::control::{Control, STOP_CHECK};
 use crate::error::{Error, Result};
-
-/// How often a wait for the other end of a pipe looks whether it should stop.
-const STOP_CHECK: Duration = Duration::from_millis(50);
 
 /// True if nothing is at `path` yet. Leaves everything as it was.
 ///

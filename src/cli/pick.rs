@@ -3,14 +3,13 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 
 use lockon::Error;
 use lockon::colour::{self, Conversion};
 use lockon::config::{Moment, Part, TrackSpec};
-use lockon::control::Control;
+use lockon::control::{Control, STOP_CHECK};
 use lockon::excerpt::Excerpt;
 use lockon::files;
 use lockon::frame::{Frame, PixelFormat, Plane, Rect};
@@ -24,9 +23,6 @@ use lockon::{shell, still};
 use super::args::PickArgs;
 use super::signals::Signals;
 use super::{Outcome, log, run};
-
-/// How often waiting for a frame is interrupted to see whether the program is to end.
-const STOP_CHECK: Duration = Duration::from_millis(50);
 
 pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
     launch::init()?;

@@ -19,7 +19,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use gst::glib;
 use gst::prelude::*;
 
-use crate::control::Control;
+use crate::control::{Control, STOP_CHECK};
 use crate::error::{Error, Result, catch_panic};
 use crate::media::{damage, doctor};
 use crate::shell;
@@ -36,9 +36,6 @@ pub fn init() -> Result<()> {
         debug: String::new(),
     })
 }
-
-/// How often a wait looks whether the run was stopped.
-const STOP_CHECK: Duration = Duration::from_millis(50);
 
 /// Most bytes of a file with gst-launch text.
 const MAX_TEXT: u64 = 1 << 20;

@@ -25,7 +25,7 @@ use super::launch::{self, Launch, Milestone, News};
 use super::sound::{self, Gate};
 use super::window;
 use crate::config::View;
-use crate::control::{Control, Turnstile};
+use crate::control::{Control, PAUSE_CHECK, Turnstile};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::frame::{
@@ -43,8 +43,6 @@ const WAITING: usize = 1;
 const QUEUED: u64 = 4;
 /// The same for a screen, where what waits is still shown after somebody asked for a pause.
 const QUEUED_TO_SHOW: u64 = 1;
-/// How often a screen that pauses looks whether it goes on.
-const PAUSE_CHECK: Duration = Duration::from_millis(10);
 /// How often waiting for the end is interrupted to see whether anything still moves.
 const POLL: Duration = Duration::from_millis(50);
 /// How long an output may take without anything moving in it. Slow encoders move, broken ones do not.

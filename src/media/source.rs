@@ -28,7 +28,7 @@ use gst::prelude::*;
 use gst_app::gst_base::prelude::BaseSrcExt;
 use gst_video::prelude::*;
 
-use crate::control::Control;
+use crate::control::{Control, STOP_CHECK};
 use crate::error::{Error, Result};
 use crate::frame::{Circumstances, Frame, FrameMeta, Picture, PixelFormat, PlaneRef, Size, VideoFormat};
 use crate::media::launch::{self, Launch, Milestone, News, Running};
@@ -58,9 +58,6 @@ const FIRST_FRAME: Duration = Duration::from_secs(30);
 
 /// How often a file that gave up while it was opened, without a word, is opened anew to hear why.
 const MOST_OPENINGS: u32 = 5;
-
-/// How often a wait for the first frame looks whether it should stop.
-const STOP_CHECK: Duration = Duration::from_millis(50);
 
 /// After an error, frames that were on their way are waited for this long, unless the end of the stream comes
 /// first.
@@ -469,20 +466,11 @@ impl Away {
         let give_up = Control::new();
         let control = give_up.clone();
         let search = move || {
-            let mut pause = FIRST_PAUSE;
-            while !control.is_stopped() {
-                match VideoSource::open_after(&spec, &control, &legacy) {
-                    Err(error) if may_pass(&error) => {
-                        tracing::info!("not connected, next try in {:.1} s: {error}", pause.as_secs_f64());
-                    }
-                    result => {
-                        let _ = sender.send(result);
-                        return;
-                    }
-                }
-                wait(pause, &control);
-                pause = (pause * 2).min(LONGEST_PAUSE);
-            }
+            let opened = VideoSource::open_in_time(&spec, &control, &legacy, |error, pause| {
+                tracing::info!("not connected, next try in {:.1} s: {error}", pause.as_secs_f64());
+            });
+            // Nobody listens any more where the search was given up.
+            let _ = sender.send(opened);
         };
         let thread = std::thread::Builder::new().name("lockon-reconnect".to_owned()).spawn(search);
         let thread = thread.map_err(|error| failure(format!("no thread can be started: {error}")))?;
@@ -554,20 +542,36 @@ impl VideoSource {
     /// `File` or `NoVideo` if the input cannot be read or has no video; `MissingElement` if an element is not
     /// installed; `Launch` if gst-launch text is wrong or has not exactly one appsink, named `frames`.
     pub fn open(spec: &SourceSpec, control: &Control) -> Result<Self> {
+        let first = Legacy::default();
+        if !spec.reconnect {
+            return Self::open_after(spec, control, &first);
+        }
+        let mut is_first_try = true;
+        Self::open_in_time(spec, control, &first, |error, pause| {
+            if std::mem::take(&mut is_first_try) {
+                tracing::warn!("{error}: waiting until it is there");
+            } else {
+                tracing::info!("next try in {:.1} s: {error}", pause.as_secs_f64());
+            }
+        })
+    }
+
+    /// Opens the source as soon as it is there: as long as its errors are such as pass it is tried again,
+    /// after pauses that grow. `tell` hears of each error and of the pause after it.
+    fn open_in_time(
+        spec: &SourceSpec,
+        control: &Control,
+        legacy: &Legacy,
+        mut tell: impl FnMut(&Error, Duration),
+    ) -> Result<Self> {
         let mut pause = FIRST_PAUSE;
         loop {
-            match Self::open_after(spec, control, &Legacy::default()) {
-                Err(error) if spec.reconnect && may_pass(&error) && !control.is_stopped() => {
-                    if pause == FIRST_PAUSE {
-                        tracing::warn!("{error}: waiting until it is there");
-                    } else {
-                        tracing::info!("next try in {:.1} s: {error}", pause.as_secs_f64());
-                    }
-                    wait(pause, control);
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                }
+            match Self::open_after(spec, control, legacy) {
+                Err(error) if may_pass(&error) && !control.is_stopped() => tell(&error, pause),
                 opened => return opened,
             }
+            wait(pause, control);
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
