@@ -5,7 +5,6 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
 
 use crate::control::{Control, STOP_CHECK};
 use crate::error::{Error, Result};
@@ -205,6 +204,8 @@ impl Identity {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
