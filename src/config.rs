@@ -4,6 +4,7 @@
 //! value that exists is a value that can be run.
 
 use std::fmt;
+use std::ops::Deref;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
@@ -369,9 +370,9 @@ impl FromStr for Scales {
     fn from_str(text: &str) -> Result<Self> {
         let bad = |expected: &str| Error::value("scales", text, expected);
         let (from, to, factor) = match range(text) {
-            Some(Typed::One(scale)) if (0.01..=100.0).contains(&scale) => return Ok(Self(vec![scale])),
-            Some(Typed::One(_)) => return Err(bad("a scale lies between 0.01 and 100")),
-            Some(Typed::Range { from, to, step }) => (from, to, step.unwrap_or(Self::USUAL_FACTOR)),
+            Some(Numbers::One(scale)) if (0.01..=100.0).contains(&scale) => return Ok(Self(vec![scale])),
+            Some(Numbers::One(_)) => return Err(bad("a scale lies between 0.01 and 100")),
+            Some(Numbers::Range { from, to, step }) => (from, to, step.unwrap_or(Self::USUAL_FACTOR)),
             None => {
                 let expected = "expected FROM..TO, FROM..TO/FACTOR or one SCALE, such as 0.8..1.25, 0.8..1.25/1.02 or 0.5";
                 return Err(bad(expected));
@@ -425,9 +426,9 @@ impl FromStr for Angles {
     fn from_str(text: &str) -> Result<Self> {
         let bad = |expected: &str| Error::value("angles", text, expected);
         let (from, to, step) = match range(text) {
-            Some(Typed::One(angle)) if (-360.0..=360.0).contains(&angle) => return Ok(Self(vec![angle])),
-            Some(Typed::One(_)) => return Err(bad("an angle lies between -360 and 360 degrees")),
-            Some(Typed::Range { from, to, step }) => (from, to, step.unwrap_or(Self::USUAL_STEP)),
+            Some(Numbers::One(angle)) if (-360.0..=360.0).contains(&angle) => return Ok(Self(vec![angle])),
+            Some(Numbers::One(_)) => return Err(bad("an angle lies between -360 and 360 degrees")),
+            Some(Numbers::Range { from, to, step }) => (from, to, step.unwrap_or(Self::USUAL_STEP)),
             None => {
                 let expected =
                     "expected FROM..TO, FROM..TO/STEP or one ANGLE, such as -30..30, -30..30/2 or 45";
@@ -456,20 +457,59 @@ impl FromStr for Angles {
     }
 }
 
+/// A value with the text that it was typed as, where that cannot be told from the value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Typed<T> {
+    text: String,
+    value: T,
+}
+
+impl<T: FromStr<Err = Error>> Typed<T> {
+    /// The value of a text that is known to have one.
+    ///
+    /// # Panics
+    /// If it has none.
+    pub fn of(text: &str) -> Self {
+        text.parse().unwrap_or_else(|error: Error| panic!("{error}"))
+    }
+}
+
+impl<T: FromStr<Err = Error>> FromStr for Typed<T> {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Ok(Self { value: text.parse()?, text: text.to_owned() })
+    }
+}
+
+impl<T> fmt::Display for Typed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl<T> Deref for Typed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
 /// `FROM..TO/STEP`, `FROM..TO` or one number, all finite.
-enum Typed {
+enum Numbers {
     One(f64),
     Range { from: f64, to: f64, step: Option<f64> },
 }
 
-fn range(text: &str) -> Option<Typed> {
+fn range(text: &str) -> Option<Numbers> {
     let number = |s: &str| s.trim().parse::<f64>().ok().filter(|v| v.is_finite());
-    let Some((from, rest)) = text.split_once("..") else { return number(text).map(Typed::One) };
+    let Some((from, rest)) = text.split_once("..") else { return number(text).map(Numbers::One) };
     let (to, step) = match rest.split_once('/') {
         Some((to, step)) => (to, Some(number(step)?)),
         None => (rest, None),
     };
-    Some(Typed::Range { from: number(from)?, to: number(to)?, step })
+    Some(Numbers::Range { from: number(from)?, to: number(to)?, step })
 }
 
 /// How templates are searched: `auto`, `exhaustive` or `pyramid`.
@@ -495,6 +535,12 @@ impl SearchMethod {
     }
 }
 
+impl fmt::Display for SearchMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 impl FromStr for SearchMethod {
     type Err = Error;
 
@@ -515,6 +561,16 @@ pub enum BackendChoice {
     Cpu,
     /// The CUDA device of that number.
     Cuda(usize),
+}
+
+impl fmt::Display for BackendChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(device) => write!(f, "cuda:{device}"),
+        }
+    }
 }
 
 impl FromStr for BackendChoice {
@@ -551,6 +607,12 @@ impl OnDeviceLoss {
             Self::End => "end",
             Self::Cpu => "cpu",
         }
+    }
+}
+
+impl fmt::Display for OnDeviceLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -627,6 +689,17 @@ impl Kernel {
         ("gaussian-cached", Self::Gaussian(GaussianKernel::Cached)),
         ("gaussian-fused", Self::Gaussian(GaussianKernel::Fused)),
     ];
+
+    /// Their names.
+    pub const NAMES: [&str; Self::ALL.len()] = {
+        let mut names = [""; Self::ALL.len()];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = Self::ALL[at].0;
+            at += 1;
+        }
+        names
+    };
 
     /// True if a threshold of this method can be made by it.
     pub fn makes(self, method: ThresholdMethod) -> bool {
@@ -711,6 +784,12 @@ impl View {
     /// True if the thresholded frame is shown.
     pub fn has_mask(self) -> bool {
         self != Self::Overlay
+    }
+}
+
+impl fmt::Display for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::config::{Moment, Part};
+use crate::control::{Control, STOP_CHECK};
 use crate::error::Result;
 use crate::frame::{Frame, FrameMeta, VideoFormat};
 use crate::ports::{Next, Source};
@@ -17,9 +18,11 @@ use crate::ports::{Next, Source};
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// The frames of a source that belong to a [`Part`].
-pub struct Excerpt<'a> {
-    source: &'a mut dyn Source,
+pub struct Excerpt<S> {
+    source: S,
     part: Part,
+    /// The first frame, which somebody has looked at already.
+    first: Option<Frame>,
     /// Least number of the next frame that is wanted, once the first was there.
     next: Option<u64>,
     is_over: bool,
@@ -31,10 +34,34 @@ pub struct Excerpt<'a> {
     formats: Option<(Arc<VideoFormat>, Arc<VideoFormat>)>,
 }
 
-impl<'a> Excerpt<'a> {
+impl<S: Source> Excerpt<S> {
     /// That part of what `source` gives.
-    pub fn new(source: &'a mut dyn Source, part: Part) -> Self {
-        Self { source, part, next: None, is_over: false, passed: 0, last: None, formats: None }
+    pub fn new(source: S, part: Part) -> Self {
+        Self { source, part, first: None, next: None, is_over: false, passed: 0, last: None, formats: None }
+    }
+
+    /// Where the frames come from.
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// The first frame, which is given again to whoever asks for the next one; `None` if there is none, or if
+    /// `control` was stopped before it came.
+    ///
+    /// # Errors
+    /// The source's.
+    pub fn first(&mut self, control: &Control) -> Result<Option<Frame>> {
+        while !control.is_stopped() {
+            match self.wait_next(STOP_CHECK)? {
+                Next::Frame(frame) => {
+                    self.first = Some(frame.clone());
+                    return Ok(Some(frame));
+                }
+                Next::End => break,
+                Next::Pending | Next::Gap { .. } => {}
+            }
+        }
+        Ok(None)
     }
 
     /// The last frame of the source, if none of them belongs to the part.
@@ -44,6 +71,12 @@ impl<'a> Excerpt<'a> {
 
     fn next(&mut self, deadline: Option<Instant>) -> Result<Next> {
         let started = Instant::now();
+        if let Some(mut first) = self.first.take() {
+            // How long somebody looked at it is nobody's latency.
+            first.meta.arrived = started;
+            first.circumstances.captured = None;
+            return Ok(Next::Frame(first));
+        }
         loop {
             if self.is_over {
                 return Ok(Next::End);
@@ -106,7 +139,7 @@ impl<'a> Excerpt<'a> {
     }
 }
 
-impl Source for Excerpt<'_> {
+impl<S: Source> Source for Excerpt<S> {
     fn try_next(&mut self) -> Result<Next> {
         self.next(None)
     }

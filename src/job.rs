@@ -220,15 +220,6 @@ pub fn check_device(
     Ok(())
 }
 
-/// What `auto` took at the first frame, which stays when the frames' size changes.
-pub fn settled(choice: BackendChoice, device: &Device) -> BackendChoice {
-    match choice {
-        BackendChoice::Auto if device.backend == "cpu" => BackendChoice::Cpu,
-        BackendChoice::Auto => BackendChoice::Cuda(0),
-        chosen => chosen,
-    }
-}
-
 /// Threads of the CPU backend: all cores, unless told otherwise.
 pub fn threads(asked: Option<u16>) -> usize {
     asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
@@ -241,8 +232,6 @@ pub struct Job {
     pub templates: Vec<NamedTemplate>,
     /// These in all sizes and directions.
     pub sought: Option<Sought>,
-    /// The sizes and directions, for the record.
-    pub variety: (Scales, Angles),
     /// Where they are searched: the whole frame if nothing is said.
     pub roi: Option<Rect>,
     /// What counts as a match.
@@ -335,14 +324,13 @@ impl Job {
             tracks: self.tracks.iter().map(ToString::to_string).collect(),
             track_matches: self.track_matches,
             threshold: self.threshold.map(|spec| spec.to_string()),
-            settings: self.sought.as_ref().map(|_| self.settings()),
+            settings: self.sought.as_ref().map(|sought| self.settings(&sought.variants)),
             command: None,
         }
     }
 
-    fn settings(&self) -> SettingsRecord {
+    fn settings(&self, Variants { scales, angles, .. }: &Variants) -> SettingsRecord {
         let Limits { min_score, max_matches, max_overlap } = self.limits;
-        let (scales, angles) = &self.variety;
         SettingsRecord {
             min_score,
             max_matches,

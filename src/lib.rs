@@ -42,6 +42,7 @@ pub mod backend;
 pub mod colour;
 pub mod config;
 pub mod control;
+pub mod devices;
 pub mod engine;
 pub mod error;
 pub mod excerpt;
@@ -57,7 +58,9 @@ pub mod overlay;
 pub mod ports;
 pub mod recycle;
 pub mod reference;
+pub mod request;
 pub mod results;
+pub mod run;
 #[cfg(test)]
 #[path = "../tests/say.rs"]
 mod say;

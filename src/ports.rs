@@ -69,6 +69,36 @@ pub trait Source: Send {
     }
 }
 
+impl<S: Source + ?Sized> Source for &mut S {
+    fn try_next(&mut self) -> Result<Next> {
+        (**self).try_next()
+    }
+
+    fn wait_next(&mut self, timeout: Duration) -> Result<Next> {
+        (**self).wait_next(timeout)
+    }
+
+    fn dropped(&self) -> u64 {
+        (**self).dropped()
+    }
+
+    fn damaged(&self) -> u64 {
+        (**self).damaged()
+    }
+
+    fn held_up(&self) -> Duration {
+        (**self).held_up()
+    }
+
+    fn passed(&self) -> u64 {
+        (**self).passed()
+    }
+
+    fn has_discarded(&self, frame: u64) -> bool {
+        (**self).has_discarded(frame)
+    }
+}
+
 /// One frame with its final results. Everything is shared, so that a sink may keep it while the engine goes
 /// on.
 pub struct Delivery<'a> {

@@ -2,25 +2,18 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueHint};
 
-use lockon::config::{
-    Angles, BackendChoice, Kernel, Limits, Moment, OnDeviceLoss, Part, Scales, SearchMethod, ThresholdSpec,
-    TrackSpec, View,
-};
-use lockon::control::Control;
+use lockon::config::{BackendChoice, Kernel, Moment, ThresholdSpec};
 use lockon::frame::{Rect, Size};
-use lockon::job::{NamedTemplate, Sought};
-use lockon::media::source::{Decoder, Input};
-use lockon::memory::Bytes;
-use lockon::metrics::Address;
+use lockon::media::source::Input;
 use lockon::text;
 
 use super::log::LogFormat;
 use super::overwrite::OverwriteArgs;
+use super::request::{All, OfDevice, StillSearch, Typed};
 use super::values::{offering, read};
 
 /// Finds and follows known patterns in live or recorded video.
@@ -100,241 +93,34 @@ Exit codes, as grep's: 0 a template was found, 1 none was, 2 an error.";
 
 #[derive(ClapArgs)]
 #[command(after_help = RUN_EXAMPLES)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
 pub(super) struct RunArgs {
-    /// A file, a URI, `camera[:/dev/videoN]`, pictures (`seq/%04d.jpg`, a folder, a quoted glob), or - for
-    /// standard input
-    #[arg(required_unless_present = "source", conflicts_with = "source", value_parser = OsStringValueParser::new().try_map(|typed| input(&typed)))]
-    pub(super) input: Option<Input>,
-    /// A source of your own: gst-launch text that ends in `appsink name=frames`, which may be left out, or
-    /// @FILE with such text
-    #[arg(long, value_name = "TEXT|@FILE")]
-    pub(super) source: Option<String>,
-
-    /// Search for a picture (PNG, JPEG, BMP; its alpha channel is the mask); may be given several times
-    #[arg(short, long, value_name = "[NAME=]PATH", help_heading = "What to do")]
-    pub(super) template: Vec<String>,
-    /// Follow the object in this box (0,0 is the top left pixel), from this frame or time on: 18, 12.5s,
-    /// 1:02.5 (the first frame if not given); may be given several times
-    #[arg(long, value_name = "X,Y,W,H[@WHEN]", allow_hyphen_values = true, value_parser = read::<TrackSpec>, help_heading = "What to do")]
-    pub(super) track: Vec<TrackSpec>,
-    /// Draw the box to follow in a window, on the first frame (that of --start if it is given; a camera's
-    /// newest): drag a box, arrows move it by a pixel, Shift+arrows resize it, Enter or space takes it, A
-    /// adds another, Backspace takes the last one back, Esc, q and c cancel. Where there is no screen the
-    /// frame is written as a picture with a grid to read boxes off
-    #[arg(long, conflicts_with = "print_pipeline", help_heading = "What to do")]
-    pub(super) pick: bool,
-    /// Follow what --template finds: each match that lasts becomes a track with a number of its own, until it
-    /// is lost for long. --max-matches says how many of each template are looked for
-    #[arg(long, requires = "template", help_heading = "What to do")]
-    pub(super) track_matches: bool,
-    /// Binarise: `mean:BLOCK:C`, `gaussian:BLOCK:C`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`; `:inv` inverts
-    #[arg(long, value_name = "METHOD:BLOCK:VALUE[:inv]", value_parser = read::<ThresholdSpec>, help_heading = "What to do")]
-    pub(super) threshold: Option<ThresholdSpec>,
-
     #[command(flatten)]
-    pub(super) search: SearchArgs,
-
-    /// Write the video with what was found drawn into it: .mp4, .mkv, .avi or .webm; may be given several
-    /// times. What of it plays if lockon is killed: an .mp4 up to its last half second, nothing in its first
-    /// second; an .mkv all that was written
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
-    pub(super) output: Vec<PathBuf>,
-    /// Leave the input's sound out of -o
-    #[arg(long, requires = "output", help_heading = "Output")]
-    pub(super) no_audio: bool,
-    /// Show it in a window. There space pauses and goes on, `.` goes on by one frame, q and Esc end the run
-    /// as if the video had ended, and so does closing the window; a camera's frames are dropped while it
-    /// pauses
-    #[arg(long, help_heading = "Output")]
-    pub(super) display: bool,
-    /// Send it into a pipeline of your own: gst-launch text that begins with `appsrc name=results`, which may
-    /// be left out, or @FILE with such text
-    #[arg(long, value_name = "TEXT|@FILE", help_heading = "Output")]
-    pub(super) sink: Vec<String>,
-    /// What -o, --display and --sink show: `overlay` (boxes over the picture), `mask` (the thresholded
-    /// picture) or `split` (half of each)
-    #[arg(long, default_value = "overlay", value_parser = offering::<View>(View::ALL.map(View::name)), hide_possible_values = true, help_heading = "Output")]
-    pub(super) view: View,
-    /// Write what was found: .jsonl, .csv, .mot.txt, or - for JSON Lines on standard output; may be given
-    /// several times
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
-    pub(super) results: Vec<String>,
-    /// Write a page about the run when it ends: trajectories, score and state over time, latency
-    #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath, help_heading = "Output")]
-    pub(super) report: Option<String>,
+    pub(super) typed: Typed<All>,
     #[command(flatten, next_help_heading = "Output")]
     pub(super) overwrite: OverwriteArgs,
-
-    /// The device that does the work: auto, cpu, cuda, cuda:N
-    #[arg(long, default_value = "auto", value_parser = offering::<BackendChoice>(BACKENDS), hide_possible_values = true, help_heading = "How")]
-    pub(super) backend: BackendChoice,
-    /// Threads of the CPU backend, and for several tracks
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "How")]
-    pub(super) threads: Option<u16>,
-    #[arg(long, value_name = "NAME", value_parser = offering::<Kernel>(kernels()), hide_possible_values = true, help = kernel_help(), help_heading = "How")]
-    pub(super) kernel: Vec<Kernel>,
-    /// Memory that the search may take on the CPU: 2G, 500M; with less it takes longer [default: half of what
-    /// is free]
-    #[arg(long, value_name = "SIZE", value_parser = read::<Bytes>, help_heading = "How")]
-    pub(super) memory: Option<Bytes>,
-    /// Frames in flight on the device; 2 is a double buffer
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32), help_heading = "How")]
-    pub(super) depth: u8,
-    /// When the GPU fails in the middle of a run: end (with an error, what was written is kept), or cpu (it
-    /// does the rest)
-    #[arg(long, value_name = "WHAT", default_value = "end", value_parser = offering::<OnDeviceLoss>(OnDeviceLoss::ALL.map(OnDeviceLoss::name)), hide_possible_values = true, help_heading = "How")]
-    pub(super) on_device_loss: OnDeviceLoss,
-    /// Which decoders may be used: auto, software, hardware; auto takes hardware only with --backend cuda
-    #[arg(long, default_value = "auto", value_parser = offering::<Decoder>(Decoder::ALL.map(Decoder::name)), hide_possible_values = true, help_heading = "How")]
-    pub(super) decoder: Decoder,
-    /// Keep up with the source: newest frame first, older ones are dropped and counted (default for live
-    /// sources)
-    #[arg(long, conflicts_with = "lossless", help_heading = "How")]
-    pub(super) live: bool,
-    /// Process every frame, however long it takes (default for files)
-    #[arg(long, help_heading = "How")]
-    pub(super) lossless: bool,
-    /// When a camera or stream is lost, or is not there yet, wait and connect anew until it is; without this
-    /// the run ends with an error
-    #[arg(long, help_heading = "How")]
-    pub(super) reconnect: bool,
-    /// Size of the camera's pictures
-    #[arg(long, value_name = "WxH", value_parser = read::<Size>, help_heading = "How")]
-    pub(super) size: Option<Size>,
-    /// The camera's frames a second: 30, 30000/1001; of pictures, how many make a second (25 if not given)
-    #[arg(long, value_name = "N[/D]", value_parser = fraction, help_heading = "How")]
-    pub(super) fps: Option<(i32, i32)>,
-    /// User and password for the server of an rtsp://, http:// or srt:// address: a file with one line,
-    /// `user:password`, instead of the address, which others can see in the list of processes; the variable
-    /// `LOCKON_CREDENTIALS` may have the same line
-    #[arg(long, value_name = "FILE", help_heading = "How")]
-    pub(super) credentials: Option<PathBuf>,
-    /// Even out the jitter of rtsp:// and srt:// over so many milliseconds: less is sooner, more is smoother
-    /// [default: 200]
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=60_000), help_heading = "How")]
-    pub(super) jitter: Option<u32>,
-    /// Begin with this frame, or with the first that is not before this time: 120, 12.5s, 1:02.5, 1:02:03.5.
-    /// What comes before is decoded only; numbers and times stay those of the whole video
-    #[arg(long, value_name = "WHEN", default_value = "0", allow_hyphen_values = true, value_parser = read::<Moment>, hide_default_value = true, help_heading = "How")]
-    pub(super) start: Moment,
-    /// End before this frame, or before the first that is not before this time; of a camera or stream,
-    /// counted from its start
-    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, value_parser = read::<Moment>, help_heading = "How")]
-    pub(super) end: Option<Moment>,
-    /// Process each Nth frame only, from the first on; videos that are written play at the same speed
-    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true,
-          value_parser = clap::value_parser!(u64).range(1..), help_heading = "How")]
-    pub(super) every: u64,
-    /// End after so many frames that were processed
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "How")]
-    pub(super) max_frames: Option<u64>,
     /// Print the GStreamer pipelines instead of running them
-    #[arg(long, help_heading = "How")]
+    #[arg(long, conflicts_with = "pick", help_heading = "How")]
     pub(super) print_pipeline: bool,
     /// With --print-pipeline: one gst-launch-1.0 command that does the same by the GStreamer element `lockon`
     #[arg(long, requires = "print_pipeline", help_heading = "How")]
     pub(super) as_element: bool,
-    /// Tell Prometheus how the run goes: serve /metrics over HTTP there; a PORT alone is 127.0.0.1's
-    #[arg(long, value_name = "[HOST:]PORT", value_parser = read::<Address>, help_heading = "How")]
-    pub(super) metrics: Option<Address>,
+    /// Print the options that were given as a job file instead of running it: `lockon run @JOB` does the same
+    #[arg(long, value_name = "FORMAT", num_args = 0..=1, default_missing_value = "toml", help_heading = "How")]
+    pub(super) print_job: Option<JobFormat>,
     /// No progress bar, no progress lines
     #[arg(long, help_heading = "How")]
     pub(super) no_progress: bool,
 }
 
-impl RunArgs {
-    /// Which frames are processed.
-    pub(super) fn part(&self) -> Part {
-        Part { start: self.start, end: self.end, every: self.every }
-    }
+/// How a job file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum JobFormat {
+    Toml,
+    Json,
 }
 
-/// What counts as a match, for video and stills.
-#[derive(ClapArgs)]
-#[command(next_help_heading = "Search of templates (tracks have their own)")]
-pub(super) struct SearchArgs {
-    /// Least score of a match, from -1 to 1
-    #[arg(long, value_name = "SCORE", default_value_t = Limits::default().min_score, allow_hyphen_values = true,
-          value_parser = |s: &str| number_between(s, -1.0, 1.0))]
-    pub(super) min_score: f64,
-    /// Most matches of each template in a frame
-    #[arg(long, value_name = "N", default_value_t = Limits::default().max_matches as u32, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) max_matches: u32,
-    /// Most overlap of two matches of one template: intersection over union, from 0 to 1
-    #[arg(long, value_name = "IOU", default_value_t = Limits::default().max_overlap,
-          value_parser = |s: &str| number_between(s, 0.0, 1.0))]
-    pub(super) max_overlap: f64,
-    /// Sizes: every power of FACTOR in the range, and 1; without /FACTOR of 1.05; one number is that size
-    /// alone
-    #[arg(long, value_name = "FROM..TO[/FACTOR]", default_value = NO_SCALES, hide_default_value = true, value_parser = read::<Typed<Scales>>)]
-    pub(super) scales: Typed<Scales>,
-    /// Directions in degrees, counter-clockwise positive; without /STEP every 5; one number is that direction
-    /// alone
-    #[arg(
-        long,
-        value_name = "FROM..TO[/STEP]",
-        default_value = NO_ANGLES,
-        hide_default_value = true,
-        allow_hyphen_values = true,
-        value_parser = read::<Typed<Angles>>
-    )]
-    pub(super) angles: Typed<Angles>,
-    /// How: exhaustive (every place, size and direction), pyramid (from coarse to fine on the CPU: much
-    /// faster with many sizes and directions; scores are exact, but a match can be missed) or auto (pyramid
-    /// where exhaustive takes long on the CPU)
-    #[arg(long, value_name = "HOW", default_value = SearchMethod::default().name(), value_parser = offering::<SearchMethod>(SEARCHES), hide_possible_values = true)]
-    pub(super) search: SearchMethod,
-    /// Search for templates inside this box only; 0,0 is the top left pixel
-    #[arg(long, value_name = "X,Y,W,H", allow_hyphen_values = true, value_parser = read::<Rect>)]
-    pub(super) roi: Option<Rect>,
-}
-
-/// What `--backend` and `--search` offer.
+/// What `--backend` offers.
 const BACKENDS: [&str; 3] = ["auto", "cpu", "cuda"];
-const SEARCHES: [&str; 3] = ["auto", "exhaustive", "pyramid"];
-
-fn kernels() -> [&'static str; Kernel::ALL.len()] {
-    Kernel::ALL.map(|(name, _)| name)
-}
-
-/// Templates in their own size and direction alone.
-pub(super) const NO_SCALES: &str = "1..1/2";
-pub(super) const NO_ANGLES: &str = "0..0/1";
-
-/// A value with the text that it was typed as, where that cannot be told from the value.
-#[derive(Clone)]
-pub(super) struct Typed<T> {
-    pub(super) text: String,
-    pub(super) value: T,
-}
-
-impl<T: FromStr> FromStr for Typed<T> {
-    type Err = T::Err;
-
-    fn from_str(text: &str) -> Result<Self, T::Err> {
-        Ok(Self { text: text.to_owned(), value: text.parse()? })
-    }
-}
-
-impl SearchArgs {
-    pub(super) fn limits(&self) -> Limits {
-        Limits {
-            min_score: self.min_score,
-            max_matches: self.max_matches as usize,
-            max_overlap: self.max_overlap,
-        }
-    }
-
-    /// What is searched for, or `None` if there are no templates.
-    pub(super) fn sought(
-        &self,
-        templates: &[NamedTemplate],
-        control: &Control,
-    ) -> lockon::Result<Option<Sought>> {
-        Sought::new_under(templates, self.search, &self.scales.value, &self.angles.value, control)
-    }
-}
 
 #[derive(ClapArgs)]
 pub(super) struct MatchArgs {
@@ -344,28 +130,16 @@ pub(super) struct MatchArgs {
     #[arg(required = true, value_name = "[NAME=]PATH")]
     pub(super) templates: Vec<String>,
     #[command(flatten)]
-    pub(super) search: SearchArgs,
+    pub(super) typed: Typed<StillSearch>,
     /// Also draw the matches into the picture, in its colours: .png, .jpg or .bmp
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) output: Option<PathBuf>,
     #[command(flatten)]
     pub(super) overwrite: OverwriteArgs,
-    /// Memory that the search may take on the CPU: 2G, 500M; with less it takes longer [default: half of what
-    /// is free]
-    #[arg(long, value_name = "SIZE", value_parser = read::<Bytes>)]
-    pub(super) memory: Option<Bytes>,
     /// Also tell people on standard error how well each template is told from the rest of the picture: the
     /// best right places, the best wrong ones, and a --min-score between
     #[arg(long)]
     pub(super) explain: bool,
-    /// Threads of the CPU backend
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(super) threads: Option<u16>,
-    /// The device that does the work: auto, cpu, cuda, cuda:N
-    #[arg(long, default_value = "auto", value_parser = offering::<BackendChoice>(BACKENDS), hide_possible_values = true)]
-    pub(super) backend: BackendChoice,
-    #[arg(long, value_name = "NAME", value_parser = offering::<Kernel>(kernels()), hide_possible_values = true, help = kernel_help())]
-    pub(super) kernel: Vec<Kernel>,
 }
 
 const PICK_KEYS: &str = "\
@@ -388,8 +162,9 @@ Examples:
 #[derive(ClapArgs)]
 #[command(after_help = PICK_KEYS)]
 pub(super) struct PickArgs {
-    /// A file, a URI, or `camera[:/dev/videoN]`
-    #[arg(value_parser = read::<Input>)]
+    /// A file, a URI, `camera[:/dev/videoN]`, pictures (`seq/%04d.jpg`, a folder, a quoted glob), or - for
+    /// standard input
+    #[arg(value_parser = OsStringValueParser::new().try_map(|typed| input(&typed)))]
     pub(super) input: Input,
     /// On this frame, counted from 0, instead of the first
     #[arg(long, value_name = "N", conflicts_with = "at")]
@@ -420,11 +195,8 @@ pub(super) struct ThresholdArgs {
     /// `mean:BLOCK:C`, `gaussian:BLOCK:C`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`; `:inv` inverts
     #[arg(long, value_name = "METHOD:BLOCK:VALUE[:inv]", value_parser = read::<ThresholdSpec>)]
     pub(super) method: ThresholdSpec,
-    /// The device that does the work: auto, cpu, cuda, cuda:N
-    #[arg(long, default_value = "auto", value_parser = offering::<BackendChoice>(BACKENDS), hide_possible_values = true)]
-    pub(super) backend: BackendChoice,
-    #[arg(long, value_name = "NAME", value_parser = offering::<Kernel>(kernels()), hide_possible_values = true, help = kernel_help())]
-    pub(super) kernel: Vec<Kernel>,
+    #[command(flatten)]
+    pub(super) typed: Typed<OfDevice>,
 }
 
 #[derive(ClapArgs)]
@@ -476,7 +248,7 @@ pub(super) struct BenchKernelsArgs {
     #[arg(long, value_name = "N", value_parser = |s: &str| s.parse().ok().filter(|n: &usize| n % 2 == 1 && (3..=255).contains(n)).ok_or("not an odd number from 3 to 255"))]
     pub(super) block: Option<usize>,
     /// This kernel only, beside what is taken by itself; may be given several times
-    #[arg(long, value_name = "NAME", value_parser = offering::<Kernel>(kernels()))]
+    #[arg(long, value_name = "NAME", value_parser = offering::<Kernel>(Kernel::NAMES))]
     pub(super) kernel: Vec<Kernel>,
     /// These things only; may be given several times
     #[arg(long, value_name = "WHAT")]
@@ -517,25 +289,6 @@ pub(super) enum BenchSubject {
     Copies,
     /// Frames through the ring
     Ring,
-}
-
-fn kernel_help() -> String {
-    let names: Vec<_> = Kernel::ALL.iter().map(|(name, _)| *name).collect();
-    format!(
-        "A kernel of the CUDA backend instead of what it takes by itself: {}; may be given several times",
-        names.join(", ")
-    )
-}
-
-fn fraction(text: &str) -> Result<(i32, i32), String> {
-    let (n, d) = text.split_once('/').unwrap_or((text, "1"));
-    let part = |text: &str| text.parse::<i32>().ok().filter(|n| *n > 0);
-    part(n).zip(part(d)).ok_or_else(|| "expected frames a second, such as 30 or 30000/1001".to_owned())
-}
-
-fn number_between(text: &str, least: f64, most: f64) -> Result<f64, String> {
-    let number = text.parse::<f64>().map_err(|error| error.to_string())?;
-    if (least..=most).contains(&number) { Ok(number) } else { Err(format!("not between {least} and {most}")) }
 }
 
 /// INPUT, whose name need be no text. What is wrong with it is said without it, which clap names before.

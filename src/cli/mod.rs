@@ -20,6 +20,7 @@ mod man;
 mod overwrite;
 mod pick;
 mod progress;
+mod request;
 mod run;
 mod signals;
 mod speed;

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use lockon::Error;
 use lockon::colour::{self, Conversion};
 use lockon::config::{Moment, Part, TrackSpec};
-use lockon::control::{Control, STOP_CHECK};
+use lockon::control::Control;
 use lockon::excerpt::Excerpt;
 use lockon::files;
 use lockon::frame::{Frame, PixelFormat, Plane, Rect};
@@ -17,12 +17,11 @@ use lockon::media::launch;
 use lockon::media::pick::{KEYS, Picker};
 use lockon::media::source::{Decoder, Input, SourceSpec, VideoSource};
 use lockon::overlay::{self, Canvas};
-use lockon::ports::{Next, Source};
 use lockon::{shell, still};
 
 use super::args::PickArgs;
 use super::signals::Signals;
-use super::{Outcome, log, run};
+use super::{Outcome, log};
 
 pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
     launch::init()?;
@@ -38,12 +37,12 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
     }
     let moment = args.frame.map(Moment::Frame).or(args.at).unwrap_or_default();
     let signals = Signals::watch()?;
-    let mut source = match VideoSource::open(&spec, signals.control()) {
+    let source = match VideoSource::open(&spec, signals.control()) {
         Err(_) if signals.exit_code().is_some() => return Ok(signals.outcome()),
         opened => opened?,
     };
-    let mut excerpt = Excerpt::new(&mut source, Part { start: moment, ..Part::default() });
-    let Some(frame) = first_frame(&mut excerpt, signals.control())? else {
+    let mut excerpt = Excerpt::new(source, Part { start: moment, ..Part::default() });
+    let Some(frame) = excerpt.first(signals.control())? else {
         if signals.exit_code().is_some() {
             return Ok(signals.outcome());
         }
@@ -81,21 +80,6 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The first frame of a source; `None` if it has none, or if the program is to end.
-///
-/// # Errors
-/// As the source's.
-pub(super) fn first_frame(source: &mut dyn Source, control: &Control) -> lockon::Result<Option<Frame>> {
-    while !control.is_stopped() {
-        match source.wait_next(STOP_CHECK)? {
-            Next::Frame(frame) => return Ok(Some(frame)),
-            Next::End => break,
-            Next::Pending | Next::Gap { .. } => {}
-        }
-    }
-    Ok(None)
-}
-
 /// What is to be followed from a frame on: boxes that somebody draws on it; `None` if a signal says that the
 /// program is to end.
 ///
@@ -116,7 +100,7 @@ pub(super) fn tracks(frame: &Frame, input: &Input, control: &Control) -> Result<
 /// end.
 fn ask(frame: &Frame, input: &Input, control: &Control) -> Result<Option<Vec<Rect>>> {
     let index = frame.meta.index;
-    let picker = match Picker::open(frame.clone(), &format!("{}, frame {index}", run::title(input))) {
+    let picker = match Picker::open(frame.clone(), &format!("{}, frame {index}", input.title())) {
         Ok(picker) => picker,
         Err(error) => {
             let path = PathBuf::from(format!("{}-frame-{index}.png", stem(input)));

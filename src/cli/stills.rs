@@ -7,7 +7,6 @@ use std::time::Instant;
 use anyhow::Result;
 
 use lockon::backend::{self, Backend, Findings, Options, Standing};
-use lockon::config::{BackendChoice, Kernel};
 use lockon::control::Control;
 use lockon::files;
 use lockon::frame::{FrameMeta, PixelFormat, Plane, PlaneRef};
@@ -27,15 +26,16 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
         let inputs: Vec<_> = templates.chain([args.scene.clone()]).collect();
         check_output(&inputs, output)?;
     }
-    check_device(&args.kernel, args.backend, Some(args.search.search), None)?;
+    let request = args.typed.request()?;
     let scene = still::load(&args.scene)?;
     let templates = job::load_templates(&args.templates)?;
     args.overwrite.allow(args.output.as_slice())?;
     let started = Instant::now();
-    let sought = args.search.sought(&templates, &Control::new())?.expect("at least one template is required");
+    let options = Options { depth: 1, ..request.options(&Control::new()) };
+    let job = request.job(templates, &options.control)?;
+    let sought = job.sought.as_ref().expect("at least one template is required");
     let standing = Standing::new(scene.luma.size());
-    let options = Options { memory: args.memory, ..options(args.backend, &args.kernel, args.threads) };
-    let backend = sought.open(&options, &standing, args.search.roi, args.search.limits())?;
+    let backend = sought.open(&options, &standing, request.roi, request.limits())?;
     let found = work(backend, scene.luma.as_ref())?;
     let mut record = FrameRecord { matches: found.matches, ..FrameRecord::default() };
     // The tie order of the peaks, across names too; the sort keeps the bank's order for the rest.
@@ -49,10 +49,10 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     }
     if args.explain {
         let standing = Standing::new(scene.luma.size());
-        let limits = explain::limits(args.search.limits());
-        let backend = sought.open(&options, &standing, args.search.roi, limits)?;
+        let limits = explain::limits(request.limits());
+        let backend = sought.open(&options, &standing, request.roi, limits)?;
         let found = work(backend, scene.luma.as_ref())?;
-        for NamedTemplate { template, .. } in &templates {
+        for NamedTemplate { template, .. } in &job.templates {
             let of_template = |m: &&Match| m.template == *template.name();
             let places: Vec<_> = found.matches.iter().filter(of_template).collect();
             log::say(&explain::describe(template, &places, limits.min_score));
@@ -72,12 +72,13 @@ fn save_overlay(path: &Path, scene: &Still, record: &FrameRecord) -> lockon::Res
 
 /// `lockon threshold`: the thresholded picture as a file.
 pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
-    check_device(&args.kernel, args.backend, None, Some(args.method))?;
+    let request = args.typed.request()?;
+    check_device(&request.kernel, request.backend, None, Some(args.method))?;
     check_output(std::slice::from_ref(&args.image), &args.output)?;
     let picture = still::load(&args.image)?;
     args.overwrite.allow(std::slice::from_ref(&args.output))?;
     let standing = Standing::new(picture.luma.size()).thresholding(Some(args.method), true);
-    let backend = backend::open(&options(args.backend, &args.kernel, None), &standing)?;
+    let backend = backend::open(&Options { depth: 1, ..request.options(&Control::new()) }, &standing)?;
     let found = work(backend, picture.luma.as_ref())?;
     let mask = found.mask.expect("the mask was asked for");
     still::save(&args.output, mask.plane(0))?;
@@ -89,11 +90,6 @@ fn check_output(inputs: &[PathBuf], output: &PathBuf) -> lockon::Result<()> {
     still::check_extension(output)?;
     files::check_distinct(inputs, std::slice::from_ref(output))?;
     files::check_writable(output).map(|_| ())
-}
-
-fn options(choice: BackendChoice, kernels: &[Kernel], threads: Option<u16>) -> Options {
-    let (threads, kernels) = (job::threads(threads), kernels.iter().copied().collect());
-    Options { choice, depth: 1, threads, kernels, ..Options::default() }
 }
 
 /// One picture through a backend, as if it were a video of one frame.

@@ -15,7 +15,6 @@ use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Rect, Size};
 use crate::overlay;
-use crate::ports::{Next, Source};
 
 /// Things done in the window that may wait until they are looked at.
 const WAITING: usize = 1024;
@@ -134,57 +133,6 @@ impl Picker {
         // Refused only by a pipeline that failed, and that tells why.
         let _ = self.appsrc.push_buffer(painted.map_err(fault)?);
         Ok(())
-    }
-}
-
-/// A source that first gives a frame which was taken from it to be looked at, and then goes on.
-pub struct PutBack<'a> {
-    frame: Option<Frame>,
-    source: &'a mut dyn Source,
-}
-
-impl<'a> PutBack<'a> {
-    /// That frame, if there is one, and then what `source` gives.
-    pub fn new(frame: Option<Frame>, source: &'a mut dyn Source) -> Self {
-        Self { frame, source }
-    }
-
-    fn give(&mut self) -> Option<Next> {
-        let mut frame = self.frame.take()?;
-        // How long somebody looked at it is nobody's latency.
-        frame.meta.arrived = Instant::now();
-        frame.circumstances.captured = None;
-        Some(Next::Frame(frame))
-    }
-}
-
-impl Source for PutBack<'_> {
-    fn try_next(&mut self) -> Result<Next> {
-        self.give().map_or_else(|| self.source.try_next(), Ok)
-    }
-
-    fn wait_next(&mut self, timeout: Duration) -> Result<Next> {
-        self.give().map_or_else(|| self.source.wait_next(timeout), Ok)
-    }
-
-    fn dropped(&self) -> u64 {
-        self.source.dropped()
-    }
-
-    fn damaged(&self) -> u64 {
-        self.source.damaged()
-    }
-
-    fn held_up(&self) -> Duration {
-        self.source.held_up()
-    }
-
-    fn passed(&self) -> u64 {
-        self.source.passed()
-    }
-
-    fn has_discarded(&self, frame: u64) -> bool {
-        self.source.has_discarded(frame)
     }
 }
 

@@ -178,6 +178,16 @@ impl Input {
     }
 }
 
+impl Input {
+    /// What a window that shows it is called.
+    pub fn title(&self) -> String {
+        match self {
+            Self::Launch(_) => "lockon".to_owned(),
+            input => input.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Input {
     /// The input as it was typed, but for passwords; gst-launch text by the name of where it is from.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -216,6 +226,12 @@ impl Decoder {
             Self::Software => "software",
             Self::Hardware => "hardware",
         }
+    }
+}
+
+impl fmt::Display for Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -134,7 +134,7 @@ impl ObjectSubclass for Lockon {
 
 impl ObjectImpl for Lockon {
     fn properties() -> &'static [glib::ParamSpec] {
-        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(super::properties);
+        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(super::settings::properties);
         &PROPERTIES
     }
 
@@ -245,7 +245,8 @@ impl Lockon {
             files::check_writable(path.as_ref())?;
             written.push(path.into());
         }
-        let read: Vec<_> = settings.templates.iter().map(|text| lockon::job::name_and_path(text).1).collect();
+        let request = settings.request()?;
+        let read: Vec<_> = request.template.iter().map(|text| lockon::job::name_and_path(text).1).collect();
         files::check_distinct(&read, &written)?;
         if !settings.has_work() {
             gst::element_imp_warning!(

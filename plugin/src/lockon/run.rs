@@ -5,19 +5,17 @@
 //! engine asks for the next frame: by then it has let go of the last one, so that the buffer is the only one
 //! of its kind again, and drawing on it or adding metadata copies nothing.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use gst::subclass::prelude::*;
 use lockon::backend::{Backend, Findings, Options};
-use lockon::config::OnDeviceLoss;
 use lockon::control::Control;
+use lockon::devices::{self, Devices};
 use lockon::engine::Engine;
 use lockon::error::{Error, Result};
 use lockon::frame::{Circumstances, Frame, FrameMeta, PlaneMut, VideoFormat};
-use lockon::job;
 use lockon::media::source::{self, Times};
 use lockon::output;
 use lockon::ports::{Delivery, Next, Sink, Source};
@@ -38,22 +36,17 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
     sinks.push(Box::new(Found { element: element.clone() }));
     let tracker = element.imp().work().asked().job.tracker(device.options.threads);
     let options = Options { control: control.clone(), ..device.options.clone() };
-    let choice = Cell::new(options.choice);
-    let has_opened = Cell::new(false);
+    let devices = Devices::new(options, device.on_loss);
     let open_backend = |format: &VideoFormat| {
-        let options = Options { choice: choice.get(), ..options.clone() };
-        let backend = Retuned::open(element, options, format, has_opened.replace(true))?;
-        choice.set(job::settled(choice.get(), &backend.describe()));
-        Ok(backend)
+        devices.open(|options, has_opened| Retuned::open(element, options.clone(), format, has_opened))
     };
-    let open_spare = |format: &VideoFormat| Retuned::open(element, options.on_cpu(), format, true);
+    let spare = devices.spare();
+    let open_spare =
+        |format: &VideoFormat| Retuned::open(element, spare.clone().expect("there is a spare"), format, true);
     let engine = Engine {
         source: &mut Frames::of(element),
         open_backend: &open_backend,
-        open_spare: match device.on_loss {
-            OnDeviceLoss::End => None,
-            OnDeviceLoss::Cpu => Some(&open_spare),
-        },
+        open_spare: spare.is_some().then_some(&open_spare as _),
         describe: &|format, device| {
             let job = element.imp().work().opened().job;
             job.describe(input.to_owned(), None, format, device)
@@ -271,7 +264,7 @@ impl Retuned {
                 }
             }
         };
-        let choice = job::settled(options.choice, &backend.describe());
+        let choice = devices::settled(options.choice, &backend.describe());
         Ok(Box::new(Self {
             element: element.clone(),
             options: Options { choice, ..options },

@@ -1,53 +1,36 @@
 //! What the properties say, and what it means to lockon.
+//!
+//! Most properties are fields of lockon's [`Request`], of the same name: what they are called, what they take and
+//! what they do is declared there. `template`, a text, has `templates` beside it, an array; `view`, `post-messages`
+//! and `qos` are the element's own.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 use gst::glib;
 use gst::prelude::*;
 use lockon::backend::Options;
-use lockon::config::{BackendChoice, Kernel, Limits, OnDeviceLoss, SearchMethod, TrackSpec};
+use lockon::config::OnDeviceLoss;
+use lockon::control::Control;
 use lockon::error::Result;
-use lockon::job::{self, Job, Sought};
+use lockon::job::{self, Job};
 use lockon::output;
+use lockon::request::{Field, InElement, Number, Request, Shape};
 
 use super::View;
-
-/// Properties that say what is searched: they can be set while frames pass.
-const OF_THE_SEARCH: [&str; 11] = [
-    "template",
-    "templates",
-    "threshold",
-    "min-score",
-    "max-matches",
-    "max-overlap",
-    "scales",
-    "angles",
-    "search",
-    "roi",
-    "view",
-];
 
 /// The properties' values, as they were set. Texts are checked when they are used.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
-    pub(super) templates: Vec<String>,
-    pub(super) track: Option<String>,
-    pub(super) track_matches: bool,
-    pub(super) threshold: Option<String>,
-    pub(super) limits: Limits,
-    pub(super) scales: String,
-    pub(super) angles: String,
-    pub(super) search: String,
-    pub(super) roi: Option<String>,
-    pub(super) backend: String,
-    pub(super) kernel: Option<String>,
-    pub(super) threads: u32,
-    pub(super) depth: u32,
-    pub(super) on_device_loss: String,
-    /// 0 for all.
-    pub(super) max_frames: u64,
+    /// Those of the request, by their names.
+    texts: BTreeMap<&'static str, Vec<OsString>>,
     pub(super) view: View,
-    pub(super) results: Option<String>,
     pub(super) posts_messages: bool,
     pub(super) has_qos: bool,
+    /// Frames in flight on the device, as a number: it is asked for with each frame.
+    pub(super) depth: u32,
+    /// The stream ends after so many frames, 0 for none, as a number for the same reason.
+    pub(super) max_frames: u64,
     /// Counts how often something was set.
     changes: u64,
 }
@@ -55,25 +38,12 @@ pub(super) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            templates: Vec::new(),
-            track: None,
-            track_matches: false,
-            threshold: None,
-            limits: Limits::default(),
-            scales: "1..1/2".into(),
-            angles: "0..0/1".into(),
-            search: SearchMethod::default().name().into(),
-            roi: None,
-            backend: "auto".into(),
-            kernel: None,
-            threads: 0,
-            depth: 2,
-            on_device_loss: "end".into(),
-            max_frames: 0,
+            texts: BTreeMap::new(),
             view: View::default(),
-            results: None,
             posts_messages: true,
             has_qos: true,
+            depth: Request::default().depth.into(),
+            max_frames: 0,
             changes: 0,
         }
     }
@@ -88,42 +58,30 @@ pub(super) struct Device {
     pub(super) results: Vec<String>,
 }
 
+const OF_TYPE: &str = "GObject has checked the type";
+
 impl Settings {
     /// Sets a property. The value is of its type: `GObject` has checked that.
     pub(super) fn set(&mut self, property: &str, value: &glib::Value) {
-        const OF_TYPE: &str = "GObject has checked the type";
-        let text = || value.get::<Option<String>>().expect(OF_TYPE).filter(|text| !text.trim().is_empty());
-        let number = || value.get::<f64>().expect(OF_TYPE);
-        let count = || value.get::<u32>().expect(OF_TYPE);
         let switch = || value.get::<bool>().expect(OF_TYPE);
-        let defaults = Self::default();
         match property {
-            "template" => self.templates = each(text().as_deref()).map(str::to_owned).collect(),
             "templates" => {
                 let array = value.get::<gst::Array>().expect(OF_TYPE);
-                self.templates = array.iter().filter_map(|value| value.get::<String>().ok()).collect();
+                let texts = array.iter().filter_map(|value| value.get::<String>().ok());
+                self.texts.insert("template", texts.map(OsString::from).collect());
             }
-            "track" => self.track = text(),
-            "track-matches" => self.track_matches = switch(),
-            "threshold" => self.threshold = text(),
-            "min-score" => self.limits.min_score = number(),
-            "max-matches" => self.limits.max_matches = count() as usize,
-            "max-overlap" => self.limits.max_overlap = number(),
-            "scales" => self.scales = text().unwrap_or(defaults.scales),
-            "angles" => self.angles = text().unwrap_or(defaults.angles),
-            "search" => self.search = text().unwrap_or(defaults.search),
-            "roi" => self.roi = text(),
-            "backend" => self.backend = text().unwrap_or(defaults.backend),
-            "kernel" => self.kernel = text(),
-            "threads" => self.threads = count(),
-            "depth" => self.depth = count(),
-            "on-device-loss" => self.on_device_loss = text().unwrap_or(defaults.on_device_loss),
-            "max-frames" => self.max_frames = value.get().expect(OF_TYPE),
             "view" => self.view = value.get().expect(OF_TYPE),
-            "results" => self.results = text(),
             "post-messages" => self.posts_messages = switch(),
             "qos" => self.has_qos = switch(),
-            other => unreachable!("property {other} is not listed"),
+            name => {
+                let field = Field::named(name).expect("a property is the element's own or a field");
+                self.texts.insert(field.name, texts_of(field, value));
+                match name {
+                    "depth" => self.depth = value.get().expect(OF_TYPE),
+                    "max-frames" => self.max_frames = value.get().expect(OF_TYPE),
+                    _ => {}
+                }
+            }
         }
         self.changes += 1;
     }
@@ -131,32 +89,18 @@ impl Settings {
     /// A property's value.
     pub(super) fn get(&self, property: &str) -> glib::Value {
         match property {
-            "template" => {
-                let joined = self.templates.join(";");
-                Some(joined).filter(|text| !text.is_empty()).to_value()
+            "templates" => {
+                let texts = self.texts("template").iter().map(|text| text.to_string_lossy().into_owned());
+                gst::Array::new(texts).to_value()
             }
-            "templates" => gst::Array::new(&self.templates).to_value(),
-            "track" => self.track.to_value(),
-            "track-matches" => self.track_matches.to_value(),
-            "threshold" => self.threshold.to_value(),
-            "min-score" => self.limits.min_score.to_value(),
-            "max-matches" => (self.limits.max_matches as u32).to_value(),
-            "max-overlap" => self.limits.max_overlap.to_value(),
-            "scales" => self.scales.to_value(),
-            "angles" => self.angles.to_value(),
-            "search" => self.search.to_value(),
-            "roi" => self.roi.to_value(),
-            "backend" => self.backend.to_value(),
-            "kernel" => self.kernel.to_value(),
-            "threads" => self.threads.to_value(),
-            "depth" => self.depth.to_value(),
-            "on-device-loss" => self.on_device_loss.to_value(),
-            "max-frames" => self.max_frames.to_value(),
             "view" => self.view.to_value(),
-            "results" => self.results.to_value(),
             "post-messages" => self.posts_messages.to_value(),
             "qos" => self.has_qos.to_value(),
-            other => unreachable!("property {other} is not listed"),
+            name => {
+                let field = Field::named(name).expect("a property is the element's own or a field");
+                let default = field.texts(&Request::default());
+                value_of(field, self.texts.get(name).filter(|texts| !texts.is_empty()).unwrap_or(&default))
+            }
         }
     }
 
@@ -172,67 +116,177 @@ impl Settings {
         self.changes
     }
 
-    /// The property's name, if it says what is searched.
+    /// The property's name, if it says what is searched: such a one can be set while frames pass.
     pub(super) fn of_the_search(property: &str) -> Option<&'static str> {
-        OF_THE_SEARCH.into_iter().find(|name| *name == property)
+        match property {
+            "templates" => Some("templates"),
+            "view" => Some("view"),
+            name => Field::named(name)
+                .filter(|field| field.spec.element == InElement::Playing)
+                .map(|field| field.name),
+        }
+    }
+
+    fn texts(&self, name: &str) -> &[OsString] {
+        self.texts.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// True if the thresholded frame is drawn.
     pub(super) fn wants_mask(&self) -> bool {
-        self.threshold.is_some() && self.view.has_mask()
+        !self.texts("threshold").is_empty() && self.view.has_mask()
     }
 
     /// True if there is anything to search, follow or threshold.
     pub(super) fn has_work(&self) -> bool {
-        !self.templates.is_empty() || self.track.is_some() || self.threshold.is_some()
+        ["template", "track", "threshold"].iter().any(|name| !self.texts(name).is_empty())
+    }
+
+    /// What the properties ask for.
+    pub(super) fn request(&self) -> Result<Request> {
+        let mut request = Request::default();
+        for (name, texts) in self.texts.iter().filter(|(_, texts)| !texts.is_empty()) {
+            let field = Field::named(name).expect("it was set by its name");
+            field.give(&mut request, texts, &field.join(texts))?;
+        }
+        Ok(request)
     }
 
     /// Reads the templates.
     pub(super) fn job(&self) -> Result<Job> {
-        let templates = job::load_templates(&self.templates)?;
-        let (scales, angles) = (self.scales.parse()?, self.angles.parse()?);
-        let sought = Sought::new(&templates, self.search.parse()?, &scales, &angles)?;
-        let threshold = self.threshold.as_deref().map(str::parse).transpose()?;
-        let kernels = self.kernels()?;
-        let search = sought.is_some().then(|| self.search.parse()).transpose()?;
-        job::check_device(&kernels, self.backend.parse()?, search, threshold)?;
-        Ok(Job {
-            templates,
-            sought,
-            variety: (scales, angles),
-            roi: self.roi.as_deref().map(str::parse).transpose()?,
-            limits: self.limits,
-            tracks: each(self.track.as_deref()).map(str::parse).collect::<Result<Vec<TrackSpec>>>()?,
-            track_matches: self.track_matches,
-            threshold,
-            wants_mask: self.wants_mask(),
-        })
+        let request = self.request()?;
+        let templates = job::load_templates(&request.template)?;
+        let job = request.job(templates, &Control::new())?;
+        Ok(Job { wants_mask: self.wants_mask(), ..job })
     }
 
     pub(super) fn device(&self) -> Result<Device> {
-        let choice: BackendChoice = self.backend.parse()?;
-        let results: Vec<_> = each(self.results.as_deref()).map(str::to_owned).collect();
-        output::check(&results)?;
-        let threads = u16::try_from(self.threads).ok().filter(|threads| *threads > 0);
+        let request = self.request()?;
+        output::check(&request.results)?;
         Ok(Device {
-            options: Options {
-                choice,
-                depth: self.depth as usize,
-                threads: job::threads(threads),
-                kernels: self.kernels()?.into_iter().collect(),
-                ..Options::default()
-            },
-            on_loss: self.on_device_loss.parse()?,
-            results,
+            options: request.options(&Control::new()),
+            on_loss: request.on_device_loss,
+            results: request.results,
         })
-    }
-
-    fn kernels(&self) -> Result<Vec<Kernel>> {
-        each(self.kernel.as_deref()).map(str::parse).collect()
     }
 }
 
-/// The parts of a text that `;` separates.
-pub(super) fn each(text: Option<&str>) -> impl Iterator<Item = &str> {
-    text.unwrap_or_default().split(';').map(str::trim).filter(|part| !part.is_empty())
+/// The texts of a value that was set. Empty text sets nothing, and nor does 0 where 0 is no value of its own.
+fn texts_of(field: &Field, value: &glib::Value) -> Vec<OsString> {
+    let number = |text: String| match (field.shape, text.as_str()) {
+        (Shape::Maybe, "0") => Vec::new(),
+        _ => vec![text.into()],
+    };
+    match (field.shape, field.number) {
+        (Shape::Switch, _) => match value.get::<bool>().expect(OF_TYPE) {
+            true => vec!["true".into()],
+            false => Vec::new(),
+        },
+        (_, Number::Real) => number(value.get::<f64>().expect(OF_TYPE).to_string()),
+        (_, Number::Whole) => number(value.get::<u32>().expect(OF_TYPE).to_string()),
+        (_, Number::Long) => number(value.get::<u64>().expect(OF_TYPE).to_string()),
+        (_, Number::No) => field.split(&value.get::<Option<String>>().expect(OF_TYPE).unwrap_or_default()),
+    }
+}
+
+fn value_of(field: &Field, texts: &[OsString]) -> glib::Value {
+    let text = field.join(texts);
+    let invariant = "a number's text is a number";
+    let number = || if text.is_empty() { "0" } else { &text };
+    match (field.shape, field.number) {
+        (Shape::Switch, _) => (text == "true").to_value(),
+        (_, Number::Real) => number().parse::<f64>().expect(invariant).to_value(),
+        (_, Number::Whole) => number().parse::<u32>().expect(invariant).to_value(),
+        (_, Number::Long) => number().parse::<u64>().expect(invariant).to_value(),
+        (_, Number::No) => Some(text).filter(|text| !text.is_empty()).to_value(),
+    }
+}
+
+/// The element's properties.
+pub(super) fn properties() -> Vec<glib::ParamSpec> {
+    let mut properties: Vec<_> = Field::of_element().map(property).collect();
+    properties.extend([
+        gst::ParamSpecArray::builder("templates")
+            .nick("Templates")
+            .blurb("The same as template, as an array, for names with a ; in them")
+            .element_spec(&glib::ParamSpecString::builder("template").build())
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecEnum::builder::<View>("view")
+            .nick("View")
+            .blurb("What frames show when they leave")
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecBoolean::builder("post-messages")
+            .nick("Post messages")
+            .blurb("Post an element message with the results of every frame")
+            .default_value(true)
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecBoolean::builder("qos")
+            .nick("QoS")
+            .blurb("Drop frames that a sink says are late, before they are searched")
+            .default_value(true)
+            .mutable_playing()
+            .build(),
+    ]);
+    properties
+}
+
+/// A field as a property: numbers and switches are of `GObject`'s types, everything else is text.
+fn property(field: &'static Field) -> glib::ParamSpec {
+    let mut nick = field.name.replace('-', " ");
+    nick[..1].make_ascii_uppercase();
+    let what = match field.shape {
+        Shape::List => "; several are separated by semicolons",
+        Shape::Maybe if field.number != Number::No => "; 0 if not given",
+        _ => "",
+    };
+    let of_value =
+        if field.spec.value.is_empty() { String::new() } else { format!("{}: ", field.spec.value) };
+    let blurb = format!("{of_value}{}{what}", field.help.replace("; may be given several times", ""));
+    let default = field.texts(&Request::default());
+    let default = field.join(&default);
+    let (least, most) = field.spec.range.unwrap_or((0.0, f64::INFINITY));
+    let least = if field.shape == Shape::Maybe { 0.0 } else { least };
+    let mut flags = glib::ParamFlags::READWRITE;
+    // What is not for PLAYING is for READY.
+    flags |= match field.spec.element {
+        InElement::Playing => gst::PARAM_FLAG_MUTABLE_PLAYING,
+        InElement::Ready | InElement::No => gst::PARAM_FLAG_MUTABLE_READY,
+    };
+    match (field.shape, field.number) {
+        (Shape::Switch, _) => {
+            glib::ParamSpecBoolean::builder(field.name).nick(&nick).blurb(&blurb).flags(flags).build()
+        }
+        (_, Number::Real) => glib::ParamSpecDouble::builder(field.name)
+            .nick(&nick)
+            .blurb(&blurb)
+            .minimum(least)
+            .maximum(most)
+            .default_value(default.parse().unwrap_or_default())
+            .flags(flags)
+            .build(),
+        (_, Number::Whole) => glib::ParamSpecUInt::builder(field.name)
+            .nick(&nick)
+            .blurb(&blurb)
+            .minimum(least as u32)
+            .maximum(most as u32)
+            .default_value(default.parse().unwrap_or_default())
+            .flags(flags)
+            .build(),
+        (_, Number::Long) => glib::ParamSpecUInt64::builder(field.name)
+            .nick(&nick)
+            .blurb(&blurb)
+            .minimum(least as u64)
+            .maximum(most as u64)
+            .default_value(default.parse().unwrap_or_default())
+            .flags(flags)
+            .build(),
+        (_, Number::No) => glib::ParamSpecString::builder(field.name)
+            .nick(&nick)
+            .blurb(&blurb)
+            .default_value(Some(default.as_str()).filter(|text| !text.is_empty()))
+            .flags(flags)
+            .build(),
+    }
 }

@@ -1,0 +1,357 @@
+//! The library's request as options of the command line.
+
+use std::ffi::{OsStr, OsString};
+use std::marker::PhantomData;
+use std::path::Path;
+
+use clap::builder::{OsStringValueParser, PossibleValue, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
+
+use lockon::request::{FIELDS, Field, Request, Shape};
+
+/// Which options of a request a command has.
+pub(super) trait Selection: 'static {
+    fn has(field: &Field) -> bool;
+}
+
+/// All.
+pub(super) struct All;
+
+impl Selection for All {
+    fn has(_: &Field) -> bool {
+        true
+    }
+}
+
+/// Those of a search in a still picture.
+pub(super) struct StillSearch;
+
+impl Selection for StillSearch {
+    fn has(field: &Field) -> bool {
+        let of_search = [
+            "min-score",
+            "max-matches",
+            "max-overlap",
+            "scales",
+            "angles",
+            "search",
+            "roi",
+            "memory",
+            "threads",
+        ];
+        OfDevice::has(field) || of_search.contains(&field.name)
+    }
+}
+
+/// Which device does the work, and how.
+pub(super) struct OfDevice;
+
+impl Selection for OfDevice {
+    fn has(field: &Field) -> bool {
+        ["backend", "kernel"].contains(&field.name)
+    }
+}
+
+/// What was typed of a request: options that are in [`Selection`], each with its texts.
+pub(super) struct Typed<S> {
+    texts: Vec<(&'static Field, Vec<OsString>)>,
+    selection: PhantomData<fn() -> S>,
+}
+
+impl<S: Selection> Typed<S> {
+    /// What was typed, over what a job file says if one was named.
+    ///
+    /// # Errors
+    /// Those of [`Request::read`].
+    pub(super) fn request(&self) -> lockon::Result<Request> {
+        let mut request = match self.job() {
+            Some(path) => Request::read(Path::new(path))?,
+            None => Request::default(),
+        };
+        for (field, texts) in &self.texts {
+            if job_name(field, texts).is_none() {
+                let typed = field.join(texts);
+                field.give(&mut request, texts, &typed)?;
+            }
+        }
+        Ok(request)
+    }
+
+    /// The file that `@JOB` names.
+    fn job(&self) -> Option<&str> {
+        self.texts.iter().find_map(|(field, texts)| job_name(field, texts))
+    }
+}
+
+/// The file that is named by `@JOB` where an input stands.
+fn job_name<'a>(field: &Field, texts: &'a [OsString]) -> Option<&'a str> {
+    let text = texts.first().filter(|_| field.spec.is_positional)?;
+    text.to_str()?.strip_prefix('@')
+}
+
+impl<S: Selection> FromArgMatches for Typed<S> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let is_typed = |field: &&Field| matches.value_source(field.name) == Some(ValueSource::CommandLine);
+        let texts = |field: &Field| match field.shape {
+            Shape::Switch => vec!["true".into()],
+            _ => matches.get_many::<OsString>(field.name).into_iter().flatten().cloned().collect(),
+        };
+        let typed = FIELDS.iter().filter(|field| S::has(field)).filter(is_typed);
+        Ok(Self { texts: typed.map(|field| (field, texts(field))).collect(), selection: PhantomData })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl<S: Selection> Args for Typed<S> {
+    fn augment_args(command: Command) -> Command {
+        FIELDS.iter().filter(|field| S::has(field)).fold(command, |command, field| command.arg(arg(field)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+fn arg(field: &'static Field) -> Arg {
+    let spec = &field.spec;
+    let help = match spec.lists_offers {
+        true => format!("{}: {}", field.help, spec.offers.join(", ")),
+        false => field.help.to_owned(),
+    };
+    let mut arg = Arg::new(field.name).help(help);
+    if !spec.is_positional {
+        arg = arg.long(field.name);
+    }
+    if let Some(short) = spec.short {
+        arg = arg.short(short);
+    }
+    if !spec.group.is_empty() {
+        arg = arg.help_heading(spec.group);
+    }
+    if field.shape == Shape::Switch {
+        return arg.action(ArgAction::SetTrue);
+    }
+    let action = if field.shape == Shape::List { ArgAction::Append } else { ArgAction::Set };
+    arg = arg
+        .action(action)
+        .value_name(spec.value)
+        .value_parser(Checked(field))
+        .allow_hyphen_values(begins_with_a_hyphen(field))
+        .hide_possible_values(true);
+    if spec.is_file {
+        arg = arg.value_hint(ValueHint::FilePath);
+    }
+    if let ([default], Shape::One) = (&field.texts(&Request::default())[..], field.shape) {
+        arg = arg.default_value(default.clone()).hide_default_value(spec.hides_default);
+    }
+    arg
+}
+
+/// Values that may begin with `-`, as negative numbers do: an error about the value says more than one about an
+/// option that does not exist.
+fn begins_with_a_hyphen(field: &Field) -> bool {
+    ["track", "min-score", "angles", "roi", "start", "end"].contains(&field.name)
+}
+
+/// Refuses what a field cannot be set to, and offers to whoever completes words what it can be.
+#[derive(Clone)]
+struct Checked(&'static Field);
+
+impl TypedValueParser for Checked {
+    type Value = OsString;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<OsString, clap::Error> {
+        let field = self.0;
+        let is_text = value.to_str().is_some();
+        let check = move |typed: OsString| {
+            let texts = [typed.clone()];
+            if job_name(field, &texts).is_some() {
+                return Ok(typed);
+            }
+            field.put(&mut Request::default(), &texts).map(|()| typed)
+        };
+        let checked = OsStringValueParser::new().try_map(check).parse_ref(command, arg, value);
+        // Which of the words is no text is said where all words are known.
+        checked.map_err(|error| {
+            if is_text { error } else { clap::Error::new(ErrorKind::InvalidUtf8).with_cmd(command) }
+        })
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let offers = self.0.spec.offers;
+        (!offers.is_empty()).then(|| Box::new(offers.iter().map(PossibleValue::new)) as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use proptest::prelude::*;
+    use proptest::sample::{Index, select};
+
+    use lockon::request::{InElement, Number};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        typed: Typed<All>,
+    }
+
+    fn parsed(words: &[OsString]) -> Request {
+        let words = [OsString::from("run")].into_iter().chain(words.iter().cloned());
+        Line::try_parse_from(words).unwrap_or_else(|error| panic!("{error}")).typed.request().unwrap()
+    }
+
+    /// Texts that a field takes, none of which it has by itself. Numbers, choices and plain text need none here.
+    fn examples(field: &Field) -> Vec<&'static str> {
+        match (field.name, field.number, field.spec.offers) {
+            ("input", ..) => {
+                vec!["a clip.mp4", "rtsp://cam/1", "camera:/dev/video3", "-", "seq/%04d.jpg", "it's.mkv"]
+            }
+            ("track", ..) => vec!["1,2,30,40", "5,6,7,8@9", "1,2,3,4@12.5s", "1,2,3,4@1:02.5"],
+            ("threshold", ..) => {
+                vec!["mean:31:5", "gaussian:3:-7.5:inv", "sauvola:255:0.2", "niblack:31:-0.2:inv"]
+            }
+            ("scales", ..) => vec!["0.5", "0.8..1.25", "0.8..1.25/1.02"],
+            ("angles", ..) => vec!["45", "-12.5", "-180..180", "-30..30/2"],
+            ("roi", ..) => vec!["0,0,1,1", "10,20,300,400"],
+            ("backend", ..) => vec!["cpu", "cuda", "cuda:3"],
+            ("memory", ..) => vec!["2G", "500M", "1.5G", "1048576"],
+            ("size", ..) => vec!["640x480"],
+            ("fps", ..) => vec!["30", "30000/1001"],
+            ("start" | "end", ..) => vec!["120", "12.5s", "500ms", "1:02:03.5"],
+            ("metrics", ..) => vec!["9090", "0.0.0.0:9090", "[::1]:1"],
+            ("min-score", ..) => vec!["-1", "-0.25", "0.7000000000000001", "1"],
+            (_, Number::Real, _) => vec!["0", "0.1"],
+            (_, Number::Whole, _) => vec!["1", "3"],
+            (_, Number::Long, _) => vec!["2", "9007199254740993"],
+            (_, _, offers @ [_, ..]) => offers.to_vec(),
+            _ => vec!["text", "a folder/b c.mkv", "\"quoted\"", "name=it's", "x ! y"],
+        }
+    }
+
+    /// Any request: each field as it is by itself, or as some of the examples say.
+    fn requests() -> impl Strategy<Value = Request> {
+        let choices: Vec<_> = FIELDS
+            .iter()
+            .map(|field| match field.shape {
+                Shape::Switch => prop_oneof![Just(vec![]), Just(vec!["true"])].boxed(),
+                Shape::List => prop::collection::vec(select(examples(field)), 0..3).boxed(),
+                Shape::One | Shape::Maybe => {
+                    prop_oneof![Just(vec![]), select(examples(field)).prop_map(|text| vec![text])].boxed()
+                }
+            })
+            .collect();
+        choices.prop_map(|chosen| {
+            let mut request = Request::default();
+            for (field, texts) in FIELDS.iter().zip(chosen).filter(|(_, texts)| !texts.is_empty()) {
+                let texts: Vec<OsString> = texts.into_iter().map(OsString::from).collect();
+                field.put(&mut request, &texts).unwrap_or_else(|what| panic!("{}: {what}", field.name));
+            }
+            request
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_request_comes_back_from_job_files(request in requests()) {
+            let toml = request.to_toml().unwrap();
+            prop_assert_eq!(&Request::from_toml(&toml).unwrap(), &request, "{}", toml);
+            let json = request.to_json().unwrap();
+            prop_assert_eq!(&Request::from_json(&json).unwrap(), &request, "{}", json);
+        }
+
+        #[test]
+        fn a_request_comes_back_from_the_command_line(request in requests()) {
+            let words = request.words();
+            prop_assert_eq!(&parsed(&words), &request, "{:?}", words);
+        }
+
+        #[test]
+        fn what_the_element_has_comes_back_from_its_properties(request in requests()) {
+            let of_element = |field: &&Field| field.spec.element != InElement::No;
+            let properties = request.properties().unwrap();
+            let texts = properties.iter().map(|(name, text)| (*name, text.as_str()));
+            let back = Request::from_properties(texts).unwrap();
+            for field in FIELDS.iter() {
+                let expected = if of_element(&field) { &request } else { &Request::default() };
+                prop_assert_eq!(field.texts(&back), field.texts(expected), "{} {:?}", field.name, &properties);
+            }
+        }
+
+        #[test]
+        fn options_count_more_than_the_job_file_that_they_come_with(
+            job in requests(), typed in requests(), at in any::<Index>(),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("job.toml");
+            std::fs::write(&path, job.to_toml().unwrap()).unwrap();
+            let field = &FIELDS[at.index(FIELDS.len())];
+            prop_assume!(!field.spec.is_positional && field.is_set(&typed));
+            let mut expected = job;
+            field.put(&mut expected, &field.texts(&typed)).unwrap();
+            let mut one = Request::default();
+            field.put(&mut one, &field.texts(&typed)).unwrap();
+            let words: Vec<_> =
+                [OsString::from(format!("@{}", path.display()))].into_iter().chain(one.words()).collect();
+            prop_assert_eq!(parsed(&words), expected);
+        }
+    }
+
+    #[test]
+    fn what_a_job_file_says_wrong_is_told_with_the_key_and_the_place() {
+        for (toml, says) in [
+            ("min_score = 0.5", "a job has no key \"min_score\" (is min-score meant?)"),
+            ("tracks = []", "is track meant?"),
+            ("wobble = 1", "a job has no key \"wobble\""),
+            ("min-score = 2", "min-score: not between -1 and 1"),
+            ("threads = 0", "threads: not between 1 and 1024"),
+            ("every = 0", "every: not 1 or more"),
+            ("threshold = \"mean:30:5\"", "threshold: block 30 is not an odd number"),
+            ("track-matches = 3", "track-matches: expected true or false"),
+            ("min-score = [0.1, 0.2]", "min-score: it has one value"),
+            ("roi = [\"1,2,3,4\", \"1,2,3,4\"]", "roi: it can be given once"),
+            ("\n\nmin-score = ", "line 3"),
+        ] {
+            let error = Request::from_toml(toml).unwrap_err().to_string();
+            assert!(error.contains(says), "{toml}: {error}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_numbers_in_job_files_and_names_are_text() {
+        let request =
+            Request::from_toml("input = \"a.mp4\"\nmin-score = 1\ntemplate = \"a.png\"\nthreads = 4\n");
+        let json = request.unwrap().to_json().unwrap();
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let expected = serde_json::json!({
+            "input": "a.mp4", "template": ["a.png"], "min-score": 1.0, "threads": 4,
+        });
+        assert_eq!(value, expected);
+        assert!(FIELDS.iter().all(|field| field.shape != Shape::Switch || field.number == Number::No));
+    }
+
+    #[test]
+    fn secrets_do_not_reach_a_job_file() {
+        let mut request = Request::new("rtsp://me:secret@cam/1").unwrap();
+        request.source = Some("souphttpsrc user-pw=secret ! decodebin".into());
+        let (shown, had_any) = request.without_secrets();
+        assert!(had_any && !shown.to_toml().unwrap().contains("secret"), "{shown:?}");
+        assert!(!Request::new("rtsp://cam/1").unwrap().without_secrets().1);
+    }
+}

@@ -1,0 +1,171 @@
+//! What a request must not ask for.
+
+use std::path::PathBuf;
+
+use super::{FIELDS, Field, Request};
+use crate::config::{BackendChoice, Moment, View};
+use crate::error::{Error, Result};
+use crate::files;
+use crate::job;
+use crate::media::launch::Launch;
+use crate::media::sink::{self, VideoSink};
+use crate::media::source::{CameraMode, DEFAULT_JITTER_MS, Decoder, Input, Login, SourceSpec};
+use crate::output::{self, report};
+
+impl Request {
+    /// Refuses what cannot mean anything, before any file but a login's is touched.
+    ///
+    /// # Errors
+    /// `Usage` or `Value`, which name the option; `Launch` if pipeline text is wrong; `File` if the login cannot be
+    /// read.
+    pub fn check(&self) -> Result<()> {
+        let spec = self.source_spec()?;
+        self.check_with(&spec)
+    }
+
+    /// The same, for whoever has the source's description already.
+    pub(crate) fn check_with(&self, spec: &SourceSpec) -> Result<()> {
+        let usage = |text: &str| Err(Error::Usage(text.into()));
+        self.check_fields()?;
+        output::check(&self.results)?;
+        if let Some(path) = &self.report {
+            report::check_name(path)?;
+        }
+        for path in &self.output {
+            sink::file_launch(path)?;
+        }
+        for text in &self.sink {
+            VideoSink::user(text, self.view, false)?;
+        }
+        files::check_distinct(&self.input_files(spec), &self.output_files())?;
+        self.check_part()?;
+        if self.start != Moment::default() && spec.is_real_time()? {
+            return usage(
+                "--start is for files: what came before a camera or stream was opened cannot be had",
+            );
+        }
+        if self.template.is_empty() && self.track.is_empty() && !self.pick && self.threshold.is_none() {
+            return usage("nothing to do: give --template, --track, --pick or --threshold");
+        }
+        let search = (!self.template.is_empty()).then_some(self.search);
+        job::check_device(&self.kernel, self.backend, search, self.threshold)?;
+        if self.threshold.is_none() && self.view != View::Overlay {
+            return usage("--view mask and --view split show the thresholded picture: give --threshold too");
+        }
+        Ok(())
+    }
+
+    /// Ranges, and what the declarations say about fields that need or exclude each other.
+    fn check_fields(&self) -> Result<()> {
+        for field in FIELDS.iter().filter(|field| field.is_set(self)) {
+            let texts = field.texts(self);
+            field.check_range(&texts).map_err(|what| {
+                let text = texts.iter().map(|text| text.to_string_lossy()).collect::<Vec<_>>().join(" ");
+                Error::Usage(format!("{} {text}: {what}", field.option()))
+            })?;
+            let is_set = |name: &&str| Field::named(name).is_some_and(|other| other.is_set(self));
+            if let Some(missing) = field.spec.needs.iter().find(|name| !is_set(name)) {
+                return Err(Error::Usage(format!("{} needs --{missing}", field.option())));
+            }
+            if let Some(other) = field.spec.excludes.iter().find(|name| is_set(name)) {
+                let other = Field::named(other).expect("it is set").option();
+                return Err(Error::Usage(format!("{} cannot be used with {other}", field.option())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a part without frames, and boxes that lie outside of it.
+    fn check_part(&self) -> Result<()> {
+        let part = self.part();
+        part.check()?;
+        for track in &self.track {
+            // Nobody says 0 in so many words.
+            if part.begins_after(track.from) && track.from != Moment::default() {
+                return Err(Error::Usage(format!("--track {track} starts before --start {}", part.start)));
+            }
+            if part.ends_before(track.from, self.max_frames) {
+                let end = part.end.map(|end| format!("--end {end}"));
+                let max = self.max_frames.map(|max| format!("--max-frames {max}"));
+                let ends: Vec<_> = end.into_iter().chain(max).collect();
+                return Err(Error::Usage(format!(
+                    "--track {track} starts after the last of {}",
+                    ends.join(", ")
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The files that are read: the video, as a path or a URI, and the templates.
+    pub(crate) fn input_files(&self, spec: &SourceSpec) -> Vec<PathBuf> {
+        let templates = self.template.iter().map(|text| job::name_and_path(text).1);
+        spec.input.file().into_iter().chain(templates).collect()
+    }
+
+    /// The files that are written.
+    pub fn output_files(&self) -> Vec<PathBuf> {
+        let results = self.results.iter().filter(|path| *path != "-").chain(&self.report).map(PathBuf::from);
+        self.output.iter().cloned().chain(results).collect()
+    }
+
+    /// What is opened, and how.
+    ///
+    /// # Errors
+    /// `Usage` if there is none, or an option is for another kind of source; `Launch` if pipeline text is wrong;
+    /// `File` if the login cannot be read.
+    pub fn source_spec(&self) -> Result<SourceSpec> {
+        let input = match (&self.source, &self.input) {
+            (Some(text), _) => Input::Launch(Launch::user("--source", text)?.with_appsink()),
+            (None, Some(input)) => input.input()?,
+            (None, None) => {
+                return Err(Error::Usage("no input: give a file, a URI, camera, or --source".into()));
+            }
+        };
+        // Frames that hardware decoded lie on the GPU, which the CPU backend would have to fetch them from.
+        let decoder = match (self.decoder, self.backend) {
+            (Decoder::Auto, BackendChoice::Auto | BackendChoice::Cpu) => Decoder::Software,
+            (decoder, _) => decoder,
+        };
+        let live = if self.live || self.lossless { Some(self.live) } else { None };
+        let usage = |text: &str| Err(Error::Usage(text.into()));
+        let is_network = matches!(input, Input::Uri(_)) && input.file().is_none();
+        if self.jitter.is_some() && !is_network {
+            return usage(
+                "--jitter is for rtsp:// and srt://: other sources have none that could be evened out",
+            );
+        }
+        let frame_rate = self.fps.map(|rate| (rate.frames, rate.seconds));
+        let camera = CameraMode { size: self.size, frame_rate };
+        let is_rate_alone = matches!(input, Input::Pictures(_)) && self.size.is_none();
+        if camera != CameraMode::default() && !is_rate_alone && !matches!(input, Input::Camera(_)) {
+            return usage("--size and --fps are a camera's: other sources say themselves what they send");
+        }
+        let jitter_ms = self.jitter.unwrap_or(DEFAULT_JITTER_MS);
+        let login = self.login(is_network || matches!(input, Input::Launch(_)))?;
+        let reconnect = self.reconnect;
+        let spec = SourceSpec { input, decoder, live, reconnect, camera, login, jitter_ms };
+        if reconnect && !spec.can_reconnect() {
+            return usage("--reconnect is for cameras and streams: a file is not lost");
+        }
+        Ok(spec)
+    }
+
+    /// User and password for the server, from the file that was named or from the environment.
+    fn login(&self, has_server: bool) -> Result<Option<Login>> {
+        match &self.credentials {
+            Some(_) if !has_server => Err(Error::Usage(
+                "--credentials is for an address: nobody else asks for a user and a password".into(),
+            )),
+            Some(path) => Login::read(path).map(Some),
+            None if !has_server => Ok(None),
+            None => match std::env::var("LOCKON_CREDENTIALS") {
+                Ok(text) if !text.is_empty() => {
+                    let login = text.parse();
+                    login.map(Some).map_err(|error| Error::Usage(format!("LOCKON_CREDENTIALS: {error}")))
+                }
+                _ => Ok(None),
+            },
+        }
+    }
+}

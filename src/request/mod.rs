@@ -1,0 +1,264 @@
+//! Everything that can be asked of a run, as plain data.
+//!
+//! Each thing that can be asked for is declared once, below: its type, which has the text form, its default, its
+//! range, its help, and where else it can be set. The command line, `--help`, the element's properties,
+//! `--as-element` and job files are made from these declarations; [`FIELDS`] is what they read.
+//!
+//! ```
+//! use lockon::request::Request;
+//!
+//! let mut request = Request::new("match.mp4")?;
+//! request.track.push("310,120,64,128@12.5s".parse()?);
+//! request.results.push("found.jsonl".into());
+//! request.check()?;
+//! let job = request.to_toml()?;
+//! assert_eq!(Request::from_toml(&job)?, request);
+//! # Ok::<(), lockon::Error>(())
+//! ```
+//!
+//! [`crate::run::Run::start`] does what a request asks for.
+
+mod check;
+mod element;
+mod field;
+mod job_file;
+
+pub use field::{Field, FrameRate, InElement, InputText, Number, Shape, Spec, Text};
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::backend::Options;
+use crate::config::{
+    Angles, BackendChoice, Kernel, Limits, Moment, OnDeviceLoss, Part, Scales, SearchMethod, ThresholdSpec,
+    TrackSpec, Typed, View,
+};
+use crate::control::Control;
+use crate::error::{Bytes, Result};
+use crate::frame::{Rect, Size};
+use crate::job::{self, Job, NamedTemplate, Sought};
+use crate::media::source::Decoder;
+use crate::metrics::Address;
+use field::{SPEC, request};
+
+const TO_DO: &str = "What to do";
+const SEARCH: &str = "Search of templates (tracks have their own)";
+const OUTPUT: &str = "Output";
+const HOW: &str = "How";
+
+/// Most threads.
+const MOST_THREADS: f64 = 1024.0;
+
+request! {
+    /// A file, a URI, `camera[:/dev/videoN]`, pictures (`seq/%04d.jpg`, a folder, a quoted glob), - for standard
+    /// input, or @JOB: a file with the options of a run, as --print-job writes it
+    input: Option<InputText> = None, Spec { value: "INPUT", is_positional: true, ..SPEC };
+    /// A source of your own: gst-launch text that ends in `appsink name=frames`, which may be left out, or @FILE
+    /// with such text
+    source: Option<String> = None, Spec { value: "TEXT|@FILE", excludes: &["input"], ..SPEC };
+
+    /// Search for a picture (PNG, JPEG, BMP; its alpha channel is the mask); may be given several times
+    template: Vec<String> = Vec::new(),
+        Spec { value: "[NAME=]PATH", short: Some('t'), group: TO_DO, element: InElement::Playing, ..SPEC };
+    /// Follow the object in this box (0,0 is the top left pixel), from this frame or time on: 18, 12.5s, 1:02.5
+    /// (the first frame if not given); may be given several times
+    track: Vec<TrackSpec> = Vec::new(),
+        Spec { value: "X,Y,W,H[@WHEN]", group: TO_DO, element: InElement::Ready, ..SPEC };
+    /// Draw the box to follow in a window, on the first frame (that of --start if it is given; a camera's newest):
+    /// drag a box, arrows move it by a pixel, Shift+arrows resize it, Enter or space takes it, A adds another,
+    /// Backspace takes the last one back, Esc, q and c cancel. Where there is no screen the frame is written as a
+    /// picture with a grid to read boxes off
+    pick: bool = false, Spec { group: TO_DO, ..SPEC };
+    /// Follow what --template finds: each match that lasts becomes a track with a number of its own, until it is
+    /// lost for long. --max-matches says how many of each template are looked for
+    track_matches: bool = false,
+        Spec { group: TO_DO, needs: &["template"], element: InElement::Ready, ..SPEC };
+    /// Binarise: `mean:BLOCK:C`, `gaussian:BLOCK:C`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`; `:inv` inverts
+    threshold: Option<ThresholdSpec> = None,
+        Spec { value: "METHOD:BLOCK:VALUE[:inv]", group: TO_DO, element: InElement::Playing, ..SPEC };
+
+    /// Least score of a match, from -1 to 1
+    min_score: f64 = Limits::default().min_score,
+        Spec { value: "SCORE", group: SEARCH, range: Some((-1.0, 1.0)), element: InElement::Playing, ..SPEC };
+    /// Most matches of each template in a frame
+    max_matches: u32 = Limits::default().max_matches as u32,
+        Spec { value: "N", group: SEARCH, range: Some((1.0, f64::INFINITY)), element: InElement::Playing, ..SPEC };
+    /// Most overlap of two matches of one template: intersection over union, from 0 to 1
+    max_overlap: f64 = Limits::default().max_overlap,
+        Spec { value: "IOU", group: SEARCH, range: Some((0.0, 1.0)), element: InElement::Playing, ..SPEC };
+    /// Sizes: every power of FACTOR in the range, and 1; without /FACTOR of 1.05; one number is that size alone
+    scales: Typed<Scales> = Typed::of("1..1/2"),
+        Spec { value: "FROM..TO[/FACTOR]", group: SEARCH, hides_default: true, element: InElement::Playing, ..SPEC };
+    /// Directions in degrees, counter-clockwise positive; without /STEP every 5; one number is that direction alone
+    angles: Typed<Angles> = Typed::of("0..0/1"),
+        Spec { value: "FROM..TO[/STEP]", group: SEARCH, hides_default: true, element: InElement::Playing, ..SPEC };
+    /// How: exhaustive (every place, size and direction), pyramid (from coarse to fine on the CPU: much faster with
+    /// many sizes and directions; scores are exact, but a match can be missed) or auto (pyramid where exhaustive
+    /// takes long on the CPU)
+    search: SearchMethod = SearchMethod::default(),
+        Spec { value: "HOW", group: SEARCH, offers: &["auto", "exhaustive", "pyramid"], element: InElement::Playing, ..SPEC };
+    /// Search for templates inside this box only; 0,0 is the top left pixel
+    roi: Option<Rect> = None,
+        Spec { value: "X,Y,W,H", group: SEARCH, element: InElement::Playing, ..SPEC };
+
+    /// Write the video with what was found drawn into it: .mp4, .mkv, .avi or .webm; may be given several times.
+    /// What of it plays if lockon is killed: an .mp4 up to its last half second, nothing in its first second; an
+    /// .mkv all that was written
+    output: Vec<PathBuf> = Vec::new(),
+        Spec { value: "FILE", short: Some('o'), group: OUTPUT, is_file: true, ..SPEC };
+    /// Leave the input's sound out of -o
+    no_audio: bool = false, Spec { group: OUTPUT, needs: &["output"], ..SPEC };
+    /// Show it in a window. There space pauses and goes on, `.` goes on by one frame, q and Esc end the run as if
+    /// the video had ended, and so does closing the window; a camera's frames are dropped while it pauses
+    display: bool = false, Spec { group: OUTPUT, ..SPEC };
+    /// Send it into a pipeline of your own: gst-launch text that begins with `appsrc name=results`, which may be
+    /// left out, or @FILE with such text
+    sink: Vec<String> = Vec::new(), Spec { value: "TEXT|@FILE", group: OUTPUT, ..SPEC };
+    /// What -o, --display and --sink show: `overlay` (boxes over the picture), `mask` (the thresholded picture) or
+    /// `split` (half of each)
+    view: View = View::default(),
+        Spec { value: "VIEW", group: OUTPUT, offers: &["overlay", "mask", "split"], ..SPEC };
+    /// Write what was found: .jsonl, .csv, .mot.txt, or - for JSON Lines on standard output; may be given several
+    /// times
+    results: Vec<String> = Vec::new(),
+        Spec { value: "FILE", group: OUTPUT, is_file: true, element: InElement::Ready, ..SPEC };
+    /// Write a page about the run when it ends: trajectories, score and state over time, latency
+    report: Option<String> = None, Spec { value: "FILE.html", group: OUTPUT, is_file: true, ..SPEC };
+
+    /// The device that does the work: auto, cpu, cuda, cuda:N
+    backend: BackendChoice = BackendChoice::default(),
+        Spec { value: "BACKEND", group: HOW, offers: &["auto", "cpu", "cuda"], element: InElement::Ready, ..SPEC };
+    /// Threads of the CPU backend, and for several tracks
+    threads: Option<u16> = None,
+        Spec { value: "N", group: HOW, range: Some((1.0, MOST_THREADS)), element: InElement::Ready, ..SPEC };
+    /// A kernel of the CUDA backend instead of what it takes by itself; may be given several times
+    kernel: Vec<Kernel> = Vec::new(),
+        Spec { value: "NAME", group: HOW, offers: &Kernel::NAMES, lists_offers: true, element: InElement::Ready, ..SPEC };
+    /// Memory that the search may take on the CPU: 2G, 500M; with less it takes longer [default: half of what is
+    /// free]
+    memory: Option<Typed<Bytes>> = None,
+        Spec { value: "SIZE", group: HOW, element: InElement::Ready, ..SPEC };
+    /// Frames in flight on the device; 2 is a double buffer
+    depth: u8 = 2,
+        Spec { value: "N", group: HOW, range: Some((1.0, 32.0)), element: InElement::Ready, ..SPEC };
+    /// When the GPU fails in the middle of a run: end (with an error, what was written is kept), or cpu (it does the
+    /// rest)
+    on_device_loss: OnDeviceLoss = OnDeviceLoss::default(),
+        Spec { value: "WHAT", group: HOW, offers: &["end", "cpu"], element: InElement::Ready, ..SPEC };
+    /// Which decoders may be used: auto, software, hardware; auto takes hardware only with --backend cuda
+    decoder: Decoder = Decoder::Auto,
+        Spec { value: "DECODER", group: HOW, offers: &["auto", "software", "hardware"], ..SPEC };
+    /// Keep up with the source: newest frame first, older ones are dropped and counted (default for live sources)
+    live: bool = false, Spec { group: HOW, excludes: &["lossless"], ..SPEC };
+    /// Process every frame, however long it takes (default for files)
+    lossless: bool = false, Spec { group: HOW, ..SPEC };
+    /// When a camera or stream is lost, or is not there yet, wait and connect anew until it is; without this the run
+    /// ends with an error
+    reconnect: bool = false, Spec { group: HOW, ..SPEC };
+    /// Size of the camera's pictures
+    size: Option<Size> = None, Spec { value: "WxH", group: HOW, ..SPEC };
+    /// The camera's frames a second: 30, 30000/1001; of pictures, how many make a second (25 if not given)
+    fps: Option<FrameRate> = None, Spec { value: "N[/D]", group: HOW, ..SPEC };
+    /// User and password for the server of an rtsp://, http:// or srt:// address: a file with one line,
+    /// `user:password`, instead of the address, which others can see in the list of processes; the variable
+    /// `LOCKON_CREDENTIALS` may have the same line
+    credentials: Option<PathBuf> = None, Spec { value: "FILE", group: HOW, ..SPEC };
+    /// Even out the jitter of rtsp:// and srt:// over so many milliseconds: less is sooner, more is smoother
+    /// [default: 200]
+    jitter: Option<u32> = None, Spec { value: "MS", group: HOW, range: Some((0.0, 60_000.0)), ..SPEC };
+    /// Begin with this frame, or with the first that is not before this time: 120, 12.5s, 1:02.5, 1:02:03.5. What
+    /// comes before is decoded only; numbers and times stay those of the whole video
+    start: Moment = Moment::default(), Spec { value: "WHEN", group: HOW, hides_default: true, ..SPEC };
+    /// End before this frame, or before the first that is not before this time; of a camera or stream, counted from
+    /// its start
+    end: Option<Moment> = None, Spec { value: "WHEN", group: HOW, ..SPEC };
+    /// Process each Nth frame only, from the first on; videos that are written play at the same speed
+    every: u64 = 1,
+        Spec { value: "N", group: HOW, range: Some((1.0, f64::INFINITY)), hides_default: true, ..SPEC };
+    /// End after so many frames that were processed
+    max_frames: Option<u64> = None,
+        Spec { value: "N", group: HOW, range: Some((1.0, f64::INFINITY)), element: InElement::Ready, ..SPEC };
+    /// Tell Prometheus how the run goes: serve /metrics over HTTP there; a PORT alone is 127.0.0.1's
+    metrics: Option<Address> = None, Spec { value: "[HOST:]PORT", group: HOW, ..SPEC };
+}
+
+impl Request {
+    /// A run of `input`, of which nothing else is asked yet.
+    ///
+    /// # Errors
+    /// `Value` if it is no input.
+    pub fn new(input: impl AsRef<std::ffi::OsStr>) -> Result<Self> {
+        Ok(Self { input: Some(InputText::new(input.as_ref())?), ..Self::default() })
+    }
+
+    /// The words that ask for it behind `lockon run`.
+    pub fn words(&self) -> Vec<OsString> {
+        let mut words = Vec::new();
+        for field in FIELDS.iter().filter(|field| field.is_set(self)) {
+            for text in field.texts(self) {
+                let mut word = OsString::from(field.option());
+                match (field.shape, field.spec.is_positional) {
+                    (Shape::Switch, _) => {}
+                    (_, true) => word = text,
+                    (_, false) => {
+                        word.push("=");
+                        word.push(text);
+                    }
+                }
+                words.push(word);
+            }
+        }
+        words
+    }
+
+    /// What counts as a match.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            min_score: self.min_score,
+            max_matches: self.max_matches as usize,
+            max_overlap: self.max_overlap,
+        }
+    }
+
+    /// Which frames are processed.
+    pub fn part(&self) -> Part {
+        Part { start: self.start, end: self.end, every: self.every }
+    }
+
+    /// How a device is opened for it, in a run that `control` stops.
+    pub fn options(&self, control: &Control) -> Options {
+        Options {
+            choice: self.backend,
+            depth: usize::from(self.depth),
+            threads: job::threads(self.threads),
+            kernels: self.kernel.iter().copied().collect(),
+            control: control.clone(),
+            memory: self.memory.as_ref().map(|memory| **memory),
+        }
+    }
+
+    /// What is done to every frame, with these templates, which are the request's own once they were read.
+    /// Thresholded frames are not kept.
+    ///
+    /// # Errors
+    /// As [`Sought::new_under`] and [`job::check_device`].
+    pub fn job(&self, templates: Vec<NamedTemplate>, control: &Control) -> Result<Job> {
+        job::check_device(
+            &self.kernel,
+            self.backend,
+            (!templates.is_empty()).then_some(self.search),
+            self.threshold,
+        )?;
+        let sought = Sought::new_under(&templates, self.search, &self.scales, &self.angles, control)?;
+        Ok(Job {
+            templates,
+            sought,
+            roi: self.roi,
+            limits: self.limits(),
+            tracks: self.track.clone(),
+            track_matches: self.track_matches,
+            threshold: self.threshold,
+            wants_mask: false,
+        })
+    }
+}

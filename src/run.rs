@@ -1,0 +1,300 @@
+//! A run, from a request to its summary: source, job, devices, sinks, engine.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::backend::{self, Device};
+use crate::config::{Moment, Part, SearchMethod, TrackSpec};
+use crate::control::Control;
+use crate::devices::Devices;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::excerpt::Excerpt;
+use crate::files;
+use crate::frame::{Frame, FrameMeta, VideoFormat};
+use crate::job::{self, Job, NamedTemplate};
+use crate::media::launch;
+use crate::media::sink::{Shown, VideoSink};
+use crate::media::source::{Input, SourceSpec, VideoSource};
+use crate::metrics::MetricsSink;
+use crate::output::{self, report};
+use crate::ports::Sink;
+use crate::request::Request;
+use crate::results::{CommandRecord, RunRecord, Summary};
+use crate::text;
+
+/// A request that was checked, with the files that it reads. Nothing is written yet, and no video open.
+pub struct Prepared {
+    request: Request,
+    spec: SourceSpec,
+    templates: Vec<NamedTemplate>,
+    metrics: Option<MetricsSink>,
+}
+
+/// A run whose source and outputs are open.
+pub struct Run {
+    request: Request,
+    spec: SourceSpec,
+    job: Job,
+    devices: Devices,
+    frames: Excerpt<VideoSource>,
+    sinks: Vec<Box<dyn Sink>>,
+    shown: Option<Arc<Shown>>,
+    control: Control,
+    command: Option<CommandRecord>,
+    /// Held until the end, so that whoever reads a pipe stays for all of it.
+    readers: Vec<File>,
+}
+
+impl Request {
+    /// Checks the request and reads its templates: all that can be refused before a video is opened or a file
+    /// written.
+    ///
+    /// # Errors
+    /// As [`Self::check`] and [`job::load_templates`]; `File` if the video is a file that cannot be read.
+    pub fn prepare(&self) -> Result<Prepared> {
+        launch::init()?;
+        let spec = self.source_spec()?;
+        self.check_with(&spec)?;
+        let templates = job::load_templates(&self.template)?;
+        if let Input::File(path) = &spec.input {
+            path.metadata().map_err(Error::file("read", path))?;
+        }
+        Ok(Prepared { request: self.clone(), spec, templates, metrics: None })
+    }
+}
+
+impl Prepared {
+    /// Serves the metrics that were asked for, from now on, and tells where.
+    ///
+    /// # Errors
+    /// `Output` if nothing can be served there.
+    pub fn serve_metrics(&mut self) -> Result<Option<String>> {
+        let Some(address) = &self.request.metrics else { return Ok(None) };
+        if self.metrics.is_none() {
+            self.metrics = Some(MetricsSink::serve(address)?);
+        }
+        Ok(self.metrics.as_ref().map(MetricsSink::url))
+    }
+
+    /// Opens everything, outputs before the video: what cannot be written is refused before a camera is asked.
+    ///
+    /// # Errors
+    /// `Stopped` if `control` was; whatever cannot be opened.
+    pub fn start(mut self, control: &Control) -> Result<Run> {
+        let job = self.request.job(std::mem::take(&mut self.templates), control)?;
+        backend::probe(self.request.backend)?;
+        let devices = Devices::new(self.request.options(control), self.request.on_device_loss);
+        // While the video is opened. Pyramids are the CPU's.
+        if self.request.search != SearchMethod::Pyramid {
+            devices.open_ahead();
+        }
+        let readers = await_readers(&self.request, control)?.ok_or(Error::Stopped)?;
+        let mut sinks = file_sinks(&self.request, &self.spec)?;
+        self.serve_metrics()?;
+        sinks.extend(self.metrics.take().map(|metrics| Box::new(metrics) as Box<dyn Sink>));
+        let Self { request, spec, .. } = self;
+        let source = match VideoSource::open(&spec, control) {
+            Err(_) if control.is_stopped() => return Err(Error::Stopped),
+            opened => opened?,
+        };
+        let (watched, shown) = pipeline_sinks(&request, &spec.input, source.is_live(), control)?;
+        sinks.extend(watched);
+        let frames = Excerpt::new(source, request.part());
+        let control = control.clone();
+        Ok(Run { request, spec, job, devices, frames, sinks, shown, control, command: None, readers })
+    }
+}
+
+impl Run {
+    /// Opens all that a request asks for. `control` stops it, and pauses it later.
+    ///
+    /// # Errors
+    /// As [`Request::prepare`] and [`Prepared::start`].
+    pub fn start(request: &Request, control: &Control) -> Result<Self> {
+        request.prepare()?.start(control)
+    }
+
+    /// Notes the command line in the run's record.
+    pub fn note_command(&mut self, line: impl IntoIterator<Item = String>) {
+        let Self { request, spec, .. } = self;
+        self.command = Some(CommandRecord {
+            line: line.into_iter().map(|word| text::without_secrets(&word).into_owned()).collect(),
+            view: request.view.name(),
+            decoders: spec.decoder.name(),
+            live: self.frames.source().is_live(),
+            start: request.start.to_string(),
+            end: request.end.map(|end| end.to_string()),
+            every: request.every,
+            max_frames: request.max_frames,
+            threads: self.devices.threads(),
+            depth: usize::from(request.depth),
+            kernels: request.kernel.iter().map(ToString::to_string).collect(),
+            on_device_loss: request.on_device_loss.name(),
+        });
+    }
+
+    /// Adds an output. It gets every frame that is processed.
+    pub fn add_sink(&mut self, sink: Box<dyn Sink>) {
+        self.sinks.push(sink);
+    }
+
+    /// The first frame that will be processed, before it is; `None` if there is none, or if the run was stopped.
+    ///
+    /// # Errors
+    /// The source's.
+    pub fn first_frame(&mut self) -> Result<Option<Frame>> {
+        self.frames.first(&self.control)
+    }
+
+    /// Follows these boxes too.
+    pub fn follow(&mut self, tracks: impl IntoIterator<Item = TrackSpec>) {
+        self.job.tracks.extend(tracks);
+    }
+
+    /// Where the video comes from.
+    pub fn input(&self) -> &Input {
+        &self.spec.input
+    }
+
+    /// How a screen keeps up with a live source, if there is one.
+    pub fn shown(&self) -> Option<Arc<Shown>> {
+        self.shown.clone()
+    }
+
+    /// How much of the video is processed, in nanoseconds, as far as that is known.
+    pub fn length_ns(&self) -> Option<u64> {
+        let Self { request, .. } = self;
+        let source = self.frames.source();
+        let rate = job::frame_rate(&source.format());
+        let frames = |count: u64| (rate > 0.0).then(|| (count as f64 / rate * 1e9) as u64);
+        let time = |moment: Moment| match moment {
+            Moment::Frame(index) => frames(index),
+            Moment::Time(ns) => Some(ns),
+        };
+        let start = time(request.start).unwrap_or(0);
+        let end = source.duration_ns().into_iter().chain(request.end.and_then(time)).min();
+        let asked = request.max_frames.and_then(|max| frames(max.saturating_mul(request.every)));
+        end.map(|end| end.saturating_sub(start)).into_iter().chain(asked).min()
+    }
+
+    /// Processes the video to its end, or until the run is stopped. Outputs are complete then, whatever happened:
+    /// the summary tells what was done, the result whether something went wrong.
+    pub fn finish(self) -> (Summary, Result<()>) {
+        let Self { request, spec, job, devices, mut frames, sinks, control, command, readers, .. } = self;
+        let job = Job { wants_mask: sinks.iter().any(|sink| sink.wants_mask()), ..job };
+        let open_backend = |format: &VideoFormat| {
+            devices.open(|options, has_opened| {
+                // Frames that do not fit what was asked are an error at the beginning, and may pass later.
+                if has_opened { job.reopen(options, format) } else { job.open(options, format) }
+            })
+        };
+        let spare = devices.spare();
+        let open_spare = |format: &VideoFormat| job.reopen(spare.as_ref().expect("there is a spare"), format);
+        let decoder = frames.source().decoder_name().map(str::to_owned);
+        let describe = |format: &VideoFormat, device: &Device| {
+            let typed = request.source.as_deref().map(|text| text::without_secrets(text).into_owned());
+            let input = typed.unwrap_or_else(|| spec.input.to_string());
+            RunRecord { command: command.clone(), ..job.describe(input, decoder.clone(), format, device) }
+        };
+        let engine = Engine {
+            source: &mut frames,
+            open_backend: &open_backend,
+            open_spare: spare.is_some().then_some(&open_spare as _),
+            describe: &describe,
+            tracker: job.tracker(devices.threads()),
+            sinks,
+            max_frames: request.max_frames,
+            control,
+        };
+        let (summary, outcome) = engine.run();
+        drop(readers);
+        if outcome.is_ok() && summary.frames == 0 && !summary.interrupted {
+            let reason = match frames.missed() {
+                Some(last) => none_in(request.part(), last),
+                None => "it ended without a single frame".into(),
+            };
+            return (summary, Err(Error::NoVideo { input: spec.input.to_string(), reason }));
+        }
+        (summary, outcome)
+    }
+}
+
+/// Why no frame of a video was processed, the last of which was `last`.
+fn none_in(part: Part, last: FrameMeta) -> String {
+    let at = last.pts_ns.map_or_else(String::new, |ns| format!(" at {}", Moment::Time(ns)));
+    match part.end {
+        Some(end) if end.is_reached(&last) => {
+            format!("no frame lies between --start {} and --end {end}", part.start)
+        }
+        _ if last.pts_ns.is_none() && matches!(part.start, Moment::Time(_)) => {
+            format!("its frames have no times, so none is at --start {}: give a frame's number", part.start)
+        }
+        _ => format!("--start {} is after its last frame, {}{at}", part.start, last.index),
+    }
+}
+
+/// Waits until somebody reads each output that is a named pipe, and holds these open so that nobody has to wait for
+/// them later; nothing if the run was stopped first.
+fn await_readers(request: &Request, control: &Control) -> Result<Option<Vec<File>>> {
+    let texts = request.results.iter().chain(&request.report).map(Path::new);
+    let named = texts.chain(request.output.iter().map(PathBuf::as_path));
+    let named = named.filter(|path| files::is_pipe(path));
+    named.map(|path| files::open_pipe(path, files::End::Writing, control)).collect::<Result<Option<_>, _>>()
+}
+
+/// The outputs that are files. Whatever cannot be written is refused here, before the video is opened. Results come
+/// first, so that they are kept if a video output fails.
+fn file_sinks(request: &Request, spec: &SourceSpec) -> Result<Vec<Box<dyn Sink>>> {
+    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    for path in &request.results {
+        sinks.push(output::open(path)?);
+    }
+    if let Some(path) = &request.report {
+        sinks.push(report::open(path)?);
+    }
+    let sound = if request.output.is_empty() { None } else { sound_of(request, spec) };
+    for path in &request.output {
+        sinks.push(Box::new(of_part(request, VideoSink::file(path, request.view, sound.clone())?)));
+    }
+    Ok(sinks)
+}
+
+/// Nobody waits for the time before `--start`, in a file or in front of a screen.
+fn of_part(request: &Request, sink: VideoSink) -> VideoSink {
+    if request.start == Moment::default() { sink } else { sink.from_zero() }
+}
+
+/// Sinks, and how the last of them, the screen if there is one, keeps up with a live source.
+type PipelineSinks = (Vec<Box<dyn Sink>>, Option<Arc<Shown>>);
+
+/// The outputs that have to know whether the source is live.
+fn pipeline_sinks(
+    request: &Request,
+    input: &Input,
+    is_live: bool,
+    control: &Control,
+) -> Result<PipelineSinks> {
+    let mut sinks = Vec::new();
+    for text in &request.sink {
+        sinks.push(of_part(request, VideoSink::user(text, request.view, is_live)?).steering(control));
+    }
+    if request.display {
+        sinks.push(VideoSink::display(request.view, is_live, &input.title())?.steering(control));
+    }
+    let shown = sinks.last().filter(|_| is_live).map(VideoSink::shown);
+    Ok((sinks.into_iter().map(|sink| Box::new(sink) as Box<dyn Sink>).collect(), shown))
+}
+
+/// The file whose sound goes into `-o`.
+fn sound_of(request: &Request, spec: &SourceSpec) -> Option<PathBuf> {
+    if request.no_audio {
+        return None;
+    }
+    let file = spec.input.file();
+    if file.is_none() {
+        tracing::warn!("-o has no sound: only that of a file is carried along (--no-audio says so)");
+    }
+    file
+}
