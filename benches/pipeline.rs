@@ -4,7 +4,7 @@
 //!     cargo bench --bench pipeline -- VIDEO X,Y,W,H [ROUNDS [COPIES [OPTION...]]]
 //!
 //! The box is cut out of the first frame as the template that is searched in every frame, and it is the box
-//! that is followed. Rounds alternate, so that all are measured while the machine is in the same mood;
+//! that is followed. Rounds alternate, so that all meet the machine in the same state;
 //! medians are printed. The answer is checked before a time counts: as many frame records as frames, the
 //! first match in its place. COPIES of each program are started at once, and the last one's end counts. Each
 //! OPTION is given to `lockon run`: `--backend cuda`.

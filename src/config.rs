@@ -742,7 +742,7 @@ pub struct Kernels {
 }
 
 impl FromIterator<Kernel> for Kernels {
-    /// Of two for the same thing the later counts.
+    /// If two kernels are for the same thing, the later one counts.
     fn from_iter<I: IntoIterator<Item = Kernel>>(kernels: I) -> Self {
         let mut chosen = Self::default();
         for kernel in kernels {

@@ -180,8 +180,8 @@ impl Sought {
     }
 }
 
-/// Refuses what no device does: a way to search that the chosen one has not, and kernels that have nothing to
-/// do or have their work done by another. `search` is none if nothing is searched.
+/// Refuses what no device can do: a way to search that the chosen device does not have, and kernels that have
+/// nothing to do or whose work another kernel does. `search` is none if nothing is searched.
 ///
 /// # Errors
 /// `Usage`.

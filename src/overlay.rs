@@ -543,7 +543,7 @@ struct Style {
 struct Text {
     /// Its length in bytes.
     letters: usize,
-    /// Of its plate.
+    /// Size of the plate behind the label.
     width: i64,
     height: i64,
 }

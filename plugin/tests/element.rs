@@ -18,7 +18,7 @@ use lockon::frame::{PixelFormat, Plane, Size};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Of `examples/media/cars.mp4`.
+/// The frame size of `examples/media/cars.mp4`.
 const CARS: Size = Size::new(768, 432);
 const SIZE: Size = Size::new(97, 63);
 const FRAME: gst::ClockTime = gst::ClockTime::from_mseconds(40);

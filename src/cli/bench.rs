@@ -144,7 +144,7 @@ impl<'a> From<&'a Micros> for Times<'a> {
 }
 
 impl Name {
-    /// Of a kernel of the CUDA backend.
+    /// The name of a kernel of the CUDA backend.
     fn of(asked: Option<Kernel>, taken: Kernel) -> Self {
         match asked {
             Some(asked) => asked.to_string().as_str().into(),
@@ -200,7 +200,7 @@ struct Search {
 }
 
 impl Search {
-    /// Of templates that are cut out of the window.
+    /// A search for templates that are cut out of the window.
     fn new(
         (scene, picture): (Scene, &Plane),
         window: Rect,
@@ -219,7 +219,7 @@ struct Report {
     device: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     driver: Option<String>,
-    /// Of lockon.
+    /// The version of lockon.
     version: &'static str,
     /// What it was built from, where that is known.
     commit: &'static str,
@@ -455,7 +455,7 @@ impl Work {
             searches.push(Search::new(seen, WINDOW, middle, 64, best)?);
         }
         for search in searches {
-            // Of the first frame and the last.
+            // What is expected of the first frame and of the last.
             let expected = on_cpu(&search, &[&pictures[0], &pictures[pictures.len() - 1]], self.threads)?;
             let wanted = Kernel::ALL.into_iter().filter_map(|(_, kernel)| match kernel {
                 // Only what would be taken is measured in more than one scene.

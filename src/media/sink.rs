@@ -603,7 +603,7 @@ impl Playing {
                 appsrc.set_max_buffers(QUEUED_TO_SHOW);
             }
             if let Some(control) = sink.control.clone() {
-                // Of a live source few frames wait, and they are the newest.
+                // A live source has few frames waiting, and they are the newest.
                 turnstile = (!sink.is_live).then(|| Turnstile::new(&control));
                 window::watch(&appsrc, move |action| window::steer(&control, &action));
             }
@@ -1026,7 +1026,7 @@ impl Timeline {
             _ => own,
         };
         let pts = if self.on_clock { self.on_clock(own, now()) } else { own };
-        // Of frames that came at one time, as after a stall, players show the first only: they are pulled
+        // If frames came at one time, as after a stall, players show only the first: their times are moved
         // apart a little.
         let apart = meta.duration_ns.or(nominal).unwrap_or(USUAL_INTERVAL_NS) / 8;
         let earliest = self.last_pts.map_or(0, |last| last + apart.min(MOST_APART_NS));
@@ -1079,11 +1079,11 @@ fn grid((ns, frames): (u64, u64), index: u64) -> u64 {
 /// Copies frames into writable buffers and draws on them.
 pub(super) struct Easel {
     pool: gst_video::VideoBufferPool,
-    /// Of the buffers.
+    /// The format of the buffers.
     pub(super) info: gst_video::VideoInfo,
-    /// Of the buffers: colour, even for grey frames.
+    /// The pixel format of the buffers: colour, even for grey frames.
     pixels: PixelFormat,
-    /// Of the frames; a buffer may be one column and one row larger.
+    /// The format of the frames; a buffer may be one column and one row larger.
     format: VideoFormat,
     even: bool,
     view: View,

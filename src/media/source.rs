@@ -83,8 +83,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// are small.
 const LOSSLESS_WAITING: usize = 2;
 
-/// Samples that wait in the channel of a live source: as many as come together. In vain wait all that are
-/// older.
+/// Samples that wait in the channel of a live source: as many as come together. Older ones are dropped before
+/// anybody takes them.
 const LIVE_WAITING: usize = 4;
 
 /// Samples that arrive within this time came together: less than a frame's time at 120 frames a second.
@@ -414,7 +414,7 @@ pub struct VideoSource {
     truncation: Option<Truncation>,
     /// What a resource complained of, and when: an end that follows at once is its consequence.
     trouble: Option<(Instant, Error)>,
-    /// Of a file: notices that nothing comes any more.
+    /// If the source is a file: notices that nothing comes any more.
     watch: Option<Watch>,
     /// When the last frame was delivered, or the source opened.
     heard: Instant,
@@ -1473,7 +1473,7 @@ fn captured(sink: &gst_app::AppSink, sample: &gst::Sample, now: Instant) -> Opti
 /// Tells the network source that a URI's element makes how long to even out its jitter.
 fn set_jitter(input: &gst::Element, milliseconds: u32) {
     input.connect("source-setup", false, move |values| {
-        // Of RTSP's source an unsigned number, of SRT's a signed one.
+        // RTSP's source has an unsigned number here, SRT's a signed one.
         if let Some(source) = values.get(1).and_then(|source| source.get::<gst::Element>().ok())
             && let Some(property) = source.find_property("latency")
         {

@@ -335,7 +335,7 @@ fn is_sure(state: TrackState) -> bool {
     matches!(state, TrackState::Tracked | TrackState::Reacquired)
 }
 
-/// Of the middles of two boxes.
+/// The distance between the middles of two boxes.
 fn distance([ax, ay, aw, ah]: [f64; 4], [bx, by, bw, bh]: [f64; 4]) -> f64 {
     libm::hypot(ax + aw / 2.0 - bx - bw / 2.0, ay + ah / 2.0 - by - bh / 2.0)
 }

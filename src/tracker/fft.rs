@@ -363,7 +363,7 @@ fn four([a, b, c, d]: [Complex; 4]) -> [Complex; 4] {
 #[inline(always)]
 fn eight([a, b, c, d, e, f, g, h]: [Complex; 8]) -> [Complex; 8] {
     use std::f32::consts::FRAC_1_SQRT_2;
-    // Of the even elements and of the odd ones, these turned by 0, 1, 2 and 3 eighths.
+    // Transforms of the even elements and of the odd ones, the odd ones turned by 0, 1, 2 and 3 eighths.
     let [k, l, m, n] = four([a, c, e, g]);
     let [p, q, r, s] = four([b, d, f, h]);
     let q = (FRAC_1_SQRT_2 * (q.0 + q.1), FRAC_1_SQRT_2 * (q.1 - q.0));

@@ -71,8 +71,8 @@ pub(super) struct Hog {
 struct Room {
     /// By direction; the last is the first one turned round.
     products: [Products; UNSIGNED + 1],
-    /// Of the row of cells above: all but what the row below gives to it. Of directions that [`share_out`]
-    /// sees from behind, the sums are negative, here and in `carried`.
+    /// Sums of the row of cells above: all but what the row below gives to it. In directions that
+    /// [`share_out`] sees from behind the sums are negative, here and in `carried`.
     columns: Columns,
     /// What the row above gives to this one.
     carried: Columns,

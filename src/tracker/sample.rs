@@ -640,7 +640,7 @@ mod tests {
         let mut sampler = Sampler::new();
         for degrees in [1.0, 33.0, 90.0, -135.0, 180.0] {
             let window = Window { x: 45.3, y: 40.8, w: 36.0, h: 20.0, angle: f64::to_radians(degrees) };
-            // Of one block, and of several rows and columns of them.
+            // Pictures of one block, and of several rows and columns of blocks.
             let side = if degrees > 0.0 { 32 } else { 128 };
             // The second of two squares beside each other.
             let mut luma = vec![0; 2 * side * side];

@@ -241,7 +241,7 @@ fn regress(looker: &mut Looker, frame: &Frame, window: Window) {
             }
             let mut products = [[0.0; SAMPLES]; SAMPLES];
             for first in (0..SAMPLES).step_by(2) {
-                // Of an odd number the last one is its own neighbour.
+                // If their number is odd, the last one is its own neighbour.
                 let second = (first + 1).min(SAMPLES - 1);
                 for i in first..SAMPLES {
                     let pair = dots([&centred[first], &centred[second]], &centred[i]);

@@ -162,7 +162,7 @@ fn frames_that_become_too_small_are_searched_for_what_fits() {
     assert!(found_there[FRAMES..2 * FRAMES].iter().all(|(_, is_found)| !is_found));
     assert_eq!(said.matches("no template is searched for while frames are 48x40").count(), 1, "{said}");
 
-    // Of the region a part is left, and then nothing.
+    // A part of the region is left, and then nothing of it.
     let (records, said) = run("--template ball.png --min-score -1 --roi 20,10,100,100 --scales 0.25..1/2");
     assert!(found(&records).iter().all(|(_, is_found)| *is_found), "{said}");
     assert_eq!(said.matches("what is left of it is searched, 20,10,28,30").count(), 1, "{said}");

@@ -37,7 +37,7 @@ pub struct Lockon {
     device: Mutex<Option<Device>>,
     /// What the sink pad was told last.
     input: Mutex<Input>,
-    /// Of the run that goes on, from one activation of the source pad to the next.
+    /// Controls the run that goes on, from one activation of the source pad to the next.
     control: Mutex<Control>,
     pub(super) dropped: AtomicU64,
     pushed: AtomicU64,

@@ -249,8 +249,8 @@ impl<T: Real> Correlator<T> {
     /// Takes the pairs of a transformed block of rows apart, into rows `top..top + BLOCK` of the spectrum's
     /// columns.
     ///
-    /// Of the transform Z of a + ib, A is (Z(k) + conj Z(-k)) / 2 and B is (Z(k) - conj Z(-k)) / 2i. They are
-    /// left twice as large here; [`Self::pattern`] makes up for it.
+    /// With Z the transform of a + ib, A is (Z(k) + conj Z(-k)) / 2 and B is (Z(k) - conj Z(-k)) / 2i. This
+    /// leaves both twice as large; [`Self::pattern`] makes up for it.
     fn unpack(&self, packed: &[Complex<T>], top: usize, spectrum: &mut Spectrum<T>) {
         let width = self.tile.width;
         for (k, col) in spectrum.0.chunks_exact_mut(self.stride).enumerate() {

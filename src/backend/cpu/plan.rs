@@ -118,8 +118,8 @@ impl Plan {
     }
 }
 
-// Of one core of an EPYC of 2022 (Zen 4, 1 MiB of cache a core), from the shares of a search for 64x64 in
-// 1920x1080 that transforms, passes and scores had in a profile.
+// These are times on one core of an EPYC of 2022 (Zen 4, 1 MiB of cache a core), from the shares that
+// transforms, passes and scores had in a profile of a search for 64x64 in 1920x1080.
 
 /// Each halving of a transform, for each of its numbers.
 const HALVING_NS: f64 = 0.13;

@@ -12,7 +12,7 @@ pub(super) const MIDDLE: i32 = 128;
 /// A step down adds a row of pixels to the column sums and takes one off; the windows of the row then slide
 /// along the columns: five additions a position, whatever the window's size.
 pub(super) struct WindowSums {
-    /// Of each column of the picture over the rows of the window.
+    /// Sums of each column of the picture over the rows of the window.
     columns: Vec<i64>,
     /// The same of squares.
     column_squares: Vec<i64>,
@@ -32,7 +32,7 @@ impl WindowSums {
     /// Makes `sums` and `squares` those of the windows of row `y` of positions. Rows are to be asked for from
     /// 0, one by one.
     ///
-    /// Of the windows in `picture` the first `count` are made; what follows in `sums` and `squares` is
+    /// It makes the sums of the first `count` windows in `picture`; what follows in `sums` and `squares` is
     /// unspecified.
     ///
     /// # Panics
