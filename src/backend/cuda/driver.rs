@@ -16,7 +16,6 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
-use std::thread::LocalKey;
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUresult};
@@ -53,15 +52,31 @@ macro_rules! pod {
 }
 pod!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
-thread_local! {
-    /// How often this thread allocated memory, and waited for a device: tests look that no frame does what it
-    /// should not.
-    pub(super) static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-    pub(super) static WAITS: Cell<usize> = const { Cell::new(0) };
-}
+/// What this thread allocates and waits for, counted for tests: they look that no frame does what it should
+/// not, and let allocations fail.
+#[cfg(test)]
+pub(super) mod counted {
+    use std::cell::Cell;
 
-fn count(what: &'static LocalKey<Cell<usize>>) {
-    what.set(what.get() + 1);
+    use super::{DeviceFault, Result, fault};
+
+    thread_local! {
+        pub(in super::super) static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+        pub(in super::super) static WAITS: Cell<usize> = const { Cell::new(0) };
+        /// There is no memory for anything, until this is set back.
+        pub(in super::super) static IS_FULL: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// # Errors
+    /// As of a host without memory, if a test asked for that.
+    pub(super) fn allocation(what: &'static str, wanted: usize) -> Result<()> {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        if IS_FULL.get() { Err(fault(DeviceFault::OutOfHostMemory { what, wanted })) } else { Ok(()) }
+    }
+
+    pub(super) fn wait() {
+        WAITS.set(WAITS.get() + 1);
+    }
 }
 
 /// An error of the CUDA backend.
@@ -377,7 +392,8 @@ impl Gpu {
 
     /// Room for `length` numbers on the device, all 0.
     pub(super) fn alloc<T: Pod>(&self, what: &'static str, length: usize) -> Result<DeviceBuffer<T>> {
-        count(&ALLOCATIONS);
+        #[cfg(test)]
+        counted::allocation(what, length)?;
         self.bind()?;
         let _captures_wait = hold_captures_up();
         let bytes = (length * size_of::<T>()).max(1);
@@ -405,7 +421,8 @@ impl Gpu {
         length: usize,
         kind: Pinned,
     ) -> Result<PinnedBuffer<T>> {
-        count(&ALLOCATIONS);
+        #[cfg(test)]
+        counted::allocation(what, length)?;
         self.bind()?;
         let _captures_wait = hold_captures_up();
         let bytes = (length * size_of::<T>()).max(1);
@@ -608,7 +625,8 @@ impl Stream {
 
     /// Waits until everything in it is done.
     pub(super) fn wait(&self) -> Result<()> {
-        count(&WAITS);
+        #[cfg(test)]
+        counted::wait();
         self.queue.synchronize().map_err(failed("waiting for the device"))
     }
 
@@ -846,7 +864,8 @@ impl Mark {
 
     /// Waits until the device has passed it.
     pub(super) fn wait(&self) -> Result<()> {
-        count(&WAITS);
+        #[cfg(test)]
+        counted::wait();
         self.event.synchronize().map_err(failed("waiting for the device"))
     }
 

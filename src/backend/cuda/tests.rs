@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
 
+use super::driver::counted;
 use super::mma::Generation;
 use super::testing::Random;
 use super::*;
@@ -871,7 +872,7 @@ fn uploads_overlap_kernels_and_frames_neither_allocate_nor_wait_twice() {
             }
             assert!(findings.upload_us > 0, "{} us", findings.upload_us);
             timeline.push([uploaded, published, done]);
-            counts.push((driver::ALLOCATIONS.get(), driver::WAITS.get()));
+            counts.push((counted::ALLOCATIONS.get(), counted::WAITS.get()));
         }
         let meta = FrameMeta { index, pts_ns: None, duration_ns: None, arrived: Instant::now() };
         let frame = &frames[index as usize % 3];
