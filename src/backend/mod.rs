@@ -18,6 +18,7 @@ use crate::template::{Bank, Template, resampled_size};
 pub mod cpu;
 pub mod cuda;
 pub mod peaks;
+pub mod ring;
 pub mod score;
 pub mod threshold;
 
@@ -130,6 +131,11 @@ pub struct Device {
 }
 
 /// A device with a ring of slots. See the module's documentation for the life of a slot.
+///
+/// After a call has returned an error other than `Stopped`, or has panicked, the backend is of no more use:
+/// every later call returns that error again (`Panicked` after a panic), and no results come of the frames
+/// that are in flight. Whoever wants these opens another backend and submits them to it. `Stopped` gives up
+/// one frame; the others can be waited for.
 pub trait Backend: Send {
     /// What does the work.
     fn describe(&self) -> Device;
@@ -145,7 +151,8 @@ pub trait Backend: Send {
     /// read. It is not called if there is nothing to do to frames.
     ///
     /// # Errors
-    /// `Backend` if the device fails.
+    /// `Backend` if the device fails: the frame is not in flight then. The first error, if an earlier call
+    /// failed.
     ///
     /// # Panics
     /// If no slot is free.
@@ -156,7 +163,8 @@ pub trait Backend: Send {
     ///
     /// # Errors
     /// `Backend` if the device fails; `NoMemory` or `MemoryLimit` if there is too little memory; `Stopped` if
-    /// the run was stopped before this frame was done. The frame is given up then.
+    /// the run was stopped before this frame was done. The frame is given up then. The first error, if an
+    /// earlier call failed with another than `Stopped`.
     fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<FrameMeta>>;
 }
 

@@ -9,6 +9,7 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender};
 use rayon::ThreadPoolBuilder;
 
+use crate::backend::ring::Poison;
 use crate::backend::{Backend, Device, Findings, Options, Standing};
 use crate::control::Control;
 use crate::error::{Bytes, DeviceFault, Error, Result};
@@ -45,6 +46,7 @@ pub struct Cpu {
     worker: Option<JoinHandle<()>>,
     in_flight: usize,
     is_idle: bool,
+    poison: Poison,
 }
 
 struct Slot {
@@ -63,10 +65,6 @@ impl Cpu {
     /// `Backend` if the system gives no more threads; `MemoryLimit` or `NoMemory` if it takes more memory
     /// than there may be, or is; `Stopped`.
     pub fn open(standing: Standing, options: &Options) -> Result<Self> {
-        let failed = |error: &dyn std::fmt::Display| Error::Backend {
-            backend: "cpu",
-            fault: DeviceFault::Other(error.to_string()),
-        };
         let (depth, threads) = (options.depth, options.threads);
         let pool = ThreadPoolBuilder::new()
             .num_threads(threads)
@@ -76,6 +74,20 @@ impl Cpu {
         let is_idle = standing.is_idle();
         let frame = if is_idle { Size::new(1, 1) } else { standing.frame };
         let mut work = StandingWork::new(standing, options)?;
+        // Without work there is nothing to wake the pool for.
+        let run =
+            move |slot: &mut Slot| if is_idle { work.run(slot) } else { pool.install(|| work.run(slot)) };
+        Self::working(run, frame, is_idle, depth, threads)
+    }
+
+    /// A ring whose worker does `work` to each slot.
+    fn working(
+        mut work: impl FnMut(&mut Slot) -> Result<()> + Send + 'static,
+        frame: Size,
+        is_idle: bool,
+        depth: usize,
+        threads: usize,
+    ) -> Result<Self> {
         let slot = |_| Slot { meta: None, luma: Plane::new(frame), findings: Findings::default() };
         let free = (0..depth).map(slot).collect();
         let (submitted, to_work) = crossbeam_channel::bounded::<Slot>(depth);
@@ -84,9 +96,7 @@ impl Cpu {
             .name("cpu".into())
             .spawn(move || {
                 for mut slot in to_work {
-                    // Without work there is nothing to wake the pool for.
-                    let outcome =
-                        if is_idle { work.run(&mut slot) } else { pool.install(|| work.run(&mut slot)) };
+                    let outcome = work(&mut slot);
                     if worked.send((slot, outcome)).is_err() {
                         break;
                     }
@@ -102,6 +112,7 @@ impl Cpu {
             worker: Some(worker),
             in_flight: 0,
             is_idle,
+            poison: Poison::new("cpu"),
         })
     }
 }
@@ -117,29 +128,43 @@ impl Backend for Cpu {
     }
 
     fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()> {
-        let mut slot = self.free.pop().expect("a slot is free");
-        let started = Instant::now();
-        if !self.is_idle {
-            fill(slot.luma.as_mut());
-        }
-        slot.findings.upload_us = started.elapsed().as_micros() as u64;
-        slot.meta = Some(meta);
-        let sender = self.submitted.as_ref().expect("open until dropped");
-        sender.send(slot).map_err(|_| worker_ended())?;
-        self.in_flight += 1;
-        Ok(())
+        let Self { poison, free, submitted, in_flight, is_idle, .. } = self;
+        poison.check()?;
+        let mut slot = free.pop().expect("a slot is free");
+        poison.run(|| {
+            let started = Instant::now();
+            if !*is_idle {
+                fill(slot.luma.as_mut());
+            }
+            slot.findings.upload_us = started.elapsed().as_micros() as u64;
+            slot.meta = Some(meta);
+            let sender = submitted.as_ref().expect("open until dropped");
+            sender.send(slot).map_err(|_| worker_ended())?;
+            *in_flight += 1;
+            Ok(())
+        })
     }
 
     fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<FrameMeta>> {
+        self.poison.check()?;
         if self.in_flight == 0 {
             return Ok(None);
         }
-        // It hears of the end itself, and gives up what it works on.
-        let (mut slot, outcome) = self.completed.recv().map_err(|_| worker_ended())?;
+        let completed = &self.completed;
+        let (mut slot, is_stopped) = self.poison.run(|| {
+            // The worker hears of the end itself, and gives up what it works on.
+            let (slot, outcome) = completed.recv().map_err(|_| worker_ended())?;
+            match outcome {
+                Ok(()) => Ok((slot, false)),
+                // The next frame begins afresh, so that nothing is the worse for it.
+                Err(Error::Stopped) => Ok((slot, true)),
+                Err(error) => Err(error),
+            }
+        })?;
         self.in_flight -= 1;
-        if let Err(error) = outcome {
+        if is_stopped {
             self.free.push(slot);
-            return Err(error);
+            return Err(Error::Stopped);
         }
         // Swapped, not copied: the slot takes the caller's used buffers for its next frame.
         std::mem::swap(findings, &mut slot.findings);
@@ -260,10 +285,11 @@ fn rest(standing: &Standing, depth: usize, limit: Bytes) -> Result<usize> {
 }
 
 fn worker_ended() -> Error {
-    Error::Backend {
-        backend: "cpu",
-        fault: DeviceFault::Other("the worker thread has ended (a panic was reported above)".into()),
-    }
+    failed(&"the worker thread has ended (a panic was reported above)")
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Error {
+    Error::Backend { backend: "cpu", fault: DeviceFault::Other(error.to_string()) }
 }
 
 /// The processor's name where the system tells it, for the run record.
@@ -271,4 +297,59 @@ fn processor_name() -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     name.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(index: u64) -> FrameMeta {
+        FrameMeta { index, pts_ns: None, duration_ns: None, arrived: Instant::now() }
+    }
+
+    /// A ring of two slots whose worker gives this outcome for its first frame, and none of the others fails.
+    fn failing(first: impl FnOnce() -> Result<()> + Send + 'static) -> Cpu {
+        let mut first = Some(first);
+        let work = move |_: &mut Slot| first.take().map_or(Ok(()), |first| first());
+        let mut cpu = Cpu::working(work, Size::new(4, 3), false, 2, 1).unwrap();
+        for index in 0..2 {
+            cpu.submit(meta(index), &mut |_| ()).unwrap();
+        }
+        cpu
+    }
+
+    fn wait_next(cpu: &mut Cpu) -> Result<Option<u64>> {
+        Ok(cpu.wait_next(&mut Findings::default())?.map(|meta| meta.index))
+    }
+
+    #[test]
+    fn a_frame_that_failed_is_the_last_and_every_later_call_gives_its_error() {
+        let no_memory = || Error::NoMemory { what: "a map", wanted: Bytes(1 << 40) };
+        let mut cpu = failing(move || Err(no_memory()));
+        for _ in 0..3 {
+            assert_eq!(wait_next(&mut cpu).unwrap_err().to_string(), no_memory().to_string());
+            let error = cpu.submit(meta(9), &mut |_| panic!("nothing is filled")).unwrap_err();
+            assert!(matches!(error, Error::NoMemory { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_stopped_frame_is_given_up_and_the_next_one_comes() {
+        let mut cpu = failing(|| Err(Error::Stopped));
+        assert!(matches!(wait_next(&mut cpu), Err(Error::Stopped)));
+        cpu.submit(meta(2), &mut |_| ()).unwrap();
+        assert_eq!(wait_next(&mut cpu).unwrap(), Some(1));
+        assert_eq!(wait_next(&mut cpu).unwrap(), Some(2));
+        assert_eq!(wait_next(&mut cpu).unwrap(), None);
+    }
+
+    #[test]
+    fn a_worker_that_panicked_is_an_error_of_every_later_call() {
+        let mut cpu = failing(|| panic!("as the test wants it"));
+        for _ in 0..3 {
+            let said = wait_next(&mut cpu).unwrap_err().to_string();
+            assert_eq!(said, "cpu: the worker thread has ended (a panic was reported above)");
+            assert!(cpu.submit(meta(9), &mut |_| ()).is_err());
+        }
+    }
 }

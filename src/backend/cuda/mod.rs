@@ -13,11 +13,11 @@
 //! What comes back are exact integers and scores by the numeric contract, so the host's part (vertices,
 //! suppression, limits) is the code that the CPU backend runs too, and so are the bytes.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::backend::peaks::Candidate;
+use crate::backend::ring::Ring;
 use crate::backend::{Backend, Device, Findings, Standing};
 use crate::config::{Kernel, Kernels, ThresholdMethod};
 use crate::error::{DeviceFault, Error, Result};
@@ -67,10 +67,17 @@ impl Opened {
 
 /// A CUDA device.
 pub struct Cuda {
+    work: Work,
+    depth: usize,
+    /// Knows what a failed call leaves behind: no slot is touched after one.
+    ring: Ring<Slot>,
+}
+
+/// What is done to the slots of the ring: what they share of the device, and the calls of the driver.
+struct Work {
     gpu: Gpu,
     standing: Standing,
     plan: Option<PlannedSearch>,
-    depth: usize,
     streams: Streams,
     /// Does the standing work of all frames, one after the other: side by side two would both take as long,
     /// and the older would be late.
@@ -80,9 +87,6 @@ pub struct Cuda {
     times: Vec<Times>,
     /// Index in `times` of the frame that is submitted next.
     turn: usize,
-    free: Vec<Slot>,
-    /// Submitted slots, oldest first.
-    in_flight: VecDeque<Slot>,
     masks: MaskPool,
     /// Frames are uploaded even if nothing is done to them.
     uploads_idly: bool,
@@ -123,39 +127,36 @@ impl Cuda {
             None => None,
         };
         let slots = frames.into_iter().map(|frame| Slot::new(&gpu, frame, &standing));
-        let free = slots.collect::<Result<Vec<_>>>()?;
+        let mut slots = slots.collect::<Result<Vec<_>>>()?;
         let times = (0..=depth).map(|_| Times::new(&gpu)).collect::<Result<Vec<_>>>()?;
         // One a slot; more are made when sinks hold on to them.
         let masks = MaskPool::new(&gpu, standing.frame, if standing.wants_mask { depth } else { 0 })?;
-        let mut cuda = Self {
+        let mut work = Work {
             streams: Streams::new(&gpu)?,
             gpu,
             standing,
             plan,
-            depth,
             lane,
             thresholder,
             times,
             turn: 0,
-            free,
-            in_flight: VecDeque::with_capacity(depth),
             masks,
             uploads_idly: false,
             candidates: Vec::new(),
         };
         // Not at the first frames, which may be live.
-        let mut slots = std::mem::take(&mut cuda.free);
-        let captured = slots.iter_mut().try_for_each(|slot| cuda.capture(slot));
-        cuda.free = slots;
-        captured.map(|()| cuda)
+        slots.iter_mut().try_for_each(|slot| work.capture(slot))?;
+        Ok(Self { work, depth, ring: Ring::new("cuda", slots) })
     }
 
     /// From now on frames are uploaded even if there is nothing to do to them: what a bench compares the ring
     /// with.
     pub fn upload_idly(&mut self) {
-        self.uploads_idly = true;
+        self.work.uploads_idly = true;
     }
+}
 
+impl Work {
     fn uploads(&self) -> bool {
         self.uploads_idly || !self.standing.is_idle()
     }
@@ -196,8 +197,8 @@ impl Cuda {
     }
 
     /// Puts a frame that lies in the slot's pinned buffer, and all that is to be done to it, into the
-    /// streams.
-    fn start(&mut self, slot: &mut Slot) -> Result<()> {
+    /// streams. `before` is the slot that was submitted before, if that is in flight.
+    fn start(&mut self, slot: &mut Slot, before: Option<&Slot>) -> Result<()> {
         if slot.graph.is_none() {
             self.capture(slot)?;
         }
@@ -208,7 +209,6 @@ impl Cuda {
 
         // While the upload before is still running, this one starts where that ends, which has its mark
         // already.
-        let before = self.in_flight.back();
         slot.waits_for_upload = before.is_some_and(|before| !before.marks.uploaded.is_passed());
         if !slot.waits_for_upload {
             times.started.record(uploads)?;
@@ -245,11 +245,11 @@ impl Cuda {
         Ok(())
     }
 
-    /// Waits for the standing work of the oldest frame in flight and gives its results.
-    fn finish(&mut self, findings: &mut Findings) -> Result<()> {
-        let slot = self.in_flight.front_mut().expect("a frame is in flight");
+    /// Waits for the standing work of the oldest frame in flight, which lies in this slot, and gives its
+    /// results.
+    fn finish(&mut self, slot: &mut Slot, findings: &mut Findings) -> Result<()> {
         let times = &self.times[slot.turn];
-        let before = &self.times[(slot.turn + self.depth) % self.times.len()];
+        let before = &self.times[(slot.turn + self.times.len() - 1) % self.times.len()];
         let done = if self.standing.wants_mask { &times.done } else { &times.published };
         done.wait()?;
         let upload_start = if slot.waits_for_upload { &before.uploaded } else { &times.started };
@@ -268,11 +268,11 @@ impl Cuda {
         if let Some(plan) = &self.plan {
             let (roi, limits) = (self.standing.roi, &self.standing.limits);
             let search = Search::new(plan, roi, limits);
-            findings.redone = self.lane.redo(list, &mut |lane, list| lane.search(list, frame, search))?;
-            if findings.redone > 0 {
-                // The list may lie elsewhere now.
+            if !list.had_room() {
+                // To search again frees the list that the graph writes to, and may fail after that.
                 slot.graph = None;
             }
+            findings.redone = self.lane.redo(list, &mut |lane, list| lane.search(list, frame, search))?;
             let found = list.candidates(&self.lane.stream)?;
             plan.select(found, (roi.x, roi.y), limits, &mut self.candidates, &mut findings.matches);
         }
@@ -303,7 +303,7 @@ fn check_size(gpu: &Gpu, frame: Size) -> Result<()> {
 
 impl Backend for Cuda {
     fn describe(&self) -> Device {
-        self.gpu.info().describe()
+        self.work.gpu.info().describe()
     }
 
     fn depth(&self) -> usize {
@@ -311,36 +311,33 @@ impl Backend for Cuda {
     }
 
     fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()> {
-        let mut slot = self.free.pop().expect("a slot is free");
-        if !self.uploads() {
+        let Self { work, ring, .. } = self;
+        ring.submit(|slot, before| {
             slot.meta = Some(meta);
-            self.in_flight.push_back(slot);
-            return Ok(());
-        }
-        let started = Instant::now();
-        fill(slot.upload_plane());
-        slot.fill_us = started.elapsed().as_micros() as u64;
-        slot.meta = Some(meta);
-        (slot.turn, slot.is_first) = (self.turn % self.times.len(), self.turn == 0);
-        self.turn += 1;
-        let outcome = self.lend_mask(&mut slot).and_then(|()| self.start(&mut slot));
-        self.in_flight.push_back(slot);
-        outcome
+            if !work.uploads() {
+                return Ok(());
+            }
+            let started = Instant::now();
+            fill(slot.upload_plane());
+            slot.fill_us = started.elapsed().as_micros() as u64;
+            (slot.turn, slot.is_first) = (work.turn % work.times.len(), work.turn == 0);
+            work.turn += 1;
+            work.lend_mask(slot)?;
+            work.start(slot, before)
+        })
     }
 
     fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<FrameMeta>> {
-        if self.in_flight.is_empty() {
-            return Ok(None);
-        }
-        if self.uploads() {
-            self.finish(findings)?;
-        } else {
-            *findings = Findings::default();
-        }
-        let mut slot = self.in_flight.pop_front().expect("looked at above");
-        let meta = slot.meta.take();
-        self.free.push(slot);
-        Ok(meta)
+        let Self { work, ring, .. } = self;
+        let meta = ring.wait_next(|slot| {
+            if work.uploads() {
+                work.finish(slot, findings)?;
+            } else {
+                *findings = Findings::default();
+            }
+            Ok(slot.meta.take())
+        })?;
+        Ok(meta.flatten())
     }
 }
 
@@ -348,15 +345,15 @@ impl Drop for Cuda {
     fn drop(&mut self) {
         // What still runs may be copying to and from the host's memory. That it failed was told, or ends the
         // run now.
-        let Streams { uploads, clock, masks, results } = &self.streams;
-        for stream in [uploads, clock, &self.lane.stream, masks, results] {
+        let Work { gpu, streams, lane, plan, .. } = &mut self.work;
+        let Streams { uploads, clock, masks, results } = streams;
+        for stream in [uploads, clock, &lane.stream, masks, results] {
             let _ = stream.wait();
         }
         // What lies on the device is freed now, so that what goes wrong can be told.
-        self.free.clear();
-        self.in_flight.clear();
-        self.plan = None;
-        match self.gpu.check_dropped() {
+        self.ring.clear();
+        *plan = None;
+        match gpu.check_dropped() {
             // That it is lost was said when it happened.
             Err(error) if error.is_device_lost() => tracing::debug!("{error}"),
             Err(error) => tracing::warn!("{error}"),

@@ -330,21 +330,29 @@ impl CandidateList {
         self.first.as_slice()[Found::FOREGROUND]
     }
 
-    /// After [`Lane::publish`] is done: true if all candidates had room on the device. If not, there is room
-    /// for them now, or score maps will be made from now on, and the search is to be done again.
-    fn had_room(&mut self, gpu: &Gpu) -> Result<bool> {
+    /// After [`Lane::publish`] is done: true if all candidates had room on the device. If not,
+    /// [`Lane::redo`] searches again, with a list that lies elsewhere: graphs that write to this one must not
+    /// run any more.
+    pub(super) fn had_room(&self) -> bool {
+        !self.needs_maps() && self.count() <= self.found.capacity()
+    }
+
+    /// The search had more suspects than room, and leaves them to a score map when it is done again.
+    fn needs_maps(&self) -> bool {
         // The other half of the word counts how often there were more suspects than room.
         let had_too_many_suspects = self.first.as_slice()[0] >> 32 != 0;
-        if had_too_many_suspects && !self.is_with_maps {
+        had_too_many_suspects && !self.is_with_maps
+    }
+
+    /// Makes room for what had none: for as many candidates as there were, or score maps from now on.
+    fn make_room(&mut self, gpu: &Gpu) -> Result<()> {
+        if self.needs_maps() {
             self.is_with_maps = true;
-            return Ok(false);
+        } else {
+            let count = self.count();
+            self.found = Found::new(gpu, count + count / 4)?;
         }
-        let count = self.count();
-        if count <= self.found.capacity() {
-            return Ok(true);
-        }
-        self.found = Found::new(gpu, count + count / 4)?;
-        Ok(false)
+        Ok(())
     }
 
     /// After [`Lane::redo`]: all candidates, in no order. Reads back by way of `stream` if they did not all
@@ -437,9 +445,10 @@ impl Lane {
         list: &mut CandidateList,
         search: &mut dyn FnMut(&mut Self, &mut CandidateList) -> Result<()>,
     ) -> Result<u64> {
-        if list.had_room(self.stream.gpu())? {
+        if list.had_room() {
             return Ok(0);
         }
+        list.make_room(self.stream.gpu())?;
         self.kernels.forget();
         Ok(1 + self.run(list, search)?)
     }

@@ -637,8 +637,8 @@ fn a_ring_that_had_more_suspects_than_room_makes_score_maps_from_then_on() {
     let kernels = std::iter::once(Kernel::Ncc(NccKernel::Mma)).collect();
     let mut cuda = Cuda::open(standing, 1, kernels, 0).unwrap();
     // Its graph was captured with the room that there was.
-    cuda.free[0].graph = None;
-    cuda.lane.limit_suspects(4).unwrap();
+    cuda.ring.free_mut()[0].graph = None;
+    cuda.work.lane.limit_suspects(4).unwrap();
     let found = findings_of(&mut cuda, &frames);
     for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
         assert_eq!(found.matches, expected.matches, "frame {index}");
@@ -751,6 +751,75 @@ fn a_frame_with_more_candidates_than_there_is_room_for_is_searched_again() {
     assert_eq!(found.iter().map(|findings| findings.redone).collect::<Vec<_>>(), [1, 0, 0]);
 }
 
+/// The frame's number, the error, or nothing if nothing is in flight.
+fn waited(cuda: &mut Cuda) -> std::result::Result<Option<u64>, String> {
+    let meta = cuda.wait_next(&mut Findings::default()).map_err(|error| error.to_string())?;
+    Ok(meta.map(|meta| meta.index))
+}
+
+fn submitted(cuda: &mut Cuda, index: u64, frame: &Plane) -> std::result::Result<(), String> {
+    let meta = FrameMeta { index, pts_ns: None, duration_ns: None, arrived: Instant::now() };
+    let submitted = cuda.submit(meta, &mut |mut plane| plane.copy_from(frame.as_ref()));
+    submitted.map_err(|error| error.to_string())
+}
+
+/// Whatever is asked of it, the answer is this error.
+fn assert_is_poisoned(cuda: &mut Cuda, said: &str, frame: &Plane) {
+    for _ in 0..3 {
+        assert_eq!(waited(cuda).unwrap_err(), said);
+        assert_eq!(submitted(cuda, 99, frame).unwrap_err(), said);
+    }
+}
+
+/// It would launch a graph that writes to freed memory, or give the matches of a list that is all zeros.
+#[test]
+fn a_ring_whose_second_search_failed_gives_its_error_and_launches_nothing() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    let mut random = Random(78);
+    let size = Size::new(640, 480);
+    let frame = noise(&mut random, size);
+    let template = random.template(frame.as_ref(), Size::new(3, 3), "t");
+    let limits = Limits { min_score: -1.0, max_matches: 50, max_overlap: 0.0 };
+    let standing = Standing::new(size).searching(&Bank::new(vec![template]).unwrap(), None, limits).unwrap();
+    let mut cuda = Cuda::open(standing, 1, Kernels::default(), 0).unwrap();
+    submitted(&mut cuda, 0, &frame).unwrap();
+    counted::IS_FULL.set(true);
+    let said = waited(&mut cuda).unwrap_err();
+    counted::IS_FULL.set(false);
+    assert!(said.contains("page-locked memory for candidates"), "{said}");
+    assert!(cuda.ring.oldest().unwrap().graph.is_none(), "it writes to the list that had no room");
+    assert_is_poisoned(&mut cuda, &said, &frame);
+    drop(cuda);
+    testing::gpu().unwrap().check_dropped().unwrap();
+}
+
+/// It would give the findings of an earlier frame as this frame's.
+#[test]
+fn a_ring_that_could_not_start_a_frame_gives_its_error_and_no_findings() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    let size = Size::new(64, 48);
+    let frame = Random(79).picture(size);
+    let standing = Standing::new(size).thresholding(Some("mean:5:1".parse().unwrap()), true);
+    let mut cuda = Cuda::open(standing, 2, Kernels::default(), 0).unwrap();
+    // Somebody holds on to all masks, so that a third is to be made.
+    let mut held = Vec::new();
+    for index in 0..2 {
+        submitted(&mut cuda, index, &frame).unwrap();
+        let mut findings = Findings::default();
+        cuda.wait_next(&mut findings).unwrap().unwrap();
+        held.push(findings.mask);
+    }
+    counted::IS_FULL.set(true);
+    let said = submitted(&mut cuda, 2, &frame).unwrap_err();
+    counted::IS_FULL.set(false);
+    assert!(said.contains("page-locked memory for a mask"), "{said}");
+    assert_is_poisoned(&mut cuda, &said, &frame);
+}
+
 #[test]
 fn several_backends_work_side_by_side() {
     if testing::gpu().is_none() {
@@ -856,13 +925,13 @@ fn uploads_overlap_kernels_and_frames_neither_allocate_nor_wait_twice() {
     let slow = std::iter::once(Kernel::Ncc(NccKernel::Shared)).collect();
     let mut cuda = Cuda::open(standing, 2, slow, 0).unwrap();
     let epoch = gpu.event().unwrap();
-    epoch.record(&cuda.streams.uploads).unwrap();
+    epoch.record(&cuda.work.streams.uploads).unwrap();
     let mut findings = Findings::default();
     let (mut timeline, mut counts) = (Vec::<[f64; 3]>::new(), Vec::new());
     for index in 0..40 {
         if index >= 2 {
             cuda.wait_next(&mut findings).unwrap().unwrap();
-            let worked = &cuda.times[cuda.free.last().unwrap().turn];
+            let worked = &cuda.work.times[cuda.ring.free().last().unwrap().turn];
             let at = |event: &Event| epoch.micros_to(event).unwrap();
             let [uploaded, published, done] = [&worked.uploaded, &worked.published, &worked.done].map(at);
             // The device worked on it from when it was there and the one before done with.
@@ -953,9 +1022,9 @@ fn a_device_is_lost() {
     let mut backend = Cuda::open(standing, 2, Kernels::default(), 0).unwrap();
     let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
     backend.submit(meta, &mut |mut plane| plane.copy_from(Plane::new(size).as_ref())).unwrap();
-    let module = backend.gpu.load(TRAP).unwrap();
+    let module = backend.work.gpu.load(TRAP).unwrap();
     let trap = module.kernel("trap_now").unwrap();
-    let stream = &backend.lane.stream;
+    let stream = &backend.work.lane.stream;
     stream.launch_without_arguments(&trap, 1).unwrap();
     let _ = stream.wait();
     let mut findings = Findings::default();
