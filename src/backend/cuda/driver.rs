@@ -15,6 +15,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use cudarc::driver::result::{self, DriverError};
@@ -235,26 +236,46 @@ thread_local! {
 }
 
 /// While this lives, its thread holds [`CAPTURES`].
+///
+/// The first of a thread has the lock, and those made after it rely on that: they are dropped before it, as
+/// locals are. None is to be kept in a value that lives longer than its block.
 pub(super) struct Held<Guard> {
-    _guard: Option<Guard>,
+    guard: Option<Guard>,
 }
 
 impl<Guard> Held<Guard> {
     fn new(lock: impl FnOnce() -> Guard) -> Self {
-        let is_first = HELD.replace(HELD.get() + 1) == 0;
-        Self { _guard: is_first.then(lock) }
+        // Locked first: if that panics, nothing is held.
+        let guard = (HELD.get() == 0).then(lock);
+        HELD.set(HELD.get() + 1);
+        Self { guard }
     }
 }
 
 impl<Guard> Drop for Held<Guard> {
     fn drop(&mut self) {
         HELD.set(HELD.get() - 1);
+        debug_assert_eq!(self.guard.is_some(), HELD.get() == 0, "the first is dropped last");
     }
 }
 
 /// No other thread captures a stream while this is held.
 pub(super) fn hold_captures_up() -> Held<RwLockReadGuard<'static, ()>> {
     Held::new(|| CAPTURES.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// What `work` gives, and what `end` gives, which comes after it even if it panics. Then the panic goes on.
+fn ended<T, E>(work: impl FnOnce() -> T, end: impl FnOnce() -> E) -> (T, E) {
+    // What the panic left half done is seen by nobody but `end`.
+    let worked = catch_unwind(AssertUnwindSafe(work));
+    let ended = end();
+    match worked {
+        Ok(worked) => (worked, ended),
+        Err(panic) => {
+            drop(ended);
+            resume_unwind(panic)
+        }
+    }
 }
 
 /// Something of the driver's that is destroyed while no stream is captured.
@@ -667,25 +688,25 @@ impl Stream {
             .map_err(failed("reading back"))
     }
 
-    /// Keeps what `work` puts into the stream, instead of running it, to be run as often as wanted.
+    /// Keeps what `work` puts into the stream, instead of running it, to be run as often as wanted. The
+    /// stream is as it was afterwards, also if `work` fails or panics.
     ///
-    /// What it reads and writes must live, and lie where it lies, as long as the graph is run.
+    /// # Panics
+    /// If the thread is capturing already, or allocating.
     pub(super) fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Graph> {
         self.gpu.bind()?;
+        assert_eq!(HELD.get(), 0, "a capture within a capture or an allocation");
         let _alone = Held::new(|| CAPTURES.write().unwrap_or_else(PoisonError::into_inner));
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        // SAFETY: the stream lives, and its capture is ended below whatever happens.
+        // SAFETY: the stream lives, and `ended` ends its capture whatever `work` does.
         unsafe { result::stream::begin_capture(self.handle(), mode) }.map_err(failed("capturing"))?;
-        let outcome = work();
-        // SAFETY: it was begun above. The graph is destroyed once it is made executable.
-        let captured = unsafe { result::stream::end_capture(self.handle()) };
+        // SAFETY: the capture was begun just above, and `work` has no way to end it.
+        let end = || unsafe { result::stream::end_capture(self.handle()) }.map(Captured);
+        let (outcome, captured) = ended(work, end);
         outcome?;
-        let graph = captured.map_err(failed("capturing"))?;
-        // SAFETY: `graph` was just captured, and nobody else has it.
-        let made = unsafe {
-            let made = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags_enum(0));
-            result::graph::destroy(graph).and(made)
-        };
+        let captured = captured.map_err(failed("capturing"))?;
+        // SAFETY: the graph was just captured, and lives until `captured` is dropped.
+        let made = unsafe { result::graph::instantiate(captured.0, sys::CUgraphInstantiate_flags_enum(0)) };
         Ok(Graph { gpu: self.gpu.clone(), graph: made.map_err(failed("making a graph"))? })
     }
 
@@ -816,6 +837,17 @@ impl Stream {
                     DeviceFault::Launch { kernel: kernel.name, reason }
                 })
             })
+    }
+}
+
+/// A graph as it was captured.
+struct Captured(sys::CUgraph);
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        // SAFETY: captured by `Stream::capture`, and nobody else has it. What was made of it does without it.
+        // That this failed would be told by whatever comes next.
+        let _ = unsafe { result::graph::destroy(self.0) };
     }
 }
 
@@ -956,4 +988,67 @@ pub(super) struct Kernel {
     name: &'static str,
     function: Quiet<CudaFunction>,
     begins_early: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::catch_panic;
+
+    #[test]
+    fn what_was_begun_is_ended_whether_the_work_succeeds_fails_or_panics() {
+        let works: [(&str, &dyn Fn() -> Result<(), &'static str>); 3] = [
+            ("done", &|| Ok(())),
+            ("failed", &|| Err("as it should")),
+            ("panicked", &|| panic!("as it should")),
+        ];
+        for (what, work) in works {
+            let times_ended = Cell::new(0);
+            let outcome = catch_panic(|| ended(work, || times_ended.set(times_ended.get() + 1)));
+            assert_eq!(times_ended.get(), 1, "{what}");
+            match (what, outcome) {
+                ("done", Ok((Ok(()), ()))) | ("failed", Ok((Err("as it should"), ()))) => {}
+                ("panicked", Err(message)) => assert_eq!(message, "as it should"),
+                (_, outcome) => panic!("{what}: {outcome:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn captures_are_held_up_until_the_first_who_asked_for_it_has_done() {
+        let others_can_capture =
+            || std::thread::spawn(|| CAPTURES.try_write().is_ok()).join().expect("it only tries");
+        let first = hold_captures_up();
+        {
+            let _second = hold_captures_up();
+            assert_eq!(HELD.get(), 2);
+        }
+        assert!(!others_can_capture());
+        drop(first);
+        assert_eq!(HELD.get(), 0);
+        let panicked = catch_panic(|| {
+            let (_first, _second) = (hold_captures_up(), hold_captures_up());
+            panic!("on the way")
+        });
+        assert_eq!((panicked, HELD.get()), (Err::<(), _>("on the way".into()), 0));
+    }
+
+    #[test]
+    fn a_capture_that_panics_leaves_the_stream_as_it_was() {
+        let Some(gpu) = super::super::testing::gpu() else { return };
+        let stream = gpu.stream(Priority::Normal).unwrap();
+        let mut buffer = gpu.alloc::<u8>("bytes", 4).unwrap();
+        let panicked = catch_panic(|| stream.capture(&mut || panic!("while it captures")).map(drop));
+        assert_eq!(panicked.unwrap_err(), "while it captures");
+        assert_eq!(HELD.get(), 0);
+        // Neither would be allowed while it captures.
+        stream.upload_now(&[1, 2, 3, 4], &mut buffer).unwrap();
+        stream.wait().unwrap();
+        let graph = stream.capture(&mut || stream.clear(&mut buffer, 2)).unwrap();
+        stream.run(&graph).unwrap();
+        let mut bytes = [9; 4];
+        stream.download_now(&buffer, &mut bytes).unwrap();
+        assert_eq!(bytes, [0, 0, 3, 4]);
+        gpu.check_dropped().unwrap();
+    }
 }
