@@ -10,6 +10,8 @@
 //! begins on multiprocessors that the one before it has left. So there is a second time, of frames that are
 //! worked on one by one.
 
+#![expect(unsafe_code, reason = "copies and graphs go on after a call has returned")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -215,7 +217,8 @@ impl Bench {
         let mut time = |lane: &mut Lane| {
             self.time_frames(&stream, used.len(), &mut |step| match step {
                 Step::Work(index) => lane.search(&mut lists[index], &used[index], search),
-                Step::Between => lists.iter_mut().try_for_each(|list| lane.publish(list, &stream)),
+                // SAFETY: the lists live until `time_frames` has waited, and nobody reads them.
+                Step::Between => lists.iter_mut().try_for_each(|list| unsafe { lane.publish(list, &stream) }),
             })
         };
         let micros = time(&mut lane)?;
@@ -345,7 +348,10 @@ impl Bench {
         let frame = self.upload(picture)?;
         let texture = match from {
             Picture::Rows => {
-                Texture::over_rows::<u8, _>(&self.gpu, &frame.pixels, 0, frame.pitch, size, sampling)?
+                // SAFETY: the frame lives as long as this call.
+                unsafe {
+                    Texture::over_rows::<u8, _>(&self.gpu, &frame.pixels, 0, frame.pitch, size, sampling)?
+                }
             }
             Picture::Array => {
                 let array = Array::<u8>::new_2d(&self.gpu, size)?;
@@ -386,17 +392,21 @@ impl Bench {
         let [mut device, other] = [self.gpu.alloc::<u8>("a plane", area)?, self.gpu.alloc("a plane", area)?];
         let (stream, second) = (self.stream.clone(), self.gpu.stream(Priority::Normal)?);
         let joined = self.gpu.mark()?;
-        repeat(&mut || {
+        let micros = repeat(&mut || {
             self.start.record(&stream)?;
             second.wait_for(&self.start)?;
             for _ in 0..COPIES {
+                // SAFETY: both planes of the host live until the waits below, whatever fails, and nobody
+                // reads or writes them.
                 match copy {
-                    Copy::UploadWriteCombined | Copy::Upload => stream.upload(&host, &mut device, area)?,
-                    Copy::ReadBack => stream.download(&device, 0, &mut host, area)?,
-                    Copy::BothWays => {
+                    Copy::UploadWriteCombined | Copy::Upload => unsafe {
+                        stream.upload(&host, &mut device, area)?;
+                    },
+                    Copy::ReadBack => unsafe { stream.download(&device, 0, &mut host, area)? },
+                    Copy::BothWays => unsafe {
                         stream.upload(&host, &mut device, area)?;
                         second.download(&other, 0, &mut back, area)?;
-                    }
+                    },
                 }
             }
             joined.record(&second)?;
@@ -404,7 +414,9 @@ impl Bench {
             self.end.record(&stream)?;
             self.end.wait()?;
             Ok(self.start.micros_to(&self.end)? / COPIES as f64)
-        })
+        });
+        // A call may have failed after copies were started.
+        stream.wait().and(second.wait()).and(micros)
     }
 
     fn upload(&self, picture: &Plane) -> Result<DeviceFrame> {
@@ -440,19 +452,24 @@ impl Bench {
         // enough.
         let graph = stream.capture(&mut all).ok();
         let run = |graph: Option<&Graph>, all: &mut dyn FnMut() -> Result<()>| match graph {
-            Some(graph) => stream.run(graph),
+            // SAFETY: what `work` was given is borrowed by it, and lives until the waits below; where one of
+            // them fails, nothing runs any more.
+            Some(graph) => unsafe { stream.run(graph) },
             None => all(),
         };
-        run(graph.as_ref(), &mut all)?;
-        repeat(&mut || {
-            work(Step::Between)?;
-            let mut all = || (0..frames).try_for_each(|index| work(Step::Work(index)));
-            self.start.record(stream)?;
-            run(graph.as_ref(), &mut all)?;
-            self.end.record(stream)?;
-            self.end.wait()?;
-            Ok(self.start.micros_to(&self.end)? / frames as f64)
-        })
+        let micros = run(graph.as_ref(), &mut all).and_then(|()| {
+            repeat(&mut || {
+                work(Step::Between)?;
+                let mut all = || (0..frames).try_for_each(|index| work(Step::Work(index)));
+                self.start.record(stream)?;
+                run(graph.as_ref(), &mut all)?;
+                self.end.record(stream)?;
+                self.end.wait()?;
+                Ok(self.start.micros_to(&self.end)? / frames as f64)
+            })
+        });
+        // A call may have failed after work was started.
+        stream.wait().and(micros)
     }
 }
 

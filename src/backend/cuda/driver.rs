@@ -2,9 +2,10 @@
 //! without allocation, plain pinned memory, copies that never wait) is here, and `unsafe` with it.
 //!
 //! Nothing waits on the device but [`Stream::wait`], [`Mark::wait`] and what frees device memory. Everything
-//! on a [`Stream`] runs in order; the caller orders streams among each other. What the types cannot say, this
-//! folder keeps: a pinned buffer is not touched from the start of a copy to the end of a wait, and outlives
-//! the copy.
+//! on a [`Stream`] runs in order; the caller orders streams among each other. What goes on after a call has
+//! returned, and touches memory that Rust or a graph knows of, is an `unsafe fn`, which lists what its caller
+//! keeps. Launchers are safe where all that a kernel touches is device memory: freeing that waits for the
+//! kernel.
 
 #![expect(
     unsafe_code,
@@ -47,11 +48,14 @@ pub(super) unsafe trait Pod: Copy + Send + Sync + 'static {}
 
 macro_rules! pod {
     ($($number:ty),*) => { $(
-        // SAFETY: a plain number.
+        // SAFETY: one of Rust's numbers: every pattern of its bits is one.
         unsafe impl Pod for $number {}
     )* };
 }
 pod!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
+
+// SAFETY: nothing lies between the elements of an array.
+unsafe impl<T: Pod, const N: usize> Pod for [T; N] {}
 
 /// What this thread allocates and waits for, counted for tests: they look that no frame does what it should
 /// not, and let allocations fail.
@@ -565,8 +569,9 @@ impl<T> Drop for DeviceBuffer<T> {
     }
 }
 
-/// Page-locked memory of the host. Whoever starts a copy to or from it keeps it, untouched, until the copy is
-/// done.
+/// Page-locked memory of the host, which the device reads and writes in copies and kernels. Starting these is
+/// unsafe: whoever does keeps the buffer, and reads or writes nothing in it that the device writes, until the
+/// device is done. So it is safe to read and to drop.
 pub(super) struct PinnedBuffer<T> {
     gpu: Gpu,
     pointer: *mut T,
@@ -584,16 +589,17 @@ impl<T: Pod> PinnedBuffer<T> {
         self.length
     }
 
-    /// Where it lies, as a kernel takes it, which goes through the bus at each access. Whoever gives it to a
-    /// kernel keeps the buffer as for a copy.
+    /// Where it lies, as a kernel takes it, which goes through the bus at each access. Whoever launches the
+    /// kernel keeps the buffer as for a copy: see [`Stream::launch`].
     pub(super) fn device_address(&self) -> u64 {
         // Host and device share one space of addresses on all 64-bit systems, write-combined memory included.
         self.pointer as u64
     }
 
     pub(super) fn as_slice(&self) -> &[T] {
-        // SAFETY: `length` elements were allocated and set to 0, every pattern of bits is a value, and copies
-        // from the device into it are waited for before it is read (the contract of `Stream::download`).
+        // SAFETY: `Gpu::alloc_pinned` allocated `length` elements and set them to 0; every pattern of bits is
+        // a value (`Pod`); whoever let the device write here has waited for it (`Stream::download`,
+        // `Stream::launch`).
         unsafe { std::slice::from_raw_parts(self.pointer, self.length) }
     }
 
@@ -606,7 +612,7 @@ impl<T: Pod> PinnedBuffer<T> {
 impl<T> Drop for PinnedBuffer<T> {
     fn drop(&mut self) {
         // SAFETY: allocated by `Gpu::alloc_pinned`, and nobody else has the pointer. Whoever started a copy
-        // has waited for it, as the type says.
+        // or a kernel that touches it has waited for that (`Stream::upload`, `download` and `launch`).
         self.gpu.free(|| unsafe { result::free_host(self.pointer.cast()) });
     }
 }
@@ -656,9 +662,16 @@ impl Stream {
         self.queue.wait(&mark.event).map_err(failed("ordering streams"))
     }
 
-    /// Copies the first `length` elements to the device, without waiting: `source` must not be written before
-    /// it is done.
-    pub(super) fn upload<T: Pod>(
+    /// Copies the first `length` elements to the device, without waiting.
+    ///
+    /// # Safety
+    /// Until the copy is done, which a wait for this stream or for a later mark of it tells:
+    /// - `source` is not dropped,
+    /// - the elements are not written.
+    ///
+    /// # Panics
+    /// If either has fewer elements.
+    pub(super) unsafe fn upload<T: Pod>(
         &self,
         source: &PinnedBuffer<T>,
         to: &mut DeviceBuffer<T>,
@@ -666,14 +679,24 @@ impl Stream {
     ) -> Result<()> {
         assert!(length <= source.length && length <= to.length, "upload of {length} elements");
         self.gpu.bind()?;
-        // SAFETY: both ends have `length` elements; both outlive the copy, since freeing either waits for it.
-        unsafe { result::memcpy_htod_async(to.address, &source.as_slice()[..length], self.handle()) }
+        let bytes = length * size_of::<T>();
+        // SAFETY: both ends have `length` elements, as asserted. The caller keeps `source`; freeing `to`
+        // waits for the copy.
+        unsafe { sys::cuMemcpyHtoDAsync_v2(to.address, source.pointer.cast(), bytes, self.handle()) }
+            .result()
             .map_err(failed("uploading"))
     }
 
-    /// Copies `length` elements from element `from` on to the start of `to`, without waiting: `to` must not
-    /// be read before it is done.
-    pub(super) fn download<T: Pod>(
+    /// Copies `length` elements from element `from` on to the start of `to`, without waiting.
+    ///
+    /// # Safety
+    /// Until the copy is done, which a wait for this stream or for a later mark of it tells:
+    /// - `to` is not dropped,
+    /// - it is neither read nor written by the host.
+    ///
+    /// # Panics
+    /// If either has fewer elements.
+    pub(super) unsafe fn download<T: Pod>(
         &self,
         source: &DeviceBuffer<T>,
         from: usize,
@@ -682,9 +705,11 @@ impl Stream {
     ) -> Result<()> {
         assert!(from + length <= source.length && length <= to.length, "download of {length} elements");
         self.gpu.bind()?;
-        let address = source.address_of(from);
-        // SAFETY: as for `upload`.
-        unsafe { result::memcpy_dtoh_async(&mut to.as_mut_slice()[..length], address, self.handle()) }
+        let (address, bytes) = (source.address_of(from), length * size_of::<T>());
+        // SAFETY: both ends have `length` elements, as asserted. The caller keeps `to`; freeing `source`
+        // waits for the copy.
+        unsafe { sys::cuMemcpyDtoHAsync_v2(to.pointer.cast(), address, bytes, self.handle()) }
+            .result()
             .map_err(failed("reading back"))
     }
 
@@ -710,10 +735,17 @@ impl Stream {
         Ok(Graph { gpu: self.gpu.clone(), graph: made.map_err(failed("making a graph"))? })
     }
 
-    /// Starts what was captured.
-    pub(super) fn run(&self, graph: &Graph) -> Result<()> {
+    /// Starts what was captured, without waiting.
+    ///
+    /// # Safety
+    /// Until that is done, which a wait for this stream or for a later mark of it tells:
+    /// - all device memory, textures and marks that were given to the captured work live, and lie where they
+    ///   lay,
+    /// - what [`Self::launch`], [`Self::upload`] and [`Self::download`] ask for holds, for each that was
+    ///   captured.
+    pub(super) unsafe fn run(&self, graph: &Graph) -> Result<()> {
         self.gpu.bind()?;
-        // SAFETY: the graph lives, and so does what it works on, as `capture` asks for.
+        // SAFETY: the graph lives, and is destroyed only after it has run; the rest is the caller's.
         unsafe { result::graph::launch(graph.graph, self.handle()) }.map_err(failed("running a graph"))
     }
 
@@ -740,7 +772,11 @@ impl Stream {
     /// Copies `height` rows of `width` bytes within the device.
     ///
     /// # Safety
-    /// Both rectangles lie in live allocations of this device.
+    /// - `height` rows of `width` bytes, `from.pitch` apart, lie in a live allocation of this device from
+    ///   `from.address` on,
+    /// - and so they do in another, `to.pitch` apart, from `to.address` on.
+    ///
+    /// Neither need be kept: freeing it waits for the copy.
     pub(super) unsafe fn copy_rows(&self, from: Rows, to: Rows, width: usize, height: usize) -> Result<()> {
         self.gpu.bind()?;
         let copy = sys::CUDA_MEMCPY2D {
@@ -761,7 +797,7 @@ impl Stream {
             WidthInBytes: width,
             Height: height,
         };
-        // SAFETY: the caller's.
+        // SAFETY: the rectangles are the caller's; all of the description is set.
         unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.handle()) }
             .result()
             .map_err(failed("copying within the device"))
@@ -790,15 +826,18 @@ impl Stream {
     /// Starts a kernel that takes nothing.
     #[cfg(test)]
     pub(super) fn launch_without_arguments(&self, kernel: &Kernel, threads: usize) -> Result<()> {
-        // SAFETY: there are no arguments that could be wrong.
+        // SAFETY: the tests' kernels of no parameters take nothing, and touch no memory.
         unsafe { self.launch(kernel, [1; 3], [threads, 1, 1], 0, &mut []) }
     }
 
-    /// Starts a kernel.
+    /// Starts a kernel, without waiting.
     ///
     /// # Safety
-    /// `args` are what the kernel takes, in order, and what it writes and reads with them lies in live
-    /// allocations.
+    /// - `args` begins with what the kernel takes, in its order and of its types,
+    /// - what the kernel reads and writes with them lies in allocations that live now; of device memory that
+    ///   is enough, since freeing it waits for the kernel,
+    /// - page-locked memory that the kernel touches is kept until it is done, and by then neither read nor
+    ///   written by the host.
     pub(super) unsafe fn launch(
         &self,
         kernel: &Kernel,
@@ -826,7 +865,8 @@ impl Stream {
             numAttrs: u32::from(kernel.begins_early && self.overlaps),
         };
         let function = kernel.function.cu_function();
-        // SAFETY: the caller's; a kernel begins early only if it was made for that.
+        // SAFETY: the arguments are the caller's; `early` lives until the call returns; a kernel begins early
+        // only if `Module::early_kernel` made it.
         unsafe { sys::cuLaunchKernelEx(&raw const config, function, args.as_mut_ptr(), std::ptr::null_mut()) }
             .result()
             .map_err(|error| {
@@ -888,7 +928,7 @@ impl Mark {
     /// that the graph runs.
     pub(super) fn capture(&self, stream: &Stream) -> Result<()> {
         let external = sys::CUevent_record_flags_enum::CU_EVENT_RECORD_EXTERNAL as u32;
-        // SAFETY: both live, and whoever runs the graph keeps the mark.
+        // SAFETY: both live now; whoever runs the graph keeps the mark (`Stream::run`).
         unsafe { sys::cuEventRecordWithFlags(self.event.cu_event(), stream.handle(), external) }
             .result()
             .map_err(failed("recording an event"))
@@ -915,7 +955,7 @@ pub(super) struct Event {
 impl Event {
     /// Microseconds from this mark to `end`, both of which the device has passed.
     pub(super) fn micros_to(&self, end: &Self) -> Result<f64> {
-        // SAFETY: both events live, and were recorded.
+        // SAFETY: both events live. Of events that were not recorded the driver says so.
         let millis = unsafe { result::event::elapsed(self.mark.event.cu_event(), end.mark.event.cu_event()) }
             .map_err(failed("timing the device"))?;
         Ok(f64::from(millis) * 1000.0)
@@ -955,7 +995,8 @@ impl Module {
     /// driver can do that.
     ///
     /// # Safety
-    /// The kernel keeps to `kernels/launches.cuh`, and the module is compiled for compute capability 9.0.
+    /// - the kernel keeps to what `kernels/launches.cuh` asks of kernels that begin early,
+    /// - the module is compiled for compute capability 9.0.
     pub(super) unsafe fn early_kernel(&self, name: &'static str) -> Result<Kernel> {
         Ok(Kernel { begins_early: self.gpu.begins_early(), ..self.kernel(name)? })
     }
@@ -1045,7 +1086,8 @@ mod tests {
         stream.upload_now(&[1, 2, 3, 4], &mut buffer).unwrap();
         stream.wait().unwrap();
         let graph = stream.capture(&mut || stream.clear(&mut buffer, 2)).unwrap();
-        stream.run(&graph).unwrap();
+        // SAFETY: the buffer lives to the end.
+        unsafe { stream.run(&graph) }.unwrap();
         let mut bytes = [9; 4];
         stream.download_now(&buffer, &mut bytes).unwrap();
         assert_eq!(bytes, [0, 0, 3, 4]);

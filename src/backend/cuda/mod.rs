@@ -198,6 +198,7 @@ impl Work {
 
     /// Puts a frame that lies in the slot's pinned buffer, and all that is to be done to it, into the
     /// streams. `before` is the slot that was submitted before, if that is in flight.
+    #[expect(unsafe_code, reason = "the device works on the slot's memory after this has returned")]
     fn start(&mut self, slot: &mut Slot, before: Option<&Slot>) -> Result<()> {
         if slot.graph.is_none() {
             self.capture(slot)?;
@@ -214,20 +215,28 @@ impl Work {
             times.started.record(uploads)?;
         }
         let bytes = upload.len();
-        uploads.upload(upload, &mut frame.pixels, bytes)?;
+        // SAFETY: the ring keeps the slot, whatever fails, until `Cuda::drop` has waited for all streams. Its
+        // pinned buffer is written by `submit` only, once `finish` has waited for the frame's last mark,
+        // which comes after this copy.
+        unsafe { uploads.upload(upload, &mut frame.pixels, bytes)? };
         marks.uploaded.record(uploads)?;
         clock.wait_for(&marks.uploaded)?;
         times.uploaded.record(clock)?;
 
         kernels.wait_for(&marks.uploaded)?;
         if let Some(graph) = graph {
-            kernels.run(graph)?;
+            // SAFETY: it was captured with this slot's frame, list, mask and marks, which the ring keeps as
+            // said above, and with the plan, the lane and the thresholder, which are never replaced. Where
+            // the list is replaced, `finish` drops the graph first. It copies nothing to or from the host.
+            unsafe { kernels.run(graph)? };
         }
         marks.computed.record(kernels)?;
         if let Some(Mask { device, host: Some(host) }) = mask {
             masks.wait_for(&marks.thresholded)?;
             let host = Arc::get_mut(host).expect("it was taken from the pool");
-            masks.download(device, 0, &mut host.pixels, frame.size.area())?;
+            // SAFETY: the slot has the only `Arc` of this mask until `finish` has waited for `times.done`,
+            // which comes after this copy, and the ring keeps the slot as said above.
+            unsafe { masks.download(device, 0, &mut host.pixels, frame.size.area())? };
             marks.masked.record(masks)?;
         }
 
@@ -235,7 +244,9 @@ impl Work {
         results.wait_for(&times.uploaded)?;
         results.wait_for(&marks.computed)?;
         if graph.is_some() {
-            self.lane.publish(list, results)?;
+            // SAFETY: the list is the slot's, which the ring keeps as said above; it is read by `finish`,
+            // after it has waited for a mark that comes after this.
+            unsafe { self.lane.publish(list, results)? };
         }
         times.published.record(results)?;
         if self.standing.wants_mask {

@@ -174,7 +174,10 @@ impl DeviceFrame {
     pub(super) fn new(gpu: &Gpu, size: Size) -> Result<Self> {
         let pitch = pitch_for(gpu, size.width)?;
         let pixels = gpu.alloc("a frame", pitch * size.height)?;
-        let texture = Texture::over_rows::<u8, _>(gpu, &pixels, 0, pitch, size, Sampling::default())?;
+        // SAFETY: the frame keeps `pixels` and lets nobody replace it; kernels get the texture of a frame that
+        // lives (`NccKernels::correlate`).
+        let texture =
+            unsafe { Texture::over_rows::<u8, _>(gpu, &pixels, 0, pitch, size, Sampling::default())? };
         Ok(Self { pixels, pitch, size, texture })
     }
 
@@ -491,12 +494,23 @@ impl Publish {
     }
 
     /// Copies the header of `found` and the candidates that `host` has room for, and empties the list,
-    /// without waiting: `host` must not be read before it is done.
-    pub(super) fn run(&self, stream: &Stream, found: &mut Found, host: &mut PinnedBuffer<u64>) -> Result<()> {
+    /// without waiting.
+    ///
+    /// # Safety
+    /// Until the kernel is done, which a wait for `stream` or for a later mark of it tells:
+    /// - `host` is not dropped,
+    /// - it is neither read nor written by the host.
+    pub(super) unsafe fn run(
+        &self,
+        stream: &Stream,
+        found: &mut Found,
+        host: &mut PinnedBuffer<u64>,
+    ) -> Result<()> {
         let room = ((host.len() - Found::HEADER) / Found::CANDIDATE).min(found.capacity()) as i32;
         let (from, to) = (found.words.address(), host.device_address());
         let mut args = [arg(&from), arg(&to), arg(&room)];
-        // SAFETY: both have room for the header and `room` candidates.
+        // SAFETY: what `publish` of publish.cu takes. Both buffers have room for the header and `room`
+        // candidates, which is the less of what either has room for. The caller keeps `host`.
         unsafe { stream.launch(&self.kernel, [1; 3], [PUBLISH_THREADS, 1, 1], 0, &mut args) }
     }
 }

@@ -4,6 +4,8 @@
 //! search finds goes to a list of candidates, of which each slot of the ring has its own: it is read back
 //! while the lane searches the next frame.
 
+#![expect(unsafe_code, reason = "the device writes into the host's memory after a call has returned")]
+
 use std::cell::OnceCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -178,8 +180,11 @@ impl PlannedSearch {
             places.into_iter().enumerate().map(|(index, (pattern, size, is_masked, start, pitch))| {
                 let rows = Rows { address: storage.address_of(start), pitch };
                 let planes = Size::new(size.width * if is_masked { 2 } else { 1 }, size.height);
-                let texture =
-                    Texture::over_rows::<u8, _>(gpu, &storage, start, pitch, planes, Sampling::default())?;
+                // SAFETY: the plan keeps `storage` beside its members, and kernels get the texture of a
+                // member whose plan lives (`Lane::search`).
+                let texture = unsafe {
+                    Texture::over_rows::<u8, _>(gpu, &storage, start, pitch, planes, Sampling::default())?
+                };
                 let statistics = storage.address_of(index * size_of::<Pattern>());
                 let sums = bank.members()[index].sums();
                 let mut member = Member {
@@ -370,7 +375,8 @@ impl CandidateList {
                 self.all = Some(stream.gpu().alloc_pinned("candidates", room, Pinned::Plain)?);
             }
             let all = self.all.as_mut().expect("made above");
-            stream.download(&self.found.words, Found::HEADER, all, words)?;
+            // SAFETY: it is waited for in the next line, and until then `all` is borrowed.
+            unsafe { stream.download(&self.found.words, Found::HEADER, all, words)? };
             stream.wait()?;
             &all.as_slice()[..words]
         };
@@ -422,8 +428,15 @@ impl Lane {
 
     /// Starts handing to the host, by way of `stream`, what was found since the last time: the counts and the
     /// first candidates. The next search starts with an empty list.
-    pub(super) fn publish(&self, list: &mut CandidateList, stream: &Stream) -> Result<()> {
-        self.publish.run(stream, &mut list.found, &mut list.first)
+    ///
+    /// # Safety
+    /// Until that is done, which a wait for `stream` or for a later mark of it tells:
+    /// - `list` is not dropped,
+    /// - it is not read: neither [`CandidateList::foreground_count`] nor [`CandidateList::candidates`] nor
+    ///   [`CandidateList::had_room`] is called, and nor is [`Self::redo`].
+    pub(super) unsafe fn publish(&self, list: &mut CandidateList, stream: &Stream) -> Result<()> {
+        // SAFETY: the caller keeps the list, which keeps `first` and lets nobody but these methods read it.
+        unsafe { self.publish.run(stream, &mut list.found, &mut list.first) }
     }
 
     /// Searches until all candidates have room, and waits; `search` starts what is to be found. The number of
@@ -434,7 +447,8 @@ impl Lane {
         search: &mut dyn FnMut(&mut Self, &mut CandidateList) -> Result<()>,
     ) -> Result<u64> {
         search(self, list)?;
-        self.publish(list, &self.stream)?;
+        // SAFETY: it is waited for in the next line, and until then `list` is borrowed.
+        unsafe { self.publish(list, &self.stream)? };
         self.stream.wait()?;
         self.redo(list, search)
     }

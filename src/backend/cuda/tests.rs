@@ -1,6 +1,8 @@
 //! The backend on a real device, against the definition and against the CPU backend. Without a GPU each says
 //! that it skips.
 
+#![expect(unsafe_code, reason = "they run graphs and publish lists by themselves, as the ring does")]
+
 use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
@@ -575,11 +577,13 @@ fn work_that_follows_without_a_pause_finds_what_it_finds_alone() {
             let graph = graph.unwrap();
             for _ in 0..2 {
                 stream.fill(&mut mask, 0xA5).unwrap();
-                stream.run(&graph).unwrap();
+                // SAFETY: what was captured lives to the end of the round, and each list is waited for below.
+                unsafe { stream.run(&graph) }.unwrap();
                 for (number, list) in lists.iter_mut().enumerate() {
                     let index = number % asked.len();
                     let (_, window, limits) = &asked[index];
-                    lane.publish(list, &stream).unwrap();
+                    // SAFETY: it is waited for in the next line.
+                    unsafe { lane.publish(list, &stream) }.unwrap();
                     stream.wait().unwrap();
                     if index < specs.len() {
                         let white = masks[index].data().iter().filter(|&&pixel| pixel == 255).count();
@@ -691,7 +695,10 @@ fn each_kernel_that_resamples_agrees_at_its_smallest_interesting_sizes() {
             read: texture::Read::NormalisedFloat,
             ..texture::Sampling::default()
         };
-        let view = texture::Texture::over_rows::<u8, _>(&gpu, &frame.pixels, 0, frame.pitch, size, linear);
+        // SAFETY: the frame lives to the end of the round.
+        let view = unsafe {
+            texture::Texture::over_rows::<u8, _>(&gpu, &frame.pixels, 0, frame.pitch, size, linear)
+        };
         let mut out = gpu.alloc::<u8>("a picture", size.area()).unwrap();
         let resample = texture::Resample::load(&gpu).unwrap();
         assert_eq!(resample.run(&stream, &view.unwrap(), 1.0, 360.0, &mut out).unwrap(), size);

@@ -73,10 +73,6 @@ pub(super) trait Texel: Pod {
 
 macro_rules! texels {
     ($($number:ty: $element:ident),*) => { $(
-        // SAFETY: plain numbers side by side: no padding, no pointer, no invalid value.
-        unsafe impl Pod for [$number; 2] {}
-        // SAFETY: as above.
-        unsafe impl Pod for [$number; 4] {}
         impl Texel for $number {
             const ELEMENT: Element = Element::$element;
             const CHANNELS: usize = 1;
@@ -219,10 +215,10 @@ pub(super) fn pitch_for(gpu: &Gpu, width_bytes: usize) -> Result<usize> {
     Ok(width_bytes.next_multiple_of(alignment))
 }
 
-/// A texture object. Whoever drops it has waited for the kernels that read it.
+/// A texture object. It is destroyed when dropped, which waits for the work on the device.
 ///
-/// An array is kept alive by it. A buffer is not: kernels that are given the texture read the buffer, so that
-/// whoever launches them keeps it, as for addresses ([`Stream::launch`]).
+/// An array is kept alive by it. A buffer is not: whoever makes a texture over one keeps the buffer
+/// ([`Texture::over_rows`], [`Texture::over_linear`]).
 pub(super) struct Texture {
     gpu: Gpu,
     object: sys::CUtexObject,
@@ -239,12 +235,16 @@ impl Texture {
     /// A view of `size.height` rows of `size.width` texels, the first at element `from` of the buffer, each
     /// `pitch` bytes after the one before: `tex2D<T>(texture, x, y)`.
     ///
-    /// # Errors `FrameTooLarge`; `Other` if the first texel or the pitch is not aligned as the device wants
-    /// it ([`pitch_for`]), or the modes do not go together.
+    /// # Safety
+    /// The buffer lives whenever a kernel is launched that is given this texture.
+    ///
+    /// # Errors
+    /// `FrameTooLarge`; `Other` if the first texel or the pitch is not aligned as the device wants it
+    /// ([`pitch_for`]), or the modes do not go together.
     ///
     /// # Panics
     /// If the buffer is smaller than that.
-    pub(super) fn over_rows<T: Texel, B: Pod>(
+    pub(super) unsafe fn over_rows<T: Texel, B: Pod>(
         gpu: &Gpu,
         buffer: &DeviceBuffer<B>,
         from: usize,
@@ -290,10 +290,14 @@ impl Texture {
 
     /// A view of a whole buffer: `tex1Dfetch<T>(texture, i)`. Of the modes there is only how to read.
     ///
-    /// # Errors `Other` if there are more elements than the device's textures can have, none, or the modes
-    /// are not to be had.
+    /// # Safety
+    /// The buffer lives whenever a kernel is launched that is given this texture.
+    ///
+    /// # Errors
+    /// `Other` if there are more elements than the device's textures can have, none, or the modes are not to
+    /// be had.
     #[cfg_attr(not(test), expect(dead_code, reason = "no kernel of ours needs it yet"))]
-    pub(super) fn over_linear<T: Texel>(
+    pub(super) unsafe fn over_linear<T: Texel>(
         gpu: &Gpu,
         buffer: &DeviceBuffer<T>,
         sampling: Sampling,
@@ -355,9 +359,12 @@ impl Texture {
 
 impl Drop for Texture {
     fn drop(&mut self) {
-        // SAFETY: made by `cuTexObjectCreate`, and nobody else destroys it. A kernel that still read it would
-        // fail, and harm no more than itself: whoever launched it waits for it first.
-        self.gpu.free(|| unsafe { sys::cuTexObjectDestroy(self.object).result() });
+        // SAFETY: made by `cuTexObjectCreate`, and nobody else destroys it; kernels that could read it are
+        // done. It is destroyed even if the context is lost.
+        self.gpu.free(|| unsafe {
+            let done = sys::cuCtxSynchronize().result();
+            sys::cuTexObjectDestroy(self.object).result().and(done)
+        });
     }
 }
 
@@ -458,8 +465,8 @@ pub(super) struct Array<T> {
 
 // SAFETY: the handle names an array of the context, and is not bound to a thread.
 unsafe impl<T: Texel> Send for Array<T> {}
-// SAFETY: as above; what can be done with a shared array is done by the driver, which may be called by many
-// threads.
+// SAFETY: what can be done with a shared array (`upload_now`, a texture over it) is done by the driver, which
+// may be called by many threads at once.
 unsafe impl<T: Texel> Sync for Array<T> {}
 
 impl<T: Texel> Array<T> {
@@ -590,8 +597,9 @@ impl Resample {
     /// What lies outside is what the texture's addressing says. One fetch a pixel: at less than half the size
     /// pixels are passed over, unlike on the host.
     ///
-    /// # Errors `Other` if the texture is not of u8 in one channel and two dimensions, with a linear filter
-    /// and normalised-float reads.
+    /// # Errors
+    /// `Other` if the texture is not of u8 in one channel and two dimensions, with a linear filter and
+    /// normalised-float reads.
     ///
     /// # Panics
     /// If `out` is too small, or the scale is not positive.
@@ -637,8 +645,8 @@ impl Resample {
             arg(&out_h),
         ];
         // SAFETY: the arguments are those of `resample` in kernels/texture.cu, of their types and in their
-        // order. It writes the `turned.area()` bytes that `out` was checked to have; the texture's memory is
-        // the caller's to keep.
+        // order. It writes the `turned.area()` bytes that `out` was asserted to have; the texture's memory
+        // lives, as whoever made the texture promised (`Texture::over_rows`) or the texture sees to itself.
         unsafe { stream.launch(&self.kernel, grid, block, 0, args) }?;
         Ok(turned)
     }
@@ -941,7 +949,8 @@ mod tests {
                 Memory::Linear => {
                     let mut buffer = gpu.alloc("texels", texels.len()).unwrap();
                     stream.upload_now(texels, &mut buffer).unwrap();
-                    let texture = Texture::over_linear(gpu, &buffer, sampling).unwrap();
+                    // SAFETY: it is kept beside the texture.
+                    let texture = unsafe { Texture::over_linear(gpu, &buffer, sampling) }.unwrap();
                     Self { texture, _buffer: Some(buffer) }
                 }
                 Memory::Rows => {
@@ -956,7 +965,10 @@ mod tests {
                     let mut buffer = gpu.alloc("texels", rows.len()).unwrap();
                     stream.upload_now(&rows, &mut buffer).unwrap();
                     let size = Size::new(width, height);
-                    let texture = Texture::over_rows::<T, T>(gpu, &buffer, 0, pitch, size, sampling).unwrap();
+                    // SAFETY: it is kept beside the texture.
+                    let texture =
+                        unsafe { Texture::over_rows::<T, T>(gpu, &buffer, 0, pitch, size, sampling) };
+                    let texture = texture.unwrap();
                     Self { texture, _buffer: Some(buffer) }
                 }
                 Memory::Array2 | Memory::Array3 => {
@@ -1053,7 +1065,9 @@ mod tests {
         let pitch = pitch_for(&gpu, 7).unwrap();
         let buffer = gpu.alloc::<u8>("rows", 8 * pitch).unwrap();
         let said = |from, pitch, size| {
-            let texture = Texture::over_rows::<u8, _>(&gpu, &buffer, from, pitch, size, Sampling::default());
+            // SAFETY: no kernel gets it.
+            let texture =
+                unsafe { Texture::over_rows::<u8, _>(&gpu, &buffer, from, pitch, size, Sampling::default()) };
             texture.err().map(|error| error.to_string()).unwrap_or_default()
         };
         let size = Size::new(7, 5);
@@ -1062,7 +1076,8 @@ mod tests {
         assert!(said(0, pitch - 1, size).contains("its pitch of"), "{}", said(0, pitch - 1, size));
         assert!(said(0, pitch, Size::new(1 << 30, 5)).contains("are larger than"));
         let wrap = Sampling { address: Address::Wrap, ..Sampling::default() };
-        assert!(Texture::over_linear(&gpu, &buffer, wrap).is_err());
+        // SAFETY: no kernel gets it.
+        assert!(unsafe { Texture::over_linear(&gpu, &buffer, wrap) }.is_err());
         assert!(Array::<u8>::new_2d(&gpu, Size::new(0, 5)).is_err());
         assert!(Array::<u8>::new_3d(&gpu, [1 << 20, 1, 1]).is_err());
     }
