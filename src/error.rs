@@ -333,6 +333,16 @@ pub enum TemplateFault {
         /// The mask's size.
         mask: Size,
     },
+    /// It is larger than what it is to be searched in.
+    #[error(
+        "is {template} and does not fit in the {area} that is searched; leave it out, or search a larger area"
+    )]
+    DoesNotFit {
+        /// The template's size.
+        template: Size,
+        /// Size of the frame, or of the region of interest.
+        area: Size,
+    },
     /// More pixels than the exact sums have room for.
     #[error("has {pixels} pixels, more than {max}")]
     TooManyPixels {

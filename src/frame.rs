@@ -31,10 +31,13 @@ impl Size {
         self.width <= outer.width && self.height <= outer.height
     }
 
-    /// In how many places each way a box of this size can lie in `outer`, which it fits in: the size of a
-    /// template's score map.
+    /// In how many places each way a box of this size can lie in `outer`: the size of a template's score map.
+    /// 0 along a side in which it does not fit.
     pub const fn positions_in(self, outer: Self) -> Self {
-        Self::new(outer.width - self.width + 1, outer.height - self.height + 1)
+        Self::new(
+            (outer.width + 1).saturating_sub(self.width),
+            (outer.height + 1).saturating_sub(self.height),
+        )
     }
 }
 
@@ -462,6 +465,15 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_box_that_does_not_fit_has_no_positions() {
+        let positions = |w, h| Size::new(w, h).positions_in(Size::new(10, 7));
+        assert_eq!(positions(1, 1), Size::new(10, 7));
+        assert_eq!(positions(10, 3), Size::new(1, 5));
+        assert_eq!(positions(11, 3), Size::new(0, 5));
+        assert_eq!(positions(99, 8), Size::new(0, 0));
+    }
 
     #[test]
     fn padding_of_a_row_is_never_seen() {

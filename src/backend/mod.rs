@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use crate::config::{Angles, BackendChoice, Kernels, Limits, Scales, SearchMethod, ThresholdSpec};
 use crate::control::Control;
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Error, Result, TemplateFault};
 use crate::frame::{FrameMeta, Picture, PlaneMut, Rect, Size};
 use crate::results::Match;
 use crate::template::{Bank, Template, resampled_size};
@@ -27,11 +27,11 @@ pub mod threshold;
 pub struct Standing {
     /// Size of the frames.
     pub frame: Size,
-    /// The templates to search, all of which fit in `roi`.
+    /// The templates to search, all of which fit in `roi`: backends refuse others ([`Standing::check`]).
     pub bank: Option<Arc<Bank>>,
     /// The templates to search from coarse to fine instead, which the CPU backend can.
     pub pyramid: Option<Arc<Variants>>,
-    /// Where to search: matches lie inside it.
+    /// Where to search, inside the frame: matches lie inside it.
     pub roi: Rect,
     /// What counts as a match.
     pub limits: Limits,
@@ -185,6 +185,27 @@ impl Standing {
     /// Nothing is done to frames: whoever follows targets looks at the decoded picture.
     pub fn is_idle(&self) -> bool {
         self.bank.is_none() && self.pyramid.is_none() && self.threshold.is_none()
+    }
+
+    /// Refuses a search that no backend can do, since the fields can be filled with anything. Every backend
+    /// asks this when it is opened.
+    ///
+    /// # Errors
+    /// `Outside` if something is searched and `roi` does not lie inside the frame; `Template` if a member of
+    /// `bank` does not fit in `roi`.
+    pub fn check(&self) -> Result<()> {
+        let Self { frame, bank, pyramid, roi, .. } = self;
+        if (bank.is_some() || pyramid.is_some()) && !roi.is_inside(*frame) {
+            return Err(Error::Outside { what: "region of interest", rect: *roi, frame: *frame });
+        }
+        let members = bank.iter().flat_map(|bank| bank.members());
+        match members.into_iter().find(|member| !member.size().fits_in(roi.size())) {
+            None => Ok(()),
+            Some(member) => {
+                let fault = TemplateFault::DoesNotFit { template: member.size(), area: roi.size() };
+                Err(Error::Template { name: member.name().to_string(), fault })
+            }
+        }
     }
 
     /// Also searches what fits of `bank`: inside `roi`, or in the whole frame.
@@ -428,6 +449,35 @@ mod tests {
         assert_eq!(preferred(&templates[..1], "1..1/2", "-10..10/5", small), SearchMethod::Exhaustive);
         // Nothing fits: opening says so.
         assert_eq!(preferred(&templates[..1], "2..4/2", "0..0/1", Size::new(9, 9)), SearchMethod::Exhaustive);
+    }
+
+    #[test]
+    fn a_template_or_a_region_that_does_not_fit_is_refused() {
+        let frame = Size::new(40, 30);
+        let template = |size| Template::new("t", crate::reference::picture(size), None).unwrap();
+        let check = |size, roi| {
+            let bank = Some(Arc::new(Bank::new(vec![template(Size::new(9, 7)), template(size)]).unwrap()));
+            let checked = Standing { bank, roi, ..Standing::new(frame) }.check();
+            checked.map_err(|error| error.to_string())
+        };
+        let whole = Rect::whole(frame);
+        assert_eq!(check(frame, whole), Ok(()));
+        assert_eq!(check(Size::new(10, 8), Rect::new(30, 22, 10, 8)), Ok(()));
+        let too_large = |size, area| {
+            Err(format!(
+                "template \"t\" is {size} and does not fit in the {area} that is searched; leave it out, or search \
+                 a larger area"
+            ))
+        };
+        assert_eq!(check(Size::new(41, 7), whole), too_large("41x7", "40x30"));
+        assert_eq!(check(Size::new(9, 31), whole), too_large("9x31", "40x30"));
+        assert_eq!(check(Size::new(10, 8), Rect::new(3, 4, 10, 7)), too_large("10x8", "10x7"));
+        assert_eq!(
+            check(Size::new(10, 8), Rect::new(31, 4, 10, 8)),
+            Err("region of interest 31,4,10,8 does not lie inside the 40x30 frame".into())
+        );
+        // Where nothing is searched, nothing has to fit.
+        assert!(Standing { roi: Rect::new(9, 9, 99, 9), ..Standing::new(frame) }.check().is_ok());
     }
 
     #[test]

@@ -62,9 +62,10 @@ impl Cpu {
     /// what the search takes, which is told in [`Matcher::within`].
     ///
     /// # Errors
-    /// `Backend` if the system gives no more threads; `MemoryLimit` or `NoMemory` if it takes more memory
+    /// Those of [`Standing::check`]; `Backend` if the system gives no more threads; `MemoryLimit` or `NoMemory` if it takes more memory
     /// than there may be, or is; `Stopped`.
     pub fn open(standing: Standing, options: &Options) -> Result<Self> {
+        standing.check()?;
         let (depth, threads) = (options.depth, options.threads);
         let pool = ThreadPoolBuilder::new()
             .num_threads(threads)
@@ -302,6 +303,7 @@ fn processor_name() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::template::{Bank, Template};
 
     fn meta(index: u64) -> FrameMeta {
         FrameMeta { index, pts_ns: None, duration_ns: None, arrived: Instant::now() }
@@ -341,6 +343,15 @@ mod tests {
         assert_eq!(wait_next(&mut cpu).unwrap(), Some(1));
         assert_eq!(wait_next(&mut cpu).unwrap(), Some(2));
         assert_eq!(wait_next(&mut cpu).unwrap(), None);
+    }
+
+    #[test]
+    fn a_template_that_does_not_fit_is_refused_when_the_ring_is_opened() {
+        let luma = crate::reference::picture(Size::new(9, 31));
+        let bank = Bank::new(vec![Template::new("t", luma, None).unwrap()]).unwrap();
+        let standing = Standing { bank: Some(bank.into()), ..Standing::new(Size::new(40, 30)) };
+        let error = Cpu::open(standing, &Options { threads: 1, ..Options::default() }).err().unwrap();
+        assert!(matches!(error, Error::Template { .. }), "{error}");
     }
 
     #[test]

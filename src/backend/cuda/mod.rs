@@ -98,8 +98,10 @@ impl Cuda {
     /// allocated here.
     ///
     /// # Errors
-    /// `Backend`: no driver, an old one, no such device, frames larger than it can take, no room for them.
+    /// Those of [`Standing::check`]; `Backend`: no driver, an old one, no such device, frames larger than it
+    /// can take, no room for them.
     pub fn open(standing: Standing, depth: usize, kernels: Kernels, number: usize) -> Result<Self> {
+        standing.check()?;
         let gpu = Gpu::open(number)?;
         check_size(&gpu, standing.frame)?;
         let searched = standing.bank.as_ref().map_or(0, |_| standing.roi.size().area());

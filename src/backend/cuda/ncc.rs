@@ -313,6 +313,9 @@ impl NccKernels {
     }
 
     /// Sums of I and I I down every column of `region`, for windows `h` high: `region.w` numbers a row.
+    ///
+    /// # Panics
+    /// If such windows do not fit in the region, the region not in the frame, or the sums have no room.
     pub(super) fn column_sums(
         &self,
         stream: &Stream,
@@ -321,6 +324,7 @@ impl NccKernels {
         h: usize,
         sums: &mut [DeviceBuffer<u32>; 2],
     ) -> Result<()> {
+        assert!(h <= region.h, "windows {h} high in {region}");
         let rows = region.h - h + 1;
         assert!(sums.iter().all(|sums| sums.len() >= rows * region.w), "column sums of {region}");
         let grid = [region.w.div_ceil(256), rows.div_ceil(STRIP_ROWS), 1];
@@ -466,7 +470,7 @@ pub(super) fn choose(asked: Option<NccKernel>, member: &Member, max_shared_bytes
     }
 }
 
-/// Where a template of this size can lie in a region.
+/// Where a template of this size can lie in a region: nowhere, along a side in which it does not fit.
 pub(super) fn positions(region: Size, template: Size) -> Size {
     template.positions_in(region)
 }

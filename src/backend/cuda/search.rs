@@ -141,6 +141,10 @@ pub(super) struct PlannedSearch {
 
 impl PlannedSearch {
     /// Puts a bank on the device.
+    ///
+    /// # Panics
+    /// If a member does not fit in the region, which [`Standing::check`](crate::backend::Standing::check)
+    /// refuses.
     pub(super) fn new(
         planner: &Planner,
         stream: &Stream,
@@ -148,6 +152,9 @@ impl PlannedSearch {
         region: Size,
         limits: &Limits,
     ) -> Result<Self> {
+        for template in bank.members() {
+            assert!(template.size().fits_in(region), "template {} in a region of {region}", template.size());
+        }
         // What a lane has in constant memory is one plan's.
         static PLANS: AtomicU64 = AtomicU64::new(0);
         let id = PLANS.fetch_add(1, Ordering::Relaxed);

@@ -880,6 +880,16 @@ fn backends_open_while_others_allocate_and_free() {
     });
 }
 
+/// Here too where there is no device: this is looked at first.
+#[test]
+fn a_template_that_does_not_fit_is_refused_when_the_ring_is_opened() {
+    let luma = reference::picture(Size::new(9, 31));
+    let bank = Bank::new(vec![Template::new("t", luma, None).unwrap()]).unwrap();
+    let standing = Standing { bank: Some(bank.into()), ..Standing::new(Size::new(40, 30)) };
+    let error = Cuda::open(standing, 1, Kernels::default(), 0).err().unwrap();
+    assert!(matches!(error, Error::Template { .. }), "{error}");
+}
+
 #[test]
 fn devices_that_are_not_there_are_refused_by_number() {
     let Some(gpu) = testing::gpu() else { return };
