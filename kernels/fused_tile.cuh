@@ -23,7 +23,7 @@ struct Divisor {
   __device__ __forceinline__ int quotient(int number) const { return __umulhi(number, reciprocal); }
 };
 
-// How blocks share the work, made by the host (src/backend/cuda/threshold.rs).
+// How blocks share the work, made by the host (src/backend/cuda/fused.rs).
 struct Shares {
   // Pieces of 16 bytes in a row of the mask's tile, and in a row of what is loaded for it.
   Divisor mask_pieces, pieces;
@@ -38,6 +38,10 @@ struct Shares {
   // Of the Gaussian: steps of 16 numbers that its matrices have.
   int steps;
 };
+static_assert(sizeof(Divisor) == 8 && sizeof(Shares) == 56 && OFFSET(Shares, mask_rows_at_once) == 16 &&
+                  OFFSET(Shares, rows) == 24 && OFFSET(Shares, groups) == 32 && OFFSET(Shares, run) == 40 &&
+                  OFFSET(Shares, steps) == 52,
+              "as the host fills it");
 
 // A tile of the mask, from (left, top) on, and the pixels that its windows see: `radius` further on every
 // side, `above` further up. In shared memory rows start with a column that is a multiple of 16.

@@ -92,6 +92,10 @@ __device__ void correlate_constant_(cudaTextureObject_t image, int left, int top
   map[size_t(y) * width + x] = sums.result(t);
 }
 
+// Bytes from row to row of a tile, for templates so wide.
+__device__ __forceinline__ constexpr int tile_pitch(int w) { return (TILE_WIDTH + w + 63) / 64 * 64; }
+static_assert(tile_pitch(1) == 64 && tile_pitch(32) == 64 && tile_pitch(33) == 128, "as `tile_bytes` of the host");
+
 // The template in constant memory; the image's tile with a halo of w - 1 columns and h - 1 rows in shared
 // memory.
 //
@@ -102,7 +106,7 @@ template <bool MASKED>
 __device__ void correlate_shared_(cudaTextureObject_t image, int left, int top, int width, int height, long long* map) {
   extern __shared__ unsigned char tile[];
   const Pattern t = constant_pattern;
-  const int pitch = (TILE_WIDTH + t.w + 63) / 64 * 64;
+  const int pitch = tile_pitch(t.w);
   const int first_x = blockIdx.x * TILE_WIDTH, first_y = blockIdx.y * blockDim.y;
   for (int j = threadIdx.y; j < blockDim.y + t.h - 1; j += blockDim.y) {
     for (int i = threadIdx.x; i < TILE_WIDTH + t.w - 1; i += TILE_WIDTH) {

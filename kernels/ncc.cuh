@@ -1,6 +1,8 @@
 // What all NCC kernels share: a template's numbers, the score, and what is reported of a peak.
 #pragma once
 
+#include "shared.h"
+
 // A template, as the host describes it.
 struct Pattern {
   int w, h;
@@ -8,6 +10,8 @@ struct Pattern {
   long long t1;        // their sum
   long long variance;  // n t2 - t1 t1
 };
+static_assert(sizeof(Pattern) == 32 && OFFSET(Pattern, n) == 8 && OFFSET(Pattern, variance) == 24,
+              "as the host fills it");
 
 // A peak and the scores beside it, which are undefined where the map ends.
 struct Candidate {
@@ -16,6 +20,7 @@ struct Candidate {
   unsigned unused;
   double score, left, right, above, below;
 };
+static_assert(sizeof(Candidate) == 56 && OFFSET(Candidate, score) == 16, "as the host reads it");
 
 __device__ double score(Pattern t, long long s, long long ss, long long st) {
   const long long numerator = t.n * st - s * t.t1;

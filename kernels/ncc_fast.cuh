@@ -78,7 +78,7 @@ __device__ __forceinline__ void add_lanes_before(Unsigned&... values) {
   }
 }
 
-// Of a score.
+// What a score is not below, and not above.
 struct Bounds {
   float least, most;
 };
@@ -238,12 +238,17 @@ __device__ __forceinline__ void score_peak(const Pattern& pattern, unsigned tota
 
 extern "C" {
 
-// The template's rows in words of four pixels, the last of each filled up with zeros, from `words` on; two
-// rows of zeros before the first and after the last. One thread a word, of h + 4 rows.
+// Rows of zeros before the first and after the last row of a packed template: the windows above and below a
+// suspect meet the template a row further up and down, and lanes look one row ahead.
+enum : int { ZERO_ROWS = 2 };
+static_assert(ZERO_ROWS == 2, "the host has room for so many (suspects.rs)");
+
+// The template's rows in words of four pixels, the last of each filled up with zeros, from `words` on;
+// ZERO_ROWS rows of zeros before the first and after the last. One thread a word, of h + 2 ZERO_ROWS rows.
 __global__ void pack_template(const unsigned char* pixels, int pitch, int w, int h, unsigned* words) {
   const int columns = (w + 3) / 4, index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index >= columns * (h + 4)) return;
-  const int i = index % columns * 4, j = index / columns - 2;
+  if (index >= columns * (h + 2 * ZERO_ROWS)) return;
+  const int i = index % columns * 4, j = index / columns - ZERO_ROWS;
   unsigned word = 0;
   for (int k = 0; k < 4 && i + k < w && j >= 0 && j < h; k++) word |= unsigned(pixels[j * pitch + i + k]) << 8 * k;
   words[j * columns + index % columns] = word;

@@ -54,6 +54,8 @@ struct Search {
   float min_score;
   int all_peaks;  // 0: only the best position is wanted
 };
+static_assert(sizeof(Search) == 112 && OFFSET(Search, mean) == 96 && OFFSET(Search, min_score) == 104,
+              "as the host fills it");
 
 // Warps of a block that have rows of positions of their own. In ncc_mma_64 and ncc_mma_32 there are twice as
 // many: the other four multiply the same rows with the other half of the template.
@@ -84,7 +86,9 @@ static_assert(255ll * 255 * MOST_PIECES * 16 * PIECE_CHUNKS * (PIECE_ROWS + 1) <
 constexpr int LOW_BYTES_SHIFT = 36;
 
 // Words from a copy of a row of the template to the next, for so many chunks.
-__device__ __forceinline__ int copy_pitch(int chunks) { return (4 * chunks + 11) / 16 * 16 + 8; }
+__device__ __forceinline__ constexpr int copy_pitch(int chunks) { return (4 * chunks + 11) / 16 * 16 + 8; }
+static_assert(copy_pitch(1) == 8 && copy_pitch(2) == 24 && copy_pitch(5) == 24 && copy_pitch(9) == 40,
+              "as `copy_pitch` of the host");
 
 // d += A B: 16 by 8 sums of 32 products. a[0], a[1]: rows lane / 4 and lane / 4 + 8 of A, its first 16
 // columns; a[2], a[3]: its last 16. b: the first and the last 16 rows of B.
@@ -296,6 +300,7 @@ struct PrefixSums {
     to[PREFIX_HALF / 4 * 3] = {q[4], q[5], q[6], q[7]};
   }
 };
+static_assert(sizeof(PrefixSums) == 16 * PREFIX_HALF, "as `PREFIX_BYTES` of the host");
 
 // a * b + c, in one instruction.
 __device__ __forceinline__ unsigned long long wide_product(unsigned a, unsigned b, unsigned long long c) {
@@ -513,6 +518,7 @@ struct Region {
   int width, height;
   int w, h;
 };
+static_assert(sizeof(Region) == 48 && OFFSET(Region, left) == 24 && OFFSET(Region, w) == 40, "as the host fills it");
 
 extern "C" {
 
@@ -541,6 +547,7 @@ __global__ void __launch_bounds__(MMA_THREADS, 2 * MATCH_BLOCKS)
     ncc_mma_products(const __grid_constant__ Region region, const unsigned* pixels, const unsigned* mask, int shares,
                      unsigned long long* map, unsigned* s, unsigned* high) {
   constexpr int Y = 16, TILE_Y = MMA_WARPS * Y;
+  static_assert(TILE_Y == 64, "as `PRODUCTS_TILE` of the host");
   const int lane = threadIdx.x % 32, warp = __shfl_sync(ALL_LANES, threadIdx.x / 32, 0);
   const int sum = blockIdx.z / shares, share = blockIdx.z % shares;
   const Plane plane = sum == 1 ? LOW_BYTES : sum == 3 ? HIGH_BYTES : PIXELS;

@@ -45,12 +45,16 @@ struct PeaksTile {
 // positions 32 apart write to different banks.
 __device__ __forceinline__ int products_slot(int x, int y) { return y * TILE_X + (x ^ (x >> 5) << 3); }
 
+// What bounds lose for what was cut off of V: half of sqrt(scale), and something for roundings.
+__device__ __forceinline__ constexpr float cut_of(float root_scale) { return 0.55f * root_scale; }
+static_assert(cut_of(1.0f) == 0.55f, "as the host's test has it (wgmma.rs)");
+
 // What bounds are made of, beside a position's own numbers.
 struct BoundTerms {
   float mean, cut, doubt;
 
   __device__ __forceinline__ BoundTerms(const Member& member, int slack)
-      : mean(member.rough_mean), cut(0.55f * member.root_scale), doubt(2.0f * float(slack)) {}
+      : mean(member.rough_mean), cut(cut_of(member.root_scale)), doubt(2.0f * float(slack)) {}
 };
 
 // Of score sqrt(scale) of four neighbouring positions in a row of a tile; NaN outside the region.

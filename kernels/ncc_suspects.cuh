@@ -9,6 +9,7 @@ struct Suspect {
   float bound;  // its score is not higher
   unsigned unused;
 };
+static_assert(sizeof(Suspect) == 16, "as the host has room for it");
 
 // What a search in f32 leaves to `settle`, which empties it again; before the first search it is all zeros.
 struct Suspicion {
@@ -17,6 +18,7 @@ struct Suspicion {
   unsigned done;   // blocks of `settle` that have finished
   unsigned unused;
 };
+static_assert(sizeof(Suspicion) == 16, "as the host has room for it");
 
 // Suspects in device memory, for `settle`.
 struct Suspects {
@@ -29,6 +31,8 @@ struct Suspects {
     if (index < capacity) list[index] = {unsigned(x), unsigned(y), bound, 0};
   }
 };
+static_assert(sizeof(Suspects) == 24 && OFFSET(Suspects, list) == 8 && OFFSET(Suspects, capacity) == 16,
+              "as the host fills it");
 
 // What was searched for, and where: `width` times `height` positions whose first is at (left, top) of the
 // frame.
@@ -39,10 +43,15 @@ struct Sought {
   Pattern pattern;
   Suspects suspects;
 };
+static_assert(sizeof(Sought) == 96 && OFFSET(Sought, left) == 24 && OFFSET(Sought, pattern) == 40 &&
+                  OFFSET(Sought, suspects) == 72,
+              "as the host fills it");
 
+// Warps of a block: up to so many work on one suspect. Other numbers were not measured.
 constexpr int SETTLE_WARPS = 8;
 constexpr int SETTLE_THREADS = SETTLE_WARPS * 32;
-constexpr int SETTLE_BLOCKS = 2;  // that a multiprocessor is to have room for
+// Blocks that a multiprocessor is to have room for, which bounds a thread's registers.
+constexpr int SETTLE_BLOCKS = 2;
 
 // Rows whose pixels a lane fetches together.
 constexpr int SETTLE_ROWS = 4;

@@ -19,7 +19,8 @@
 constexpr float ABOVE = 1.0f;
 constexpr float BELOW = 1.5f;
 
-// Warps of a block that sum windows and settle suspects; they have a named barrier for themselves.
+// Warps of a block that sum windows and settle suspects; they have a named barrier for themselves. With the
+// one that fetches A they are three warpgroups. Other numbers were not measured.
 constexpr int SUM_WARPS = 11;
 constexpr int SUM_BARRIER = 8;
 
@@ -33,6 +34,9 @@ struct Member {
   float rough_mean;       // t1 / n
   float root_scale;       // of scale
 };
+static_assert(sizeof(Member) == 64 && OFFSET(Member, spread) == 32 && OFFSET(Member, mean) == 48 &&
+                  OFFSET(Member, root_scale) == 60,
+              "as the host fills it");
 
 // Bytes from a row of a tile to the next.
 __device__ __forceinline__ int pitch_of(int w) { return 112 + (w + 30) / 16 * 16; }
@@ -42,6 +46,7 @@ struct Progress {
   unsigned best;  // a lower bound of the best score, ordered(f32)
   unsigned done;  // of the first member: blocks that have finished
 };
+static_assert(sizeof(Progress) == 8, "as the host has room for it");
 
 // Templates of one size, and a region of `width` times `height` positions to search them in, whose first is
 // at (left, top) of the frame.
@@ -53,6 +58,9 @@ struct Search {
   unsigned tag;                // of the first member's candidates; those of the others follow
   unsigned short first_progress, members_count, w, h, tile_rows, across;
 };
+static_assert(sizeof(Search) == 48 && OFFSET(Search, left) == 8 && OFFSET(Search, tag) == 32 &&
+                  OFFSET(Search, first_progress) == 36 && OFFSET(Search, across) == 46,
+              "as the host fills it");
 
 // As many as the parameters of a kernel have room for.
 constexpr int MAX_SEARCHES = 64;
@@ -70,6 +78,10 @@ struct Launch {
   unsigned capacity;
   float min_score;  // not above min_score_exact
 };
+static_assert(sizeof(Launch) == 3144 && OFFSET(Launch, frame) == 3072 && OFFSET(Launch, searches) == 3096 &&
+                  OFFSET(Launch, shared_bytes) == 3100 && OFFSET(Launch, progress) == 3104 &&
+                  OFFSET(Launch, min_score_exact) == 3128 && OFFSET(Launch, min_score) == 3140,
+              "as the host fills it");
 
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return unsigned(__cvta_generic_to_shared(pointer));
@@ -118,7 +130,8 @@ __device__ __forceinline__ int variance_shift(int n) { return max(2 * (32 - __cl
 // By how much S t1 / n - ST may be off where it is told roughly, and 1 more: t1 / n, ST and the difference
 // are rounded to f32, each by at most 255 255 n 2^-24 < n / 256. Sums of products begin at this number, so
 // that what is told is never too high, or at minus it, where bounds from below are wanted (ncc_peaks.cuh).
-__device__ __forceinline__ int slack_of(int n) { return 2 + 3 * n / 256; }
+__device__ __forceinline__ constexpr int slack_of(int n) { return 2 + 3 * n / 256; }
+static_assert(slack_of(2) == 2 && slack_of(86) == 3 && slack_of(32768) == 386, "as the host's test has it (wgmma.rs)");
 
 // S t1 / n - ST less slack, roughly. products: ST and slack.
 __device__ __forceinline__ float rough_lack(int products, float sum, float rough_mean) {

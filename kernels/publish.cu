@@ -3,7 +3,7 @@
 // A copy by the copy engine would keep the next mask waiting, and emptying the list by another call the next
 // frame's kernels.
 
-// As in ncc.cuh and src/backend/cuda/ncc.rs: the list's header and its candidates, in words of 64 bits.
+// The list's header and a `Candidate` of ncc.cuh, in words of 64 bits.
 constexpr int HEADER = 2;
 constexpr int CANDIDATE = 7;
 

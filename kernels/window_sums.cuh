@@ -5,6 +5,8 @@
 // sums of a window of squares need 64.
 #pragma once
 
+#include "shared.h"
+
 // Rows that a thread slides down before another starts afresh: more of them read less, fewer keep more
 // threads busy.
 constexpr int STRIP_ROWS = 32;
@@ -21,6 +23,7 @@ struct Image {
   int width;
   int height;
 };
+static_assert(sizeof(Image) == 24 && OFFSET(Image, pitch) == 8 && OFFSET(Image, height) == 16, "as the host fills it");
 
 __device__ __forceinline__ int clamp(int value, int last) { return min(max(value, 0), last); }
 

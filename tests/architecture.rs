@@ -43,12 +43,12 @@ const SEAMS: &[(&[&str], &str)] = &[
 const FILES_WITH_UNSAFE: &[&str] = &[
     "src/backend/cuda/bench.rs",
     "src/backend/cuda/driver.rs",
-    "src/backend/cuda/fused.rs",
     "src/backend/cuda/mma.rs",
     "src/backend/cuda/mod.rs",
     "src/backend/cuda/ncc.rs",
     "src/backend/cuda/peers.rs",
     "src/backend/cuda/search.rs",
+    "src/backend/cuda/shared.rs",
     "src/backend/cuda/suspects.rs",
     "src/backend/cuda/tests.rs",
     "src/backend/cuda/texture.rs",

@@ -4,22 +4,21 @@
 //! Large tiles load less twice; tiles as many as the device has multiprocessors finish at the same time.
 //! Which is best is estimated here.
 
-#![expect(unsafe_code, reason = "a struct as a kernel takes it")]
-
-use super::driver::{Attribute, Gpu, Pod};
+use super::driver::{Attribute, Gpu};
+use super::shared::{constant, pod_structure};
+use super::threshold::{GAUSSIAN_FUSED, MEAN_FUSED};
 use crate::backend::threshold::{WEIGHT_BITS, gaussian_weights};
 use crate::error::Result;
 use crate::frame::Size;
 
-// As in kernels/fused_tile.cuh, kernels/box_fused.cuh and kernels/gaussian_fused.cu.
-
-pub(super) const FUSED_THREADS: usize = 512;
-pub(super) const BOX_THREADS: usize = 256;
-pub(super) const BOX_WIDTH: usize = 192;
-pub(super) const SEGMENT_PIXELS: usize = 64;
-pub(super) const HALO_PITCH: usize = 336;
-pub(super) const GAUSSIAN_THREADS: usize = 512;
-pub(super) const PLANES: usize = 3;
+// Of any PTX of the box thresholds, and of the Gaussian's.
+const FUSED_THREADS: usize = constant(MEAN_FUSED.ptx_80, "FUSED_THREADS");
+const BOX_THREADS: usize = constant(MEAN_FUSED.ptx_80, "BOX_THREADS");
+const BOX_WIDTH: usize = constant(MEAN_FUSED.ptx_80, "BOX_WIDTH");
+const SEGMENT_PIXELS: usize = constant(MEAN_FUSED.ptx_80, "SEGMENT_PIXELS");
+const HALO_PITCH: usize = constant(MEAN_FUSED.ptx_80, "HALO_PITCH");
+const GAUSSIAN_THREADS: usize = constant(GAUSSIAN_FUSED.ptx_80, "GAUSSIAN_THREADS");
+const PLANES: usize = constant(GAUSSIAN_FUSED.ptx_80, "PLANES");
 
 /// Largest block of `mean_fused`; larger ones have a slower kernel ("wide").
 pub(super) const NARROW: usize = 127;
@@ -34,6 +33,8 @@ struct Divisor {
     by: u32,
     reciprocal: u32,
 }
+
+pod_structure!(Divisor, 8 bytes { by: u32, reciprocal: u32 = 4 });
 
 impl Divisor {
     fn new(by: usize) -> Self {
@@ -58,8 +59,18 @@ pub(super) struct Shares {
     steps: u32,
 }
 
-// SAFETY: numbers of 32 bits, with nothing between them.
-unsafe impl Pod for Shares {}
+pod_structure!(Shares, 56 bytes {
+    mask_pieces: Divisor,
+    pieces: Divisor,
+    mask_rows_at_once: u32 = 16,
+    rows_at_once: u32,
+    rows: Divisor = 24,
+    groups: Divisor = 32,
+    run: u32 = 40,
+    runs: u32,
+    runs_in_window: u32,
+    steps: u32 = 52,
+});
 
 /// A launch: the tiles of a frame.
 #[derive(Debug, Clone, Copy)]
@@ -221,7 +232,7 @@ fn gaussian_steps(block: usize) -> usize {
 }
 
 /// `WeightsInRegisters::STEPS` of `gaussian_fused.cu`: larger matrices lie in shared memory.
-pub(super) const IN_REGISTERS: usize = 3;
+const IN_REGISTERS: usize = constant(GAUSSIAN_FUSED.ptx_80, "_ZN18WeightsInRegisters5STEPSE");
 
 /// The kernel of `gaussian_fused.cu` for that block.
 pub(super) fn gaussian_kernel(block: usize) -> &'static str {

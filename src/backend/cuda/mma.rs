@@ -14,21 +14,33 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::frame::{Rect, Size};
 
-use super::driver::{DeviceBuffer, Gpu, Kernel, Pod, Stream, arg};
+use super::driver::{DeviceBuffer, Gpu, Kernel, Stream, arg};
 use super::ncc::{DeviceFrame, Found, Image, Member, Wanted, positions};
+use super::shared::{constant, pod_structure};
 use super::suspects::{Packer, Query, Settler, Sought, Suspicion, Words};
 
-// As in kernels/ncc_mma.cu and the headers that it includes.
+/// For compute capability 7.5 and later.
+pub(super) const PTX: &str = include_str!("../../../kernels/ptx/ncc_mma.ptx");
 
-const TILE_X: usize = 128;
-const MMA_WARPS: usize = 4;
-const MMA_THREADS: usize = MMA_WARPS * 32;
-const MATCH_THREADS: usize = 2 * MMA_THREADS;
-const PREFIX_HALF: usize = 164;
-const PREFIX_BYTES: usize = 4 * PREFIX_HALF * 4;
-const PIECE_CHUNKS: usize = 8;
-const PIECE_ROWS: usize = 32;
-const MOST_PIECES: usize = 15;
+/// For 8.0 and later.
+const PTX_80: &str = include_str!("../../../kernels/ptx/ncc_mma_80.ptx");
+
+/// The same in both.
+const fn both(name: &str) -> usize {
+    assert!(constant(PTX, name) == constant(PTX_80, name), "the two generations differ");
+    constant(PTX, name)
+}
+
+const TILE_X: usize = both("TILE_X");
+const MMA_WARPS: usize = both("MMA_WARPS");
+const MMA_THREADS: usize = both("MMA_THREADS");
+const MATCH_THREADS: usize = both("MATCH_THREADS");
+/// Of `PrefixSums`; the kernels assert it.
+const PREFIX_BYTES: usize = 16 * both("PREFIX_HALF");
+const PIECE_CHUNKS: usize = both("PIECE_CHUNKS");
+const PIECE_ROWS: usize = both("PIECE_ROWS");
+const MOST_PIECES: usize = both("MOST_PIECES");
+/// Rows of positions of a block of `ncc_mma_products`, which asserts this number.
 const PRODUCTS_TILE: usize = 64;
 
 /// What the driver takes of a multiprocessor's shared memory for each block.
@@ -54,7 +66,7 @@ pub(super) enum Generation {
 /// The kernels, loaded; all streams may use them at once.
 pub(super) struct MmaKernels {
     gpu: Gpu,
-    /// Of tiles of 64 and of 32 rows.
+    /// Those for tiles of 64 and of 32 rows.
     matches: [Kernel; 2],
     products: Kernel,
     scores: Kernel,
@@ -92,9 +104,11 @@ fn chunks(template: Size) -> usize {
 }
 
 /// `copy_pitch` of the kernels: words from a copy of a row of the template to the next.
-fn copy_pitch(chunks: usize) -> usize {
+const fn copy_pitch(chunks: usize) -> usize {
     (4 * chunks + 11) / 16 * 16 + 8
 }
+const _: () =
+    assert!(copy_pitch(1) == 8 && copy_pitch(2) == 24 && copy_pitch(5) == 24 && copy_pitch(9) == 40);
 
 /// Words that a template's rows take, each four times.
 fn spread_words(template: Size) -> usize {
@@ -186,8 +200,13 @@ struct Search {
     all_peaks: i32,
 }
 
-// SAFETY: numbers that fill it, in the order of the C structure.
-unsafe impl Pod for Search {}
+pod_structure!(Search, 112 bytes {
+    sought: Sought,
+    mean: u32 = 96,
+    factor: f32,
+    min_score: f32 = 104,
+    all_peaks: i32,
+});
 
 impl Search {
     fn new(sought: Sought, member: &Member, wanted: Wanted) -> Self {
@@ -215,8 +234,15 @@ struct Region {
     h: i32,
 }
 
-// SAFETY: as above.
-unsafe impl Pod for Region {}
+pod_structure!(Region, 48 bytes {
+    frame: Image,
+    left: i32 = 24,
+    top: i32,
+    width: i32,
+    height: i32,
+    w: i32 = 40,
+    h: i32,
+});
 
 impl MmaKernels {
     /// Loads those for this device.
@@ -230,8 +256,8 @@ impl MmaKernels {
     /// launched as on a device of so many multiprocessors.
     pub(super) fn load_for(gpu: &Gpu, generation: Generation, multiprocessors: usize) -> Result<Arc<Self>> {
         let module = gpu.share(match generation {
-            Generation::Turing => include_str!("../../../kernels/ptx/ncc_mma.ptx"),
-            Generation::Ampere => include_str!("../../../kernels/ptx/ncc_mma_80.ptx"),
+            Generation::Turing => PTX,
+            Generation::Ampere => PTX_80,
         })?;
         Ok(Arc::new(Self {
             gpu: gpu.clone(),
@@ -267,8 +293,8 @@ impl MmaKernels {
         let (pixels, pitch) = (member.rows.address + (plane * size.width) as u64, member.rows.pitch as i32);
         let (w, h, address) = (size.width as i32, size.height as i32, to.address());
         let mut args = [arg(&pixels), arg(&pitch), arg(&w), arg(&h), arg(&address)];
-        // SAFETY: a `Member`'s rows lie in its bank's buffer, its planes side by side; the kernel writes as
-        // many words as were allocated.
+        // SAFETY: the arguments of `spread_template`. A `Member`'s rows lie in its bank's buffer, its planes
+        // side by side (`PlannedSearch::new`); the kernel writes `spread_words` words, as were allocated.
         unsafe { stream.launch(&self.spread, [to.len().div_ceil(256), 1, 1], [256, 1, 1], 0, &mut args)? };
         Ok(to)
     }
@@ -361,7 +387,8 @@ impl Prepared {
         }
         let (pattern, area) = (member.pattern, area as u32);
         let mut args = [arg(&s), arg(&high), arg(&pattern), arg(&area), arg(&map)];
-        // SAFETY: as above.
+        // SAFETY: the arguments of `ncc_mma_scores`, which reads both sums and reads and writes the map at
+        // `area` positions, for which they have room, as asserted.
         unsafe {
             let grid = [positions.area().div_ceil(256), 1, 1];
             stream.launch(&kernels.scores, grid, [256, 1, 1], 0, &mut args)
@@ -376,44 +403,12 @@ fn fixed_mean(t1: i64, n: i64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use std::mem::offset_of;
-
     use super::*;
 
-    /// As in the kernels.
-    const LOW_BYTES_SHIFT: u32 = 36;
+    const LOW_BYTES_SHIFT: usize = both("LOW_BYTES_SHIFT");
 
     /// What a block can have on 7.5, on 8.6, 8.9 and 12.0, on 8.0, and on 9.0 and 10.0.
     const SHARED: [usize; 4] = [65_536, 101_376, 166_912, 232_448];
-
-    #[test]
-    fn structures_lie_as_the_kernels_have_them() {
-        assert_eq!((size_of::<Search>(), size_of::<Region>(), size_of::<Image>()), (112, 48, 24));
-        assert_eq!((offset_of!(Search, mean), offset_of!(Search, min_score)), (96, 104));
-        assert_eq!(offset_of!(Region, left), 24);
-    }
-
-    #[test]
-    fn constants_are_those_of_the_kernels() {
-        let source = concat!(
-            include_str!("../../../kernels/ncc_mma.cu"),
-            include_str!("../../../kernels/ncc_fast.cuh")
-        );
-        for line in [
-            format!("constexpr int TILE_X = {TILE_X};"),
-            format!("constexpr int MMA_WARPS = {MMA_WARPS};"),
-            "constexpr int MATCH_THREADS = 2 * MMA_THREADS;".into(),
-            format!("constexpr int PREFIX_HALF = {PREFIX_HALF};"),
-            "unsigned s[2 * PREFIX_HALF], ss[2 * PREFIX_HALF];".into(),
-            format!("constexpr int PIECE_CHUNKS = {PIECE_CHUNKS};"),
-            format!("constexpr int PIECE_ROWS = {PIECE_ROWS};"),
-            format!("constexpr int MOST_PIECES = {MOST_PIECES};"),
-            format!("constexpr int LOW_BYTES_SHIFT = {LOW_BYTES_SHIFT};"),
-            "return (4 * chunks + 11) / 16 * 16 + 8;".into(),
-        ] {
-            assert!(source.contains(&line), "{line}");
-        }
-    }
 
     #[test]
     fn sums_have_the_bits_that_they_need() {

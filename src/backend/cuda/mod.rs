@@ -38,6 +38,7 @@ mod mma;
 mod ncc;
 mod peers;
 mod search;
+mod shared;
 mod suspects;
 #[cfg(test)]
 mod testing;

@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::frame::{Rect, Size};
 use crate::template::TemplateSums;
 
-use super::driver::{DeviceBuffer, Gpu, Kernel, Module, PinnedBuffer, Pod, Rows, Stream, arg};
+use super::driver::{DeviceBuffer, Gpu, Kernel, Module, PinnedBuffer, Rows, Stream, arg};
+use super::shared::{constant, pod_structure};
 use super::texture::{Sampling, Texture, pitch_for};
 use super::{mma, wgmma};
 
@@ -21,18 +22,17 @@ const PUBLISH_PTX: &str = include_str!("../../../kernels/ptx/publish.ptx");
 /// Widest and highest frame and template: 32-bit sums of a row or column of squares reach so far.
 pub(super) const MAX_SIDE: usize = 65_536;
 
-/// As in `ncc.cu`.
-const CONSTANT_BYTES: usize = 65_024;
-const TILE_WIDTH: usize = 32;
-const STRIP_ROWS: usize = 32;
-const SEGMENT: usize = 256;
+const CONSTANT_BYTES: usize = constant(PTX, "CONSTANT_BYTES");
+const TILE_WIDTH: usize = constant(PTX, "TILE_WIDTH");
+const STRIP_ROWS: usize = constant(PTX, "STRIP_ROWS");
+const SEGMENT: usize = constant(PTX, "SEGMENT");
 
 /// Threads of a block: the literature's 8x8 for the texture kernel, a warp by eight rows for the others.
 const TEXTURE_BLOCK: [usize; 3] = [8, 8, 1];
 const BLOCK: [usize; 3] = [32, 8, 1];
 const PUBLISH_THREADS: usize = 128;
 
-/// A template as the kernels take it.
+/// `Pattern` of `kernels/ncc.cuh`: a template as the kernels take it.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Pattern {
@@ -43,8 +43,7 @@ pub(super) struct Pattern {
     variance: i64,
 }
 
-// SAFETY: five numbers that fill it.
-unsafe impl Pod for Pattern {}
+pod_structure!(Pattern, 32 bytes { w: i32, h: i32, n: i64 = 8, t1: i64, variance: i64 = 24 });
 
 impl Pattern {
     /// A template of this size with these sums.
@@ -74,7 +73,7 @@ impl Pattern {
     }
 }
 
-/// `Image` of `window_sums.cuh`.
+/// `Image` of `kernels/window_sums.cuh`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Image {
@@ -85,8 +84,7 @@ pub(super) struct Image {
     unused: i32,
 }
 
-// SAFETY: four numbers and what the compiler would fill in.
-unsafe impl Pod for Image {}
+pod_structure!(Image, 24 bytes { pixels: u64, pitch: i32 = 8, width: i32, height: i32 = 16, unused: i32 });
 
 /// A template on the device.
 pub(super) struct Member {
@@ -477,8 +475,14 @@ pub(super) fn positions(region: Size, template: Size) -> Size {
 
 /// Shared memory that `correlate_shared` needs.
 fn tile_bytes(template: Size) -> usize {
-    (TILE_WIDTH + template.width).next_multiple_of(64) * (BLOCK[1] + template.height)
+    tile_pitch(template.width) * (BLOCK[1] + template.height)
 }
+
+/// `tile_pitch` of `kernels/ncc.cu`: bytes from row to row of a tile, for templates so wide.
+const fn tile_pitch(width: usize) -> usize {
+    (TILE_WIDTH + width).next_multiple_of(64)
+}
+const _: () = assert!(tile_pitch(1) == 64 && tile_pitch(32) == 64 && tile_pitch(33) == 128);
 
 /// The list of candidates on the device: a header, then candidates. It is empty at first, and after
 /// [`Publish::run`].
@@ -532,11 +536,11 @@ pub(super) struct FoundPeak {
 
 impl Found {
     /// Words of the header: the number of candidates, and the number of foreground pixels.
-    pub(super) const HEADER: usize = 2;
+    pub(super) const HEADER: usize = constant(PUBLISH_PTX, "HEADER");
     /// The word of the header that counts foreground pixels.
     pub(super) const FOREGROUND: usize = 1;
     /// Words of a candidate.
-    pub(super) const CANDIDATE: usize = 7;
+    pub(super) const CANDIDATE: usize = constant(PUBLISH_PTX, "CANDIDATE");
 
     /// Room for `capacity` candidates.
     pub(super) fn new(gpu: &Gpu, capacity: usize) -> Result<Self> {
@@ -559,38 +563,5 @@ impl Found {
         let ([tag, x], [y, _]) = (halves(words[0]), halves(words[1]));
         let [score, left, right, above, below] = [2, 3, 4, 5, 6].map(|i| f64::from_bits(words[i]));
         FoundPeak { tag, x, y, score, beside: [left, right, above, below] }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn constants_are_those_of_the_kernels() {
-        let sources =
-            [include_str!("../../../kernels/ncc.cu"), include_str!("../../../kernels/window_sums.cuh")]
-                .concat();
-        let constant = |name: &str| {
-            let (_, rest) = sources.split_once(&format!("constexpr int {name} = ")).expect("it is there");
-            rest.split_once(';').and_then(|(value, _)| value.parse::<usize>().ok()).expect("a number")
-        };
-        let ours = [
-            ("CONSTANT_BYTES", CONSTANT_BYTES),
-            ("TILE_WIDTH", TILE_WIDTH),
-            ("STRIP_ROWS", STRIP_ROWS),
-            ("SEGMENT", SEGMENT),
-        ];
-        for (name, value) in ours {
-            assert_eq!(constant(name), value, "{name}");
-        }
-        assert!(
-            sources.contains("(TILE_WIDTH + t.w + 63) / 64 * 64"),
-            "the tile's pitch is that of tile_bytes"
-        );
-        let publish = include_str!("../../../kernels/publish.cu");
-        for (name, value) in [("HEADER", Found::HEADER), ("CANDIDATE", Found::CANDIDATE)] {
-            assert!(publish.contains(&format!("constexpr int {name} = {value};")), "{name}");
-        }
     }
 }

@@ -7,18 +7,20 @@
 use crate::error::Result;
 use crate::frame::{Rect, Size};
 
-use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Pod, Stream, arg};
+use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Stream, arg};
+use super::mma;
 use super::ncc::{DeviceFrame, Found, Image, Member, Pattern, Wanted, positions};
+use super::shared::{constant, pod_structure};
 
-// As in kernels/ncc_suspects.cuh.
-
-const SETTLE_WARPS: usize = 8;
-const SETTLE_BLOCKS: usize = 2;
+// Of any PTX that has `settle`.
+const SETTLE_WARPS: usize = constant(mma::PTX, "SETTLE_WARPS");
+const SETTLE_BLOCKS: usize = constant(mma::PTX, "SETTLE_BLOCKS");
 
 /// Suspects that a lane has room for.
 const SUSPECTS: usize = 65_536;
 
-/// Rows of zeros before and after a template's words.
+/// Rows of zeros before and after a template's words: `ZERO_ROWS` of `kernels/ncc_fast.cuh`, which asserts this
+/// number.
 const ZERO_ROWS: usize = 2;
 
 /// A lane's room for suspects.
@@ -59,12 +61,14 @@ pub(super) struct Suspects {
     unused: u32,
 }
 
+pod_structure!(Suspects, 24 bytes { state: u64, list: u64 = 8, capacity: u32 = 16, unused: u32 });
+
 /// A template, and where to look for it.
 #[derive(Clone, Copy)]
 pub(super) struct Query<'a> {
     pub(super) member: &'a Member,
     pub(super) window: Rect,
-    /// Of its candidates.
+    /// What its candidates are told by.
     pub(super) tag: u32,
 }
 
@@ -81,8 +85,15 @@ pub(super) struct Sought {
     suspects: Suspects,
 }
 
-// SAFETY: numbers that fill it, in the order of the C structure.
-unsafe impl Pod for Sought {}
+pod_structure!(Sought, 96 bytes {
+    frame: Image,
+    left: i32 = 24,
+    top: i32,
+    width: i32,
+    height: i32,
+    pattern: Pattern = 40,
+    suspects: Suspects = 72,
+});
 
 impl Sought {
     /// # Panics
@@ -110,7 +121,7 @@ impl Sought {
 pub(super) struct Words {
     template: Size,
     with_zeros: DeviceBuffer<u32>,
-    /// Of the template's first word.
+    /// Index of the template's first word.
     first: usize,
 }
 
@@ -197,31 +208,5 @@ impl Settler {
         // list of suspects has the room that is stated, that of candidates room for `capacity` behind its
         // header, whose first word holds the two counts.
         unsafe { stream.launch(&self.settle, [blocks, 1, 1], [SETTLE_WARPS * 32, 1, 1], 0, &mut args) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::mem::offset_of;
-
-    use super::*;
-
-    #[test]
-    fn structures_lie_as_the_kernels_have_them() {
-        assert_eq!((size_of::<Suspects>(), size_of::<Sought>(), size_of::<Image>()), (24, 96, 24));
-        assert_eq!((offset_of!(Sought, pattern), offset_of!(Sought, suspects)), (40, 72));
-    }
-
-    #[test]
-    fn constants_are_those_of_the_kernels() {
-        let source = include_str!("../../../kernels/ncc_suspects.cuh");
-        for line in [
-            format!("constexpr int SETTLE_WARPS = {SETTLE_WARPS};"),
-            format!("constexpr int SETTLE_BLOCKS = {SETTLE_BLOCKS};"),
-        ] {
-            assert!(source.contains(&line), "{line}");
-        }
-        let packs = include_str!("../../../kernels/ncc_fast.cuh");
-        assert!(packs.contains(&format!("columns * (h + {})", 2 * ZERO_ROWS)));
     }
 }

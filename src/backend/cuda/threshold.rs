@@ -7,6 +7,7 @@ use std::ffi::c_void;
 use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Stream, arg};
 use super::fused::{self, Room, Tiling};
 use super::ncc::DeviceFrame;
+use super::shared::constant;
 use crate::backend::threshold;
 use crate::config::{self, BoxKernel, GaussianKernel, Kernels, ThresholdMethod, ThresholdSpec};
 use crate::error::Result;
@@ -17,9 +18,9 @@ const PTX: &str = include_str!("../../../kernels/ptx/threshold.ptx");
 /// PTX of a kernel that takes one pass, by what it was compiled for. A module of its own, for a module is
 /// compiled as a whole when it is loaded for the first time.
 #[derive(Clone, Copy)]
-struct Fused {
+pub(super) struct Fused {
     /// From compute capability 8.0 on.
-    ptx_80: &'static str,
+    pub(super) ptx_80: &'static str,
     /// From 9.0 on: they can begin before the launch before has ended.
     ptx_90: &'static str,
 }
@@ -32,10 +33,10 @@ macro_rules! fused {
         }
     };
 }
-const MEAN_FUSED: Fused = fused!("mean_fused");
+pub(super) const MEAN_FUSED: Fused = fused!("mean_fused");
 const MEAN_FUSED_WIDE: Fused = fused!("mean_fused_wide");
 const DEVIATION_FUSED: Fused = fused!("deviation_fused");
-const GAUSSIAN_FUSED: Fused = fused!("gaussian_fused");
+pub(super) const GAUSSIAN_FUSED: Fused = fused!("gaussian_fused");
 
 /// Where kernels come from.
 struct Modules<'a> {
@@ -56,14 +57,20 @@ impl Fused {
     }
 }
 
-// As in kernels/threshold.cu and kernels/window_sums.cuh, each [x, y].
+// Pairs are [x, y].
 
-const BOX_TILE: [usize; 2] = [32, 4];
-const STRIP_ROWS: usize = 32;
-const SEGMENT: usize = 256;
-const ROWS_TILE: [usize; 2] = [128, 2];
-const COLUMNS_TILE: [usize; 2] = [32, 64];
-const COLUMNS_THREADS: [usize; 2] = [32, 8];
+const BOX_TILE: [usize; 2] = [constant(PTX, "BOX_TILE_X"), constant(PTX, "BOX_TILE_Y")];
+const STRIP_ROWS: usize = constant(PTX, "STRIP_ROWS");
+const SEGMENT: usize = constant(PTX, "SEGMENT");
+const ROWS_TILE: [usize; 2] = [constant(PTX, "ROWS_TILE_X"), constant(PTX, "ROWS_TILE_Y")];
+const COLUMNS_TILE: [usize; 2] = [constant(PTX, "COLUMNS_TILE_X"), constant(PTX, "COLUMNS_TILE_Y")];
+const COLUMNS_THREADS: [usize; 2] = [COLUMNS_TILE[0], constant(PTX, "COLUMNS_THREADS_Y")];
+
+const _: () = {
+    let same = constant(PTX, "WEIGHT_BITS") == threshold::WEIGHT_BITS as usize
+        && constant(PTX, "ROW_BITS") == threshold::ROW_BITS as usize;
+    assert!(same, "the kernels' fixed point is not the numeric contract's");
+};
 
 /// Threads of the two sliding kernels: warps of neighbours, few in a block, so that small frames keep many
 /// blocks busy.
@@ -791,41 +798,5 @@ mod tests {
                 Ok(())
             })
             .unwrap();
-    }
-
-    #[test]
-    fn the_sides_are_those_of_the_kernels() {
-        let text = concat!(
-            include_str!("../../../kernels/threshold.cu"),
-            include_str!("../../../kernels/threshold_rules.cuh"),
-            include_str!("../../../kernels/window_sums.cuh"),
-            include_str!("../../../kernels/fused_tile.cuh"),
-            include_str!("../../../kernels/box_fused.cuh"),
-            include_str!("../../../kernels/gaussian_fused.cu")
-        );
-        for (name, value) in [
-            ("BOX_TILE_X", BOX_TILE[0]),
-            ("BOX_TILE_Y", BOX_TILE[1]),
-            ("STRIP_ROWS", STRIP_ROWS),
-            ("SEGMENT", SEGMENT),
-            ("ROWS_TILE_X", ROWS_TILE[0]),
-            ("ROWS_TILE_Y", ROWS_TILE[1]),
-            ("COLUMNS_TILE_X", COLUMNS_TILE[0]),
-            ("COLUMNS_TILE_Y", COLUMNS_TILE[1]),
-            ("COLUMNS_THREADS_Y", COLUMNS_THREADS[1]),
-            ("WEIGHT_BITS", threshold::WEIGHT_BITS as usize),
-            ("ROW_BITS", threshold::ROW_BITS as usize),
-            ("FUSED_THREADS", fused::FUSED_THREADS),
-            ("BOX_THREADS", fused::BOX_THREADS),
-            ("BOX_WIDTH", fused::BOX_WIDTH),
-            ("SEGMENT_PIXELS", fused::SEGMENT_PIXELS),
-            ("HALO_PITCH", fused::HALO_PITCH),
-            ("GAUSSIAN_THREADS", fused::GAUSSIAN_THREADS),
-            ("PLANES", fused::PLANES),
-            ("STEPS", fused::IN_REGISTERS),
-        ] {
-            let line = format!("constexpr int {name} = {value};");
-            assert!(text.contains(&line), "no `{line}` in the kernels");
-        }
     }
 }

@@ -13,21 +13,23 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::frame::{Rect, Size};
 
-use super::driver::{DeviceBuffer, Gpu, Kernel, Pod, Stream, arg};
+use super::driver::{DeviceBuffer, Gpu, Kernel, Stream, arg};
 use super::ncc::{DeviceFrame, Found, How, Image, Member, Pattern, Wanted, positions};
+use super::shared::{constant, pod_structure};
 use super::suspects::{Packer, Words};
 
-// As in kernels/ncc_wgmma.cu and the headers that it includes.
+const PTX: &str = include_str!("../../../kernels/ptx/ncc_wgmma.ptx");
 
-const TILE_X: usize = 128;
-const PEAKS_OVERLAP: usize = 2;
-const PART_STEPS: usize = 18;
-const PART_BYTES: usize = (2 * PART_STEPS + 3) * 256;
-const MAX_STAGES: usize = 16;
-const SUM_WARPS: usize = 11;
-const MAX_SEARCHES: usize = 64;
+const TILE_X: usize = constant(PTX, "TILE_X");
+const PEAKS_OVERLAP: usize = constant(PTX, "PEAKS_OVERLAP");
+const PART_STEPS: usize = constant(PTX, "PART_STEPS");
+const PART_BYTES: usize = constant(PTX, "PART_BYTES");
+const MAX_STAGES: usize = constant(PTX, "MAX_STAGES");
+const SUM_WARPS: usize = constant(PTX, "SUM_WARPS");
+const MAX_SEARCHES: usize = constant(PTX, "MAX_SEARCHES");
 
-/// Of what a block can have, what the kernels' own variables take.
+/// Shared memory that the kernels' own variables take at most of what a block can have: measured by nobody;
+/// `cuFuncGetAttribute` would tell.
 const RESERVED_SHARED: usize = 7168;
 
 /// Largest template: sums of its products and what they begin at stay below 2^31.
@@ -104,7 +106,7 @@ pub(super) struct WgmmaKernels {
 pub(super) struct Prepared {
     /// The bands of A.
     spread: DeviceBuffer<u8>,
-    /// Of searches for the best position, which score it from them.
+    /// The rows that searches for the best position score it from.
     words: Option<Words>,
 }
 
@@ -255,8 +257,15 @@ struct Record {
     root_scale: f32,
 }
 
-// SAFETY: numbers that fill it, in the order of the C structure.
-unsafe impl Pod for Record {}
+pod_structure!(Record, 64 bytes {
+    pattern: Pattern,
+    spread: u64 = 32,
+    words: u64,
+    mean: u32 = 48,
+    scale: f32,
+    rough_mean: f32,
+    root_scale: f32 = 60,
+});
 
 impl Record {
     fn new(member: &Member, prepared: &Prepared) -> Self {
@@ -301,6 +310,23 @@ struct Search {
     across: u16,
 }
 
+pod_structure!(Search, 48 bytes {
+    members: u64,
+    left: i32 = 8,
+    top: i32,
+    width: i32,
+    height: i32,
+    first_block: i32,
+    end_block: i32,
+    tag: u32 = 32,
+    first_progress: u16 = 36,
+    members_count: u16,
+    w: u16,
+    h: u16,
+    tile_rows: u16,
+    across: u16 = 46,
+});
+
 /// `Launch` of `kernels/ncc_wgmma.cuh`.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -318,11 +344,25 @@ struct Launch {
     min_score: f32,
 }
 
-// SAFETY: numbers that fill it, in the order and with the gaps of the C structure.
-unsafe impl Pod for Launch {}
+pod_structure!(Launch, 3144 bytes {
+    search: [Search; MAX_SEARCHES],
+    frame: Image = 3072,
+    searches: u16 = 3096,
+    shares_best: u16,
+    shared_bytes: i32 = 3100,
+    progress: u64 = 3104,
+    candidates: u64,
+    count: u64,
+    min_score_exact: f64 = 3128,
+    capacity: u32,
+    min_score: f32 = 3140,
+});
+
+// Before PTX 8.1, a kernel's arguments took 4352 bytes at most; on the safe side of it.
+const _: () = assert!(size_of::<Launch>() <= 4096);
 
 impl Launch {
-    /// Of no searches yet.
+    /// A launch without searches.
     fn new(frame: &DeviceFrame, wanted: Wanted, progress: &mut Progress, found: &mut Found) -> Self {
         Self {
             search: [Search::default(); MAX_SEARCHES],
@@ -388,7 +428,7 @@ impl WgmmaKernels {
         if (capability.major, capability.minor) != (9, 0) {
             return Ok(None);
         }
-        let module = gpu.share(include_str!("../../../kernels/ptx/ncc_wgmma.ptx"))?;
+        let module = gpu.share(PTX)?;
         let early = |names: [_; VARIANTS.len()]| -> Result<_> {
             // SAFETY: compiled for 9.0a; those that are loaded so below wait as they should
             // (`kernels_that_begin_early_wait...`).
@@ -430,8 +470,8 @@ impl WgmmaKernels {
         let (pixels, pitch, to) = (member.rows.address, member.rows.pitch as i32, spread.address());
         let (w, h) = (size.width as i32, size.height as i32);
         let mut args = [arg(&pixels), arg(&pitch), arg(&w), arg(&h), arg(&to)];
-        // SAFETY: a `Member`'s rows lie in its bank's buffer; the kernel writes as many bytes as were
-        // allocated.
+        // SAFETY: the arguments of `spread_template`. A `Member`'s rows lie in its bank's buffer
+        // (`PlannedSearch::new`); the kernel writes as many bytes as were allocated.
         unsafe {
             stream.launch(&self.spread, [spread.len().div_ceil(256), 1, 1], [256, 1, 1], 0, &mut args)?;
         };
@@ -558,8 +598,6 @@ impl WgmmaKernels {
 
 #[cfg(test)]
 mod tests {
-    use std::mem::offset_of;
-
     use super::super::testing::Random;
     use super::*;
 
@@ -567,44 +605,12 @@ mod tests {
     const SHARED: usize = 232_448 - RESERVED_SHARED;
 
     #[test]
-    fn structures_lie_as_the_kernels_have_them() {
-        assert_eq!((size_of::<Record>(), size_of::<Search>(), size_of::<Image>()), (64, 48, 24));
-        assert_eq!((offset_of!(Record, spread), offset_of!(Record, mean)), (32, 48));
-        assert_eq!((offset_of!(Search, first_progress), offset_of!(Search, members_count)), (36, 38));
-        assert_eq!((offset_of!(Launch, frame), offset_of!(Launch, progress)), (3072, 3104));
-        assert_eq!((offset_of!(Launch, min_score_exact), offset_of!(Launch, min_score)), (3128, 3140));
-        // Before PTX 8.1, a kernel's arguments took 4352 bytes at most; on the safe side of it.
-        assert!(size_of::<Launch>() <= 4096);
-    }
-
-    #[test]
-    fn constants_are_those_of_the_kernels() {
-        let source = concat!(
-            include_str!("../../../kernels/ncc_wgmma.cu"),
-            include_str!("../../../kernels/ncc_wgmma.cuh"),
-            include_str!("../../../kernels/ncc_peaks.cuh"),
-            include_str!("../../../kernels/ncc_fast.cuh")
-        );
-        for line in [
-            format!("constexpr int TILE_X = {TILE_X};"),
-            format!("constexpr int PEAKS_OVERLAP = {PEAKS_OVERLAP};"),
-            // As the test of what follows from other sums has them.
-            format!("constexpr int SUM_BITS = {SUM_BITS};"),
-            format!("constexpr int PART_STEPS = {PART_STEPS};"),
-            "constexpr int PART_BYTES = (2 * PART_STEPS + 3) * 256;".into(),
-            format!("constexpr int MAX_STAGES = {MAX_STAGES};"),
-            format!("constexpr int SUM_WARPS = {SUM_WARPS};"),
-            format!("constexpr int MAX_SEARCHES = {MAX_SEARCHES};"),
-            // As the test of what is told roughly has it.
-            "return 2 + 3 * n / 256;".into(),
-            "cut(0.55f * member.root_scale)".into(),
-        ] {
-            assert!(source.contains(&line), "{line}");
-        }
+    fn every_variant_is_compiled_under_its_names() {
         for Variant { best, peaks, .. } in VARIANTS {
             assert_eq!(peaks, format!("{best}_peaks"));
-            let short = best.trim_start_matches("ncc_wgmma_");
-            assert!(source.contains(&format!("MATCH({short}, ")), "{best}");
+            for name in [best, peaks] {
+                assert!(PTX.contains(&format!(".entry {name}(")), "{name}");
+            }
         }
     }
 
@@ -673,10 +679,11 @@ mod tests {
         assert_eq!([(135, 1), (126, 1), (75, 1), (135, 132)].map(peaks), [1, 0, 2, 3]);
     }
 
-    /// `slack_of` of the kernels.
-    fn slack(n: i64) -> i64 {
+    /// `slack_of` of `kernels/ncc_wgmma.cuh`.
+    const fn slack(n: i64) -> i64 {
         2 + 3 * n / 256
     }
+    const _: () = assert!(slack(2) == 2 && slack(86) == 3 && slack(32_768) == 386);
 
     #[test]
     fn a_score_that_is_told_roughly_is_off_by_less_than_slack() {
@@ -703,8 +710,11 @@ mod tests {
         assert!(most > 0.3, "{most}");
     }
 
-    /// As `ncc_wgmma.cuh` has it: bits of S, below those of SS.
-    const SUM_BITS: u32 = 23;
+    /// Bits of S, below those of SS.
+    const SUM_BITS: usize = constant(PTX, "SUM_BITS");
+
+    /// `cut_of` of `kernels/ncc_peaks.cuh`, which asserts this number.
+    const CUT: f32 = 0.55;
 
     /// What `inverse_root` may be off by, 2^-22.9 of it.
     const ROOT_OFF: f64 = 1.2778e-7;
@@ -782,7 +792,7 @@ mod tests {
             let (mean, root_scale) = ((t1 as f64 / n as f64) as f32, scale.sqrt() as f32);
             // As `FourBounds` has it.
             let off = random.below(2001) as f64 / 1000.0 - 1.0;
-            let (r, cut, doubt) = (inverse_root(n, s, ss, off), 0.55 * root_scale, 2.0 * slack(n) as f32);
+            let (r, cut, doubt) = (inverse_root(n, s, ss, off), CUT * root_scale, 2.0 * slack(n) as f32);
             let y = (-(s as f32)).mul_add(mean, (st - slack(n)) as f32);
             let least = r.mul_add(-cut, y) * r;
             let most = r.mul_add(r.mul_add(2.0 * cut, doubt), least);
