@@ -25,13 +25,13 @@
 
 #include "fused_tile.cuh"
 
-// Threads of a block.
+// Threads of a block. Other numbers were not measured.
 constexpr int BOX_THREADS = 256;
 
-// Largest width of a block's tile of the mask.
+// Largest width of a block's tile of the mask: three times SEGMENT_PIXELS.
 constexpr int BOX_WIDTH = 192;
 
-// Pixels of a row that a thread compares.
+// Pixels of a row that a thread compares. Other numbers were not measured.
 constexpr int SEGMENT_PIXELS = 64;
 
 // Bytes from row to row of the halo: a number in the instructions that go from row to row, and an odd

@@ -1,5 +1,7 @@
 // A block's part of the picture on its way into shared memory, and of the mask on its way out: what the
 // kernels have in common that read a frame once and write the mask once.
+//
+// Oracle: that of the kernels that include this, *_fused*.cu.
 #pragma once
 
 #include "launches.cuh"
@@ -31,11 +33,11 @@ struct Shares {
   int mask_rows_at_once, rows_at_once;
   // Rows of the mask's tile.
   Divisor rows;
-  // Of the box thresholds: columns by four; rows that a thread slides down; runs of as many rows that are
+  // For the box thresholds: columns by four; rows that a thread slides down; runs of as many rows that are
   // summed before, and those of them in a window (0 for none).
   Divisor groups;
   int run, runs, runs_in_window;
-  // Of the Gaussian: steps of 16 numbers that its matrices have.
+  // For the Gaussian: steps of 16 numbers that its matrices have.
   int steps;
 };
 static_assert(sizeof(Divisor) == 8 && sizeof(Shares) == 56 && OFFSET(Shares, mask_rows_at_once) == 16 &&

@@ -7,15 +7,22 @@
 // 2^22. Each is rounded to f64 once, and product, square root and division are rounded once each: what the
 // processor computes, to the bit.
 //
-// A search takes four steps, all of which run over the region's positions (its width - w + 1 by its height - h + 1):
+// A search takes four steps, all of which run over the region's positions: its width - w + 1 by its height -
+// h + 1.
+//
 //   column_sums                    sums of I and I I down the h rows of every column
 //   correlate_{texture, ...}       ST of every position, into the map
 //   scores                         S and SS from the column sums, sliding; the map's ST becomes the score
 //   peaks                          positions that beat their neighbours go to the list of candidates
-// Of a masked template neither S nor SS slides: correlate_..._masked sums all three and writes the score at once.
+//
+// With a masked template neither S nor SS slides: correlate_..._masked sums all three and writes the score at
+// once.
 //
 // The three correlations are those of N. Wilt, The CUDA Handbook, chapter 15, with exact integers in place of
 // f32.
+//
+// Oracle: src/reference/ncc.rs, in src/backend/cuda/tests.rs:
+// scores_and_matches_of_2100_random_searches_are_those_of_the_definition.
 
 #include "ncc.cuh"
 #include "window_sums.cuh"
@@ -26,7 +33,7 @@ constexpr int CONSTANT_BYTES = 65024;
 __constant__ Pattern constant_pattern;
 __constant__ unsigned char constant_pixels[CONSTANT_BYTES];
 
-// Width of the tile that a block of correlate_shared computes; its height is that of the block.
+// Width of the tile that a block of correlate_shared computes, a warp's; its height is that of the block.
 constexpr int TILE_WIDTH = 32;
 
 // Sums over a window, row by row. Within a row 32 bits suffice: no frame is wider than 65536 pixels.

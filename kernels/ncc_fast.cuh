@@ -5,10 +5,12 @@
 //
 //   score = (ST - S t1 / n) / sqrt(W),   W = (n SS - S S)(n t2 - t1 t1) / (n n)
 //
-// Of S t1 / n an integer b near it is taken, so that ST - b is exact. A window or template that is not flat
+// An integer b near S t1 / n stands for it, so that ST - b is exact. A window or template that is not flat
 // has n SS - S S >= n - 1, so 1 / sqrt(W) is 2 at most. The score of a flat window is 0, told exactly. MARGIN
 // is for the roundings to f32; how far b is off, and what is cut off of W, each kernel says where it makes
 // bounds.
+//
+// Oracle: that of ncc_mma.cu and ncc_wgmma.cu, which include this.
 #pragma once
 
 #include "ncc.cuh"
@@ -41,7 +43,7 @@ __device__ __forceinline__ unsigned dot4(unsigned a, unsigned b, unsigned sum) {
   return sum;
 }
 
-// Of numbers below 2^20, b not 0. A division of integers takes longer.
+// a / b for numbers below 2^20, b not 0. A division of integers takes longer.
 __device__ __forceinline__ int quotient(int a, int b) { return int(__fdividef(float(a) + 0.5f, float(b))); }
 
 // The sum over a warp, in all its lanes.
@@ -108,7 +110,7 @@ __device__ __forceinline__ unsigned sum_of_lane(unsigned (&values)[2 * STEP], in
 // A thread's part of them. Positions are numbered row by row; the suspect is number 4.
 struct NineWindows {
   unsigned st[9] = {};
-  // Of windows one below the other, the sums of all rows that one of them has, and what each of the nine
+  // The sums of all rows that one of three windows below each other has, and what each of the nine windows
   // lacks of these.
   unsigned s[3] = {}, ss[3] = {};
   unsigned less_s[9] = {}, less_ss[9] = {};

@@ -28,11 +28,12 @@
 //
 // Launch of ncc_mma_64 and ncc_mma_32 (Y = 16 and 8, TILE = 4 Y rows of positions):
 //
-//   grid        ((left % 16 + width) / 128, height / TILE), rounded up; width and height are numbers of positions
-//   block       256: two warps multiply the same Y rows of positions with one half of the template's rows each, then each
-//               takes over half of the positions
+//   grid        ((left % 16 + width) / 128, height / TILE), rounded up; width and height count positions
+//   block       256: two warps multiply the same Y rows of positions with one half of the template's rows
+//               each, then each takes over half of the positions
 //   piece_rows  a multiple of 4: rows of the template that lie in shared memory at a time
-//   shared      (112 + 16 C)(TILE + H) + max(16 P (piece_rows + 1), 512 TILE + 8 * 2624), H = h rounded up to whole fours
+//   shared      (112 + 16 C)(TILE + H) + max(16 P (piece_rows + 1), 512 TILE + 8 * 2624)
+//               with H = h rounded up to whole fours
 //   spread      H rows of 4 copies of P words, aligned to 16
 //
 // Limits: w <= 128, w h <= 32768 (products stay below 2^31, S below 2^23), not flat; frame.pixels and
@@ -41,6 +42,10 @@
 // Tried on an H200 with 64x64 in 1080p: to let every other block of a multiprocessor begin with its window
 // sums, so that the tensor cores have work meanwhile. That took 37.9 us instead of 39.0, and the second plane
 // that it needs cost more.
+//
+// Oracle: src/reference/ncc.rs, in src/backend/cuda/tests.rs:
+// scores_and_matches_of_2100_random_searches_are_those_of_the_definition,
+// each_kernel_at_the_edges_of_its_tiles_ncc_mma_for_7_5 and ..._for_8_0.
 #include "ncc_suspects.cuh"
 #include "packed.cuh"
 
@@ -282,7 +287,7 @@ struct PrefixSums {
     return (x >> 3) * 4 + (x & 3) + (x >> 6) * 8 + (x & 4 ? PREFIX_HALF : 0);
   }
 
-  // Of sums of columns 8 lane to 8 lane + 7, to where that lane's belong.
+  // Writes the prefix sums of columns 8 lane to 8 lane + 7 to where that lane's belong.
   __device__ static __forceinline__ void write(uint4* to, const WindowColumns& columns) {
     unsigned p[8], q[8];
     unsigned sum = columns.s[0], squares = columns.ss[0];

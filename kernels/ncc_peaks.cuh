@@ -14,6 +14,9 @@
 // but for roundings: MARGIN is for those of scores; slack is 1 more than it must be, for those of bounds that
 // are far from any. Of a flat window, whose r is 2^-16, the bounds are near 0, and its score, 0, lies between
 // them.
+//
+// Oracle: that of ncc_wgmma.cu, which includes this; scores_lie_between_the_bounds_by_which_peaks_are_told
+// (src/backend/cuda/wgmma.rs) for the bounds.
 #pragma once
 
 #include "launches.cuh"
@@ -25,7 +28,7 @@ constexpr int PEAKS_OVERLAP = 2;
 // Below all bounds.
 constexpr float BELOW_ALL = -1e30f;
 
-// Positions of a tile that may be peaks, as many as are scored at a time.
+// Positions of a tile that may be peaks, as many as are scored at a time. Other numbers were not measured.
 constexpr int MAX_LISTED = 1024;
 struct PeakList {
   unsigned count;           // those too for which there was no room
@@ -57,7 +60,7 @@ struct BoundTerms {
       : mean(member.rough_mean), cut(cut_of(member.root_scale)), doubt(2.0f * float(slack)) {}
 };
 
-// Of score sqrt(scale) of four neighbouring positions in a row of a tile; NaN outside the region.
+// Bounds of score sqrt(scale) of four neighbouring positions in a row of a tile; NaN outside the region.
 struct FourBounds {
   float least[4], most[4];
 
@@ -78,7 +81,7 @@ struct FourBounds {
   }
 };
 
-// Of rows first_y <= y < end_y, eight at most, the positions that reach min_score, as far as can be told, and
+// The positions in rows first_y <= y < end_y, eight at most, that reach min_score, as far as can be told, and
 // that no neighbour surely beats: bits 4 k to 4 k + 3 are a lane's four positions in row first_y + k.
 __device__ __forceinline__ unsigned possible_peaks(const PeaksTile& tile, const Member& member, float min_score, int first_y,
                                                    int end_y) {
@@ -89,7 +92,7 @@ __device__ __forceinline__ unsigned possible_peaks(const PeaksTile& tile, const 
   unsigned asked = 0;
 #pragma unroll
   for (int i = 0; i < 4; i++) asked |= x + i >= tile.first_x && x + i < TILE_X - 1 ? 1u << i : 0;
-  // Of the row before the one that is judged, and of that one.
+  // Bounds from below of the row before the one that is judged, and of that one.
   float above[4] = {BELOW_ALL, BELOW_ALL, BELOW_ALL, BELOW_ALL}, here[4] = {BELOW_ALL, BELOW_ALL, BELOW_ALL, BELOW_ALL};
   float most[4] = {BELOW_ALL, BELOW_ALL, BELOW_ALL, BELOW_ALL};
   unsigned possible = 0;
@@ -127,9 +130,9 @@ __device__ __forceinline__ unsigned possible_peaks(const PeaksTile& tile, const 
 
 // SS of a window: the only number near what S and V say that ends in the bits that are kept.
 //
-// Of V, 1 / (r r) is off by 7.3 units of 2^-24 at most, for r and two roundings. V <= n n 127.5^2, so that a
-// part n of it is less than 232 for n <= 32768, with less than 1 more for what was cut off. Less than 2^8 is
-// enough.
+// 1 / (r r) is off from V by 7.3 units of 2^-24 of it at most, for r and two roundings. V <= n n 127.5^2, so
+// that a part n of it is less than 232 for n <= 32768, with less than 1 more for what was cut off. Less than
+// 2^8 is enough.
 __device__ __forceinline__ int squares_of(int n, float sums, float inverse_root) {
   const double sum = packed_sum(sums), root = inverse_root;
   // Less than any but that of a flat window: V <= n n 127.5^2.

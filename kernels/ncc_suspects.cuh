@@ -1,4 +1,7 @@
 // `settle`: exact scores of suspects that lie in device memory.
+//
+// Oracle: that of ncc_mma.cu, which includes this, and
+// each_kernel_that_leaves_suspects_makes_a_score_map_if_there_are_too_many (src/backend/cuda/tests.rs).
 #pragma once
 
 #include "ncc_fast.cuh"
@@ -53,7 +56,7 @@ constexpr int SETTLE_THREADS = SETTLE_WARPS * 32;
 // Blocks that a multiprocessor is to have room for, which bounds a thread's registers.
 constexpr int SETTLE_BLOCKS = 2;
 
-// Rows whose pixels a lane fetches together.
+// Rows whose pixels a lane fetches together. Other numbers were not measured.
 constexpr int SETTLE_ROWS = 4;
 
 extern "C" {

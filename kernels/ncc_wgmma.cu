@@ -9,13 +9,13 @@
 // N by 32 an instruction (`wgmma`, u8 with s32 sums), by letting the rows of D be 16 neighbouring x by 4
 // neighbouring y:
 //
-//   A[(dy, dx)][k] = T(k - dx, r - dy)        a band: row r - dy of the template, moved right by dx; zeros elsewhere
-//   B[k][n]        = I(x_n + k, y_n + r)      32 of the image's pixels from (x_n, y_n + r) on
-//   D[(dy, dx)][n] = ST(x_n + dx, y_n + dy)   summed over the image's rows r = 0 ... h + 2 and all k from 0 to w + 14
+//   A[(dy, dx)][k] = T(k - dx, r - dy)       a band: row r - dy of the template moved right by dx; else 0
+//   B[k][n]        = I(x_n + k, y_n + r)     32 of the image's pixels from (x_n, y_n + r) on
+//   D[(dy, dx)][n] = ST(x_n + dx, y_n + dy)  summed over the image's rows r = 0 ... h + 2, k = 0 ... w + 14
 //
 // A block computes a tile of 128 by up to TILE positions, all of whose sums stay in registers:
 //
-//        x_0   x_1             x_7                 n = 8 q + p:  x_n = 16 p,  y_n = 4 q  (of its warpgroup's rows)
+//        x_0   x_1             x_7                 n = 8 q + p: x_n = 16 p, y_n = 4 q (of its warpgroup)
 //   y_0 +-----+-----+--   --+-----+ - - - - - +
 //       |16x4 |     |  ...  |     |           :    the image's tile in shared memory, row by row:
 //   y_8 +-----+-----+--   --+-----+           :    112 + 16 C pixels, C = (w + 15) / 16 rounded up,
@@ -47,19 +47,27 @@
 // Launch. Of the kernels ncc_wgmma_GxN, and ncc_wgmma_GxN_peaks for all peaks, TILE = G N / 2 is the most
 // positions of a tile down:
 //
-//   name       2x128: TILE 128, 640 threads; 3x96: TILE 144, 768 threads; and for few positions, to keep more of the
-//              multiprocessors busy, 2x80: TILE 80, 640 threads; 1x32: TILE 16, 512 threads
-//   grid       all searches' blocks, one search after the other; tile_rows is a multiple of 8, at most TILE. A tile begins
-//              TILE_X columns and tile_rows rows after the one before, for all peaks PEAKS_OVERLAP less
-//   shared     tile + stages * PART_BYTES + tile_rows * 1024 + starts, with tile = (112 + 16 C)(tile_rows + h - 1) rounded up to
-//              128, and starts = tile_rows * 8 rounded up so too; at least (112 + 16 C)(TILE + 2 steps); for all peaks, at least
-//              tile_rows * 1536 + starts too; the same for all searches, so of the largest; stages: at least 2, or all if
-//              there is one part only; parts = C (steps / PART_STEPS rounded up) for each template, steps = (h + 4) / 2
+//   name       2x128: TILE 128, 640 threads; 3x96: TILE 144, 768 threads; and for few positions, to keep more
+//              of the multiprocessors busy, 2x80: TILE 80, 640 threads; 1x32: TILE 16, 512 threads
+//   grid       all searches' blocks, one search after the other; tile_rows is a multiple of 8, at most TILE.
+//              A tile begins TILE_X columns and tile_rows rows after the one before, for all peaks
+//              PEAKS_OVERLAP less
+//   shared     tile + stages * PART_BYTES + tile_rows * 1024 + starts
+//              tile      (112 + 16 C)(tile_rows + h - 1), rounded up to 128
+//              stages    2 at least, or 1 if there is one part only
+//              starts    tile_rows * 8, rounded up to 128
+//              At least (112 + 16 C)(TILE + 2 steps); for all peaks at least tile_rows * 1536 + starts too.
+//              All searches have what the largest takes.
+//   parts      C (steps / PART_STEPS rounded up) for each template, steps = (h + 4) / 2
 //   spread     C (2 steps + 3) 256 bytes, aligned to 16
 //
 // Limits: 1 <= w <= 128, h <= 256, w h <= 32768 (sums of products, with what they begin at, stay below 2^31,
 // S below 2^23), not flat; frame.pixels and frame.pitch multiples of 16, regions within the frame. What fits
 // is decided by shared memory: 128 by 128 does with 2x128, all do with 1x32.
+//
+// Oracle: src/reference/ncc.rs, in src/backend/cuda/tests.rs:
+// scores_and_matches_of_2100_random_searches_are_those_of_the_definition
+// and each_kernel_at_the_edges_of_its_tiles_ncc_wgmma.
 #include "launches.cuh"
 #include "ncc_peaks.cuh"
 #include "ncc_wgmma.cuh"
@@ -68,6 +76,8 @@
 // y-offsets. A template of 32 rows is one part; docs/ncc.md, "What is left", has other lengths.
 constexpr int PART_STEPS = 18;
 constexpr int PART_BYTES = (2 * PART_STEPS + 3) * 256;
+
+// Parts that the ring has room for at most. Other numbers were not measured.
 constexpr int MAX_STAGES = 16;
 
 // Numbers of named barriers: of a warpgroup, whose own number is added; of all warpgroups, where all peaks
@@ -75,7 +85,8 @@ constexpr int MAX_STAGES = 16;
 constexpr int GROUP_BARRIER = 1;
 constexpr int DONE_BARRIER = 1;
 
-// If more positions of a warp than these are suspects, the best lower bound of all is taken first.
+// If more positions of a warp than these are suspects, the best lower bound of all is taken first. Other
+// numbers were not measured.
 constexpr int FEW_SUSPECTS = 4;
 
 // Copies global memory to shared memory and lets `barrier` know.
@@ -284,7 +295,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
   // Blocks that run at about the same time have nothing to tell each other in time.
   const bool shares = launch.shares_best;
 
-  // Of the part that is fetched next.
+  // Where the part that is fetched next begins.
   int next_member = 0, next_chunk = 0, next_step = 0;
   const auto fetch = [&](int stage) {
     const int bytes = (2 * min(PART_STEPS, steps - next_step) + 3) * 256;
@@ -351,7 +362,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
       if (number == 0 && lane == 0) pattern = search.members->pattern;
     } else {
       wait_for_launches_before();
-      // Of each group's lists.
+      // Parities of each group's lists.
       unsigned parities = 0;
       Progress* const progress = launch.progress + search.first_progress;
       for (int m = 0; m < search.members_count; m++) {
@@ -403,7 +414,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
     const int eights = min(max(tile_rows - group * GROUP_ROWS, 0), GROUP_ROWS) / 8;
     GroupSuspects& list = lists[group];
     unsigned stage = 0;
-    // Of the barriers to wait for next: bit 0 of the ring's, bit 1 of `settled`.
+    // Parities of the barriers to wait for next: bit 0 the ring's, bit 1 that of `settled`.
     unsigned parities = 2;
     const int slack = slack_of(w * h);
     for (int m = 0; m < search.members_count; m++) {

@@ -12,6 +12,9 @@
 // additions then: ST - S t1 / n, told roughly in f32, beside floor sqrt(scale) sqrt(V). V is counted less 1,
 // and 1 added again: of a flat window it wraps around to nearly 2^32. There ST = b but for roundings down, so
 // that its score, 0, lies between the bounds, and these are below 1/1000.
+//
+// Oracle: that of ncc_wgmma.cu, which includes this; a_score_that_is_told_roughly_is_off_by_less_than_slack
+// (src/backend/cuda/wgmma.rs) for the bounds.
 #pragma once
 
 #include "ncc_fast.cuh"
@@ -152,7 +155,7 @@ __device__ __forceinline__ float root(float value) {
 // Below all scores.
 constexpr float NO_BOUND = -4.0f;
 
-// Of the score of a position where ST - b is e. They are off by less than MARGIN.
+// Bounds of the score of a position where ST - b is e. They are off by less than MARGIN.
 __device__ __forceinline__ Bounds score_bounds(int e, float root, float scale) {
   const float wide = inverse_root(__fmul_rn(__fmul_rn(root, root), scale));
   const float narrow = inverse_root(__fmul_rn(__fmaf_rn(root, root, 1.0f), scale));
@@ -181,11 +184,11 @@ __device__ __forceinline__ long long multiply_wide(int a, int b, long long c) {
   return result;
 }
 
-// Of four columns x of a tile, sums of I(x + w) - I(x) and of I(x + w)^2 - I(x)^2 down some rows: what the
+// Sums of I(x + w) - I(x) and of I(x + w)^2 - I(x)^2 down some rows, for four columns x of a tile: what the
 // sums of a window change by when it moves to the right.
 struct Differences {
   int sums[4] = {};
-  // Of the squares, what is added, and that and what is taken off.
+  // Sums of the squares that are added, and of these and those that are taken off.
   unsigned plus[4] = {}, all[4] = {};
 
   // Rows enter and leave: entering and leaving on the right, then on the left.
@@ -230,7 +233,7 @@ __device__ __forceinline__ void sync_sum_warps() {
   asm volatile("barrier.cta.sync %0, %1;" ::"n"(SUM_BARRIER), "n"(SUM_WARPS * 32) : "memory");
 }
 
-// Of the windows in column 0, a lane's share of S and SS: those of its four columns that they have.
+// A lane's share of S and SS of the windows in column 0: those of its four columns that they have.
 struct Share {
   unsigned sum = 0, squares = 0;
 
@@ -299,7 +302,7 @@ struct Bands {
     block = max(rows, 1 + quotient(h - 1 + tile_rows - 1, tile_rows));
     blocks = quotient(quotient(tile_rows - 1, rows) * rows + h, block);
     pieces = 2 * blocks <= tile_rows ? 2 : 1;
-    // Of low templates, a band's own rows are summed sooner.
+    // For low templates, a band's own rows are summed sooner.
     if (h < 2 * block || blocks > tile_rows) blocks = 0;
   }
 };
@@ -458,7 +461,7 @@ struct GroupSuspects {
   float most[MAX_SUSPECTS];   // their scores are not higher
 };
 
-// Of the lists of those warpgroups that are in `open`, the suspects that may be the best.
+// The suspects that may be the best, from the lists of those warpgroups that are in `open`.
 template <int GROUPS>
 struct Survivors {
   unsigned in_list[GROUPS];  // by bits

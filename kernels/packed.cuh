@@ -1,4 +1,6 @@
 // Arithmetic on numbers that share a register, and copies of 16 bytes, each one instruction.
+//
+// Oracle: that of *_fused*.cu and ncc_mma.cu, which include this.
 #pragma once
 
 // The 32-bit word that `selector` picks from the 8 bytes of low and high: digit i of it, 0 to 7, names byte i

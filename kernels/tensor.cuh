@@ -4,6 +4,8 @@
 //   of A   bytes 16 s + 4 c to 16 s + 4 c + 3 of row g (first) or g + 8 (second)
 //   of B   the same bytes of column g
 // and its four sums are D[g][2 c], D[g][2 c + 1], D[g + 8][2 c], D[g + 8][2 c + 1].
+//
+// Oracle: that of gaussian_fused.cu, which includes this.
 #pragma once
 
 struct Sums {

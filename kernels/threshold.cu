@@ -27,11 +27,12 @@
 // Oracle: src/reference/threshold.rs, in the tests of src/backend/cuda/threshold.rs.
 #include "threshold_rules.cuh"
 
-// Output pixels of a block of box_tile, one a thread.
+// Output pixels of a block of box_tile, one a thread: a warp is a row. Other heights were not measured.
 constexpr int BOX_TILE_X = 32;
 constexpr int BOX_TILE_Y = 4;
 
-// Output pixels of a block of the Gaussian's pass along the rows, one a thread.
+// Output pixels of a block of the Gaussian's pass along the rows, one a thread. Other sides were not
+// measured.
 constexpr int ROWS_TILE_X = 128;
 constexpr int ROWS_TILE_Y = 2;
 

@@ -3,11 +3,14 @@
 //
 // The formulas stand at the top of threshold.cu. Every rounding is written out, so that all kernels agree to
 // the bit.
+//
+// Oracle: that of threshold.cu and of *_fused*.cu, which include this.
 #pragma once
 
 #include "window_sums.cuh"
 
-// Fraction bits of the Gaussian weights, of a row after the first pass, and of the mean before it is rounded.
+// Fraction bits of the Gaussian weights, of a row after the first pass, and of the mean before it is rounded:
+// the numeric contract's.
 constexpr int WEIGHT_BITS = 24;
 constexpr int ROW_BITS = 16;
 constexpr int MEAN_BITS = WEIGHT_BITS + ROW_BITS;
