@@ -26,8 +26,8 @@ impl<Slot> Ring<Slot> {
         Self { in_flight: VecDeque::with_capacity(slots.len()), free: slots, poison: Poison::new(backend) }
     }
 
-    /// Starts the next free slot, which is in flight afterwards. `start` also gets the slot that was submitted
-    /// before, if that is in flight.
+    /// Starts the next free slot, which is in flight afterwards. `start` also gets the slot that was
+    /// submitted before, if that is in flight.
     ///
     /// # Errors
     /// Those of `start`, which poison the ring: the slot is not in flight, and stays as it is. The first
@@ -47,8 +47,8 @@ impl<Slot> Ring<Slot> {
     /// Reads the oldest slot in flight, which is free afterwards; `None` if nothing is in flight.
     ///
     /// # Errors
-    /// Those of `finish`, which poison the ring: the slot stays in flight. The first error, if an earlier call
-    /// failed.
+    /// Those of `finish`, which poison the ring: the slot stays in flight. The first error, if an earlier
+    /// call failed.
     pub fn wait_next<T>(&mut self, finish: impl FnOnce(&mut Slot) -> Result<T>) -> Result<Option<T>> {
         let Self { free, in_flight, poison } = self;
         poison.check()?;

@@ -62,8 +62,8 @@ impl Cpu {
     /// what the search takes, which is told in [`Matcher::within`].
     ///
     /// # Errors
-    /// Those of [`Standing::check`]; `Backend` if the system gives no more threads; `MemoryLimit` or `NoMemory` if it takes more memory
-    /// than there may be, or is; `Stopped`.
+    /// Those of [`Standing::check`]; `Backend` if the system gives no more threads; `MemoryLimit` or
+    /// `NoMemory` if it takes more memory than there may be, or is; `Stopped`.
     pub fn open(standing: Standing, options: &Options) -> Result<Self> {
         standing.check()?;
         let (depth, threads) = (options.depth, options.threads);

@@ -580,7 +580,7 @@ pub(super) struct PinnedBuffer<T> {
 
 // SAFETY: the buffer owns what the pointer points to, which is not bound to a thread.
 unsafe impl<T: Pod> Send for PinnedBuffer<T> {}
-// SAFETY: a shared borrow only reads.
+// SAFETY: what a shared borrow can do (`len`, `device_address`, `as_slice`) only reads.
 unsafe impl<T: Pod> Sync for PinnedBuffer<T> {}
 
 impl<T: Pod> PinnedBuffer<T> {
@@ -604,7 +604,9 @@ impl<T: Pod> PinnedBuffer<T> {
     }
 
     pub(super) fn as_mut_slice(&mut self) -> &mut [T] {
-        // SAFETY: as above, and the borrow is exclusive.
+        // SAFETY: `length` elements are allocated and set, as said in `as_slice`; the borrow is exclusive on
+        // the host, and whoever lets the device read or write here has waited for it (`Stream::upload`,
+        // `Stream::launch`).
         unsafe { std::slice::from_raw_parts_mut(self.pointer, self.length) }
     }
 }

@@ -11,7 +11,7 @@ use crate::backend::threshold::{WEIGHT_BITS, gaussian_weights};
 use crate::error::Result;
 use crate::frame::Size;
 
-// Of any PTX of the box thresholds, and of the Gaussian's.
+// Any PTX of the box thresholds has the first five, the Gaussian's the others.
 const FUSED_THREADS: usize = constant(MEAN_FUSED.ptx_80, "FUSED_THREADS");
 const BOX_THREADS: usize = constant(MEAN_FUSED.ptx_80, "BOX_THREADS");
 const BOX_WIDTH: usize = constant(MEAN_FUSED.ptx_80, "BOX_WIDTH");
@@ -106,7 +106,7 @@ impl Room {
     }
 }
 
-/// Cycles that a pixel takes on its way into shared memory.
+/// Cycles that a pixel takes on its way into shared memory: fitted, as [`Tiling::tile_cycles`] is.
 const LOAD: f64 = 0.036;
 
 /// The next odd multiple of 16.

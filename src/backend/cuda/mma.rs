@@ -35,7 +35,7 @@ const TILE_X: usize = both("TILE_X");
 const MMA_WARPS: usize = both("MMA_WARPS");
 const MMA_THREADS: usize = both("MMA_THREADS");
 const MATCH_THREADS: usize = both("MATCH_THREADS");
-/// Of `PrefixSums`; the kernels assert it.
+/// Bytes of `PrefixSums`; the kernels assert it.
 const PREFIX_BYTES: usize = 16 * both("PREFIX_HALF");
 const PIECE_CHUNKS: usize = both("PIECE_CHUNKS");
 const PIECE_ROWS: usize = both("PIECE_ROWS");
@@ -331,9 +331,10 @@ impl Prepared {
         let mut args = [arg(&search), arg(&spread), arg(&piece_rows)];
         let kernel = &kernels.matches[usize::from(launch.tile == 32)];
         let grid = [launch.grid[0], launch.grid[1], 1];
-        // SAFETY: the window lies in the frame, whose rows begin at multiples of 32 bytes
-        // (`DeviceFrame::new`); the rows were made of this template; the list of suspects has the room that
-        // is stated; shared memory is what the tile, the template's pieces and the sums take.
+        // SAFETY: the arguments of `ncc_mma_64` and `ncc_mma_32`. The window lies in the frame, as
+        // `Sought::new` asserts, whose rows begin at multiples of 32 bytes (`pitch_for`); `lay_out` made the
+        // rows of this template; the list of suspects has the room that `Suspicion::suspects` states; shared
+        // memory is what `geometry` counts for the tile, the template's pieces and the sums.
         unsafe { stream.launch(kernel, grid, [MATCH_THREADS, 1, 1], launch.shared_bytes, &mut args)? };
         kernels.settler.settle(stream, &sought, words, tag, wanted, found)
     }
@@ -377,8 +378,10 @@ impl Prepared {
         let (s, high) = (sums[0].address(), sums[1].address());
         let mut args = [arg(&place), arg(&pixels), arg(&mask), arg(&shares), arg(&map), arg(&s), arg(&high)];
         let grid = [launch.grid[0], launch.grid[1], launch.shares * number_of_sums];
-        // SAFETY: the region lies in the frame, whose rows begin at multiples of 32 bytes; the rows were made
-        // of this template and its mask; map and sums have room for all positions.
+        // SAFETY: the arguments of `ncc_mma_products`. The region lies in the frame, as asserted, whose rows
+        // begin at multiples of 32 bytes (`pitch_for`); `lay_out` made the rows of this template and its
+        // mask; map and sums have room for all positions, as asserted; shared memory is what
+        // `products_geometry` counts.
         unsafe {
             stream.launch(&kernels.products, grid, [MMA_THREADS, 1, 1], launch.shared_bytes, &mut args)?;
         }

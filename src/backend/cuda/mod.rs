@@ -382,7 +382,7 @@ struct Streams {
     /// Tells the time at which uploads end.
     clock: Stream,
     masks: Stream,
-    /// Of high priority, so that a frame's results need not wait for the next frame's kernels.
+    /// It has a high priority, so that a frame's results need not wait for the next frame's kernels.
     results: Stream,
 }
 

@@ -172,8 +172,8 @@ impl DeviceFrame {
     pub(super) fn new(gpu: &Gpu, size: Size) -> Result<Self> {
         let pitch = pitch_for(gpu, size.width)?;
         let pixels = gpu.alloc("a frame", pitch * size.height)?;
-        // SAFETY: the frame keeps `pixels` and lets nobody replace it; kernels get the texture of a frame that
-        // lives (`NccKernels::correlate`).
+        // SAFETY: the frame keeps `pixels` and lets nobody replace it; kernels get the texture of a frame
+        // that lives (`NccKernels::correlate`).
         let texture =
             unsafe { Texture::over_rows::<u8, _>(gpu, &pixels, 0, pitch, size, Sampling::default())? };
         Ok(Self { pixels, pitch, size, texture })
@@ -298,13 +298,15 @@ impl NccKernels {
         for plane in 0..member.planes() {
             let from = Rows { address: member.rows.address + (plane * width) as u64, ..member.rows };
             let to = Rows { address: constant_pixels + (plane * width * height) as u64, pitch: width };
-            // SAFETY: a `Member`'s rows lie in its bank's buffer, its planes side by side; the variable has
-            // room.
+            // SAFETY: a `Member`'s rows lie in its bank's buffer, its planes side by side
+            // (`PlannedSearch::new`); the variable has CONSTANT_BYTES, as `constant` asserts, and the planes
+            // take no more, as asserted above.
             unsafe { stream.copy_rows(from, to, width, height)? };
         }
         let pitch = size_of::<Pattern>();
         let (from, to) = (member.statistics, constant_pattern);
-        // SAFETY: so do its statistics; the variable is of that size, as asserted in `constant`.
+        // SAFETY: a `Member`'s statistics lie in its bank's buffer too; the variable has the size of a
+        // `Pattern`, as `constant` asserts.
         unsafe { stream.copy_rows(Rows { address: from, pitch }, Rows { address: to, pitch }, pitch, 1)? };
         self.resident = Some(member.key);
         Ok(())
@@ -329,7 +331,8 @@ impl NccKernels {
         let (image, h, rows) = (frame.image(region), h as i32, rows as i32);
         let (s, ss) = (sums[0].address(), sums[1].address());
         let mut args = [arg(&image), arg(&h), arg(&rows), arg(&s), arg(&ss)];
-        // SAFETY: `image` lies in the frame, the sums have room for `rows` rows of its width, as asserted.
+        // SAFETY: the arguments of `column_sums`. `image` lies in the frame, as `DeviceFrame::image` asserts;
+        // the sums have room for `rows` rows of its width, as asserted.
         unsafe { stream.launch(&self.map()?.column_sums, grid, [256, 1, 1], 0, &mut args) }
     }
 
@@ -366,8 +369,10 @@ impl NccKernels {
         let mut without_template = [arg(&image), arg(&left), arg(&top), arg(&width), arg(&height), arg(&map)];
         let grid =
             |block: [usize; 3]| [positions.width.div_ceil(block[0]), positions.height.div_ceil(block[1]), 1];
-        // SAFETY: the map has room for all positions, textures cannot be left, this template lies in constant
-        // memory where the kernel reads it, and its tile has the bytes that its rows take.
+        // SAFETY: the arguments of `correlate_*`, in `all` or `without_template`. The map has room for all
+        // positions, as asserted. What is read goes through textures, which clamp coordinates to the frame
+        // and to the template, both of which live. `load_constant` has put this template where the last two
+        // read it, and `tile_bytes` counts the rows of the tile.
         unsafe {
             match kernel {
                 NccKernel::Texture => stream.launch(
@@ -418,7 +423,8 @@ impl NccKernels {
         let (width, height, map) = (positions.width as i32, positions.height as i32, map.address());
         let mut args =
             [arg(&s), arg(&ss), arg(&columns), arg(&pattern), arg(&width), arg(&height), arg(&map)];
-        // SAFETY: as asserted.
+        // SAFETY: the arguments of `scores`, which reads `positions.height` rows of `region.width` sums and
+        // reads and writes the map at all positions: they have room, as asserted.
         unsafe { stream.launch(&self.map()?.scores, grid, BLOCK, 0, &mut args) }
     }
 
@@ -447,7 +453,8 @@ impl NccKernels {
             arg(&capacity),
             arg(&count),
         ];
-        // SAFETY: as asserted; the list has room for `capacity` candidates behind its header.
+        // SAFETY: the arguments of `peaks`, which reads the map at all positions, for which it has room, as
+        // asserted; the list has room for `capacity` candidates behind its header (`Found::new`).
         unsafe { stream.launch(&self.map()?.peaks, grid, BLOCK, 0, &mut args) }
     }
 }

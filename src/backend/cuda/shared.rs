@@ -1,5 +1,5 @@
-//! What launchers and kernels have to agree on, checked while this is compiled: constants, which are read from
-//! the PTX that is loaded, and structures. See `kernels/shared.h` for the kernels' side.
+//! What launchers and kernels have to agree on, checked while this is compiled: constants, which are read
+//! from the PTX that is loaded, and structures. See `kernels/shared.h` for the kernels' side.
 
 /// The value of a `constexpr` number of the kernels' outermost namespace, which NVRTC writes into the PTX as
 /// `.u32 NAME = VALUE;`.
@@ -63,8 +63,8 @@ macro_rules! pod_structure {
             let $name { $($field),* } = it;
             $( is_pod::<$type>($field); )*
         };
-        // SAFETY: as was just checked, these are all fields, each without padding, pointers or invalid values,
-        // and nothing lies between or behind them.
+        // SAFETY: as was just checked, these are all fields, each without padding, pointers or invalid
+        // values, and nothing lies between or behind them.
         #[expect(unsafe_code, reason = "what it promises is checked above")]
         unsafe impl super::driver::Pod for $name {}
     };

@@ -12,15 +12,15 @@ use super::mma;
 use super::ncc::{DeviceFrame, Found, Image, Member, Pattern, Wanted, positions};
 use super::shared::{constant, pod_structure};
 
-// Of any PTX that has `settle`.
+// Every PTX that has `settle` has these.
 const SETTLE_WARPS: usize = constant(mma::PTX, "SETTLE_WARPS");
 const SETTLE_BLOCKS: usize = constant(mma::PTX, "SETTLE_BLOCKS");
 
 /// Suspects that a lane has room for.
 const SUSPECTS: usize = 65_536;
 
-/// Rows of zeros before and after a template's words: `ZERO_ROWS` of `kernels/ncc_fast.cuh`, which asserts this
-/// number.
+/// Rows of zeros before and after a template's words: `ZERO_ROWS` of `kernels/ncc_fast.cuh`, which asserts
+/// this number.
 const ZERO_ROWS: usize = 2;
 
 /// A lane's room for suspects.
@@ -154,8 +154,9 @@ impl Packer {
         let (pixels, pitch, to) = (member.rows.address, member.rows.pitch as i32, words.address());
         let (w, h) = (member.size.width as i32, member.size.height as i32);
         let mut args = [arg(&pixels), arg(&pitch), arg(&w), arg(&h), arg(&to)];
-        // SAFETY: a `Member`'s rows lie in its bank's buffer; the kernel writes the template's rows and two
-        // on each side.
+        // SAFETY: the arguments of `pack_template`. A `Member`'s rows lie in its bank's buffer
+        // (`PlannedSearch::new`); the kernel writes the template's rows and ZERO_ROWS on each side, as were
+        // allocated above.
         unsafe {
             stream.launch(&self.pack, [(columns * rows).div_ceil(256), 1, 1], [256, 1, 1], 0, &mut args)?;
         };
@@ -204,9 +205,10 @@ impl Settler {
         ];
         // Where only the best is wanted, there are a handful.
         let blocks = if wanted.best_only { 16 } else { SETTLE_BLOCKS * self.multiprocessors };
-        // SAFETY: the window lies in the frame; the words are of a template of the size that is sought; the
-        // list of suspects has the room that is stated, that of candidates room for `capacity` behind its
-        // header, whose first word holds the two counts.
+        // SAFETY: the arguments of `settle`. The window lies in the frame, as `Sought::new` asserts; the
+        // words are those of a template of the size that is sought, as asserted above; the list of suspects
+        // has the room that `Suspicion::suspects` states, that of candidates room for `capacity` behind its
+        // header (`Found::new`), whose first word holds the two counts.
         unsafe { stream.launch(&self.settle, [blocks, 1, 1], [SETTLE_WARPS * 32, 1, 1], 0, &mut args) }
     }
 }

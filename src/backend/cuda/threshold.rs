@@ -52,7 +52,8 @@ impl Fused {
         if !modules.begins_early {
             return (modules.load)(self.ptx_80)?.kernel(name);
         }
-        // SAFETY: compiled for 9.0, and it waits as it should (`kernels_that_begin_early_wait...`).
+        // SAFETY: compiled for 9.0; the test `kernels_that_begin_early_wait_before_they_write` looks at the
+        // PTX of each.
         unsafe { (modules.load)(self.ptx_90)?.early_kernel(name) }
     }
 }
@@ -227,9 +228,11 @@ impl Thresholder {
                 };
                 let args = &mut joined::<11>(&[&input, &output, &[arg(&tiling.shares)], &compared]);
                 // SAFETY: the arguments of `mean_fused`, `deviation_fused` or `gaussian_fused`, whichever
-                // `compare` is. It reads the image within w x h and, where its rows are multiples of 16
-                // bytes, up to the end of these; it writes w * h bytes of the mask. The tiles were made for
-                // this size and block, and the matrices for this kernel.
+                // `compare` is; `joined` counts them. It reads the image within w x h, which is the frame's,
+                // as asserted, and, where its rows are multiples of 16 bytes, up to the end of these; it
+                // writes w * h bytes of the mask, whose length is asserted. `Tiling` made the tiles for this
+                // size and block and counted their shared memory; `Steps::gaussian` made the matrices for
+                // this kernel.
                 unsafe {
                     stream.launch(compare, tiling.grid, [tiling.threads, 1, 1], tiling.shared_bytes, args)
                 }
@@ -249,8 +252,8 @@ impl Thresholder {
                 let (sums, squares) = (sums.address(), squares.address());
                 let between = [arg(&sums), arg(&squares)];
                 let args = &mut joined::<7>(&[&input, &between, &[arg(&self.radius)]]);
-                // SAFETY: the arguments of `box_columns`, which reads the image as above and writes w * h
-                // numbers of either sum: they were allocated for this size.
+                // SAFETY: the arguments of `box_columns`, which reads the image within w x h, the frame's, as
+                // asserted, and writes w * h numbers of either sum: `Steps::boxes` allocated so many.
                 unsafe {
                     let [threads_x, threads_y] = SLIDING_THREADS;
                     let grid = across([threads_x, threads_y * STRIP_ROWS]);
@@ -258,8 +261,9 @@ impl Thresholder {
                 }
                 let args = &mut joined::<12>(&[&input, &between, &output, &compared]);
                 // SAFETY: the arguments of `mean_rows`, the longest list of the three that `rows` can be. It
-                // reads the image and the sums and writes the mask as above. A warp is one row of threads, as
-                // it must be.
+                // reads the image within w x h, the frame's, as asserted, and w * h numbers of either sum,
+                // and writes w * h bytes of the mask, whose length is asserted. A warp is one row of threads,
+                // as it must be: SLIDING_THREADS is 32 wide.
                 unsafe {
                     let grid = across([SEGMENT, SLIDING_THREADS[1]]);
                     stream.launch(rows, grid, threads(SLIDING_THREADS), 0, args)
@@ -276,15 +280,15 @@ impl Thresholder {
                     GaussianKernel::Cached => [0, 0],
                 };
                 let args = &mut joined::<6>(&[&input, &[arg(&weighed), arg(&self.radius)]]);
-                // SAFETY: the arguments of `gaussian_rows_*`, which read the image as above and write w * h
-                // numbers of `weighed`, which was allocated for this size.
+                // SAFETY: the arguments of `gaussian_rows_*`, which read the image within w x h, the frame's,
+                // as asserted, and write w * h numbers of `weighed`: `Steps::gaussian` allocated so many.
                 unsafe {
                     stream.launch(rows, across(ROWS_TILE), threads(ROWS_TILE), halo_x, args)?;
                 }
                 let args = &mut joined::<10>(&[&input, &[arg(&weighed)], &output, &compared[..1]]);
-                // SAFETY: the arguments of `gaussian_columns_*`, which read the image and `weighed` and write
-                // the mask as above. The tile of the largest block has 40704 bytes, less than any device
-                // gives.
+                // SAFETY: the arguments of `gaussian_columns_*`, which read the image and `weighed` within
+                // w x h and write w * h bytes of the mask, whose length is asserted. The tile of the largest
+                // block has 40704 bytes, less than the 48 KiB that every device gives.
                 unsafe {
                     stream.launch(columns, across(COLUMNS_TILE), threads(COLUMNS_THREADS), halo_y, args)
                 }
@@ -350,7 +354,7 @@ impl Steps {
                 let compare = kernels.kernel(modules, name)?;
                 return Ok(Self::Fused { compare, tiling, matrices: None });
             }
-            // Of the other two, nine steps a pixel are faster than sliding.
+            // Nine steps a pixel, by a tile, are faster than sliding.
             how = if wanted.is_none() && block == 3 { BoxKernel::Tile } else { BoxKernel::Sliding };
         }
         if how == BoxKernel::Tile && box_tile_bytes(radius) <= gpu.max_shared_bytes()? {
@@ -605,7 +609,7 @@ mod tests {
                     before.contains("griddepcontrol.launch_dependents"),
                     "{name} holds the next launch up"
                 );
-                // Of those that match, some warps write before the others come to wait in the text, though
+                // In those that match, some warps write before the others come to wait in the text, though
                 // not in time.
                 if !(is_matcher && name.starts_with("ncc_wgmma")) {
                     let writes = ["st.", "atom.", "red."];
