@@ -403,7 +403,8 @@ fn tell_cpu(why: &Error) {
 /// if there is a GPU.
 ///
 /// # Errors
-/// `Backend` if it is not to be had; `Usage` if kernels were chosen for a device that has none.
+/// `Backend` if it is not to be had; `Usage` if kernels were chosen for a device that has none; those of
+/// [`Standing::check`].
 pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> {
     let open_cpu =
         || -> Result<Box<dyn Backend>> { Ok(Box::new(cpu::Cpu::open(standing.clone(), options)?)) };

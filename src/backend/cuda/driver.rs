@@ -417,11 +417,11 @@ impl Gpu {
 
     /// Room for `length` numbers on the device, all 0.
     pub(super) fn alloc<T: Pod>(&self, what: &'static str, length: usize) -> Result<DeviceBuffer<T>> {
+        let bytes = (length * size_of::<T>()).max(1);
         #[cfg(test)]
-        counted::allocation(what, length)?;
+        counted::allocation(what, bytes)?;
         self.bind()?;
         let _captures_wait = hold_captures_up();
-        let bytes = (length * size_of::<T>()).max(1);
         let no_room = |error| self.no_room(what, bytes, error);
         // SAFETY: the context is bound. The memory set is what was just given. Setting it is put into the
         // default stream, which the others do not wait for, so it is waited for here.
@@ -446,11 +446,11 @@ impl Gpu {
         length: usize,
         kind: Pinned,
     ) -> Result<PinnedBuffer<T>> {
+        let bytes = (length * size_of::<T>()).max(1);
         #[cfg(test)]
-        counted::allocation(what, length)?;
+        counted::allocation(what, bytes)?;
         self.bind()?;
         let _captures_wait = hold_captures_up();
-        let bytes = (length * size_of::<T>()).max(1);
         let flags = match kind {
             Pinned::Plain => 0,
             Pinned::WriteCombined => sys::CU_MEMHOSTALLOC_WRITECOMBINED,
