@@ -398,15 +398,17 @@ impl Bench {
             for _ in 0..COPIES {
                 // SAFETY: both planes of the host live until the waits below, whatever fails, and nobody
                 // reads or writes them.
-                match copy {
-                    Copy::UploadWriteCombined | Copy::Upload => unsafe {
-                        stream.upload(&host, &mut device, area)?;
-                    },
-                    Copy::ReadBack => unsafe { stream.download(&device, 0, &mut host, area)? },
-                    Copy::BothWays => unsafe {
-                        stream.upload(&host, &mut device, area)?;
-                        second.download(&other, 0, &mut back, area)?;
-                    },
+                unsafe {
+                    match copy {
+                        Copy::UploadWriteCombined | Copy::Upload => {
+                            stream.upload(&host, &mut device, area)?;
+                        }
+                        Copy::ReadBack => stream.download(&device, 0, &mut host, area)?,
+                        Copy::BothWays => {
+                            stream.upload(&host, &mut device, area)?;
+                            second.download(&other, 0, &mut back, area)?;
+                        }
+                    }
                 }
             }
             joined.record(&second)?;

@@ -1040,7 +1040,8 @@ mod tests {
 
     #[test]
     fn what_was_begun_is_ended_whether_the_work_succeeds_fails_or_panics() {
-        let works: [(&str, &dyn Fn() -> Result<(), &'static str>); 3] = [
+        type Work<'a> = &'a dyn Fn() -> Result<(), &'static str>;
+        let works: [(&str, Work<'_>); 3] = [
             ("done", &|| Ok(())),
             ("failed", &|| Err("as it should")),
             ("panicked", &|| panic!("as it should")),

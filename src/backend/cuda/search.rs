@@ -152,11 +152,11 @@ impl PlannedSearch {
         region: Size,
         limits: &Limits,
     ) -> Result<Self> {
+        // What a lane has in constant memory is one plan's.
+        static PLANS: AtomicU64 = AtomicU64::new(0);
         for template in bank.members() {
             assert!(template.size().fits_in(region), "template {} in a region of {region}", template.size());
         }
-        // What a lane has in constant memory is one plan's.
-        static PLANS: AtomicU64 = AtomicU64::new(0);
         let id = PLANS.fetch_add(1, Ordering::Relaxed);
         let (gpu, best_only) = (&planner.gpu, limits.max_matches == 1);
         // Statistics come first, then each template's pixels and mask in rows that textures can read.
