@@ -18,9 +18,9 @@
 // A rule's verdict() is negative if pixel `i` of the word is above the threshold, s having begun at start().
 // SQUARES tells that it wants SS; it may then be unsure, and its `exact` decides.
 //
-// Shared memory: see Tiling::box_tiles in src/backend/cuda/fused.rs.
+// Shared memory: see Tiling::box_tiles in crates/lockon-cuda/src/fused.rs.
 //
-// Oracle: src/reference/threshold.rs, in the tests of src/backend/cuda/threshold.rs.
+// Oracle: crates/lockon-core/src/reference/threshold.rs, in the tests of crates/lockon-cuda/src/threshold.rs.
 #pragma once
 
 #include "fused_tile.cuh"

@@ -2,7 +2,7 @@
 //
 // target: compute_80, compute_90
 //
-// Oracle: src/reference/threshold.rs, in the tests of src/backend/cuda/threshold.rs.
+// Oracle: crates/lockon-core/src/reference/threshold.rs, in the tests of crates/lockon-cuda/src/threshold.rs.
 #include "box_fused.cuh"
 
 // As the plain kernels.

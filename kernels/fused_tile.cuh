@@ -25,7 +25,7 @@ struct Divisor {
   __device__ __forceinline__ int quotient(int number) const { return __umulhi(number, reciprocal); }
 };
 
-// How blocks share the work, made by the host (src/backend/cuda/fused.rs).
+// How blocks share the work, made by the host (crates/lockon-cuda/src/fused.rs).
 struct Shares {
   // Pieces of 16 bytes in a row of the mask's tile, and in a row of what is loaded for it.
   Divisor mask_pieces, pieces;

@@ -25,7 +25,7 @@
 //
 // Grid: (width / (16 * columns), height / rows) rounded up; the rows are a multiple of 16.
 //
-// Oracle: src/reference/threshold.rs, in the tests of src/backend/cuda/threshold.rs.
+// Oracle: crates/lockon-core/src/reference/threshold.rs, in the tests of crates/lockon-cuda/src/threshold.rs.
 #include "fused_tile.cuh"
 #include "tensor.cuh"
 
@@ -276,7 +276,7 @@ __device__ __forceinline__ void gaussian_fused(Image image, unsigned char* mask,
   add_block(foreground, -count);
 }
 
-// Shared memory: see Tiling::gaussian_tiles in src/backend/cuda/fused.rs.
+// Shared memory: see Tiling::gaussian_tiles in crates/lockon-cuda/src/fused.rs.
 
 // For blocks up to 33.
 extern "C" __global__ void __launch_bounds__(GAUSSIAN_THREADS)

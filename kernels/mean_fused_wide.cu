@@ -2,7 +2,7 @@
 //
 // target: compute_80, compute_90
 //
-// Oracle: src/reference/threshold.rs, in the tests of src/backend/cuda/threshold.rs.
+// Oracle: crates/lockon-core/src/reference/threshold.rs, in the tests of crates/lockon-cuda/src/threshold.rs.
 #include "box_fused.cuh"
 
 // 1.5 * 2^23: added to a number below 2^22, it leaves that number rounded, half to even, in the low bits of

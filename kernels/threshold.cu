@@ -14,7 +14,7 @@
 //
 // Every sum is an exact integer and every rounding is written out, so each of two kernels for the same thing
 // writes the same bytes as the other, and as the CPU. Scale, offset and weights are made on the host
-// (src/backend/threshold.rs).
+// (crates/lockon-core/src/backend/threshold.rs).
 //
 // The box sums (mean, Sauvola, Niblack) are made by box_tile, which costs block * block steps a pixel, or by
 // box_columns and box_rows, which cost the same for every block. The Gaussian is a pass along the rows and
@@ -24,7 +24,7 @@
 // Kernels that write a mask of `width` bytes a row add the number of its foreground pixels to *foreground.
 // Blocks are multiples of 32 wide, so the lanes of a warp are neighbours in x.
 //
-// Oracle: src/reference/threshold.rs, in the tests of src/backend/cuda/threshold.rs.
+// Oracle: crates/lockon-core/src/reference/threshold.rs, in the tests of crates/lockon-cuda/src/threshold.rs.
 #include "threshold_rules.cuh"
 
 // Output pixels of a block of box_tile, one a thread: a warp is a row. Other heights were not measured.

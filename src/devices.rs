@@ -1,10 +1,13 @@
-//! Which device does a run's work: what was asked for, what it turned out to be, and what takes over.
+//! Which device does a run's work: what was asked for or what `auto` takes, and what takes over when it is lost.
 
 use std::cell::{Cell, RefCell};
+use std::path::Path;
+use std::thread::JoinHandle;
 
-use crate::backend::{Ahead, Backend, Device, Options};
-use crate::config::{BackendChoice, OnDeviceLoss};
-use crate::error::Result;
+use crate::backend::{Backend, Device, Options, Standing, cpu, cuda};
+use crate::config::{BackendChoice, Kernels, OnDeviceLoss};
+use crate::error::{Error, Result};
+use crate::hardware::may_have_gpu;
 
 /// The devices of one run.
 ///
@@ -63,7 +66,157 @@ impl Devices {
 pub fn settled(choice: BackendChoice, device: &Device) -> BackendChoice {
     match choice {
         BackendChoice::Auto if device.backend == "cpu" => BackendChoice::Cpu,
-        BackendChoice::Auto => BackendChoice::Cuda(0),
+        BackendChoice::Auto => BackendChoice::Cuda(AUTO_GPU),
         chosen => chosen,
+
+/// Tells, without opening it, that a device is not to be had.
+///
+/// # Errors
+/// As [`open`].
+pub fn probe(choice: BackendChoice) -> Result<()> {
+    match choice {
+        BackendChoice::Auto | BackendChoice::Cpu => Ok(()),
+        BackendChoice::Cuda(number) => cuda::device(number).map(drop),
+    }
+}
+
+/// The GPU that `Auto` takes.
+const AUTO_GPU: usize = 0;
+
+/// A device that is being opened on a thread of its own, so that it is there when [`open`] asks for it. To
+/// drop it waits for the driver.
+pub struct Ahead {
+    opening: Option<JoinHandle<Option<cuda::Opened>>>,
+}
+
+impl Ahead {
+    /// Begins to open the device that will be asked for, where that takes its time: a GPU takes a few tenths
+    /// of a second. What goes wrong is for [`open`] to say. To be kept until the device was opened.
+    pub fn open(choice: BackendChoice) -> Self {
+        let number = match choice {
+            BackendChoice::Cpu => None,
+            BackendChoice::Auto => Some(AUTO_GPU),
+            BackendChoice::Cuda(number) => Some(number),
+        };
+        let open = |number| {
+            let thread = std::thread::Builder::new().name("lockon-open".into());
+            thread.spawn(move || cuda::Opened::open(number).ok()).ok()
+        };
+        Self { opening: number.and_then(open) }
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        // The driver is not left in the middle of it.
+        if let Some(thread) = self.opening.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// Opens a GPU for what `standing` makes, if one was asked for, or if `Auto` can have one; otherwise the CPU
+/// is to do the work.
+///
+/// # Errors
+/// As [`open`], and those of `standing`.
+pub fn open_gpu(
+    options: &Options,
+    standing: impl FnOnce() -> Result<Standing>,
+) -> Result<Option<Box<dyn Backend>>> {
+    let has_kernels = options.kernels != Kernels::default();
+    let (number, is_asked_for) = match options.choice {
+        BackendChoice::Cpu => return Ok(None),
+        BackendChoice::Cuda(number) => (number, true),
+        // Kernels that were chosen are meant to run.
+        BackendChoice::Auto => (AUTO_GPU, has_kernels),
+    };
+    if !is_asked_for && let Err(why) = cuda::device(number) {
+        tell_cpu(&why);
+        return Ok(None);
+    }
+    match cuda::Cuda::open(standing()?, options.depth, options.kernels, number) {
+        Ok(opened) => Ok(Some(Box::new(opened))),
+        Err(why) if is_asked_for => Err(why),
+        Err(why) => {
+            tell_cpu(&why);
+            Ok(None)
+        }
+    }
+}
+
+/// Says why `Auto` takes the CPU: a warning where there is a GPU, since without one the CPU is what everybody
+/// expects.
+fn tell_cpu(why: &Error) {
+    if may_have_gpu(Path::new("/")) {
+        tracing::warn!("the CPU does the work: {why}");
+    } else {
+        tracing::debug!("the CPU does the work, there is no NVIDIA GPU here: {why}");
+    }
+}
+
+/// Opens the device that was asked for. `Auto` takes the first GPU, or the CPU, with a warning that says why
+/// if there is a GPU.
+///
+/// # Errors
+/// `Backend` if it is not to be had; `Usage` if kernels were chosen for a device that has none; those of
+/// [`Standing::check`].
+pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> {
+    let open_cpu =
+        || -> Result<Box<dyn Backend>> { Ok(Box::new(cpu::Cpu::open(standing.clone(), options)?)) };
+    if standing.pyramid.is_some() {
+        return match options.choice {
+            BackendChoice::Cuda(_) => {
+                Err(Error::Usage("--search pyramid is the CPU backend's: it needs --backend cpu".into()))
+            }
+            BackendChoice::Auto => {
+                tracing::warn!("the CPU does the work: --search pyramid is the CPU backend's");
+                open_cpu()
+            }
+            BackendChoice::Cpu => open_cpu(),
+        };
+    }
+    if options.choice == BackendChoice::Cpu && options.kernels != Kernels::default() {
+        return Err(Error::Usage(
+            "--kernel chooses among the CUDA backend's: it needs --backend cuda".into(),
+        ));
+    }
+    match open_gpu(options, || Ok(standing.clone()))? {
+        Some(gpu) => Ok(gpu),
+        None => open_cpu(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Size;
+
+    #[test]
+    fn opening_ahead_leaves_what_goes_wrong_to_opening() {
+        // There is no such device, or no driver at all; and one that may be there is opened again while it is
+        // held.
+        for choice in [BackendChoice::Cuda(999), BackendChoice::Auto, BackendChoice::Cpu] {
+            let ahead = Ahead::open(choice);
+            let options = Options { choice, depth: 1, threads: 1, ..Options::default() };
+            let opened = open(&options, &Standing::new(Size::new(8, 8)));
+            assert_eq!(opened.is_ok(), choice != BackendChoice::Cuda(999), "{choice:?}");
+            drop(ahead);
+        }
+    }
+
+    #[test]
+    fn auto_takes_the_first_gpu() {
+        let gpu = match cuda::device(AUTO_GPU) {
+            Ok(gpu) => gpu,
+            Err(error) if std::env::var("LOCKON_REQUIRE_GPU").is_ok_and(|value| value == "1") => {
+                panic!("no GPU: {error}")
+            }
+            Err(error) => return crate::say::skipped(&format!("no GPU: {error}")),
+        };
+        let options = Options { depth: 1, threads: 1, ..Options::default() };
+        let device = open(&options, &Standing::new(Size::new(8, 8))).unwrap().describe();
+        assert_eq!(device.backend, "cuda");
+        assert!(device.name.contains(&gpu.name));
     }
 }

@@ -39,38 +39,21 @@
 //! ```
 
 pub mod backend;
-pub mod colour;
-pub mod config;
-pub mod control;
 pub mod devices;
-pub mod engine;
-pub mod error;
-pub mod excerpt;
-pub mod files;
-pub mod frame;
+mod hardware;
 pub mod job;
-pub mod judge;
-pub mod media;
-pub mod memory;
-pub mod metrics;
-pub mod output;
-pub mod overlay;
-pub mod ports;
-pub mod recycle;
-pub mod reference;
+#[cfg(feature = "gst")]
 pub mod request;
-pub mod results;
+#[cfg(feature = "gst")]
 pub mod run;
 #[cfg(test)]
 #[path = "../tests/say.rs"]
 mod say;
-pub mod shell;
-pub mod simd;
-pub mod stats;
-pub mod still;
-pub mod tally;
-pub mod template;
-pub mod text;
-pub mod tracker;
 
-pub use error::{Error, Result};
+pub use lockon_core::{
+    Error, Result, colour, config, control, engine, error, excerpt, files, frame, judge, memory, metrics,
+    output, overlay, ports, recycle, reference, results, shell, simd, stats, still, tally, template, text,
+    tracker,
+};
+#[cfg(feature = "gst")]
+pub use lockon_gst as media;

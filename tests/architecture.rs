@@ -1,8 +1,7 @@
-//! The rules of the tree: which module may import which, and where `unsafe`, GStreamer and CUDA may be named.
+//! The rules of the tree that Cargo does not hold: where `unsafe` is, and what the definition leans on. Which
+//! crate may use which, and so where GStreamer and CUDA are named, stands in the crates' `Cargo.toml`.
 //!
-//! A scan of the text, not a compiler: comments, strings and `#[cfg(test)]` items are left out, `use` groups
-//! and inline paths that begin with `crate::`, `lockon::` or `super::` are followed. `super` inside an inline
-//! module is taken for the file's own parent.
+//! A scan of the text, not a compiler: comments, strings and `#[cfg(test)]` items are left out.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,64 +9,32 @@ use std::process::Command;
 
 use crate::util::{program, root};
 
-/// From the top down. A module may use the rows below its own, and its own submodules; not what is beside it,
-/// not what is above. What is not named here belongs to the longest name that it begins with:
-/// `backend::peaks` to `backend`.
-const LAYERS: &[&[&str]] = &[
-    &["main"],
-    &["cli"],
-    &["engine", "excerpt", "job", "media", "metrics", "output"],
-    &["tracker", "backend::cpu", "backend::cuda", "overlay", "reference"],
-    &["backend"],
-    &["ports", "judge", "tally"],
-    &["template"],
-    &["results", "config", "still"],
-    &["files"],
-    &["control", "memory"],
-    &["error", "colour"],
-    &["frame", "stats", "recycle", "shell", "simd", "text"],
-    // What tests tell, in the tests alone.
-    &["say"],
-];
+/// Folders of the sources of program and library.
+const SOURCES: &[&str] = &["src", "crates"];
 
 /// The definition must not lean on what it is the oracle of.
-const REFERENCE_MAY_USE: &[&str] = &["template", "results", "config", "frame", "error"];
+const REFERENCE_MAY_USE: &[&str] = &["template", "results", "config", "frame", "error", "reference"];
 
-/// Names that belong to one folder: the GStreamer seam and the CUDA seam.
-const SEAMS: &[(&[&str], &str)] = &[
-    (&["gst", "gst_app", "gst_video", "gstreamer", "gstreamer_app", "gstreamer_video", "glib"], "src/media/"),
-    (&["cudarc"], "src/backend/cuda/"),
-];
+/// Of what is no test, only measurements may ask the definition: they check an answer before its time counts.
+const MAY_USE_REFERENCE: &[&str] = &["crates/lockon-core/src/reference/", "src/cli/bench.rs"];
 
 /// Each file here is a burden on whoever reviews it: think twice, and keep the list as short as it is.
 const FILES_WITH_UNSAFE: &[&str] = &[
-    "src/backend/cuda/bench.rs",
-    "src/backend/cuda/driver.rs",
-    "src/backend/cuda/mma.rs",
-    "src/backend/cuda/mod.rs",
-    "src/backend/cuda/ncc.rs",
-    "src/backend/cuda/peers.rs",
-    "src/backend/cuda/search.rs",
-    "src/backend/cuda/shared.rs",
-    "src/backend/cuda/suspects.rs",
-    "src/backend/cuda/tests.rs",
-    "src/backend/cuda/texture.rs",
-    "src/backend/cuda/threshold.rs",
-    "src/backend/cuda/wgmma.rs",
-    "src/simd.rs",
+    "crates/lockon-core/src/simd.rs",
+    "crates/lockon-cuda/src/bench.rs",
+    "crates/lockon-cuda/src/driver.rs",
+    "crates/lockon-cuda/src/lib.rs",
+    "crates/lockon-cuda/src/mma.rs",
+    "crates/lockon-cuda/src/ncc.rs",
+    "crates/lockon-cuda/src/peers.rs",
+    "crates/lockon-cuda/src/search.rs",
+    "crates/lockon-cuda/src/shared.rs",
+    "crates/lockon-cuda/src/suspects.rs",
+    "crates/lockon-cuda/src/tests.rs",
+    "crates/lockon-cuda/src/texture.rs",
+    "crates/lockon-cuda/src/threshold.rs",
+    "crates/lockon-cuda/src/wgmma.rs",
 ];
-
-#[test]
-fn imports_go_down_only() {
-    let broken: Vec<_> = sources().iter().flat_map(|(path, text)| broken_arrows(path, text)).collect();
-    assert!(broken.is_empty(), "\n{}\nThe layers stand in tests/architecture.rs.", broken.join("\n"));
-}
-
-#[test]
-fn gstreamer_and_cuda_are_named_behind_their_seams_only() {
-    let broken: Vec<_> = sources().iter().flat_map(|(path, text)| broken_seams(path, text)).collect();
-    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
-}
 
 #[test]
 fn unsafe_is_where_the_list_says() {
@@ -90,6 +57,12 @@ fn unsafe_is_where_the_list_says() {
         }
     }
     assert!(broken.is_empty(), "\n{broken}");
+}
+
+#[test]
+fn the_reference_leans_on_plain_data_and_nobody_leans_on_it() {
+    let broken: Vec<_> = sources().iter().flat_map(|(path, text)| broken_reference(path, text)).collect();
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }
 
 #[test]
@@ -121,13 +94,13 @@ fn command_lines_of_the_readme_are_understood() {
     assert!(checked >= 5, "only {checked} command lines are in README.md");
 }
 
-/// Every Rust file of the program by its path from the root, as `src/media/source.rs`.
+/// Every Rust file of the program by its path from the root, as `src/cli/run.rs`.
 fn sources() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    let mut folders = vec![root().join("src")];
+    let mut folders: Vec<_> = SOURCES.iter().map(|folder| root().join(folder)).collect();
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).expect("src can be listed") {
-            let path = entry.expect("src can be listed").path();
+        for entry in std::fs::read_dir(&folder).expect("sources can be listed") {
+            let path = entry.expect("sources can be listed").path();
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
@@ -140,155 +113,29 @@ fn sources() -> BTreeMap<String, String> {
     found
 }
 
-fn broken_arrows(path: &str, text: &str) -> Vec<String> {
+/// What the definition uses that it may not, and who uses the definition that may not.
+fn broken_reference(path: &str, text: &str) -> Vec<String> {
     // Files of tests are what `#[cfg(test)]` items are: they may use everything.
     if path.ends_with("/tests.rs") {
         return Vec::new();
     }
-    let here = module_of(path);
-    // The crate's root declares the modules and re-exports; it has no layer.
-    if here.is_empty() {
-        return Vec::new();
-    }
-    let Some(from) = unit_of(&here) else {
-        return vec![format!("{path}:1: module {} has no layer", here.join("::"))];
-    };
-    let mut broken = Vec::new();
-    for used in imports(&bare(text), &here) {
-        let named = used.path.join("::");
-        let Some(to) = unit_of(&used.path) else {
-            broken.push(format!("{path}:{}: {named} has no layer", used.line));
-            continue;
-        };
-        let is_own = to == from || used.path.starts_with(&here);
-        let fault = if is_own {
-            None
-        } else if to == "reference" && path != "src/cli/bench.rs" {
-            Some("the reference is for tests and benches".to_owned())
-        } else if from == "reference" && !REFERENCE_MAY_USE.contains(&to) {
-            Some(format!("the reference may use only {}", REFERENCE_MAY_USE.join(", ")))
-        } else {
-            let (above, below) = (layer_of(from), layer_of(to));
-            (below <= above).then(|| format!("{to} is not below {from}"))
-        };
-        broken.extend(fault.map(|fault| format!("{path}:{}: uses {named}: {fault}", used.line)));
-    }
-    broken
-}
-
-fn broken_seams(path: &str, text: &str) -> Vec<String> {
     let text = bare(text);
+    let words: Vec<_> = words(&text).collect();
     let mut broken = Vec::new();
-    for (names, folder) in SEAMS.iter().filter(|(_, folder)| !path.starts_with(folder)) {
-        for word in words(&text).filter(|word| names.contains(&word.text)) {
-            broken
-                .push(format!("{path}:{}: names {}, which belongs to {folder} alone", word.line, word.text));
+    for (index, word) in words.iter().enumerate() {
+        let before = index.checked_sub(1).map_or("", |before| words[before].text);
+        let is_path = matches!(before, "crate" | "lockon" | "lockon_core");
+        if path.contains("/reference/") && before == "crate" && !REFERENCE_MAY_USE.contains(&word.text) {
+            let fault = format!("the reference may use only {}", REFERENCE_MAY_USE.join(", "));
+            broken.push(format!("{path}:{}: uses {}: {fault}", word.line, word.text));
+        } else if is_path
+            && word.text == "reference"
+            && !MAY_USE_REFERENCE.iter().any(|may| path.starts_with(may))
+        {
+            broken.push(format!("{path}:{}: the reference is for tests and benches", word.line));
         }
     }
     broken
-}
-
-/// `src/media/source.rs` is `[media, source]`, `src/backend/mod.rs` is `[backend]`, `src/lib.rs` is empty.
-fn module_of(path: &str) -> Vec<String> {
-    let mut parts: Vec<_> = path.trim_start_matches("src/").trim_end_matches(".rs").split('/').collect();
-    if parts.len() > 1 && parts.last() == Some(&"mod") || parts == ["lib"] {
-        parts.pop();
-    }
-    parts.into_iter().map(str::to_owned).collect()
-}
-
-fn unit_of(module: &[String]) -> Option<&'static str> {
-    let all = LAYERS.iter().flat_map(|layer| layer.iter());
-    let holds = |unit: &&&str| {
-        let unit: Vec<_> = unit.split("::").collect();
-        module.len() >= unit.len() && unit.iter().zip(module).all(|(a, b)| a == b)
-    };
-    all.filter(holds).max_by_key(|unit| unit.len()).copied()
-}
-
-fn layer_of(unit: &str) -> usize {
-    LAYERS.iter().position(|layer| layer.contains(&unit)).expect("units come from LAYERS")
-}
-
-/// A path that begins at the crate's root.
-#[derive(Debug, PartialEq)]
-struct Used {
-    line: usize,
-    path: Vec<String>,
-}
-
-/// Every path into the crate, from text that went through [`bare`].
-fn imports(text: &str, here: &[String]) -> Vec<Used> {
-    let mut found = Vec::new();
-    let words: Vec<_> = words(text).collect();
-    for word in &words {
-        let start = match word.text {
-            "crate" | "lockon" => Vec::new(),
-            // The first `super` of a chain stands for all of it.
-            "super" if !text[..word.at].trim_end().ends_with("::") => here[..here.len() - 1].to_vec(),
-            _ => continue,
-        };
-        let rest = &text[word.at + word.text.len()..];
-        if rest.trim_start().starts_with("::") {
-            follow(rest, word.line, &start, &mut found);
-        }
-    }
-    found
-}
-
-/// Follows one path, or one tree of a `use`, whose next token is `::`. Returns what comes after it.
-fn follow<'a>(text: &'a str, line: usize, start: &[String], found: &mut Vec<Used>) -> (&'a str, usize) {
-    let (mut text, mut line, mut path) = (text, line, start.to_vec());
-    loop {
-        let after_colons = skip_space(text, &mut line).strip_prefix("::");
-        let Some(rest) = after_colons.map(|rest| skip_space(rest, &mut line)) else {
-            break;
-        };
-        if let Some(mut group) = rest.strip_prefix('{') {
-            loop {
-                group = skip_space(group, &mut line);
-                if let Some(rest) = group.strip_prefix('}') {
-                    return (rest, line);
-                }
-                let length = word_length(group);
-                let mut inner = path.clone();
-                push(&mut inner, &group[..length]);
-                (group, line) = follow(&group[length..], line, &inner, found);
-                // `as name`, `*` and the comma itself.
-                let Some(end) = group.find([',', '}']) else { return ("", line) };
-                line += group[..end].matches('\n').count();
-                group = group[end..].strip_prefix(',').unwrap_or(&group[end..]);
-            }
-        }
-        let length = word_length(rest);
-        if length == 0 {
-            // `::*` or `::<`.
-            text = rest;
-            break;
-        }
-        push(&mut path, &rest[..length]);
-        text = &rest[length..];
-    }
-    if !path.is_empty() {
-        found.push(Used { line, path });
-    }
-    (text, line)
-}
-
-fn push(path: &mut Vec<String>, word: &str) {
-    match word {
-        "self" | "" => {}
-        "super" => drop(path.pop()),
-        // lib.rs re-exports these two from `error`.
-        "Error" | "Result" if path.is_empty() => path.extend(["error".to_owned(), word.to_owned()]),
-        _ => path.push(word.to_owned()),
-    }
-}
-
-fn skip_space<'a>(text: &'a str, line: &mut usize) -> &'a str {
-    let rest = text.trim_start();
-    *line += text[..text.len() - rest.len()].matches('\n').count();
-    rest
 }
 
 fn word_length(text: &str) -> usize {
@@ -301,8 +148,6 @@ fn is_word(c: char) -> bool {
 
 struct Word<'a> {
     text: &'a str,
-    /// In bytes from the start.
-    at: usize,
     line: usize,
 }
 
@@ -312,7 +157,7 @@ fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
         let start = at + text[at..].find(is_word)?;
         line += text[at..start].matches('\n').count();
         at = start + word_length(&text[start..]);
-        Some(Word { text: &text[start..at], at: start, line })
+        Some(Word { text: &text[start..at], line })
     })
 }
 
@@ -421,100 +266,29 @@ fn without_tests(text: &str) -> String {
 mod scanner {
     use super::*;
 
-    fn paths(text: &str, here: &str) -> Vec<String> {
-        imports(&bare(text), &module_of(here))
-            .iter()
-            .map(|u| format!("{} {}", u.line, u.path.join("::")))
-            .collect()
-    }
-
-    #[test]
-    fn groups_are_taken_apart_with_their_lines() {
-        let text = "use crate::{\n    frame::{self, Size as S, sub::*},\n    results,\n};\nuse crate::error::Result;\n";
-        assert_eq!(
-            paths(text, "src/engine.rs"),
-            ["2 frame", "2 frame::Size", "2 frame::sub", "3 results", "5 error::Result"]
-        );
-    }
-
-    #[test]
-    fn inline_paths_and_the_crates_own_name_count() {
-        let text = "fn f() -> crate::Result<lockon::frame::Size> {\n    crate::media::init::<u8>()\n}\n";
-        assert_eq!(paths(text, "src/cli/run.rs"), ["1 error::Result", "1 frame::Size", "2 media::init"]);
-    }
-
-    #[test]
-    fn super_is_the_parent_of_the_file() {
-        let text = "use super::cuda;\nuse super::super::engine::Engine;\npub(super) fn f() {}\n";
-        assert_eq!(
-            paths(text, "src/backend/cpu/ncc.rs"),
-            ["1 backend::cpu::cuda", "2 backend::engine::Engine"]
-        );
-        assert_eq!(paths(text, "src/backend/cpu/mod.rs"), ["1 backend::cuda", "2 engine::Engine"]);
-    }
-
     #[test]
     fn comments_strings_and_tests_do_not_count() {
-        let text = "// crate::a\n/* crate::b /* crate::c */ crate::d */ \"crate::\\\"e\" r#\"crate::\"f\"# '\\'' '\"' /// x\n\
-                    #[cfg(test)]\nmod tests {\n    use crate::g;\n    fn f() { }\n}\n#[cfg(test)]\nuse crate::h;\n\
-                    fn f<'a>(x: &'a u8) { crate::i::j() }\n";
-        assert_eq!(paths(text, "src/engine.rs"), ["10 i::j"]);
+        let text = "// a\n/* b /* c */ d */ \"e\\\"e\" r#\"f\"f\"# '\\'' '\"' /// x\n\
+                    #[cfg(test)]\nmod tests {\n    use g;\n    fn f() { }\n}\n#[cfg(test)]\nuse h;\n\
+                    fn i<'a>(x: &'a u8) { j() }\n";
+        let text = bare(text);
+        let found: Vec<_> = words(&text).map(|word| format!("{} {}", word.line, word.text)).collect();
+        assert_eq!(found, ["10 fn", "10 i", "10 a", "10 x", "10 a", "10 u8", "10 j"]);
     }
 
     #[test]
-    fn an_arrow_up_or_sideways_is_named_with_file_line_and_rule() {
-        let said = |path, text| broken_arrows(path, text).join("; ");
+    fn what_the_reference_may_not_use_and_who_may_not_use_it_is_named_with_its_line() {
+        let said = |path, text| broken_reference(path, text).join("; ");
         assert_eq!(
-            said("src/tracker/mod.rs", "\nuse crate::media::source::Source;\n"),
-            "src/tracker/mod.rs:2: uses media::source::Source: media is not below tracker"
+            said("crates/lockon-core/src/reference/ncc.rs", "\nuse crate::backend::peaks;"),
+            "crates/lockon-core/src/reference/ncc.rs:2: uses backend: the reference may use only template, results, \
+             config, frame, error, reference"
         );
         assert_eq!(
-            said("src/output/csv.rs", "use crate::engine::Engine;"),
-            "src/output/csv.rs:1: uses engine::Engine: engine is not below output"
+            said("src/cli/run.rs", "use lockon::reference::ncc;"),
+            "src/cli/run.rs:1: the reference is for tests and benches"
         );
-        assert_eq!(
-            said("src/backend/peaks.rs", "use super::cpu::Cpu;"),
-            "src/backend/peaks.rs:1: uses backend::cpu::Cpu: backend::cpu is not below backend"
-        );
-        assert_eq!(said("src/novelty.rs", ""), "src/novelty.rs:1: module novelty has no layer");
-        assert_eq!(
-            said("src/engine.rs", "use crate::novelty::New;"),
-            "src/engine.rs:1: novelty::New has no layer"
-        );
-    }
-
-    #[test]
-    fn arrows_down_and_to_own_submodules_are_fine() {
-        let fine = |path, text| assert_eq!(broken_arrows(path, text), [""; 0]);
-        fine("src/backend/mod.rs", "fn open() { cpu::Cpu::new(); crate::backend::cpu::Cpu::new() }");
-        fine("src/backend/cpu/mod.rs", "use crate::backend::{Backend, peaks};\nuse super::Query;");
-        fine("src/error.rs", "use crate::frame::Size;");
-        fine("src/main.rs", "mod cli;\nfn main() { cli::main() }");
-        fine("src/lib.rs", "pub use crate::error::Error;");
-    }
-
-    #[test]
-    fn the_reference_leans_on_plain_data_and_nobody_leans_on_it() {
-        assert_eq!(
-            broken_arrows("src/reference/ncc.rs", "use crate::backend::peaks;").join("; "),
-            "src/reference/ncc.rs:1: uses backend::peaks: the reference may use only template, results, config, frame, error"
-        );
-        assert_eq!(
-            broken_arrows("src/cli/run.rs", "use lockon::reference::ncc;").join("; "),
-            "src/cli/run.rs:1: uses reference::ncc: the reference is for tests and benches"
-        );
-    }
-
-    #[test]
-    fn names_behind_a_seam_are_found_outside_of_it() {
-        assert_eq!(
-            broken_seams("src/engine.rs", "fn f() {\n    gst::init();\n}"),
-            ["src/engine.rs:2: names gst, which belongs to src/media/ alone"]
-        );
-        assert_eq!(broken_seams("src/media/mod.rs", "gst::init()"), [""; 0]);
-        assert_eq!(
-            broken_seams("src/media/mod.rs", "use cudarc::driver;"),
-            ["src/media/mod.rs:1: names cudarc, which belongs to src/backend/cuda/ alone"]
-        );
+        assert_eq!(said("crates/lockon-core/src/reference/ncc.rs", "use crate::frame::Size;"), "");
+        assert_eq!(said("src/cli/bench.rs", "use lockon::reference;"), "");
     }
 }

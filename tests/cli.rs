@@ -491,7 +491,7 @@ fn a_gpu_that_is_not_there_is_refused_with_the_remedy_and_auto_takes_the_cpu() {
     let out = succeeds(run("auto"));
     // Without such hardware there is nothing to warn of.
     let is_warned = stderr(&out).contains(&format!("the CPU does the work: {error}\n"));
-    let has_hardware = lockon::backend::cuda::may_have_gpu("/".as_ref());
+    let has_hardware = lockon::backend::may_have_gpu("/".as_ref());
     assert_eq!(is_warned, has_hardware, "{}", stderr(&out));
     assert!(has_hardware || !stderr(&out).to_lowercase().contains("cuda"), "{}", stderr(&out));
     assert_eq!(place.records("out.jsonl")[0]["backend"], "cpu");

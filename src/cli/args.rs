@@ -22,7 +22,7 @@ use super::values::{offering, read};
 pub(super) struct Args {
     /// Say more: -v for what is decided and where a run's time went, -vv for state changes and GStreamer's
     /// warnings, -vvv for every frame; the variable `RUST_LOG` sets levels by target over that:
-    /// `lockon::media=trace,gst=info,gst:qtdemux=debug`
+    /// `lockon_gst=trace,gst=info,gst:qtdemux=debug`
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     pub(super) verbose: u8,
     /// Print errors only: no warnings, no progress, no summary

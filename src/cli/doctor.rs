@@ -83,7 +83,9 @@ fn absent(error: Error, is_loaded: bool) -> Finding {
                 }
                 DeviceFault::NoDriver { .. } => (Health::Absent, Some(newer)),
                 DeviceFault::DriverTooOld { .. } => (Health::Bad, Some(newer)),
-                DeviceFault::NoSuchDevice { .. } | DeviceFault::DeviceTooOld { .. } => (Health::Absent, None),
+                DeviceFault::NoSuchDevice { .. }
+                | DeviceFault::DeviceTooOld { .. }
+                | DeviceFault::NotBuilt => (Health::Absent, None),
                 _ => (Health::Bad, Some("look at nvidia-smi; the driver may not match its library".into())),
             };
             (fault.to_string(), health, mend)

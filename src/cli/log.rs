@@ -62,7 +62,7 @@ pub(super) fn is_terminal() -> bool {
 }
 
 /// Starts logging: warnings, and more with each `-v`, or errors only. `RUST_LOG` sets levels by target over
-/// that, as `lockon::media=trace,gst=info,gst:qtdemux=debug`.
+/// that, as `lockon_gst=trace,gst=info,gst:qtdemux=debug`.
 pub(super) fn start(verbose: u8, is_quiet: bool, format: LogFormat) {
     let _ = STYLE.set(Style { verbose, is_quiet, format });
     let (ours, gstreamers) = match verbose {

@@ -1,0 +1,362 @@
+//! The device seam: all that the engine knows of a processor or a GPU.
+//!
+//! A backend owns a ring of `depth` slots. A slot goes round: [`Backend::submit`] fills it and starts its
+//! standing work, [`Backend::wait_next`] gives the results, oldest first, and frees it. Only integers and
+//! what the numeric contract writes out cross this seam, so that every backend gives the same bytes.
+
+use std::sync::Arc;
+
+use crate::config::{Angles, BackendChoice, Kernels, Limits, Scales, SearchMethod, ThresholdSpec};
+use crate::control::Control;
+use crate::error::{Bytes, Error, Result, TemplateFault};
+use crate::frame::{FrameMeta, Picture, PlaneMut, Rect, Size};
+use crate::results::Match;
+use crate::template::{Bank, Template, resampled_size};
+
+pub mod cpu;
+pub mod peaks;
+pub mod ring;
+pub mod score;
+pub mod threshold;
+
+/// What is done to every frame.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    /// Size of the frames.
+    pub frame: Size,
+    /// The templates to search, all of which fit in `roi`: backends refuse others ([`Standing::check`]).
+    pub bank: Option<Arc<Bank>>,
+    /// The templates to search from coarse to fine instead, which the CPU backend can.
+    pub pyramid: Option<Arc<Variants>>,
+    /// Where to search, inside the frame: matches lie inside it.
+    pub roi: Rect,
+    /// What counts as a match.
+    pub limits: Limits,
+    /// The adaptive threshold of the whole frame.
+    pub threshold: Option<ThresholdSpec>,
+    /// The thresholded frame itself is wanted, not only its foreground share.
+    pub wants_mask: bool,
+}
+
+/// Templates at several scales and angles, which are made where a search comes to them: for each template in
+/// order, for each scale, for each angle, as the members of [`Bank::expanded`].
+#[derive(Debug, Clone)]
+pub struct Variants {
+    /// As they were given.
+    pub templates: Vec<Template>,
+    /// At which sizes.
+    pub scales: Scales,
+    /// In which directions.
+    pub angles: Angles,
+}
+
+impl Variants {
+    /// Number of variants.
+    pub fn count(&self) -> usize {
+        self.templates.len() * self.scales.0.len() * self.angles.0.len()
+    }
+
+    /// The place of a variant's template among the templates, its scale and its angle.
+    pub fn parts(&self, variant: usize) -> (usize, f64, f64) {
+        let (scales, angles) = (self.scales.0.len(), self.angles.0.len());
+        (
+            variant / (scales * angles),
+            self.scales.0[variant / angles % scales],
+            self.angles.0[variant % angles],
+        )
+    }
+
+    /// The template that a variant is made of.
+    pub fn template(&self, variant: usize) -> &Template {
+        &self.templates[self.parts(variant).0]
+    }
+
+    /// The size that a variant has once it is made.
+    pub fn size(&self, variant: usize) -> Size {
+        let (_, scale, angle) = self.parts(variant);
+        resampled_size(self.template(variant).size(), scale, angle)
+    }
+
+    /// Degrees from one angle to the next; `None` if there is only one.
+    pub fn angle_step(&self) -> Option<f64> {
+        Some(self.angles.0.get(1)? - self.angles.0[0])
+    }
+
+    /// The variants that differ in one step of the angle, around a whole turn if they make one, or in one of
+    /// the scale.
+    pub fn next_to(&self, variant: usize) -> impl Iterator<Item = usize> + use<> {
+        let (scales, angles) = (self.scales.0.len(), self.angles.0.len());
+        let (angle, scale) = (variant % angles, variant / angles % scales);
+        let (first, last) = (self.angles.0[0], self.angles.0[angles - 1]);
+        let is_turn = self.angle_step().is_some_and(|step| last + step - first >= 360.0 - 1e-9);
+        let before = if angle > 0 { Some(variant - 1) } else { is_turn.then(|| variant + angles - 1) };
+        let after =
+            if angle + 1 < angles { Some(variant + 1) } else { is_turn.then(|| variant + 1 - angles) };
+        let smaller = (scale > 0).then(|| variant - angles);
+        let larger = (scale + 1 < scales).then(|| variant + angles);
+        [before, after, smaller, larger].into_iter().flatten()
+    }
+}
+
+/// Results of the standing work on one frame. Reused from frame to frame, so that its allocations last.
+#[derive(Default)]
+pub struct Findings {
+    /// Accepted matches: names in bank order, best first within a name.
+    pub matches: Vec<Match>,
+    /// Share of the frame's pixels that are foreground.
+    pub foreground: Option<f64>,
+    /// The thresholded frame (255 or 0), a picture of one plane, in a buffer of its own, which may be kept.
+    pub mask: Option<Arc<dyn Picture>>,
+    /// Searches of this frame that were done again, because there were more candidates than the device had
+    /// room for.
+    pub redone: u64,
+    /// How long it took the frame to come from host memory into the slot, in microseconds.
+    pub upload_us: u64,
+    /// How long the device worked on it, in microseconds.
+    pub standing_us: u64,
+}
+
+/// What does the work, for messages and the run record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// `cpu` or `cuda`.
+    pub backend: &'static str,
+    /// Its name and what is used of it.
+    pub name: String,
+    /// Its driver, where it has one.
+    pub driver: Option<String>,
+}
+
+/// A device with a ring of slots. See the module's documentation for the life of a slot.
+///
+/// After a call has returned an error other than `Stopped`, or has panicked, the backend is of no more use:
+/// every later call returns that error again (`Panicked` after a panic), and no results come of the frames
+/// that are in flight. Whoever wants these opens another backend and submits them to it. `Stopped` gives up
+/// one frame; the others can be waited for.
+pub trait Backend: Send {
+    /// What does the work.
+    fn describe(&self) -> Device;
+
+    /// Number of slots: 2 is a double buffer.
+    fn depth(&self) -> usize;
+
+    /// Lends the next free slot's plane to `fill`, starts the standing work on it and returns without waiting
+    /// for that.
+    ///
+    /// The plane is of the size that the backend was opened for and holds what its last user left there.
+    /// `fill` writes it once, from start to end, and reads nothing: it may lie in memory that is slow to
+    /// read. It is not called if there is nothing to do to frames.
+    ///
+    /// # Errors
+    /// `Backend` if the device fails: the frame is not in flight then. The first error, if an earlier call
+    /// failed.
+    ///
+    /// # Panics
+    /// If no slot is free.
+    fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()>;
+
+    /// Waits for the oldest frame in flight, fills `findings`, frees its slot and tells which frame it was;
+    /// `None` if nothing is in flight.
+    ///
+    /// # Errors
+    /// `Backend` if the device fails; `NoMemory` or `MemoryLimit` if there is too little memory; `Stopped` if
+    /// the run was stopped before this frame was done. The frame is given up then. The first error, if an
+    /// earlier call failed with another than `Stopped`.
+    fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<FrameMeta>>;
+}
+
+impl Standing {
+    /// Nothing to do to frames of this size yet.
+    pub fn new(frame: Size) -> Self {
+        Self {
+            frame,
+            bank: None,
+            pyramid: None,
+            roi: Rect::whole(frame),
+            limits: Limits::default(),
+            threshold: None,
+            wants_mask: false,
+        }
+    }
+
+    /// Nothing is done to frames: whoever follows targets looks at the decoded picture.
+    pub fn is_idle(&self) -> bool {
+        self.bank.is_none() && self.pyramid.is_none() && self.threshold.is_none()
+    }
+
+    /// Refuses a search that no backend can do, since the fields can be filled with anything. Every backend
+    /// asks this when it is opened.
+    ///
+    /// # Errors
+    /// `Outside` if something is searched and `roi` does not lie inside the frame; `Template` if a member of
+    /// `bank` does not fit in `roi`.
+    pub fn check(&self) -> Result<()> {
+        let Self { frame, bank, pyramid, roi, .. } = self;
+        if (bank.is_some() || pyramid.is_some()) && !roi.is_inside(*frame) {
+            return Err(Error::Outside { what: "region of interest", rect: *roi, frame: *frame });
+        }
+        let members = bank.iter().flat_map(|bank| bank.members());
+        match members.into_iter().find(|member| !member.size().fits_in(roi.size())) {
+            None => Ok(()),
+            Some(member) => {
+                let fault = TemplateFault::DoesNotFit { template: member.size(), area: roi.size() };
+                Err(Error::Template { name: member.name().to_string(), fault })
+            }
+        }
+    }
+
+    /// Also searches what fits of `bank`: inside `roi`, or in the whole frame.
+    ///
+    /// # Errors
+    /// `Outside` if `roi` does not lie inside the frame, `NothingFits` if no member fits.
+    pub fn searching(self, bank: &Bank, roi: Option<Rect>, limits: Limits) -> Result<Self> {
+        let roi = roi.unwrap_or(self.roi);
+        if !roi.is_inside(self.frame) {
+            return Err(Error::Outside { what: "region of interest", rect: roi, frame: self.frame });
+        }
+        let bank = Some(Arc::new(bank.clone().fitting(roi.size())?));
+        Ok(Self { bank, roi, limits, ..self })
+    }
+
+    /// Also searches from coarse to fine: inside `roi`, or in the whole frame.
+    ///
+    /// # Errors
+    /// `Outside` if `roi` does not lie inside the frame, `NothingFits` if no template does at its smallest.
+    pub fn searching_coarsely(self, variants: Variants, roi: Option<Rect>, limits: Limits) -> Result<Self> {
+        let roi = roi.unwrap_or(self.roi);
+        if !roi.is_inside(self.frame) {
+            return Err(Error::Outside { what: "region of interest", rect: roi, frame: self.frame });
+        }
+        let sizes = || (0..variants.count()).map(|variant| variants.size(variant));
+        if !sizes().any(|size| size.fits_in(roi.size())) {
+            let smallest = sizes().min_by_key(|size| size.area()).unwrap_or(Size::new(0, 0));
+            return Err(Error::NothingFits { smallest, area: roi.size() });
+        }
+        Ok(Self { pyramid: Some(Arc::new(variants)), roi, limits, ..self })
+    }
+
+    /// Also thresholds; the thresholded frame itself is given only if it is wanted.
+    pub fn thresholding(self, threshold: Option<ThresholdSpec>, wants_mask: bool) -> Self {
+        Self { threshold, wants_mask, ..self }
+    }
+}
+
+/// How the work is to be done.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// On which device.
+    pub choice: BackendChoice,
+    /// Number of slots, 1 or more: 2 is a double buffer.
+    pub depth: usize,
+    /// Threads of the CPU backend. A run's tracker has as many of its own.
+    pub threads: usize,
+    /// Kernels of the CUDA backend.
+    pub kernels: Kernels,
+    /// Tells the device that nobody waits for results any more.
+    pub control: Control,
+    /// How much of the host's memory the CPU backend may take; `memory::default_limit` if nothing is said.
+    pub memory: Option<Bytes>,
+}
+
+impl Default for Options {
+    /// What is taken where nothing is said: a double buffer, and all cores.
+    fn default() -> Self {
+        Self {
+            choice: BackendChoice::Auto,
+            depth: 2,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            kernels: Kernels::default(),
+            control: Control::new(),
+            memory: None,
+        }
+    }
+}
+
+impl Options {
+    /// The same on the CPU, as a spare for a device that is lost.
+    #[must_use]
+    pub fn on_cpu(&self) -> Self {
+        Self { choice: BackendChoice::Cpu, kernels: Kernels::default(), ..self.clone() }
+    }
+}
+
+/// An exhaustive search that takes longer is left to a pyramid by `--search auto`: seconds a frame of one
+/// core, as the plan of the search estimates them with its constants. On two cores a search that is just
+/// below runs at 8 frames a second, where a pyramid's few coarse tiles take about 0.1 s: below it the
+/// exhaustive search is not much slower, and misses nothing.
+const LONG_SEARCH_S: f64 = 0.25;
+
+/// The way that [`SearchMethod::Auto`] takes on the CPU, in an area of that size. A GPU always searches
+/// exhaustively.
+///
+/// With one scale and one angle it is exhaustive, whatever that takes. Otherwise the work is estimated that
+/// an exhaustive search is: how large its tiles are, how many, how many transforms and scores each takes, for
+/// all members that fit; in seconds of one core of the machine that the constants in `cpu/plan.rs` were
+/// measured on. From `LONG_SEARCH_S` on it is a pyramid. So it depends on templates, scales, angles and the
+/// area alone, not on the machine, its load or the number of threads, and the same request always gives the
+/// same result.
+pub fn preferred_search(variants: &Variants, area: Size) -> SearchMethod {
+    let is_one = variants.scales.0.len() * variants.angles.0.len() == 1;
+    if is_one || cpu::ncc::exhaustive_seconds(variants, area, 1) < LONG_SEARCH_S {
+        SearchMethod::Exhaustive
+    } else {
+        SearchMethod::Pyramid
+    }
+}
+
+/// About how many seconds a frame takes if it is searched exhaustively for all variants, on so many threads
+/// of the CPU.
+pub fn exhaustive_seconds(variants: &Variants, area: Size, threads: usize) -> f64 {
+    cpu::ncc::exhaustive_seconds(variants, area, threads)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_takes_a_pyramid_where_an_exhaustive_search_is_long_and_never_for_one_size_and_direction() {
+        let luma = crate::reference::picture(Size::new(100, 100));
+        let templates = vec![Template::new("t", luma, None).unwrap(); 300];
+        let preferred = |templates: &[Template], scales: &str, angles: &str, area| {
+            let (scales, angles) = (scales.parse().unwrap(), angles.parse().unwrap());
+            preferred_search(&Variants { templates: templates.to_vec(), scales, angles }, area)
+        };
+        let (large, small) = (Size::new(1920, 1080), Size::new(160, 120));
+        assert_eq!(preferred(&templates, "1..1/2", "0..0/1", large), SearchMethod::Exhaustive);
+        assert_eq!(preferred(&templates[..1], "1..1/2", "-180..180/5", large), SearchMethod::Pyramid);
+        assert_eq!(preferred(&templates[..1], "0.8..1.25/1.05", "-180..180/5", large), SearchMethod::Pyramid);
+        assert_eq!(preferred(&templates[..1], "1..1/2", "-10..10/5", small), SearchMethod::Exhaustive);
+        // Nothing fits: opening says so.
+        assert_eq!(preferred(&templates[..1], "2..4/2", "0..0/1", Size::new(9, 9)), SearchMethod::Exhaustive);
+    }
+
+    #[test]
+    fn a_template_or_a_region_that_does_not_fit_is_refused() {
+        let frame = Size::new(40, 30);
+        let template = |size| Template::new("t", crate::reference::picture(size), None).unwrap();
+        let check = |size, roi| {
+            let bank = Some(Arc::new(Bank::new(vec![template(Size::new(9, 7)), template(size)]).unwrap()));
+            let checked = Standing { bank, roi, ..Standing::new(frame) }.check();
+            checked.map_err(|error| error.to_string())
+        };
+        let whole = Rect::whole(frame);
+        assert_eq!(check(frame, whole), Ok(()));
+        assert_eq!(check(Size::new(10, 8), Rect::new(30, 22, 10, 8)), Ok(()));
+        let too_large = |size, area| {
+            Err(format!(
+                "template \"t\" is {size} and does not fit in the {area} that is searched; leave it out, or search \
+                 a larger area"
+            ))
+        };
+        assert_eq!(check(Size::new(41, 7), whole), too_large("41x7", "40x30"));
+        assert_eq!(check(Size::new(9, 31), whole), too_large("9x31", "40x30"));
+        assert_eq!(check(Size::new(10, 8), Rect::new(3, 4, 10, 7)), too_large("10x8", "10x7"));
+        assert_eq!(
+            check(Size::new(10, 8), Rect::new(31, 4, 10, 8)),
+            Err("region of interest 31,4,10,8 does not lie inside the 40x30 frame".into())
+        );
+        // Where nothing is searched, nothing has to fit.
+        assert!(Standing { roi: Rect::new(9, 9, 99, 9), ..Standing::new(frame) }.check().is_ok());
+    }
+}

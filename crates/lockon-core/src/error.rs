@@ -1,0 +1,411 @@
+//! Everything that can go wrong, as one enum with fields.
+//!
+//! A message says what failed, with both values, and then the remedy if one is known: lower case, no full
+//! stop. The end of a video is not an error, and an error is never turned into the end of a video.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::frame::{Rect, Size};
+
+/// The library's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What failed. [`Error::is_usage`] tells a wrong request from a failure at run time.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A value that was typed cannot mean anything: `--threshold mean:30:5`.
+    #[error("{what} {value:?}: {expected}")]
+    Value {
+        /// The option or the thing that the value is for.
+        what: &'static str,
+        /// What was typed.
+        value: String,
+        /// What is wrong with it, or what was expected.
+        expected: String,
+    },
+    /// Options that contradict each other, or one that is missing.
+    #[error("{0}")]
+    Usage(String),
+    /// A file or folder could not be read or written.
+    #[error("cannot {action} {}: {cause}", path.display())]
+    File {
+        /// What was tried: `read`, `write`, `create`.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// A still picture could not be decoded.
+    #[cfg(feature = "pictures")]
+    #[error("{}: {cause} (PNG, JPEG and BMP are read)", path.display())]
+    Picture {
+        /// The file.
+        path: PathBuf,
+        /// What the decoder said.
+        cause: image::ImageError,
+    },
+    /// A still picture with more pixels than are taken.
+    #[error("{} is {size}: pictures of up to {max} pixels are taken here", path.display())]
+    PictureTooLarge {
+        /// The file.
+        path: PathBuf,
+        /// What it says that its size is.
+        size: Size,
+        /// The most pixels.
+        max: u64,
+    },
+    /// A still picture could not be written.
+    #[cfg(feature = "pictures")]
+    #[error("cannot write {}: {cause}", path.display())]
+    PictureNotWritten {
+        /// The file.
+        path: PathBuf,
+        /// What the encoder or the system said.
+        cause: image::ImageError,
+    },
+    /// A template that cannot be searched for.
+    #[error("template {name:?} {fault}")]
+    Template {
+        /// The template's name.
+        name: String,
+        /// Why not.
+        fault: TemplateFault,
+    },
+    /// No member of the bank fits where it is to be searched.
+    #[error("no template fits: the smallest is {smallest}, the searched area {area}")]
+    NothingFits {
+        /// Size of the smallest member.
+        smallest: Size,
+        /// Size of the frame, or of the region of interest.
+        area: Size,
+    },
+    /// A box that does not lie in the frame.
+    #[error("{what} {rect} does not lie inside the {frame} frame")]
+    Outside {
+        /// What the box is for: `track box`, `region of interest`.
+        what: &'static str,
+        /// The box.
+        rect: Rect,
+        /// The frame's size.
+        frame: Size,
+    },
+    /// gst-launch text that GStreamer does not accept, or that lacks an element that we need.
+    #[error("pipeline {name}: {reason}")]
+    Launch {
+        /// Where the text is from: an option or a file.
+        name: String,
+        /// What GStreamer said, or what is missing.
+        reason: String,
+    },
+    /// A GStreamer element that is not installed.
+    #[error("GStreamer has no element {element:?} here (on Debian and Ubuntu: apt-get install {package})")]
+    MissingElement {
+        /// The element's factory name.
+        element: String,
+        /// The package that has it.
+        package: &'static str,
+    },
+    /// A running pipeline failed.
+    #[error("{element}: {message}{}", debug_suffix(debug))]
+    Pipeline {
+        /// The failing element's name.
+        element: String,
+        /// What it said.
+        message: String,
+        /// Its debug text, may be empty.
+        debug: String,
+    },
+    /// An address at which nothing can be served.
+    #[error("cannot listen at {address}: {cause}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The input has no video that can be shown.
+    #[error("{input}: {reason}")]
+    NoVideo {
+        /// The input as typed.
+        input: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A device that was asked for is not to be had, or failed.
+    #[error("{backend}: {fault}")]
+    Backend {
+        /// `cuda`, `cpu`.
+        backend: &'static str,
+        /// Why.
+        fault: DeviceFault,
+    },
+    /// A fault of lockon's own was caught. Where it happened was said by the panic itself.
+    #[error("{what} panicked: {message} (a fault of lockon's own, please report it)")]
+    Panicked {
+        /// What was being done: an output's name, `the engine`.
+        what: String,
+        /// What the panic said.
+        message: String,
+    },
+    /// Less memory may be taken than is needed at least.
+    #[error("{what} takes {wanted} of memory, and {limit} may be taken: {remedy}")]
+    MemoryLimit {
+        /// What the memory is for.
+        what: String,
+        /// How much is needed at least.
+        wanted: Bytes,
+        /// How much may be taken.
+        limit: Bytes,
+        /// What would help.
+        remedy: &'static str,
+    },
+    /// The system gives no more memory.
+    #[error(
+        "the system has no {wanted} of memory for {what}: free some, or give --memory less than there is"
+    )]
+    NoMemory {
+        /// What the memory is for.
+        what: &'static str,
+        /// How much was asked for.
+        wanted: Bytes,
+    },
+    /// The run was asked to end before this was done. What was begun is given up.
+    #[error("stopped before it was done")]
+    Stopped,
+    /// An output failed; the others were finished.
+    #[error("output {name}: {reason}")]
+    Output {
+        /// Its file or name.
+        name: String,
+        /// What happened.
+        reason: String,
+    },
+}
+
+/// Why a device cannot be used, or what happened to it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceFault {
+    /// The program was built without what drives it.
+    #[error("this build has no CUDA: build it with the feature `cuda`, or use --backend cpu")]
+    NotBuilt,
+    /// Its driver is not installed.
+    #[error("no NVIDIA driver is installed ({library} was not found); install one, or use --backend cpu")]
+    NoDriver {
+        /// The library that was looked for.
+        library: &'static str,
+    },
+    /// Its driver is older than the kernels.
+    #[error(
+        "the driver knows CUDA {found} and {needed} is needed; install a newer driver, or use --backend cpu"
+    )]
+    DriverTooOld {
+        /// The newest CUDA version that it knows.
+        found: CudaVersion,
+        /// The least that is needed.
+        needed: CudaVersion,
+    },
+    /// There is no device of that number.
+    #[error("there is no device {asked}: {} (nvidia-smi lists them)", devices(*count))]
+    NoSuchDevice {
+        /// The number that was asked for, counted from 0.
+        asked: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// The device lacks what the kernels need.
+    #[error("{name} has compute capability {found} and {needed} is needed; use --backend cpu")]
+    DeviceTooOld {
+        /// The device.
+        name: String,
+        /// Its compute capability.
+        found: CudaVersion,
+        /// The least that is needed.
+        needed: CudaVersion,
+    },
+    /// The frames are larger than the device's textures.
+    #[error("frames of {frame} are larger than the {max} that it can take; use --backend cpu")]
+    FrameTooLarge {
+        /// Their size.
+        frame: Size,
+        /// The largest.
+        max: Size,
+    },
+    /// Device or pinned host memory is exhausted.
+    #[error(
+        "no room for {wanted} bytes for {what}: {free} of its {total} bytes are free; use a smaller --depth if it is not 1, or --backend cpu"
+    )]
+    OutOfMemory {
+        /// What the memory was for.
+        what: &'static str,
+        /// Bytes that were asked for.
+        wanted: usize,
+        /// Bytes of the device that are free.
+        free: usize,
+        /// Bytes of the device.
+        total: usize,
+    },
+    /// Page-locked memory of the host is exhausted.
+    #[error(
+        "the host has no {wanted} bytes of page-locked memory for {what}; free some, or use --backend cpu"
+    )]
+    OutOfHostMemory {
+        /// What the memory was for.
+        what: &'static str,
+        /// Bytes that were asked for.
+        wanted: usize,
+    },
+    /// A kernel could not be started.
+    #[error("kernel {kernel} cannot be launched: {reason}")]
+    Launch {
+        /// Its name.
+        kernel: &'static str,
+        /// What the driver said.
+        reason: String,
+    },
+    /// The device failed while it worked. What was in flight is gone, and nothing more can be asked of it.
+    #[error("the device was lost: {reason}; run again, or with --on-device-loss cpu")]
+    Lost {
+        /// What the driver said.
+        reason: String,
+    },
+    /// Anything else.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// An amount of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, shift) in [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)] {
+            if self.0 >> shift > 0 {
+                return write!(f, "{:.1} {unit}", self.0 as f64 / (1_u64 << shift) as f64);
+            }
+        }
+        write!(f, "{} bytes", self.0)
+    }
+}
+
+/// A version of CUDA, or a compute capability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CudaVersion {
+    /// Before the point.
+    pub major: u32,
+    /// After the point.
+    pub minor: u32,
+}
+
+impl fmt::Display for CudaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+fn devices(count: usize) -> String {
+    match count {
+        0 => "none is visible".into(),
+        1 => "there is only device 0".into(),
+        _ => format!("they count from 0 to {}", count - 1),
+    }
+}
+
+/// Why a template cannot be searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateFault {
+    /// Zero width or height.
+    #[error("is empty: {0}")]
+    Empty(Size),
+    /// A single pixel has no pattern.
+    #[error("is a single pixel: two or more are needed")]
+    OnePixel,
+    /// All counted pixels are equal, so no correlation is defined.
+    #[error("is flat: all of its pixels have the value {0}, so nothing can be recognised")]
+    Flat(u8),
+    /// The mask leaves fewer than two pixels.
+    #[error("has a mask that leaves {0} pixels (2 or more are needed)")]
+    MaskTooSmall(u64),
+    /// The mask is not of the template's size.
+    #[error("is {template}, but its mask is {mask}")]
+    MaskSize {
+        /// The template's size.
+        template: Size,
+        /// The mask's size.
+        mask: Size,
+    },
+    /// It is larger than what it is to be searched in.
+    #[error(
+        "is {template} and does not fit in the {area} that is searched; leave it out, or search a larger area"
+    )]
+    DoesNotFit {
+        /// The template's size.
+        template: Size,
+        /// Size of the frame, or of the region of interest.
+        area: Size,
+    },
+    /// More pixels than the exact sums have room for.
+    #[error("has {pixels} pixels, more than {max}")]
+    TooManyPixels {
+        /// Its pixels.
+        pixels: u64,
+        /// The most that are allowed.
+        max: u64,
+    },
+}
+
+impl Error {
+    /// True for a wrong request (exit code 2), false for a failure at run time (exit code 1).
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Value { .. } | Self::Usage(_) | Self::Launch { .. })
+    }
+
+    /// True if a device failed while it worked, or has no room for what it is asked, so that another could
+    /// take over.
+    pub fn is_device_lost(&self) -> bool {
+        let Self::Backend { fault, .. } = self else { return false };
+        matches!(
+            fault,
+            DeviceFault::Lost { .. }
+                | DeviceFault::Launch { .. }
+                | DeviceFault::OutOfMemory { .. }
+                | DeviceFault::OutOfHostMemory { .. }
+        )
+    }
+
+    /// For `map_err`: the system's error with what was tried and on what.
+    pub fn file(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |cause| Self::File { action, path, cause }
+    }
+
+    /// A typed value that cannot mean anything.
+    pub fn value(what: &'static str, value: &str, expected: impl Into<String>) -> Self {
+        Self::Value { what, value: value.to_owned(), expected: expected.into() }
+    }
+}
+
+/// Runs `call`. What it says if it panics comes back as an error, so that whatever is open can still be
+/// closed.
+///
+/// # Errors
+/// The panic's message.
+pub fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    // What the panic left half done is closed or dropped by whoever gets the error, not worked on.
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+        text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+    })
+}
+
+fn debug_suffix(debug: &str) -> String {
+    // The first line names source file and function inside GStreamer; what follows it is for people.
+    match debug.split_once('\n') {
+        Some((_, text)) if !text.trim().is_empty() => format!(" ({})", text.trim()),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,41 @@
+//! The engine of lockon, which finds and follows known patterns in video: everything but where video comes
+//! from, where it goes to, and GPUs.
+//!
+//! [`engine`] runs between two traits, [`ports::Source`] and [`ports::Sink`], over a device behind a third,
+//! [`backend::Backend`]; the CPU is one. [`mod@reference`] is the definition of every score and threshold:
+//! plain loops that backends are tested against, byte by byte.
+//!
+//! What writes files of results (`output`), reads pictures (`pictures`) and makes the page about a run
+//! (`report`) are features, all off unless asked for.
+
+pub mod backend;
+pub mod colour;
+pub mod config;
+pub mod control;
+pub mod engine;
+pub mod error;
+pub mod excerpt;
+#[cfg(feature = "files")]
+pub mod files;
+pub mod frame;
+pub mod judge;
+pub mod memory;
+pub mod metrics;
+#[cfg(feature = "output")]
+pub mod output;
+pub mod overlay;
+pub mod ports;
+pub mod recycle;
+pub mod reference;
+pub mod results;
+pub mod shell;
+pub mod simd;
+pub mod stats;
+#[cfg(feature = "pictures")]
+pub mod still;
+pub mod tally;
+pub mod template;
+pub mod text;
+pub mod tracker;
+
+pub use error::{Error, Result};

@@ -1,0 +1,367 @@
+//! Results files: JSON Lines, CSV and MOTChallenge text; and the report of a run, for people.
+//!
+//! Whether a file can be written is tried before the video starts, so that a folder that is read-only fails
+//! at once. It is written as results come: every frame's lines reach the system whole, in one call, so that a
+//! run that is killed leaves valid lines.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::files;
+use crate::ports::Sink;
+
+mod csv;
+mod jsonl;
+mod mot;
+#[cfg(feature = "report")]
+pub mod report;
+
+/// What a results file looks like inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Everything there is, see [`crate::results`].
+    JsonLines,
+    /// A row for every match and every track.
+    Csv,
+    /// MOTChallenge columns.
+    Mot,
+}
+
+impl Format {
+    /// The format that the end of a name stands for: `.jsonl`, `.csv`, `.mot.txt`; `-` is JSON Lines.
+    ///
+    /// # Errors
+    /// `Value` if it ends otherwise.
+    pub fn of(path: &str) -> Result<Self> {
+        let ends_in = |ending: &str| path.to_ascii_lowercase().ends_with(ending);
+        match () {
+            () if path == "-" || ends_in(".jsonl") => Ok(Self::JsonLines),
+            () if ends_in(".csv") => Ok(Self::Csv),
+            () if ends_in(".mot.txt") => Ok(Self::Mot),
+            () => {
+                let expected =
+                    "expected a name that ends in .jsonl, .csv or .mot.txt, or - for JSON Lines on stdout";
+                Err(Error::value("results", path, expected))
+            }
+        }
+    }
+}
+
+/// Refuses results files of a kind that is not written, and standard output for several.
+///
+/// # Errors
+/// `Usage`.
+pub fn check(paths: &[String]) -> Result<()> {
+    for path in paths {
+        Format::of(path)?;
+    }
+    if paths.iter().filter(|path| *path == "-").count() > 1 {
+        return Err(Error::Usage("--results - is given twice".into()));
+    }
+    Ok(())
+}
+
+/// A new results file in the [`Format`] of its name; `-` is standard output. A file of that name is
+/// overwritten.
+///
+/// # Errors
+/// `Value` if the name stands for no format, `File` if it cannot be created.
+pub fn open(path: &str) -> Result<Box<dyn Sink>> {
+    let format = Format::of(path)?;
+    let target = if path == "-" { Target::stdout() } else { Target::file(path)? };
+    Ok(match format {
+        Format::JsonLines => Box::new(jsonl::JsonLines::new(target)),
+        Format::Csv => Box::new(csv::Csv::new(target)),
+        Format::Mot => Box::new(mot::Mot::new(target)),
+    })
+}
+
+/// Standard output's name, which no results file can have.
+const STDOUT: &str = "stdout";
+
+/// What lines are written to. After a failure it takes nothing more: a line behind half a line would be
+/// neither.
+struct Target {
+    name: String,
+    writer: Box<dyn Write + Send>,
+    has_failed: bool,
+}
+
+/// A file that comes to be with its first line, and replaces what was there only then: a run that cannot
+/// start keeps the results of the one before.
+struct NewFile {
+    path: PathBuf,
+    file: Option<File>,
+    /// Bytes that were asked for and written as a whole.
+    length: u64,
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => File::create(&self.path)?,
+        };
+        self.file.insert(file).write(bytes)
+    }
+
+    /// Writes all or nothing: a disk that is full takes a part of a line, which would be no line.
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match self.write(rest) {
+                Ok(written) if written > 0 => rest = &rest[written..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => {
+                    // Refused by what is no file with an end, such as a pipe.
+                    let _ = self.file.as_ref().map(|file| file.set_len(self.length));
+                    return Err(result.err().unwrap_or_else(|| ErrorKind::WriteZero.into()));
+                }
+            }
+        }
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), File::flush)
+    }
+}
+
+impl Target {
+    fn file(path: &str) -> Result<Self> {
+        files::check_writable(Path::new(path))?;
+        let writer = NewFile { path: path.into(), file: None, length: 0 };
+        Ok(Self { name: path.to_owned(), writer: Box::new(writer), has_failed: false })
+    }
+
+    /// The file, if it is one.
+    fn files(&self) -> Vec<PathBuf> {
+        if self.name == STDOUT { Vec::new() } else { vec![PathBuf::from(&self.name)] }
+    }
+
+    fn stdout() -> Self {
+        // Rust's stdout passes on whole lines at once, so that it needs no flushing after them.
+        Self { name: STDOUT.to_owned(), writer: Box::new(io::stdout()), has_failed: false }
+    }
+
+    /// Lets the file come to be, for a format that may have no line at all.
+    fn start(&mut self) -> Result<()> {
+        self.writer.write(&[]).map(|_| ()).map_err(|error| self.failed(&error))
+    }
+
+    /// Writes whole lines, in one call to the system where that takes them all.
+    fn write(&mut self, lines: &[u8]) -> Result<()> {
+        if self.has_failed {
+            return Err(self.failure("not written to any more after it failed"));
+        }
+        self.writer.write_all(lines).map_err(|error| self.failed(&error))
+    }
+
+    /// Hands everything to the system. Says nothing if writing has failed: that was said.
+    fn finish(&mut self) -> Result<()> {
+        if self.has_failed { Ok(()) } else { self.writer.flush().map_err(|error| self.failed(&error)) }
+    }
+
+    fn failed(&mut self, error: &io::Error) -> Error {
+        self.has_failed = true;
+        match error.kind() {
+            ErrorKind::BrokenPipe => self.failure("closed by its reader"),
+            _ => self.failure(&error.to_string()),
+        }
+    }
+
+    fn failure(&self, reason: &str) -> Error {
+        Error::Output { name: self.name.clone(), reason: reason.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod samples {
+    //! A small run for the tests of each format.
+
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use crate::error::Result;
+    use crate::frame::{
+        Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat,
+    };
+    use crate::ports::{Delivery, Sink};
+    use crate::results::{FrameRecord, Match, RunRecord, Summary, ThresholdResult, Track, TrackState};
+
+    struct Grey(Plane);
+
+    impl Picture for Grey {
+        fn plane(&self, _: usize) -> PlaneRef<'_> {
+            self.0.as_ref()
+        }
+    }
+
+    pub(super) fn format() -> VideoFormat {
+        VideoFormat {
+            size: Size::new(5, 3),
+            pixels: PixelFormat::GRAY8,
+            frame_rate: (30, 1),
+            pixel_aspect: (1, 1),
+            colorimetry: None,
+        }
+    }
+
+    pub(super) fn run(tracks: &[&str]) -> RunRecord {
+        RunRecord {
+            version: "0.0.0",
+            input: "a \"quoted\" name.mp4".into(),
+            width: 5,
+            height: 3,
+            frame_rate: 30.0,
+            format: "GRAY8",
+            backend: "cpu",
+            device: "this".into(),
+            driver: None,
+            decoder: None,
+            started: 0,
+            templates: Vec::new(),
+            search: None,
+            tracks: tracks.iter().map(|&t| t.to_owned()).collect(),
+            track_matches: false,
+            threshold: None,
+            settings: None,
+            command: None,
+        }
+    }
+
+    pub(super) fn found(template: &str) -> Match {
+        Match {
+            template: template.into(),
+            x: 1,
+            y: 2,
+            w: 4,
+            h: 3,
+            score: 0.875,
+            scale: 1.1,
+            angle: -5.0,
+            cx: 3.004,
+            cy: 3.5,
+        }
+    }
+
+    pub(super) fn track(id: u32, state: TrackState) -> Track {
+        Track {
+            id,
+            template: None,
+            state,
+            x: -0.5,
+            y: 2.25,
+            w: 4.0,
+            h: 3.0,
+            score: 0.5,
+            second_peak_ratio: 0.25,
+        }
+    }
+
+    /// Frame 0 with two matches and three tracks, frame 2 (a drop before it) with nothing but a threshold.
+    pub(super) fn frames() -> [FrameRecord; 2] {
+        let first = FrameRecord {
+            pts_ns: Some(0),
+            latency_us: 7,
+            matches: vec![found("logo"), found("a, \"b\"")],
+            tracks: vec![
+                track(1, TrackState::Tracked),
+                track(2, TrackState::Lost),
+                track(3, TrackState::Uncertain),
+            ],
+            ..FrameRecord::default()
+        };
+        let threshold = Some(ThresholdResult { foreground: 0.25 });
+        [first, FrameRecord { frame: 2, threshold, ..FrameRecord::default() }]
+    }
+
+    /// A whole run into `sink`, until something fails.
+    pub(super) fn play(sink: &mut dyn Sink, tracks: &[&str]) -> Result<()> {
+        sink.begin(&run(tracks), &format())?;
+        for record in frames() {
+            deliver(sink, record)?;
+        }
+        sink.finish(&Summary { frames: 2, dropped: 1, ..Summary::default() })
+    }
+
+    pub(super) fn deliver(sink: &mut dyn Sink, record: FrameRecord) -> Result<()> {
+        let meta =
+            FrameMeta { index: record.frame, pts_ns: None, duration_ns: None, arrived: Instant::now() };
+        let picture = Arc::new(Grey(Plane::new(Size::new(5, 3))));
+        let frame =
+            Frame { meta, circumstances: Circumstances::default(), format: Arc::new(format()), picture };
+        sink.deliver(&Delivery { frame: &frame, record: &Arc::new(record), mask: None })
+    }
+
+    /// What a run leaves in a file that ends in `extension`.
+    pub(super) fn written(extension: &str, tracks: &[&str]) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(format!("results{extension}"));
+        play(&mut *super::open(path.to_str().unwrap()).unwrap(), tracks).unwrap();
+        std::fs::read_to_string(path).unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Summary;
+
+    #[test]
+    fn an_unknown_ending_is_wrong_usage_and_names_the_known_ones() {
+        for name in ["out.json", "out.txt", "mot.txt", "jsonl", ""] {
+            let error = open(name).err().unwrap();
+            assert!(error.is_usage());
+            assert!(error.to_string().contains(".jsonl, .csv or .mot.txt"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_fails_before_the_video_starts() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a.jsonl", "a.csv", "a.mot.txt"] {
+            let path = folder.path().join("missing").join(name);
+            let error = open(path.to_str().unwrap()).err().unwrap();
+            assert!(matches!(error, Error::File { action: "write", .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_after_a_failure_and_finish_is_silent() {
+        struct Breaks;
+        impl Write for Breaks {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                panic!("flushed after a failure")
+            }
+        }
+        let target = || Target { name: "stdout".into(), writer: Box::new(Breaks), has_failed: false };
+        let sinks: [Box<dyn Sink>; 3] = [
+            Box::new(jsonl::JsonLines::new(target())),
+            Box::new(csv::Csv::new(target())),
+            Box::new(mot::Mot::new(target())),
+        ];
+        for mut sink in sinks {
+            let said = samples::play(&mut *sink, &["1,2,3,4@0"]).unwrap_err().to_string();
+            assert_eq!(said, "output stdout: closed by its reader");
+            sink.finish(&Summary::default()).unwrap();
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_reported_in_the_systems_words() {
+        let file = File::options().write(true).open("/dev/full").unwrap();
+        let target = Target { name: "out.jsonl".into(), writer: Box::new(file), has_failed: false };
+        let mut sink = jsonl::JsonLines::new(target);
+        let said = samples::play(&mut sink, &[]).unwrap_err().to_string();
+        assert!(said.starts_with("output out.jsonl: No space left on device"), "{said}");
+        sink.finish(&Summary::default()).unwrap();
+    }
+}

@@ -1,0 +1,500 @@
+//! Times the kernels by events on the device, for `lockon bench kernels`.
+//!
+//! A kernel is timed over a set of frames that together do not fit in the L2 cache, so that each finds its
+//! input in the device's memory, as a frame that has just been uploaded would lie there. Their work is
+//! captured into one graph, whose time is divided by the frames: what a launch costs the host is not in it,
+//! as it is not in a ring that is full. A kernel that takes long is timed over fewer frames; it does not wait
+//! for its input.
+//!
+//! Where a launch can begin before the one before has ended (`kernels/launches.cuh`), the work of a frame
+//! begins on multiprocessors that the one before it has left. So there is a second time, of frames that are
+//! worked on one by one.
+
+#![expect(unsafe_code, reason = "copies and graphs go on after a call has returned")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lockon_core::backend::Device;
+use lockon_core::config::{Kernel, Kernels, Limits, NccKernel, ThresholdSpec};
+use lockon_core::error::{Error, Result};
+use lockon_core::frame::{Plane, PlaneMut, Rect, Size};
+use lockon_core::results::Match;
+use lockon_core::template::Bank;
+
+use super::driver::{Attribute, DeviceBuffer, Event, Gpu, Graph, Pinned, Priority, Stream};
+use super::ncc::{DeviceFrame, positions};
+use super::peers::{Fft, Npp};
+use super::search::{CandidateList, Lane, PlannedSearch, Planner, Search};
+use super::texture::{Address, Array, Coordinates, Filter, Read, Resample, Sampling, Texture};
+use super::threshold::Thresholder;
+
+pub use super::peers::Peers;
+
+/// Fewest and most repeats of one thing, and how long it may be repeated.
+const FEWEST: usize = 5;
+const MOST: usize = 100;
+const LONG_ENOUGH: Duration = Duration::from_millis(400);
+
+/// How long a graph may take, in microseconds, unless a single frame takes longer.
+const GRAPH_US: f64 = 50_000.0;
+
+/// Copies of one plane that are timed together.
+const COPIES: usize = 64;
+
+/// A device, and what timing on it needs.
+pub struct Bench {
+    gpu: Gpu,
+    stream: Stream,
+    start: Event,
+    end: Event,
+    flushed: DeviceBuffer<u8>,
+}
+
+/// How long something took, each time in microseconds, in rising order.
+pub type Micros = Vec<f64>;
+
+/// Frames of one size on the device.
+pub struct Frames {
+    size: Size,
+    frames: Vec<DeviceFrame>,
+}
+
+/// A search that was timed.
+#[derive(Debug)]
+pub struct TimedSearch {
+    /// The kernel that did the work; another than was asked for, if the template is too large for that.
+    pub kernel: Kernel,
+    /// Score map of the bank's last member in the first frame, row by row, if its kernel makes one.
+    pub scores: Option<Vec<f64>>,
+    /// Matches of the bank in each frame that it was timed over.
+    pub matches: Vec<Vec<Match>>,
+    /// All kernels, for one frame.
+    pub micros: Micros,
+    /// The same with launches that all begin when the one before has ended, if they can begin sooner on this
+    /// device and no kernel was asked for.
+    pub one_by_one: Option<Micros>,
+}
+
+/// A threshold that was timed.
+#[derive(Debug)]
+pub struct TimedThreshold {
+    /// The kernel that did the work; another than was asked for, if the block is too large for that.
+    pub kernel: Kernel,
+    /// The first frame, thresholded.
+    pub mask: Plane,
+    /// All kernels, for one frame.
+    pub micros: Micros,
+    /// As of a search.
+    pub one_by_one: Option<Micros>,
+}
+
+/// What another library answered, and how long it took.
+#[derive(Debug)]
+pub struct TimedPeer<T> {
+    /// Its answer for the first frame.
+    pub answer: Vec<T>,
+    /// For one frame.
+    pub micros: Micros,
+}
+
+/// Where a picture that is resampled lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Picture {
+    /// In rows.
+    Rows,
+    /// In a CUDA array.
+    Array,
+}
+
+/// What is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copy {
+    /// To the device from memory that the processor does not cache, as the ring does.
+    UploadWriteCombined,
+    /// To the device from memory that the processor caches.
+    Upload,
+    /// From the device.
+    ReadBack,
+    /// Both ways at once.
+    BothWays,
+}
+
+/// A device whose context was just created, and nothing else.
+pub struct Context(Gpu);
+
+impl Context {
+    /// Opens the device of that number.
+    ///
+    /// # Errors
+    /// `Backend`.
+    pub fn open(number: usize) -> Result<Self> {
+        Gpu::open(number).map(Self)
+    }
+
+    /// What it is.
+    pub fn describe(&self) -> Device {
+        self.0.info().describe()
+    }
+}
+
+impl Bench {
+    /// Times on a device that is open.
+    ///
+    /// # Errors
+    /// `Backend`.
+    pub fn new(Context(gpu): &Context) -> Result<Self> {
+        let cache = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?;
+        Ok(Self {
+            stream: gpu.stream(Priority::Normal)?,
+            start: gpu.event()?,
+            end: gpu.event()?,
+            flushed: gpu.alloc("flushing the cache", 4 * cache)?,
+            gpu: gpu.clone(),
+        })
+    }
+
+    /// Puts pictures of one size on the device.
+    ///
+    /// # Errors
+    /// `Backend`.
+    ///
+    /// # Panics
+    /// If there are none, or their sizes differ.
+    pub fn load(&self, pictures: &[Plane]) -> Result<Frames> {
+        let size = pictures.first().expect("there are pictures").size();
+        let frames = pictures.iter().map(|picture| self.upload(picture)).collect::<Result<_>>()?;
+        Ok(Frames { size, frames })
+    }
+
+    /// Times the search of a bank in a window of each frame, as the ring does it.
+    ///
+    /// # Errors
+    /// `Backend`.
+    ///
+    /// # Panics
+    /// If the window does not lie inside the frames, or a member is larger.
+    pub fn search(
+        &mut self,
+        frames: &Frames,
+        window: Rect,
+        bank: &Arc<Bank>,
+        limits: &Limits,
+        asked: Option<NccKernel>,
+    ) -> Result<TimedSearch> {
+        let mut lane = Lane::new(&self.gpu, window.size().area())?;
+        let stream = lane.stream.clone();
+        let size = window.size();
+        let planner = Planner::new(&self.gpu, asked);
+        let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, limits)?;
+        lane.prepare(&plan)?;
+        let search = Search::new(&plan, window, limits);
+        let found = |lane: &mut Lane, frame: &DeviceFrame| {
+            let mut list = CandidateList::new(&self.gpu, true)?;
+            let began = Instant::now();
+            lane.run(&mut list, &mut |lane, list| lane.search(list, frame, search))?;
+            let took_us = began.elapsed().as_secs_f64() * 1e6;
+            let mut matches = Vec::new();
+            let found = list.candidates(&stream)?;
+            plan.select(found, (window.x, window.y), limits, &mut Vec::new(), &mut matches);
+            Ok::<_, Error>((list, matches, took_us))
+        };
+        // The first run pays for what the driver puts off.
+        found(&mut lane, &frames.frames[0])?;
+        let (_, _, took_us) = found(&mut lane, &frames.frames[0])?;
+        let used = &frames.frames[..frames_for(took_us, frames.frames.len())];
+        let (mut lists, mut matches) = (Vec::new(), Vec::new());
+        // The first frame last, so that its score map stays.
+        for frame in used.iter().rev() {
+            let (list, found, _) = found(&mut lane, frame)?;
+            lists.push(list);
+            matches.push(found);
+        }
+        lists.reverse();
+        matches.reverse();
+        let last = bank.members().last().expect("a bank has members").size();
+        let scores = if plan.makes_map() { Some(lane.score_map(positions(size, last))?) } else { None };
+        let mut time = |lane: &mut Lane| {
+            self.time_frames(&stream, used.len(), &mut |step| match step {
+                Step::Work(index) => lane.search(&mut lists[index], &used[index], search),
+                // SAFETY: the lists live until `time_frames` has waited, and nobody reads them.
+                Step::Between => lists.iter_mut().try_for_each(|list| unsafe { lane.publish(list, &stream) }),
+            })
+        };
+        let micros = time(&mut lane)?;
+        lane.stream = lane.stream.one_by_one();
+        let tells_both = asked.is_none() && self.gpu.begins_early();
+        let one_by_one = if tells_both { Some(time(&mut lane)?) } else { None };
+        Ok(TimedSearch { kernel: Kernel::Ncc(plan.kernel()), scores, matches, micros, one_by_one })
+    }
+
+    /// Times an adaptive threshold.
+    ///
+    /// # Errors
+    /// `Backend`.
+    pub fn threshold(
+        &mut self,
+        frames: &Frames,
+        spec: &ThresholdSpec,
+        kernels: Kernels,
+    ) -> Result<TimedThreshold> {
+        let mut masks = self.masks(frames)?;
+        let mut counter = self.gpu.alloc::<u64>("a counter", 1)?;
+        let mut thresholder = Thresholder::new(&self.gpu, &self.stream, spec, frames.size, kernels)?;
+        let mut time = |stream: &Stream| {
+            self.time_frames(stream, masks.len(), &mut |step| match step {
+                Step::Work(index) => {
+                    thresholder.run(stream, &frames.frames[index], &mut masks[index], (&mut counter, 0))
+                }
+                Step::Between => Ok(()),
+            })
+        };
+        let micros = time(&self.stream)?;
+        let is_asked = kernels.boxes.is_some() || kernels.gaussian.is_some();
+        let tells_both = !is_asked && self.gpu.begins_early();
+        let one_by_one = if tells_both { Some(time(&self.stream.one_by_one())?) } else { None };
+        let mut mask = Plane::new(frames.size);
+        self.stream.download_now(&masks[0], mask.data_mut())?;
+        Ok(TimedThreshold { kernel: thresholder.kernel(), mask, micros, one_by_one })
+    }
+
+    /// Times NPP's score map of a template in whole frames, which it gives in f32.
+    ///
+    /// # Errors
+    /// `Backend`, if NPP fails too.
+    pub fn npp_search(&mut self, npp: &Npp, frames: &Frames, template: &Plane) -> Result<TimedPeer<f32>> {
+        let template = self.upload(template)?;
+        let map = positions(frames.size, template.size);
+        let mut scores = self.gpu.alloc::<f32>("a score map", map.area())?;
+        let stream = self.stream.clone();
+        let mut search = npp.search(&self.gpu, &stream, frames.size)?;
+        search.run(&frames.frames[0], &template, &mut scores)?;
+        let mut answer = vec![0.0; map.area()];
+        stream.download_now(&scores, &mut answer)?;
+        let micros = self.time_frames(&stream, frames.frames.len(), &mut |step| match step {
+            Step::Work(index) => search.run(&frames.frames[index], &template, &mut scores),
+            Step::Between => Ok(()),
+        })?;
+        Ok(TimedPeer { answer, micros })
+    }
+
+    /// Times NPP's adaptive threshold by the mean.
+    ///
+    /// # Errors
+    /// `Backend`, if NPP fails too.
+    pub fn npp_threshold(
+        &mut self,
+        npp: &Npp,
+        frames: &Frames,
+        block: usize,
+        c: f32,
+    ) -> Result<TimedPeer<u8>> {
+        let mut masks = self.masks(frames)?;
+        let stream = self.stream.clone();
+        let threshold = npp.threshold(&self.gpu, &stream, block, c)?;
+        let micros = self.time_frames(&stream, masks.len(), &mut |step| match step {
+            Step::Work(index) => threshold.run(&frames.frames[index], &mut masks[index]),
+            Step::Between => Ok(()),
+        })?;
+        let mut answer = vec![0; frames.size.area()];
+        stream.download_now(&masks[0], &mut answer)?;
+        Ok(TimedPeer { answer, micros })
+    }
+
+    /// Times a transform of whole frames in f32 and the transform back, and gives what came of the first
+    /// frame: itself, times its pixels.
+    ///
+    /// # Errors
+    /// `Backend`, if cuFFT fails too.
+    pub fn fft(&mut self, fft: &Fft, pictures: &[Plane]) -> Result<TimedPeer<f32>> {
+        let size = pictures[0].size();
+        let stream = self.stream.clone();
+        let planes = pictures.iter().map(|picture| {
+            let numbers: Vec<_> = picture.data().iter().map(|&pixel| f32::from(pixel)).collect();
+            let mut plane = self.gpu.alloc("a plane", numbers.len())?;
+            stream.upload_now(&numbers, &mut plane).map(|()| plane)
+        });
+        let planes = planes.collect::<Result<Vec<_>>>()?;
+        let mut transform = fft.transform(&self.gpu, &stream, size)?;
+        transform.run(&planes[0])?;
+        let mut answer = vec![0.0; size.area()];
+        stream.download_now(transform.result(), &mut answer)?;
+        let micros = self.time_frames(&stream, planes.len(), &mut |step| match step {
+            Step::Work(index) => transform.run(&planes[index]),
+            Step::Between => Ok(()),
+        })?;
+        Ok(TimedPeer { answer, micros })
+    }
+
+    /// Times scaling and turning a picture with linear filtering, the cache flushed before, and tells the
+    /// size of what comes out.
+    ///
+    /// # Errors
+    /// `Backend`.
+    pub fn resample(
+        &mut self,
+        picture: &Plane,
+        scale: f64,
+        angle: f64,
+        from: Picture,
+    ) -> Result<(Micros, Size)> {
+        let sampling = Sampling {
+            filter: Filter::Linear,
+            address: Address::Wrap,
+            coordinates: Coordinates::Normalised,
+            read: Read::NormalisedFloat,
+        };
+        let size = picture.size();
+        let frame = self.upload(picture)?;
+        let texture = match from {
+            Picture::Rows => {
+                // SAFETY: the frame lives as long as this call.
+                unsafe {
+                    Texture::over_rows::<u8, _>(&self.gpu, &frame.pixels, 0, frame.pitch, size, sampling)?
+                }
+            }
+            Picture::Array => {
+                let array = Array::<u8>::new_2d(&self.gpu, size)?;
+                array.upload_now(picture.data(), &self.stream)?;
+                Texture::over_array(&Arc::new(array), sampling)?
+            }
+        };
+        let resample = Resample::load(&self.gpu)?;
+        let made = lockon_core::template::resampled_size(size, scale, angle);
+        let mut out = self.gpu.alloc("a resampled picture", made.area())?;
+        let stream = self.stream.clone();
+        // The first run pays for what the driver puts off.
+        resample.run(&stream, &texture, scale, angle, &mut out)?;
+        let length = self.flushed.len();
+        let micros = repeat(&mut || {
+            stream.clear(&mut self.flushed, length)?;
+            self.start.record(&stream)?;
+            resample.run(&stream, &texture, scale, angle, &mut out)?;
+            self.end.record(&stream)?;
+            self.end.wait()?;
+            self.start.micros_to(&self.end)
+        })?;
+        Ok((micros, made))
+    }
+
+    /// Times copying one plane between pinned host memory and the device, many times without a pause.
+    ///
+    /// # Errors
+    /// `Backend`.
+    pub fn copy(&mut self, size: Size, copy: Copy) -> Result<Micros> {
+        let kind = match copy {
+            Copy::UploadWriteCombined | Copy::BothWays => Pinned::WriteCombined,
+            Copy::Upload | Copy::ReadBack => Pinned::Plain,
+        };
+        let area = size.area();
+        let mut host = self.gpu.alloc_pinned::<u8>("a plane", area, kind)?;
+        let mut back = self.gpu.alloc_pinned::<u8>("a plane", area, Pinned::Plain)?;
+        let [mut device, other] = [self.gpu.alloc::<u8>("a plane", area)?, self.gpu.alloc("a plane", area)?];
+        let (stream, second) = (self.stream.clone(), self.gpu.stream(Priority::Normal)?);
+        let joined = self.gpu.mark()?;
+        let micros = repeat(&mut || {
+            self.start.record(&stream)?;
+            second.wait_for(&self.start)?;
+            for _ in 0..COPIES {
+                // SAFETY: both planes of the host live until the waits below, whatever fails, and nobody
+                // reads or writes them.
+                unsafe {
+                    match copy {
+                        Copy::UploadWriteCombined | Copy::Upload => {
+                            stream.upload(&host, &mut device, area)?;
+                        }
+                        Copy::ReadBack => stream.download(&device, 0, &mut host, area)?,
+                        Copy::BothWays => {
+                            stream.upload(&host, &mut device, area)?;
+                            second.download(&other, 0, &mut back, area)?;
+                        }
+                    }
+                }
+            }
+            joined.record(&second)?;
+            stream.wait_for(&joined)?;
+            self.end.record(&stream)?;
+            self.end.wait()?;
+            Ok(self.start.micros_to(&self.end)? / COPIES as f64)
+        });
+        // A call may have failed after copies were started.
+        stream.wait().and(second.wait()).and(micros)
+    }
+
+    fn upload(&self, picture: &Plane) -> Result<DeviceFrame> {
+        let mut frame = DeviceFrame::new(&self.gpu, picture.size())?;
+        let mut bytes = vec![0; frame.pixels.len()];
+        PlaneMut::new(&mut bytes, frame.size, frame.pitch).copy_from(picture.as_ref());
+        self.stream.upload_now(&bytes, &mut frame.pixels)?;
+        Ok(frame)
+    }
+
+    fn masks(&self, frames: &Frames) -> Result<Vec<DeviceBuffer<u8>>> {
+        frames.frames.iter().map(|_| self.gpu.alloc("a mask", frames.size.area())).collect()
+    }
+
+    /// Times work on each of so many frames, which puts itself into `stream`.
+    fn time_frames(
+        &self,
+        stream: &Stream,
+        frames: usize,
+        work: &mut dyn FnMut(Step) -> Result<()>,
+    ) -> Result<Micros> {
+        // The first run pays for what the driver puts off.
+        for _ in 0..2 {
+            self.start.record(stream)?;
+            work(Step::Work(0))?;
+            self.end.record(stream)?;
+            self.end.wait()?;
+        }
+        let one = self.start.micros_to(&self.end)?;
+        let frames = frames_for(one, frames);
+        let mut all = || (0..frames).try_for_each(|index| work(Step::Work(index)));
+        // What cannot be captured is started frame by frame: the device is kept busy if each takes long
+        // enough.
+        let graph = stream.capture(&mut all).ok();
+        let run = |graph: Option<&Graph>, all: &mut dyn FnMut() -> Result<()>| match graph {
+            // SAFETY: what `work` was given is borrowed by it, and lives until the waits below; where one of
+            // them fails, nothing runs any more.
+            Some(graph) => unsafe { stream.run(graph) },
+            None => all(),
+        };
+        let micros = run(graph.as_ref(), &mut all).and_then(|()| {
+            repeat(&mut || {
+                work(Step::Between)?;
+                let mut all = || (0..frames).try_for_each(|index| work(Step::Work(index)));
+                self.start.record(stream)?;
+                run(graph.as_ref(), &mut all)?;
+                self.end.record(stream)?;
+                self.end.wait()?;
+                Ok(self.start.micros_to(&self.end)? / frames as f64)
+            })
+        });
+        // A call may have failed after work was started.
+        stream.wait().and(micros)
+    }
+}
+
+/// Over how many of so many frames something is timed that takes so long for one.
+fn frames_for(one_us: f64, frames: usize) -> usize {
+    ((GRAPH_US / one_us) as usize).clamp(1, frames)
+}
+
+/// What is to be put into a stream.
+enum Step {
+    /// The work on the frame of that number.
+    Work(usize),
+    /// What makes all ready for the next time.
+    Between,
+}
+
+/// Repeats what says how long it took.
+fn repeat(work: &mut dyn FnMut() -> Result<f64>) -> Result<Micros> {
+    let began = Instant::now();
+    let mut micros = Vec::with_capacity(MOST);
+    while micros.len() < FEWEST || (micros.len() < MOST && began.elapsed() < LONG_ENOUGH) {
+        micros.push(work()?);
+    }
+    micros.sort_by(f64::total_cmp);
+    Ok(micros)
+}

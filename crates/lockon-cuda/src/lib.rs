@@ -1,0 +1,546 @@
+//! The CUDA backend: a ring of slots on a GPU, and a stream for each thing that a GPU does at the same time
+//! as another.
+//!
+//! A frame's way: `submit` has it written into the slot's pinned buffer and puts its upload, its kernels, the
+//! copy of its mask and the publishing of its results into their streams; nothing waits. Marks in the streams
+//! order them: each frame's upload follows the one before, its kernels follow its upload and the kernels
+//! before, its mask the threshold, its results the search. `wait_next` waits for the oldest slot's last mark,
+//! and is the only one that does; the frames behind it go on meanwhile.
+//!
+//! So a frame takes as long as the slowest of these, an upload as a rule. Marks that tell the time stand in
+//! streams where nobody waits for them: between two uploads or two kernels each would cost up to 2 us.
+//!
+//! What comes back are exact integers and scores by the numeric contract, so the host's part (vertices,
+//! suppression, limits) is the code that the CPU backend runs too, and so are the bytes.
+
+#![cfg_attr(
+    not(feature = "bench"),
+    allow(dead_code, reason = "what is timed uses more of the driver and of textures than the ring does")
+)]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use lockon_core::backend::peaks::Candidate;
+use lockon_core::backend::ring::Ring;
+use lockon_core::backend::{Backend, Device, Findings, Standing};
+use lockon_core::config::{Kernel, Kernels, ThresholdMethod};
+use lockon_core::error::{DeviceFault, Error, Result};
+use lockon_core::frame::{FrameMeta, Picture, PlaneMut, PlaneRef, Size};
+
+use driver::{
+    Attribute, DeviceBuffer, Event, Gpu, Graph, Mark, Pinned, PinnedBuffer, Priority, Stream, fault,
+};
+use ncc::{DeviceFrame, MAX_SIDE};
+use search::{CandidateList, Lane, PlannedSearch, Planner, Search};
+use threshold::Thresholder;
+
+#[cfg(feature = "bench")]
+pub mod bench;
+mod driver;
+mod fused;
+mod mma;
+mod ncc;
+#[cfg(feature = "bench")]
+mod peers;
+#[cfg(test)]
+#[path = "../../../tests/say.rs"]
+mod say;
+mod search;
+mod shared;
+mod suspects;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod texture;
+#[cfg(test)]
+mod texture_model;
+mod threshold;
+mod wgmma;
+
+pub use driver::{DeviceInfo, device, devices};
+
+/// A device that stays open as long as this lives, whoever else opens and closes it.
+pub struct Opened(#[expect(dead_code, reason = "it is held, not used")] Gpu);
+
+impl Opened {
+    /// Opens the device of that number.
+    ///
+    /// # Errors
+    /// `Backend`: no driver, an old one, no such device.
+    pub fn open(number: usize) -> Result<Self> {
+        Gpu::open(number).map(Self)
+    }
+}
+
+/// A CUDA device.
+pub struct Cuda {
+    work: Work,
+    depth: usize,
+    /// Knows what a failed call leaves behind: no slot is touched after one.
+    ring: Ring<Slot>,
+}
+
+/// What is done to the slots of the ring: what they share of the device, and the calls of the driver.
+struct Work {
+    gpu: Gpu,
+    standing: Standing,
+    plan: Option<PlannedSearch>,
+    streams: Streams,
+    /// Does the standing work of all frames, one after the other: side by side two would both take as long,
+    /// and the older would be late.
+    lane: Lane,
+    thresholder: Option<Thresholder>,
+    /// One for each frame that a frame in flight can follow, and one for that.
+    times: Vec<Times>,
+    /// Index in `times` of the frame that is submitted next.
+    turn: usize,
+    masks: MaskPool,
+    /// Frames are uploaded even if nothing is done to them.
+    uploads_idly: bool,
+    candidates: Vec<Candidate>,
+}
+
+impl Cuda {
+    /// A ring of `depth` slots (1 or more) on the device of that number. All that every frame needs is
+    /// allocated here.
+    ///
+    /// # Errors
+    /// Those of [`Standing::check`]; `Backend`: no driver, an old one, no such device, frames larger than it
+    /// can take, no room for them.
+    pub fn open(standing: Standing, depth: usize, kernels: Kernels, number: usize) -> Result<Self> {
+        standing.check()?;
+        let gpu = Gpu::open(number)?;
+        check_size(&gpu, standing.frame)?;
+        let searched = standing.bank.as_ref().map_or(0, |_| standing.roi.size().area());
+        let mut lane = Lane::new(&gpu, searched)?;
+        // The device's memory first: there is less of it, and it is had faster.
+        let frames = (0..depth).map(|_| DeviceFrame::new(&gpu, standing.frame));
+        let frames = frames.collect::<Result<Vec<_>>>()?;
+        let planner = Planner::new(&gpu, kernels.ncc);
+        let plan = match &standing.bank {
+            Some(bank) => {
+                let size = standing.roi.size();
+                let plan = PlannedSearch::new(&planner, &lane.stream, bank.clone(), size, &standing.limits)?;
+                plan.tell_replaced(kernels.ncc);
+                lane.prepare(&plan)?;
+                Some(plan)
+            }
+            None => None,
+        };
+        let thresholder = match &standing.threshold {
+            Some(spec) => {
+                let thresholder = Thresholder::new(&gpu, &lane.stream, spec, standing.frame, kernels)?;
+                tell_replaced(spec.method, thresholder.kernel(), kernels);
+                Some(thresholder)
+            }
+            None => None,
+        };
+        let slots = frames.into_iter().map(|frame| Slot::new(&gpu, frame, &standing));
+        let mut slots = slots.collect::<Result<Vec<_>>>()?;
+        let times = (0..=depth).map(|_| Times::new(&gpu)).collect::<Result<Vec<_>>>()?;
+        // One a slot; more are made when sinks hold on to them.
+        let masks = MaskPool::new(&gpu, standing.frame, if standing.wants_mask { depth } else { 0 })?;
+        let mut work = Work {
+            streams: Streams::new(&gpu)?,
+            gpu,
+            standing,
+            plan,
+            lane,
+            thresholder,
+            times,
+            turn: 0,
+            masks,
+            uploads_idly: false,
+            candidates: Vec::new(),
+        };
+        // Not at the first frames, which may be live.
+        slots.iter_mut().try_for_each(|slot| work.capture(slot))?;
+        Ok(Self { work, depth, ring: Ring::new("cuda", slots) })
+    }
+
+    /// From now on frames are uploaded even if there is nothing to do to them: what a bench compares the ring
+    /// with.
+    pub fn upload_idly(&mut self) {
+        self.work.uploads_idly = true;
+    }
+}
+
+impl Work {
+    fn uploads(&self) -> bool {
+        self.uploads_idly || !self.standing.is_idle()
+    }
+
+    /// Takes a mask from the pool, if one is wanted.
+    fn lend_mask(&mut self, slot: &mut Slot) -> Result<()> {
+        if let Some(mask) = slot.mask.as_mut().filter(|_| self.standing.wants_mask) {
+            mask.host = Some(self.masks.take()?);
+        }
+        Ok(())
+    }
+
+    /// Makes one graph of the kernels of all frames that come to lie in this slot: the host starts them by
+    /// one call.
+    fn capture(&mut self, slot: &mut Slot) -> Result<()> {
+        let Self { standing, plan, lane, thresholder, .. } = self;
+        if plan.is_none() && thresholder.is_none() {
+            return Ok(());
+        }
+        let Slot { frame, list, mask, marks, graph, .. } = slot;
+        let made = lane.capture(&mut |lane| {
+            if let (Some(thresholder), Some(mask)) = (&mut *thresholder, &mut *mask) {
+                thresholder.run(&lane.stream, frame, &mut mask.device, list.foreground())?;
+                if standing.wants_mask {
+                    marks.thresholded.capture(&lane.stream)?;
+                }
+            }
+            match plan {
+                Some(plan) => {
+                    let search = Search::new(plan, standing.roi, &standing.limits);
+                    lane.search(list, frame, search)
+                }
+                None => Ok(()),
+            }
+        })?;
+        *graph = Some(made);
+        Ok(())
+    }
+
+    /// Puts a frame that lies in the slot's pinned buffer, and all that is to be done to it, into the
+    /// streams. `before` is the slot that was submitted before, if that is in flight.
+    #[expect(unsafe_code, reason = "the device works on the slot's memory after this has returned")]
+    fn start(&mut self, slot: &mut Slot, before: Option<&Slot>) -> Result<()> {
+        if slot.graph.is_none() {
+            self.capture(slot)?;
+        }
+        let Streams { uploads, clock, masks, results } = &self.streams;
+        let Slot { upload, frame, list, mask, marks, graph, .. } = slot;
+        let kernels = &self.lane.stream;
+        let times = &self.times[slot.turn];
+
+        // While the upload before is still running, this one starts where that ends, which has its mark
+        // already.
+        slot.waits_for_upload = before.is_some_and(|before| !before.marks.uploaded.is_passed());
+        if !slot.waits_for_upload {
+            times.started.record(uploads)?;
+        }
+        let bytes = upload.len();
+        // SAFETY: the ring keeps the slot, whatever fails, until `Cuda::drop` has waited for all streams. Its
+        // pinned buffer is written by `submit` only, once `finish` has waited for the frame's last mark,
+        // which comes after this copy.
+        unsafe { uploads.upload(upload, &mut frame.pixels, bytes)? };
+        marks.uploaded.record(uploads)?;
+        clock.wait_for(&marks.uploaded)?;
+        times.uploaded.record(clock)?;
+
+        kernels.wait_for(&marks.uploaded)?;
+        if let Some(graph) = graph {
+            // SAFETY: it was captured with this slot's frame, list, mask and marks, which the ring keeps as
+            // said above, and with the plan, the lane and the thresholder, which are never replaced. Where
+            // the list is replaced, `finish` drops the graph first. It copies nothing to or from the host.
+            unsafe { kernels.run(graph)? };
+        }
+        marks.computed.record(kernels)?;
+        if let Some(Mask { device, host: Some(host) }) = mask {
+            masks.wait_for(&marks.thresholded)?;
+            let host = Arc::get_mut(host).expect("it was taken from the pool");
+            // SAFETY: the slot has the only `Arc` of this mask until `finish` has waited for `times.done`,
+            // which comes after this copy, and the ring keeps the slot as said above.
+            unsafe { masks.download(device, 0, &mut host.pixels, frame.size.area())? };
+            marks.masked.record(masks)?;
+        }
+
+        // Whoever waits for the results may ask for all times.
+        results.wait_for(&times.uploaded)?;
+        results.wait_for(&marks.computed)?;
+        if graph.is_some() {
+            // SAFETY: the list is the slot's, which the ring keeps as said above; it is read by `finish`,
+            // after it has waited for a mark that comes after this.
+            unsafe { self.lane.publish(list, results)? };
+        }
+        times.published.record(results)?;
+        if self.standing.wants_mask {
+            results.wait_for(&marks.masked)?;
+            times.done.record(results)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the standing work of the oldest frame in flight, which lies in this slot, and gives its
+    /// results.
+    fn finish(&mut self, slot: &mut Slot, findings: &mut Findings) -> Result<()> {
+        let times = &self.times[slot.turn];
+        let before = &self.times[(slot.turn + self.times.len() - 1) % self.times.len()];
+        let done = if self.standing.wants_mask { &times.done } else { &times.published };
+        done.wait()?;
+        let upload_start = if slot.waits_for_upload { &before.uploaded } else { &times.started };
+        findings.upload_us = slot.fill_us + upload_start.micros_to(&times.uploaded)? as u64;
+        // The device turns to a frame when it is there and the one before is done with.
+        let since_upload = times.uploaded.micros_to(done)?;
+        let since_before = if slot.is_first { since_upload } else { before.published.micros_to(done)? };
+        findings.standing_us = since_upload.min(since_before) as u64;
+        findings.matches.clear();
+        (findings.foreground, findings.mask, findings.redone) = (None, None, 0);
+        let Slot { frame, list, mask, .. } = slot;
+        if let Some(mask) = mask {
+            findings.foreground = Some(list.foreground_count() as f64 / frame.size.area() as f64);
+            findings.mask = mask.host.take().map(|host| self.masks.lend(host));
+        }
+        if let Some(plan) = &self.plan {
+            let (roi, limits) = (self.standing.roi, &self.standing.limits);
+            let search = Search::new(plan, roi, limits);
+            if !list.had_room() {
+                // To search again frees the list that the graph writes to, and may fail after that.
+                slot.graph = None;
+            }
+            findings.redone = self.lane.redo(list, &mut |lane, list| lane.search(list, frame, search))?;
+            let found = list.candidates(&self.lane.stream)?;
+            plan.select(found, (roi.x, roi.y), limits, &mut self.candidates, &mut findings.matches);
+        }
+        Ok(())
+    }
+}
+
+/// Says that another kernel thresholds than was asked for.
+fn tell_replaced(method: ThresholdMethod, taken: Kernel, asked: Kernels) {
+    let asked = match method {
+        ThresholdMethod::Gaussian { .. } => asked.gaussian.map(Kernel::Gaussian),
+        _ => asked.boxes.map(Kernel::Box),
+    };
+    if let Some(asked) = asked.filter(|asked| *asked != taken) {
+        tracing::info!("the {} threshold is not for {asked}: {taken} is taken", method.name());
+    }
+}
+
+/// Refuses frames that textures cannot read, or for which 32-bit sums of a row would not do.
+fn check_size(gpu: &Gpu, frame: Size) -> Result<()> {
+    let limit = |which| Ok::<_, Error>(gpu.attribute(which)?.min(MAX_SIDE));
+    let max = Size::new(
+        limit(Attribute::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH)?,
+        limit(Attribute::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT)?,
+    );
+    if frame.fits_in(max) { Ok(()) } else { Err(fault(DeviceFault::FrameTooLarge { frame, max })) }
+}
+
+impl Backend for Cuda {
+    fn describe(&self) -> Device {
+        self.work.gpu.info().describe()
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()> {
+        let Self { work, ring, .. } = self;
+        ring.submit(|slot, before| {
+            slot.meta = Some(meta);
+            if !work.uploads() {
+                return Ok(());
+            }
+            let started = Instant::now();
+            fill(slot.upload_plane());
+            slot.fill_us = started.elapsed().as_micros() as u64;
+            (slot.turn, slot.is_first) = (work.turn % work.times.len(), work.turn == 0);
+            work.turn += 1;
+            work.lend_mask(slot)?;
+            work.start(slot, before)
+        })
+    }
+
+    fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<FrameMeta>> {
+        let Self { work, ring, .. } = self;
+        let meta = ring.wait_next(|slot| {
+            if work.uploads() {
+                work.finish(slot, findings)?;
+            } else {
+                *findings = Findings::default();
+            }
+            Ok(slot.meta.take())
+        })?;
+        Ok(meta.flatten())
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // What still runs may be copying to and from the host's memory. That it failed was told, or ends the
+        // run now.
+        let Work { gpu, streams, lane, plan, .. } = &mut self.work;
+        let Streams { uploads, clock, masks, results } = streams;
+        for stream in [uploads, clock, &lane.stream, masks, results] {
+            let _ = stream.wait();
+        }
+        // What lies on the device is freed now, so that what goes wrong can be told.
+        self.ring.clear();
+        *plan = None;
+        match gpu.check_dropped() {
+            // That it is lost was said when it happened.
+            Err(error) if error.is_device_lost() => tracing::debug!("{error}"),
+            Err(error) => tracing::warn!("{error}"),
+            Ok(()) => {}
+        }
+    }
+}
+
+/// The streams beside that of the kernels.
+struct Streams {
+    uploads: Stream,
+    /// Tells the time at which uploads end.
+    clock: Stream,
+    masks: Stream,
+    /// It has a high priority, so that a frame's results need not wait for the next frame's kernels.
+    results: Stream,
+}
+
+impl Streams {
+    fn new(gpu: &Gpu) -> Result<Self> {
+        Ok(Self {
+            uploads: gpu.stream(Priority::Normal)?,
+            clock: gpu.stream(Priority::Normal)?,
+            masks: gpu.stream(Priority::Normal)?,
+            results: gpu.stream(Priority::High)?,
+        })
+    }
+}
+
+/// When a frame was where.
+struct Times {
+    /// Before the upload, if no other was running.
+    started: Event,
+    uploaded: Event,
+    published: Event,
+    /// After the mask, if it is wanted.
+    done: Event,
+}
+
+impl Times {
+    fn new(gpu: &Gpu) -> Result<Self> {
+        Ok(Self {
+            started: gpu.event()?,
+            uploaded: gpu.event()?,
+            published: gpu.event()?,
+            done: gpu.event()?,
+        })
+    }
+}
+
+/// One place of the ring: buffers on both sides, and marks in the streams.
+struct Slot {
+    meta: Option<FrameMeta>,
+    /// Rows as they lie on the device.
+    upload: PinnedBuffer<u8>,
+    frame: DeviceFrame,
+    list: CandidateList,
+    /// Where frames are thresholded.
+    mask: Option<Mask>,
+    marks: Marks,
+    /// The kernels, as they are started for each frame; none if there is nothing to do, or the list lies
+    /// elsewhere now.
+    graph: Option<Graph>,
+    fill_us: u64,
+    /// Index in `times`.
+    turn: usize,
+    /// No frame came before.
+    is_first: bool,
+    /// The upload before was running when this one was submitted.
+    waits_for_upload: bool,
+}
+
+/// Marks that streams wait for.
+struct Marks {
+    uploaded: Mark,
+    thresholded: Mark,
+    masked: Mark,
+    computed: Mark,
+}
+
+/// A thresholded frame, on both sides.
+struct Mask {
+    device: DeviceBuffer<u8>,
+    /// Where it is read back to, if it is wanted.
+    host: Option<Arc<HostMask>>,
+}
+
+/// A mask in page-locked memory, where the device writes it and sinks read it.
+struct HostMask {
+    pixels: PinnedBuffer<u8>,
+    size: Size,
+}
+
+impl Picture for HostMask {
+    fn plane(&self, index: usize) -> PlaneRef<'_> {
+        assert_eq!(index, 0, "a mask is a picture of one plane");
+        PlaneRef::new(self.pixels.as_slice(), self.size, self.size.width)
+    }
+}
+
+/// Masks that were lent, to be used again when everybody has dropped them.
+struct MaskPool {
+    gpu: Gpu,
+    size: Size,
+    lent: Vec<Arc<HostMask>>,
+}
+
+impl MaskPool {
+    fn new(gpu: &Gpu, size: Size, count: usize) -> Result<Self> {
+        let mut pool = Self { gpu: gpu.clone(), size, lent: Vec::new() };
+        for _ in 0..count {
+            let mask = pool.make()?;
+            pool.lent.push(mask);
+        }
+        Ok(pool)
+    }
+
+    fn make(&self) -> Result<Arc<HostMask>> {
+        let pixels = self.gpu.alloc_pinned("a mask", self.size.area(), Pinned::Plain)?;
+        Ok(Arc::new(HostMask { pixels, size: self.size }))
+    }
+
+    /// A mask that nobody else has.
+    fn take(&mut self) -> Result<Arc<HostMask>> {
+        match self.lent.iter_mut().position(|mask| Arc::get_mut(mask).is_some()) {
+            Some(index) => Ok(self.lent.swap_remove(index)),
+            None => self.make(),
+        }
+    }
+
+    /// Lends a mask that the device has written.
+    fn lend(&mut self, mask: Arc<HostMask>) -> Arc<dyn Picture> {
+        self.lent.push(mask.clone());
+        mask
+    }
+}
+
+impl Slot {
+    fn new(gpu: &Gpu, frame: DeviceFrame, standing: &Standing) -> Result<Self> {
+        let mask = match &standing.threshold {
+            Some(_) => Some(Mask { device: gpu.alloc("a mask", standing.frame.area())?, host: None }),
+            None => None,
+        };
+        Ok(Self {
+            meta: None,
+            list: CandidateList::new(gpu, standing.bank.is_some())?,
+            mask,
+            upload: gpu.alloc_pinned("a frame", frame.pixels.len(), Pinned::WriteCombined)?,
+            frame,
+            marks: Marks {
+                uploaded: gpu.mark()?,
+                thresholded: gpu.mark()?,
+                masked: gpu.mark()?,
+                computed: gpu.mark()?,
+            },
+            graph: None,
+            fill_us: 0,
+            turn: 0,
+            is_first: false,
+            waits_for_upload: false,
+        })
+    }
+
+    /// The pinned buffer as a plane.
+    fn upload_plane(&mut self) -> PlaneMut<'_> {
+        PlaneMut::new(self.upload.as_mut_slice(), self.frame.size, self.frame.pitch)
+    }
+}

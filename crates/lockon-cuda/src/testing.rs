@@ -1,0 +1,115 @@
+//! What the tests of the CUDA backend share.
+
+use super::driver::{Gpu, Stream};
+use super::ncc::DeviceFrame;
+use crate::say;
+use lockon_core::frame::{Plane, PlaneMut, PlaneRef, Rect, Size};
+use lockon_core::template::Template;
+
+/// Device 0, or nothing where there is none: a test then has nothing to do, and says so.
+///
+/// With `LOCKON_REQUIRE_GPU=1` in the environment its absence is a failure.
+pub(super) fn gpu() -> Option<Gpu> {
+    match Gpu::open(0) {
+        Ok(gpu) => Some(gpu),
+        Err(error) if std::env::var("LOCKON_REQUIRE_GPU").is_ok_and(|value| value == "1") => {
+            panic!("no GPU: {error}")
+        }
+        Err(error) => {
+            say::skipped(&format!("no GPU: {error}"));
+            None
+        }
+    }
+}
+
+/// A frame on the device, in rows whose padding is poisoned.
+pub(super) fn upload(gpu: &Gpu, stream: &Stream, picture: PlaneRef<'_>) -> DeviceFrame {
+    let mut frame = DeviceFrame::new(gpu, picture.size()).unwrap();
+    let mut bytes = vec![0xA5; frame.pixels.len()];
+    PlaneMut::new(&mut bytes, frame.size, frame.pitch).copy_from(picture);
+    stream.upload_now(&bytes, &mut frame.pixels).unwrap();
+    frame
+}
+
+/// Numbers that look random and are the same every time.
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn next(&mut self) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize
+    }
+
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        self.next() % end
+    }
+
+    /// From `least` to `most`, each doubling as likely as any other.
+    pub(super) fn log_uniform(&mut self, least: usize, most: usize) -> usize {
+        let share = self.below(1 << 20) as f64 / f64::from(1 << 20);
+        let (low, high) = ((least as f64).ln(), (most as f64 + 1.0).ln());
+        ((low + share * (high - low)).exp() as usize).clamp(least, most)
+    }
+
+    pub(super) fn place(&mut self, inner: Size, outer: Size) -> Rect {
+        let (x, y) = (self.below(outer.width - inner.width + 1), self.below(outer.height - inner.height + 1));
+        Rect::new(x, y, inner.width, inner.height)
+    }
+
+    /// A picture of one of the kinds that break things.
+    pub(super) fn picture(&mut self, size: Size) -> Plane {
+        let kind = self.below(7);
+        let data = (0..size.area()).map(|i| {
+            let (x, y, noise) = (i % size.width, i / size.width, self.next());
+            (match kind {
+                // Noise; black and white; nearly saturated; flat with specks; flat halves; a ramp with noise;
+                // few greys.
+                0 => noise % 256,
+                1 => noise % 2 * 255,
+                2 => 255 - usize::from(noise.is_multiple_of(50)),
+                3 => {
+                    if noise.is_multiple_of(200) {
+                        noise / 200 % 256
+                    } else {
+                        7
+                    }
+                }
+                4 => {
+                    if x < size.width / 2 {
+                        255
+                    } else {
+                        noise % 3
+                    }
+                }
+                5 => (x / 3 + y / 2 + noise % 9) % 256,
+                _ => noise % 4 * 85,
+            }) as u8
+        });
+        Plane::from_vec(data.collect(), size)
+    }
+
+    /// A template that is not flat: mostly cut out of `region`, sometimes changed, sometimes masked.
+    pub(super) fn template(&mut self, region: PlaneRef<'_>, size: Size, name: &str) -> Template {
+        let mut luma = match self.below(4) {
+            0 => self.picture(size),
+            _ => region.crop(self.place(size, region.size())).to_plane(),
+        };
+        if self.below(3) == 0 {
+            for pixel in luma.data_mut() {
+                *pixel = pixel.saturating_add((self.next() % 5) as u8);
+            }
+        }
+        let density = self.below(4) + 1;
+        let mask = (self.below(3) == 0).then(|| {
+            let data = (0..size.area()).map(|_| if self.below(4) < density { 255 } else { 0 });
+            Plane::from_vec(data.collect(), size)
+        });
+        if let Ok(template) = Template::new(name, luma.clone(), mask.as_ref()) {
+            return template;
+        }
+        // It was flat, or its mask too sparse.
+        let last = luma.data().len() - 1;
+        luma.data_mut()[last] = luma.data()[0] ^ 0x55;
+        Template::new(name, luma, None).unwrap()
+    }
+}

@@ -1,0 +1,23 @@
+//! The GStreamer seam: video comes in, is shown and is written here. GStreamer is named nowhere else.
+//!
+//! [`launch`] makes pipelines from gst-launch text, most of which lies in `pipelines/*.launch`, and holds
+//! them while they run. [`source`] hands decoded frames to the engine; [`sink`] takes them back with their
+//! results, draws those in, and encodes or shows the frames, with the input's own sound where that is wanted.
+//! [`doctor`] says what is installed and what is not, [`log`] joins GStreamer's log to ours, [`truncated`]
+//! tells files that were cut off, `stuck` those from which nothing comes any more. `window` hears keys and
+//! the mouse in a window, and [`pick`] asks for boxes there.
+
+mod damage;
+pub mod doctor;
+pub mod launch;
+pub mod log;
+pub mod pick;
+#[cfg(test)]
+#[path = "../../../tests/say.rs"]
+mod say;
+pub mod sink;
+mod sound;
+pub mod source;
+mod stuck;
+pub mod truncated;
+mod window;

@@ -1,0 +1,227 @@
+//! Addresses of videos, which may carry passwords, and what is wrong when nothing comes from one.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use super::Login;
+use lockon_core::error::{Error, Result};
+use lockon_core::text;
+
+/// How long a server may take to answer when it is asked whether it is there at all.
+const ANSWER: Duration = Duration::from_secs(3);
+
+/// Said of a server that asks who is there: waiting does not help.
+pub(super) const REFUSED: &str = "wants another user and password";
+
+/// A URI as it was typed. Shown, it has no password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Uri(String);
+
+impl Uri {
+    /// The whole, password and all: for GStreamer alone.
+    pub fn as_typed(&self) -> &str {
+        &self.0
+    }
+
+    /// Its scheme in lower case.
+    pub fn scheme(&self) -> String {
+        self.0.split("://").next().unwrap_or_default().to_ascii_lowercase()
+    }
+
+    /// The URI without its login, and the login. What only GStreamer's own sources know to read stays as it
+    /// is.
+    pub(super) fn split(&self) -> Result<(String, Option<Login>)> {
+        let scheme = self.scheme();
+        let takes_login = ["rtsp", "http"].iter().any(|known| scheme.starts_with(known));
+        let Some((start, rest)) = self.0.split_once("://").filter(|_| takes_login) else {
+            return Ok((self.0.clone(), None));
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let Some(at) = rest[..end].rfind('@') else {
+            return Ok((self.0.clone(), None));
+        };
+        let (user, password) = rest[..at].split_once(':').unwrap_or((&rest[..at], ""));
+        let plain = |text: &str| {
+            unescaped(text).ok_or_else(|| {
+                let expected = "its user or password has a % that is no escape (write %25)";
+                Error::value("address", &self.to_string(), expected)
+            })
+        };
+        let login = Login::new(&plain(user)?, &plain(password)?);
+        Ok((format!("{start}://{}", &rest[at + 1..]), Some(login)))
+    }
+
+    /// Host and port, where it has both.
+    fn host_and_port(&self) -> Option<(String, u16)> {
+        let (_, rest) = self.0.split_once("://")?;
+        let host = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        let is_bare = |host: &str| host.starts_with('[') && host.ends_with(']');
+        let (host, port) = match host.rsplit_once(':').filter(|_| !is_bare(host)) {
+            Some((host, port)) => (host, Some(port.parse().ok()?)),
+            None => (host, None),
+        };
+        let default = || match self.scheme().as_str() {
+            "http" => Some(80),
+            "https" => Some(443),
+            scheme if scheme.starts_with("rtsps") => Some(322),
+            scheme if scheme.starts_with("rtsp") => Some(554),
+            _ => None,
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        (!host.is_empty()).then_some((host.to_owned(), port.or_else(default)?))
+    }
+
+    /// Where its server is, in words: `192.168.1.20 port 554`.
+    pub(super) fn place(&self) -> Option<String> {
+        self.host_and_port().map(|(host, port)| format!("{host} port {port}"))
+    }
+
+    /// Why its server gave no video, and what to try, as far as that can be told: `said` is what GStreamer
+    /// said. The server is asked once more whether it is there at all, which takes some seconds at most.
+    pub(super) fn why_nothing_came(&self, said: &str) -> Option<String> {
+        let (scheme, place) = (self.scheme(), self.place()?);
+        if !(scheme.starts_with("rtsp") || scheme.starts_with("http")) {
+            return None;
+        }
+        let says = |words: &[&str]| words.iter().any(|word| said.to_ascii_lowercase().contains(word));
+        let said = said.trim_end_matches('.');
+        Some(match () {
+            () if says(&["(401", " 401", "unauthorized", "(403", " 403", "forbidden"]) => {
+                format!("the server at {place} {REFUSED} ({said}): give them by --credentials FILE")
+            }
+            () if says(&["(404", " 404", "not found", "not-found"]) && !says(&["resolv"]) => format!(
+                "the server at {place} has nothing under this path ({said}): is the path right, has the camera been started?"
+            ),
+            () => match self.greet() {
+                Ok(()) => format!(
+                    "the server at {place} answers, but gave no video: {said} (is {scheme}:// right, and the path?)"
+                ),
+                Err(reason) => reason,
+            },
+        })
+    }
+
+    /// Opens a connection to the server and closes it; what is wrong if it cannot be opened.
+    fn greet(&self) -> Result<(), String> {
+        let Some((host, port)) = self.host_and_port() else { return Ok(()) };
+        let (sender, answer) = crossbeam_channel::bounded(1);
+        let place = (host.clone(), port);
+        // Names are looked up without any limit of time, so somebody else has to wait for that.
+        let greet = move || {
+            let _ = sender.send(place.to_socket_addrs().map(|addresses| {
+                let tries = addresses.map(|address| TcpStream::connect_timeout(&address, ANSWER / 2).err());
+                let tries: Vec<_> = tries.collect();
+                if tries.iter().any(Option::is_none) { None } else { tries.into_iter().flatten().next() }
+            }));
+        };
+        let started = std::thread::Builder::new().name("lockon-greet".into()).spawn(greet);
+        let heard = started.ok().and_then(|_| answer.recv_timeout(ANSWER).ok());
+        match heard {
+            None => Err(format!(
+                "no answer from {host} port {port} within {} s: is it switched on, is it in this network, is a firewall between?",
+                ANSWER.as_secs()
+            )),
+            Some(Err(error)) => Err(format!(
+                "the host {host} is not known ({error}): is its name spelt right, does DNS work here?"
+            )),
+            Some(Ok(None)) => Ok(()),
+            Some(Ok(Some(error))) => Err(match error.kind() {
+                ErrorKind::ConnectionRefused => format!(
+                    "nobody listens at {host} port {port} (connection refused): is the server running, is the port right?"
+                ),
+                ErrorKind::TimedOut => format!(
+                    "no answer from {host} port {port}: is it switched on, is it in this network, is a firewall between?"
+                ),
+                _ => format!("{host} port {port} cannot be reached: {error}"),
+            }),
+        }
+    }
+}
+
+/// The text that a part of an address stands for (RFC 3986, 2.1); `None` if a `%` has no two digits behind it
+/// or it is no UTF-8.
+fn unescaped(part: &str) -> Option<String> {
+    let mut pieces = part.split('%');
+    let mut bytes = pieces.next()?.as_bytes().to_vec();
+    for piece in pieces {
+        let digits = piece.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend(&piece.as_bytes()[2..]);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+impl From<&str> for Uri {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl From<String> for Uri {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Display for Uri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text::for_people(&self.0))
+    }
+}
+
+impl fmt::Debug for Uri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Uri({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_named_by_host_and_port() {
+        for (uri, expected) in [
+            ("rtsp://user:word@10.0.0.7/stream", Some("10.0.0.7 port 554")),
+            ("rtspt://10.0.0.7:8554/stream", Some("10.0.0.7 port 8554")),
+            ("https://host/x", Some("host port 443")),
+            ("srt://host:7001", Some("host port 7001")),
+            ("rtsp://[::1]:554/x", Some("::1 port 554")),
+            ("http://[::1]/x", Some("::1 port 80")),
+            ("srt://host", None),
+            ("file:///a", None),
+        ] {
+            assert_eq!(Uri::from(uri).place().as_deref(), expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_login_is_taken_out_and_unescaped_and_never_shown() {
+        let uri = Uri::from("rtsp://admin:s3c%40ret@host:554/x@y");
+        let (rest, login) = uri.split().unwrap();
+        assert_eq!((rest.as_str(), login), ("rtsp://host:554/x@y", Some(Login::new("admin", "s3c@ret"))));
+        assert_eq!(format!("{uri} {uri:?}"), "rtsp://***@host:554/x@y Uri(rtsp://***@host:554/x@y)");
+        assert_eq!(Uri::from("rtsp://host/a@b").split().unwrap(), ("rtsp://host/a@b".into(), None));
+        assert!(Uri::from("http://a:%zz@host").split().unwrap_err().is_usage());
+        assert_eq!(Uri::from("srt://a:b@host").split().unwrap().1, None);
+    }
+
+    #[test]
+    fn nobody_listening_is_told_with_host_and_port() {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let said =
+            Uri::from(format!("rtsp://127.0.0.1:{port}/x")).why_nothing_came("Failed to connect").unwrap();
+        assert!(
+            said.starts_with(&format!("nobody listens at 127.0.0.1 port {port} (connection refused)")),
+            "{said}"
+        );
+        let said = Uri::from("http://127.0.0.1:9/x").why_nothing_came("Not Found (404)").unwrap();
+        assert!(
+            said.starts_with("the server at 127.0.0.1 port 9 has nothing under this path (Not Found (404))"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! What an input needs beside its pipeline while that runs: an open pipe, a file whose name is no text, links
+//! to pictures.
+//!
+//! A pipe can be read once. So it is opened here, where a wait for its writer can be given up, and not by an
+//! element, whose change of state would wait; nothing is read of it but by its pipeline; and that pipeline is
+//! not built a second time when its first frame tells that a converter is needed: the converter is put in
+//! where it is, while the frame waits.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gst::prelude::*;
+
+use super::pictures::{Found, Links};
+use super::{Input, SourceSpec, adaptation, no_video};
+use crate::launch::{self, Launch};
+use lockon_core::control::Control;
+use lockon_core::error::{Error, Result};
+use lockon_core::files;
+
+/// Held by a source as long as its pipeline runs.
+#[derive(Default)]
+pub(super) struct Inlet {
+    file: Option<File>,
+    links: Option<Links>,
+    pub(super) pictures: Option<Found>,
+}
+
+/// The pipeline that reads descriptor 0.
+pub(super) fn pipe_launch(is_software: bool) -> Launch {
+    let mut launch = Launch::new("pipe.launch", include_str!("../../../../pipelines/pipe.launch"));
+    if is_software {
+        launch.set("decode", "force-sw-decoders", true);
+    }
+    launch
+}
+
+/// True if an input can be read only once, and in order.
+pub(super) fn is_pipe(input: &Input) -> bool {
+    match input {
+        Input::Stdin => true,
+        Input::File(path) => files::is_pipe(path),
+        _ => false,
+    }
+}
+
+impl Inlet {
+    /// Opens what `spec` needs, and makes the pipeline that uses it.
+    pub(super) fn open(spec: &SourceSpec, control: &Control) -> Result<(Self, Launch)> {
+        let mut inlet = Self::default();
+        let launch = match &spec.input {
+            Input::File(path) if files::is_pipe(path) => {
+                let pipe = files::open_pipe(path, files::End::Reading, control)?;
+                let pipe = pipe.ok_or_else(|| no_video(&spec.input, "interrupted while it was opened"))?;
+                let mut launch = pipe_launch(spec.is_software());
+                launch.set("input", "fd", descriptor(&pipe)?);
+                inlet.file = Some(pipe);
+                launch
+            }
+            // The element's property takes text; what the system calls an open file is text.
+            Input::File(path) if path.to_str().is_none() => {
+                let file = File::open(path).map_err(Error::file("read", path))?;
+                let mut launch = spec.launch()?;
+                launch.set("input", "location", format!("/proc/self/fd/{}", descriptor(&file)?));
+                inlet.file = Some(file);
+                launch
+            }
+            Input::Pictures(pictures) => {
+                let found = pictures.find()?;
+                let (launch, links) = found.launch(spec.camera.frame_rate)?;
+                (inlet.pictures, inlet.links) = (Some(found), links);
+                launch
+            }
+            _ => spec.launch()?,
+        };
+        Ok((inlet, launch))
+    }
+}
+
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "there are systems without")]
+fn descriptor(file: &File) -> Result<i32> {
+    use std::os::fd::AsRawFd;
+    Ok(file.as_raw_fd())
+}
+
+#[cfg(not(unix))]
+fn descriptor(_: &File) -> Result<i32> {
+    Err(Error::Usage("such a file cannot be read on this system".into()))
+}
+
+/// Refuses standard input that nobody pipes anything into.
+pub(super) fn check_stdin() -> Result<()> {
+    use std::io::IsTerminal;
+    if std::io::stdin().is_terminal() {
+        return Err(Error::Usage(
+            "standard input is a terminal: pipe a video into it, as in `cat a.ts | lockon run -`".into(),
+        ));
+    }
+    Ok(())
+}
+
+/// True if the path names a file that may be read twice: for its sound, for what it lacks.
+pub(super) fn is_regular(path: &Path) -> bool {
+    path.metadata().is_ok_and(|about| about.is_file())
+}
+
+/// Puts what the video needs in front of the appsink when its first frame is on its way there. The text of
+/// what was put in can be read once that frame has come.
+pub(super) fn adapt_in_place(
+    pipeline: &gst::Pipeline,
+    pad: &gst::Pad,
+    spec: &SourceSpec,
+) -> Arc<Mutex<Option<String>>> {
+    let chain = Arc::new(Mutex::new(None));
+    let (put_in, spec, pipeline) = (Arc::clone(&chain), spec.clone(), pipeline.downgrade());
+    let adapt = move |before: &gst::Pad| -> Result<(), gst::glib::BoolError> {
+        let (Some(pipeline), Some(after), Some(caps)) =
+            (pipeline.upgrade(), before.peer(), before.current_caps())
+        else {
+            return Ok(());
+        };
+        // What is no video is told where the first frame is looked at.
+        let Ok(Some(text)) = adaptation(&caps, before, &spec) else { return Ok(()) };
+        // Text of a bin ends in an element, and caps are none.
+        let bin = gst::parse::bin_from_description(&format!("{text} ! identity"), true)
+            .map_err(|error| gst::glib::bool_error!("{text}: {error}"))?;
+        let (Some(entry), Some(exit)) = (bin.static_pad("sink"), bin.static_pad("src")) else {
+            return Err(gst::glib::bool_error!("{text}: it has no ends"));
+        };
+        pipeline.add(&bin)?;
+        bin.sync_state_with_parent()?;
+        before.unlink(&after)?;
+        let linked = |result: Result<gst::PadLinkSuccess, gst::PadLinkError>| {
+            result.map_err(|error| gst::glib::bool_error!("{text}: {error}"))
+        };
+        linked(before.link(&entry))?;
+        linked(exit.link(&after))?;
+        *put_in.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        Ok(())
+    };
+    let adapt = Arc::new(adapt);
+    let is_watched = AtomicBool::new(false);
+    let watch = move |before: &gst::Pad| {
+        // What is put in is linked here too.
+        if is_watched.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let adapt = Arc::clone(&adapt);
+        before.add_probe(gst::PadProbeType::BLOCK | gst::PadProbeType::BUFFER, move |before, _| {
+            launch::guarded(before, gst::PadProbeReturn::Remove, || {
+                if let Err(error) = adapt(before)
+                    && let Some(element) = before.parent_element()
+                {
+                    gst::element_error!(
+                        element,
+                        gst::CoreError::Negotiation,
+                        ("cannot be converted: {error}")
+                    );
+                }
+                gst::PadProbeReturn::Remove
+            })
+        });
+    };
+    // What a decoder gives is linked only when it is known.
+    if let Some(before) = pad.peer() {
+        watch(&before);
+    }
+    pad.connect_linked(move |_, before| watch(before));
+    chain
+}

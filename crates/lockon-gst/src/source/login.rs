@@ -1,0 +1,121 @@
+//! User and password for a server, which nobody gets to see.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::str::FromStr;
+
+use gst::prelude::*;
+
+use lockon_core::error::{Error, Result};
+use lockon_core::text;
+
+/// Most bytes of a file with a login.
+const MAX_LENGTH: u64 = 4096;
+
+/// User and password for a server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    user: String,
+    password: String,
+}
+
+impl Login {
+    /// This user with this password.
+    pub fn new(user: &str, password: &str) -> Self {
+        Self { user: user.to_owned(), password: password.to_owned() }
+    }
+
+    /// What a file says in its only line: `user:password`. Warns of a file that other users of the machine
+    /// can read.
+    ///
+    /// # Errors
+    /// `File` if it cannot be read, `Usage` if it says something else. No error repeats what it says.
+    pub fn read(path: &Path) -> Result<Self> {
+        let mut said = String::new();
+        let mut file = File::open(path).map_err(Error::file("read", path))?;
+        let about = file.metadata().map_err(Error::file("read", path))?;
+        (&mut file).take(MAX_LENGTH).read_to_string(&mut said).map_err(Error::file("read", path))?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            if about.is_file() && about.permissions().mode() & 0o077 != 0 {
+                let name = path.display();
+                tracing::warn!("{name} has a password in it and is open to other users (chmod 600 {name})");
+            }
+        }
+        said.parse().map_err(|error| Error::Usage(format!("{}: {error}", path.display())))
+    }
+
+    /// Gives it to an element that asks for one and has none yet: `rtspsrc` and `souphttpsrc` have properties
+    /// for user and password, SRT has a passphrase.
+    pub(super) fn give_to(&self, element: &gst::Element) {
+        let is_text = |name: &str| {
+            element.find_property(name).is_some_and(|spec| {
+                spec.value_type() == gst::glib::Type::STRING
+                    && spec.flags().contains(gst::glib::ParamFlags::READWRITE)
+            })
+        };
+        let is_unset = |name: &str| {
+            is_text(name) && element.property::<Option<String>>(name).is_none_or(|value| value.is_empty())
+        };
+        let is_srt = element.factory().is_some_and(|factory| factory.name().starts_with("srt"));
+        if is_unset("user-id") && is_text("user-pw") {
+            element.set_property("user-id", &self.user);
+            element.set_property("user-pw", &self.password);
+        } else if is_srt && element.find_property("passphrase").is_some() {
+            element.set_property("passphrase", &self.password);
+        }
+    }
+}
+
+impl FromStr for Login {
+    type Err = Error;
+
+    /// `user:password`; the first colon ends the user.
+    fn from_str(text: &str) -> Result<Self> {
+        let line = text.strip_suffix('\n').unwrap_or(text);
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let parts = line.split_once(':').filter(|_| !line.contains(char::is_control));
+        let (user, password) =
+            parts.ok_or_else(|| Error::Usage("expected one line, user:password, and nothing else".into()))?;
+        Ok(Self::new(user, password))
+    }
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Login({})", text::HIDDEN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_one_line_and_shows_nothing_of_itself() {
+        let login: Login = "admin:s3:cret\r\n".parse().unwrap();
+        assert_eq!(login, Login::new("admin", "s3:cret"));
+        assert_eq!(format!("{login:?}"), "Login(***)");
+        for wrong in ["s3cret", "admin:s3cret\nmore", ""] {
+            let error = wrong.parse::<Login>().unwrap_err();
+            assert!(error.is_usage() && !error.to_string().contains("s3cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn elements_that_ask_for_a_login_get_it_and_what_was_typed_stays() {
+        crate::launch::init().unwrap();
+        for factory in ["rtspsrc", "souphttpsrc"] {
+            let element = gst::ElementFactory::make(factory).build().unwrap();
+            Login::new("a", "b").give_to(&element);
+            Login::new("c", "d").give_to(&element);
+            let get = |name| element.property::<Option<String>>(name).unwrap();
+            assert_eq!((get("user-id").as_str(), get("user-pw").as_str()), ("a", "b"), "{factory}");
+        }
+        // It has no such properties, and is left alone.
+        Login::new("a", "b").give_to(&gst::ElementFactory::make("filesrc").build().unwrap());
+    }
+}

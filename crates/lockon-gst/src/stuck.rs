@@ -1,0 +1,265 @@
+//! Files from which nothing comes any more, although nobody holds them up.
+//!
+//! Three causes are known. `decodebin` hears no errors of a demuxer while it connects it, so one that fails
+//! at once fails unheard: its thread pauses, and all others wait for it. A file that is opened anew mostly
+//! tells what is wrong. The demuxers of libav (GIF) in GStreamer 1.22 are told at the end of a file that
+//! there is nothing *yet*, and read there for ever. That of MP4 reads fragments without an index over and
+//! over. Whatever else there may be is noticed by the time in which nothing moves.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use gst::prelude::*;
+
+/// How long a pipeline may be at rest before it is given up. Its threads pause one after the other, so a
+/// moment means nothing.
+const AT_REST: Duration = Duration::from_millis(400);
+
+/// How long there may be no frame and no byte of the file that was not read before. Slow disks and decoders
+/// move.
+const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
+
+/// So often a demuxer may read at the end of a file in succession. One that looks for an index there does it
+/// a few times.
+const MOST_READS_AT_END: u32 = 64;
+
+/// So often one place of a file may be read without a frame from it.
+const MOST_READS_OF_ONE_PLACE: u32 = 1000;
+
+/// How long between two looks at a pipeline's threads: each looks at all of its pads.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Watches over a pipeline that reads a file.
+pub(super) struct Watch {
+    pipeline: gst::glib::WeakRef<gst::Pipeline>,
+    reads: Arc<Mutex<Reads>>,
+    /// What was read when something last moved, and when that was; `None` while somebody else holds the
+    /// pipeline up.
+    moved: Option<(u64, Instant)>,
+    /// Since when none of its threads runs, and when that was last looked at.
+    resting: Option<Instant>,
+    looked: Option<Instant>,
+}
+
+/// What was read of a file.
+#[derive(Debug, Default)]
+struct Reads {
+    /// Bytes of the file up to the last that was ever read.
+    furthest: u64,
+    /// Reads since the last frame.
+    count: u64,
+    /// The place read last when their number was a power of two, and how often it was read since: whatever
+    /// the length of a circle, there is a time when all of it lies between two such places (R. P. Brent's way
+    /// to find cycles).
+    place: u64,
+    returns: u32,
+}
+
+impl Reads {
+    fn add(&mut self, offset: u64, size: u64) {
+        self.furthest = self.furthest.max(offset.saturating_add(size));
+        self.count += 1;
+        if self.count.is_power_of_two() {
+            (self.place, self.returns) = (offset, 0);
+        } else if self.place == offset {
+            self.returns += 1;
+        }
+    }
+}
+
+/// How a pipeline is stuck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stuck {
+    /// None of its threads runs.
+    AtRest,
+    /// It reads the same places of the file again and again.
+    InCircles,
+    /// They run or wait, and nothing comes of it.
+    Idle,
+}
+
+impl Stuck {
+    /// What is wrong, for people.
+    pub(super) fn reason(self) -> String {
+        match self {
+            Self::AtRest => "the file is damaged: what should read it gave up without a word".to_owned(),
+            Self::InCircles => "the file is damaged: what should read it goes round in circles".to_owned(),
+            Self::Idle => {
+                let seconds = PATIENCE.as_secs();
+                format!("the file is damaged, or its decoder is stuck: nothing moved for {seconds} s")
+            }
+        }
+    }
+}
+
+impl Watch {
+    /// Watches a pipeline that has not been started yet. `source` is the element that reads the file.
+    pub(super) fn new(pipeline: &gst::Pipeline, source: &gst::Element) -> Self {
+        let reads = Arc::new(Mutex::new(Reads::default()));
+        if let Some(pad) = source.static_pad("src") {
+            let told = Arc::clone(&reads);
+            let both_ways = gst::PadProbeType::BUFFER | gst::PadProbeType::PULL | gst::PadProbeType::PUSH;
+            pad.add_probe(both_ways, move |_, info| {
+                // What has no offset says that by the largest number.
+                if let Some(buffer) = info.buffer().filter(|buffer| buffer.offset() != u64::MAX) {
+                    lock(&told).add(buffer.offset(), buffer.size() as u64);
+                }
+                gst::PadProbeReturn::Ok
+            });
+        }
+        pipeline.connect_deep_element_added(|_, _, element| {
+            let is_of_libav = element.factory().is_some_and(|factory| factory.name().starts_with("avdemux_"));
+            if let Some(pad) = element.static_pad("sink").filter(|_| is_of_libav) {
+                end_reads_at_the_end(&pad);
+            }
+        });
+        Self { pipeline: pipeline.downgrade(), reads, moved: None, resting: None, looked: None }
+    }
+
+    /// Somebody else may hold the pipeline up, or a frame came: waiting begins anew.
+    pub(super) fn reset(&mut self) {
+        (self.moved, self.resting) = (None, None);
+        let mut reads = lock(&self.reads);
+        (reads.count, reads.returns) = (0, 0);
+    }
+
+    /// Looks at the pipeline while a frame is waited for that nobody holds up.
+    pub(super) fn look(&mut self) -> Option<Stuck> {
+        let now = Instant::now();
+        let (read, returns) = {
+            let reads = lock(&self.reads);
+            (reads.furthest, reads.returns)
+        };
+        if returns > MOST_READS_OF_ONE_PLACE {
+            return Some(Stuck::InCircles);
+        }
+        let (read_then, then) = *self.moved.get_or_insert((read, now));
+        if read > read_then {
+            self.moved = Some((read, now));
+        } else if now - then > PATIENCE {
+            return Some(Stuck::Idle);
+        }
+        if self.looked.is_some_and(|looked| now - looked < LOOK) {
+            return None;
+        }
+        self.looked = Some(now);
+        let is_at_rest = self.pipeline.upgrade().is_some_and(|pipeline| is_at_rest(&pipeline));
+        let since = self.resting.filter(|_| is_at_rest).unwrap_or(now);
+        self.resting = is_at_rest.then_some(since);
+        (now - since > AT_REST).then_some(Stuck::AtRest)
+    }
+}
+
+fn lock(reads: &Mutex<Reads>) -> std::sync::MutexGuard<'_, Reads> {
+    // Numbers are whole at every moment.
+    reads.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// True if the pipeline has threads and none of them runs, so that nothing will ever come.
+fn is_at_rest(pipeline: &gst::Pipeline) -> bool {
+    let elements = pipeline.iterate_recurse().into_iter().flatten();
+    let mut states = elements.flat_map(|element| element.pads()).map(|pad| pad.task_state()).peekable();
+    let mut has_any = false;
+    states.all(|state| {
+        has_any |= state == gst::TaskState::Paused;
+        state != gst::TaskState::Started
+    }) && has_any
+}
+
+/// Makes a demuxer that reads on and on at the end of a file fail there, which is what the end is to it.
+fn end_reads_at_the_end(pad: &gst::Pad) {
+    let reads = AtomicU32::new(0);
+    pad.add_probe(gst::PadProbeType::PULL | gst::PadProbeType::BLOCK, move |pad, info| {
+        let length = pad.peer_query_duration::<gst::format::Bytes>().map(u64::from);
+        if length.is_none_or(|length| info.offset < length) {
+            reads.store(0, Ordering::Relaxed);
+            return gst::PadProbeReturn::Pass;
+        }
+        if reads.fetch_add(1, Ordering::Relaxed) < MOST_READS_AT_END {
+            return gst::PadProbeReturn::Pass;
+        }
+        // A read of what is not linked fails, and that it understands: frames that it has are passed on, and
+        // the end.
+        if let Some(peer) = pad.peer() {
+            let _ = peer.unlink(pad);
+        }
+        gst::PadProbeReturn::Remove
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::{Launch, Milestone, Running};
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// Looks until it is stuck.
+    fn watched(running: &Running, mut watch: Watch) -> Option<Stuck> {
+        let started = Instant::now();
+        running.set_state(gst::State::Playing).unwrap();
+        std::iter::repeat_with(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            watch.look()
+        })
+        .take_while(|stuck| stuck.is_some() || started.elapsed() < LONG)
+        .find_map(|stuck| stuck)
+    }
+
+    fn stuck(text: &str) -> Option<Stuck> {
+        let running = Running::new(Launch::new("test", text).build().unwrap());
+        let source = running.pipeline().by_name("input").unwrap();
+        let watch = Watch::new(running.pipeline(), &source);
+        watched(&running, watch)
+    }
+
+    #[test]
+    fn a_pipeline_whose_threads_have_all_paused_is_at_rest() {
+        // An end that was dropped on the way is what a failure that nobody heard looks like.
+        assert_eq!(stuck("fakesrc name=input num-buffers=3 ! fakesink"), Some(Stuck::AtRest));
+    }
+
+    #[test]
+    fn a_pipeline_that_runs_and_gives_nothing_is_idle() {
+        assert_eq!(
+            stuck("fakesrc name=input ! identity sleep-time=3000000 ! fakesink sync=false"),
+            Some(Stuck::Idle)
+        );
+    }
+
+    #[test]
+    fn circles_of_any_length_are_found_and_a_file_read_forwards_is_none() {
+        for length in [1, 3, 1000] {
+            let mut reads = Reads::default();
+            // Something else comes first.
+            (0..77).for_each(|at| reads.add(1_000_000 + at, 1));
+            let circle = (0..length).cycle();
+            let found = circle.take(5_000_000).position(|at| {
+                reads.add(at, 1);
+                reads.returns > MOST_READS_OF_ONE_PLACE
+            });
+            assert!(found.is_some(), "{length}");
+        }
+        let mut reads = Reads::default();
+        (0..100_000).for_each(|at| reads.add(at * 10, 10));
+        assert_eq!((reads.furthest, reads.returns), (1_000_000, 0));
+    }
+
+    #[test]
+    fn a_pipeline_that_reads_on_is_not_stuck() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("zeros");
+        std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+        let text = "filesrc name=input blocksize=4096 ! identity sleep-time=15000 ! fakesink sync=false";
+        let mut launch = Launch::new("test", text);
+        launch.set("input", "location", path.display());
+        let running = Running::new(launch.build().unwrap());
+        let source = running.pipeline().by_name("input").unwrap();
+        let mut watch = Watch::new(running.pipeline(), &source);
+        running.set_state(gst::State::Playing).unwrap();
+        while running.wait(Duration::from_millis(20)).unwrap() != Some(Milestone::Ended) {
+            assert_eq!(watch.look(), None);
+        }
+    }
+}

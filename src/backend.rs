@@ -1,0 +1,13 @@
+//! The device seam and the devices: all that the engine knows of a processor or a GPU, and [`open`], which
+//! chooses one.
+
+pub use lockon_core::backend::*;
+#[cfg(feature = "cuda")]
+pub use lockon_cuda as cuda;
+
+pub use crate::devices::{Ahead, open, open_gpu, probe};
+pub use crate::hardware::may_have_gpu;
+
+#[cfg(not(feature = "cuda"))]
+#[path = "no_cuda.rs"]
+pub mod cuda;
