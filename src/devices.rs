@@ -68,6 +68,8 @@ pub fn settled(choice: BackendChoice, device: &Device) -> BackendChoice {
         BackendChoice::Auto if device.backend == "cpu" => BackendChoice::Cpu,
         BackendChoice::Auto => BackendChoice::Cuda(AUTO_GPU),
         chosen => chosen,
+    }
+}
 
 /// Tells, without opening it, that a device is not to be had.
 ///

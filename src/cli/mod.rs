@@ -10,7 +10,6 @@ use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 mod args;
-mod bench;
 mod closing;
 mod completions;
 mod doctor;
@@ -81,7 +80,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Match(args) => stills::find(&args),
         Command::Threshold(args) => stills::threshold(&args),
         Command::Pick(args) => pick::pick(&args),
-        Command::Bench(args) => bench::bench(&args),
+        Command::Bench(args) => speed::bench(&args),
         Command::Doctor => doctor::doctor(),
         Command::Completions { shell } => completions::print(shell),
         Command::Man(args) => man::man(&args),

@@ -1,21 +1,25 @@
-//! What a machine does, in the one sentence that people ask for: the whole loop on frames in memory, some
-//! seconds in all.
+//! `lockon bench`: what a machine does, in the one sentence that people ask for: the whole loop on frames in
+//! memory, some seconds in all; and how fast the kernels are, which `lockon_bench` measures.
 
+use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lockon::Result;
 use lockon::backend::{Device, Options};
 use lockon::config::{Angles, BackendChoice, Limits, Scales, SearchMethod, TrackSpec};
 use lockon::control::Control;
 use lockon::engine::Engine;
 use lockon::frame::{Circumstances, Frame, FrameMeta, Picture, PixelFormat, Rect, Size, VideoFormat};
-use lockon::job::{Job, NamedTemplate, Sought};
+use lockon::job::{self, Job, NamedTemplate, Sought};
 use lockon::ports::{Delivery, Next, Sink, Source};
 use lockon::results::{RunRecord, Summary};
 use lockon::template::Template;
+use lockon::{Error, Result};
 
-use super::bench::natural;
+use lockon_bench::{Request, Subject, natural};
+
+use super::args::{BenchArgs, BenchCommand, BenchKernelsArgs, BenchSubject};
+use super::{Outcome, log};
 
 /// What people ask for, and how they call it.
 const FRAMES: [(&str, Size); 3] =
@@ -38,11 +42,57 @@ const WARM_UP: u64 = 2;
 const VIEWS: usize = 4;
 const STEP: usize = 2;
 
+/// Measures the whole loop, or what else was asked for, and ends with what this machine does in a second.
+pub(super) fn bench(args: &BenchArgs) -> anyhow::Result<Outcome> {
+    match &args.command {
+        Some(BenchCommand::Kernels(args)) => {
+            lockon_bench::kernels(&request(args), log::say)?;
+            // Where something certain was asked for, the usual is not measured.
+            if args.is_everything() {
+                say_speed(args.backend, args.threads)?;
+            }
+        }
+        None => say_speed(args.backend, args.threads)?,
+    }
+    Ok(Outcome::Done)
+}
+
+fn request(args: &BenchKernelsArgs) -> Request {
+    let subject = |subject: &BenchSubject| match subject {
+        BenchSubject::Start => Subject::Start,
+        BenchSubject::Ncc => Subject::Ncc,
+        BenchSubject::Threshold => Subject::Threshold,
+        BenchSubject::Copies => Subject::Copies,
+        BenchSubject::Ring => Subject::Ring,
+    };
+    Request {
+        backend: args.backend,
+        frame: args.frame,
+        template: args.template,
+        bank: args.bank,
+        block: args.block,
+        kernel: args.kernel.clone(),
+        only: args.only.iter().map(subject).collect(),
+        peers: args.peers,
+        threads: args.threads,
+        json: args.json,
+    }
+}
+
+fn say_speed(backend: BackendChoice, threads: Option<u16>) -> anyhow::Result<()> {
+    if matches!(backend, BackendChoice::Cuda(_)) && threads.is_some() {
+        return Err(Error::Usage("--threads is for the CPU backend".into()).into());
+    }
+    let sentence = sentence(backend, job::threads(threads))?;
+    writeln!(std::io::stdout(), "{sentence}")?;
+    Ok(())
+}
+
 /// Measures, and says it.
 ///
 /// # Errors
 /// If the device is not to be had, or fails.
-pub(super) fn sentence(choice: BackendChoice, threads: usize) -> Result<String> {
+fn sentence(choice: BackendChoice, threads: usize) -> Result<String> {
     let mut rates = Vec::new();
     let mut what = String::new();
     for (_, size) in FRAMES {

@@ -1,5 +1,7 @@
-//! `lockon bench`: how fast the kernels are on this machine, each checked against the definition before its
-//! time counts.
+//! How fast the kernels are on this machine, each checked against the definition before its time counts: what
+//! `lockon bench kernels` measures and writes.
+
+#![cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "without a GPU less is measured"))]
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -8,19 +10,68 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
-use lockon::Error;
-use lockon::backend::cuda::bench::{Bench, Context, Copy, Frames, Micros, Peers, Picture};
-use lockon::backend::cuda::{self, Cuda};
-use lockon::backend::{Backend, Device, Findings, Options, Standing, cpu};
-use lockon::config::{BackendChoice, Kernel, Kernels, Limits, ThresholdMethod, ThresholdSpec};
-use lockon::frame::{FrameMeta, Plane, PlaneMut, Rect, Size};
-use lockon::job;
-use lockon::reference;
-use lockon::results::Match;
-use lockon::template::{Bank, Template};
+use lockon_core::Error;
+use lockon_core::backend::{Backend, Options, Standing, cpu};
+use lockon_core::config::{BackendChoice, Kernel, Limits, ThresholdMethod, ThresholdSpec};
+use lockon_core::frame::{Plane, Rect, Size};
+use lockon_core::reference;
+use lockon_core::results::Match;
+use lockon_core::template::{Bank, Template};
 
-use super::args::{BenchArgs, BenchCommand, BenchKernelsArgs, BenchSubject};
-use super::{Outcome, log, speed};
+#[cfg(feature = "cuda")]
+mod gpu;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_gpu.rs"]
+mod gpu;
+
+/// How long something took, each time in microseconds, in rising order.
+type Micros = Vec<f64>;
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// From the creation of a context to the first result.
+    Start,
+    /// Template matching.
+    Ncc,
+    /// Adaptive thresholds.
+    Threshold,
+    /// Uploads, downloads, and turning a picture.
+    Copies,
+    /// Frames through the ring.
+    Ring,
+}
+
+/// What is to be measured.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// On which device.
+    pub backend: BackendChoice,
+    /// Frames of this size only.
+    pub frame: Option<Size>,
+    /// Templates of this size only.
+    pub template: Option<Size>,
+    /// Templates in one pass.
+    pub bank: usize,
+    /// Thresholds of this block only.
+    pub block: Option<usize>,
+    /// These kernels only, beside what is taken by itself; all if there are none.
+    pub kernel: Vec<Kernel>,
+    /// These things only; what goes with the rest if there are none.
+    pub only: Vec<Subject>,
+    /// NPP and cuFFT too, if they are installed.
+    pub peers: bool,
+    /// Threads of the CPU backend: all cores, unless told otherwise.
+    pub threads: Option<u16>,
+    /// One JSON object instead of a table.
+    pub json: bool,
+}
+
+impl Request {
+    fn threads(&self) -> usize {
+        self.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
+    }
+}
 
 /// What is measured where nothing else was asked for.
 const FRAMES: [Size; 2] = [Size::new(1920, 1080), Size::new(3840, 2160)];
@@ -230,39 +281,19 @@ struct Report {
     rows: Vec<Row>,
 }
 
-/// Measures the whole loop, or what else was asked for, and ends with what this machine does in a second.
-pub(super) fn bench(args: &BenchArgs) -> Result<Outcome> {
-    match &args.command {
-        Some(BenchCommand::Kernels(args)) => {
-            kernels(args)?;
-            // Where something certain was asked for, the usual is not measured.
-            if args.is_everything() {
-                say_speed(args.backend, args.threads)?;
-            }
-        }
-        None => say_speed(args.backend, args.threads)?,
-    }
-    Ok(Outcome::Done)
-}
-
-fn say_speed(backend: BackendChoice, threads: Option<u16>) -> Result<()> {
-    if matches!(backend, BackendChoice::Cuda(_)) && threads.is_some() {
-        return Err(Error::Usage("--threads is for the CPU backend".into()).into());
-    }
-    let sentence = speed::sentence(backend, job::threads(threads))?;
-    writeln!(std::io::stdout(), "{sentence}")?;
-    Ok(())
-}
-
-/// Measures, prints a table line by line, or JSON at the end.
-fn kernels(args: &BenchKernelsArgs) -> Result<()> {
+/// Measures, and prints on standard output a table line by line, or JSON at the end. What people should know
+/// beside that goes to `say`.
+///
+/// # Errors
+/// `Usage` if the request cannot mean anything; those of the device; an answer that is wrong.
+pub fn kernels(args: &Request, say: fn(&str)) -> Result<()> {
     check(args)?;
-    let mut work = Work::new(args);
+    let mut work = Work::new(args, say);
     let number = match args.backend {
         BackendChoice::Cpu => None,
         BackendChoice::Cuda(number) => Some(number),
-        BackendChoice::Auto => match cuda::device(0) {
-            Ok(device) => Some(device.number),
+        BackendChoice::Auto => match gpu::first() {
+            Ok(number) => Some(number),
             // What was chosen is meant to be measured.
             Err(why) if !args.kernel.is_empty() || args.peers => return Err(why.into()),
             Err(why) => {
@@ -272,22 +303,9 @@ fn kernels(args: &BenchKernelsArgs) -> Result<()> {
         },
     };
     let (device, driver, timing) = if let Some(number) = number {
-        let began = Instant::now();
-        let context = Context::open(number)?;
-        let context_us = began.elapsed().as_secs_f64() * 1e6;
-        let Device { name, driver, .. } = context.describe();
-        work.header(&name)?;
-        if work.wants_subject(BenchSubject::Start) {
-            work.start(number, context_us)?;
-        }
-        work.on_gpu(&mut Bench::new(&context)?, number)?;
-        (
-            name,
-            driver,
-            "CUDA graphs over frames that do not fit the L2 cache, by events on the device; launches begin as soon as they can, but for one_by_one_us",
-        )
+        gpu::measure(&mut work, number)?
     } else {
-        let threads = job::threads(args.threads);
+        let threads = args.threads();
         let options = Options { depth: 1, threads, ..Options::default() };
         let device = cpu::Cpu::open(Standing::new(Size::new(64, 64)), &options)?.describe();
         work.header(&device.name)?;
@@ -312,7 +330,7 @@ fn kernels(args: &BenchKernelsArgs) -> Result<()> {
 }
 
 /// Refuses what cannot mean anything.
-fn check(args: &BenchKernelsArgs) -> lockon::Result<()> {
+fn check(args: &Request) -> lockon_core::Result<()> {
     let usage = |text: String| Err(Error::Usage(text));
     if let (Some(template), Some(frame)) = (args.template, args.frame)
         && !template.fits_in(frame)
@@ -322,10 +340,10 @@ fn check(args: &BenchKernelsArgs) -> lockon::Result<()> {
     if args.bank > 1 && args.template.is_none() && args.block.is_some() {
         return usage("--bank is for templates, and --block measures thresholds only".into());
     }
-    let on_both = [BenchSubject::Ncc, BenchSubject::Threshold];
-    let nothing = |subject: &BenchSubject| match subject {
-        BenchSubject::Ncc => args.block.is_some() && args.template.is_none(),
-        BenchSubject::Threshold => args.template.is_some() && args.block.is_none(),
+    let on_both = [Subject::Ncc, Subject::Threshold];
+    let nothing = |subject: &Subject| match subject {
+        Subject::Ncc => args.block.is_some() && args.template.is_none(),
+        Subject::Threshold => args.template.is_some() && args.block.is_none(),
         _ => args.backend == BackendChoice::Cpu,
     };
     if !args.only.is_empty() && args.only.iter().all(nothing) {
@@ -353,17 +371,18 @@ struct Work {
     blocks: Vec<usize>,
     bank: usize,
     kernels: Vec<Kernel>,
-    only: Vec<BenchSubject>,
-    peers: Option<Peers>,
+    only: Vec<Subject>,
+    peers: Option<gpu::Peers>,
     /// Everything is measured, not one thing only.
     is_all: bool,
     threads: usize,
     prints_table: bool,
+    say: fn(&str),
     rows: Vec<Row>,
 }
 
 impl Work {
-    fn new(args: &BenchKernelsArgs) -> Self {
+    fn new(args: &Request, say: fn(&str)) -> Self {
         let is_all = args.template.is_none() && args.block.is_none();
         let square = |side: &usize| Size::new(*side, *side);
         Self {
@@ -381,10 +400,11 @@ impl Work {
             bank: args.bank,
             kernels: args.kernel.clone(),
             only: args.only.clone(),
-            peers: args.peers.then(Peers::load),
+            peers: args.peers.then(gpu::Peers::load),
             is_all,
-            threads: job::threads(args.threads),
+            threads: args.threads(),
             prints_table: !args.json,
+            say,
             rows: Vec::new(),
         }
     }
@@ -394,290 +414,16 @@ impl Work {
     }
 
     /// What was named; if nothing was, everything, or the templates and thresholds that were asked for.
-    fn wants_subject(&self, subject: BenchSubject) -> bool {
-        let belongs = self.is_all || matches!(subject, BenchSubject::Ncc | BenchSubject::Threshold);
+    fn wants_subject(&self, subject: Subject) -> bool {
+        let belongs = self.is_all || matches!(subject, Subject::Ncc | Subject::Threshold);
         if self.only.is_empty() { belongs } else { self.only.contains(&subject) }
-    }
-
-    fn on_gpu(&mut self, bench: &mut Bench, number: usize) -> Result<()> {
-        if let Some(peers) = self.peers.as_ref().filter(|peers| !peers.missing.is_empty()) {
-            log::say(&format!("not installed, and not measured: {}", peers.missing.join(", ")));
-        }
-        for frame in self.frames.clone() {
-            if self.is_all && self.wants_subject(BenchSubject::Ncc) {
-                let pictures = pictures(Scene::Repeating, frame);
-                let frames = bench.load(&pictures)?;
-                self.searches(bench, (Scene::Repeating, &pictures), &frames)?;
-            }
-            let pictures = pictures(Scene::Natural, frame);
-            let frames = bench.load(&pictures)?;
-            if self.wants_subject(BenchSubject::Ncc) {
-                self.searches(bench, (Scene::Natural, &pictures), &frames)?;
-                self.peers(bench, &pictures, &frames)?;
-            }
-            if self.wants_subject(BenchSubject::Threshold) {
-                self.thresholds(bench, &pictures, &frames)?;
-            }
-            if self.wants_subject(BenchSubject::Copies) {
-                self.copies(bench, frame)?;
-                for (name, from) in [("rows", Picture::Rows), ("array", Picture::Array)] {
-                    let (micros, made) = bench.resample(&pictures[0], 1.0, 30.0, from)?;
-                    self.add(Row::new("resample", name.into(), frame, frame.area() + made.area(), &micros))?;
-                }
-            }
-            drop(frames);
-            if self.wants_subject(BenchSubject::Ring) && RING_TEMPLATE.fits_in(frame) {
-                self.rings(number, &pictures[0])?;
-            }
-        }
-        Ok(())
-    }
-
-    fn searches(
-        &mut self,
-        bench: &mut Bench,
-        (scene, pictures): (Scene, &[Plane]),
-        frames: &Frames,
-    ) -> Result<()> {
-        let picture = &pictures[0];
-        let (seen, frame) = ((scene, picture), picture.size());
-        let whole = Rect::whole(frame);
-        let best = Limits::default();
-        let mut searches = Vec::new();
-        for template in self.templates.iter().filter(|size| size.fits_in(frame)) {
-            searches.push(Search::new(seen, whole, *template, self.bank, best)?);
-        }
-        if self.is_all && WINDOW.is_inside(frame) {
-            let (middle, many) = (Size::new(64, 64), Limits { min_score: 0.5, max_matches: 20, ..best });
-            searches.push(Search::new(seen, whole, middle, 1, many)?);
-            searches.push(Search::new(seen, whole, Size::new(32, 32), 32, best)?);
-            searches.push(Search::new(seen, WINDOW, middle, 1, best)?);
-            searches.push(Search::new(seen, WINDOW, middle, 64, best)?);
-        }
-        for search in searches {
-            // What is expected of the first frame and of the last.
-            let expected = on_cpu(&search, &[&pictures[0], &pictures[pictures.len() - 1]], self.threads)?;
-            let wanted = Kernel::ALL.into_iter().filter_map(|(_, kernel)| match kernel {
-                // Only what would be taken is measured in more than one scene.
-                Kernel::Ncc(ncc) if self.wants_kernel(kernel) && scene == Scene::Natural => Some(Some(ncc)),
-                _ => None,
-            });
-            for asked in std::iter::once(None).chain(wanted).collect::<Vec<_>>() {
-                let timed = bench.search(frames, search.window, &search.bank, &search.limits, asked)?;
-                // A kernel that is too small for the template has its row where it is that kernel's own.
-                if asked.is_some_and(|asked| timed.kernel != Kernel::Ncc(asked)) {
-                    continue;
-                }
-                check_scores(picture, &search, timed.scores.as_deref())?;
-                check_matches(picture, &search, &timed.matches[0])?;
-                let last = timed.matches.get(pictures.len() - 1);
-                let is_right =
-                    timed.matches[0] == expected[0] && last.is_none_or(|last| *last == expected[1]);
-                ensure!(is_right, "not the matches that the CPU finds: {:?}", timed.matches[0]);
-                let name = Name::of(asked.map(Kernel::Ncc), timed.kernel);
-                let times = Times { micros: &timed.micros, one_by_one: timed.one_by_one.as_ref() };
-                self.add_search(name, &search, times)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What other libraries take for it.
-    fn peers(&mut self, bench: &mut Bench, pictures: &[Plane], frames: &Frames) -> Result<()> {
-        let picture = &pictures[0];
-        let frame = picture.size();
-        let npp = self.peers.as_ref().and_then(|peers| peers.npp.as_ref());
-        let mut peer_rows = Vec::new();
-        if let Some(npp) = npp {
-            for template in [16, 32, 64, 128].map(|side| Size::new(side, side)) {
-                if !self.templates.contains(&template) || !template.fits_in(frame) {
-                    continue;
-                }
-                let (whole, best) = (Rect::whole(frame), Limits::default());
-                let search = Search::new((Scene::Natural, picture), whole, template, 1, best)?;
-                let timed = bench.npp_search(npp, frames, search.bank.members()[0].luma())?;
-                check_npp_scores(picture, &search, &timed.answer)?;
-                peer_rows.push((search, timed.micros));
-            }
-        }
-        for (search, micros) in peer_rows {
-            self.add_search("npp".into(), &search, Times::from(&micros))?;
-        }
-        if let Some(fft) = self.peers.as_ref().and_then(|peers| peers.fft.as_ref()) {
-            let timed = bench.fft(fft, pictures)?;
-            let area = frame.area() as f32;
-            let is_same = |(found, pixel): (&f32, &u8)| (found / area - f32::from(*pixel)).abs() < 0.1;
-            ensure!(
-                timed.answer.iter().zip(picture.data()).all(is_same),
-                "cuFFT did not give the picture back"
-            );
-            self.add(Row::new("fft", "cufft".into(), frame, 8 * frame.area(), &timed.micros))?;
-        }
-        Ok(())
-    }
-
-    fn thresholds(&mut self, bench: &mut Bench, pictures: &[Plane], frames: &Frames) -> Result<()> {
-        let picture = &pictures[0];
-        let frame = picture.size();
-        for block in self.blocks.clone() {
-            for method in methods() {
-                let spec = ThresholdSpec { method, block, inverse: false };
-                let mut expected = Plane::new(frame);
-                cpu::threshold::Thresholder::new(&spec, frame).run(picture.as_ref(), &mut expected);
-                let wanted = Kernel::ALL.into_iter().filter_map(|(_, kernel)| {
-                    (kernel.makes(method) && self.wants_kernel(kernel)).then_some(Some(kernel))
-                });
-                for asked in std::iter::once(None).chain(wanted).collect::<Vec<_>>() {
-                    let timed = bench.threshold(frames, &spec, asked.into_iter().collect())?;
-                    // As above.
-                    if asked.is_some_and(|asked| timed.kernel != asked) {
-                        continue;
-                    }
-                    check_mask(picture, &spec, &timed.mask)?;
-                    ensure!(timed.mask == expected, "{spec}: not the mask that the CPU makes");
-                    let name = Name::of(asked, timed.kernel);
-                    let times = Times { micros: &timed.micros, one_by_one: timed.one_by_one.as_ref() };
-                    self.add_threshold(name, frame, &spec, times)?;
-                }
-                if let (ThresholdMethod::Mean { c }, Some(npp)) =
-                    (method, self.peers.as_ref().and_then(|peers| peers.npp.as_ref()))
-                {
-                    let timed = bench.npp_threshold(npp, frames, block, c as f32)?;
-                    // Its mean is rounded otherwise.
-                    let differ = timed.answer.iter().zip(expected.data()).filter(|(a, b)| a != b).count();
-                    ensure!(differ < frame.area() / 20, "NPP's {spec} differs in {differ} pixels");
-                    self.add_threshold("npp".into(), frame, &spec, Times::from(&timed.micros))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn copies(&mut self, bench: &mut Bench, frame: Size) -> Result<()> {
-        for (op, kernel, copy) in [
-            ("upload", "write-combined", Copy::UploadWriteCombined),
-            ("upload", "pinned", Copy::Upload),
-            ("readback", "pinned", Copy::ReadBack),
-            ("upload", "while reading back", Copy::BothWays),
-        ] {
-            let micros = bench.copy(frame, copy)?;
-            self.add(Row::new(op, kernel.into(), frame, frame.area(), &micros))?;
-        }
-        Ok(())
-    }
-
-    /// How long after the process's start, the context's creation left out, there is a first result.
-    fn start(&mut self, number: usize, context_us: f64) -> Result<()> {
-        let frame = FRAMES[0];
-        let picture = reference::picture(frame);
-        let standing = ring_standing(&picture, true, true)?;
-        let began = Instant::now();
-        let mut cuda = Cuda::open(standing, 2, self.kernels.iter().copied().collect(), number)?;
-        let open_us = began.elapsed().as_secs_f64() * 1e6;
-        let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: began };
-        cuda.submit(meta, &mut |mut plane: PlaneMut<'_>| plane.copy_from(picture.as_ref()))?;
-        let mut findings = Findings::default();
-        cuda.wait_next(&mut findings)?;
-        let result_us = began.elapsed().as_secs_f64() * 1e6;
-        ensure!(findings.matches.len() == 1, "the first frame's matches: {:?}", findings.matches);
-        for (what, micros) in [("context", context_us), ("open", open_us), ("first result", result_us)] {
-            self.add(Row::new("start", what.into(), frame, frame.area(), &vec![micros]))?;
-        }
-        Ok(())
-    }
-
-    /// Frames through the whole ring, from pinned host memory: uploading alone, and with all work.
-    fn rings(&mut self, number: usize, picture: &Plane) -> Result<()> {
-        let mut asked = vec![("auto".to_owned(), Kernels::default())];
-        if !self.kernels.is_empty() {
-            let names: Vec<_> = self.kernels.iter().map(ToString::to_string).collect();
-            asked.push((names.join("+"), self.kernels.iter().copied().collect()));
-        }
-        for depth in 1..=4 {
-            self.ring(number, picture, depth, None, ("none", Kernels::default()))?;
-            for (name, kernels) in &asked {
-                for mask in [false, true] {
-                    self.ring(number, picture, depth, Some(mask), (name, *kernels))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Without a `mask` nothing is done to the frames.
-    fn ring(
-        &mut self,
-        number: usize,
-        picture: &Plane,
-        depth: usize,
-        mask: Option<bool>,
-        (name, kernels): (&str, Kernels),
-    ) -> Result<()> {
-        let frame = picture.size();
-        let (_, place) = bank(picture, Rect::whole(frame), RING_TEMPLATE, 1)?;
-        let standing = ring_standing(picture, mask.is_some(), mask == Some(true))?;
-        let mut cuda = Cuda::open(standing, depth, kernels, number)?;
-        cuda.upload_idly();
-        let mut findings = Findings::default();
-        let mut finish = |cuda: &mut Cuda| -> Result<()> {
-            cuda.wait_next(&mut findings)?;
-            let found = findings.matches.first();
-            ensure!(
-                mask.is_none() || found.is_some_and(|found| found.rect() == place),
-                "the ring found {found:?}"
-            );
-            Ok(())
-        };
-        // Frames leave the ring in bunches of up to `depth`: what is timed is `depth` of them.
-        let bunch = depth as u64;
-        let (mut times, mut submits) = (Vec::new(), Vec::new());
-        let began = Instant::now();
-        let mut before = began;
-        for index in 0..RING_FRAMES {
-            if times.len() >= 20 && began.elapsed().as_secs_f64() > RING_SECONDS {
-                break;
-            }
-            let meta = FrameMeta { index, pts_ns: None, duration_ns: None, arrived: before };
-            if index >= bunch {
-                finish(&mut cuda)?;
-            }
-            let now = Instant::now();
-            // The first frames find an empty ring.
-            let counts = index >= 20 * bunch;
-            if index % bunch == 0 {
-                if counts && index > 20 * bunch {
-                    times.push((now - before).as_secs_f64() * 1e6 / bunch as f64);
-                }
-                before = now;
-            }
-            // Each slot's buffer is written once; after that it holds the frame already.
-            let is_new = index < bunch;
-            cuda.submit(meta, &mut |mut plane| {
-                if is_new {
-                    plane.copy_from(picture.as_ref());
-                }
-            })?;
-            if counts {
-                submits.push(now.elapsed().as_secs_f64() * 1e6);
-            }
-        }
-        while cuda.wait_next(&mut Findings::default())?.is_some() {}
-        times.sort_by(f64::total_cmp);
-        submits.sort_by(f64::total_cmp);
-        let mut row = Row::new("ring", name.into(), frame, frame.area(), &times);
-        if mask.is_some() {
-            row.template = Some([RING_TEMPLATE.width, RING_TEMPLATE.height]);
-            (row.method, row.block) = (Some(RING_THRESHOLD.method.name()), Some(RING_THRESHOLD.block));
-        }
-        (row.depth, row.mask, row.submit_us) = (Some(depth), mask, Some(at(&submits, 0.5)));
-        self.add(row)
     }
 
     fn on_cpu(&mut self, threads: usize) -> Result<()> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         for frame in self.frames.clone() {
             let picture = Scene::Natural.picture(frame);
-            let wants_searches = self.wants_subject(BenchSubject::Ncc);
+            let wants_searches = self.wants_subject(Subject::Ncc);
             let templates = self.templates.clone().into_iter();
             for template in templates.filter(|size| wants_searches && size.fits_in(frame)) {
                 let (whole, limits) = (Rect::whole(frame), Limits::default());
@@ -693,7 +439,7 @@ impl Work {
                 check_matches(&picture, &search, &matches)?;
                 self.add_search("auto".into(), &search, Times::from(&micros))?;
             }
-            let wants_thresholds = self.wants_subject(BenchSubject::Threshold);
+            let wants_thresholds = self.wants_subject(Subject::Threshold);
             for block in self.blocks.clone().into_iter().filter(|_| wants_thresholds) {
                 for method in methods() {
                     let spec = ThresholdSpec { method, block, inverse: false };
@@ -754,7 +500,7 @@ impl Work {
                 "op", "kernel", "scene", "frame", "of", "median", "p90", "one by one", "Gprod/s", "GB/s"
             )?;
         } else {
-            log::say(&format!("measuring {device}"));
+            (self.say)(&format!("measuring {device}"));
         }
         Ok(())
     }
@@ -844,7 +590,7 @@ fn pictures(scene: Scene, frame: Size) -> Vec<Plane> {
 }
 
 /// See [`Scene::Natural`].
-pub(super) fn natural(frame: Size) -> Plane {
+pub fn natural(frame: Size) -> Plane {
     let mut sum = vec![128.0_f32; frame.area()];
     let mut state = 1_u32;
     let mut noise = || {
@@ -877,7 +623,7 @@ fn bank(picture: &Plane, window: Rect, size: Size, members: usize) -> Result<(Ar
         let luma = picture.as_ref().crop(place(index)).to_plane();
         Template::new(format!("{index}"), luma, None)
     };
-    let members: lockon::Result<Vec<_>> = (0..members).map(cut).collect();
+    let members: lockon_core::Result<Vec<_>> = (0..members).map(cut).collect();
     Ok((Arc::new(Bank::new(members?)?), place(0)))
 }
 
