@@ -54,28 +54,30 @@ impl Signals {
         self.first.get().is_some_and(|(at, _)| at.elapsed() > SAME_REQUEST)
     }
 
+    fn start(self) -> Result<()> {
+        #[cfg(unix)]
+        self.clone().watch_relatives()?;
+        ctrlc::set_handler(move || self.obey(130))?;
+        Ok(())
+    }
+
+    /// Hears what `timeout`, systemd and a closed terminal send: which of them it was decides the exit code.
     #[cfg(unix)]
-    fn start(self) -> std::io::Result<()> {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-        let watch = move || {
-            for signal in signals.forever() {
-                let code = 128 + signal as u8;
-                if self.hear(code) {
-                    // Without handlers of libraries, which could wait for what hangs.
-                    signal_hook::low_level::exit(i32::from(code));
-                }
-            }
-        };
+    fn watch_relatives(self) -> std::io::Result<()> {
+        use signal_hook::consts::{SIGHUP, SIGTERM};
+        let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGHUP])?;
+        let watch = move || signals.forever().for_each(|signal| self.obey(128 + signal as u8));
         std::thread::Builder::new().name("lockon-signals".into()).spawn(watch).map(drop)
     }
 
-    #[cfg(not(unix))]
-    fn start(self) -> Result<(), ctrlc::Error> {
-        ctrlc::set_handler(move || {
-            if self.hear(130) {
-                std::process::exit(130);
-            }
-        })
+    /// Hears a signal, and ends the process if it asks for that.
+    fn obey(&self, code: u8) {
+        if self.hear(code) {
+            // Without handlers of libraries, which could wait for what hangs.
+            #[cfg(unix)]
+            signal_hook::low_level::exit(i32::from(code));
+            #[cfg(not(unix))]
+            std::process::exit(i32::from(code));
+        }
     }
 }
