@@ -12,6 +12,7 @@ use crate::error::{Bytes, Error, Result};
 use crate::frame::{Rect, Size, VideoFormat};
 use crate::judge;
 use crate::memory;
+use crate::ports::Follow;
 use crate::results::{RunRecord, SettingsRecord, TemplateRecord};
 use crate::still;
 use crate::template::{self, Bank, Template};
@@ -290,9 +291,9 @@ impl Job {
     }
 
     /// What follows the boxes, and the matches if they are to be followed, on so many threads.
-    pub fn tracker(&self, threads: usize) -> Tracker {
+    pub fn tracker(&self, threads: usize) -> Box<dyn Follow> {
         let tracker = Tracker::new(&self.tracks).with_threads(threads);
-        if self.track_matches { tracker.following_matches() } else { tracker }
+        Box::new(if self.track_matches { tracker.following_matches() } else { tracker })
     }
 
     /// What is run on frames of `format`, from now on. `decoder` is the element that makes them, where that

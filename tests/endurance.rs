@@ -94,7 +94,7 @@ fn run(caps: &str, max_frames: Option<u64>, control: &Control, sinks: Vec<Box<dy
         open_backend: &open,
         open_spare: None,
         describe: &run_record,
-        tracker: Tracker::new(&["40,40,64,64".parse().unwrap()]),
+        tracker: Box::new(Tracker::new(&["40,40,64,64".parse().unwrap()])),
         sinks: all,
         max_frames,
         control: control.clone(),

@@ -332,6 +332,7 @@ impl Job {
     ) -> (Summary, Result<()>) {
         let tracker = Tracker::new(&self.tracks).with_threads(self.threads);
         let tracker = if self.track_matches { tracker.following_matches() } else { tracker };
+        let tracker = Box::new(tracker);
         let engine = Engine {
             source,
             open_backend,

@@ -14,12 +14,11 @@ use crate::backend::{Backend, Device, Findings};
 use crate::control::{Control, PAUSE_CHECK, STOP_CHECK, Turnstile};
 use crate::error::{DeviceFault, Error, Result, catch_panic};
 use crate::frame::{Frame, Size, VideoFormat};
-use crate::ports::{Delivery, Next, Sink, Source};
+use crate::ports::{Delivery, Follow, Next, Sink, Source};
 use crate::recycle::Recycler;
 use crate::results::{Event, FrameRecord, Percentiles, RunRecord, StageSummary, Summary, ThresholdResult};
 use crate::stats::{Stage, Stats};
 use crate::tally::Tally;
-use crate::tracker::Tracker;
 
 /// A source from which nothing has come for so long has stalled.
 const STALL: Duration = Duration::from_secs(2);
@@ -39,7 +38,7 @@ pub struct Engine<'a> {
     /// Describes the run, once the first frame's format and the device are known.
     pub describe: &'a dyn Fn(&VideoFormat, &Device) -> RunRecord,
     /// Follows what it was asked to.
-    pub tracker: Tracker,
+    pub tracker: Box<dyn Follow>,
     /// Where results go, in this order.
     pub sinks: Vec<Box<dyn Sink>>,
     /// Ends the run after so many frames.

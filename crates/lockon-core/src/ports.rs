@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::frame::{Frame, Picture, VideoFormat};
-use crate::results::{Event, FrameRecord, OutputSummary, RunRecord, Summary};
+use crate::frame::{Frame, Picture, Size, VideoFormat};
+use crate::results::{Event, FrameRecord, Match, OutputSummary, RunRecord, Summary, Track};
 
 /// What a source answers when it is asked for a frame.
 pub enum Next {
@@ -97,6 +97,28 @@ impl<S: Source + ?Sized> Source for &mut S {
     fn has_discarded(&self, frame: u64) -> bool {
         (**self).has_discarded(frame)
     }
+}
+
+/// What follows objects from frame to frame. [`crate::tracker::Tracker`] is lockon's own.
+///
+/// It is asked about each frame once, in their order, and nothing that it does can fail: what it cannot follow it
+/// reports as lost. The same frames and matches must give the same tracks, bit by bit, on every machine.
+pub trait Follow: Send {
+    /// Refuses boxes that do not lie inside frames of that size, before the first frame.
+    ///
+    /// # Errors
+    /// `Outside`.
+    fn check(&mut self, frame: Size) -> Result<()>;
+
+    /// From now on frames have another size: what is followed is where it was in the picture, scaled.
+    fn rescale(&mut self, before: Size, after: Size);
+
+    /// Follows everything into the next frame, in which `matches` were found, and appends what is followed to
+    /// `tracks`, in the order of ids.
+    fn step(&mut self, frame: &Frame, matches: &[Match], tracks: &mut Vec<Track>);
+
+    /// Ids of boxes that are not followed yet, and why that is so if the video has ended.
+    fn not_started(&self) -> Vec<(u32, String)>;
 }
 
 /// One frame with its final results. Everything is shared, so that a sink may keep it while the engine goes

@@ -28,6 +28,7 @@ use rayon::prelude::*;
 use crate::config::TrackSpec;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, FrameMeta, Rect, Size, USUAL_INTERVAL_NS};
+use crate::ports::Follow;
 use crate::results::{Match, Track};
 
 use births::Births;
@@ -125,12 +126,14 @@ impl Tracker {
         self.births = Some(Births::new(self.waiting.len() as u32 + 1));
         self
     }
+}
 
+impl Follow for Tracker {
     /// Learns the frames' size.
     ///
     /// # Errors
     /// `Outside` if a box does not lie in frames of this size.
-    pub fn check(&mut self, frame: Size) -> Result<()> {
+    fn check(&mut self, frame: Size) -> Result<()> {
         for Waiting { spec, .. } in &self.waiting {
             if !spec.rect.is_inside(frame) {
                 return Err(Error::Outside { what: "track box", rect: spec.rect, frame });
@@ -140,7 +143,7 @@ impl Tracker {
     }
 
     /// Frames have another size from now on: boxes are scaled with them, also those that have not started.
-    pub fn rescale(&mut self, before: Size, after: Size) {
+    fn rescale(&mut self, before: Size, after: Size) {
         let (x_factor, y_factor) =
             (after.width as f64 / before.width as f64, after.height as f64 / before.height as f64);
         for target in &mut self.targets {
@@ -161,8 +164,8 @@ impl Tracker {
 
     /// The boxes that are not followed yet, by their one-based ids, and why that is so if the video has
     /// ended.
-    pub fn not_started(&self) -> impl Iterator<Item = (u32, String)> {
-        self.waiting.iter().map(|waiting| (waiting.id, waiting.reason()))
+    fn not_started(&self) -> Vec<(u32, String)> {
+        self.waiting.iter().map(|waiting| (waiting.id, waiting.reason())).collect()
     }
 
     /// Follows every track into a frame, in which `matches` were found, and appends the results to `tracks`,
@@ -170,7 +173,7 @@ impl Tracker {
     ///
     /// A box begins with the first frame from its moment on in which it is not flat; there is no record of it
     /// before.
-    pub fn step(&mut self, frame: &Frame, matches: &[Match], tracks: &mut Vec<Track>) {
+    fn step(&mut self, frame: &Frame, matches: &[Match], tracks: &mut Vec<Track>) {
         let seconds = self.last.map_or(USUAL_INTERVAL, |last| interval(last, frame.meta));
         self.last = Some(frame.meta);
         let begun: Vec<_> = self.waiting.extract_if(.., |waiting| waiting.is_ready(frame)).collect();
