@@ -124,29 +124,24 @@ pub(super) fn say(message: &str) {
     let Style { is_quiet, format, .. } = style();
     match format {
         _ if is_quiet => {}
-        LogFormat::Text => print(message),
+        LogFormat::Text => print("", message),
         LogFormat::Json => message.lines().for_each(|line| tracing::info!(target: SAID_TO_PEOPLE, "{line}")),
     }
 }
 
-fn print(message: &str) {
-    let message = harmless(message);
+/// Prints a message behind a label of our own, which alone may have colours.
+fn print(label: &str, message: &str) {
+    let message = text::for_people(message);
     BARS.suspend(|| {
-        let _ = writeln!(io::stderr(), "{message}");
+        let _ = writeln!(io::stderr(), "{label}{message}");
     });
 }
 
 /// Asks something of whoever sits at the terminal, whose answer stands behind the question.
 pub(super) fn ask(question: &str) {
     BARS.suspend(|| {
-        let _ = write!(io::stderr(), "{}", harmless(question));
+        let _ = write!(io::stderr(), "{}", text::for_people(question));
     });
-}
-
-/// Text for a terminal, which may have come from anywhere: without passwords, and without what a terminal
-/// would obey but our colours.
-fn harmless(text: &str) -> String {
-    text::without_controls_but_colours(&text::without_secrets(text)).into_owned()
 }
 
 /// Says what made the program fail, once.
@@ -155,8 +150,26 @@ pub(super) fn error(message: &str) {
         tracing::error!(target: SAID_TO_PEOPLE, "{message}");
         return;
     }
-    let label = if is_colourful() { "\x1b[1;31merror:\x1b[0m" } else { "error:" };
-    print(&format!("{label} {}", text::without_controls(message)));
+    print(if is_colourful() { "\x1b[1;31merror:\x1b[0m " } else { "error: " }, message);
+}
+
+/// A line of the log without passwords and without what a terminal would obey. Colours of a text are ours:
+/// what is logged comes with its own escape sequences written out. Of JSON each string is cleaned by itself,
+/// since quotes and backslashes mean something else there.
+fn harmless(line: &str, format: LogFormat) -> String {
+    if format == LogFormat::Text {
+        return text::without_controls_but_colours(&text::without_secrets(line)).into_owned();
+    }
+    let (mut clean, mut rest) = (String::with_capacity(line.len()), line);
+    while let Some(start) = rest.find('"') {
+        let (before, string) = rest.split_at(start);
+        clean.push_str(before);
+        let mut strings = serde_json::Deserializer::from_str(string).into_iter::<String>();
+        let Some(Ok(said)) = strings.next() else { return clean + &text::for_people(string) };
+        clean.push_str(&serde_json::Value::from(text::for_people(&said)).to_string());
+        rest = &string[strings.byte_offset()..];
+    }
+    clean + rest
 }
 
 /// Colour only on a terminal, and not where <https://no-color.org> says no.
@@ -169,12 +182,28 @@ struct AroundBars;
 impl Write for AroundBars {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // Each message comes whole.
-        let message = harmless(&String::from_utf8_lossy(bytes));
+        let message = harmless(&String::from_utf8_lossy(bytes), style().format);
         BARS.suspend(|| io::stderr().write_all(message.as_bytes()))?;
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         io::stderr().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_stays_json_without_what_is_secret_in_it() {
+        let said = "user-pw=\"a\\\"b\" user-id=x\u{202e}\n http://u:p@h\u{1b}";
+        let line = format!("{{\"n\":1,\"message\":{},\"target\":\"t\"}}\n", serde_json::Value::from(said));
+        let clean = harmless(&line, LogFormat::Json);
+        let read: serde_json::Value = serde_json::from_str(&clean).expect(&clean);
+        assert_eq!(read["message"], "user-pw=*** user-id=***\n http://***@h\\u{1b}");
+        assert_eq!((&read["n"], &read["target"]), (&1.into(), &"t".into()));
+        assert!(!harmless("user-pw=a \"user-pw=b", LogFormat::Json).contains('b'));
     }
 }

@@ -6,6 +6,7 @@
 //! terminal would obey.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 /// Stands where a secret stood.
 pub const HIDDEN: &str = "***";
@@ -78,7 +79,8 @@ fn values(text: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for (equals, _) in text.match_indices('=') {
         let name = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-        let before = &text[..equals];
+        // gst-launch takes white space around the sign.
+        let before = text[..equals].trim_end();
         let start = before
             .rfind(|c| !name(c))
             .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
@@ -86,19 +88,74 @@ fn values(text: &str) -> Vec<(usize, usize)> {
         let is_secret = SECRET_NAMES.iter().any(|secret| {
             called.strip_suffix(secret).is_some_and(|rest| rest.is_empty() || rest.ends_with(['-', '_']))
         });
-        let value = equals + 1;
-        // gst-launch and the log of its values: `user-pw="a b"`, `user-pw=(string)x`.
-        let typed = text[value..].strip_prefix("(string)").map_or(value, |rest| text.len() - rest.len());
-        let rest = &text[typed..];
-        let length = match rest.chars().next().filter(|quote| "\"'".contains(*quote)) {
-            Some(quote) => rest[1..].find(quote).map_or(rest.len(), |end| end + 2),
-            None => rest.find(|c: char| c.is_whitespace() || "&;,'\"<>#)".contains(c)).unwrap_or(rest.len()),
+        if !is_secret {
+            continue;
+        }
+        let rest = &text[equals + 1..];
+        let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
+        let (rest, length) = if word.contains("://") {
+            (rest, of_address(rest))
+        } else if let Some(rest) = rest.trim_start().strip_prefix("(string)") {
+            (rest, of_structure(rest))
+        } else {
+            (rest.trim_start(), of_launch(rest.trim_start()))
         };
-        if is_secret && length > 0 {
-            found.push((typed, typed + length));
+        if length > 0 && !is_hidden(rest) {
+            let value = text.len() - rest.len();
+            found.push((value, value + length));
         }
     }
     found
+}
+
+/// True for what was hidden before, perhaps in quotes that a shell needs.
+fn is_hidden(value: &str) -> bool {
+    value.strip_prefix(HIDDEN).is_some_and(|rest| {
+        rest.chars().next().is_none_or(|c| c.is_whitespace() || "'\"\\&#,;:)".contains(c))
+    })
+}
+
+/// Bytes of a value in an address. More characters than these may stand there without being escaped.
+fn of_address(text: &str) -> usize {
+    let ends = |c: char| c.is_whitespace() || "&#\"<>`".contains(c);
+    of_quotes(text).unwrap_or_else(|| text.find(ends).unwrap_or(text.len()))
+}
+
+/// Bytes of a value in a structure that GStreamer wrote: `user-pw=(string)"a\ b", x=(int)1`.
+fn of_structure(text: &str) -> usize {
+    of_quotes(text).unwrap_or_else(|| text[..of_word(text)].trim_end_matches([',', ';']).len())
+}
+
+/// Bytes of a value as gst-launch reads it: quotes count where it begins with them.
+fn of_launch(text: &str) -> usize {
+    let quoted = of_quotes(text).unwrap_or(0);
+    quoted + of_word(&text[quoted..])
+}
+
+/// Bytes up to white space; a backslash takes its meaning from it.
+fn of_word(text: &str) -> usize {
+    let mut is_escaped = false;
+    let ends = |c: char| {
+        let is_end = c.is_whitespace() && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        is_end
+    };
+    text.find(ends).unwrap_or(text.len())
+}
+
+/// Bytes of what begins with a quote, up to the same one unless a backslash stands before it; all where
+/// there is none. Quotes that are escaped, as in a text inside another, are quotes only in pairs.
+fn of_quotes(text: &str) -> Option<usize> {
+    let quote = ["\\\"", "\\'", "\"", "'"].into_iter().find(|quote| text.starts_with(quote))?;
+    let mut ends = text.match_indices(quote).skip(1).filter(|(at, _)| {
+        let backslashes = text[..*at].bytes().rev().take_while(|byte| *byte == b'\\').count();
+        // In a text inside another each of them is two.
+        (backslashes / quote.len()).is_multiple_of(2)
+    });
+    match ends.next() {
+        Some((at, _)) => Some(at + quote.len()),
+        None => (quote.len() == 1).then_some(text.len()),
+    }
 }
 
 /// Where what authorises stands: all that follows `Authorization:` in its line.
@@ -128,6 +185,20 @@ pub fn without_controls(text: &str) -> Cow<'_, str> {
         }
     }
     clean.into()
+}
+
+/// As [`without_controls`], and without line breaks and tabs: a name that enters a message begins no line of
+/// its own there.
+pub fn in_one_line(name: &str) -> Cow<'_, str> {
+    match without_controls(name) {
+        clean if clean.contains(['\n', '\t']) => clean.replace('\n', "\\u{a}").replace('\t', "\\u{9}").into(),
+        clean => clean,
+    }
+}
+
+/// A path as it stands in a message: [`in_one_line`].
+pub fn path(path: &Path) -> String {
+    in_one_line(&path.to_string_lossy()).into_owned()
 }
 
 /// As [`without_controls`], but what sets colours is left, as our own messages have them.
@@ -203,6 +274,35 @@ mod tests {
         ] {
             assert_eq!(without_secrets(text), expected);
         }
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_password_that_gst_launch_reads_on_in() {
+        let plain = ["pa#ss", "a,b", "a&b", "a)b", "a;b", "a'b", r#"a"b"#, r#""a\"b""#, r#""a b"c"#];
+        for password in plain.into_iter().chain([r"'a\'b c'", r"s3\ cret", r"a\\"]) {
+            for sign in ["=", " = ", "= "] {
+                let text = format!("souphttpsrc location=http://h/ user-pw{sign}{password} ! decodebin");
+                let clean = format!("souphttpsrc location=http://h/ user-pw{sign}*** ! decodebin");
+                assert_eq!(without_secrets(&text), clean);
+                assert_eq!(without_secrets(&clean), clean);
+                // The same inside quotes, as errors show it.
+                let shown = without_secrets(&format!("{text:?}")).into_owned();
+                assert!(!plain.contains(&password) || shown == format!("{clean:?}"), "{shown}");
+            }
+        }
+        for (text, expected) in [
+            ("x user-pw=(string)\"a b\", y=1", "x user-pw=(string)***, y=1"),
+            ("http://h/?token=a,b;c'd&x=1", "http://h/?token=***&x=1"),
+            ("lockon run 'http://h/?token=***' --x", "lockon run 'http://h/?token=***' --x"),
+        ] {
+            assert_eq!(without_secrets(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_name_begins_no_line_of_its_own() {
+        assert_eq!(in_one_line("x\ncar:\tfound\x1b[8m"), "x\\u{a}car:\\u{9}found\\u{1b}[8m");
+        assert_eq!(path(Path::new("plain \u{fc}.png")), "plain \u{fc}.png");
     }
 
     #[test]

@@ -342,7 +342,8 @@ impl Launch {
 
 impl fmt::Display for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut words = words(&self.text);
+        // Before anything is unescaped: afterwards nobody knows any more where a password ends.
+        let mut words = words(&without_secrets(&self.text));
         for word in &mut words {
             *word = unescape_spaces(word);
         }
