@@ -114,6 +114,17 @@ fn masks_belong_to_their_frame_however_long_they_are_held() {
 }
 
 #[test]
+fn only_files_of_outputs_that_did_not_fail_are_told_as_written() {
+    let sink = |name: &str, fails_at, fails_at_end| -> Box<dyn Sink> {
+        Box::new(MemorySink { file: Some(name.into()), fails_at, fails_at_end, ..MemorySink::default() })
+    };
+    let sinks = vec![sink("good", None, false), sink("broke", Some(2), false), sink("cut", None, true)];
+    let (summary, outcome) = job().run(&mut MemorySource::new(&pictures(4)), sinks);
+    assert!(matches!(outcome, Err(Error::Output { .. })));
+    assert_eq!((summary.frames, summary.files), (4, vec!["good".into()]));
+}
+
+#[test]
 fn frames_before_an_error_are_delivered_and_the_error_is_told() {
     for backend in backends() {
         let mut source = MemorySource::new(&pictures(5));

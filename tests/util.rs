@@ -221,6 +221,10 @@ pub struct MemorySink {
     pub only_watches: bool,
     /// Stops the engine when this frame is delivered, as Ctrl-C would.
     pub stops_at: Option<(u64, Control)>,
+    /// A file that it says it has written.
+    pub file: Option<PathBuf>,
+    /// Fails when it is finished.
+    pub fails_at_end: bool,
 }
 
 impl Sink for MemorySink {
@@ -265,8 +269,15 @@ impl Sink for MemorySink {
         Ok(())
     }
 
+    fn files(&self) -> Vec<PathBuf> {
+        self.file.iter().cloned().collect()
+    }
+
     fn finish(&mut self, _: &Summary) -> Result<()> {
         self.heard.lock().unwrap().finished += 1;
+        if self.fails_at_end {
+            return Err(Error::Output { name: "memory".into(), reason: "asked to fail".into() });
+        }
         Ok(())
     }
 }

@@ -56,7 +56,8 @@ impl Engine<'_> {
     /// that fails is finished at once, and the run goes on for the others: its error is what the run ends
     /// with.
     pub fn run(mut self) -> (Summary, Result<()>) {
-        let mut run = Run { is_closed: vec![false; self.sinks.len()], ..Run::default() };
+        let none = vec![false; self.sinks.len()];
+        let mut run = Run { is_closed: none.clone(), has_failed: none, ..Run::default() };
         let mut outcome = catch_panic(|| self.pump(&mut run))
             .unwrap_or_else(|message| Err(Error::Panicked { what: "the engine".into(), message }));
         // Slots and device memory go before the sinks are waited for.
@@ -72,10 +73,14 @@ impl Engine<'_> {
             }
         }
         let mut summary = self.summary(&run);
-        for (sink, _) in self.sinks.iter_mut().zip(&run.is_closed).filter(|(_, is_closed)| !**is_closed) {
-            outcome = first_error(outcome, finish(&mut **sink, &summary));
+        for (index, sink) in self.sinks.iter_mut().enumerate().filter(|(index, _)| !run.is_closed[*index]) {
+            let finished = finish(&mut **sink, &summary);
+            run.has_failed[index] |= finished.is_err();
+            outcome = first_error(outcome, finished);
         }
-        summary.files = self.sinks.iter().flat_map(|sink| sink.files()).collect();
+        // What failed may have left a part of a file, or the file that was there before.
+        let whole = self.sinks.iter().zip(&run.has_failed).filter(|(_, has_failed)| !**has_failed);
+        summary.files = whole.flat_map(|(sink, _)| sink.files()).collect();
         (summary, outcome)
     }
 
@@ -89,7 +94,7 @@ impl Engine<'_> {
                 continue;
             }
             let Err(error) = guarded(&mut *self.sinks[index], &call) else { continue };
-            run.is_closed[index] = true;
+            (run.is_closed[index], run.has_failed[index]) = (true, true);
             let summary = self.summary(run);
             let error = first_error(Err(error), finish(&mut *self.sinks[index], &summary));
             let failed = first_error(run.failed.take().map_or(Ok(()), Err), error);
@@ -248,8 +253,10 @@ impl Engine<'_> {
                 self.tracker.check(format.size)?;
                 let record = (self.describe)(format, &backend.describe());
                 run.tally.begin(&record);
-                for sink in &mut self.sinks {
-                    guarded(&mut **sink, |sink| sink.begin(&record, format))?;
+                for (sink, has_failed) in self.sinks.iter_mut().zip(&mut run.has_failed) {
+                    let begun = guarded(&mut **sink, |sink| sink.begin(&record, format));
+                    *has_failed = begun.is_err();
+                    begun?;
                 }
             }
             Some(before) => self.tracker.rescale(before, format.size),
@@ -444,6 +451,8 @@ struct Run {
     interpolated: u64,
     /// Which sinks have failed and are finished already.
     is_closed: Vec<bool>,
+    /// Which sinks have failed, whether they are finished or not.
+    has_failed: Vec<bool>,
     /// What the first of them failed with.
     failed: Option<Error>,
 }

@@ -65,7 +65,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         // The name that it was to have says nothing to whoever asked for another.
         Err(error) => return Err(bare(&error)),
     };
-    file.write_all(bytes)?;
+    // The file itself, whose errors do not name it either.
+    file.as_file_mut().write_all(bytes)?;
     if let Some(before) = before {
         file.as_file().set_permissions(before.permissions())?;
     }

@@ -165,7 +165,8 @@ impl Sink for Report {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        vec![PathBuf::from(&self.path)]
+        // A run that never began leaves the one of before.
+        self.run.iter().map(|_| PathBuf::from(&self.path)).collect()
     }
 
     fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {
@@ -293,8 +294,9 @@ mod tests {
     fn a_run_that_never_began_leaves_no_page() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.html");
-        open(path.to_str().unwrap()).unwrap().finish(&Summary::default()).unwrap();
-        assert!(!path.exists());
+        let mut report = open(path.to_str().unwrap()).unwrap();
+        report.finish(&Summary::default()).unwrap();
+        assert!(!path.exists() && report.files().is_empty());
     }
 
     #[test]
