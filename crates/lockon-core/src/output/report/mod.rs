@@ -130,9 +130,9 @@ impl Report {
         index.map(|index| &mut self.series[index])
     }
 
-    /// Makes the charts coarser if a frame lies beyond them.
-    fn make_room(&mut self, frame: u64) {
-        while frame / self.stride >= MOST_COLUMNS {
+    /// Makes the charts coarser if a frame lies beyond them; they count the frames that were delivered.
+    fn make_room(&mut self, count: u64) {
+        while count / self.stride >= MOST_COLUMNS {
             self.stride *= 2;
             self.series.iter_mut().for_each(Series::halve);
         }
@@ -180,10 +180,12 @@ impl Sink for Report {
         if self.frames == 0 {
             self.first = time;
         }
+        // Frames that were skipped or dropped, or that came before, have no columns: where one was followed
+        // from each frame to the next that was there, its line goes on.
+        self.make_room(self.frames);
+        let number = self.frames / self.stride;
         (self.frames, self.last) = (self.frames + 1, time);
         self.latency.count(record.latency_us);
-        self.make_room(record.frame);
-        let number = record.frame / self.stride;
 
         let has_results = !(record.tracks.is_empty() && record.matches.is_empty());
         if self.key.as_ref().is_none_or(|key| has_results && !key.has_results) {
@@ -360,6 +362,31 @@ mod tests {
         let run = report.run.clone().unwrap();
         let page = Page { report: &report, run: &run, summary: &Summary::default() }.text();
         assert!(page.len() < 500_000, "{} bytes", page.len());
+    }
+
+    #[test]
+    fn frames_that_were_skipped_or_dropped_are_no_gaps_and_do_not_make_charts_coarser() {
+        // `--every 5`, a part that begins late, and a live source that drops frames.
+        let drops = (0..60).map(|n| n * n / 7);
+        for numbers in [(0..60).map(|n| 5 * n).collect(), (700..760).collect(), drops.collect::<Vec<u64>>()] {
+            let mut report = Report::new("report.html");
+            report.begin(&samples::run(&[]), &samples::format()).unwrap();
+            for &frame in &numbers {
+                let matches = vec![samples::found("logo")];
+                let tracks = vec![track(1, TrackState::Tracked)];
+                let record = FrameRecord { frame, matches, tracks, ..FrameRecord::default() };
+                samples::deliver(&mut report, record).unwrap();
+            }
+            assert_eq!(report.stride, 1, "from {}", numbers[0]);
+            for series in &report.series {
+                let pieces: Vec<_> = series.pieces(true).iter().map(Vec::len).collect();
+                assert_eq!(pieces, [60], "{}, from {}", series.name, numbers[0]);
+            }
+        }
+        // A frame without the template is one.
+        let at = |score| Match { score, ..samples::found("logo") };
+        let page = of_matches(&[&[at(0.75)], &[], &[at(0.25)]]);
+        assert_eq!(page.matches("<polyline class=\"mean\"").count(), 2);
     }
 
     #[test]
