@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use lockon::memory::Bytes;
 use lockon::results::{FrameTime, Percentiles, Span, Summary, TemplateSummary, TrackSummary};
 use lockon::stats::Stage;
 
@@ -83,8 +84,8 @@ pub(super) fn describe_times(summary: &Summary) -> String {
 /// The files that were written, with their sizes; `None` if there are none.
 pub(super) fn describe_files(summary: &Summary) -> Option<String> {
     let size = |path: &Path| path.metadata().ok().filter(std::fs::Metadata::is_file).map(|found| found.len());
-    let files = summary.files.iter().filter_map(|path| Some((path.display(), size(path)?)));
-    let files: Vec<_> = files.map(|(path, bytes)| format!("{path} ({})", words::size(bytes))).collect();
+    let files = summary.files.iter().filter_map(|path| Some((text::path(path), size(path)?)));
+    let files: Vec<_> = files.map(|(path, bytes)| format!("{path} ({})", Bytes(bytes))).collect();
     (!files.is_empty()).then(|| format!("written: {}", files.join(", ")))
 }
 

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::Args as ClapArgs;
 
-use super::{log, words};
+use lockon::memory::Bytes;
+use lockon::text;
+
+use super::log;
 
 /// What is done about files that exist.
 #[derive(ClapArgs, Clone, Copy, Default)]
@@ -64,7 +67,7 @@ fn is_lost(path: &Path) -> bool {
 fn may_overwrite(path: &Path) -> Result<bool> {
     let mut question = format!("{} exists", path.display());
     if let Ok(found) = path.metadata() {
-        let _ = write!(question, " ({})", words::size(found.len()));
+        let _ = write!(question, " ({})", Bytes(found.len()));
     }
     log::ask(&format!("{question}. Overwrite? [y/N] "));
     let mut answer = String::new();

@@ -117,7 +117,7 @@ fn matches_are_the_same_in_little_memory_and_too_little_is_refused_with_both_num
     assert_eq!(whole["matches"][0]["angle"], 35.0, "{whole}");
     assert_eq!(matched(&place, &format!("{asked} --memory 24M --threads 1")), whole);
     let refused = place.lockon(&format!("match scene.png thing.png --backend cpu {asked} --memory 1M"));
-    fails(&refused, 2, "of memory, and ");
+    fails(&refused, 2, "of memory needed, and ");
     let said = stderr(&refused);
     assert!(said.contains("iB may be taken") && said.contains("--memory"), "{said}");
     fails(&place.lockon("match scene.png thing.png --memory lots"), 2, "expected a size such as 2G");

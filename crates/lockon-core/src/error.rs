@@ -151,7 +151,7 @@ pub enum Error {
         message: String,
     },
     /// Less memory may be taken than is needed at least.
-    #[error("{what} takes {wanted} of memory, and {limit} may be taken: {remedy}")]
+    #[error("{what}: {wanted} of memory needed, and {limit} may be taken: {remedy}")]
     MemoryLimit {
         /// What the memory is for.
         what: String,
@@ -236,7 +236,8 @@ pub enum DeviceFault {
     },
     /// Device or pinned host memory is exhausted.
     #[error(
-        "no room for {wanted} bytes for {what}: {free} of its {total} bytes are free; use a smaller --depth if it is not 1, or --backend cpu"
+        "no room for {what}, {}: {} of its {} are free; use a smaller --depth if it is not 1, or --backend cpu",
+        Bytes(*wanted as u64), Bytes(*free as u64), Bytes(*total as u64)
     )]
     OutOfMemory {
         /// What the memory was for.
@@ -250,7 +251,8 @@ pub enum DeviceFault {
     },
     /// Page-locked memory of the host is exhausted.
     #[error(
-        "the host has no {wanted} bytes of page-locked memory for {what}; free some, or use --backend cpu"
+        "the host has no {} of page-locked memory for {what}; free some, or use --backend cpu",
+        Bytes(*wanted as u64)
     )]
     OutOfHostMemory {
         /// What the memory was for.
@@ -277,7 +279,17 @@ pub enum DeviceFault {
     Other(String),
 }
 
-/// An amount of memory.
+impl DeviceFault {
+    /// True if the device failed while it worked, or has no room for what it is asked.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(
+            self,
+            Self::Lost { .. } | Self::Launch { .. } | Self::OutOfMemory { .. } | Self::OutOfHostMemory { .. }
+        )
+    }
+}
+
+/// An amount of memory, or of what is in a file. Shown, a KiB is 1024 bytes, as everywhere here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 
@@ -288,7 +300,7 @@ impl fmt::Display for Bytes {
                 return write!(f, "{:.1} {unit}", self.0 as f64 / (1_u64 << shift) as f64);
             }
         }
-        write!(f, "{} bytes", self.0)
+        write!(f, "{} byte{}", self.0, if self.0 == 1 { "" } else { "s" })
     }
 }
 

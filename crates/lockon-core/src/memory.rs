@@ -108,7 +108,8 @@ mod tests {
         for text in ["", "G", "-1G", "0", "1X", "nan", "inf", "1e300"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
-        assert_eq!([Bytes(700), Bytes(3 << 29)].map(|b| b.to_string()), ["700 bytes", "1.5 GiB"]);
+        let shown = [Bytes(0), Bytes(1), Bytes(700), Bytes(1024), Bytes(3 << 29)].map(|b| b.to_string());
+        assert_eq!(shown, ["0 bytes", "1 byte", "700 bytes", "1.0 KiB", "1.5 GiB"]);
     }
 
     #[test]
