@@ -6,6 +6,7 @@ use std::path::Path;
 use lockon::memory::Bytes;
 use lockon::results::{FrameTime, Percentiles, Span, Summary, TemplateSummary, TrackSummary};
 use lockon::stats::Stage;
+use lockon::text;
 
 use super::words;
 
@@ -62,7 +63,10 @@ pub(super) fn describe_times(summary: &Summary) -> String {
     }
     for output in summary.outputs.iter().filter(|output| output.shown_us.max > 0) {
         let (shown, dropped) = (in_ms(output.shown_us), output.dropped);
-        lines.push(format!("from capture to {} {shown}, {dropped} dropped there", output.name));
+        lines.push(format!(
+            "from capture to {} {shown}, {dropped} dropped there",
+            text::in_one_line(&output.name)
+        ));
     }
     let step = |stage: &str| match Stage::ALL.into_iter().find(|known| known.name() == stage) {
         Some(Stage::Source) => "waiting for the source",
@@ -109,7 +113,7 @@ fn head(summary: &Summary) -> String {
 }
 
 fn of_template(found: &TemplateSummary, frames: u64, min_score: f64) -> String {
-    let name = &found.template;
+    let name = text::in_one_line(&found.template);
     let of_all = counted(frames, "frame", "frames");
     let (Some(first), Some(last), Some(best), Some(worst)) =
         (found.first, found.last, found.best, found.worst)
@@ -134,7 +138,7 @@ fn of_track(track: &TrackSummary) -> String {
     let share = |count: u64| percent(count as f64 / track.frames.max(1) as f64);
     let mut line = format!("#{}", track.id);
     if let Some(template) = &track.template {
-        let _ = write!(line, " ({template})");
+        let _ = write!(line, " ({})", text::in_one_line(template));
     }
     let _ = write!(
         line,

@@ -34,7 +34,7 @@ impl OverwriteArgs {
         if self.overwrite || existing.is_empty() {
             return Ok(());
         }
-        let names: Vec<_> = existing.iter().map(|path| path.display().to_string()).collect();
+        let names: Vec<_> = existing.iter().map(|path| text::path(path)).collect();
         let (names, exist) = (names.join(", "), if existing.len() == 1 { "exists" } else { "exist" });
         if self.no_overwrite {
             bail!("{names} {exist} already, and -n (--no-overwrite) keeps what exists");
@@ -46,7 +46,7 @@ impl OverwriteArgs {
         }
         for path in existing {
             if !may_overwrite(path)? {
-                bail!("{} was not overwritten: give another name, or -y", path.display());
+                bail!("{} was not overwritten: give another name, or -y", text::path(path));
             }
         }
         Ok(())
@@ -65,7 +65,7 @@ fn is_lost(path: &Path) -> bool {
 
 /// Asks whoever sits at the terminal. No answer is no.
 fn may_overwrite(path: &Path) -> Result<bool> {
-    let mut question = format!("{} exists", path.display());
+    let mut question = format!("{} exists", text::path(path));
     if let Ok(found) = path.metadata() {
         let _ = write!(question, " ({})", Bytes(found.len()));
     }

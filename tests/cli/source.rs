@@ -387,6 +387,23 @@ fn what_a_terminal_would_obey_does_not_reach_it() {
 }
 
 #[test]
+fn a_template_whose_name_has_line_breaks_and_colours_forges_no_line() {
+    let place = Place::new();
+    let evil = "e\u{1b}[8mvil\ncar: found in 60 of 60 frames";
+    let template = format!("{evil}=ball.png");
+    let out = succeeds(place.lockon_args(&["run", "ball.mp4", "-t", &template, "--no-progress"]));
+    let said = stderr(&out);
+    assert!(said.contains("e\\u{1b}[8mvil\\u{a}car: found in 60"), "{said}");
+    assert!(!said.contains('\u{1b}') && !said.contains("\ncar:"), "{said}");
+    let output = format!("nowhere/{evil}.csv");
+    let out = place.lockon_args(&["run", "ball.mp4", "-t", "ball.png", "--results", &output]);
+    fails(&out, 1, "vil\\u{a}car");
+    assert!(!stderr(&out).contains("\ncar:"), "{}", stderr(&out));
+    let out = place.lockon_args(&["match", "ball.png", &template, "--explain"]);
+    assert!(!stderr(&succeeds(out)).contains(['\u{1b}', '\r']));
+}
+
+#[test]
 fn a_template_whose_name_is_a_formula_is_text_in_a_spreadsheet() {
     let place = Place::new();
     std::fs::copy(place.path("ball.png"), place.path("=1+1.png")).unwrap();

@@ -19,6 +19,7 @@ use crate::recycle::Recycler;
 use crate::results::{Event, FrameRecord, Percentiles, RunRecord, StageSummary, Summary, ThresholdResult};
 use crate::stats::{Stage, Stats};
 use crate::tally::Tally;
+use crate::text;
 
 /// A source from which nothing has come for so long has stalled.
 const STALL: Duration = Duration::from_secs(2);
@@ -102,7 +103,8 @@ impl Engine<'_> {
                 return failed;
             }
             run.failed = failed.err();
-            tracing::warn!("output {} failed and is closed, the others go on", self.sinks[index].name());
+            let name = text::in_one_line(self.sinks[index].name());
+            tracing::warn!("output {name} failed and is closed, the others go on");
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ pub enum Error {
     #[error("{0}")]
     Usage(String),
     /// A file or folder could not be read or written.
-    #[error("cannot {action} {}: {cause}", path.display())]
+    #[error("cannot {action} {}: {cause}", text::path(path))]
     File {
         /// What was tried: `read`, `write`, `create`.
         action: &'static str,
@@ -40,7 +40,7 @@ pub enum Error {
     },
     /// A still picture could not be decoded.
     #[cfg(feature = "pictures")]
-    #[error("{}: {cause} (PNG, JPEG and BMP are read)", path.display())]
+    #[error("{}: {cause} (PNG, JPEG and BMP are read)", text::path(path))]
     Picture {
         /// The file.
         path: PathBuf,
@@ -48,7 +48,7 @@ pub enum Error {
         cause: image::ImageError,
     },
     /// A still picture with more pixels than are taken.
-    #[error("{} is {size}: pictures of up to {max} pixels are taken here", path.display())]
+    #[error("{} is {size}: pictures of up to {max} pixels are taken here", text::path(path))]
     PictureTooLarge {
         /// The file.
         path: PathBuf,
@@ -59,7 +59,7 @@ pub enum Error {
     },
     /// A still picture could not be written.
     #[cfg(feature = "pictures")]
-    #[error("cannot write {}: {cause}", path.display())]
+    #[error("cannot write {}: {cause}", text::path(path))]
     PictureNotWritten {
         /// The file.
         path: PathBuf,
@@ -93,7 +93,7 @@ pub enum Error {
         frame: Size,
     },
     /// gst-launch text that GStreamer does not accept, or that lacks an element that we need.
-    #[error("pipeline {name}: {reason}")]
+    #[error("pipeline {}: {reason}", text::in_one_line(name))]
     Launch {
         /// Where the text is from: an option or a file.
         name: String,
@@ -176,7 +176,7 @@ pub enum Error {
     #[error("stopped before it was done")]
     Stopped,
     /// An output failed; the others were finished.
-    #[error("output {name}: {reason}")]
+    #[error("output {}: {reason}", text::in_one_line(name))]
     Output {
         /// Its file or name.
         name: String,

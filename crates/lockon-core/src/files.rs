@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 
 use crate::control::{Control, STOP_CHECK};
 use crate::error::{Error, Result};
+use crate::text;
 
 /// True if nothing is at `path` yet. Leaves everything as it was.
 ///
@@ -173,7 +174,7 @@ pub fn check_distinct(inputs: &[PathBuf], outputs: &[PathBuf]) -> Result<()> {
         }
         let is_input = identities[..inputs.len()].contains(identity);
         let twice = if is_input { "is both input and output" } else { "is given twice as an output" };
-        return Err(Error::Usage(format!("{} {twice}", path.display())));
+        return Err(Error::Usage(format!("{} {twice}", text::path(path))));
     }
     Ok(())
 }

@@ -35,6 +35,7 @@ use lockon_core::overlay::{self, Trails};
 use lockon_core::ports::{Delivery, Sink};
 use lockon_core::results::{FrameRecord, OutputSummary, Percentiles, RunRecord, Summary};
 use lockon_core::stats::Durations;
+use lockon_core::text;
 
 /// Frames that may wait for the worker. Together with the one being copied a sink keeps two decoded pictures
 /// at most, since a decoder's pool is small.
@@ -307,7 +308,8 @@ impl VideoSink {
             playing.drain()?;
         }
         let next = next_part(path);
-        tracing::warn!("{}: a file holds one kind of frame: going on in {}", path.display(), next.display());
+        let (shown, next_shown) = (text::path(path), text::path(&next));
+        tracing::warn!("{shown}: a file holds one kind of frame: going on in {next_shown}");
         if sound.take().is_some() {
             tracing::warn!("{}: the sound ends with the first part", next.display());
         }

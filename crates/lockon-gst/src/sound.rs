@@ -19,6 +19,7 @@ use gst::prelude::*;
 
 use super::launch;
 use lockon_core::error::{Error, Result};
+use lockon_core::text;
 
 /// How long to wait for the demuxer to tell what a file holds. It reads the file's head only; a network drive
 /// may be slow.
@@ -72,7 +73,7 @@ pub(super) fn attach(
     };
     branch.remove_from(output);
     if let Some(reason) = refused {
-        tracing::warn!("the sound of {} is left out: {reason}", input.display());
+        tracing::warn!("the sound of {} is left out: {reason}", text::path(input));
     }
     Ok(None)
 }

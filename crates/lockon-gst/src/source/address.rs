@@ -168,7 +168,7 @@ impl From<String> for Uri {
 
 impl fmt::Display for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&text::for_people(&self.0))
+        f.write_str(&text::in_one_line(&text::without_secrets(&self.0)))
     }
 }
 

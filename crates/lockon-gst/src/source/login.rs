@@ -41,11 +41,11 @@ impl Login {
         {
             use std::os::unix::fs::PermissionsExt;
             if about.is_file() && about.permissions().mode() & 0o077 != 0 {
-                let name = path.display();
+                let name = text::path(path);
                 tracing::warn!("{name} has a password in it and is open to other users (chmod 600 {name})");
             }
         }
-        said.parse().map_err(|error| Error::Usage(format!("{}: {error}", path.display())))
+        said.parse().map_err(|error| Error::Usage(format!("{}: {error}", text::path(path))))
     }
 
     /// Gives it to an element that asks for one and has none yet: `rtspsrc` and `souphttpsrc` have properties

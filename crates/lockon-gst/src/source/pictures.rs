@@ -141,24 +141,24 @@ impl Pictures {
             if let Some(pair) = values.windows(2).find(|pair| pair[1] != pair[0] + 1) {
                 return Err(fault(format!(
                     "{} is missing between {} and {} (a glob takes what is there: '{}')",
-                    folder.join(number.name(pair[0] + 1)).display(),
+                    text::path(&folder.join(number.name(pair[0] + 1))),
                     values[0],
                     values[values.len() - 1],
-                    folder.join(format!("{}*{}", number.before, number.after)).display(),
+                    text::path(&folder.join(format!("{}*{}", number.before, number.after))),
                 )));
             }
         }
         let kind = Kind::of(first).or_else(|| sniffed(first)).ok_or_else(|| {
             fault(format!(
                 "{} is no picture that is read (PNG, JPEG, BMP, TIFF and WebP are)",
-                first.display()
+                text::path(first)
             ))
         })?;
         if let Some(other) = files.iter().find(|file| Kind::of(file).is_some_and(|other| other != kind)) {
             return Err(fault(format!(
                 "pictures of several kinds: {} and {} (take one kind by a glob, as '*.{}')",
-                first.display(),
-                other.display(),
+                text::path(first),
+                text::path(other),
                 kind.endings[0]
             )));
         }
@@ -168,7 +168,7 @@ impl Pictures {
 
 impl fmt::Display for Pictures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&text::without_controls(&self.0.to_string_lossy()))
+        f.write_str(&text::path(&self.0))
     }
 }
 
@@ -290,9 +290,7 @@ impl Found {
             let made = made.load(Ordering::Relaxed);
             let lost = (made < given_before).then_some((made, "it cannot be decoded"));
             let Some((number, what)) = lost.or(cut) else { return gst::PadProbeReturn::Ok };
-            let name =
-                files.get(number).map(|file| text::without_controls(&file.to_string_lossy()).into_owned());
-            let name = name.unwrap_or_default();
+            let name = files.get(number).map(|file| text::path(file)).unwrap_or_default();
             if let Some(element) = pad.parent_element() {
                 gst::element_error!(element, gst::StreamError::Decode, ("the picture {name}: {what}"));
             }
