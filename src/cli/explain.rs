@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use lockon::config::Limits;
 use lockon::results::Match;
 use lockon::template::Template;
+use lockon::text;
 
 /// Places that are looked at.
 const PLACES: usize = 20;
@@ -26,7 +27,7 @@ pub(super) fn limits(asked: Limits) -> Limits {
 /// does so. Those with less than `least` were not looked for.
 pub(super) fn describe(template: &Template, places: &[&Match], least: f64) -> String {
     let scores: Vec<_> = places.iter().map(|place| place.score).collect();
-    let (name, size) = (template.name(), template.size());
+    let (name, size) = (text::in_one_line(template.name()), template.size());
     let Some(&best) = scores.first() else {
         return format!(
             "{name} ({size}): no place scores {least} or more: it is not in the picture, or in another size or direction (--scales, \
@@ -35,7 +36,12 @@ pub(super) fn describe(template: &Template, places: &[&Match], least: f64) -> St
     };
     let right = parted(&scores, least);
     let wrong = scores.get(right).copied();
-    let mut text = format!("{name} ({size}): {}", counted(right));
+    let (high, low) = (scores[right - 1], wrong.unwrap_or(least));
+    let is_clear = best >= LIKELY && high - low >= CLEAR;
+    // Nothing is called right that is then said to be not.
+    let (first, second) = if is_clear { ("right", "wrong") } else { ("best", "next") };
+    let stands_out = if is_clear { counted(right) } else { "no place stands out".into() };
+    let mut text = format!("{name} ({size}): {stands_out}");
     let mut list = |title: &str, places: &[&Match]| {
         for (index, place) in places.iter().take(LISTED).enumerate() {
             let title = if index == 0 { title } else { "" };
@@ -53,18 +59,17 @@ pub(super) fn describe(template: &Template, places: &[&Match], least: f64) -> St
             let _ = write!(text, "\n         and {} more", places.len() - LISTED);
         }
     };
-    list("right", &places[..right]);
-    list("wrong", &places[right..]);
+    list(first, &places[..right]);
+    list(second, &places[right..]);
     if wrong.is_none() {
-        let _ = write!(text, "\n  wrong  none scores {least} or more");
+        let _ = write!(text, "\n  {second:6} none scores {least} or more");
     }
-    let (high, low) = (scores[right - 1], wrong.unwrap_or(least));
     let _ = if best < LIKELY {
         write!(
             text,
             "\n  the best place scores {best:.2} only: it is not in the picture, or in another size or direction (--scales, --angles)"
         )
-    } else if high - low < CLEAR {
+    } else if !is_clear {
         write!(
             text,
             "\n  no --min-score tells right from wrong: scores fall by {:.2} at most, from {high:.2} to {low:.2}; choose a larger \
@@ -153,6 +158,9 @@ mod tests {
                 scores.iter().copied().chain((0..PLACES).map(|i| 0.85 - 0.01 * i as f64)).collect();
             let said = described(if scores.len() == 4 { &many } else { scores });
             assert!(!said.contains("tells them apart"), "{said}");
+            // Nor is any of them called right.
+            assert!(!said.contains("  right ") && !said.contains("stands out\n  wrong"), "{said}");
+            assert!(scores.is_empty() || said.contains("no place stands out\n  best   0."), "{said}");
         }
     }
 }
