@@ -1,12 +1,13 @@
 //! Which device does a run's work: what was asked for or what `auto` takes, and what takes over when it is lost.
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::path::Path;
 use std::thread::JoinHandle;
 
 use crate::backend::{Backend, Device, Options, Standing, cpu, cuda};
 use crate::config::{BackendChoice, Kernels, OnDeviceLoss};
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 use crate::hardware::may_have_gpu;
 
 /// The devices of one run.
@@ -139,6 +140,7 @@ pub fn open_gpu(
     }
     match cuda::Cuda::open(standing()?, options.depth, options.kernels, number) {
         Ok(opened) => Ok(Some(Box::new(opened))),
+        Err(why) if has_kernels => Err(without_kernels(why)),
         Err(why) if is_asked_for => Err(why),
         Err(why) => {
             tell_cpu(&why);
@@ -147,9 +149,20 @@ pub fn open_gpu(
     }
 }
 
+/// The error with a remedy that helps whoever chose kernels: the CPU has none of them.
+fn without_kernels(why: Error) -> Error {
+    let remedy = "use --backend cpu";
+    match why {
+        Error::Backend { backend, fault } if !fault.is_lost() && fault.to_string().ends_with(remedy) => {
+            Error::Backend { backend, fault: DeviceFault::Other(format!("{fault} and no --kernel")) }
+        }
+        why => why,
+    }
+}
+
 /// Says why `Auto` takes the CPU: a warning where there is a GPU, since without one the CPU is what everybody
 /// expects.
-fn tell_cpu(why: &Error) {
+fn tell_cpu(why: &dyn fmt::Display) {
     if may_have_gpu(Path::new("/")) {
         tracing::warn!("the CPU does the work: {why}");
     } else {
@@ -193,6 +206,16 @@ pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> 
 mod tests {
     use super::*;
     use crate::frame::Size;
+
+    #[test]
+    fn whoever_chose_kernels_is_not_sent_to_a_device_that_has_none() {
+        let of = |fault| without_kernels(Error::Backend { backend: "cuda", fault });
+        let said = of(DeviceFault::NoDriver { library: "libcuda.so.1" }).to_string();
+        assert!(said.ends_with("or use --backend cpu and no --kernel"), "{said}");
+        // What a spare device can take over stays what it is.
+        let lost = of(DeviceFault::OutOfHostMemory { what: "a test", wanted: 1 });
+        assert!(lost.is_device_lost() && lost.to_string().contains("no 1 byte of page-locked"), "{lost}");
+    }
 
     #[test]
     fn opening_ahead_leaves_what_goes_wrong_to_opening() {

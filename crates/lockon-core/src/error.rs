@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::frame::{Rect, Size};
+use crate::text;
 
 /// The library's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -281,7 +282,7 @@ pub enum DeviceFault {
 
 impl DeviceFault {
     /// True if the device failed while it worked, or has no room for what it is asked.
-    pub(crate) fn is_lost(&self) -> bool {
+    pub fn is_lost(&self) -> bool {
         matches!(
             self,
             Self::Lost { .. } | Self::Launch { .. } | Self::OutOfMemory { .. } | Self::OutOfHostMemory { .. }
@@ -379,14 +380,7 @@ impl Error {
     /// True if a device failed while it worked, or has no room for what it is asked, so that another could
     /// take over.
     pub fn is_device_lost(&self) -> bool {
-        let Self::Backend { fault, .. } = self else { return false };
-        matches!(
-            fault,
-            DeviceFault::Lost { .. }
-                | DeviceFault::Launch { .. }
-                | DeviceFault::OutOfMemory { .. }
-                | DeviceFault::OutOfHostMemory { .. }
-        )
+        matches!(self, Self::Backend { fault, .. } if fault.is_lost())
     }
 
     /// For `map_err`: the system's error with what was tried and on what.
