@@ -175,8 +175,12 @@ pub(super) struct PickArgs {
     /// This box, without a window; 0,0 is the top left pixel; may be given several times
     #[arg(long = "box", value_name = "X,Y,W,H", allow_hyphen_values = true, value_parser = read::<Rect>)]
     pub(super) boxes: Vec<Rect>,
+    /// User and password for the server of an rtsp://, http:// or srt:// address: a file with one line,
+    /// `user:password`; the variable `LOCKON_CREDENTIALS` may have the same line
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(super) credentials: Option<PathBuf>,
     /// Save what is in the box as a picture, in the video's colours, for --template; of several boxes the
-    /// second goes to FILE-2.png
+    /// second goes to FILE-2.png, without -y to the first number that is free
     #[arg(short, long, value_name = "FILE.png", value_hint = ValueHint::FilePath)]
     pub(super) output: Option<PathBuf>,
     #[command(flatten)]

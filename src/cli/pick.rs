@@ -17,26 +17,41 @@ use lockon::media::launch;
 use lockon::media::pick::{KEYS, Picker};
 use lockon::media::source::{Decoder, Input, SourceSpec, VideoSource};
 use lockon::overlay::{self, Canvas};
-use lockon::{shell, still};
+use lockon::request::login;
+use lockon::{shell, still, text};
 
 use super::args::PickArgs;
 use super::signals::Signals;
 use super::{Outcome, log};
 
+/// Said where the command that is printed has not the whole address.
+const LOGIN_IS_MISSING: &str = "the address is printed without user and password: give them by --credentials FILE or by the variable \
+     LOCKON_CREDENTIALS; where *** stands, type again what belongs there";
+
 pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
     launch::init()?;
     log::join_gstreamer();
-    let spec = SourceSpec::new(args.input.clone(), Decoder::Software);
+    let login = login(args.credentials.as_deref(), &args.input)?;
+    let spec = SourceSpec { login, ..SourceSpec::new(args.input.clone(), Decoder::Software) };
+    let mut inputs = args.input.files();
+    inputs.extend(args.credentials.clone());
     if let Some(output) = &args.output {
         still::check_extension(output)?;
-        let inputs: Vec<_> =
-            if let Input::File(path) = &args.input { vec![path.clone()] } else { Vec::new() };
-        files::check_distinct(&inputs, std::slice::from_ref(output))?;
+        let taken = if args.overwrite.overwrite { args.boxes.len() } else { 1 };
+        files::check_distinct(&inputs, &numbered(output, taken))?;
         args.overwrite.allow(std::slice::from_ref(output))?;
         files::check_writable(output)?;
     }
     let moment = args.frame.map(Moment::Frame).or(args.at).unwrap_or_default();
     let signals = Signals::watch()?;
+    // Held open, so that nobody has to be waited for when the picture is there.
+    let _reader = match args.output.as_deref().filter(|output| files::is_pipe(output)) {
+        Some(pipe) => match files::open_pipe(pipe, files::End::Writing, signals.control())? {
+            None => return Ok(signals.outcome()),
+            reader => reader,
+        },
+        None => None,
+    };
     let source = match VideoSource::open(&spec, signals.control()) {
         Err(_) if signals.exit_code().is_some() => return Ok(signals.outcome()),
         opened => opened?,
@@ -68,15 +83,22 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
         return Err(Error::Outside { what: "box", rect, frame: size }.into());
     }
     if let Some(path) = &args.output {
-        for (index, rect) in boxes.iter().enumerate() {
-            // The first was allowed by name, and the others have names that are free.
-            let path = if index == 0 { path.clone() } else { free_name(path) };
-            still::save_rgb(&path, &colour::rgb(&frame, *rect), rect.size())?;
-            log::say(&format!("{}: {rect} of frame {}", path.display(), frame.meta.index));
+        // The first was allowed by name. What may not be overwritten is not in the way of the others.
+        let names = numbered(path, boxes.len());
+        if args.overwrite.overwrite {
+            files::check_distinct(&inputs, &names)?;
+        }
+        for (index, (rect, name)) in boxes.iter().zip(names).enumerate() {
+            let name = if index == 0 || args.overwrite.overwrite { name } else { free_name(path) };
+            still::save_rgb(&name, &colour::rgb(&frame, *rect), rect.size())?;
+            log::say(&format!("{}: {rect} of frame {}", text::path(&name), frame.meta.index));
         }
     }
     let line = command(&args.input, &boxes, (!spec.is_real_time()?).then_some(frame.meta.index));
     std::io::stdout().write_all(line.as_bytes())?;
+    if matches!(&args.input, Input::Uri(uri) if uri.without_login().1) {
+        log::say(LOGIN_IS_MISSING);
+    }
     Ok(Outcome::Done)
 }
 
@@ -111,10 +133,13 @@ fn ask(frame: &Frame, input: &Input, control: &Control) -> Result<Option<Vec<Rec
                 words,
                 "frame {index} is in {} with a grid of coordinates (0,0 is the top left pixel). Read a box off it, \
                  X,Y,W,H, and go on with\n  {}  lockon pick {} --frame {index} --box X,Y,W,H -o crop.png",
-                path.display(),
+                text::path(&path),
                 command_of(input, &format!(" --track X,Y,W,H@{index}")),
                 quoted(input),
             );
+            if matches!(input, Input::Uri(uri) if uri.without_login().1) {
+                let _ = write!(words, "\n{LOGIN_IS_MISSING}");
+            }
             bail!("{words}");
         }
     };
@@ -149,7 +174,11 @@ fn quoted(input: &Input) -> String {
     if matches!(input, Input::Launch(_)) {
         return "--source TEXT".to_owned();
     }
-    let text = input.to_string();
+    let text = match input {
+        // A password belongs into no line that is kept, and stars open no camera.
+        Input::Uri(uri) => uri.without_login().0,
+        input => input.to_string(),
+    };
     let text = if text.starts_with('-') && text != "-" { format!("./{text}") } else { text };
     shell::quoted(&text)
 }
@@ -163,17 +192,25 @@ fn stem(input: &Input) -> String {
     stem.unwrap_or_else(|| "lockon".to_owned())
 }
 
-/// `clip-2.png` for `clip.png`, or the next number of which there is no file.
+/// `clip-2.png` for `clip.png`.
+fn with_number(path: &Path, number: usize) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{number}."));
+    name.push(path.extension().unwrap_or_default());
+    path.with_file_name(name)
+}
+
+/// The name itself and those with the numbers from 2 on, one at least.
+fn numbered(path: &Path, count: usize) -> Vec<PathBuf> {
+    let more = (2..=count).map(|number| with_number(path, number));
+    std::iter::once(path.to_owned()).chain(more).collect()
+}
+
+/// The first name with a number of which there is no file.
 fn free_name(path: &Path) -> PathBuf {
-    let (stem, extension) = (path.file_stem().unwrap_or_default(), path.extension().unwrap_or_default());
-    let name = |number: u32| {
-        let mut name = stem.to_owned();
-        name.push(format!("-{number}."));
-        name.push(extension);
-        path.with_file_name(name)
-    };
-    let is_free = |path: &PathBuf| path.symlink_metadata().is_err();
-    (2..u32::MAX).map(name).find(is_free).expect("a folder has fewer files than there are numbers")
+    let names = (2..usize::MAX).map(|number| with_number(path, number));
+    let mut free = names.filter(|path| path.symlink_metadata().is_err());
+    free.next().expect("a folder has fewer files than there are numbers")
 }
 
 /// The frame in colour, with lines by which places in it can be read.
@@ -206,6 +243,12 @@ mod tests {
         );
         assert!(line("-o.mp4", None).starts_with("lockon run ./-o.mp4 "));
         assert!(line("$(rm).mp4", None).starts_with("lockon run '$(rm).mp4' "));
+    }
+
+    #[test]
+    fn the_command_for_an_address_has_neither_its_password_nor_stars_in_its_place() {
+        let line = command(&Input::Uri("rtsp://me:s3cret@host/x".into()), &[Rect::new(1, 2, 30, 40)], None);
+        assert_eq!(line, "lockon run rtsp://host/x --track 1,2,30,40\n");
     }
 
     #[test]

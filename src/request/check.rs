@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use super::{FIELDS, Field, Request};
+use super::{FIELDS, Field, Request, login};
 use crate::config::{BackendChoice, Moment, View};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::job;
 use crate::media::launch::Launch;
 use crate::media::sink::{self, VideoSink};
-use crate::media::source::{CameraMode, DEFAULT_JITTER_MS, Decoder, Input, Login, SourceSpec};
+use crate::media::source::{CameraMode, DEFAULT_JITTER_MS, Decoder, Input, SourceSpec};
 use crate::output::{self, report};
 
 impl Request {
@@ -97,10 +97,10 @@ impl Request {
         Ok(())
     }
 
-    /// The files that are read: the video, as a path or a URI, and the templates.
+    /// The files that are read: the video or its pictures, the templates, the login.
     pub(crate) fn input_files(&self, spec: &SourceSpec) -> Vec<PathBuf> {
         let templates = self.template.iter().map(|text| job::name_and_path(text).1);
-        spec.input.file().into_iter().chain(templates).collect()
+        spec.input.files().into_iter().chain(templates).chain(self.credentials.clone()).collect()
     }
 
     /// The files that are written.
@@ -142,30 +142,12 @@ impl Request {
             return usage("--size and --fps are a camera's: other sources say themselves what they send");
         }
         let jitter_ms = self.jitter.unwrap_or(DEFAULT_JITTER_MS);
-        let login = self.login(is_network || matches!(input, Input::Launch(_)))?;
+        let login = login(self.credentials.as_deref(), &input)?;
         let reconnect = self.reconnect;
         let spec = SourceSpec { input, decoder, live, reconnect, camera, login, jitter_ms };
         if reconnect && !spec.can_reconnect() {
             return usage("--reconnect is for cameras and streams: a file is not lost");
         }
         Ok(spec)
-    }
-
-    /// User and password for the server, from the file that was named or from the environment.
-    fn login(&self, has_server: bool) -> Result<Option<Login>> {
-        match &self.credentials {
-            Some(_) if !has_server => Err(Error::Usage(
-                "--credentials is for an address: nobody else asks for a user and a password".into(),
-            )),
-            Some(path) => Login::read(path).map(Some),
-            None if !has_server => Ok(None),
-            None => match std::env::var("LOCKON_CREDENTIALS") {
-                Ok(text) if !text.is_empty() => {
-                    let login = text.parse();
-                    login.map(Some).map_err(|error| Error::Usage(format!("LOCKON_CREDENTIALS: {error}")))
-                }
-                _ => Ok(None),
-            },
-        }
     }
 }

@@ -22,8 +22,10 @@ mod check;
 mod element;
 mod field;
 mod job_file;
+mod login;
 
 pub use field::{Field, FrameRate, InElement, InputText, Number, Shape, Spec, Text};
+pub use login::login;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -103,7 +105,7 @@ request! {
 
     /// Write the video with what was found drawn into it: .mp4, .mkv, .avi or .webm; may be given several times.
     /// What of it plays if lockon is killed: an .mp4 up to its last half second, nothing in its first second; an
-    /// .mkv all that was written
+    /// .mkv all that was written. Through a named pipe: .mkv or .webm
     output: Vec<PathBuf> = Vec::new(),
         Spec { value: "FILE", short: Some('o'), group: OUTPUT, is_file: true, ..SPEC };
     /// Leave the input's sound out of -o

@@ -101,9 +101,10 @@ fn a_pipe_that_nobody_opens_is_given_up_at_once() {
         ["run", "pipe.jsonl", "--threshold", "mean:31:5"].as_slice(),
         &["run", "ball.mp4", "--threshold", "mean:31:5", "--results", "pipe.jsonl"],
         &["run", "ball.mp4", "--threshold", "mean:31:5", "-o", "pipe.mkv"],
+        &["pick", "ball.mp4", "--box", "1,1,9,9", "-o", "pipe.png"],
     ] {
-        if args.contains(&"pipe.mkv") {
-            fifo(&place, "pipe.mkv");
+        if let Some(name) = ["pipe.mkv", "pipe.png"].into_iter().find(|name| args.contains(name)) {
+            fifo(&place, name);
         }
         let child = start(&place, args);
         std::thread::sleep(Duration::from_millis(800));
@@ -329,6 +330,20 @@ fn a_login_comes_from_a_file_or_the_environment_too() {
         .current_dir(place.dir.path())
         .output();
     succeeds(by_environment.unwrap());
+    let pick = |address: &str, login: Option<&str>| {
+        let mut pick = Command::new(program());
+        pick.args(["pick", address, "--box", "1,1,9,9"]).current_dir(place.dir.path());
+        pick.envs(login.map(|login| ("LOCKON_CREDENTIALS", login))).output().unwrap()
+    };
+    let bare = format!("http://127.0.0.1:{port}/ball.mp4");
+    let out = succeeds(pick(&bare, Some("admin:s3cret")));
+    assert!(!stderr(&out).contains("--credentials"), "{}", stderr(&out));
+    // What is printed opens nothing with stars in it.
+    let out = succeeds(pick(&bare.replace("://", "://admin:s3cret@"), None));
+    let line = String::from_utf8_lossy(&out.stdout);
+    assert!(line.starts_with(&format!("lockon run {bare} --track 1,1,9,9")), "{line}");
+    has_no_secret("what pick says", &stderr(&out));
+    assert!(stderr(&out).contains("give them by --credentials FILE"), "{}", stderr(&out));
 
     std::fs::write(place.path("login"), "admin:wrong\n").unwrap();
     let refused = place.lockon(&format!("{words} --credentials login"));

@@ -151,6 +151,53 @@ fn picks_that_cannot_be_are_refused_in_plain_words() {
     fails(&place.lockon("pick ball.mp4 --frame 1 --at 2s --box 1,1,9,9"), 2, "cannot be used with");
 }
 
+#[test]
+fn a_pick_destroys_none_of_its_own_pictures() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("seq")).unwrap();
+    place.gst("videotestsrc num-buffers=3 ! video/x-raw,width=64,height=48 ! pngenc ! multifilesink location=seq/%04d.png");
+    std::fs::copy(place.path("seq/0002.png"), place.path("seq/a b.png")).unwrap();
+    let kept = std::fs::read(place.path("seq/a b.png")).unwrap();
+    let folder = place.path("seq").display().to_string();
+    for (input, output) in [
+        ("seq/%04d.png", "seq/0002.png"),
+        ("seq", "seq/0002.png"),
+        ("seq/*.png", "seq/../seq/0002.png"),
+        (&format!("file://{folder}/0002.png"), "seq/0002.png"),
+        (&format!("file://{folder}/a%20b.png"), "seq/a b.png"),
+        ("seq/0002.png", "seq/0002.png"),
+    ] {
+        let out = place.lockon_args(&["pick", input, "--box", "1,1,9,9", "-o", output, "-y"]);
+        fails(&out, 2, "is both input and output");
+    }
+    // The second box would go there.
+    let boxes = ["--box", "1,1,9,9", "--box", "2,2,9,9"];
+    std::fs::copy(place.path("seq/0002.png"), place.path("seq/new-2.png")).unwrap();
+    let out = place.lockon_args(&[&["pick", "seq/*.png"][..], &boxes, &["-o", "seq/new.png", "-y"]].concat());
+    fails(&out, 2, "new-2.png is both input and output");
+    for name in ["seq/0002.png", "seq/a b.png", "seq/new-2.png"] {
+        assert_eq!(std::fs::read(place.path(name)).unwrap(), kept, "{name}");
+    }
+}
+
+#[test]
+fn several_boxes_go_to_free_names_or_over_those_of_before() {
+    let place = Place::new();
+    let pick = |boxes: [&str; 2], more: &str| {
+        let [one, two] = boxes;
+        place.lockon(&format!("pick ball.mp4 --box {one} --box {two} -o crop.png {more}"))
+    };
+    let size = |name: &str| lockon::still::load(&place.path(name)).unwrap().luma.size();
+    std::fs::write(place.path("crop-2.png"), "kept").unwrap();
+    succeeds(pick(["1,1,20,10", "1,1,30,20"], "-n"));
+    assert_eq!((size("crop.png"), size("crop-3.png")), (Size::new(20, 10), Size::new(30, 20)));
+    assert_eq!(place.read("crop-2.png"), "kept");
+    fails(&pick(["1,1,9,9", "1,1,9,9"], ""), 1, "crop.png exists already");
+    succeeds(pick(["1,1,12,10", "1,1,14,20"], "-y"));
+    assert_eq!((size("crop.png"), size("crop-2.png")), (Size::new(12, 10), Size::new(14, 20)));
+    assert!(!place.path("crop-4.png").exists());
+}
+
 /// Runs `lockon` where there is no screen, or none that answers.
 fn without_a_screen(place: &Place, words: &str, display: Option<&str>) -> Output {
     let mut command = Command::new("timeout");

@@ -178,6 +178,17 @@ impl Input {
             Self::Stdin | Self::Pictures(_) | Self::Camera(_) | Self::Launch(_) => None,
         }
     }
+
+    /// All files that are read for it, as far as they can be found: what is written must be none of them.
+    pub fn files(&self) -> Vec<PathBuf> {
+        match self {
+            Self::File(path) => vec![path.clone()],
+            Self::Uri(uri) => uri.paths(),
+            // Those that cannot be played are told when they are opened.
+            Self::Pictures(pictures) => pictures.find().map(|found| found.files).unwrap_or_default(),
+            Self::Stdin | Self::Camera(_) | Self::Launch(_) => Vec::new(),
+        }
+    }
 }
 
 impl Input {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Login;
@@ -51,6 +52,21 @@ impl Uri {
         };
         let login = Login::new(&plain(user)?, &plain(password)?);
         Ok((format!("{start}://{}", &rest[at + 1..]), Some(login)))
+    }
+
+    /// The address without user and password, for whoever types it again, and whether something is missing in
+    /// it: that, or another secret, which is hidden.
+    pub fn without_login(&self) -> (String, bool) {
+        let shown = self.to_string();
+        let bare = shown.replacen(&format!("://{}@", text::HIDDEN), "://", 1);
+        let is_cut = bare != shown || shown.contains(text::HIDDEN) && !self.0.contains(text::HIDDEN);
+        (bare, is_cut)
+    }
+
+    /// The local files that it may stand for.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        let Some(path) = self.0.strip_prefix("file://") else { return Vec::new() };
+        std::iter::once(path.to_owned()).chain(unescaped(path)).map(PathBuf::from).collect()
     }
 
     /// Host and port, where it has both.
@@ -207,6 +223,20 @@ mod tests {
         assert_eq!(Uri::from("rtsp://host/a@b").split().unwrap(), ("rtsp://host/a@b".into(), None));
         assert!(Uri::from("http://a:%zz@host").split().unwrap_err().is_usage());
         assert_eq!(Uri::from("srt://a:b@host").split().unwrap().1, None);
+    }
+
+    #[test]
+    fn an_address_is_typed_again_without_its_login() {
+        for (uri, expected) in [
+            ("rtsp://admin:s3c%40ret@host:554/x@y", ("rtsp://host:554/x@y", true)),
+            ("rtsp://host:554/x@y", ("rtsp://host:554/x@y", false)),
+            ("srt://h:1?passphrase=0123456789&mode=caller", ("srt://h:1?passphrase=***&mode=caller", true)),
+        ] {
+            let (bare, is_cut) = Uri::from(uri).without_login();
+            assert_eq!((bare.as_str(), is_cut), expected);
+        }
+        let paths = Uri::from("file:///a%20b.png").paths();
+        assert_eq!(paths, ["/a%20b.png", "/a b.png"].map(PathBuf::from));
     }
 
     #[test]
