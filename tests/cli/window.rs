@@ -12,6 +12,7 @@ use lockon::control::Control;
 use lockon::media::source::{Decoder, Input, SourceSpec, VideoSource};
 
 use super::*;
+use crate::say;
 use crate::util::{Job, MemorySink, MemorySource};
 
 /// Asks again and again, for 60 s at most.
@@ -265,9 +266,16 @@ struct Screen {
     name: String,
 }
 
+/// Says that a test is skipped for want of a screen, which is a failure if `LOCKON_REQUIRE_SCREEN` is set.
+fn no_screen(why: &str) -> Option<Screen> {
+    let is_required = std::env::var_os("LOCKON_REQUIRE_SCREEN").is_some();
+    assert!(!is_required, "LOCKON_REQUIRE_SCREEN is set: {why}");
+    say::skipped(why);
+    None
+}
+
 impl Screen {
     /// `None`, which is said, where Xvfb and xdotool are not installed.
-    #[allow(clippy::print_stderr, reason = "what is skipped is said")]
     fn new() -> Option<Self> {
         let mut command = Command::new("Xvfb");
         // Without -noreset it begins anew when its last client leaves, and drops one that comes just then.
@@ -279,12 +287,10 @@ impl Screen {
             Ok(mut server) => {
                 let _ = server.kill();
                 let _ = server.wait();
-                eprintln!("skipped: xdotool is not installed");
-                return None;
+                return no_screen("xdotool is not installed");
             }
             Err(error) => {
-                eprintln!("skipped: Xvfb cannot be started: {error}");
-                return None;
+                return no_screen(&format!("Xvfb cannot be started: {error}"));
             }
         };
         let mut number = String::new();
