@@ -185,7 +185,7 @@ pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> 
                 Err(Error::Usage("--search pyramid is the CPU backend's: it needs --backend cpu".into()))
             }
             BackendChoice::Auto => {
-                tracing::warn!("the CPU does the work: --search pyramid is the CPU backend's");
+                tell_cpu(&"--search pyramid is the CPU backend's");
                 open_cpu()
             }
             BackendChoice::Cpu => open_cpu(),

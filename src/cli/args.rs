@@ -208,8 +208,8 @@ pub(super) struct ManArgs {
     /// The command whose page is printed, such as `run` or `bench kernels`; without it the program's
     #[arg(value_name = "COMMAND")]
     pub(super) command: Vec<String>,
-    /// Write all pages into this folder instead, where `man -M` and packages look for them: lockon.1,
-    /// lockon-run.1, ...; pages that are there are replaced
+    /// Write all pages into man1 below this folder instead, where `man -M DIR` and packages look for them:
+    /// lockon.1, lockon-run.1, ...; pages that are there are replaced
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "command")]
     pub(super) dir: Option<PathBuf>,
 }
