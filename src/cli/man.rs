@@ -17,7 +17,8 @@ use super::args::{Args, ManArgs};
 pub(super) fn man(args: &ManArgs) -> Result<Outcome> {
     let command = command();
     if let Some(folder) = &args.dir {
-        write_all(&command, folder)?;
+        // Where `man` looks for commands.
+        write_all(&command, &folder.join("man1"))?;
         return Ok(Outcome::Done);
     }
     let mut page = &command;

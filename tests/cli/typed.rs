@@ -119,7 +119,7 @@ fn man_pages_are_rendered_without_a_warning() {
     let place = Place { dir: tempfile::tempdir().unwrap() };
     succeeds(place.lockon("man --dir pages"));
     let mut pages = 0;
-    for entry in std::fs::read_dir(place.path("pages")).unwrap() {
+    for entry in std::fs::read_dir(place.path("pages/man1")).unwrap() {
         let path = entry.unwrap().path();
         let mut groff = Command::new("groff");
         let rendered = groff.args(["-man", "-Tutf8", "-ww"]).arg(&path).output();
@@ -129,7 +129,7 @@ fn man_pages_are_rendered_without_a_warning() {
     }
     assert!(pages >= 9, "{pages}");
     let run = String::from_utf8(succeeds(place.lockon("man run")).stdout).unwrap();
-    assert_eq!(run, place.read("pages/lockon-run.1"));
+    assert_eq!(run, place.read("pages/man1/lockon-run.1"));
     let kernels = String::from_utf8(succeeds(place.lockon("man bench kernels")).stdout).unwrap();
     assert!(kernels.contains(".TH lockon-bench-kernels 1"), "{kernels}");
     fails(&place.lockon("man walk"), 2, "there is no command \"walk\"");
