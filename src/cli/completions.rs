@@ -3,18 +3,39 @@
 use std::io::Write as _;
 
 use anyhow::Result;
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use super::Outcome;
 use super::args::Args;
 
-/// Behind clap's function: files and the camera where an input is typed.
+/// Behind clap's function: commands where only options come before, or a page is asked for; files and the
+/// camera where an input is typed. COMMANDS and PARTS stand for the commands, and for those that some have.
 const BASH: &str = r#"
 _lockon_with_files() {
     _lockon "$@"
-    [[ $2 != -* && ( $COMP_CWORD -eq 2 || ${#COMPREPLY[@]} -eq 0 ) ]] || return 0
-    case ${COMP_WORDS[1]} in
+    [[ $2 != -* ]] || return 0
+    local commands='COMMANDS' at=1
+    while [[ ${COMP_WORDS[at]} == -* ]]; do
+        case ${COMP_WORDS[at]} in
+            --log-format) [[ ${COMP_WORDS[at + 1]} == = ]] && ((at += 3)) || ((at += 2)) ;;
+            *) ((at++)) ;;
+        esac
+    done
+    [[ $at -le $COMP_CWORD ]] || return 0
+    local command=${COMP_WORDS[at]}
+    if [[ $at -eq $COMP_CWORD || ( $command == man && $3 != --dir ) ]]; then
+        if [[ $COMP_CWORD -gt $((at + 1)) ]]; then
+            case ${COMP_WORDS[COMP_CWORD - 1]} in
+                PARTS
+                *) commands= ;;
+            esac
+        fi
+        COMPREPLY=($(compgen -W "$commands" -- "$2"))
+        return 0
+    fi
+    [[ $COMP_CWORD -eq $((at + 1)) || ${#COMPREPLY[@]} -eq 0 ]] || return 0
+    case $command in
         run | pick | match | threshold) ;;
         *) return 0 ;;
     esac
@@ -22,7 +43,7 @@ _lockon_with_files() {
     local file
     while IFS= read -r file; do COMPREPLY+=("$file"); done < <(compgen -f -- "$2")
     compopt -o filenames
-    if [[ ${COMP_WORDS[1]} == @(run|pick) && $3 != -* && $3 != "=" && camera == "$2"* ]]; then
+    if [[ $command == @(run|pick) && $3 != -* && $3 != "=" && camera == "$2"* ]]; then
         COMPREPLY+=(camera)
     fi
 }
@@ -54,11 +75,28 @@ pub(super) fn print(shell: Shell) -> Result<Outcome> {
 
 fn script(shell: Shell) -> String {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Args::command(), "lockon", &mut text);
+    let mut program = Args::command();
+    clap_complete::generate(shell, &mut program, "lockon", &mut text);
+    let names = |command: &Command| {
+        let names = command.get_subcommands().map(Command::get_name).filter(|name| *name != "help");
+        names.collect::<Vec<_>>().join(" ")
+    };
+    let commands = names(&program);
     let mut text = String::from_utf8(text).expect("completions are text");
     match shell {
-        Shell::Bash => text.push_str(BASH),
-        Shell::Fish => text.push_str(FISH),
+        Shell::Bash => {
+            let parted = program.get_subcommands().filter(|command| command.has_subcommands());
+            let parted = parted.filter(|command| command.get_name() != "help");
+            let parts =
+                parted.map(|command| format!("{}) commands='{}' ;;", command.get_name(), names(command)));
+            let parts = parts.collect::<Vec<_>>().join("\n                ");
+            text.push_str(&BASH.replace("COMMANDS", &commands).replace("PARTS", &parts));
+        }
+        Shell::Fish => {
+            text.push_str(FISH);
+            let condition = "__fish_lockon_using_subcommand man";
+            text += &format!("complete -c lockon -n \"{condition}\" -f -a \"{commands}\"\n");
+        }
         Shell::Zsh => {
             let lines = text.lines().map(|line| match line {
                 _ if line.contains("[NAME=]PATH:") || line.starts_with("'*::templates -- ") => {
@@ -66,6 +104,9 @@ fn script(shell: Shell) -> String {
                 }
                 _ if line.starts_with("'::input -- ") || line.starts_with("':input -- ") => {
                     line.replace(":_default'", ":_lockon_input'")
+                }
+                _ if line.starts_with("'*::command -- ") => {
+                    line.replace(":_default'", &format!(":({commands})'"))
                 }
                 _ => line.to_owned(),
             });
@@ -90,6 +131,7 @@ mod tests {
         assert_eq!(text.matches(":_lockon_template'").count(), 3);
         // The input of `run`, and that of `pick`.
         assert_eq!(text.matches(":_lockon_input'").count(), 2);
+        assert_eq!(text.matches(":(run match pick ").count(), 1, "the command of `man`");
         let (functions, end) = text.split_once("_lockon_input() {").unwrap();
         assert!(functions.contains("_lockon_template() {"));
         assert!(end.trim_end().ends_with("fi"), "{end}");

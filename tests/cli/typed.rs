@@ -105,6 +105,12 @@ fn bash_offers_what_can_be_typed() {
         (&["run", "ball.m"], &["ball.mp4"]),
         (&["run", "--template", "ball.p"], &["ball.png"]),
         (&["match", "ball.p"], &["ball.png"]),
+        (&["-q", "run", "ca"], &["camera"]),
+        (&["-v", "--log-format", "json", "run", "ball.m"], &["ball.mp4"]),
+        (&["-q", "r"], &["run"]),
+        (&["man", "r"], &["run"]),
+        (&["man", "bench", ""], &["kernels"]),
+        (&["man", "run", ""], &[]),
     ] {
         let mut found = offered(&place, words);
         found.sort();
