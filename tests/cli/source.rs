@@ -116,6 +116,24 @@ fn a_pipe_that_nobody_opens_is_given_up_at_once() {
 }
 
 #[test]
+fn what_cannot_go_through_a_pipe_is_refused_before_the_video_starts() {
+    let place = Place::new();
+    for name in ["pipe.mp4", "pipe.mkv", "pipe.webm", "pipe.avi"] {
+        fifo(&place, name);
+        let path = place.path(name);
+        let words = format!("run ball.mp4 --threshold mean:31:5 --no-progress -o {name}");
+        if let Some(kind) = name.strip_prefix("pipe").filter(|kind| [".mp4", ".avi"].contains(kind)) {
+            fails(&place.lockon(&words), 2, &format!("an {kind} cannot go through a pipe, an .mkv can"));
+            continue;
+        }
+        let reader = std::thread::spawn(move || std::fs::read(path));
+        succeeds(place.lockon(&words));
+        std::fs::write(place.path("read"), reader.join().unwrap().unwrap()).unwrap();
+        assert_eq!(place.play("read"), FRAMES, "{name}");
+    }
+}
+
+#[test]
 fn results_through_a_named_pipe_reach_their_reader() {
     let place = Place::new();
     fifo(&place, "pipe.jsonl");

@@ -68,6 +68,8 @@ struct Container {
     needs_even_size: bool,
     /// It has no times, only a frame rate.
     is_constant_rate: bool,
+    /// What stands at its beginning is known at its end only: it is gone back to, which no pipe allows.
+    has_index_in_front: bool,
 }
 
 const CONTAINERS: [Container; 4] = [
@@ -76,24 +78,28 @@ const CONTAINERS: [Container; 4] = [
         launch: include_str!("../../../pipelines/mp4.launch"),
         needs_even_size: true,
         is_constant_rate: false,
+        has_index_in_front: true,
     },
     Container {
         extension: "mkv",
         launch: include_str!("../../../pipelines/mkv.launch"),
         needs_even_size: true,
         is_constant_rate: false,
+        has_index_in_front: false,
     },
     Container {
         extension: "avi",
         launch: include_str!("../../../pipelines/avi.launch"),
         needs_even_size: true,
         is_constant_rate: true,
+        has_index_in_front: true,
     },
     Container {
         extension: "webm",
         launch: include_str!("../../../pipelines/webm.launch"),
         needs_even_size: false,
         is_constant_rate: false,
+        has_index_in_front: false,
     },
 ];
 
@@ -311,7 +317,7 @@ impl VideoSink {
         let (shown, next_shown) = (text::path(path), text::path(&next));
         tracing::warn!("{shown}: a file holds one kind of frame: going on in {next_shown}");
         if sound.take().is_some() {
-            tracing::warn!("{}: the sound ends with the first part", next.display());
+            tracing::warn!("{next_shown}: the sound ends with the first part");
         }
         parts.push(next.clone());
         self.launch = file_launch(&next)?;
@@ -338,9 +344,13 @@ fn next_part(path: &Path) -> PathBuf {
 /// The pipeline that writes `path`, without opening anything.
 ///
 /// # Errors
-/// `Value` for an extension that we do not write.
+/// `Value` for an extension that we do not write, or one that cannot go through the pipe that is there.
 pub fn file_launch(path: &Path) -> Result<Launch> {
     let container = Container::of(path)?;
+    if container.has_index_in_front && files::is_pipe(path) {
+        let expected = format!("an .{} cannot go through a pipe, an .mkv can", container.extension);
+        return Err(Error::value("output", &path.to_string_lossy(), expected));
+    }
     let name = format!("{}.launch", container.extension);
     let mut launch = Launch::new(name, container.launch);
     // Another name would be another file.
