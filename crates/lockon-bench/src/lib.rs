@@ -589,7 +589,7 @@ fn pictures(scene: Scene, frame: Size) -> Vec<Plane> {
     (0..SET_BYTES.div_ceil(frame.area().max(1)).min(64)).map(shifted).collect()
 }
 
-/// See [`Scene::Natural`].
+/// Noise on every scale, the coarser the stronger, as nature has it: the same picture every time.
 pub fn natural(frame: Size) -> Plane {
     let mut sum = vec![128.0_f32; frame.area()];
     let mut state = 1_u32;
