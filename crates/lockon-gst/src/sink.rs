@@ -23,6 +23,7 @@ use gst_video::prelude::*;
 
 use super::launch::{self, Launch, Milestone, News};
 use super::sound::{self, Gate};
+use super::stuck::Stillness;
 use super::window;
 use lockon_core::config::View;
 use lockon_core::control::{Control, PAUSE_CHECK, Turnstile};
@@ -568,19 +569,21 @@ struct Progress {
 /// Waits for a pipeline as long as something moves in it.
 struct Patience {
     moved: u64,
-    deadline: Instant,
+    still: Stillness,
 }
 
 impl Patience {
     fn new(progress: &Progress) -> Self {
-        Self { moved: progress.moved.load(Ordering::Relaxed), deadline: Instant::now() + PATIENCE }
+        Self { moved: progress.moved.load(Ordering::Relaxed), still: Stillness::default() }
     }
 
-    fn check(&mut self, progress: &Progress) -> Result<()> {
+    /// Fails when `now` nothing has moved for longer than `limit`.
+    fn check(&mut self, progress: &Progress, now: Instant, limit: Duration) -> Result<()> {
         if progress.moved.load(Ordering::Relaxed) != self.moved {
             *self = Self::new(progress);
-        } else if Instant::now() > self.deadline {
-            return Err(fault(format!("nothing has moved in it for {} s", PATIENCE.as_secs())));
+        }
+        if self.still.look(now) > limit {
+            return Err(fault(format!("nothing has moved in it for {} s", limit.as_secs())));
         }
         Ok(())
     }
@@ -756,7 +759,7 @@ impl Playing {
         if self.control.as_ref().is_some_and(Control::is_paused) {
             *patience = Patience::new(&self.progress);
         }
-        patience.check(&self.progress)
+        patience.check(&self.progress, Instant::now(), PATIENCE)
     }
 
     /// Waits for what the pipeline has to say, until `timeout` at most.

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 
+use lockon_core::control::STOP_CHECK;
+
 /// How long a pipeline may be at rest before it is given up. Its threads pause one after the other, so a
 /// moment means nothing.
 const AT_REST: Duration = Duration::from_millis(400);
@@ -30,15 +32,42 @@ const MOST_READS_OF_ONE_PLACE: u32 = 1000;
 /// How long between two looks at a pipeline's threads: each looks at all of its pads.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// How much of the time between two looks counts at most. Who looks seldomer was held up itself: by Ctrl-Z, by
+/// a machine that slept.
+const MOST_BETWEEN_LOOKS: Duration = STOP_CHECK.saturating_mul(4);
+
+/// Adds up the time in which nothing happens, as far as somebody looks.
+#[derive(Debug, Default)]
+pub(super) struct Stillness {
+    lasted: Duration,
+    looked: Option<Instant>,
+}
+
+impl Stillness {
+    /// How long it has lasted, `now` that somebody looks: nothing at the first look.
+    pub(super) fn look(&mut self, now: Instant) -> Duration {
+        if let Some(looked) = self.looked.replace(now) {
+            self.lasted += now.saturating_duration_since(looked).min(MOST_BETWEEN_LOOKS);
+        }
+        self.lasted
+    }
+
+    /// Something happened: it begins anew with the next look.
+    pub(super) fn end(&mut self) {
+        *self = Self::default();
+    }
+}
+
 /// Watches over a pipeline that reads a file.
 pub(super) struct Watch {
     pipeline: gst::glib::WeakRef<gst::Pipeline>,
     reads: Arc<Mutex<Reads>>,
-    /// What was read when something last moved, and when that was; `None` while somebody else holds the
-    /// pipeline up.
-    moved: Option<(u64, Instant)>,
-    /// Since when none of its threads runs, and when that was last looked at.
-    resting: Option<Instant>,
+    /// Bytes of the file that were read when something last moved.
+    read: u64,
+    /// How long nothing has moved.
+    still: Stillness,
+    /// How long none of its threads has run, and when that was last looked at.
+    resting: Stillness,
     looked: Option<Instant>,
 }
 
@@ -114,19 +143,24 @@ impl Watch {
                 end_reads_at_the_end(&pad);
             }
         });
-        Self { pipeline: pipeline.downgrade(), reads, moved: None, resting: None, looked: None }
+        let (still, resting) = (Stillness::default(), Stillness::default());
+        Self { pipeline: pipeline.downgrade(), reads, read: 0, still, resting, looked: None }
     }
 
     /// Somebody else may hold the pipeline up, or a frame came: waiting begins anew.
     pub(super) fn reset(&mut self) {
-        (self.moved, self.resting) = (None, None);
+        self.still.end();
+        self.resting.end();
         let mut reads = lock(&self.reads);
         (reads.count, reads.returns) = (0, 0);
     }
 
     /// Looks at the pipeline while a frame is waited for that nobody holds up.
     pub(super) fn look(&mut self) -> Option<Stuck> {
-        let now = Instant::now();
+        self.look_at(Instant::now())
+    }
+
+    fn look_at(&mut self, now: Instant) -> Option<Stuck> {
         let (read, returns) = {
             let reads = lock(&self.reads);
             (reads.furthest, reads.returns)
@@ -134,20 +168,22 @@ impl Watch {
         if returns > MOST_READS_OF_ONE_PLACE {
             return Some(Stuck::InCircles);
         }
-        let (read_then, then) = *self.moved.get_or_insert((read, now));
-        if read > read_then {
-            self.moved = Some((read, now));
-        } else if now - then > PATIENCE {
+        if read > self.read {
+            self.read = read;
+            self.still.end();
+        }
+        if self.still.look(now) > PATIENCE {
             return Some(Stuck::Idle);
         }
         if self.looked.is_some_and(|looked| now - looked < LOOK) {
             return None;
         }
         self.looked = Some(now);
-        let is_at_rest = self.pipeline.upgrade().is_some_and(|pipeline| is_at_rest(&pipeline));
-        let since = self.resting.filter(|_| is_at_rest).unwrap_or(now);
-        self.resting = is_at_rest.then_some(since);
-        (now - since > AT_REST).then_some(Stuck::AtRest)
+        if !self.pipeline.upgrade().is_some_and(|pipeline| is_at_rest(&pipeline)) {
+            self.resting.end();
+            return None;
+        }
+        (self.resting.look(now) > AT_REST).then_some(Stuck::AtRest)
     }
 }
 
@@ -226,6 +262,22 @@ mod tests {
             stuck("fakesrc name=input ! identity sleep-time=3000000 ! fakesink sync=false"),
             Some(Stuck::Idle)
         );
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_has_not_waited() {
+        let running = Running::new(Launch::new("test", "fakesrc name=input ! fakesink").build().unwrap());
+        let source = running.pipeline().by_name("input").unwrap();
+        let mut watch = Watch::new(running.pipeline(), &source);
+        let start = Instant::now();
+        assert_eq!(watch.look_at(start), None);
+        // Nobody looked for an hour, three times.
+        let hours = [1, 2, 3].map(|hour| start + Duration::from_hours(hour));
+        assert_eq!(hours.map(|now| watch.look_at(now)), [None; 3]);
+        let end = hours[2];
+        let looks = (1..=100).map(|n| end + n * STOP_CHECK);
+        let waited = looks.into_iter().find(|now| watch.look_at(*now).is_some()).unwrap() - end;
+        assert!(waited > PATIENCE - 4 * MOST_BETWEEN_LOOKS && waited <= PATIENCE, "{waited:?}");
     }
 
     #[test]

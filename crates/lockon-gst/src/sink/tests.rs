@@ -448,6 +448,18 @@ fn an_output_that_blocks_is_given_up_while_frames_come() {
 }
 
 #[test]
+fn a_process_that_was_stopped_has_not_waited_for_its_output() {
+    let progress = Progress::default();
+    let (mut patience, start) = (Patience::new(&progress), Instant::now());
+    let mut check = |now| patience.check(&progress, now, PATIENCE);
+    check(start).unwrap();
+    let end = start + Duration::from_hours(1);
+    check(end).unwrap();
+    let waited = (1..100).map(|n| n * POLL).find(|waited| check(end + *waited).is_err()).unwrap();
+    assert!(waited > PATIENCE / 2 && waited <= PATIENCE + POLL, "{waited:?}");
+}
+
+#[test]
 fn a_clock_that_is_turned_back_leaves_times_that_go_on() {
     let ms = |ms: u64| ms * 1_000_000;
     let mut times = Timeline::new((25, 1), false, None);
