@@ -110,6 +110,9 @@ impl Engine<'_> {
     }
 
     fn pump(&mut self, run: &mut Run) -> Result<()> {
+        for sink in &mut self.sinks {
+            sink.belong_to(&self.control);
+        }
         let mut submitted = 0;
         let mut turnstile = Turnstile::new(&self.control);
         loop {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::control::Control;
 use crate::error::Result;
 use crate::frame::{Frame, Picture, Size, VideoFormat};
 use crate::results::{Event, FrameRecord, Match, OutputSummary, RunRecord, Summary, Track};
@@ -132,8 +133,8 @@ pub struct Delivery<'a> {
     pub mask: Option<&'a Arc<dyn Picture>>,
 }
 
-/// Where results go. Calls come in order: `begin` once, `deliver` for each frame, `finish` once, on
-/// every exit path: also without `begin`, where the run failed before it.
+/// Where results go. Calls come in order: `belong_to` and `begin` once, `deliver` for each frame, `finish`
+/// once, on every exit path: also without `begin`, where the run failed before it.
 pub trait Sink: Send {
     /// For messages: the file's path, `display`.
     fn name(&self) -> &str;
@@ -147,6 +148,9 @@ pub trait Sink: Send {
     fn wants_mask(&self) -> bool {
         false
     }
+
+    /// Gets a handle on the run before anything else: who waits for long has to hear of its end.
+    fn belong_to(&mut self, _run: &Control) {}
 
     /// The run starts: the first frame's format is known.
     ///

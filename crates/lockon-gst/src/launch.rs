@@ -491,6 +491,8 @@ struct Heard {
     /// The run that ends when the window is closed in which the pipeline ends.
     control: OnceLock<Control>,
     is_closed: AtomicBool,
+    /// It did not stop in time.
+    is_left: AtomicBool,
     /// That frames come too late to be shown, which outputs say each second.
     is_late: AtomicBool,
 }
@@ -622,8 +624,32 @@ impl Running {
         Ok(None)
     }
 
+    /// Sets the pipeline to NULL, and waits until `limit` at most for its threads to end; false if they do
+    /// not. A thread that the system makes wait hears of nothing: one that writes to a pipe which nobody
+    /// reads. Then the pipeline is left as it is, also when this is dropped.
+    pub fn stop_within(&self, limit: Duration) -> bool {
+        let (sender, stopped) = crossbeam_channel::bounded(1);
+        let pipeline = self.pipeline.clone();
+        let stop = move || {
+            let _ = pipeline.set_state(gst::State::Null);
+            // Nobody waits any more for what took too long.
+            let _ = sender.send(());
+        };
+        if std::thread::Builder::new().name("lockon-stop".to_owned()).spawn(stop).is_err() {
+            self.stop();
+            return true;
+        }
+        let is_stopped = stopped.recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
+        self.heard.is_left.store(!is_stopped, Ordering::Relaxed);
+        is_stopped
+    }
+
     /// Sets the pipeline to NULL, and waits for its threads to end.
     pub fn stop(&self) {
+        // A second change of state would wait for the first.
+        if self.heard.is_left.load(Ordering::Relaxed) {
+            return;
+        }
         // Going down to NULL cannot fail usefully: there is nothing left to be done about it.
         let _ = self.pipeline.set_state(gst::State::Null);
     }

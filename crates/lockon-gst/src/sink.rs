@@ -8,7 +8,8 @@
 //! is how an encoder holds back the reading of a file. Where frames of a live source are shown nobody waits:
 //! older ones are dropped, and counted. The engine's thread is the only one that hears what the pipeline says
 //! and that changes its state. It never waits for the worker without listening, and going to NULL makes a
-//! push that waits return: so a pipeline that fails while it is full is noticed and closed.
+//! push that waits return: so a pipeline that fails while it is full is noticed and closed. What does not stop
+//! in time, because the system holds up a thread of it, is left behind.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -49,8 +50,15 @@ const QUEUED_TO_SHOW: u64 = 1;
 const POLL: Duration = Duration::from_millis(50);
 /// How long an output may take without anything moving in it. Slow encoders move, broken ones do not.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
+/// The same once the run was asked to end: then somebody waits for that.
+const HURRY: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
+/// How long frames are still handed over after that.
+const LAST_CALL: Duration = Duration::from_secs(2);
 /// The same for the other ends of a pipeline after one of them failed.
 const LAST_RITES: Duration = Duration::from_secs(1);
+/// How long the threads of a pipeline may take to end. None computes or writes more than one frame before it
+/// looks.
+const TO_STOP: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 5 });
 /// Time steps a second in MP4: the smallest number that holds the frames of 24, 25, 30, 50, 60, their
 /// 1000/1001 relatives, MPEG's 1/90000 s and milliseconds to the tick.
 const MP4_TIMESCALE: u32 = 360_000;
@@ -154,6 +162,8 @@ pub struct VideoSink {
     shown: Arc<Shown>,
     /// The run whose frames these are, if what is done in a window steers it.
     control: Option<Control>,
+    /// The run whose frames these are, so that nobody waits for long who was asked to end.
+    run: Control,
 }
 
 /// How an output keeps up with a live source.
@@ -238,7 +248,8 @@ impl VideoSink {
         let target = Target::File { path: path.to_owned(), container, sound, is_new, parts: Vec::new() };
         let name = path.display().to_string();
         let (is_live, from_zero, playing, shown, control) = (false, false, None, Arc::default(), None);
-        Ok(Self { name, launch, view, target, is_live, from_zero, ready, playing, shown, control })
+        let run = Control::new();
+        Ok(Self { name, launch, view, target, is_live, from_zero, ready, playing, shown, control, run })
     }
 
     /// Shows the frames on the screen, in a window named `title`: those of a file at their own pace, or
@@ -261,6 +272,7 @@ impl VideoSink {
             playing: None,
             shown: Arc::default(),
             control: None,
+            run: Control::new(),
         })
     }
 
@@ -299,8 +311,8 @@ impl VideoSink {
         start_without_preroll(&pipeline);
         let (name, ready) = (launch.name().to_owned(), Some(launch::Running::new(pipeline)));
         let (target, shown) = (Target::User, Arc::default());
-        let (from_zero, playing, control) = (false, None, None);
-        Ok(Self { name, launch, view, target, is_live, from_zero, ready, playing, shown, control })
+        let (from_zero, playing, control, run) = (false, None, None, Control::new());
+        Ok(Self { name, launch, view, target, is_live, from_zero, ready, playing, shown, control, run })
     }
 
     /// How it keeps up, to be looked at while it does.
@@ -440,6 +452,10 @@ impl Sink for VideoSink {
         self.view.has_mask()
     }
 
+    fn belong_to(&mut self, run: &Control) {
+        self.run = run.clone();
+    }
+
     /// Waits until the sound of the input is found, if there is any; the file is created here.
     fn begin(&mut self, _run: &RunRecord, format: &VideoFormat) -> Result<()> {
         let pipeline = match self.ready.take() {
@@ -451,7 +467,8 @@ impl Sink for VideoSink {
         Ok(())
     }
 
-    /// Waits while the output is behind; frames of a live source do not wait for a slow screen.
+    /// Waits while the output is behind; frames of a live source do not wait for a slow screen, and none
+    /// waits for longer than 2 s after the run was asked to end.
     ///
     /// Where frames change, a file is completed and another begun; a screen or a pipeline of the user's is
     /// told the new format.
@@ -488,7 +505,8 @@ impl Sink for VideoSink {
         }
     }
 
-    /// Waits until everything is encoded and written; gives up if nothing moves for 30 s.
+    /// Waits until everything is encoded and written; gives up if nothing moves for 30 s, or for 10 s where
+    /// the run was asked to end.
     fn finish(&mut self, _summary: &Summary) -> Result<()> {
         self.ready = None;
         let Some(mut playing) = self.playing.take() else { return Ok(()) };
@@ -530,7 +548,8 @@ struct Job {
     mask: Option<Arc<dyn Picture>>,
 }
 
-/// A pipeline that plays, and its worker. Dropping it stops both, wherever they wait.
+/// A pipeline that plays, and its worker. Dropping it stops both, wherever they wait, or leaves them behind
+/// where the system makes them wait.
 struct Playing {
     pipeline: launch::Running,
     gate: Option<Arc<Gate>>,
@@ -551,6 +570,11 @@ struct Playing {
     /// Every sink has said that it is done, or the window was closed.
     has_ended: bool,
     control: Option<Control>,
+    run: Control,
+    /// When frames found no room for the first time after the run was asked to end.
+    hurries: Option<Instant>,
+    /// Frames that found none.
+    left_out: u64,
 }
 
 /// Shows that something still moves in a pipeline.
@@ -676,6 +700,9 @@ impl Playing {
             delivered: 0,
             has_ended: false,
             control: sink.control.clone(),
+            run: sink.run.clone(),
+            hurries: None,
+            left_out: 0,
         };
         playing.pipeline.set_state(gst::State::Playing)?;
         if !window::is_shown(playing.pipeline.pipeline()) {
@@ -713,11 +740,23 @@ impl Playing {
                     return if sent.is_ok() { self.delivered += 1; Ok(()) } else { self.join_worker() };
                 }
                 recv(self.pipeline.news()) -> news => self.heed(news.ok())?,
-                default(POLL) => self.check(&mut patience)?,
+                default(POLL) => {
+                    if self.is_too_late() {
+                        self.left_out += 1;
+                        return Ok(());
+                    }
+                    self.check(&mut patience)?;
+                }
             }
         }
         // A pipeline of the user's may have enough before we do.
         Ok(())
+    }
+
+    /// True if the run was asked to end, and the output has not taken a frame for a while since.
+    fn is_too_late(&mut self) -> bool {
+        let is_stopped = self.run.is_stopped();
+        is_stopped && self.hurries.get_or_insert_with(Instant::now).elapsed() > LAST_CALL
     }
 
     /// Hands a live source's frame over without waiting: the one that waits, if any, goes.
@@ -739,6 +778,12 @@ impl Playing {
     /// Waits until what was handed over is encoded and written.
     fn drain(&mut self) -> Result<()> {
         self.jobs = None;
+        if self.left_out > 0 {
+            tracing::warn!(
+                "the output was behind: the last frames, {} of them, are not in it",
+                self.left_out
+            );
+        }
         let mut patience = Patience::new(&self.progress);
         while !self.has_ended {
             if self.worker.as_ref().is_some_and(JoinHandle::is_finished) {
@@ -759,7 +804,8 @@ impl Playing {
         if self.control.as_ref().is_some_and(Control::is_paused) {
             *patience = Patience::new(&self.progress);
         }
-        patience.check(&self.progress, Instant::now(), PATIENCE)
+        let limit = if self.run.is_stopped() { HURRY } else { PATIENCE };
+        patience.check(&self.progress, Instant::now(), limit)
     }
 
     /// Waits for what the pipeline has to say, until `timeout` at most.
@@ -824,8 +870,12 @@ impl Drop for Playing {
         if let Some(gate) = &self.gate {
             gate.open();
         }
-        self.pipeline.stop();
-        let _ = self.join_worker();
+        if self.pipeline.stop_within(TO_STOP) {
+            let _ = self.join_worker();
+        } else {
+            // It may wait for room in the pipeline.
+            tracing::warn!("an output hangs and is left behind: is somebody reading what it writes?");
+        }
     }
 }
 

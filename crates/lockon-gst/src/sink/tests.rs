@@ -510,6 +510,63 @@ fn what_a_slow_screen_drops_is_counted() {
     sink.finish(&Summary::default()).unwrap();
 }
 
+/// An end of a run in the middle of frames that an output does not take: how long that took.
+fn stopped_while_it_hangs(sink: &mut VideoSink) -> (Result<()>, Duration) {
+    let (format, control) = (format("I420", 640, 480, (25, 1)), Control::new());
+    sink.belong_to(&control);
+    sink.begin(&run_record(), &format).unwrap();
+    let stops = control.clone();
+    let stopping = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        stops.stop();
+        Instant::now()
+    });
+    let times = (0..).map(|index| (index, Some(index as u64 * 40_000_000)));
+    let mut frames =
+        times.map(|(index, time)| frame(index, &format, time)).take_while(|_| !control.is_stopped());
+    let delivered = frames.try_for_each(|frame| deliver(sink, &frame));
+    let finished = delivered.and(sink.finish(&Summary::default()));
+    (finished, stopping.join().unwrap().elapsed())
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_any_more_does_not_keep_a_run_from_ending() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    // Who opens both ends waits for nobody.
+    let _reader = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    // Uncompressed, so that the first frame fills the pipe.
+    let text = format!("appsrc name=results ! filesink location={}", path.display());
+    let mut sink = VideoSink::user(&text, View::Overlay, false).unwrap();
+    let (finished, took) = stopped_while_it_hangs(&mut sink);
+    let error = finished.unwrap_err().to_string();
+    assert!(error.contains("nothing has moved in it for 1 s"), "{error}");
+    assert!(took < LAST_CALL + HURRY + TO_STOP + Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn a_slow_output_drops_the_frames_that_wait_when_the_run_ends() {
+    let text = "appsrc name=results ! identity sleep-time=400000 ! fakesink";
+    let mut sink = VideoSink::user(text, View::Overlay, false).unwrap();
+    let format = format("I420", 64, 48, (25, 1));
+    let control = Control::new();
+    sink.belong_to(&control);
+    sink.begin(&run_record(), &format).unwrap();
+    let mut index = 0;
+    let mut next = |sink: &mut VideoSink| {
+        index += 1;
+        deliver(sink, &frame(index, &format, Some(index as u64 * 40_000_000))).unwrap();
+    };
+    (0..7).for_each(|_| next(&mut sink));
+    control.stop();
+    let stopped = Instant::now();
+    (0..30).for_each(|_| next(&mut sink));
+    // Thirty frames would have taken 12 s.
+    assert!(stopped.elapsed() < LAST_CALL * 3, "{:?}", stopped.elapsed());
+    sink.finish(&Summary::default()).unwrap();
+}
+
 #[test]
 fn a_sink_dropped_without_finish_stops() {
     let folder = tempfile::tempdir().unwrap();
@@ -571,6 +628,7 @@ fn display(screen: &str, control: Option<Control>) -> (VideoSink, gst::Element) 
         playing: None,
         shown: Arc::default(),
         control,
+        run: Control::new(),
     };
     (sink, screen)
 }
