@@ -29,7 +29,7 @@ use gst_app::gst_base::prelude::BaseSrcExt;
 use gst_video::prelude::*;
 
 use crate::launch::{self, Launch, Milestone, News, Running};
-use crate::stuck::{Stuck, Watch};
+use crate::stuck::{Stillness, Stuck, Watch};
 use crate::truncated::{self, Truncation};
 use crate::{damage, doctor};
 use lockon_core::control::{Control, STOP_CHECK};
@@ -55,8 +55,8 @@ mod login;
 mod pictures;
 
 /// How long the first frame may take: a network camera needs seconds, and nobody waits longer than this for
-/// nothing.
-const FIRST_FRAME: Duration = Duration::from_secs(30);
+/// nothing. Through a pipe it comes when whoever writes has one.
+const FIRST_FRAME: Duration = Duration::from_secs(if cfg!(test) { 6 } else { 30 });
 
 /// How often a file that gave up while it was opened, without a word, is opened anew to hear why.
 const MOST_OPENINGS: u32 = 5;
@@ -1082,7 +1082,7 @@ impl Opened {
         }
         let samples = feed.open(is_live, gives_no_preroll);
         let mut first = None;
-        let deadline = Instant::now() + FIRST_FRAME;
+        let mut waited = Stillness::default();
         if gives_no_preroll {
             running.set_state(gst::State::Playing).map_err(in_words)?;
         }
@@ -1115,7 +1115,7 @@ impl Opened {
             if let Some(stuck) = watch.as_mut().and_then(Watch::look) {
                 return Err(NotStarted::Stuck(stuck));
             }
-            if Instant::now() > deadline {
+            if !inlet::is_pipe(&spec.input) && waited.look(Instant::now()) > FIRST_FRAME {
                 let seconds = FIRST_FRAME.as_secs();
                 return Err(no_video(&spec.input, format!("no frame came within {seconds} s")).into());
             }
@@ -2183,6 +2183,23 @@ mod tests {
         said(&spec(Input::Uri("nosuchscheme://host/x".into())), "nosuchscheme");
         said(&text("audiotestsrc num-buffers=3 ! appsink name=frames"), "not video: audio/x-raw");
         said(&text("videotestsrc num-buffers=0 ! appsink name=frames"), "it has no frame");
+    }
+
+    #[test]
+    fn a_pipe_may_be_silent_for_longer_than_a_camera() {
+        let folder = tempfile::tempdir().unwrap();
+        let clip = clip(&folder, "a.ts", "videotestsrc num-buffers=20 ! x264enc ! mpegtsmux");
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let place = pipe.clone();
+        let writing = std::thread::spawn(move || {
+            let mut pipe = std::fs::OpenOptions::new().write(true).open(place).unwrap();
+            std::thread::sleep(FIRST_FRAME + Duration::from_secs(1));
+            std::io::copy(&mut std::fs::File::open(clip).unwrap(), &mut pipe).unwrap();
+        });
+        let mut source = open(&spec(Input::File(pipe))).unwrap();
+        assert_eq!(all(&mut source).unwrap().len(), 20);
+        writing.join().unwrap();
     }
 
     #[test]
