@@ -119,6 +119,17 @@ pub enum Error {
         /// Its debug text, may be empty.
         debug: String,
     },
+    /// The same because of what is outside of it: a server that does not answer, a device or a disk that is
+    /// not there. That may pass.
+    #[error("{element}: {message}{}", debug_suffix(debug))]
+    Resource {
+        /// The failing element's name.
+        element: String,
+        /// What it said.
+        message: String,
+        /// Its debug text, may be empty.
+        debug: String,
+    },
     /// An address at which nothing can be served.
     #[error("cannot listen at {address}: {cause}")]
     Listen {
@@ -133,6 +144,24 @@ pub enum Error {
         /// The input as typed.
         input: String,
         /// Why not.
+        reason: String,
+    },
+    /// The input is not there, or gives nothing yet: waiting may help, which it does not for [`NoVideo`].
+    ///
+    /// [`NoVideo`]: Error::NoVideo
+    #[error("{input}: {reason}")]
+    Unreachable {
+        /// The input as typed.
+        input: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The input wants another user and password.
+    #[error("{input}: {reason}")]
+    Refused {
+        /// The input as typed.
+        input: String,
+        /// What it said, and the remedy.
         reason: String,
     },
     /// A device that was asked for is not to be had, or failed.

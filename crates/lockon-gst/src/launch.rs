@@ -583,7 +583,7 @@ impl Running {
     /// Waits for the next milestone, until `timeout` at most, and keeps the pipeline in order meanwhile.
     ///
     /// # Errors
-    /// What failed: `Pipeline`, or `MissingElement` where an element would have been needed.
+    /// What failed: `Pipeline` or `Resource`, or `MissingElement` where an element would have been needed.
     pub fn wait(&self, timeout: Duration) -> Result<Option<Milestone>> {
         let deadline = Instant::now() + timeout;
         let next = || match self.news.try_recv() {
@@ -708,7 +708,7 @@ fn sort(message: &gst::Message, heard: &Heard, sender: &Sender<News>) {
                 return;
             }
             let debug = without_secrets(&warning.debug().unwrap_or_default()).into_owned();
-            News::InTrouble(Error::Pipeline { element, message: text, debug })
+            News::InTrouble(Error::Resource { element, message: text, debug })
         }
         gst::MessageView::Element(element) => {
             if let (Some(error), Ok(mut missing)) =
@@ -736,7 +736,7 @@ fn is_of_closed_window(error: &gst::message::Error) -> bool {
 /// Its own words are that a plug-in is missing; where that is so, a message of its own has said which.
 pub const NOTHING_WANTED: &str = "no stream of the wanted kind";
 
-/// An error message of a bus as `Pipeline`.
+/// An error message of a bus as `Pipeline`, or as `Resource` where waiting may help: not for another password.
 pub fn bus_error(error: &gst::message::Error) -> Error {
     let said = error.error();
     let debug = error.debug().unwrap_or_default();
@@ -747,7 +747,11 @@ pub fn bus_error(error: &gst::message::Error) -> Error {
         without_secrets(said.message().trim_end_matches('.')).into_owned()
     };
     let debug = without_secrets(&debug).into_owned();
-    Error::Pipeline { element: source_name(error.message()), message, debug }
+    let element = source_name(error.message());
+    if said.is::<gst::ResourceError>() && !said.matches(gst::ResourceError::NotAuthorized) {
+        return Error::Resource { element, message, debug };
+    }
+    Error::Pipeline { element, message, debug }
 }
 
 /// What a `missing-plugin` message asks for, as far as that can be named.

@@ -41,6 +41,7 @@ use lockon_core::ports::{Next, Source};
 use lockon_core::still;
 use lockon_core::text;
 
+use address::Server;
 use ending::Ending;
 use inlet::Inlet;
 
@@ -508,11 +509,15 @@ impl Away {
     }
 }
 
-/// True for what may come right by waiting: not what was typed wrong, is not installed, or asks for another
-/// password.
+/// True for what may come right by waiting: a source that is not there. What is no video, has no decoder or
+/// asks for another password stays so.
 fn may_pass(error: &Error) -> bool {
-    let is_refused = matches!(error, Error::NoVideo { reason, .. } if reason.contains(address::REFUSED));
-    !(error.is_usage() || is_refused || matches!(error, Error::MissingElement { .. }))
+    matches!(error, Error::Unreachable { .. } | Error::Resource { .. })
+}
+
+/// True for what a broken stream can make of a source that gave video before.
+fn has_fault(error: &Error) -> bool {
+    matches!(error, Error::NoVideo { .. } | Error::Pipeline { .. })
 }
 
 fn wait(pause: Duration, control: &Control) {
@@ -569,8 +574,8 @@ impl VideoSource {
     /// While it waits it looks at `control`, and gives up when that is stopped.
     ///
     /// # Errors
-    /// `File` or `NoVideo` if the input cannot be read or has no video; `MissingElement` if an element is not
-    /// installed; `Launch` if gst-launch text is wrong or has not exactly one appsink, named `frames`.
+    /// `File`, `Unreachable` or `Refused` if the input cannot be read, `NoVideo` if it has no video;
+    /// `MissingElement` if an element is not installed; `Launch` if gst-launch text is wrong or has not exactly one appsink, named `frames`.
     pub fn open(spec: &SourceSpec, control: &Control) -> Result<Self> {
         let first = Legacy::default();
         if !spec.reconnect {
@@ -587,7 +592,7 @@ impl VideoSource {
     }
 
     /// Opens the source as soon as it is there: as long as its errors are such as pass it is tried again,
-    /// after pauses that grow. `tell` hears of each error and of the pause after it.
+    /// after pauses that grow. What gave video once may give it again, whatever comes meanwhile. `tell` hears of each error and of the pause after it.
     fn open_in_time(
         spec: &SourceSpec,
         control: &Control,
@@ -595,9 +600,12 @@ impl VideoSource {
         mut tell: impl FnMut(&Error, Duration),
     ) -> Result<Self> {
         let mut pause = FIRST_PAUSE;
+        let was_video = legacy.arrived > 0;
         loop {
             match Self::open_after(spec, control, legacy) {
-                Err(error) if may_pass(&error) && !control.is_stopped() => tell(&error, pause),
+                Err(error) if !control.is_stopped() && (may_pass(&error) || was_video && has_fault(&error)) => {
+                    tell(&error, pause);
+                }
                 opened => return opened,
             }
             wait(pause, control);
@@ -784,7 +792,11 @@ impl VideoSource {
         let lost = lost.map(|error| self.in_words(error));
         if self.spec.reconnect && self.is_real_time {
             let reason = match lost {
-                Some(Error::NoVideo { reason, .. }) => reason,
+                Some(
+                    Error::NoVideo { reason, .. }
+                    | Error::Unreachable { reason, .. }
+                    | Error::Refused { reason, .. },
+                ) => reason,
                 Some(error) => error.to_string(),
                 None => "it ended".to_owned(),
             };
@@ -817,16 +829,18 @@ impl VideoSource {
     fn in_words(&self, error: Error) -> Error {
         let input = &self.spec.input;
         let Input::Uri(uri) = input else { return error };
-        let is_told = matches!(error, Error::NoVideo { .. });
+        let is_told = matches!(error, Error::NoVideo { .. } | Error::Unreachable { .. });
         let error = in_words_of_the_input(error, input);
         // Whoever connects anew at once need not ask first.
         let error = if self.spec.reconnect || is_told { error } else { explained(error, input) };
-        match (error, uri.place()) {
-            (Error::NoVideo { input, reason }, Some(place)) if self.is_real_time => {
-                let advice = if self.spec.reconnect { "" } else { "; --reconnect waits until it is back" };
-                Error::NoVideo { input, reason: format!("{reason} (server {place}{advice})") }
-            }
-            (error, _) => error,
+        let Some(place) = uri.place().filter(|_| self.is_real_time) else { return error };
+        let advice = if self.spec.reconnect { "" } else { "; --reconnect waits until it is back" };
+        let placed = |reason: String| format!("{reason} (server {place}{advice})");
+        match error {
+            Error::NoVideo { input, reason } => Error::NoVideo { input, reason: placed(reason) },
+            Error::Unreachable { input, reason } => Error::Unreachable { input, reason: placed(reason) },
+            Error::Refused { input, reason } => Error::Refused { input, reason: placed(reason) },
+            error => error,
         }
     }
 
@@ -1117,12 +1131,12 @@ impl Opened {
             }
             if !inlet::is_pipe(&spec.input) && waited.look(Instant::now()) > FIRST_FRAME {
                 let seconds = FIRST_FRAME.as_secs();
-                return Err(no_video(&spec.input, format!("no frame came within {seconds} s")).into());
+                return Err(unreachable(&spec.input, format!("no frame came within {seconds} s")).into());
             }
         }
         // The end can only be there in PAUSED if no frame was held up before it.
         let caps = pad.current_caps().filter(|_| first.is_some() || !sink.is_eos());
-        let caps = caps.ok_or_else(|| no_video(&spec.input, "it has no frame"))?;
+        let caps = caps.ok_or_else(|| unreachable(&spec.input, "it has no frame"))?;
         let (counts, is_real_time) = (Arc::clone(&feed.counts), gives_no_preroll);
         watch.iter_mut().for_each(Watch::reset);
         Ok(Self {
@@ -1569,10 +1583,10 @@ fn check(input: &Input) -> Result<()> {
         }
         Input::Stdin => inlet::check_stdin(),
         Input::Camera(Some(device)) if !Path::new(device).exists() => {
-            Err(no_video(input, format!("there is no device {device}")))
+            Err(unreachable(input, format!("there is no device {device}")))
         }
         Input::Camera(None) if doctor::cameras().is_empty() => {
-            Err(no_video(input, "no camera was found: there is no /dev/video*"))
+            Err(unreachable(input, "no camera was found: there is no /dev/video*"))
         }
         _ => Ok(()),
     }
@@ -1587,11 +1601,12 @@ fn still_animation(path: &Path) -> bool {
 
 /// While an input is opened, what fails is the input: its name helps more than an element's.
 fn in_words_of_the_input(error: Error, input: &Input) -> Error {
+    let may_pass = may_pass(&error);
     match error {
         Error::Pipeline { message, .. } if message == launch::NOTHING_WANTED => {
             no_video(input, NO_VIDEO_STREAM)
         }
-        Error::Pipeline { message, debug, .. } => {
+        Error::Pipeline { message, debug, .. } | Error::Resource { message, debug, .. } => {
             // The second line of the debug text is for people.
             let detail =
                 debug.split_once('\n').map(|(_, detail)| detail.trim()).filter(|detail| !detail.is_empty());
@@ -1599,7 +1614,8 @@ fn in_words_of_the_input(error: Error, input: &Input) -> Error {
             if !reason.get(1..2).is_some_and(|second| second.chars().all(char::is_uppercase)) {
                 reason.get_mut(..1).map(str::make_ascii_lowercase);
             }
-            no_video(input, detail.map_or_else(|| reason.clone(), |detail| format!("{reason} ({detail})")))
+            let reason = detail.map_or_else(|| reason.clone(), |detail| format!("{reason} ({detail})"));
+            if may_pass { unreachable(input, reason) } else { no_video(input, reason) }
         }
         other => other,
     }
@@ -1607,12 +1623,18 @@ fn in_words_of_the_input(error: Error, input: &Input) -> Error {
 
 /// The error of an address that gave no video, with its server and what to try.
 fn explained(error: Error, input: &Input) -> Error {
-    match (error, input) {
-        (Error::NoVideo { input, reason }, Input::Uri(uri)) if reason != NO_VIDEO_STREAM => {
-            let reason = uri.why_nothing_came(&reason).unwrap_or(reason);
-            Error::NoVideo { input, reason }
-        }
-        (error, _) => error,
+    let Input::Uri(uri) = input else { return error };
+    let may_pass = may_pass(&error);
+    let said = match &error {
+        Error::NoVideo { reason, .. } | Error::Unreachable { reason, .. } if reason != NO_VIDEO_STREAM => reason,
+        _ => return error,
+    };
+    match uri.why_nothing_came(said) {
+        None => error,
+        Some((Server::IsAway, reason)) => unreachable(input, reason),
+        Some((Server::Answers, reason)) if may_pass => unreachable(input, reason),
+        Some((Server::Answers, reason)) => no_video(input, reason),
+        Some((Server::Refuses, reason)) => Error::Refused { input: input.to_string(), reason },
     }
 }
 
@@ -1621,6 +1643,11 @@ const NO_VIDEO_STREAM: &str = "it has no video stream";
 
 fn no_video(input: &Input, reason: impl Into<String>) -> Error {
     Error::NoVideo { input: input.to_string(), reason: reason.into() }
+}
+
+/// The same where waiting may help.
+fn unreachable(input: &Input, reason: impl Into<String>) -> Error {
+    Error::Unreachable { input: input.to_string(), reason: reason.into() }
 }
 
 fn failure(message: impl Into<String>) -> Error {
@@ -1939,6 +1966,46 @@ mod tests {
         let start = Instant::now();
         drop(source);
         assert!(start.elapsed() < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn what_never_passes_is_not_waited_for() {
+        let live = "videotestsrc is-live=true ! appsink name=frames";
+        let sound = "audiotestsrc is-live=true num-buffers=9 ! appsink name=frames";
+        for (typed, said) in [
+            (sound.to_owned(), "not video: audio/x-raw"),
+            (live.replace('!', "! identity error-after=1 !"), "Failed after iterations"),
+        ] {
+            let (sender, opened) = crossbeam_channel::bounded(1);
+            let control = Control::new();
+            let (spec, gives_up) = (SourceSpec { reconnect: true, ..text(&typed) }, control.clone());
+            let opening = std::thread::spawn(move || {
+                let _ = sender.send(VideoSource::open(&spec, &gives_up).err());
+            });
+            let error = opened.recv_timeout(SECOND);
+            control.stop();
+            opening.join().unwrap();
+            let error = error.expect("it waits").expect("it opens").to_string();
+            assert!(error.to_lowercase().contains(&said.to_lowercase()), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_yet_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("late.avi");
+        let typed = format!("filesrc location={} ! decodebin ! appsink name=frames", path.display());
+        let error = refused(&text(&typed));
+        assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+        let coming = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            let made = clip(&folder, "made.avi", "videotestsrc num-buffers=5 ! jpegenc ! avimux");
+            std::fs::rename(made, path).unwrap();
+            folder
+        });
+        let mut source = open(&SourceSpec { reconnect: true, ..text(&typed) }).unwrap();
+        assert_eq!(all(&mut source).unwrap().len(), 5);
+        coming.join().unwrap();
     }
 
     #[test]

@@ -13,8 +13,16 @@ use lockon_core::text;
 /// How long a server may take to answer when it is asked whether it is there at all.
 const ANSWER: Duration = Duration::from_secs(3);
 
-/// Said of a server that asks who is there: waiting does not help.
-pub(super) const REFUSED: &str = "wants another user and password";
+/// What is known of a server that gave no video.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Server {
+    /// It wants another user and password: waiting does not help.
+    Refuses,
+    /// It is not there, or has nothing there yet.
+    IsAway,
+    /// It answers.
+    Answers,
+}
 
 /// A URI as it was typed. Shown, it has no password.
 #[derive(Clone, PartialEq, Eq)]
@@ -97,7 +105,7 @@ impl Uri {
 
     /// Why its server gave no video, and what to try, as far as that can be told: `said` is what GStreamer
     /// said. The server is asked once more whether it is there at all, which takes some seconds at most.
-    pub(super) fn why_nothing_came(&self, said: &str) -> Option<String> {
+    pub(super) fn why_nothing_came(&self, said: &str) -> Option<(Server, String)> {
         let (scheme, place) = (self.scheme(), self.place()?);
         if !(scheme.starts_with("rtsp") || scheme.starts_with("http")) {
             return None;
@@ -106,16 +114,25 @@ impl Uri {
         let said = said.trim_end_matches('.');
         Some(match () {
             () if says(&["(401", " 401", "unauthorized", "(403", " 403", "forbidden"]) => {
-                format!("the server at {place} {REFUSED} ({said}): give them by --credentials FILE")
+                let reason = format!(
+                    "the server at {place} wants another user and password ({said}): give them by --credentials FILE"
+                );
+                (Server::Refuses, reason)
             }
-            () if says(&["(404", " 404", "not found", "not-found"]) && !says(&["resolv"]) => format!(
-                "the server at {place} has nothing under this path ({said}): is the path right, has the camera been started?"
-            ),
+            () if says(&["(404", " 404", "not found", "not-found"]) && !says(&["resolv"]) => {
+                let reason = format!(
+                    "the server at {place} has nothing under this path ({said}): is the path right, has the camera been started?"
+                );
+                (Server::IsAway, reason)
+            }
             () => match self.greet() {
-                Ok(()) => format!(
-                    "the server at {place} answers, but gave no video: {said} (is {scheme}:// right, and the path?)"
-                ),
-                Err(reason) => reason,
+                Ok(()) => {
+                    let reason = format!(
+                        "the server at {place} answers, but gave no video: {said} (is {scheme}:// right, and the path?)"
+                    );
+                    (Server::Answers, reason)
+                }
+                Err(reason) => (Server::IsAway, reason),
             },
         })
     }
@@ -242,16 +259,20 @@ mod tests {
     #[test]
     fn nobody_listening_is_told_with_host_and_port() {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let said =
+        let (server, said) =
             Uri::from(format!("rtsp://127.0.0.1:{port}/x")).why_nothing_came("Failed to connect").unwrap();
+        assert_eq!(server, Server::IsAway);
         assert!(
             said.starts_with(&format!("nobody listens at 127.0.0.1 port {port} (connection refused)")),
             "{said}"
         );
-        let said = Uri::from("http://127.0.0.1:9/x").why_nothing_came("Not Found (404)").unwrap();
+        let (server, said) = Uri::from("http://127.0.0.1:9/x").why_nothing_came("Not Found (404)").unwrap();
+        assert_eq!(server, Server::IsAway);
         assert!(
             said.starts_with("the server at 127.0.0.1 port 9 has nothing under this path (Not Found (404))"),
             "{said}"
         );
+        let (server, said) = Uri::from("http://127.0.0.1:9/x").why_nothing_came("Unauthorized (401)").unwrap();
+        assert_eq!(server, Server::Refuses, "{said}");
     }
 }
