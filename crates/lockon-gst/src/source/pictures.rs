@@ -290,16 +290,19 @@ impl Found {
             let made = made.load(Ordering::Relaxed);
             let lost = (made < given_before).then_some((made, "it cannot be decoded"));
             let Some((number, what)) = lost.or(cut) else { return gst::PadProbeReturn::Ok };
+            // Nothing after it would have its right number. An event is not for us to drop.
+            let verdict = if is_end { gst::PadProbeReturn::Ok } else { gst::PadProbeReturn::Drop };
             let name = files.get(number).map(|file| text::path(file)).unwrap_or_default();
             if let Some(element) = pad.parent_element() {
                 gst::element_error!(element, gst::StreamError::Decode, ("the picture {name}: {what}"));
             }
-            // Nothing after it would have its right number.
-            gst::PadProbeReturn::Drop
+            verdict
         };
         let kinds = gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM;
         into.add_probe(kinds, move |pad, info| {
-            launch::guarded(pad, gst::PadProbeReturn::Drop, || judge(pad, info))
+            let otherwise =
+                if info.buffer().is_some() { gst::PadProbeReturn::Drop } else { gst::PadProbeReturn::Ok };
+            launch::guarded(pad, otherwise, || judge(pad, info))
         });
         Ok(())
     }
