@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gst::prelude::*;
+use tempfile::TempDir;
 
 use crate::launch::{self, Launch};
 use lockon_core::error::{Error, Result};
@@ -71,15 +72,7 @@ pub(super) struct Found {
 /// A folder with links to pictures under names that `multifilesrc` can count through; removed when it is
 /// dropped.
 #[derive(Debug)]
-pub(super) struct Links(PathBuf);
-
-impl Drop for Links {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            tracing::debug!("{} is left: {error}", self.0.display());
-        }
-    }
-}
+pub(super) struct Links(TempDir);
 
 impl Pictures {
     /// What was typed, if it stands for pictures: an existing folder, or what does not exist and has a number
@@ -183,7 +176,7 @@ impl Found {
             (pattern, first, None)
         } else {
             let links = self.link()?;
-            let folder = links.0.display().to_string().replace('%', "%%");
+            let folder = links.0.path().display().to_string().replace('%', "%%");
             (format!("{folder}/%08d"), 0, Some(links))
         };
         launch.set("input", "location", pattern);
@@ -241,14 +234,11 @@ impl Found {
 
     /// Links to them, numbered.
     fn link(&self) -> Result<Links> {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("lockon-pictures-{}-{count}", std::process::id()));
-        // What is there already is somebody else's.
-        std::fs::create_dir(&folder).map_err(Error::file("create", &folder))?;
-        let links = Links(folder);
+        // Under a name that nobody has: a run that was killed leaves its own.
+        let folder = tempfile::Builder::new().prefix("lockon-pictures-").tempdir();
+        let links = Links(folder.map_err(Error::file("create", &std::env::temp_dir()))?);
         for (number, file) in self.files.iter().enumerate() {
-            let link = links.0.join(format!("{number:08}"));
+            let link = links.0.path().join(format!("{number:08}"));
             let target = std::path::absolute(file).map_err(Error::file("read", file))?;
             #[cfg(unix)]
             std::os::unix::fs::symlink(target, &link).map_err(Error::file("create", &link))?;
@@ -474,6 +464,23 @@ mod tests {
         for none in ["a.jpg", "100%", "%s", "%d-%d", "%4d", "%0d%"] {
             assert!(number_of(none).is_none(), "{none}");
         }
+    }
+
+    #[test]
+    fn links_that_a_killed_run_left_are_in_nobodys_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = vec![dir.path().join("a.png"), dir.path().join("c.png")];
+        files.iter().for_each(|file| std::fs::write(file, "picture").unwrap());
+        let left = (0..32).map(|n| std::env::temp_dir().join(format!("lockon-pictures-{}-{n}", std::process::id())));
+        let left: Vec<_> = left.collect();
+        left.iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
+        let links = Found { files, kind: KINDS[1] }.link();
+        left.iter().for_each(|folder| std::fs::remove_dir(folder).unwrap());
+        let links = links.unwrap();
+        let folder = links.0.path().to_owned();
+        assert_eq!(std::fs::read(folder.join("00000001")).unwrap(), b"picture");
+        drop(links);
+        assert!(!folder.exists());
     }
 
     #[test]
