@@ -436,6 +436,8 @@ pub struct VideoSource {
     times: Times,
     /// Errors of decoders before this source was opened.
     damaged_before: u64,
+    /// The run that may be stopped while it waits.
+    control: Control,
     /// Let go of after the pipeline.
     inlet: Inlet,
 }
@@ -623,7 +625,7 @@ impl VideoSource {
         let (inlet, mut launch) = Inlet::open(spec, control)?;
         let start = |launch: &mut Launch| {
             let opened = Opened::start_anew(spec, launch, &inlet, control, legacy);
-            opened.map_err(|error| if control.is_stopped() { error } else { explained(error, &spec.input) })
+            opened.map_err(|error| explained(error, &spec.input, control))
         };
         let mut opened = start(&mut launch)?;
         // What can be read once was adapted on the way.
@@ -638,7 +640,7 @@ impl VideoSource {
         if let Some(chain) = put_in {
             launch.insert_before("frames", &chain)?;
         }
-        opened.into_source(spec, launch, inlet)
+        opened.into_source(spec, launch, inlet, control)
     }
 
     /// What the decoder announced about its pictures; of the first frame until one with another format was
@@ -832,7 +834,7 @@ impl VideoSource {
         let is_told = matches!(error, Error::NoVideo { .. } | Error::Unreachable { .. });
         let error = in_words_of_the_input(error, input);
         // Whoever connects anew at once need not ask first.
-        let error = if self.spec.reconnect || is_told { error } else { explained(error, input) };
+        let error = if self.spec.reconnect || is_told { error } else { explained(error, input, &self.control) };
         let Some(place) = uri.place().filter(|_| self.is_real_time) else { return error };
         let advice = if self.spec.reconnect { "" } else { "; --reconnect waits until it is back" };
         let placed = |reason: String| format!("{reason} (server {place}{advice})");
@@ -1161,7 +1163,13 @@ impl Opened {
     }
 
     /// Lets a file play, now that its frames can be used as they are.
-    fn into_source(self, spec: &SourceSpec, launch: Launch, inlet: Inlet) -> Result<VideoSource> {
+    fn into_source(
+        self,
+        spec: &SourceSpec,
+        launch: Launch,
+        inlet: Inlet,
+        control: &Control,
+    ) -> Result<VideoSource> {
         let Self {
             samples,
             running,
@@ -1220,6 +1228,7 @@ impl Opened {
             decoder: decoder.map(|factory| factory.name().into()),
             duration_ns,
             launch,
+            control: control.clone(),
             inlet,
         })
     }
@@ -1622,14 +1631,17 @@ fn in_words_of_the_input(error: Error, input: &Input) -> Error {
 }
 
 /// The error of an address that gave no video, with its server and what to try.
-fn explained(error: Error, input: &Input) -> Error {
+fn explained(error: Error, input: &Input, control: &Control) -> Error {
     let Input::Uri(uri) = input else { return error };
+    if control.is_stopped() {
+        return error;
+    }
     let may_pass = may_pass(&error);
     let said = match &error {
         Error::NoVideo { reason, .. } | Error::Unreachable { reason, .. } if reason != NO_VIDEO_STREAM => reason,
         _ => return error,
     };
-    match uri.why_nothing_came(said) {
+    match uri.why_nothing_came(said, control) {
         None => error,
         Some((Server::IsAway, reason)) => unreachable(input, reason),
         Some((Server::Answers, reason)) if may_pass => unreachable(input, reason),

@@ -4,9 +4,12 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::RecvTimeoutError;
 
 use super::Login;
+use lockon_core::control::{Control, STOP_CHECK};
 use lockon_core::error::{Error, Result};
 use lockon_core::text;
 
@@ -104,8 +107,9 @@ impl Uri {
     }
 
     /// Why its server gave no video, and what to try, as far as that can be told: `said` is what GStreamer
-    /// said. The server is asked once more whether it is there at all, which takes some seconds at most.
-    pub(super) fn why_nothing_came(&self, said: &str) -> Option<(Server, String)> {
+    /// said. The server is asked once more whether it is there at all, which takes 3 s at most; not if
+    /// the run is stopped.
+    pub(super) fn why_nothing_came(&self, said: &str, control: &Control) -> Option<(Server, String)> {
         let (scheme, place) = (self.scheme(), self.place()?);
         if !(scheme.starts_with("rtsp") || scheme.starts_with("http")) {
             return None;
@@ -125,7 +129,7 @@ impl Uri {
                 );
                 (Server::IsAway, reason)
             }
-            () => match self.greet() {
+            () => match self.greet(control)? {
                 Ok(()) => {
                     let reason = format!(
                         "the server at {place} answers, but gave no video: {said} (is {scheme}:// right, and the path?)"
@@ -137,9 +141,10 @@ impl Uri {
         })
     }
 
-    /// Opens a connection to the server and closes it; what is wrong if it cannot be opened.
-    fn greet(&self) -> Result<(), String> {
-        let Some((host, port)) = self.host_and_port() else { return Ok(()) };
+    /// Opens a connection to the server and closes it; what is wrong if it cannot be opened. `None` if the run
+    /// is stopped before that is known.
+    fn greet(&self, control: &Control) -> Option<Result<(), String>> {
+        let Some((host, port)) = self.host_and_port() else { return Some(Ok(())) };
         let (sender, answer) = crossbeam_channel::bounded(1);
         let place = (host.clone(), port);
         // Names are looked up without any limit of time, so somebody else has to wait for that.
@@ -151,8 +156,16 @@ impl Uri {
             }));
         };
         let started = std::thread::Builder::new().name("lockon-greet".into()).spawn(greet);
-        let heard = started.ok().and_then(|_| answer.recv_timeout(ANSWER).ok());
-        match heard {
+        let deadline = Instant::now() + ANSWER;
+        let heard = loop {
+            match answer.recv_timeout(STOP_CHECK) {
+                Ok(heard) => break Some(heard),
+                Err(RecvTimeoutError::Timeout) if control.is_stopped() => return None,
+                Err(RecvTimeoutError::Timeout) if started.is_ok() && Instant::now() < deadline => {}
+                Err(_) => break None,
+            }
+        };
+        Some(match heard {
             None => Err(format!(
                 "no answer from {host} port {port} within {} s: is it switched on, is it in this network, is a firewall between?",
                 ANSWER.as_secs()
@@ -170,7 +183,7 @@ impl Uri {
                 ),
                 _ => format!("{host} port {port} cannot be reached: {error}"),
             }),
-        }
+        })
     }
 }
 
@@ -259,20 +272,30 @@ mod tests {
     #[test]
     fn nobody_listening_is_told_with_host_and_port() {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let (server, said) =
-            Uri::from(format!("rtsp://127.0.0.1:{port}/x")).why_nothing_came("Failed to connect").unwrap();
+        let why = |uri: &str, said: &str| Uri::from(uri).why_nothing_came(said, &Control::new()).unwrap();
+        let (server, said) = why(&format!("rtsp://127.0.0.1:{port}/x"), "Failed to connect");
         assert_eq!(server, Server::IsAway);
         assert!(
             said.starts_with(&format!("nobody listens at 127.0.0.1 port {port} (connection refused)")),
             "{said}"
         );
-        let (server, said) = Uri::from("http://127.0.0.1:9/x").why_nothing_came("Not Found (404)").unwrap();
+        let (server, said) = why("http://127.0.0.1:9/x", "Not Found (404)");
         assert_eq!(server, Server::IsAway);
         assert!(
             said.starts_with("the server at 127.0.0.1 port 9 has nothing under this path (Not Found (404))"),
             "{said}"
         );
-        let (server, said) = Uri::from("http://127.0.0.1:9/x").why_nothing_came("Unauthorized (401)").unwrap();
+        let (server, said) = why("http://127.0.0.1:9/x", "Unauthorized (401)");
         assert_eq!(server, Server::Refuses, "{said}");
+    }
+
+    #[test]
+    fn a_run_that_is_stopped_does_not_wait_for_an_answer() {
+        // Addresses for documentation (RFC 5737) are nobody's: there is no answer, or none that could be had.
+        let (uri, control) = (Uri::from("rtsp://192.0.2.1/x"), Control::new());
+        control.stop();
+        let start = Instant::now();
+        uri.why_nothing_came("Failed to connect", &control);
+        assert!(start.elapsed() < ANSWER / 2, "{:?}", start.elapsed());
     }
 }
