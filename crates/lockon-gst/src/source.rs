@@ -605,7 +605,9 @@ impl VideoSource {
         let was_video = legacy.arrived > 0;
         loop {
             match Self::open_after(spec, control, legacy) {
-                Err(error) if !control.is_stopped() && (may_pass(&error) || was_video && has_fault(&error)) => {
+                Err(error)
+                    if !control.is_stopped() && (may_pass(&error) || was_video && has_fault(&error)) =>
+                {
                     tell(&error, pause);
                 }
                 opened => return opened,
@@ -834,7 +836,8 @@ impl VideoSource {
         let is_told = matches!(error, Error::NoVideo { .. } | Error::Unreachable { .. });
         let error = in_words_of_the_input(error, input);
         // Whoever connects anew at once need not ask first.
-        let error = if self.spec.reconnect || is_told { error } else { explained(error, input, &self.control) };
+        let error =
+            if self.spec.reconnect || is_told { error } else { explained(error, input, &self.control) };
         let Some(place) = uri.place().filter(|_| self.is_real_time) else { return error };
         let advice = if self.spec.reconnect { "" } else { "; --reconnect waits until it is back" };
         let placed = |reason: String| format!("{reason} (server {place}{advice})");
@@ -1638,7 +1641,9 @@ fn explained(error: Error, input: &Input, control: &Control) -> Error {
     }
     let may_pass = may_pass(&error);
     let said = match &error {
-        Error::NoVideo { reason, .. } | Error::Unreachable { reason, .. } if reason != NO_VIDEO_STREAM => reason,
+        Error::NoVideo { reason, .. } | Error::Unreachable { reason, .. } if reason != NO_VIDEO_STREAM => {
+            reason
+        }
         _ => return error,
     };
     match uri.why_nothing_came(said, control) {

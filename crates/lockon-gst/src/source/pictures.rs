@@ -53,14 +53,51 @@ impl Kind {
 
     /// False if the end of a picture is missing, as far as its kind tells.
     fn is_whole(self, bytes: &[u8]) -> bool {
-        let tail = &bytes[bytes.len().saturating_sub(4096)..];
-        let has = |mark: &[u8]| tail.windows(mark.len()).any(|window| window == mark);
         match self.caps {
-            "image/jpeg" => has(&[0xFF, 0xD9]),
-            "image/png" => has(b"IEND"),
+            "image/jpeg" => ends_as_jpeg(bytes),
+            "image/png" => ends_as_png(bytes),
             _ => true,
         }
     }
+}
+
+/// True if the end of the picture is there (ITU-T T.81, B.1.1), whatever is behind it: cameras put previews
+/// and films there. Segments are passed over by their lengths, since a preview in one has an end of its own.
+fn ends_as_jpeg(bytes: &[u8]) -> bool {
+    const END: u8 = 0xD9;
+    let mut rest = bytes;
+    loop {
+        // What is compressed has no marker but those of restarts, and decoders look for the next one as well.
+        let Some(at) = rest.iter().position(|byte| *byte == 0xFF) else { return false };
+        rest = &rest[at + 1..];
+        match rest {
+            [END, ..] => return true,
+            // No marker, one that has filling before it, or one that has no segment.
+            [0x00 | 0x01 | 0xD0..=0xD8 | 0xFF, ..] => {}
+            [_, high, low, ..] => {
+                let length = usize::from(u16::from_be_bytes([*high, *low]));
+                let Some(behind) = rest.get(1 + length..) else { return false };
+                rest = behind;
+            }
+            _ => return false,
+        }
+    }
+}
+
+/// True if the last chunk of the picture is there (PNG specification, 5.3), whatever is behind it.
+fn ends_as_png(bytes: &[u8]) -> bool {
+    // Behind the signature.
+    let mut rest = bytes.get(8..).unwrap_or_default();
+    while let [a, b, c, d, kind @ ..] = rest {
+        if kind.starts_with(b"IEND") {
+            return true;
+        }
+        let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
+        // Four bytes each of length, kind and checksum.
+        let Some(behind) = rest.get(12 + length..) else { return false };
+        rest = behind;
+    }
+    false
 }
 
 /// Pictures that are there, in order.
@@ -466,12 +503,45 @@ mod tests {
         }
     }
 
+    /// A picture of `kind`, whole, with noise in it so that it is no short file.
+    fn picture(kind: image::ImageFormat) -> Vec<u8> {
+        let pixel = |x: u32, y: u32| image::Luma([(x * 37 + y * 101 + x * y % 251) as u8]);
+        let mut bytes = std::io::Cursor::new(Vec::new());
+        image::GrayImage::from_fn(160, 120, pixel).write_to(&mut bytes, kind).unwrap();
+        bytes.into_inner()
+    }
+
+    #[test]
+    fn a_picture_is_whole_whatever_is_behind_it_and_cut_off_wherever_that_is() {
+        for (format, kind) in [(image::ImageFormat::Jpeg, KINDS[0]), (image::ImageFormat::Png, KINDS[1])] {
+            let bytes = picture(format);
+            assert!(bytes.len() > 5000 && kind.is_whole(&bytes), "{format:?}");
+            let film = [bytes.clone(), vec![7; 100_000]].concat();
+            assert!(kind.is_whole(&film), "{format:?}");
+            for length in [0, 1, 9, 20, bytes.len() / 2, bytes.len() - 20] {
+                assert!(!kind.is_whole(&bytes[..length]), "{format:?} {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_preview_is_not_that_of_its_picture() {
+        let bytes = picture(image::ImageFormat::Jpeg);
+        let preview = [0xFF, 0xD8, 0x00, 0xFF, 0xD9];
+        let mut with_preview = vec![0xFF, 0xD8, 0xFF, 0xE1, 0, 2 + preview.len() as u8];
+        with_preview.extend(preview);
+        with_preview.extend(&bytes[2..]);
+        assert!(KINDS[0].is_whole(&with_preview));
+        assert!(!KINDS[0].is_whole(&with_preview[..3000]));
+    }
+
     #[test]
     fn links_that_a_killed_run_left_are_in_nobodys_way() {
         let dir = tempfile::tempdir().unwrap();
         let files = vec![dir.path().join("a.png"), dir.path().join("c.png")];
         files.iter().for_each(|file| std::fs::write(file, "picture").unwrap());
-        let left = (0..32).map(|n| std::env::temp_dir().join(format!("lockon-pictures-{}-{n}", std::process::id())));
+        let left =
+            (0..32).map(|n| std::env::temp_dir().join(format!("lockon-pictures-{}-{n}", std::process::id())));
         let left: Vec<_> = left.collect();
         left.iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
         let links = Found { files, kind: KINDS[1] }.link();
