@@ -499,6 +499,25 @@ fn a_stall_is_told_after_two_seconds_and_when_it_is_over() {
 }
 
 #[test]
+fn a_pause_is_nobodys_latency() {
+    let control = Control::new();
+    // These frames have arrived, and then the run pauses.
+    let mut source = MemorySource::new(&pictures(6));
+    control.pause(true);
+    let goes_on = control.clone();
+    let pausing = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        goes_on.pause(false);
+    });
+    let (summary, outcome) = Job { control, ..job() }.run(&mut source, vec![]);
+    pausing.join().unwrap();
+    outcome.unwrap();
+    assert_eq!(summary.frames, 6);
+    assert!(summary.latency_us.max < 2_000_000, "{:?}", summary.latency_us);
+    assert!(summary.seconds > 0.0 && summary.seconds < 2.0, "{}", summary.seconds);
+}
+
+#[test]
 fn a_gap_stands_between_the_frames_around_it_and_tracks_go_on() {
     let mut pictures = pictures(8);
     for picture in &mut pictures {

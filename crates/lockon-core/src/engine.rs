@@ -117,10 +117,14 @@ impl Engine<'_> {
         let mut turnstile = Turnstile::new(&self.control);
         loop {
             let wants_more = !self.control.is_stopped() && self.max_frames.is_none_or(|max| submitted < max);
+            if run.is_held && turnstile.is_open() {
+                (run.is_held, run.resumed) = (false, Some(Instant::now()));
+            }
             let next = match (wants_more, run.has_free_slot()) {
                 (false, _) => Ok(Next::End),
                 (true, false) => Ok(Next::Pending),
                 (true, true) if !turnstile.is_open() => {
+                    run.is_held = true;
                     if run.in_flight.is_empty() {
                         std::thread::sleep(PAUSE_CHECK);
                     }
@@ -146,8 +150,11 @@ impl Engine<'_> {
                 }
             };
             match next {
-                Next::Frame(frame) => {
+                Next::Frame(mut frame) => {
                     turnstile.pass();
+                    // What waited while the run paused arrives anew.
+                    frame.meta.arrived =
+                        run.resumed.map_or(frame.meta.arrived, |at| at.max(frame.meta.arrived));
                     self.submit(run, frame)?;
                     submitted += 1;
                 }
@@ -166,6 +173,7 @@ impl Engine<'_> {
 
     /// Puts a frame into a free slot.
     fn submit(&mut self, run: &mut Run, frame: Frame) -> Result<()> {
+        run.paused_before.get_or_insert_with(|| self.control.paused());
         let waited_us = micros(std::mem::take(&mut run.waited));
         run.stats.stage(Stage::Source, waited_us);
         self.end_silence(run)?;
@@ -386,7 +394,8 @@ impl Engine<'_> {
 
     fn summary(&self, run: &Run) -> Summary {
         let stats = &run.stats;
-        let seconds = stats.elapsed().saturating_sub(run.paused).as_secs_f64();
+        let paused = run.paused.saturating_sub(run.paused_before.unwrap_or_default());
+        let seconds = stats.elapsed().saturating_sub(paused).as_secs_f64();
         let mut summary = Summary {
             frames: stats.frames,
             dropped: self.source.dropped(),
@@ -437,8 +446,14 @@ struct Run {
     silent: Duration,
     /// Frames that nobody asked for, when that was last looked at.
     passed: u64,
-    /// How long the run had paused when the last results were final.
+    /// How long the run had paused when the last results were final...
     paused: Duration,
+    /// ...and when the first frame was taken.
+    paused_before: Option<Duration>,
+    /// The pause goes on.
+    is_held: bool,
+    /// When it ended last, or a step was asked for.
+    resumed: Option<Instant>,
     /// Size of the frames so far, once there was one.
     size: Option<Size>,
     /// Searches that were done again.

@@ -505,7 +505,8 @@ mod tests {
 
     /// A picture of `kind`, whole, with noise in it so that it is no short file.
     fn picture(kind: image::ImageFormat) -> Vec<u8> {
-        let pixel = |x: u32, y: u32| image::Luma([(x * 37 + y * 101 + x * y % 251) as u8]);
+        let mix = |x: u32, y: u32| (x.wrapping_mul(0x9E37_79B9) ^ y.wrapping_mul(0x85EB_CA6B)).wrapping_mul(0xC2B2_AE35);
+        let pixel = |x: u32, y: u32| image::Luma([(mix(x, y) >> 24) as u8]);
         let mut bytes = std::io::Cursor::new(Vec::new());
         image::GrayImage::from_fn(160, 120, pixel).write_to(&mut bytes, kind).unwrap();
         bytes.into_inner()
