@@ -42,15 +42,26 @@ pub struct Picker {
     selection: Selection,
     /// Pictures that were shown.
     shown: u64,
+    /// Somebody has closed the window.
+    is_closed: bool,
 }
 
 impl Picker {
-    /// Opens a window named `title` and shows the frame in it.
+    /// As [`Picker::open_under`], for what nobody can end.
     ///
     /// # Errors
-    /// Why no window can be had: `Output` if there is no screen, `MissingElement` or `Pipeline` if GStreamer
-    /// cannot show it.
+    /// As there.
     pub fn open(frame: Frame, title: &str) -> Result<Self> {
+        Self::open_under(frame, title, &Control::new())
+    }
+
+    /// Opens a window named `title` and shows the frame in it. Whoever ends the program meanwhile, or closes the
+    /// window, gets a picker from which nothing is picked.
+    ///
+    /// # Errors
+    /// Why no window can be had: `Output` if there is no screen, `MissingElement`, `Pipeline` or `Resource` if
+    /// GStreamer cannot show it.
+    pub fn open_under(frame: Frame, title: &str, control: &Control) -> Result<Self> {
         sink::check_screen("")?;
         let launch = sink::display_launch(true);
         let running = Running::new(launch.build()?);
@@ -80,16 +91,23 @@ impl Picker {
             return Err(fault(sink::NO_WINDOW.to_owned()));
         }
         let selection = Selection::new(frame.format.size);
-        let mut picker = Self { actions, running, appsrc, easel, frame, selection, shown: 0 };
+        let (shown, is_closed) = (0, false);
+        let mut picker = Self { actions, running, appsrc, easel, frame, selection, shown, is_closed };
         picker.show()?;
+        picker.await_picture(&has_arrived, control)?;
+        Ok(picker)
+    }
+
+    /// Waits until the picture is shown, or nobody is there to look at it.
+    fn await_picture(&mut self, has_arrived: &Receiver<()>, control: &Control) -> Result<()> {
         let deadline = Instant::now() + FIRST_PICTURE;
-        while has_arrived.is_empty() {
+        while has_arrived.is_empty() && !self.is_closed && !control.is_stopped() {
             if Instant::now() > deadline {
                 return Err(fault(format!("no window in {} s", FIRST_PICTURE.as_secs())));
             }
-            picker.running.wait(POLL)?;
+            self.is_closed = self.running.wait(POLL)? == Some(Milestone::Closed);
         }
-        Ok(picker)
+        Ok(())
     }
 
     /// The boxes that somebody draws, in the order in which they were taken, one at least; `None` if nothing
@@ -98,7 +116,7 @@ impl Picker {
     /// # Errors
     /// What made the window fail.
     pub fn pick(mut self, control: &Control) -> Result<Option<Vec<Rect>>> {
-        while !control.is_stopped() {
+        while !control.is_stopped() && !self.is_closed {
             select! {
                 recv(self.actions) -> action => {
                     let actions: Vec<_> = action.into_iter().chain(self.actions.try_iter()).collect();
@@ -250,6 +268,7 @@ fn is_shift(key: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launch::Launch;
 
     const FRAME: Size = Size::new(640, 360);
 
@@ -265,6 +284,38 @@ mod tests {
             assert_eq!(selection.apply(&action), Step::Same);
         }
         selection
+    }
+
+    /// A picker whose picture is never shown.
+    fn unseen() -> Picker {
+        let launch = Launch::new("test", "appsrc name=results ! fakesink name=screen");
+        let running = Running::new(launch.build().unwrap());
+        let appsrc = running.pipeline().by_name("results").unwrap().downcast().unwrap();
+        let format = sink::tests::format("GRAY8", FRAME.width, FRAME.height, (25, 1));
+        let easel = Easel::new(&format, View::Overlay, false).unwrap();
+        let frame = sink::tests::frame(0, &format, None);
+        let (actions, selection) = (crossbeam_channel::never(), Selection::new(FRAME));
+        Picker { actions, running, appsrc, easel, frame, selection, shown: 0, is_closed: false }
+    }
+
+    #[test]
+    fn a_window_that_is_closed_before_it_shows_anything_picks_nothing() {
+        let mut picker = unseen();
+        let screen = picker.running.pipeline().by_name("screen").unwrap();
+        gst::element_error!(screen, gst::ResourceError::NotFound, ("Output window was closed"));
+        let (start, control) = (Instant::now(), Control::new());
+        picker.await_picture(&crossbeam_channel::bounded(1).1, &control).unwrap();
+        assert!(start.elapsed() < FIRST_PICTURE / 2);
+        assert_eq!(picker.pick(&control).unwrap(), None);
+    }
+
+    #[test]
+    fn a_program_that_is_to_end_does_not_wait_for_its_window() {
+        let (mut picker, start, control) = (unseen(), Instant::now(), Control::new());
+        control.stop();
+        picker.await_picture(&crossbeam_channel::bounded(1).1, &control).unwrap();
+        assert!(start.elapsed() < FIRST_PICTURE / 2);
+        assert_eq!(picker.pick(&control).unwrap(), None);
     }
 
     #[test]

@@ -26,7 +26,7 @@ fn level(index: usize) -> u8 {
 }
 
 /// Frame `index`: even grey of its level, without colour.
-fn frame(index: usize, format: &Arc<VideoFormat>, pts_ns: Option<u64>) -> Frame {
+pub(crate) fn frame(index: usize, format: &Arc<VideoFormat>, pts_ns: Option<u64>) -> Frame {
     let planes = (0..format.pixels.planes())
         .map(|i| {
             let size = format.pixels.plane_size(i, format.size);
