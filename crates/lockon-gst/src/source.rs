@@ -273,7 +273,7 @@ pub struct SourceSpec {
     pub reconnect: bool,
     /// What is asked of a camera; of pictures, the frame rate alone.
     pub camera: CameraMode,
-    /// User and password for the server, where the address has none.
+    /// User and password for the server, where the address has no password.
     pub login: Option<Login>,
     /// For how many milliseconds a URI's network source evens out its jitter: less is sooner, more is
     /// smoother.
@@ -1052,9 +1052,9 @@ impl Opened {
             let input = launch.element(&pipeline, "input")?;
             set_jitter(&input, spec.jitter_ms);
             // What GStreamer does not see in an address it cannot tell anybody.
-            let (address, typed) = uri.split()?;
+            let (address, own) = uri.with_login(login)?;
             input.set_property("uri", address);
-            login = typed.or(login);
+            login = own;
         }
         if let Some(login) = login {
             give_login(&pipeline, login);

@@ -80,6 +80,13 @@ impl Uri {
         std::iter::once(path.to_owned()).chain(unescaped(path)).map(PathBuf::from).collect()
     }
 
+    /// The URI without its login, and the login for its server: its own, or `given` where it has no password.
+    pub(super) fn with_login(&self, given: Option<Login>) -> Result<(String, Option<Login>)> {
+        let (address, typed) = self.split()?;
+        let is_enough = |typed: &Login| typed.has_password() || given.is_none();
+        Ok((address, typed.filter(is_enough).or(given)))
+    }
+
     /// Host and port, where it has both.
     fn host_and_port(&self) -> Option<(String, u16)> {
         let (_, rest) = self.0.split_once("://")?;
@@ -267,6 +274,23 @@ mod tests {
         }
         let paths = Uri::from("file:///a%20b.png").paths();
         assert_eq!(paths, ["/a%20b.png", "/a b.png"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_login_that_is_given_stands_in_for_a_password_that_is_not_typed() {
+        let (given, typed) = (Login::new("admin", "s3cret"), Login::new("admin", ""));
+        for (uri, given, expected) in [
+            ("rtsp://admin@host/x", Some(&given), Some(&given)),
+            ("rtsp://admin:@host/x", Some(&given), Some(&given)),
+            ("rtsp://host/x", Some(&given), Some(&given)),
+            ("rtsp://admin@host/x", None, Some(&typed)),
+            ("rtsp://host/x", None, None),
+        ] {
+            let (address, login) = Uri::from(uri).with_login(given.cloned()).unwrap();
+            assert_eq!((address.as_str(), login.as_ref()), ("rtsp://host/x", expected), "{uri}");
+        }
+        let own = Uri::from("rtsp://other:word@host/x").with_login(Some(given)).unwrap().1;
+        assert_eq!(own, Some(Login::new("other", "word")));
     }
 
     #[test]

@@ -48,6 +48,11 @@ impl Login {
         said.parse().map_err(|error| Error::Usage(format!("{}: {error}", text::path(path))))
     }
 
+    /// False for a user alone.
+    pub(super) fn has_password(&self) -> bool {
+        !self.password.is_empty()
+    }
+
     /// Gives it to an element that asks for one and has none yet: `rtspsrc` and `souphttpsrc` have properties
     /// for user and password, SRT has a passphrase.
     pub(super) fn give_to(&self, element: &gst::Element) {
