@@ -1541,12 +1541,32 @@ fn has_alpha(pipeline: &gst::Pipeline) -> bool {
     caps.any(|caps| caps.iter().any(|stream| stream.get::<bool>("codec-alpha") == Ok(true)))
 }
 
-/// Gives the login to every element that asks for one, now or later.
+/// Gives the login to every element that asks for one, now or later, for a server that was typed: a list of
+/// pieces of a stream, which its server sends, may name others.
 fn give_login(pipeline: &gst::Pipeline, login: Login) {
-    for element in pipeline.iterate_recurse().into_iter().flatten() {
+    let elements = || pipeline.iterate_recurse().into_iter().flatten();
+    let typed: Vec<String> = elements().filter_map(|element| place_of(&element)).collect();
+    let is_for = move |element: &gst::Element| {
+        typed.is_empty() || place_of(element).is_some_and(|place| typed.contains(&place))
+    };
+    for element in elements().filter(|element| is_for(element)) {
         login.give_to(&element);
     }
-    pipeline.connect_deep_element_added(move |_, _, element| login.give_to(element));
+    pipeline.connect_deep_element_added(move |_, _, element| {
+        if is_for(element) {
+            login.give_to(element);
+        }
+    });
+}
+
+/// Host and port of the server that an element reads from, where it says so.
+fn place_of(element: &gst::Element) -> Option<String> {
+    ["location", "uri"].iter().find_map(|name| {
+        element.find_property(name).filter(|spec| {
+            spec.value_type() == glib::Type::STRING && spec.flags().contains(glib::ParamFlags::READABLE)
+        })?;
+        Uri::from(element.property::<Option<String>>(name)?).place()
+    })
 }
 
 /// The first element that decodes pictures.
@@ -2284,6 +2304,25 @@ mod tests {
         let mut source = open(&spec(Input::File(pipe))).unwrap();
         assert_eq!(all(&mut source).unwrap().len(), 20);
         writing.join().unwrap();
+    }
+
+    #[test]
+    fn a_login_is_given_to_the_server_that_was_typed_and_to_no_other() {
+        launch::init().unwrap();
+        let user = |element: &gst::Element| element.property::<Option<String>>("user-id").unwrap_or_default();
+        let source = |location: &str| {
+            let source = gst::ElementFactory::make("souphttpsrc").property("location", location);
+            source.build().unwrap()
+        };
+        let pipeline = gst::Pipeline::new();
+        let typed = source("http://camera:8080/list.m3u8");
+        pipeline.add(&typed).unwrap();
+        give_login(&pipeline, Login::new("admin", "s3cret"));
+        let (piece, stranger) = (source("http://camera:8080/1.ts"), source("http://elsewhere:8080/1.ts"));
+        let other_port = source("http://camera/1.ts");
+        pipeline.add_many([&piece, &stranger, &other_port]).unwrap();
+        let users = [&typed, &piece, &stranger, &other_port].map(user);
+        assert_eq!(users, ["admin", "admin", "", ""]);
     }
 
     #[test]
