@@ -194,13 +194,17 @@ fn lock(reads: &Mutex<Reads>) -> std::sync::MutexGuard<'_, Reads> {
 
 /// True if the pipeline has threads and none of them runs, so that nothing will ever come.
 fn is_at_rest(pipeline: &gst::Pipeline) -> bool {
-    let elements = pipeline.iterate_recurse().into_iter().flatten();
-    let mut states = elements.flat_map(|element| element.pads()).map(|pad| pad.task_state()).peekable();
-    let mut has_any = false;
-    states.all(|state| {
-        has_any |= state == gst::TaskState::Paused;
-        state != gst::TaskState::Started
-    }) && has_any
+    let mut has_paused = false;
+    for element in pipeline.iterate_recurse().into_iter().flatten() {
+        for pad in element.pads() {
+            match pad.task_state() {
+                gst::TaskState::Started => return false,
+                gst::TaskState::Paused => has_paused = true,
+                _ => {}
+            }
+        }
+    }
+    has_paused
 }
 
 /// Makes a demuxer that reads on and on at the end of a file fail there, which is what the end is to it.
