@@ -34,6 +34,7 @@ use crate::truncated::{self, Truncation};
 use crate::{damage, doctor};
 use lockon_core::control::{Control, STOP_CHECK};
 use lockon_core::error::{Error, Result};
+use lockon_core::files;
 use lockon_core::frame::{
     Circumstances, Frame, FrameMeta, Picture, PixelFormat, PlaneRef, Size, VideoFormat,
 };
@@ -44,6 +45,7 @@ use lockon_core::text;
 use address::Server;
 use ending::Ending;
 use inlet::Inlet;
+use pictures::Found;
 
 pub use address::Uri;
 pub use login::Login;
@@ -343,13 +345,42 @@ impl SourceSpec {
         })
     }
 
-    /// The pipeline for the input, as far as it is known without opening it.
+    /// The pipeline for the input, as far as it is known without opening it. A pipe is standard input there,
+    /// and links to pictures lie in a folder that is not made yet, which is warned of.
     ///
     /// # Errors
-    /// `Launch` if gst-launch text has nothing named `frames`.
+    /// `Launch` if gst-launch text has nothing named `frames`; as [`VideoSource::open`] for pictures that are
+    /// not there.
     pub fn launch(&self) -> Result<Launch> {
+        let pictures = self.pictures()?;
+        match &self.input {
+            Input::File(path) if files::is_pipe(path) => {
+                let path = text::without_controls(&path.to_string_lossy()).into_owned();
+                tracing::warn!("{path} is opened by the program: the text reads standard input (< {path})");
+            }
+            input if pictures.as_ref().is_some_and(Found::needs_links) => {
+                tracing::warn!(
+                    "{input}: the program links these pictures under numbers: the text needs such links"
+                );
+            }
+            _ => {}
+        }
+        self.launch_for(pictures.as_ref())
+    }
+
+    /// The pictures that the input stands for, if that is what it is.
+    fn pictures(&self) -> Result<Option<Found>> {
+        match &self.input {
+            Input::Pictures(pictures) => pictures.find().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The pipeline for the input, whose pictures these are.
+    fn launch_for(&self, pictures: Option<&Found>) -> Result<Launch> {
         let software = self.is_software();
         let mut launch = match &self.input {
+            Input::File(path) if files::is_pipe(path) => inlet::pipe_launch(software),
             Input::File(path) => {
                 let mut launch = Launch::new("file.launch", include_str!("../../../pipelines/file.launch"));
                 launch.set("input", "location", path.display());
@@ -359,13 +390,9 @@ impl SourceSpec {
                 launch
             }
             Input::Stdin => inlet::pipe_launch(software),
-            Input::Pictures(pictures) => match pictures.find()?.launch(self.camera.frame_rate)? {
-                (launch, None) => launch,
-                (launch, Some(_)) => {
-                    return Err(launch
-                        .fault("these pictures have no numbers to count through, and are played by links"));
-                }
-            },
+            Input::Pictures(_) => {
+                pictures.expect("pictures are looked for first").launch(self.camera.frame_rate)
+            }
             Input::Uri(uri) => {
                 let mut launch = Launch::new("uri.launch", include_str!("../../../pipelines/uri.launch"));
                 launch.set("input", "uri", uri.as_typed());
@@ -2373,6 +2400,53 @@ mod tests {
         let running = Running::new(pipeline.downcast().unwrap());
         running.set_state(gst::State::Playing).unwrap();
         while running.wait(SECOND).unwrap().expect("it ends in time") != Milestone::Ended {}
+    }
+
+    #[test]
+    fn a_broken_last_picture_is_an_error_and_no_fault_of_gstreamers() {
+        launch::init().unwrap();
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let hears = Arc::clone(&said);
+        let criticals = glib::LogLevels::LEVEL_CRITICAL;
+        let handler = glib::log_set_handler(Some("GStreamer"), criticals, false, false, move |_, _, text| {
+            // Other tests run at the same time: this is the thread that reads pictures.
+            let thread = std::fs::read_to_string("/proc/thread-self/comm").unwrap_or_default();
+            hears.lock().unwrap().extend(thread.starts_with("input").then(|| text.to_owned()));
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let grey = image::GrayImage::from_pixel(32, 24, image::Luma([99]));
+        for name in ["0.jpg", "1.jpg"] {
+            grey.save(folder.path().join(name)).unwrap();
+        }
+        std::fs::write(folder.path().join("2.jpg"), "nonsense").unwrap();
+        let mut source = open(&spec(Input::Pictures(Pictures::typed(folder.path()).unwrap()))).unwrap();
+        let error = all(&mut source).err().unwrap().to_string();
+        drop(source);
+        glib::log_remove_handler(Some("GStreamer"), handler);
+        assert!(error.contains("2.jpg: its end is missing"), "{error}");
+        assert_eq!(*said.lock().unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_told_of_an_input_is_what_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let pictures = "videotestsrc num-buffers=3 ! pngenc ! multifilesink name=pictures";
+        let mut launch = Launch::new("pictures", pictures);
+        launch.set("pictures", "location", folder.path().join("%d0.png").display());
+        let running = Running::new(launch.build().unwrap());
+        running.set_state(gst::State::Playing).unwrap();
+        while running.wait(SECOND).unwrap().expect("they are written in time") != Milestone::Ended {}
+        let spec = spec(Input::Pictures(Pictures::typed(folder.path()).unwrap()));
+        let mut source = open(&spec).unwrap();
+        let words = |launch: &Launch| {
+            let line = launch.to_string();
+            let words = line.split(' ').filter(|word| !word.contains("location=")).map(str::to_owned);
+            words.collect::<Vec<_>>()
+        };
+        // Where the links are differs from run to run, and the decoder's picture has to be converted.
+        let (told, runs) = (words(&spec.launch().unwrap()), words(source.launch()));
+        assert!(told.iter().all(|word| runs.contains(word)), "{told:?} {runs:?}");
+        assert_eq!(all(&mut source).unwrap().len(), 3);
     }
 
     #[test]

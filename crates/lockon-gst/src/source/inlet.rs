@@ -50,31 +50,27 @@ impl Inlet {
     /// Opens what `spec` needs, and makes the pipeline that uses it.
     pub(super) fn open(spec: &SourceSpec, control: &Control) -> Result<(Self, Launch)> {
         let mut inlet = Self::default();
-        let launch = match &spec.input {
+        let pictures = spec.pictures()?;
+        let mut launch = spec.launch_for(pictures.as_ref())?;
+        match &spec.input {
             Input::File(path) if files::is_pipe(path) => {
                 let pipe = files::open_pipe(path, files::End::Reading, control)?;
                 let pipe = pipe.ok_or_else(|| no_video(&spec.input, "interrupted while it was opened"))?;
-                let mut launch = pipe_launch(spec.is_software());
                 launch.set("input", "fd", descriptor(&pipe)?);
                 inlet.file = Some(pipe);
-                launch
             }
             // The element's property takes text; what the system calls an open file is text.
             Input::File(path) if path.to_str().is_none() => {
                 let file = File::open(path).map_err(Error::file("read", path))?;
-                let mut launch = spec.launch()?;
                 launch.set("input", "location", format!("/proc/self/fd/{}", descriptor(&file)?));
                 inlet.file = Some(file);
-                launch
             }
-            Input::Pictures(pictures) => {
-                let found = pictures.find()?;
-                let (launch, links) = found.launch(spec.camera.frame_rate)?;
-                (inlet.pictures, inlet.links) = (Some(found), links);
-                launch
-            }
-            _ => spec.launch()?,
-        };
+            _ => {}
+        }
+        if let Some(found) = &pictures {
+            inlet.links = found.link(&mut launch)?;
+        }
+        inlet.pictures = pictures;
         Ok((inlet, launch))
     }
 }

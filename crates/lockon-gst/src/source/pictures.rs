@@ -24,6 +24,9 @@ use lockon_core::text;
 /// Frames a second where nobody says how many.
 const USUAL_RATE: (i32, i32) = (25, 1);
 
+/// How the name of a folder with links begins.
+const LINKS: &str = "lockon-pictures-";
+
 /// Pictures as they were typed: a folder, a pattern with one `%d` or `%0Nd` in the file's name, or a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pictures(PathBuf);
@@ -203,24 +206,36 @@ impl fmt::Display for Pictures {
 }
 
 impl Found {
-    /// The pipeline that plays them at `frame_rate`, and the links that it needs, if it needs any.
-    pub(super) fn launch(&self, frame_rate: Option<(i32, i32)>) -> Result<(Launch, Option<Links>)> {
+    /// The pipeline that plays them at `frame_rate`, which may need links.
+    pub(super) fn launch(&self, frame_rate: Option<(i32, i32)>) -> Launch {
         let (n, d) = frame_rate.unwrap_or(USUAL_RATE);
         let text = include_str!("../../../../pipelines/pictures.launch")
             .replace("jpegdec name=decode", self.kind.decoder);
         let mut launch = Launch::new("pictures.launch", &text);
-        let (pattern, first, links) = if let Some((pattern, first)) = self.pattern() {
-            (pattern, first, None)
-        } else {
-            let links = self.link()?;
-            let folder = links.0.path().display().to_string().replace('%', "%%");
-            (format!("{folder}/%08d"), 0, Some(links))
-        };
+        let (pattern, first) = self.pattern().unwrap_or_else(|| {
+            let folder = std::env::temp_dir().join(format!("{LINKS}XXXXXX"));
+            (links_pattern(&folder), 0)
+        });
         launch.set("input", "location", pattern);
         launch.set("input", "caps", format!("{},framerate=(fraction){n}/{d}", self.kind.caps));
         launch.set("input", "start-index", first);
         launch.set("input", "stop-index", first + self.files.len() as u64 - 1);
-        Ok((launch, links))
+        launch
+    }
+
+    /// True if their names cannot be counted through.
+    pub(super) fn needs_links(&self) -> bool {
+        self.pattern().is_none()
+    }
+
+    /// Makes the links that their pipeline needs, if it needs any.
+    pub(super) fn link(&self, launch: &mut Launch) -> Result<Option<Links>> {
+        if !self.needs_links() {
+            return Ok(None);
+        }
+        let links = self.links()?;
+        launch.set("input", "location", links_pattern(links.0.path()));
+        Ok(Some(links))
     }
 
     /// How long they last.
@@ -270,9 +285,9 @@ impl Found {
     }
 
     /// Links to them, numbered.
-    fn link(&self) -> Result<Links> {
+    fn links(&self) -> Result<Links> {
         // Under a name that nobody has: a run that was killed leaves its own.
-        let folder = tempfile::Builder::new().prefix("lockon-pictures-").tempdir();
+        let folder = tempfile::Builder::new().prefix(LINKS).tempdir();
         let links = Links(folder.map_err(Error::file("create", &std::env::temp_dir()))?);
         for (number, file) in self.files.iter().enumerate() {
             let link = links.0.path().join(format!("{number:08}"));
@@ -350,6 +365,11 @@ fn sniffed(path: &Path) -> Option<Kind> {
         _ => return None,
     };
     KINDS.into_iter().find(|kind| kind.caps == caps)
+}
+
+/// The names of links in that folder.
+fn links_pattern(folder: &Path) -> String {
+    format!("{}/%08d", folder.display().to_string().replace('%', "%%"))
 }
 
 /// A number in a name, with what stands before and after it.
@@ -545,7 +565,7 @@ mod tests {
             (0..32).map(|n| std::env::temp_dir().join(format!("lockon-pictures-{}-{n}", std::process::id())));
         let left: Vec<_> = left.collect();
         left.iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
-        let links = Found { files, kind: KINDS[1] }.link();
+        let links = Found { files, kind: KINDS[1] }.links();
         left.iter().for_each(|folder| std::fs::remove_dir(folder).unwrap());
         let links = links.unwrap();
         let folder = links.0.path().to_owned();
