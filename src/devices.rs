@@ -1,4 +1,5 @@
-//! Which device does a run's work: what was asked for or what `auto` takes, and what takes over when it is lost.
+//! Which device does a run's work: what was asked for or what `auto` takes, and what takes over when it is
+//! lost.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

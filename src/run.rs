@@ -78,7 +78,8 @@ impl Prepared {
         Ok(self.metrics.as_ref().map(MetricsSink::url))
     }
 
-    /// Opens everything, outputs before the video: what cannot be written is refused before a camera is asked.
+    /// Opens everything, outputs before the video: what cannot be written is refused before a camera is
+    /// asked.
     ///
     /// # Errors
     /// `Stopped` if `control` was; whatever cannot be opened.
@@ -140,7 +141,8 @@ impl Run {
         self.sinks.push(sink);
     }
 
-    /// The first frame that will be processed, before it is; `None` if there is none, or if the run was stopped.
+    /// The first frame that will be processed, before it is; `None` if there is none, or if the run was
+    /// stopped.
     ///
     /// # Errors
     /// The source's.
@@ -179,8 +181,8 @@ impl Run {
         end.map(|end| end.saturating_sub(start)).into_iter().chain(asked).min()
     }
 
-    /// Processes the video to its end, or until the run is stopped. Outputs are complete then, whatever happened:
-    /// the summary tells what was done, the result whether something went wrong.
+    /// Processes the video to its end, or until the run is stopped. Outputs are complete then, whatever
+    /// happened: the summary tells what was done, the result whether something went wrong.
     pub fn finish(self) -> (Summary, Result<()>) {
         let Self { request, spec, job, devices, mut frames, sinks, control, command, readers, .. } = self;
         let job = Job { wants_mask: sinks.iter().any(|sink| sink.wants_mask()), ..job };
@@ -235,8 +237,8 @@ fn none_in(part: Part, last: FrameMeta) -> String {
     }
 }
 
-/// Waits until somebody reads each output that is a named pipe, and holds these open so that nobody has to wait for
-/// them later; nothing if the run was stopped first.
+/// Waits until somebody reads each output that is a named pipe, and holds these open so that nobody has to
+/// wait for them later; nothing if the run was stopped first.
 fn await_readers(request: &Request, control: &Control) -> Result<Option<Vec<File>>> {
     let texts = request.results.iter().chain(&request.report).map(Path::new);
     let named = texts.chain(request.output.iter().map(PathBuf::as_path));
@@ -244,8 +246,8 @@ fn await_readers(request: &Request, control: &Control) -> Result<Option<Vec<File
     named.map(|path| files::open_pipe(path, files::End::Writing, control)).collect::<Result<Option<_>, _>>()
 }
 
-/// The outputs that are files. Whatever cannot be written is refused here, before the video is opened. Results come
-/// first, so that they are kept if a video output fails.
+/// The outputs that are files. Whatever cannot be written is refused here, before the video is opened.
+/// Results come first, so that they are kept if a video output fails.
 fn file_sinks(request: &Request, spec: &SourceSpec) -> Result<Vec<Box<dyn Sink>>> {
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     for path in &request.results {

@@ -15,7 +15,7 @@ const SOURCES: &[&str] = &["src", "crates"];
 /// The definition must not lean on what it is the oracle of.
 const REFERENCE_MAY_USE: &[&str] = &["template", "results", "config", "frame", "error", "reference"];
 
-/// Of what is no test, only measurements may ask the definition: they check an answer before its time counts.
+/// Only tests and measurements may ask the definition: measurements check an answer before its time counts.
 const MAY_USE_REFERENCE: &[&str] = &["crates/lockon-core/src/reference/", "crates/lockon-bench/"];
 
 /// Each file here is a burden on whoever reviews it: think twice, and keep the list as short as it is.
@@ -63,6 +63,24 @@ fn unsafe_is_where_the_list_says() {
 fn the_reference_leans_on_plain_data_and_nobody_leans_on_it() {
     let broken: Vec<_> = sources().iter().flat_map(|(path, text)| broken_reference(path, text)).collect();
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+/// Tables cannot be broken, and nor can what is pasted into a shell.
+#[test]
+fn comment_lines_are_no_wider_than_code_lines() {
+    const WIDTH: usize = 110;
+    let mut broken = String::new();
+    for (path, text) in &sources() {
+        for (line, text) in (1..).zip(text.lines()) {
+            let Some(comment) = text.trim_start().strip_prefix("//") else { continue };
+            let words = comment.trim_start_matches(['/', '!']).trim_start();
+            let is_whole = words.starts_with('|') || words.starts_with("gst-launch-1.0 ");
+            if text.chars().count() > WIDTH && !is_whole {
+                let _ = writeln!(broken, "{path}:{line}: {} characters", text.chars().count());
+            }
+        }
+    }
+    assert!(broken.is_empty(), "\n{broken}comments have at most {WIDTH}, as code");
 }
 
 #[test]

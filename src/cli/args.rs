@@ -105,7 +105,7 @@ pub(super) struct RunArgs {
     #[arg(long, requires = "print_pipeline", help_heading = "How")]
     pub(super) as_element: bool,
     /// Print the options that were given as a job file instead of running it: `lockon run @JOB` does the same
-    #[arg(long, value_name = "FORMAT", num_args = 0..=1, default_missing_value = "toml", help_heading = "How")]
+    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "toml", help_heading = "How")]
     pub(super) print_job: Option<JobFormat>,
     /// No progress bar, no progress lines
     #[arg(long, help_heading = "How")]

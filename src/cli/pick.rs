@@ -122,7 +122,8 @@ pub(super) fn tracks(frame: &Frame, input: &Input, control: &Control) -> Result<
 /// end.
 fn ask(frame: &Frame, input: &Input, control: &Control) -> Result<Option<Vec<Rect>>> {
     let index = frame.meta.index;
-    let picker = match Picker::open(frame.clone(), &format!("{}, frame {index}", input.title())) {
+    let title = format!("{}, frame {index}", input.title());
+    let picker = match Picker::open(frame.clone(), &title, control) {
         Ok(picker) => picker,
         Err(error) => {
             let path = PathBuf::from(format!("{}-frame-{index}.png", stem(input)));

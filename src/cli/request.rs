@@ -153,8 +153,8 @@ fn arg(field: &'static Field) -> Arg {
     arg
 }
 
-/// Values that may begin with `-`, as negative numbers do: an error about the value says more than one about an
-/// option that does not exist.
+/// Values that may begin with `-`, as negative numbers do: an error about the value says more than one about
+/// an option that does not exist.
 fn begins_with_a_hyphen(field: &Field) -> bool {
     ["track", "min-score", "angles", "roi", "start", "end"].contains(&field.name)
 }
@@ -215,7 +215,8 @@ mod tests {
         Line::try_parse_from(words).unwrap_or_else(|error| panic!("{error}")).typed.request().unwrap()
     }
 
-    /// Texts that a field takes, none of which it has by itself. Numbers, choices and plain text need none here.
+    /// Texts that a field takes, none of which it has by itself. Numbers, choices and plain text need none
+    /// here.
     fn examples(field: &Field) -> Vec<&'static str> {
         match (field.name, field.number, field.spec.offers) {
             ("input", ..) => {

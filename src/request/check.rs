@@ -16,8 +16,8 @@ impl Request {
     /// Refuses what cannot mean anything, before any file but a login's is touched.
     ///
     /// # Errors
-    /// `Usage` or `Value`, which name the option; `Launch` if pipeline text is wrong; `File` if the login cannot be
-    /// read.
+    /// `Usage` or `Value`, which name the option; `Launch` if pipeline text is wrong; `File` if the login
+    /// cannot be read.
     pub fn check(&self) -> Result<()> {
         let spec = self.source_spec()?;
         self.check_with(&spec)
@@ -112,8 +112,8 @@ impl Request {
     /// What is opened, and how.
     ///
     /// # Errors
-    /// `Usage` if there is none, or an option is for another kind of source; `Launch` if pipeline text is wrong;
-    /// `File` if the login cannot be read.
+    /// `Usage` if there is none, or an option is for another kind of source; `Launch` if pipeline text is
+    /// wrong; `File` if the login cannot be read.
     pub fn source_spec(&self) -> Result<SourceSpec> {
         let input = match (&self.source, &self.input) {
             (Some(text), _) => Input::Launch(Launch::user("--source", text)?.with_appsink()),

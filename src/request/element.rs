@@ -1,4 +1,5 @@
-//! The GStreamer element's view of a request: which fields are its properties, and the pipeline that does the same.
+//! The GStreamer element's view of a request: which fields are its properties, and the pipeline that does the
+//! same.
 
 use std::ffi::OsString;
 
@@ -35,7 +36,8 @@ impl Field {
 }
 
 impl Request {
-    /// The request that properties of the element ask for, each a name and its text. An empty text sets nothing.
+    /// The request that properties of the element ask for, each a name and its text. An empty text sets
+    /// nothing.
     ///
     /// # Errors
     /// `Usage` if there is no such property; `Value` if a text is none of its values.
@@ -74,8 +76,8 @@ impl Request {
         Ok(properties)
     }
 
-    /// The pipelines of a run: of its source, as far as it is known without playing it, and of its outputs, each
-    /// with what it is for.
+    /// The pipelines of a run: of its source, as far as it is known without playing it, and of its outputs,
+    /// each with what it is for.
     ///
     /// # Errors
     /// As [`VideoSource::open`] of a file, and [`SourceSpec::launch`].
@@ -110,8 +112,8 @@ impl Request {
         Ok((source, sinks))
     }
 
-    /// The pipeline that does the same by the element `lockon`, whose properties are named as options are. What it
-    /// cannot do is left out, with a warning.
+    /// The pipeline that does the same by the element `lockon`, whose properties are named as options are.
+    /// What it cannot do is left out, with a warning.
     ///
     /// # Errors
     /// As [`Self::pipelines`] and [`Self::properties`].

@@ -18,8 +18,8 @@ use crate::metrics::Address;
 /// One thing that can be asked for.
 #[derive(Debug)]
 pub struct Field {
-    /// Its name, such as `min-score`: on the command line behind `--`, in the element a property's, in job files
-    /// a key.
+    /// Its name, such as `min-score`: on the command line behind `--`, in the element a property's, in job
+    /// files a key.
     pub name: &'static str,
     /// What it does, in one paragraph.
     pub help: &'static str,
@@ -72,6 +72,7 @@ pub enum InElement {
 
 /// What a declaration says beside name, type, default and help.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each says another thing of a field")]
 pub struct Spec {
     /// What the value is called in help texts; nothing for a switch.
     pub value: &'static str,
@@ -118,10 +119,9 @@ pub(super) const SPEC: Spec = Spec {
 /// Makes [`Request`], its default and [`FIELDS`] of the declarations.
 macro_rules! request {
     ($($(#[doc = $help:literal])+ $field:ident: $type:ty = $default:expr, $spec:expr;)+) => {
-        /// Everything that can be asked of a run. What is declared is in the module's source; `lockon run --help`
-        /// tells it to people.
+        /// Everything that can be asked of a run. What is declared is in the module's source;
+        /// `lockon run --help` tells it to people.
         #[derive(Debug, Clone, PartialEq)]
-        #[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be set")]
         pub struct Request {
             $($(#[doc = $help])+ pub $field: $type,)+
         }
@@ -164,8 +164,8 @@ impl Field {
         super::FIELDS.iter().find(|field| field.name == name)
     }
 
-    /// Sets it in `request` to what these texts say: one of a value, any number of a list, `true` or `false` of a
-    /// switch, none to leave it out.
+    /// Sets it in `request` to what these texts say: one of a value, any number of a list, `true` or `false`
+    /// of a switch, none to leave it out.
     ///
     /// # Errors
     /// What is wrong with a text, without the text itself.

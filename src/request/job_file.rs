@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::text;
 
 impl Request {
-    /// Reads a job file: JSON if its name ends in `.json`, else TOML. Paths in it are relative to the folder in
-    /// which the program runs, as on the command line.
+    /// Reads a job file: JSON if its name ends in `.json`, else TOML. Paths in it are relative to the folder
+    /// in which the program runs, as on the command line.
     ///
     /// # Errors
     /// `File` if it cannot be read; `Usage` if it is no job, with the place.
@@ -56,7 +56,8 @@ impl Request {
         serde_json::to_string_pretty(self).map_err(|error| Error::Usage(error.to_string()))
     }
 
-    /// The request without passwords in addresses and in pipeline text, as it may be shown; and whether it had any.
+    /// The request without passwords in addresses and in pipeline text, as it may be shown; and whether it
+    /// had any.
     #[must_use]
     pub fn without_secrets(&self) -> (Self, bool) {
         let mut open = self.clone();

@@ -1,7 +1,7 @@
 //! Everything that can be asked of a run, as plain data.
 //!
-//! Each thing that can be asked for is declared once, below: its type, which has the text form, its default, its
-//! range, its help, and where else it can be set. The command line, `--help`, the element's properties,
+//! Each thing that can be asked for is declared once, below: its type, which has the text form, its default,
+//! its range, its help, and where else it can be set. The command line, `--help`, the element's properties,
 //! `--as-element` and job files are made from these declarations; [`FIELDS`] is what they read.
 //!
 //! ```
@@ -52,27 +52,27 @@ const HOW: &str = "How";
 const MOST_THREADS: f64 = 1024.0;
 
 request! {
-    /// A file, a URI, `camera[:/dev/videoN]`, pictures (`seq/%04d.jpg`, a folder, a quoted glob), - for standard
-    /// input, or @JOB: a file with the options of a run, as --print-job writes it
+    /// A file, a URI, `camera[:/dev/videoN]`, pictures (`seq/%04d.jpg`, a folder, a quoted glob), - for
+    /// standard input, or @JOB: a file with the options of a run, as --print-job writes it
     input: Option<InputText> = None, Spec { value: "INPUT", is_positional: true, ..SPEC };
-    /// A source of your own: gst-launch text that ends in `appsink name=frames`, which may be left out, or @FILE
-    /// with such text
+    /// A source of your own: gst-launch text that ends in `appsink name=frames`, which may be left out, or
+    /// @FILE with such text
     source: Option<String> = None, Spec { value: "TEXT|@FILE", excludes: &["input"], ..SPEC };
 
     /// Search for a picture (PNG, JPEG, BMP; its alpha channel is the mask); may be given several times
     template: Vec<String> = Vec::new(),
         Spec { value: "[NAME=]PATH", short: Some('t'), group: TO_DO, element: InElement::Playing, ..SPEC };
-    /// Follow the object in this box (0,0 is the top left pixel), from this frame or time on: 18, 12.5s, 1:02.5
-    /// (the first frame if not given); may be given several times
+    /// Follow the object in this box (0,0 is the top left pixel), from this frame or time on: 18, 12.5s,
+    /// 1:02.5 (the first frame if not given); may be given several times
     track: Vec<TrackSpec> = Vec::new(),
         Spec { value: "X,Y,W,H[@WHEN]", group: TO_DO, element: InElement::Ready, ..SPEC };
-    /// Draw the box to follow in a window, on the first frame (that of --start if it is given; a camera's newest):
-    /// drag a box, arrows move it by a pixel, Shift+arrows resize it, Enter or space takes it, A adds another,
-    /// Backspace takes the last one back, Esc, q and c cancel. Where there is no screen the frame is written as a
-    /// picture with a grid to read boxes off
+    /// Draw the box to follow in a window, on the first frame (that of --start if it is given; a camera's
+    /// newest): drag a box, arrows move it by a pixel, Shift+arrows resize it, Enter or space takes it, A
+    /// adds another, Backspace takes the last one back, Esc, q and c cancel. Where there is no screen the
+    /// frame is written as a picture with a grid to read boxes off
     pick: bool = false, Spec { group: TO_DO, ..SPEC };
-    /// Follow what --template finds: each match that lasts becomes a track with a number of its own, until it is
-    /// lost for long. --max-matches says how many of each template are looked for
+    /// Follow what --template finds: each match that lasts becomes a track with a number of its own, until it
+    /// is lost for long. --max-matches says how many of each template are looked for
     track_matches: bool = false,
         Spec { group: TO_DO, needs: &["template"], element: InElement::Ready, ..SPEC };
     /// Binarise: `mean:BLOCK:C`, `gaussian:BLOCK:C`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`; `:inv` inverts
@@ -88,40 +88,43 @@ request! {
     /// Most overlap of two matches of one template: intersection over union, from 0 to 1
     max_overlap: f64 = Limits::default().max_overlap,
         Spec { value: "IOU", group: SEARCH, range: Some((0.0, 1.0)), element: InElement::Playing, ..SPEC };
-    /// Sizes: every power of FACTOR in the range, and 1; without /FACTOR of 1.05; one number is that size alone
+    /// Sizes: every power of FACTOR in the range, and 1; without /FACTOR of 1.05; one number is that size
+    /// alone
     scales: Typed<Scales> = Typed::of("1..1/2"),
         Spec { value: "FROM..TO[/FACTOR]", group: SEARCH, hides_default: true, element: InElement::Playing, ..SPEC };
-    /// Directions in degrees, counter-clockwise positive; without /STEP every 5; one number is that direction alone
+    /// Directions in degrees, counter-clockwise positive; without /STEP every 5; one number is that direction
+    /// alone
     angles: Typed<Angles> = Typed::of("0..0/1"),
         Spec { value: "FROM..TO[/STEP]", group: SEARCH, hides_default: true, element: InElement::Playing, ..SPEC };
-    /// How: exhaustive (every place, size and direction), pyramid (from coarse to fine on the CPU: much faster with
-    /// many sizes and directions; scores are exact, but a match can be missed) or auto (pyramid where exhaustive
-    /// takes long on the CPU)
+    /// How: exhaustive (every place, size and direction), pyramid (from coarse to fine on the CPU: much
+    /// faster with many sizes and directions; scores are exact, but a match can be missed) or auto (pyramid
+    /// where exhaustive takes long on the CPU)
     search: SearchMethod = SearchMethod::default(),
         Spec { value: "HOW", group: SEARCH, offers: &["auto", "exhaustive", "pyramid"], element: InElement::Playing, ..SPEC };
     /// Search for templates inside this box only; 0,0 is the top left pixel
     roi: Option<Rect> = None,
         Spec { value: "X,Y,W,H", group: SEARCH, element: InElement::Playing, ..SPEC };
 
-    /// Write the video with what was found drawn into it: .mp4, .mkv, .avi or .webm; may be given several times.
-    /// What of it plays if lockon is killed: an .mp4 up to its last half second, nothing in its first second; an
-    /// .mkv all that was written. Through a named pipe: .mkv or .webm
+    /// Write the video with what was found drawn into it: .mp4, .mkv, .avi or .webm; may be given several
+    /// times. What of it plays if lockon is killed: an .mp4 up to its last half second, nothing in its first
+    /// second; an .mkv all that was written. Through a named pipe: .mkv or .webm
     output: Vec<PathBuf> = Vec::new(),
         Spec { value: "FILE", short: Some('o'), group: OUTPUT, is_file: true, ..SPEC };
     /// Leave the input's sound out of -o
     no_audio: bool = false, Spec { group: OUTPUT, needs: &["output"], ..SPEC };
-    /// Show it in a window. There space pauses and goes on, `.` goes on by one frame, q and Esc end the run as if
-    /// the video had ended, and so does closing the window; a camera's frames are dropped while it pauses
+    /// Show it in a window. There space pauses and goes on, `.` goes on by one frame, q and Esc end the run
+    /// as if the video had ended, and so does closing the window; a camera's frames are dropped while it
+    /// pauses
     display: bool = false, Spec { group: OUTPUT, ..SPEC };
-    /// Send it into a pipeline of your own: gst-launch text that begins with `appsrc name=results`, which may be
-    /// left out, or @FILE with such text
+    /// Send it into a pipeline of your own: gst-launch text that begins with `appsrc name=results`, which may
+    /// be left out, or @FILE with such text
     sink: Vec<String> = Vec::new(), Spec { value: "TEXT|@FILE", group: OUTPUT, ..SPEC };
-    /// What -o, --display and --sink show: `overlay` (boxes over the picture), `mask` (the thresholded picture) or
-    /// `split` (half of each)
+    /// What -o, --display and --sink show: `overlay` (boxes over the picture), `mask` (the thresholded
+    /// picture) or `split` (half of each)
     view: View = View::default(),
         Spec { value: "VIEW", group: OUTPUT, offers: &["overlay", "mask", "split"], ..SPEC };
-    /// Write what was found: .jsonl, .csv, .mot.txt, or - for JSON Lines on standard output; may be given several
-    /// times
+    /// Write what was found: .jsonl, .csv, .mot.txt, or - for JSON Lines on standard output; may be given
+    /// several times
     results: Vec<String> = Vec::new(),
         Spec { value: "FILE", group: OUTPUT, is_file: true, element: InElement::Ready, ..SPEC };
     /// Write a page about the run when it ends: trajectories, score and state over time, latency
@@ -136,26 +139,27 @@ request! {
     /// A kernel of the CUDA backend instead of what it takes by itself; may be given several times
     kernel: Vec<Kernel> = Vec::new(),
         Spec { value: "NAME", group: HOW, offers: &Kernel::NAMES, lists_offers: true, element: InElement::Ready, ..SPEC };
-    /// Memory that the search may take on the CPU: 2G, 500M; with less it takes longer [default: half of what is
-    /// free]
+    /// Memory that the search may take on the CPU: 2G, 500M; with less it takes longer [default: half of what
+    /// is free]
     memory: Option<Typed<Bytes>> = None,
         Spec { value: "SIZE", group: HOW, element: InElement::Ready, ..SPEC };
     /// Frames in flight on the device; 2 is a double buffer
     depth: u8 = 2,
         Spec { value: "N", group: HOW, range: Some((1.0, 32.0)), element: InElement::Ready, ..SPEC };
-    /// When the GPU fails in the middle of a run: end (with an error, what was written is kept), or cpu (it does the
-    /// rest)
+    /// When the GPU fails in the middle of a run: end (with an error, what was written is kept), or cpu (it
+    /// does the rest)
     on_device_loss: OnDeviceLoss = OnDeviceLoss::default(),
         Spec { value: "WHAT", group: HOW, offers: &["end", "cpu"], element: InElement::Ready, ..SPEC };
     /// Which decoders may be used: auto, software, hardware; auto takes hardware only with --backend cuda
     decoder: Decoder = Decoder::Auto,
         Spec { value: "DECODER", group: HOW, offers: &["auto", "software", "hardware"], ..SPEC };
-    /// Keep up with the source: newest frame first, older ones are dropped and counted (default for live sources)
+    /// Keep up with the source: newest frame first, older ones are dropped and counted (default for live
+    /// sources)
     live: bool = false, Spec { group: HOW, excludes: &["lossless"], ..SPEC };
     /// Process every frame, however long it takes (default for files)
     lossless: bool = false, Spec { group: HOW, ..SPEC };
-    /// When a camera or stream is lost, or is not there yet, wait and connect anew until it is; without this the run
-    /// ends with an error
+    /// When a camera or stream is lost, or is not there yet, wait and connect anew until it is; without this
+    /// the run ends with an error
     reconnect: bool = false, Spec { group: HOW, ..SPEC };
     /// Size of the camera's pictures
     size: Option<Size> = None, Spec { value: "WxH", group: HOW, ..SPEC };
@@ -168,11 +172,11 @@ request! {
     /// Even out the jitter of rtsp:// and srt:// over so many milliseconds: less is sooner, more is smoother
     /// [default: 200]
     jitter: Option<u32> = None, Spec { value: "MS", group: HOW, range: Some((0.0, 60_000.0)), ..SPEC };
-    /// Begin with this frame, or with the first that is not before this time: 120, 12.5s, 1:02.5, 1:02:03.5. What
-    /// comes before is decoded only; numbers and times stay those of the whole video
+    /// Begin with this frame, or with the first that is not before this time: 120, 12.5s, 1:02.5, 1:02:03.5.
+    /// What comes before is decoded only; numbers and times stay those of the whole video
     start: Moment = Moment::default(), Spec { value: "WHEN", group: HOW, hides_default: true, ..SPEC };
-    /// End before this frame, or before the first that is not before this time; of a camera or stream, counted from
-    /// its start
+    /// End before this frame, or before the first that is not before this time; of a camera or stream,
+    /// counted from its start
     end: Option<Moment> = None, Spec { value: "WHEN", group: HOW, ..SPEC };
     /// Process each Nth frame only, from the first on; videos that are written play at the same speed
     every: u64 = 1,

@@ -102,8 +102,9 @@ impl<S: Source + ?Sized> Source for &mut S {
 
 /// What follows objects from frame to frame. [`crate::tracker::Tracker`] is lockon's own.
 ///
-/// It is asked about each frame once, in their order, and nothing that it does can fail: what it cannot follow it
-/// reports as lost. The same frames and matches must give the same tracks, bit by bit, on every machine.
+/// It is asked about each frame once, in their order, and nothing that it does can fail: what it cannot
+/// follow it reports as lost. The same frames and matches must give the same tracks, bit by bit, on every
+/// machine.
 pub trait Follow: Send {
     /// Refuses boxes that do not lie inside frames of that size, before the first frame.
     ///

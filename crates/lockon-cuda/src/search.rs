@@ -143,8 +143,8 @@ impl PlannedSearch {
     /// Puts a bank on the device.
     ///
     /// # Panics
-    /// If a member does not fit in the region, which [`Standing::check`](lockon_core::backend::Standing::check)
-    /// refuses.
+    /// If a member does not fit in the region, which
+    /// [`Standing::check`](lockon_core::backend::Standing::check) refuses.
     pub(super) fn new(
         planner: &Planner,
         stream: &Stream,

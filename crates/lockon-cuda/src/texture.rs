@@ -578,9 +578,9 @@ impl<T> Drop for Array<T> {
 
 /// The kernel `resample`: a picture scaled and turned about its centre by linear fetches.
 ///
-/// Nothing that is reported depends on it. Members of a bank are resampled by [`lockon_core::template`], in whole
-/// numbers, so that every backend searches for the same pixels; how the texture unit rounds what it blends is
-/// not documented.
+/// Nothing that is reported depends on it. Members of a bank are resampled by [`lockon_core::template`], in
+/// whole numbers, so that every backend searches for the same pixels; how the texture unit rounds what it
+/// blends is not documented.
 pub(super) struct Resample {
     kernel: Kernel,
 }

@@ -736,7 +736,8 @@ fn is_of_closed_window(error: &gst::message::Error) -> bool {
 /// Its own words are that a plug-in is missing; where that is so, a message of its own has said which.
 pub const NOTHING_WANTED: &str = "no stream of the wanted kind";
 
-/// An error message of a bus as `Pipeline`, or as `Resource` where waiting may help: not for another password.
+/// An error message of a bus as `Pipeline`, or as `Resource` where waiting may help: not for another
+/// password.
 pub fn bus_error(error: &gst::message::Error) -> Error {
     let said = error.error();
     let debug = error.debug().unwrap_or_default();

@@ -47,21 +47,13 @@ pub struct Picker {
 }
 
 impl Picker {
-    /// As [`Picker::open_under`], for what nobody can end.
+    /// Opens a window named `title` and shows the frame in it. Whoever ends the program meanwhile, or closes
+    /// the window, gets a picker from which nothing is picked.
     ///
     /// # Errors
-    /// As there.
-    pub fn open(frame: Frame, title: &str) -> Result<Self> {
-        Self::open_under(frame, title, &Control::new())
-    }
-
-    /// Opens a window named `title` and shows the frame in it. Whoever ends the program meanwhile, or closes the
-    /// window, gets a picker from which nothing is picked.
-    ///
-    /// # Errors
-    /// Why no window can be had: `Output` if there is no screen, `MissingElement`, `Pipeline` or `Resource` if
-    /// GStreamer cannot show it.
-    pub fn open_under(frame: Frame, title: &str, control: &Control) -> Result<Self> {
+    /// Why no window can be had: `Output` if there is no screen, `MissingElement`, `Pipeline` or `Resource`
+    /// if GStreamer cannot show it.
+    pub fn open(frame: Frame, title: &str, control: &Control) -> Result<Self> {
         sink::check_screen("")?;
         let launch = sink::display_launch(true);
         let running = Running::new(launch.build()?);

@@ -8,8 +8,8 @@
 //! is how an encoder holds back the reading of a file. Where frames of a live source are shown nobody waits:
 //! older ones are dropped, and counted. The engine's thread is the only one that hears what the pipeline says
 //! and that changes its state. It never waits for the worker without listening, and going to NULL makes a
-//! push that waits return: so a pipeline that fails while it is full is noticed and closed. What does not stop
-//! in time, because the system holds up a thread of it, is left behind.
+//! push that waits return: so a pipeline that fails while it is full is noticed and closed. What does not
+//! stop in time, because the system holds up a thread of it, is left behind.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

@@ -604,7 +604,8 @@ impl VideoSource {
     ///
     /// # Errors
     /// `File`, `Unreachable` or `Refused` if the input cannot be read, `NoVideo` if it has no video;
-    /// `MissingElement` if an element is not installed; `Launch` if gst-launch text is wrong or has not exactly one appsink, named `frames`.
+    /// `MissingElement` if an element is not installed; `Launch` if gst-launch text is wrong or has not
+    /// exactly one appsink, named `frames`.
     pub fn open(spec: &SourceSpec, control: &Control) -> Result<Self> {
         let first = Legacy::default();
         if !spec.reconnect {
@@ -621,7 +622,8 @@ impl VideoSource {
     }
 
     /// Opens the source as soon as it is there: as long as its errors are such as pass it is tried again,
-    /// after pauses that grow. What gave video once may give it again, whatever comes meanwhile. `tell` hears of each error and of the pause after it.
+    /// after pauses that grow. What gave video once may give it again, whatever comes meanwhile. `tell` hears
+    /// of each error and of the pause after it.
     fn open_in_time(
         spec: &SourceSpec,
         control: &Control,

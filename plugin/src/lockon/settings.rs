@@ -1,8 +1,8 @@
 //! What the properties say, and what it means to lockon.
 //!
-//! Most properties are fields of lockon's [`Request`], of the same name: what they are called, what they take and
-//! what they do is declared there. `template`, a text, has `templates` beside it, an array; `view`, `post-messages`
-//! and `qos` are the element's own.
+//! Most properties are fields of lockon's [`Request`], of the same name: what they are called, what they take
+//! and what they do is declared there. `template`, a text, has `templates` beside it, an array; `view`,
+//! `post-messages` and `qos` are the element's own.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -148,8 +148,8 @@ impl Uri {
         })
     }
 
-    /// Opens a connection to the server and closes it; what is wrong if it cannot be opened. `None` if the run
-    /// is stopped before that is known.
+    /// Opens a connection to the server and closes it; what is wrong if it cannot be opened. `None` if the
+    /// run is stopped before that is known.
     fn greet(&self, control: &Control) -> Option<Result<(), String>> {
         let Some((host, port)) = self.host_and_port() else { return Some(Ok(())) };
         let (sender, answer) = crossbeam_channel::bounded(1);

@@ -525,7 +525,9 @@ mod tests {
 
     /// A picture of `kind`, whole, with noise in it so that it is no short file.
     fn picture(kind: image::ImageFormat) -> Vec<u8> {
-        let mix = |x: u32, y: u32| (x.wrapping_mul(0x9E37_79B9) ^ y.wrapping_mul(0x85EB_CA6B)).wrapping_mul(0xC2B2_AE35);
+        let mix = |x: u32, y: u32| {
+            (x.wrapping_mul(0x9E37_79B9) ^ y.wrapping_mul(0x85EB_CA6B)).wrapping_mul(0xC2B2_AE35)
+        };
         let pixel = |x: u32, y: u32| image::Luma([(mix(x, y) >> 24) as u8]);
         let mut bytes = std::io::Cursor::new(Vec::new());
         image::GrayImage::from_fn(160, 120, pixel).write_to(&mut bytes, kind).unwrap();
@@ -560,13 +562,19 @@ mod tests {
     fn links_that_a_killed_run_left_are_in_nobodys_way() {
         let dir = tempfile::tempdir().unwrap();
         let files = vec![dir.path().join("a.png"), dir.path().join("c.png")];
-        files.iter().for_each(|file| std::fs::write(file, "picture").unwrap());
+        for file in &files {
+            std::fs::write(file, "picture").unwrap();
+        }
         let left =
             (0..32).map(|n| std::env::temp_dir().join(format!("lockon-pictures-{}-{n}", std::process::id())));
         let left: Vec<_> = left.collect();
-        left.iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
+        for folder in &left {
+            std::fs::create_dir_all(folder).unwrap();
+        }
         let links = Found { files, kind: KINDS[1] }.links();
-        left.iter().for_each(|folder| std::fs::remove_dir(folder).unwrap());
+        for folder in &left {
+            std::fs::remove_dir(folder).unwrap();
+        }
         let links = links.unwrap();
         let folder = links.0.path().to_owned();
         assert_eq!(std::fs::read(folder.join("00000001")).unwrap(), b"picture");

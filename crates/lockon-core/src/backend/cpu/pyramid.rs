@@ -26,9 +26,10 @@ use crate::frame::{Plane, PlaneRef, Rect, Size};
 use crate::results::Match;
 use crate::template::{Bank, Template};
 
-/// Least side of a template that is still told from its surroundings. With 12 and with 9 the same was found in
-/// 24 crops of four videos as with 7, which is what an exhaustive search found, and the coarsest picture took up
-/// to ten times as long: it has four times as many places for each halving less, and twice as many directions.
+/// Least side of a template that is still told from its surroundings. With 12 and with 9 the same was found
+/// in 24 crops of four videos as with 7, which is what an exhaustive search found, and the coarsest picture
+/// took up to ten times as long: it has four times as many places for each halving less, and twice as many
+/// directions.
 const COARSE_SIDE: usize = 7;
 
 /// How far apart, in coarse pixels, the corners of a template may lie in two directions, or in two sizes, of
