@@ -676,7 +676,7 @@ fn options_of_cameras_and_streams_are_refused_where_they_mean_nothing() {
         ("--fps 30", "--size and --fps are a camera's"),
         ("--fps 0", "expected frames a second"),
         ("--fps 30/", "expected frames a second"),
-        ("--jitter 60001", "is not in 0..=60000"),
+        ("--jitter 60001", "not between 0 and 60000"),
         ("--jitter 50", "--jitter is for rtsp:// and srt://"),
     ] {
         fails(&place.lockon(&format!("run ball.mp4 --threshold mean:31:5 {words} --no-progress")), 2, says);
