@@ -1,6 +1,8 @@
 //! 1. Find a template in a picture: a bank, a device, one frame.
 //!
-//!     cargo run --release --example 1_find_in_a_picture -- SCENE TEMPLATE [MIN_SCORE]
+//! ```text
+//! cargo run --release --example 1_find_in_a_picture -- SCENE TEMPLATE [MIN_SCORE]
+//! ```
 //!
 //! Prints each place with its exact score, best first.
 

@@ -1,6 +1,8 @@
 //! 2. Follow a box in frames of your own: a source, a tracker, no device.
 //!
-//!     cargo run --release --example 2_follow_a_box
+//! ```text
+//! cargo run --release --example 2_follow_a_box
+//! ```
 //!
 //! The frames are made here, a textured square that moves over a still ground; yours may come from a camera's
 //! library. Prints where the square is.

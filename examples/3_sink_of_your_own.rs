@@ -1,6 +1,8 @@
 //! 3. A sink of your own: a whole run, from a request, whose results go to your code.
 //!
-//!     cargo run --release --example 3_sink_of_your_own -- VIDEO TEMPLATE
+//! ```text
+//! cargo run --release --example 3_sink_of_your_own -- VIDEO TEMPLATE
+//! ```
 //!
 //! Counts the frames in which the template was found, and prints the best place of all.
 

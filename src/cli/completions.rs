@@ -1,5 +1,6 @@
 //! Completions: what clap generates, and what it cannot say: a camera beside files, files behind `NAME=`.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 
 use anyhow::Result;
@@ -95,7 +96,7 @@ fn script(shell: Shell) -> String {
         Shell::Fish => {
             text.push_str(FISH);
             let condition = "__fish_lockon_using_subcommand man";
-            text += &format!("complete -c lockon -n \"{condition}\" -f -a \"{commands}\"\n");
+            let _ = writeln!(text, "complete -c lockon -n \"{condition}\" -f -a \"{commands}\"");
         }
         Shell::Zsh => {
             let lines = text.lines().map(|line| match line {

@@ -120,9 +120,10 @@ impl<S: Selection> Args for Typed<S> {
 
 fn arg(field: &'static Field) -> Arg {
     let spec = &field.spec;
-    let help = match spec.lists_offers {
-        true => format!("{}: {}", field.help, spec.offers.join(", ")),
-        false => field.help.to_owned(),
+    let help = if spec.lists_offers {
+        format!("{}: {}", field.help, spec.offers.join(", "))
+    } else {
+        field.help.to_owned()
     };
     let mut arg = Arg::new(field.name).help(help);
     if !spec.is_positional {

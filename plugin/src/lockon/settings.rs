@@ -177,10 +177,8 @@ fn texts_of(field: &Field, value: &glib::Value) -> Vec<OsString> {
         _ => vec![text.into()],
     };
     match (field.shape, field.number) {
-        (Shape::Switch, _) => match value.get::<bool>().expect(OF_TYPE) {
-            true => vec!["true".into()],
-            false => Vec::new(),
-        },
+        (Shape::Switch, _) if value.get::<bool>().expect(OF_TYPE) => vec!["true".into()],
+        (Shape::Switch, _) => Vec::new(),
         (_, Number::Real) => number(value.get::<f64>().expect(OF_TYPE).to_string()),
         (_, Number::Whole) => number(value.get::<u32>().expect(OF_TYPE).to_string()),
         (_, Number::Long) => number(value.get::<u64>().expect(OF_TYPE).to_string()),
