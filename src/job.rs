@@ -16,6 +16,7 @@ use crate::ports::Follow;
 use crate::results::{RunRecord, SettingsRecord, TemplateRecord};
 use crate::still;
 use crate::template::{self, Bank, Template};
+use crate::text;
 use crate::tracker::Tracker;
 
 /// A template with the digest of the file it came from.
@@ -296,18 +297,18 @@ impl Job {
         Box::new(if self.track_matches { tracker.following_matches() } else { tracker })
     }
 
-    /// What is run on frames of `format`, from now on. `decoder` is the element that makes them, where that
-    /// is known.
+    /// What is run on frames of `format`, from now on. What is secret in `input` is left out. `decoder` is
+    /// the element that makes them, where that is known.
     pub fn describe(
         &self,
-        input: String,
+        input: &str,
         decoder: Option<String>,
         format: &VideoFormat,
         device: &Device,
     ) -> RunRecord {
         RunRecord {
             version: env!("CARGO_PKG_VERSION"),
-            input,
+            input: text::for_people(input),
             width: format.size.width,
             height: format.size.height,
             frame_rate: frame_rate(format),
@@ -362,5 +363,31 @@ pub fn frame_rate(format: &VideoFormat) -> f64 {
     match format.frame_rate {
         (_, 0) => 0.0,
         (frames, seconds) => f64::from(frames) / f64::from(seconds),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::PixelFormat;
+
+    #[test]
+    fn no_password_reaches_the_record_of_a_run_whoever_describes_it() {
+        let format = VideoFormat {
+            size: Size::new(8, 8),
+            pixels: PixelFormat::GRAY8,
+            frame_rate: (25, 1),
+            pixel_aspect: (1, 1),
+            colorimetry: None,
+        };
+        let device = backend::open(
+            &Options { depth: 1, threads: 1, ..Options::default().on_cpu() },
+            &Standing::new(format.size),
+        );
+        let device = device.unwrap().describe();
+        let input = |text: &str| Job::default().describe(text, None, &format, &device).input;
+        assert_eq!(input("http://me:secret@host/a.mp4"), "http://***@host/a.mp4");
+        assert_eq!(input("souphttpsrc user-pw=secret ! decodebin"), "souphttpsrc user-pw=*** ! decodebin");
+        assert_eq!(input("a clip.mp4"), "a clip.mp4");
     }
 }

@@ -196,9 +196,8 @@ impl Run {
         let open_spare = |format: &VideoFormat| job.reopen(spare.as_ref().expect("there is a spare"), format);
         let decoder = frames.source().decoder_name().map(str::to_owned);
         let describe = |format: &VideoFormat, device: &Device| {
-            let typed = request.source.as_deref().map(|text| text::without_secrets(text).into_owned());
-            let input = typed.unwrap_or_else(|| spec.input.to_string());
-            RunRecord { command: command.clone(), ..job.describe(input, decoder.clone(), format, device) }
+            let input = request.source.clone().unwrap_or_else(|| spec.input.to_string());
+            RunRecord { command: command.clone(), ..job.describe(&input, decoder.clone(), format, device) }
         };
         let engine = Engine {
             source: &mut frames,

@@ -149,7 +149,7 @@ fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Devic
         open_spare: None,
         describe: &|format, device| {
             *used.lock().unwrap_or_else(PoisonError::into_inner) = Some(device.clone());
-            job.describe("bench".into(), None, format, device)
+            job.describe("bench", None, format, device)
         },
         tracker: job.tracker(threads),
         sinks: vec![Box::new(Watch(seen.clone()))],

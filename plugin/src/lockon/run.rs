@@ -49,7 +49,7 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
         open_spare: spare.is_some().then_some(&open_spare as _),
         describe: &|format, device| {
             let job = element.imp().work().opened().job;
-            job.describe(input.to_owned(), None, format, device)
+            job.describe(input, None, format, device)
         },
         tracker,
         sinks,
