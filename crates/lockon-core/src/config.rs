@@ -650,6 +650,8 @@ pub enum NccKernel {
     /// Products on the tensor cores of compute capability 7.5 and later: any size, no score map for small
     /// templates.
     Mma,
+    /// The same products, into a score map for small templates too.
+    MmaMap,
 }
 
 /// How the sums of a box are made.
@@ -676,12 +678,13 @@ pub enum GaussianKernel {
 
 impl Kernel {
     /// All that can be asked for, with their names.
-    pub const ALL: [(&str, Self); 11] = [
+    pub const ALL: [(&str, Self); 12] = [
         ("ncc-texture", Self::Ncc(NccKernel::Texture)),
         ("ncc-constant", Self::Ncc(NccKernel::Constant)),
         ("ncc-shared", Self::Ncc(NccKernel::Shared)),
         ("ncc-wgmma", Self::Ncc(NccKernel::Wgmma)),
         ("ncc-mma", Self::Ncc(NccKernel::Mma)),
+        ("ncc-mma-map", Self::Ncc(NccKernel::MmaMap)),
         ("box-tile", Self::Box(BoxKernel::Tile)),
         ("box-sliding", Self::Box(BoxKernel::Sliding)),
         ("box-fused", Self::Box(BoxKernel::Fused)),

@@ -272,18 +272,30 @@ impl MmaKernels {
         }))
     }
 
-    /// Prepares a template, or `None` if it is not for these kernels.
+    /// Prepares a template, or `None` if it is not for these kernels. If it is small and has no mask, it is
+    /// [searched at once](Prepared::is_searched_at_once).
     pub(super) fn prepare(self: &Arc<Self>, stream: &Stream, member: &Member) -> Result<Option<Prepared>> {
+        let Some(prepared) = self.prepare_for_map(stream, member)? else { return Ok(None) };
+        let fits =
+            |map| best_geometry(member.size, 0, map, self.shared_bytes, self.multiprocessors).is_some();
+        let is_searched_at_once = !member.is_masked && fits(Size::new(1, 1));
+        let words = if is_searched_at_once { Some(self.packer.pack(stream, member)?) } else { None };
+        Ok(Some(Prepared { words, ..prepared }))
+    }
+
+    /// Prepares a template whose products go into a map, whatever its size is; `None` if it has a mask in
+    /// which too many pixels count.
+    pub(super) fn prepare_for_map(
+        self: &Arc<Self>,
+        stream: &Stream,
+        member: &Member,
+    ) -> Result<Option<Prepared>> {
         if member.is_masked && member.sums.n > MAX_COUNTED {
             return Ok(None);
         }
         let lay_out = |plane| self.lay_out(stream, member, plane);
         let mask = if member.is_masked { Some(lay_out(1)?) } else { None };
-        let fits =
-            |map| best_geometry(member.size, 0, map, self.shared_bytes, self.multiprocessors).is_some();
-        let is_searched_at_once = !member.is_masked && fits(Size::new(1, 1));
-        let words = if is_searched_at_once { Some(self.packer.pack(stream, member)?) } else { None };
-        Ok(Some(Prepared { kernels: self.clone(), spread: lay_out(0)?, mask, words }))
+        Ok(Some(Prepared { kernels: self.clone(), spread: lay_out(0)?, mask, words: None }))
     }
 
     /// Lays out the rows of a template's pixels (plane 0) or of its mask (plane 1).

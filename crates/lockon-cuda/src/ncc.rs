@@ -109,6 +109,8 @@ pub(super) enum How {
     /// By those for tensor cores.
     Wgmma(wgmma::Prepared),
     Mma(mma::Prepared),
+    /// By `mma.sync` too, but into a map whatever the template's size is.
+    MmaMap(mma::Prepared),
 }
 
 impl How {
@@ -118,13 +120,14 @@ impl How {
             Self::Plain(kernel) => *kernel,
             Self::Wgmma(_) => NccKernel::Wgmma,
             Self::Mma(_) => NccKernel::Mma,
+            Self::MmaMap(_) => NccKernel::MmaMap,
         }
     }
 
     /// True if a score map is made of every search, not only of those that had too many suspects.
     pub(super) fn makes_map(&self) -> bool {
         match self {
-            Self::Plain(_) => true,
+            Self::Plain(_) | Self::MmaMap(_) => true,
             Self::Wgmma(_) => false,
             Self::Mma(prepared) => !prepared.is_searched_at_once(),
         }
@@ -273,7 +276,7 @@ impl NccKernels {
     pub(super) fn prepare(&self, kernel: NccKernel, stream: &Stream) -> Result<()> {
         match kernel {
             NccKernel::Wgmma => {}
-            NccKernel::Texture | NccKernel::Mma => {
+            NccKernel::Texture | NccKernel::Mma | NccKernel::MmaMap => {
                 self.map()?;
             }
             NccKernel::Constant | NccKernel::Shared => {
@@ -389,7 +392,9 @@ impl NccKernels {
                     0,
                     &mut without_template,
                 ),
-                NccKernel::Wgmma | NccKernel::Mma => unreachable!("what was prepared launches it"),
+                NccKernel::Wgmma | NccKernel::Mma | NccKernel::MmaMap => {
+                    unreachable!("what was prepared launches it")
+                }
                 NccKernel::Shared => {
                     let bytes = tile_bytes(member.size);
                     stream.launch(
@@ -464,13 +469,10 @@ impl NccKernels {
 pub(super) fn choose(asked: Option<NccKernel>, member: &Member, max_shared_bytes: usize) -> NccKernel {
     let fits_constant = member.bytes() <= CONSTANT_BYTES;
     let fits_shared = fits_constant && tile_bytes(member.size) <= max_shared_bytes;
-    match asked {
-        None | Some(NccKernel::Shared | NccKernel::Wgmma | NccKernel::Mma) if fits_shared => {
-            NccKernel::Shared
-        }
-        None | Some(NccKernel::Constant | NccKernel::Wgmma | NccKernel::Mma) if fits_constant => {
-            NccKernel::Constant
-        }
+    let is_for_tensor_cores = matches!(asked, Some(NccKernel::Wgmma | NccKernel::Mma | NccKernel::MmaMap));
+    match asked.filter(|_| !is_for_tensor_cores) {
+        None | Some(NccKernel::Shared) if fits_shared => NccKernel::Shared,
+        None | Some(NccKernel::Constant) if fits_constant => NccKernel::Constant,
         _ => NccKernel::Texture,
     }
 }

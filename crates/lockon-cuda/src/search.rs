@@ -119,6 +119,7 @@ impl Planner {
                 kernels.prepare(stream, member, region, best_only)?.map(How::Wgmma)
             }
             NccKernel::Mma => self.mma()?.prepare(stream, member)?.map(How::Mma),
+            NccKernel::MmaMap => self.mma()?.prepare_for_map(stream, member)?.map(How::MmaMap),
             NccKernel::Texture | NccKernel::Constant | NccKernel::Shared => None,
         })
     }
@@ -216,7 +217,7 @@ impl PlannedSearch {
             }
             _ => None,
         };
-        if has(NccKernel::Wgmma) || has(NccKernel::Mma) {
+        if [NccKernel::Wgmma, NccKernel::Mma, NccKernel::MmaMap].into_iter().any(has) {
             // Lanes with other streams may search for what was prepared in this one.
             stream.wait()?;
         }
@@ -425,7 +426,7 @@ impl Lane {
                         self.suspicion = Some(Suspicion::new(self.stream.gpu())?);
                     }
                 }
-                How::Mma(_) | How::Plain(_) => {
+                How::Mma(_) | How::MmaMap(_) | How::Plain(_) => {
                     self.kernels.prepare(member.how.kernel(), &self.stream)?;
                 }
             }
@@ -508,7 +509,7 @@ impl Lane {
                     prepared.search(stream, frame, query, wanted, suspicion, found)?;
                     continue;
                 }
-                How::Mma(prepared) => {
+                How::Mma(prepared) | How::MmaMap(prepared) => {
                     prepared.correlate(stream, frame, window, member, columns, map)?;
                     // A masked template's sums lie where those of the columns were.
                     if member.is_masked {

@@ -374,10 +374,12 @@ fn defined(picture: &Plane, asked: &[Asked]) -> Vec<Vec<Match>> {
 }
 
 /// The kernels for tensor cores, and the generation for which they are compiled.
-const FOR_TENSOR_CORES: [(NccKernel, Generation); 3] = [
+const FOR_TENSOR_CORES: [(NccKernel, Generation); 5] = [
     (NccKernel::Wgmma, Generation::Ampere),
     (NccKernel::Mma, Generation::Turing),
     (NccKernel::Mma, Generation::Ampere),
+    (NccKernel::MmaMap, Generation::Turing),
+    (NccKernel::MmaMap, Generation::Ampere),
 ];
 
 /// Planners for a kernel on a device with so few multiprocessors that tiles are high, and on this one.
@@ -483,6 +485,16 @@ fn each_kernel_at_the_edges_of_its_tiles_ncc_mma_for_7_5() {
 #[test]
 fn each_kernel_at_the_edges_of_its_tiles_ncc_mma_for_8_0() {
     check_edges(FOR_TENSOR_CORES[2]);
+}
+
+#[test]
+fn each_kernel_at_the_edges_of_its_tiles_ncc_mma_map_for_7_5() {
+    check_edges(FOR_TENSOR_CORES[3]);
+}
+
+#[test]
+fn each_kernel_at_the_edges_of_its_tiles_ncc_mma_map_for_8_0() {
+    check_edges(FOR_TENSOR_CORES[4]);
 }
 
 /// Banks of equal and of different sizes, in several windows, for the best match and for all: what goes into
