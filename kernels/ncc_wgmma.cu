@@ -65,7 +65,7 @@
 // S below 2^23), not flat; frame.pixels and frame.pitch multiples of 16, regions within the frame. What fits
 // is decided by shared memory: 128 by 128 does with 2x128, all do with 1x32.
 //
-// Oracle: src/reference/ncc.rs, in src/backend/cuda/tests.rs:
+// Oracle: crates/lockon-core/src/reference/ncc.rs, in crates/lockon-cuda/src/tests.rs:
 // scores_and_matches_of_2100_random_searches_are_those_of_the_definition
 // and each_kernel_at_the_edges_of_its_tiles_ncc_wgmma.
 #include "launches.cuh"
@@ -73,7 +73,7 @@
 #include "ncc_wgmma.cuh"
 
 // Steps of a part, 32 products deep each, and bytes that it takes: two rows a step and three for the
-// y-offsets. A template of 32 rows is one part; docs/ncc.md, "What is left", has other lengths.
+// y-offsets. A template of 32 rows is one part; docs/lab/ncc.md, "What is left", has other lengths.
 constexpr int PART_STEPS = 18;
 constexpr int PART_BYTES = (2 * PART_STEPS + 3) * 256;
 
@@ -226,6 +226,319 @@ __device__ __forceinline__ int search_of_block(const Launch& launch) {
   return index;
 }
 
+// What a block does, by the roles of its warps (above); `match` has this order.
+//
+//   all             load_tile
+//   one thread      begin: barriers, empty lists, as many parts of A as the ring has stages
+//
+//   fetches         fetch_rest: for each part that is left, wait until its stage is empty, and fetch it
+//
+//   sum             sum_windows: moments of all positions; say that they are summed
+//                   settle: for each template, until no warpgroup has another list of suspects,
+//                     wait for the lists, score exactly what is in them, and say that they are settled
+//
+//   multiply        for each template:
+//                     multiply_parts: for each part, wait until it is there, d += A B, say that it is empty
+//                     wait until the list of the template before is settled, and the moments are summed
+//                     find suspects: the positions whose scores may reach what the best is at least
+//                     list_suspects: as often as the list takes them, say that they are listed, and wait
+//                       until they are settled
+//
+// Where all peaks are wanted, there is one template, and instead of looking for suspects:
+//
+//   multiply        keep_products: d goes to where tile and ring were, when nobody reads these any more
+//   sum, multiply   report_peaks, when products and moments are there
+
+// Barriers in shared memory, by their addresses.
+struct Barriers {
+  unsigned full, empty;      // of each stage of the ring
+  unsigned summed;           // the moments
+  unsigned listed, settled;  // of each warpgroup; where all peaks are wanted, `listed` is that of report_peaks
+
+  __device__ static constexpr int count(int groups) { return 2 * MAX_STAGES + 1 + 2 * groups; }
+
+  __device__ __forceinline__ Barriers(const unsigned long long* all, int groups)
+      : full(shared_address(all)),
+        empty(full + 8 * MAX_STAGES),
+        summed(empty + 8 * MAX_STAGES),
+        listed(summed + 8),
+        settled(listed + 8 * groups) {}
+};
+
+// Where a block's positions lie, and the pixels of their windows.
+struct Tile {
+  unsigned char* pixels;  // in shared memory
+  int pitch, pixel_rows;  // bytes from row to row, and rows, of pixels
+  int w, h;               // of a window
+  int rows;               // of positions
+  int offset;             // columns of pixels before the first position's
+  int x, y;               // of the first position, in the region
+};
+
+// Parts of A in shared memory, stage after stage.
+struct Ring {
+  unsigned char* parts;
+  int stages;         // parts that there is room for
+  int chunks, steps;  // of a template
+  // Where the part that is fetched next begins.
+  int next_step = 0, next_member = 0, next_chunk = 0;
+
+  // Starts fetching the next part. By one thread only.
+  __device__ __forceinline__ void fetch(const Search& search, const Barriers& barriers, int stage) {
+    const int bytes = (2 * min(PART_STEPS, steps - next_step) + 3) * 256;
+    const uint4* spread = search.members[next_member].spread;
+    bulk_copy(shared_address(parts + stage * PART_BYTES), spread + (next_chunk * (2 * steps + 3) + 2 * next_step) * 16,
+              bytes, barriers.full + 8 * stage);
+    next_step += PART_STEPS;
+    if (next_step >= steps) {
+      next_step = 0;
+      if (++next_chunk == chunks) {
+        next_chunk = 0;
+        next_member++;
+      }
+    }
+  }
+};
+
+// Starts loading the tile; all threads of a block do.
+template <int THREADS, bool ALL_PEAKS>
+__device__ __forceinline__ void load_tile(const Image& frame, const Search& search, const Tile& tile, int warp, int lane) {
+  const int chunk = lane % 16, byte = search.left - tile.offset + tile.x + 16 * chunk;
+  const int first_y = search.top + tile.y;
+  if (chunk * 16 < tile.pitch) {
+#pragma unroll 4
+    for (int row = warp * 2 + lane / 16; row < tile.pixel_rows; row += THREADS / 16) {
+      unsigned char* to = tile.pixels + row * tile.pitch + 16 * chunk;
+      if constexpr (ALL_PEAKS) {
+        // What is outside the frame does not count.
+        const unsigned char* from = frame.pixels + size_t(min(first_y + row, frame.height - 1)) * frame.pitch;
+        const auto load = [&](int at) { return __ldg(reinterpret_cast<const uint4*>(from + min(at, frame.pitch - 16))); };
+        *reinterpret_cast<uint4*>(to) = bytes_from(load(byte & ~15), load((byte & ~15) + 16), byte & 15);
+      } else {
+        const bool is_there = byte < frame.pitch && first_y + row < frame.height;
+        const unsigned char* from = is_there ? frame.pixels + size_t(first_y + row) * frame.pitch + byte : frame.pixels;
+        copy_or_clear(shared_address(to), from, is_there);
+      }
+    }
+  }
+}
+
+// Makes barriers and lists, and starts fetching as many parts as there are stages. By one thread.
+template <int GROUPS, bool ALL_PEAKS>
+__device__ __forceinline__ void begin(const Search& search, const Barriers& barriers, Ring& ring,
+                                      GroupSuspects (&lists)[GROUPS], PeakList& peaks) {
+  for (int stage = 0; stage < ring.stages; stage++) {
+    barrier_init(barriers.full + 8 * stage, 1);
+    barrier_init(barriers.empty + 8 * stage, GROUPS * 4);
+  }
+  barrier_init(barriers.summed, SUM_WARPS * 32);
+  if constexpr (ALL_PEAKS) {
+    barrier_init(barriers.listed, (GROUPS * 4 + SUM_WARPS) * 32);
+    peaks.count = 0;
+  } else {
+    for (int group = 0; group < GROUPS; group++) {
+      barrier_init(barriers.listed + 8 * group, 128);
+      barrier_init(barriers.settled + 8 * group, SUM_WARPS * 32);
+      lists[group].count = lists[group].is_more = lists[group].best = 0;
+    }
+  }
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  for (int stage = 0; stage < ring.stages; stage++) ring.fetch(search, barriers, stage);
+}
+
+// Fetches what `begin` has left. By one thread.
+__device__ __forceinline__ void fetch_rest(Ring& ring, const Search& search, const Barriers& barriers) {
+  int stage = 0;
+  unsigned parity = 0;
+  while (ring.next_member < search.members_count) {
+    barrier_wait(barriers.empty + 8 * stage, parity);
+    ring.fetch(search, barriers, stage);
+    if (++stage == ring.stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+}
+
+// Settles what the warpgroups suspect of all templates. SUM_WARPS warps do; this is number `warp` of them.
+// patterns, exact: shared memory for it, `exact` all zeros.
+template <int GROUPS>
+__device__ __forceinline__ void settle(const Launch& launch, const Search& search, const Tile& tile,
+                                       const Barriers& barriers, GroupSuspects (&lists)[GROUPS], Pattern* patterns,
+                                       unsigned* exact, bool shares, int warp, int lane) {
+  wait_for_launches_before();
+  // Parities of each group's lists.
+  unsigned parities = 0;
+  Progress* const progress = launch.progress + search.first_progress;
+  for (int m = 0; m < search.members_count; m++) {
+    // Fetched now, so that it is near when a suspect comes. Two take turns: warps may be one template
+    // apart.
+    const Member& member = search.members[m];
+    const unsigned tag = search.tag + m;
+    if (warp == 0 && lane == 0) patterns[tag % 2] = member.pattern;
+    for (int i = (warp * 32 + lane) * 32; i < (tile.w + 3) / 4 * tile.h; i += SUM_WARPS * 32 * 32) {
+      asm volatile("prefetch.global.L1 [%0];" ::"l"(__cvta_generic_to_global(member.words + i)));
+    }
+    // Groups that have another list of this template's suspects.
+    unsigned open = (1 << GROUPS) - 1, best = 0;
+    do {
+      unsigned is_more = 0;
+#pragma unroll 1
+      for (int group = 0; group < GROUPS; group++) {
+        if (!(open >> group & 1)) continue;
+        barrier_wait(barriers.listed + 8 * group, parities >> group & 1);
+        is_more |= lists[group].is_more << group;
+        best = max(best, lists[group].best);
+      }
+      parities ^= open;
+      if (shares && warp == 0 && lane == 0 && best > 0) atomicMax(&progress[m].best, best);
+      settle_lists<GROUPS>(launch, search, patterns, member.words, tag, lists, open,
+                           __fadd_rn(from_ordered(best), -MARGIN), tile.pixels, tile.x - tile.offset, tile.y, warp, exact);
+#pragma unroll 1
+      for (int group = 0; group < GROUPS; group++) {
+        if (open >> group & 1) barrier_arrive(barriers.settled + 8 * group);
+      }
+      open = is_more;
+    } while (open);
+  }
+  // The last block leaves everything as it was before the search.
+  if (shares && warp == 0 && lane == 0) {
+    __threadfence();
+    if (int(atomicAdd(&progress->done, 1)) + 1 == search.end_block - search.first_block) {
+      for (int m = 0; m < search.members_count; m++) progress[m] = {0, 0};
+    }
+  }
+}
+
+// Where a thread's sums of products lie in the tile: d[4j], d[4j + 1], d[4j + 2], d[4j + 3] are those of x,
+// x + 16, x + 8, x + 24 in row y + 4j.
+struct Place {
+  int x, y;
+
+  __device__ __forceinline__ int x_of(int number) const { return x + number / 2 % 2 * 8 + number % 2 * 16; }
+  __device__ __forceinline__ int y_of(int number) const { return y + number / 4 * 4; }
+};
+
+// The four values, in rows of TILE_X, of the positions of d[0] to d[3]: those of the others lie below them.
+template <class T>
+struct FirstFour {
+  T* at[4];
+
+  template <class Slot>
+  __device__ __forceinline__ FirstFour(T* base, const Place& place, Slot slot)
+      : at{base + slot(place.x, place.y), base + slot(place.x + 16, place.y), base + slot(place.x + 8, place.y),
+           base + slot(place.x + 24, place.y)} {}
+
+  // That of d[number].
+  __device__ __forceinline__ T& operator[](int number) const { return at[number % 4][number / 4 * 4 * TILE_X]; }
+};
+
+// What a warpgroup waits for next.
+struct Turn {
+  unsigned stage = 0;
+  // Parities of the barriers: bit 0 the ring's, bit 1 that of `settled`.
+  unsigned parities = 2;
+};
+
+// Adds a template's products to d. The last part is still on its way; what is returned is its stage.
+template <int N>
+__device__ __forceinline__ unsigned multiply_parts(int (&d)[N / 2], const Ring& ring, const Barriers& barriers,
+                                                   unsigned rows_from, int pitch, int lane, Turn& turn) {
+  unsigned previous = 0;
+  for (int chunk = 0; chunk < ring.chunks; chunk++) {
+    unsigned long long b = operand(rows_from + 16 * chunk, pitch, 4 * pitch);
+    for (int first = 0; first < ring.steps; first += PART_STEPS) {
+      unsigned long long a = operand(shared_address(ring.parts) + turn.stage * PART_BYTES, 256, 128);
+      barrier_wait(barriers.full + 8 * turn.stage, turn.parities & 1);
+      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+      const int count = min(PART_STEPS, ring.steps - first);
+      if (count == PART_STEPS) {
+#pragma unroll
+        for (int step = 0; step < PART_STEPS; step++) {
+          multiply(d, a, b);
+          a += 512 >> 4;
+          b += 2 * pitch >> 4;
+        }
+        commit_products();
+      } else {
+#pragma unroll 1
+        for (int step = 0; step < count; step++) {
+          multiply(d, a, b);
+          a += 512 >> 4;
+          b += 2 * pitch >> 4;
+          commit_products();
+        }
+      }
+      // The part before this one is done with.
+      wait_for_products<1>();
+      if (first + chunk > 0 && lane == 0) barrier_arrive(barriers.empty + 8 * previous);
+      previous = turn.stage;
+      if (++turn.stage == ring.stages) {
+        turn.stage = 0;
+        turn.parities ^= 1;
+      }
+    }
+  }
+  return previous;
+}
+
+// Waits for all products.
+template <int N>
+__device__ __forceinline__ void wait_for_all_products(int (&d)[N / 2]) {
+  wait_for_products<0>();
+#pragma unroll
+  for (int i = 0; i < N / 2; i++) asm volatile("" : "+r"(d[i])::"memory");
+}
+
+// Puts the products where tile and ring were, when nobody reads these any more. eights: see `match`.
+template <int GROUPS, int N>
+__device__ __forceinline__ void keep_products(const int (&d)[N / 2], const Barriers& barriers, int* products,
+                                              const Place& place, int eights) {
+  barrier_wait(barriers.summed, 0);
+  asm volatile("barrier.cta.sync %0, %1;" ::"n"(DONE_BARRIER), "n"(GROUPS * 128) : "memory");
+  const FirstFour<int> mine(products, place, products_slot);
+#pragma unroll
+  for (int k = 0; k < N / 16; k++) {
+    if (k >= eights) break;
+#pragma unroll
+    for (int i = 8 * k; i < 8 * k + 8; i++) mine[i] = d[i];
+  }
+}
+
+// Hands suspects to the warps that settle them, as often as the list takes them. Few are left, so this is
+// short code rather than fast.
+template <int N>
+__device__ __forceinline__ void list_suspects(unsigned long long suspects, const int (&d)[N / 2], const Moments* sums,
+                                              const Place& place, const Member& member, int slack, GroupSuspects& list,
+                                              int group, const Barriers& barriers, Turn& turn) {
+  for (bool is_more = true; is_more;) {
+#pragma unroll 1
+    for (unsigned long long left = suspects; left; left &= left - 1) {
+      const int number = __ffsll(left) - 1;
+      const int at_x = place.x_of(number), at_y = place.y_of(number);
+      const Moments at = sums[moments_slot(at_x, at_y)];
+      const int rest = exact_rest(choose<64, N / 2>(d, number), at.sum, member.mean, slack);
+      const Bounds bounds = score_bounds(rest, at.root, member.scale);
+      const unsigned before = atomicMax(&list.best, ordered(__fadd_rn(bounds.least, -MARGIN)));
+      if (bounds.most >= __fadd_rn(from_ordered(before), -MARGIN)) {
+        const unsigned slot = atomicAdd(&list.count, 1);
+        if (slot >= MAX_SUSPECTS) continue;
+        list.at[slot] = at_x | at_y << 16;
+        list.most[slot] = bounds.most;
+      }
+      suspects &= ~(1ull << number);
+    }
+    is_more = any_of_group(GROUP_BARRIER + group, suspects != 0);
+    if (is_more && threadIdx.x % 128 == 0) list.is_more = 1;
+    barrier_arrive(barriers.listed + 8 * group);
+    if (is_more) {
+      barrier_wait(barriers.settled + 8 * group, turn.parities >> 1);
+      turn.parities ^= 2;
+    }
+  }
+}
+
 // GROUPS warpgroups multiply, N columns of D each.
 template <int GROUPS, int N, bool ALL_PEAKS>
 __device__ __forceinline__ void match(const Launch& launch) {
@@ -234,7 +547,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
   static_assert((GROUPS * GROUP_ROWS - 1 + PEAK_WARPS - 1) / PEAK_WARPS <= 8, "rows that possible_peaks has bits for");
   constexpr int OVERLAP = ALL_PEAKS ? PEAKS_OVERLAP : 0;
   extern __shared__ __align__(128) unsigned char shared[];
-  __shared__ __align__(8) unsigned long long barriers[2 * MAX_STAGES + 1 + 2 * GROUPS];
+  __shared__ __align__(8) unsigned long long barrier_words[Barriers::count(GROUPS)];
   __shared__ GroupSuspects lists[GROUPS];
   __shared__ unsigned exact[GROUPS * MAX_SUSPECTS * EXACT_SUMS];
   __shared__ PeakList peaks;
@@ -250,87 +563,38 @@ __device__ __forceinline__ void match(const Launch& launch) {
   // the region.
   const int offset = ALL_PEAKS ? 0 : search.left & 15;
   const int block = blockIdx.x - search.first_block, block_y = quotient(block, search.across);
-  const int tile_x = (block - block_y * search.across) * (TILE_X - OVERLAP), tile_y = block_y * (tile_rows - OVERLAP);
-
   // The tile comes first: for what a group has beyond the tile's rows, the tensor cores read on in what
   // follows it.
-  unsigned char* tile = shared;
-  {
-    const Image& frame = launch.frame;
-    const int chunk = lane % 16, byte = search.left - offset + tile_x + 16 * chunk;
-    const int first_y = search.top + tile_y;
-    if (chunk * 16 < pitch) {
-#pragma unroll 4
-      for (int row = warp * 2 + lane / 16; row < rows; row += THREADS / 16) {
-        unsigned char* to = tile + row * pitch + 16 * chunk;
-        if constexpr (ALL_PEAKS) {
-          // What is outside the frame does not count.
-          const unsigned char* from = frame.pixels + size_t(min(first_y + row, frame.height - 1)) * frame.pitch;
-          const auto load = [&](int at) { return __ldg(reinterpret_cast<const uint4*>(from + min(at, frame.pitch - 16))); };
-          *reinterpret_cast<uint4*>(to) = bytes_from(load(byte & ~15), load((byte & ~15) + 16), byte & 15);
-        } else {
-          const bool is_there = byte < frame.pitch && first_y + row < frame.height;
-          const unsigned char* from = is_there ? frame.pixels + size_t(first_y + row) * frame.pitch + byte : frame.pixels;
-          copy_or_clear(shared_address(to), from, is_there);
-        }
-      }
-    }
-  }
+  const Tile tile = {shared,
+                     pitch,
+                     rows,
+                     w,
+                     h,
+                     tile_rows,
+                     offset,
+                     (block - block_y * search.across) * (TILE_X - OVERLAP),
+                     block_y * (tile_rows - OVERLAP)};
+  load_tile<THREADS, ALL_PEAKS>(launch.frame, search, tile, warp, lane);
 
   const int parts = (steps + PART_STEPS - 1) / PART_STEPS, all_parts = chunks * parts * search.members_count;
   const int tile_bytes = (rows * pitch + 127) / 128 * 128, starts_bytes = (tile_rows * 8 + 127) / 128 * 128;
   const int room = launch.shared_bytes - tile_bytes - tile_rows * TILE_X * int(sizeof(Moments)) - starts_bytes;
   const int stages = min(min(MAX_STAGES, all_parts), room / PART_BYTES);
-  unsigned char* ring = shared + tile_bytes;
-  Moments* sums = reinterpret_cast<Moments*>(ring + stages * PART_BYTES);
+  Ring ring = {shared + tile_bytes, stages, chunks, steps};
+  Moments* sums = reinterpret_cast<Moments*>(ring.parts + stages * PART_BYTES);
+  int* const products = reinterpret_cast<int*>(shared);
   if constexpr (ALL_PEAKS) {
     // Products take the place of the tile and of the ring, and may take more.
     const int products_bytes = tile_rows * TILE_X * int(sizeof(int));
     sums = reinterpret_cast<Moments*>(shared + max(tile_bytes + stages * PART_BYTES, products_bytes));
   }
   uint2* starts = reinterpret_cast<uint2*>(sums + tile_rows * TILE_X);
-  const unsigned full = shared_address(barriers), empty = full + 8 * MAX_STAGES, summed = empty + 8 * MAX_STAGES,
-                 listed = summed + 8, settled = listed + 8 * GROUPS;
+  const Barriers barriers(barrier_words, GROUPS);
   const bool is_producer = warp == PRODUCT_WARPS + SUM_WARPS;
   // Blocks that run at about the same time have nothing to tell each other in time.
   const bool shares = launch.shares_best;
 
-  // Where the part that is fetched next begins.
-  int next_member = 0, next_chunk = 0, next_step = 0;
-  const auto fetch = [&](int stage) {
-    const int bytes = (2 * min(PART_STEPS, steps - next_step) + 3) * 256;
-    const uint4* spread = search.members[next_member].spread;
-    bulk_copy(shared_address(ring + stage * PART_BYTES), spread + (next_chunk * (2 * steps + 3) + 2 * next_step) * 16, bytes,
-              full + 8 * stage);
-    next_step += PART_STEPS;
-    if (next_step >= steps) {
-      next_step = 0;
-      if (++next_chunk == chunks) {
-        next_chunk = 0;
-        next_member++;
-      }
-    }
-  };
-  if (is_producer && lane == 0) {
-    for (int stage = 0; stage < stages; stage++) {
-      barrier_init(full + 8 * stage, 1);
-      barrier_init(empty + 8 * stage, PRODUCT_WARPS);
-    }
-    barrier_init(summed, SUM_WARPS * 32);
-    if constexpr (ALL_PEAKS) {
-      barrier_init(listed, PEAK_WARPS * 32);
-      peaks.count = 0;
-    } else {
-      for (int group = 0; group < GROUPS; group++) {
-        barrier_init(listed + 8 * group, 128);
-        barrier_init(settled + 8 * group, SUM_WARPS * 32);
-        lists[group].count = lists[group].is_more = lists[group].best = 0;
-      }
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    for (int stage = 0; stage < stages; stage++) fetch(stage);
-  }
+  if (is_producer && lane == 0) begin<GROUPS, ALL_PEAKS>(search, barriers, ring, lists, peaks);
   for (int i = threadIdx.x; !ALL_PEAKS && i < GROUPS * MAX_SUSPECTS * EXACT_SUMS; i += THREADS) exact[i] = 0;
   asm volatile("cp.async.wait_all;" ::: "memory");
   // What ordinary copies wrote is read by the tensor cores next.
@@ -339,84 +603,29 @@ __device__ __forceinline__ void match(const Launch& launch) {
 
   if (warp >= PRODUCT_WARPS) {
     if (is_producer) {
-      if (lane == 0) {
-        int stage = 0;
-        unsigned parity = 0;
-        while (next_member < search.members_count) {
-          barrier_wait(empty + 8 * stage, parity);
-          fetch(stage);
-          if (++stage == stages) {
-            stage = 0;
-            parity ^= 1;
-          }
-        }
-      }
+      if (lane == 0) fetch_rest(ring, search, barriers);
       return;
     }
     const int number = warp - PRODUCT_WARPS;
-    const int first_x = offset - tile_x;
-    sum_windows<ALL_PEAKS>(tile, pitch, search, tile_rows, number, first_x, first_x + search.width, search.height - tile_y,
-                           starts, sums);
-    barrier_arrive(summed);
+    const int first_x = offset - tile.x;
+    sum_windows<ALL_PEAKS>(tile.pixels, pitch, search, tile_rows, number, first_x, first_x + search.width,
+                           search.height - tile.y, starts, sums);
+    barrier_arrive(barriers.summed);
     if constexpr (ALL_PEAKS) {
       if (number == 0 && lane == 0) pattern = search.members->pattern;
     } else {
-      wait_for_launches_before();
-      // Parities of each group's lists.
-      unsigned parities = 0;
-      Progress* const progress = launch.progress + search.first_progress;
-      for (int m = 0; m < search.members_count; m++) {
-        // Fetched now, so that it is near when a suspect comes. Two take turns: warps may be one template
-        // apart.
-        const Member& member = search.members[m];
-        const unsigned tag = search.tag + m;
-        if (number == 0 && lane == 0) patterns[tag % 2] = member.pattern;
-        for (int i = (number * 32 + lane) * 32; i < (w + 3) / 4 * h; i += SUM_WARPS * 32 * 32) {
-          asm volatile("prefetch.global.L1 [%0];" ::"l"(__cvta_generic_to_global(member.words + i)));
-        }
-        // Groups that have another list of this template's suspects.
-        unsigned open = (1 << GROUPS) - 1, best = 0;
-        do {
-          unsigned is_more = 0;
-#pragma unroll 1
-          for (int group = 0; group < GROUPS; group++) {
-            if (!(open >> group & 1)) continue;
-            barrier_wait(listed + 8 * group, parities >> group & 1);
-            is_more |= lists[group].is_more << group;
-            best = max(best, lists[group].best);
-          }
-          parities ^= open;
-          if (shares && number == 0 && lane == 0 && best > 0) atomicMax(&progress[m].best, best);
-          settle_lists<GROUPS>(launch, search, patterns, member.words, tag, lists, open,
-                               __fadd_rn(from_ordered(best), -MARGIN), tile, tile_x - offset, tile_y, number, exact);
-#pragma unroll 1
-          for (int group = 0; group < GROUPS; group++) {
-            if (open >> group & 1) barrier_arrive(settled + 8 * group);
-          }
-          open = is_more;
-        } while (open);
-      }
-      // The last block leaves everything as it was before the search.
-      if (shares && number == 0 && lane == 0) {
-        __threadfence();
-        if (int(atomicAdd(&progress->done, 1)) + 1 == search.end_block - search.first_block) {
-          for (int m = 0; m < search.members_count; m++) progress[m] = {0, 0};
-        }
-      }
+      settle<GROUPS>(launch, search, tile, barriers, lists, patterns, exact, shares, number, lane);
     }
   } else {
     const int group = warp / 4;
-    const unsigned rows_from = shared_address(tile) + group * GROUP_ROWS * pitch;
-    // d[4j], d[4j + 1], d[4j + 2], d[4j + 3]: x, x + 16, x + 8, x + 24 of row 4j.
-    const int x = lane % 4 * 32 + lane / 4, y = group * GROUP_ROWS + 3 - warp % 4;
+    const unsigned rows_from = shared_address(tile.pixels) + group * GROUP_ROWS * tile.pitch;
+    const Place place = {lane % 4 * 32 + lane / 4, group * GROUP_ROWS + 3 - warp % 4};
     // Taken by eight, so that eight loads are on their way together: rows 8k and 8k + 4 of the group. Its
     // rows beyond the tile's have no moments; the tile's are a multiple of eight.
-    const int eights = min(max(tile_rows - group * GROUP_ROWS, 0), GROUP_ROWS) / 8;
+    const int eights = min(max(tile.rows - group * GROUP_ROWS, 0), GROUP_ROWS) / 8;
     GroupSuspects& list = lists[group];
-    unsigned stage = 0;
-    // Parities of the barriers to wait for next: bit 0 the ring's, bit 1 that of `settled`.
-    unsigned parities = 2;
-    const int slack = slack_of(w * h);
+    Turn turn;
+    const int slack = slack_of(tile.w * tile.h);
     for (int m = 0; m < search.members_count; m++) {
       // Fetched now, as they are wanted as soon as the products are there.
       const Member& member = search.members[m];
@@ -431,57 +640,10 @@ __device__ __forceinline__ void match(const Launch& launch) {
       int d[N / 2];
 #pragma unroll
       for (int i = 0; i < N / 2; i++) d[i] = ALL_PEAKS ? -slack : slack;
-      unsigned previous = 0;
-      for (int chunk = 0; chunk < chunks; chunk++) {
-        unsigned long long b = operand(rows_from + 16 * chunk, pitch, 4 * pitch);
-        for (int first = 0; first < steps; first += PART_STEPS) {
-          unsigned long long a = operand(shared_address(ring) + stage * PART_BYTES, 256, 128);
-          barrier_wait(full + 8 * stage, parities & 1);
-          asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-          const int count = min(PART_STEPS, steps - first);
-          if (count == PART_STEPS) {
-#pragma unroll
-            for (int step = 0; step < PART_STEPS; step++) {
-              multiply(d, a, b);
-              a += 512 >> 4;
-              b += 2 * pitch >> 4;
-            }
-            commit_products();
-          } else {
-#pragma unroll 1
-            for (int step = 0; step < count; step++) {
-              multiply(d, a, b);
-              a += 512 >> 4;
-              b += 2 * pitch >> 4;
-              commit_products();
-            }
-          }
-          // The part before this one is done with.
-          wait_for_products<1>();
-          if (first + chunk > 0 && lane == 0) barrier_arrive(empty + 8 * previous);
-          previous = stage;
-          if (++stage == stages) {
-            stage = 0;
-            parities ^= 1;
-          }
-        }
-      }
+      const unsigned last = multiply_parts<N>(d, ring, barriers, rows_from, tile.pitch, lane, turn);
       if constexpr (ALL_PEAKS) {
-        wait_for_products<0>();
-#pragma unroll
-        for (int i = 0; i < N / 2; i++) asm volatile("" : "+r"(d[i])::"memory");
-        // When nobody reads image and template any more, products take their place.
-        barrier_wait(summed, 0);
-        asm volatile("barrier.cta.sync %0, %1;" ::"n"(DONE_BARRIER), "n"(PRODUCT_WARPS * 32) : "memory");
-        int* products = reinterpret_cast<int*>(shared);
-        int* mine[4] = {products + products_slot(x, y), products + products_slot(x + 16, y), products + products_slot(x + 8, y),
-                        products + products_slot(x + 24, y)};
-#pragma unroll
-        for (int k = 0; k < N / 16; k++) {
-          if (k >= eights) break;
-#pragma unroll
-          for (int i = 8 * k; i < 8 * k + 8; i++) mine[i % 4][i / 4 * 4 * TILE_X] = d[i];
-        }
+        wait_for_all_products<N>(d);
+        keep_products<GROUPS, N>(d, barriers, products, place, eights);
         break;
       }
       if (m == 0) {
@@ -489,20 +651,15 @@ __device__ __forceinline__ void match(const Launch& launch) {
         best_before = best_of_others();
       }
       // The list of the template before is empty again.
-      barrier_wait(settled + 8 * group, parities >> 1);
-      parities ^= 2;
-      wait_for_products<0>();
-#pragma unroll
-      for (int i = 0; i < N / 2; i++) asm volatile("" : "+r"(d[i])::"memory");
-      if (lane == 0) barrier_arrive(empty + 8 * previous);
-      if (m == 0) barrier_wait(summed, 0);
-
-      const Moments* mine[4] = {sums + moments_slot(x, y), sums + moments_slot(x + 16, y), sums + moments_slot(x + 8, y),
-                                sums + moments_slot(x + 24, y)};
-      const auto moments = [&](int number) { return mine[number % 4] + number / 4 * 4 * TILE_X; };
-      const auto rest = [&](int product, const Moments& at) { return exact_rest(product, at.sum, member.mean, slack); };
-      // Those positions are suspects whose scores may reach `floor`. Where many do, lower bounds of all
-      // scores say what the best is at least, and it is done again.
+      barrier_wait(barriers.settled + 8 * group, turn.parities >> 1);
+      turn.parities ^= 2;
+      wait_for_all_products<N>(d);
+      if (lane == 0) barrier_arrive(barriers.empty + 8 * last);
+      if (m == 0) barrier_wait(barriers.summed, 0);
+      const FirstFour<const Moments> moments(sums, place, moments_slot);
+      // Those positions are suspects whose scores may reach `floor`, roughly. Where many do, lower bounds of
+      // all scores say what the best is at least, and it is done again. (This loop in a function of its own
+      // takes two registers more with 2x80.)
       float floor = __fadd_rn(fmaxf(launch.min_score, best_before), -MARGIN);
       unsigned long long suspects;  // bit i: d[i]
       for (bool is_again = false;; is_again = true) {
@@ -514,7 +671,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
           if (k >= eights) break;
           Moments s[8];
 #pragma unroll
-          for (int i = 0; i < 8; i++) s[i] = *moments(8 * k + i);
+          for (int i = 0; i < 8; i++) s[i] = moments[8 * k + i];
           unsigned of_8 = 0;
 #pragma unroll
           for (int i = 7; i >= 0; i--) {
@@ -535,7 +692,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
           if (k >= eights) break;
           Moments s[8];
 #pragma unroll
-          for (int i = 0; i < 8; i++) s[i] = *moments(8 * k + i);
+          for (int i = 0; i < 8; i++) s[i] = moments[8 * k + i];
 #pragma unroll
           for (int i = 0; i < 8; i++) {
             best = fmaxf(best, least_score(rough_lack(d[8 * k + i], s[i].sum, rough_mean), slack, s[i].root, scale));
@@ -544,39 +701,14 @@ __device__ __forceinline__ void match(const Launch& launch) {
         best = from_ordered(__reduce_max_sync(ALL_LANES, ordered(best)));
         if (best > 0.0f) floor = fmaxf(floor, __fadd_rn(best, -2.0f * MARGIN));
       }
-      // Suspects go to the warps that settle them, as often as the list takes them. Few are left, so this is
-      // short code rather than fast.
-      for (bool is_more = true; is_more;) {
-#pragma unroll 1
-        for (unsigned long long left = suspects; left; left &= left - 1) {
-          const int number = __ffsll(left) - 1;
-          const int at_x = x + number / 2 % 2 * 8 + number % 2 * 16, at_y = y + number / 4 * 4;
-          const Moments at = sums[moments_slot(at_x, at_y)];
-          const Bounds bounds = score_bounds(rest(choose<64, N / 2>(d, number), at), at.root, member.scale);
-          const unsigned before = atomicMax(&list.best, ordered(__fadd_rn(bounds.least, -MARGIN)));
-          if (bounds.most >= __fadd_rn(from_ordered(before), -MARGIN)) {
-            const unsigned place = atomicAdd(&list.count, 1);
-            if (place >= MAX_SUSPECTS) continue;
-            list.at[place] = at_x | at_y << 16;
-            list.most[place] = bounds.most;
-          }
-          suspects &= ~(1ull << number);
-        }
-        is_more = any_of_group(GROUP_BARRIER + group, suspects != 0);
-        if (is_more && threadIdx.x % 128 == 0) list.is_more = 1;
-        barrier_arrive(listed + 8 * group);
-        if (is_more) {
-          barrier_wait(settled + 8 * group, parities >> 1);
-          parities ^= 2;
-        }
-      }
+      list_suspects<N>(suspects, d, sums, place, member, slack, list, group, barriers, turn);
     }
   }
   if constexpr (ALL_PEAKS) {
     // The first row and column are asked of the tiles before, if there are any, and the last of those after.
-    const PeaksTile of = {reinterpret_cast<int*>(shared), sums, slack_of(w * h), tile_x, tile_y, tile_x > 0, tile_y > 0,
-                          min(tile_rows - 1, search.height - tile_y)};
-    report_peaks<PEAK_WARPS>(launch, search, *search.members, pattern, of, peaks, warp, listed);
+    const PeaksTile of = {reinterpret_cast<int*>(shared), sums, slack_of(w * h), tile.x, tile.y, tile.x > 0, tile.y > 0,
+                          min(tile_rows - 1, search.height - tile.y)};
+    report_peaks<PEAK_WARPS>(launch, search, *search.members, pattern, of, peaks, warp, barriers.listed);
   }
 }
 
