@@ -21,7 +21,7 @@
 // The three correlations are those of N. Wilt, The CUDA Handbook, chapter 15, with exact integers in place of
 // f32.
 //
-// Oracle: src/reference/ncc.rs, in src/backend/cuda/tests.rs:
+// Oracle: crates/lockon-core/src/reference/ncc.rs, in crates/lockon-cuda/src/tests.rs:
 // scores_and_matches_of_2100_random_searches_are_those_of_the_definition.
 
 #include "ncc.cuh"

@@ -43,7 +43,7 @@
 // sums, so that the tensor cores have work meanwhile. That took 37.9 us instead of 39.0, and the second plane
 // that it needs cost more.
 //
-// Oracle: src/reference/ncc.rs, in src/backend/cuda/tests.rs:
+// Oracle: crates/lockon-core/src/reference/ncc.rs, in crates/lockon-cuda/src/tests.rs:
 // scores_and_matches_of_2100_random_searches_are_those_of_the_definition,
 // each_kernel_at_the_edges_of_its_tiles_ncc_mma_for_7_5 and ..._for_8_0.
 #include "ncc_suspects.cuh"

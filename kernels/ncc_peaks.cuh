@@ -16,7 +16,7 @@
 // them.
 //
 // Oracle: that of ncc_wgmma.cu, which includes this; scores_lie_between_the_bounds_by_which_peaks_are_told
-// (src/backend/cuda/wgmma.rs) for the bounds.
+// (crates/lockon-cuda/src/wgmma.rs) for the bounds.
 #pragma once
 
 #include "launches.cuh"

@@ -1,7 +1,7 @@
 // `settle`: exact scores of suspects that lie in device memory.
 //
 // Oracle: that of ncc_mma.cu, which includes this, and
-// each_kernel_that_leaves_suspects_makes_a_score_map_if_there_are_too_many (src/backend/cuda/tests.rs).
+// each_kernel_that_leaves_suspects_makes_a_score_map_if_there_are_too_many (crates/lockon-cuda/src/tests.rs).
 #pragma once
 
 #include "ncc_fast.cuh"

@@ -14,7 +14,7 @@
 // that its score, 0, lies between the bounds, and these are below 1/1000.
 //
 // Oracle: that of ncc_wgmma.cu, which includes this; a_score_that_is_told_roughly_is_off_by_less_than_slack
-// (src/backend/cuda/wgmma.rs) for the bounds.
+// (crates/lockon-cuda/src/wgmma.rs) for the bounds.
 #pragma once
 
 #include "ncc_fast.cuh"

@@ -4,7 +4,7 @@
 // frame's kernels.
 //
 // Oracle: the CPU backend, in banks_thresholds_and_masks_of_a_full_ring_are_the_cpus and
-// a_frame_with_more_candidates_than_there_is_room_for_is_searched_again (src/backend/cuda/tests.rs).
+// a_frame_with_more_candidates_than_there_is_room_for_is_searched_again (crates/lockon-cuda/src/tests.rs).
 
 // The list's header and a `Candidate` of ncc.cuh, in words of 64 bits.
 constexpr int HEADER = 2;

@@ -38,7 +38,7 @@ const TEXTURE_ALIGNMENT: usize = 512;
 const CAPACITY: usize = 16_384;
 
 /// Kernels for tensor cores to try on a device of some compute capability, the fastest first: see the tables
-/// of docs/performance.md, which are of one H200. Other devices were not measured; there `mma.sync` is the
+/// of benches/results/H200.md, of one H200. Other devices were not measured; there `mma.sync` is the
 /// only one.
 fn fastest(capability: (u32, u32)) -> impl Iterator<Item = NccKernel> {
     let first = (capability == (9, 0)).then_some(NccKernel::Wgmma);

@@ -29,7 +29,7 @@ const SUM_WARPS: usize = constant(PTX, "SUM_WARPS");
 const MAX_SEARCHES: usize = constant(PTX, "MAX_SEARCHES");
 
 /// Bytes of a block's shared memory that are left to the kernels' own variables. Those of `ncc_wgmma_3x96`
-/// are the most: 5184 of `exact`, 420 of `lists`, 312 of `barriers` and 64 of `patterns`.
+/// are the most: 5184 of `exact`, 420 of `lists`, 312 of `barrier_words` and 64 of `patterns`.
 const RESERVED_SHARED: usize = 7168;
 
 /// Largest template: sums of its products and what they begin at stay below 2^31.
@@ -50,7 +50,7 @@ struct Variant {
     threads: usize,
     /// About how many clock cycles a block takes of an H200: for itself, for each template beside its
     /// products, and for each step of these. From times of searches for the best position, of single
-    /// templates and of banks of 32 (docs/ncc.md, step 7).
+    /// templates and of banks of 32 (docs/lab/ncc.md, step 7).
     cycles: Cycles,
 }
 
