@@ -22,7 +22,12 @@ const MAY_USE_REFERENCE: &[&str] = &["crates/lockon-core/src/reference/", "crate
 const FILES_WITH_UNSAFE: &[&str] = &[
     "crates/lockon-core/src/simd.rs",
     "crates/lockon-cuda/src/bench.rs",
-    "crates/lockon-cuda/src/driver.rs",
+    "crates/lockon-cuda/src/driver/device.rs",
+    "crates/lockon-cuda/src/driver/event.rs",
+    "crates/lockon-cuda/src/driver/graph.rs",
+    "crates/lockon-cuda/src/driver/memory.rs",
+    "crates/lockon-cuda/src/driver/module.rs",
+    "crates/lockon-cuda/src/driver/stream.rs",
     "crates/lockon-cuda/src/lib.rs",
     "crates/lockon-cuda/src/mma.rs",
     "crates/lockon-cuda/src/ncc.rs",

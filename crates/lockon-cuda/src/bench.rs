@@ -22,7 +22,7 @@ use lockon_core::frame::{Plane, PlaneMut, Rect, Size};
 use lockon_core::results::Match;
 use lockon_core::template::Bank;
 
-use super::driver::{Attribute, DeviceBuffer, Event, Gpu, Graph, Pinned, Priority, Stream};
+use super::driver::{Attribute, DeviceBuffer, Gpu, Graph, Pinned, Priority, Stream, TimedEvent};
 use super::ncc::{DeviceFrame, positions};
 use super::peers::{Fft, Npp};
 use super::search::{CandidateList, Lane, PlannedSearch, Planner, Search};
@@ -46,8 +46,8 @@ const COPIES: usize = 64;
 pub struct Bench {
     gpu: Gpu,
     stream: Stream,
-    start: Event,
-    end: Event,
+    start: TimedEvent,
+    end: TimedEvent,
     flushed: DeviceBuffer<u8>,
 }
 
@@ -147,8 +147,8 @@ impl Bench {
         let cache = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?;
         Ok(Self {
             stream: gpu.stream(Priority::Normal)?,
-            start: gpu.event()?,
-            end: gpu.event()?,
+            start: gpu.timed_event()?,
+            end: gpu.timed_event()?,
             flushed: gpu.alloc("flushing the cache", 4 * cache)?,
             gpu: gpu.clone(),
         })
@@ -391,7 +391,7 @@ impl Bench {
         let mut back = self.gpu.alloc_pinned::<u8>("a plane", area, Pinned::Plain)?;
         let [mut device, other] = [self.gpu.alloc::<u8>("a plane", area)?, self.gpu.alloc("a plane", area)?];
         let (stream, second) = (self.stream.clone(), self.gpu.stream(Priority::Normal)?);
-        let joined = self.gpu.mark()?;
+        let joined = self.gpu.event()?;
         let micros = repeat(&mut || {
             self.start.record(&stream)?;
             second.wait_for(&self.start)?;

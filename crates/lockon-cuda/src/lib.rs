@@ -2,12 +2,12 @@
 //! as another.
 //!
 //! A frame's way: `submit` has it written into the slot's pinned buffer and puts its upload, its kernels, the
-//! copy of its mask and the publishing of its results into their streams; nothing waits. Marks in the streams
-//! order them: each frame's upload follows the one before, its kernels follow its upload and the kernels
-//! before, its mask the threshold, its results the search. `wait_next` waits for the oldest slot's last mark,
-//! and is the only one that does; the frames behind it go on meanwhile.
+//! copy of its mask and the publishing of its results into their streams; nothing waits. Events in the
+//! streams order them: each frame's upload follows the one before, its kernels follow its upload and the
+//! kernels before, its mask the threshold, its results the search. `wait_next` waits for the oldest slot's
+//! last event, and is the only one that does; the frames behind it go on meanwhile.
 //!
-//! So a frame takes as long as the slowest of these, an upload as a rule. Marks that tell the time stand in
+//! So a frame takes as long as the slowest of these, an upload as a rule. Events that tell the time stand in
 //! streams where nobody waits for them: between two uploads or two kernels each would cost up to 2 us.
 //!
 //! What comes back are exact integers and scores by the numeric contract, so the host's part (vertices,
@@ -29,7 +29,7 @@ use lockon_core::error::{DeviceFault, Error, Result};
 use lockon_core::frame::{FrameMeta, Picture, PlaneMut, PlaneRef, Size};
 
 use driver::{
-    Attribute, DeviceBuffer, Event, Gpu, Graph, Mark, Pinned, PinnedBuffer, Priority, Stream, fault,
+    Attribute, DeviceBuffer, Event, Gpu, Graph, Pinned, PinnedBuffer, Priority, Stream, TimedEvent, fault,
 };
 use ncc::{DeviceFrame, MAX_SIDE};
 use search::{CandidateList, Lane, PlannedSearch, Planner, Search};
@@ -187,12 +187,12 @@ impl Work {
         if plan.is_none() && thresholder.is_none() {
             return Ok(());
         }
-        let Slot { frame, list, mask, marks, graph, .. } = slot;
+        let Slot { frame, list, mask, events, graph, .. } = slot;
         let made = lane.capture(&mut |lane| {
             if let (Some(thresholder), Some(mask)) = (&mut *thresholder, &mut *mask) {
                 thresholder.run(&lane.stream, frame, &mut mask.device, list.foreground())?;
                 if standing.wants_mask {
-                    marks.thresholded.capture(&lane.stream)?;
+                    events.thresholded.capture(&lane.stream)?;
                 }
             }
             match plan {
@@ -215,53 +215,53 @@ impl Work {
             self.capture(slot)?;
         }
         let Streams { uploads, clock, masks, results } = &self.streams;
-        let Slot { upload, frame, list, mask, marks, graph, .. } = slot;
+        let Slot { upload, frame, list, mask, events, graph, .. } = slot;
         let kernels = &self.lane.stream;
         let times = &self.times[slot.turn];
 
-        // While the upload before is still running, this one starts where that ends, which has its mark
+        // While the upload before is still running, this one starts where that ends, which has its event
         // already.
-        slot.waits_for_upload = before.is_some_and(|before| !before.marks.uploaded.is_passed());
+        slot.waits_for_upload = before.is_some_and(|before| !before.events.uploaded.is_passed());
         if !slot.waits_for_upload {
             times.started.record(uploads)?;
         }
         let bytes = upload.len();
         // SAFETY: the ring keeps the slot, whatever fails, until `Cuda::drop` has waited for all streams. Its
-        // pinned buffer is written by `submit` only, once `finish` has waited for the frame's last mark,
+        // pinned buffer is written by `submit` only, once `finish` has waited for the frame's last event,
         // which comes after this copy.
         unsafe { uploads.upload(upload, &mut frame.pixels, bytes)? };
-        marks.uploaded.record(uploads)?;
-        clock.wait_for(&marks.uploaded)?;
+        events.uploaded.record(uploads)?;
+        clock.wait_for(&events.uploaded)?;
         times.uploaded.record(clock)?;
 
-        kernels.wait_for(&marks.uploaded)?;
+        kernels.wait_for(&events.uploaded)?;
         if let Some(graph) = graph {
-            // SAFETY: it was captured with this slot's frame, list, mask and marks, which the ring keeps as
+            // SAFETY: it was captured with this slot's frame, list, mask and events, which the ring keeps as
             // said above, and with the plan, the lane and the thresholder, which are never replaced. Where
             // the list is replaced, `finish` drops the graph first. It copies nothing to or from the host.
             unsafe { kernels.run(graph)? };
         }
-        marks.computed.record(kernels)?;
+        events.computed.record(kernels)?;
         if let Some(Mask { device, host: Some(host) }) = mask {
-            masks.wait_for(&marks.thresholded)?;
+            masks.wait_for(&events.thresholded)?;
             let host = Arc::get_mut(host).expect("it was taken from the pool");
             // SAFETY: the slot has the only `Arc` of this mask until `finish` has waited for `times.done`,
             // which comes after this copy, and the ring keeps the slot as said above.
             unsafe { masks.download(device, 0, &mut host.pixels, frame.size.area())? };
-            marks.masked.record(masks)?;
+            events.masked.record(masks)?;
         }
 
         // Whoever waits for the results may ask for all times.
         results.wait_for(&times.uploaded)?;
-        results.wait_for(&marks.computed)?;
+        results.wait_for(&events.computed)?;
         if graph.is_some() {
             // SAFETY: the list is the slot's, which the ring keeps as said above; it is read by `finish`,
-            // after it has waited for a mark that comes after this.
+            // after it has waited for an event that comes after this.
             unsafe { self.lane.publish(list, results)? };
         }
         times.published.record(results)?;
         if self.standing.wants_mask {
-            results.wait_for(&marks.masked)?;
+            results.wait_for(&events.masked)?;
             times.done.record(results)?;
         }
         Ok(())
@@ -408,25 +408,25 @@ impl Streams {
 /// When a frame was where.
 struct Times {
     /// Before the upload, if no other was running.
-    started: Event,
-    uploaded: Event,
-    published: Event,
+    started: TimedEvent,
+    uploaded: TimedEvent,
+    published: TimedEvent,
     /// After the mask, if it is wanted.
-    done: Event,
+    done: TimedEvent,
 }
 
 impl Times {
     fn new(gpu: &Gpu) -> Result<Self> {
         Ok(Self {
-            started: gpu.event()?,
-            uploaded: gpu.event()?,
-            published: gpu.event()?,
-            done: gpu.event()?,
+            started: gpu.timed_event()?,
+            uploaded: gpu.timed_event()?,
+            published: gpu.timed_event()?,
+            done: gpu.timed_event()?,
         })
     }
 }
 
-/// One place of the ring: buffers on both sides, and marks in the streams.
+/// One place of the ring: buffers on both sides, and events in the streams.
 struct Slot {
     meta: Option<FrameMeta>,
     /// Rows as they lie on the device.
@@ -435,7 +435,7 @@ struct Slot {
     list: CandidateList,
     /// Where frames are thresholded.
     mask: Option<Mask>,
-    marks: Marks,
+    events: Events,
     /// The kernels, as they are started for each frame; none if there is nothing to do, or the list lies
     /// elsewhere now.
     graph: Option<Graph>,
@@ -448,12 +448,12 @@ struct Slot {
     waits_for_upload: bool,
 }
 
-/// Marks that streams wait for.
-struct Marks {
-    uploaded: Mark,
-    thresholded: Mark,
-    masked: Mark,
-    computed: Mark,
+/// Events that streams wait for.
+struct Events {
+    uploaded: Event,
+    thresholded: Event,
+    masked: Event,
+    computed: Event,
 }
 
 /// A thresholded frame, on both sides.
@@ -525,11 +525,11 @@ impl Slot {
             mask,
             upload: gpu.alloc_pinned("a frame", frame.pixels.len(), Pinned::WriteCombined)?,
             frame,
-            marks: Marks {
-                uploaded: gpu.mark()?,
-                thresholded: gpu.mark()?,
-                masked: gpu.mark()?,
-                computed: gpu.mark()?,
+            events: Events {
+                uploaded: gpu.event()?,
+                thresholded: gpu.event()?,
+                masked: gpu.event()?,
+                computed: gpu.event()?,
             },
             graph: None,
             fill_us: 0,

@@ -514,7 +514,7 @@ impl Publish {
     /// without waiting.
     ///
     /// # Safety
-    /// Until the kernel is done, which a wait for `stream` or for a later mark of it tells:
+    /// Until the kernel is done, which a wait for `stream` or for a later event of it tells:
     /// - `host` is not dropped,
     /// - it is neither read nor written by the host.
     pub(super) unsafe fn run(

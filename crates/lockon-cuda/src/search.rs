@@ -438,7 +438,7 @@ impl Lane {
     /// first candidates. The next search starts with an empty list.
     ///
     /// # Safety
-    /// Until that is done, which a wait for `stream` or for a later mark of it tells:
+    /// Until that is done, which a wait for `stream` or for a later event of it tells:
     /// - `list` is not dropped,
     /// - it is not read: neither [`CandidateList::foreground_count`] nor [`CandidateList::candidates`] nor
     ///   [`CandidateList::had_room`] is called, and nor is [`Self::redo`].

@@ -951,7 +951,7 @@ fn uploads_overlap_kernels_and_frames_neither_allocate_nor_wait_twice() {
         .unwrap();
     let slow = std::iter::once(Kernel::Ncc(NccKernel::Shared)).collect();
     let mut cuda = Cuda::open(standing, 2, slow, 0).unwrap();
-    let epoch = gpu.event().unwrap();
+    let epoch = gpu.timed_event().unwrap();
     epoch.record(&cuda.work.streams.uploads).unwrap();
     let mut findings = Findings::default();
     let (mut timeline, mut counts) = (Vec::<[f64; 3]>::new(), Vec::new());
@@ -959,7 +959,7 @@ fn uploads_overlap_kernels_and_frames_neither_allocate_nor_wait_twice() {
         if index >= 2 {
             cuda.wait_next(&mut findings).unwrap().unwrap();
             let worked = &cuda.work.times[cuda.ring.free().last().unwrap().turn];
-            let at = |event: &Event| epoch.micros_to(event).unwrap();
+            let at = |event: &TimedEvent| epoch.micros_to(event).unwrap();
             let [uploaded, published, done] = [&worked.uploaded, &worked.published, &worked.done].map(at);
             // The device worked on it from when it was there and the one before done with.
             if let Some(&[_, before, _]) = timeline.last() {

@@ -1,0 +1,213 @@
+//! The devices that there are, and the context on one.
+
+#![expect(
+    unsafe_code,
+    reason = "the driver's interface is C: addresses without lengths, calls without types"
+)]
+
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use cudarc::driver::CudaContext;
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys::{self, CUresult};
+
+use lockon_core::backend::Device;
+use lockon_core::error::{CudaVersion, DeviceFault, Result};
+
+use super::Attribute;
+use super::error::{failed, failed_to_open, fault};
+use super::graph::hold_captures_up;
+use super::module::LoadedModules;
+
+/// PTX of ISA 8.1 needs the driver of CUDA 12.1 (530) or a newer one.
+const NEEDED_DRIVER: CudaVersion = CudaVersion { major: 12, minor: 1 };
+
+/// Launches in a graph can begin before the one before has ended from compute capability 9.0 and the driver
+/// of CUDA 12.3 on.
+const EARLY_DRIVER: CudaVersion = CudaVersion { major: 12, minor: 3 };
+
+const EARLY_CAPABILITY: CudaVersion = CudaVersion { major: 9, minor: 0 };
+
+/// The kernels are compiled for this and what follows.
+const NEEDED_CAPABILITY: CudaVersion = CudaVersion { major: 7, minor: 5 };
+
+/// What is told of a device without a context on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// The number that `--backend cuda:N` takes.
+    pub number: usize,
+    /// As the driver calls it.
+    pub name: String,
+    /// Compute capability.
+    pub capability: CudaVersion,
+    /// Bytes of device memory.
+    pub memory: usize,
+    /// The newest CUDA version that the driver knows.
+    pub driver: CudaVersion,
+}
+
+impl DeviceInfo {
+    /// As a backend on it describes itself.
+    pub(crate) fn describe(&self) -> Device {
+        let Self { number, name, capability, memory, driver } = self;
+        let gib = *memory as f64 / f64::from(1 << 30);
+        Device {
+            backend: "cuda",
+            name: format!("{name} (device {number}, compute capability {capability}, {gib:.0} GiB)"),
+            driver: Some(format!("CUDA {driver}")),
+        }
+    }
+}
+
+/// Number of devices, and the newest CUDA version that the driver knows, after the driver was found and
+/// started.
+fn start_driver() -> Result<(usize, CudaVersion)> {
+    // SAFETY: looks for the library and nothing else.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(fault(DeviceFault::NoDriver { library: "libcuda.so.1" }));
+    }
+    let mut version: c_int = 0;
+    // SAFETY: may be asked before anything else; writes one number.
+    unsafe { sys::cuDriverGetVersion(&raw mut version) }
+        .result()
+        .map_err(failed_to_open("asking for the driver's version"))?;
+    let found = CudaVersion { major: version as u32 / 1000, minor: version as u32 % 1000 / 10 };
+    if found < NEEDED_DRIVER {
+        return Err(fault(DeviceFault::DriverTooOld { found, needed: NEEDED_DRIVER }));
+    }
+    let count = match result::init().and_then(|()| result::device::get_count()) {
+        Ok(count) => count as usize,
+        Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE)) => 0,
+        Err(error) => return Err(failed_to_open("starting the driver")(error)),
+    };
+    Ok((count, found))
+}
+
+/// Describes the devices that there are.
+///
+/// # Errors
+/// `Backend` with `NoDriver`, `DriverTooOld`, or what the driver said.
+pub fn devices() -> Result<Vec<DeviceInfo>> {
+    let (count, driver) = start_driver()?;
+    (0..count).map(|number| describe(number, driver)).collect()
+}
+
+/// Describes one device, which exists and is new enough for the kernels.
+///
+/// # Errors
+/// As [`devices`]; `NoSuchDevice`, `DeviceTooOld`.
+pub fn device(number: usize) -> Result<DeviceInfo> {
+    let (count, driver) = start_driver()?;
+    if number >= count {
+        return Err(fault(DeviceFault::NoSuchDevice { asked: number, count }));
+    }
+    let info = describe(number, driver)?;
+    if info.capability < NEEDED_CAPABILITY {
+        let DeviceInfo { name, capability: found, .. } = info;
+        return Err(fault(DeviceFault::DeviceTooOld { name, found, needed: NEEDED_CAPABILITY }));
+    }
+    Ok(info)
+}
+
+fn describe(number: usize, driver: CudaVersion) -> Result<DeviceInfo> {
+    let ask = || {
+        let device = result::device::get(number as c_int)?;
+        // SAFETY: the driver is started and gave the handle.
+        let (memory, attribute) = unsafe {
+            let attribute = |which| result::device::get_attribute(device, which);
+            (
+                result::device::total_mem(device)?,
+                [
+                    attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                    attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+                ],
+            )
+        };
+        let capability = CudaVersion { major: attribute[0] as u32, minor: attribute[1] as u32 };
+        Ok(DeviceInfo { number, name: result::device::get_name(device)?, capability, memory, driver })
+    };
+    ask().map_err(failed_to_open("asking what the device is"))
+}
+
+/// A device with its context, shared by all that lives on it.
+#[derive(Clone)]
+pub(crate) struct Gpu {
+    pub(super) context: Arc<CudaContext>,
+    info: Arc<DeviceInfo>,
+    max_shared_bytes: Arc<OnceLock<usize>>,
+    /// What [`Gpu::share`] has loaded, by its PTX.
+    pub(super) shared: Arc<Mutex<LoadedModules>>,
+    /// The first error of what was dropped.
+    dropped: Arc<OnceLock<DriverError>>,
+}
+
+impl Gpu {
+    /// Opens the device of that number.
+    pub(crate) fn open(number: usize) -> Result<Self> {
+        let info = Arc::new(device(number)?);
+        let context = CudaContext::new(number).map_err(failed_to_open("opening the device"))?;
+        Ok(Self {
+            context,
+            info,
+            max_shared_bytes: Arc::default(),
+            shared: Arc::default(),
+            dropped: Arc::default(),
+        })
+    }
+
+    pub(crate) fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// A number that the driver tells of the device.
+    pub(crate) fn attribute(&self, which: Attribute) -> Result<usize> {
+        Ok(self.context.attribute(which).map_err(failed("asking for a limit of the device"))? as usize)
+    }
+
+    /// Most bytes of shared memory that a block can have.
+    pub(crate) fn max_shared_bytes(&self) -> Result<usize> {
+        if let Some(&bytes) = self.max_shared_bytes.get() {
+            return Ok(bytes);
+        }
+        let bytes = self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        Ok(*self.max_shared_bytes.get_or_init(|| bytes))
+    }
+
+    /// How many multiprocessors it has.
+    pub(crate) fn multiprocessors(&self) -> Result<usize> {
+        self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+    }
+
+    /// True if launches can begin before the one before has ended: see [`Module::early_kernel`].
+    pub(crate) fn begins_early(&self) -> bool {
+        let DeviceInfo { capability, driver, .. } = &*self.info;
+        *capability >= EARLY_CAPABILITY && *driver >= EARLY_DRIVER
+    }
+
+    /// Makes this device the one that driver calls of the current thread mean.
+    pub(crate) fn bind(&self) -> Result<()> {
+        self.set_current().map_err(failed("binding the device to a thread"))
+    }
+
+    /// cudarc's own way first returns an error that was stored by something dropped, whatever is asked of it.
+    fn set_current(&self) -> Result<(), DriverError> {
+        // SAFETY: the context lives as long as this does.
+        unsafe { result::ctx::set_current(self.context.cu_ctx()) }
+    }
+
+    /// The first error that happened where none could be returned: while something was dropped.
+    pub(crate) fn check_dropped(&self) -> Result<()> {
+        let ours = self.dropped.get().map_or(Ok(()), |error| Err(*error));
+        ours.and_then(|()| self.context.check_err()).map_err(failed("freeing what lay on the device"))
+    }
+
+    /// Frees something while it is dropped. [`Gpu::check_dropped`] tells what went wrong.
+    pub(crate) fn free(&self, free: impl FnOnce() -> Result<(), DriverError>) {
+        let _captures_wait = hold_captures_up();
+        // Freed even if the context is lost, so that nothing of the host's is kept.
+        if let Err(error) = self.set_current().and(free()) {
+            let _ = self.dropped.set(error);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Memory of the device, and page-locked memory of the host.
+
+#![expect(
+    unsafe_code,
+    reason = "the driver's interface is C: addresses without lengths, calls without types"
+)]
+
+use std::marker::PhantomData;
+
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys::{self, CUresult};
+
+use lockon_core::error::{DeviceFault, Error, Result};
+
+#[cfg(test)]
+use super::counted;
+use super::device::Gpu;
+use super::error::{failed, fault};
+use super::graph::hold_captures_up;
+
+/// Plain numbers, of which every pattern of bits is a value, so that they can be copied to and from a device.
+///
+/// # Safety
+/// The type has no padding, no pointer and no invalid value.
+pub(crate) unsafe trait Pod: Copy + Send + Sync + 'static {}
+
+macro_rules! pod {
+    ($($number:ty),*) => { $(
+        // SAFETY: one of Rust's numbers: every pattern of its bits is one.
+        unsafe impl Pod for $number {}
+    )* };
+}
+
+pod!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
+
+// SAFETY: nothing lies between the elements of an array.
+unsafe impl<T: Pod, const N: usize> Pod for [T; N] {}
+
+/// Kinds of page-locked memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pinned {
+    /// Cached by the processor: for results.
+    Plain,
+    /// Not cached: for uploads.
+    WriteCombined,
+}
+
+/// Memory of a device. It is freed when dropped, which waits for the work on the device.
+pub(crate) struct DeviceBuffer<T> {
+    gpu: Gpu,
+    pub(super) address: sys::CUdeviceptr,
+    pub(super) length: usize,
+    of: PhantomData<T>,
+}
+
+impl<T: Pod> DeviceBuffer<T> {
+    /// Number of elements.
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Where it lies, as a kernel takes it.
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Where element `index` lies.
+    ///
+    /// # Panics
+    /// If there is no such element, or one behind the last.
+    pub(crate) fn address_of(&self, index: usize) -> u64 {
+        assert!(index <= self.length, "element {index} of {}", self.length);
+        self.address + (index * size_of::<T>()) as u64
+    }
+}
+
+impl<T> Drop for DeviceBuffer<T> {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `Gpu::alloc`, and nobody else has the address; freeing waits for kernels that
+        // use it.
+        self.gpu.free(|| unsafe { result::free_sync(self.address) });
+    }
+}
+
+/// Page-locked memory of the host, which the device reads and writes in copies and kernels. Starting these is
+/// unsafe: whoever does keeps the buffer, and reads or writes nothing in it that the device writes, until the
+/// device is done. So it is safe to read and to drop.
+pub(crate) struct PinnedBuffer<T> {
+    gpu: Gpu,
+    pub(super) pointer: *mut T,
+    pub(super) length: usize,
+}
+
+// SAFETY: the buffer owns what the pointer points to, which is not bound to a thread.
+unsafe impl<T: Pod> Send for PinnedBuffer<T> {}
+
+// SAFETY: what a shared borrow can do (`len`, `device_address`, `as_slice`) only reads.
+unsafe impl<T: Pod> Sync for PinnedBuffer<T> {}
+
+impl<T: Pod> PinnedBuffer<T> {
+    /// Number of elements.
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Where it lies, as a kernel takes it, which goes through the bus at each access. Whoever launches the
+    /// kernel keeps the buffer as for a copy: see [`Stream::launch`].
+    pub(crate) fn device_address(&self) -> u64 {
+        // Host and device share one space of addresses on all 64-bit systems, write-combined memory included.
+        self.pointer as u64
+    }
+
+    pub(crate) fn as_slice(&self) -> &[T] {
+        // SAFETY: `Gpu::alloc_pinned` allocated `length` elements and set them to 0; every pattern of bits is
+        // a value (`Pod`); whoever let the device write here has waited for it (`Stream::download`,
+        // `Stream::launch`).
+        unsafe { std::slice::from_raw_parts(self.pointer, self.length) }
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [T] {
+        // SAFETY: `length` elements are allocated and set, as said in `as_slice`; the borrow is exclusive on
+        // the host, and whoever lets the device read or write here has waited for it (`Stream::upload`,
+        // `Stream::launch`).
+        unsafe { std::slice::from_raw_parts_mut(self.pointer, self.length) }
+    }
+}
+
+impl<T> Drop for PinnedBuffer<T> {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `Gpu::alloc_pinned`, and nobody else has the pointer. Whoever started a copy
+        // or a kernel that touches it has waited for that (`Stream::upload`, `download` and `launch`).
+        self.gpu.free(|| unsafe { result::free_host(self.pointer.cast()) });
+    }
+}
+
+/// A rectangle of bytes in device memory, for copies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rows {
+    /// Address of the first byte.
+    pub(crate) address: u64,
+    /// Bytes from the start of a row to that of the next.
+    pub(crate) pitch: usize,
+}
+
+impl Gpu {
+    /// Room for `length` numbers on the device, all 0.
+    pub(crate) fn alloc<T: Pod>(&self, what: &'static str, length: usize) -> Result<DeviceBuffer<T>> {
+        let bytes = (length * size_of::<T>()).max(1);
+        #[cfg(test)]
+        counted::allocation(what, bytes)?;
+        self.bind()?;
+        let _captures_wait = hold_captures_up();
+        let no_room = |error| self.no_room(what, bytes, error);
+        // SAFETY: the context is bound. The memory set is what was just given. Setting it is put into the
+        // default stream, which the others do not wait for, so it is waited for here.
+        let (address, cleared) = unsafe {
+            let address = result::malloc_sync(bytes).map_err(no_room)?;
+            let cleared = result::memset_d8_sync(address, 0, bytes)
+                .and_then(|()| result::stream::synchronize(std::ptr::null_mut()));
+            (address, cleared)
+        };
+        let buffer = DeviceBuffer { gpu: self.clone(), address, length, of: PhantomData };
+        cleared.map_err(failed("clearing device memory"))?;
+        Ok(buffer)
+    }
+
+    /// Room for `length` numbers of page-locked host memory, all 0, which the device reads and writes
+    /// directly.
+    ///
+    /// Write-combined memory is for what the host only writes: reading it is very slow.
+    pub(crate) fn alloc_pinned<T: Pod>(
+        &self,
+        what: &'static str,
+        length: usize,
+        kind: Pinned,
+    ) -> Result<PinnedBuffer<T>> {
+        let bytes = (length * size_of::<T>()).max(1);
+        #[cfg(test)]
+        counted::allocation(what, bytes)?;
+        self.bind()?;
+        let _captures_wait = hold_captures_up();
+        let flags = match kind {
+            Pinned::Plain => 0,
+            Pinned::WriteCombined => sys::CU_MEMHOSTALLOC_WRITECOMBINED,
+        };
+        // SAFETY: the context is bound. What is written lies within what was just given, which is aligned to
+        // a page.
+        let pointer = unsafe {
+            let pointer =
+                result::malloc_host(bytes, flags).map_err(|error| no_host_room(what, bytes, error))?;
+            pointer.cast::<u8>().write_bytes(0, bytes);
+            pointer.cast::<T>()
+        };
+        Ok(PinnedBuffer { gpu: self.clone(), pointer, length })
+    }
+
+    fn no_room(&self, what: &'static str, wanted: usize, error: DriverError) -> Error {
+        if error.0 != CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            return failed("allocating memory")(error);
+        }
+        let (free, total) = self.context.mem_get_info().unwrap_or((0, self.info().memory));
+        fault(DeviceFault::OutOfMemory { what, wanted, free, total })
+    }
+}
+
+fn no_host_room(what: &'static str, wanted: usize, error: DriverError) -> Error {
+    match error {
+        DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
+            fault(DeviceFault::OutOfHostMemory { what, wanted })
+        }
+        error => failed("allocating page-locked memory")(error),
+    }
+}

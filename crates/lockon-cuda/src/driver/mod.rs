@@ -1,0 +1,58 @@
+//! The CUDA driver: devices, memory, copies, kernels. What cudarc has is used; what it lacks (launches
+//! without allocation, plain pinned memory, copies that never wait) is here, and `unsafe` with it.
+//!
+//! A [`Gpu`] is an open device; each file adds to it what makes its things: memory, streams, events, modules.
+//!
+//! Nothing waits on the device but [`Stream::wait`], [`Event::wait`] and what frees device memory. Everything
+//! on a [`Stream`] runs in order; the caller orders streams among each other. What goes on after a call has
+//! returned, and touches memory that Rust or a graph knows of, is an `unsafe fn`, which lists what its caller
+//! keeps. Launchers are safe where all that a kernel touches is device memory: freeing that waits for the
+//! kernel.
+
+pub(crate) use cudarc::driver::sys::CUdevice_attribute as Attribute;
+
+mod device;
+mod error;
+mod event;
+mod graph;
+mod memory;
+mod module;
+mod stream;
+
+pub(crate) use device::Gpu;
+pub use device::{DeviceInfo, device, devices};
+pub(crate) use error::{failed, fault};
+pub(crate) use event::{Event, TimedEvent};
+pub(crate) use graph::{Graph, hold_captures_up};
+pub(crate) use memory::{DeviceBuffer, Pinned, PinnedBuffer, Pod, Rows};
+pub(crate) use module::{Kernel, Module};
+pub(crate) use stream::{Priority, Stream, arg};
+
+/// What this thread allocates and waits for, counted for tests: they look that no frame does what it should
+/// not, and let allocations fail.
+#[cfg(test)]
+pub(crate) mod counted {
+    use std::cell::Cell;
+
+    use lockon_core::error::{DeviceFault, Result};
+
+    use super::fault;
+
+    thread_local! {
+        pub(in super::super) static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+        pub(in super::super) static WAITS: Cell<usize> = const { Cell::new(0) };
+        /// There is no memory for anything, until this is set back.
+        pub(in super::super) static IS_FULL: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// # Errors
+    /// As of a host without memory, if a test asked for that.
+    pub(super) fn allocation(what: &'static str, wanted: usize) -> Result<()> {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        if IS_FULL.get() { Err(fault(DeviceFault::OutOfHostMemory { what, wanted })) } else { Ok(()) }
+    }
+
+    pub(super) fn wait() {
+        WAITS.set(WAITS.get() + 1);
+    }
+}

@@ -1,0 +1,269 @@
+//! Queues of work: copies, and kernels.
+
+#![expect(
+    unsafe_code,
+    reason = "the driver's interface is C: addresses without lengths, calls without types"
+)]
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaStream, result, sys};
+
+use lockon_core::error::{DeviceFault, Result};
+
+#[cfg(test)]
+use super::counted;
+use super::device::Gpu;
+use super::error::{failed, fault, is_fatal, said};
+use super::event::Event;
+use super::graph::{Quiet, hold_captures_up};
+use super::memory::{DeviceBuffer, PinnedBuffer, Pod, Rows};
+use super::module::Kernel;
+
+/// Whose work comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Priority {
+    Normal,
+    High,
+}
+
+/// A queue of work on a device: what is put into it runs in order. Clones put work into the same queue.
+#[derive(Clone)]
+pub(crate) struct Stream {
+    pub(super) gpu: Gpu,
+    pub(super) queue: Quiet<Arc<CudaStream>>,
+    /// Kernels that may begin early do.
+    overlaps: bool,
+}
+
+impl Stream {
+    pub(crate) fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// The driver's handle, for calls that are not here.
+    pub(crate) fn handle(&self) -> sys::CUstream {
+        self.queue.cu_stream()
+    }
+
+    /// The same queue, for launches that all begin when the one before has ended.
+    pub(crate) fn one_by_one(&self) -> Self {
+        Self { overlaps: false, ..self.clone() }
+    }
+
+    /// Waits until everything in it is done.
+    pub(crate) fn wait(&self) -> Result<()> {
+        #[cfg(test)]
+        counted::wait();
+        self.queue.synchronize().map_err(failed("waiting for the device"))
+    }
+
+    /// What comes next in this stream starts after `event`.
+    pub(crate) fn wait_for(&self, event: &Event) -> Result<()> {
+        self.queue.wait(&event.handle).map_err(failed("ordering streams"))
+    }
+
+    /// Copies the first `length` elements to the device, without waiting.
+    ///
+    /// # Safety
+    /// Until the copy is done, which a wait for this stream or for a later event of it tells:
+    /// - `source` is not dropped,
+    /// - the elements are not written.
+    ///
+    /// # Panics
+    /// If either has fewer elements.
+    pub(crate) unsafe fn upload<T: Pod>(
+        &self,
+        source: &PinnedBuffer<T>,
+        to: &mut DeviceBuffer<T>,
+        length: usize,
+    ) -> Result<()> {
+        assert!(length <= source.length && length <= to.length, "upload of {length} elements");
+        self.gpu.bind()?;
+        let bytes = length * size_of::<T>();
+        // SAFETY: both ends have `length` elements, as asserted. The caller keeps `source`; freeing `to`
+        // waits for the copy.
+        unsafe { sys::cuMemcpyHtoDAsync_v2(to.address, source.pointer.cast(), bytes, self.handle()) }
+            .result()
+            .map_err(failed("uploading"))
+    }
+
+    /// Copies `length` elements from element `from` on to the start of `to`, without waiting.
+    ///
+    /// # Safety
+    /// Until the copy is done, which a wait for this stream or for a later event of it tells:
+    /// - `to` is not dropped,
+    /// - it is neither read nor written by the host.
+    ///
+    /// # Panics
+    /// If either has fewer elements.
+    pub(crate) unsafe fn download<T: Pod>(
+        &self,
+        source: &DeviceBuffer<T>,
+        from: usize,
+        to: &mut PinnedBuffer<T>,
+        length: usize,
+    ) -> Result<()> {
+        assert!(from + length <= source.length && length <= to.length, "download of {length} elements");
+        self.gpu.bind()?;
+        let (address, bytes) = (source.address_of(from), length * size_of::<T>());
+        // SAFETY: both ends have `length` elements, as asserted. The caller keeps `to`; freeing `source`
+        // waits for the copy.
+        unsafe { sys::cuMemcpyDtoHAsync_v2(to.pointer.cast(), address, bytes, self.handle()) }
+            .result()
+            .map_err(failed("reading back"))
+    }
+
+    /// Copies to the device and waits.
+    pub(crate) fn upload_now<T: Pod>(&self, source: &[T], to: &mut DeviceBuffer<T>) -> Result<()> {
+        assert!(source.len() <= to.length, "upload of {} elements into {}", source.len(), to.length);
+        self.gpu.bind()?;
+        // SAFETY: the buffer has room, and the wait below keeps `source` until the copy is done.
+        unsafe { result::memcpy_htod_async(to.address, source, self.handle()) }
+            .map_err(failed("uploading"))?;
+        self.wait()
+    }
+
+    /// Copies from the device and waits.
+    pub(crate) fn download_now<T: Pod>(&self, source: &DeviceBuffer<T>, to: &mut [T]) -> Result<()> {
+        assert!(to.len() <= source.length, "download of {} elements from {}", to.len(), source.length);
+        self.gpu.bind()?;
+        // SAFETY: the buffer has as many, and the wait below keeps `to` until the copy is done.
+        unsafe { result::memcpy_dtoh_async(to, source.address, self.handle()) }
+            .map_err(failed("reading back"))?;
+        self.wait()
+    }
+
+    /// Copies `height` rows of `width` bytes within the device.
+    ///
+    /// # Safety
+    /// - `height` rows of `width` bytes, `from.pitch` apart, lie in a live allocation of this device from
+    ///   `from.address` on,
+    /// - and so they do in another, `to.pitch` apart, from `to.address` on.
+    ///
+    /// Neither need be kept: freeing it waits for the copy.
+    pub(crate) unsafe fn copy_rows(&self, from: Rows, to: Rows, width: usize, height: usize) -> Result<()> {
+        self.gpu.bind()?;
+        let copy = sys::CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcHost: std::ptr::null(),
+            srcDevice: from.address,
+            srcArray: std::ptr::null_mut(),
+            srcPitch: from.pitch,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstHost: std::ptr::null_mut(),
+            dstDevice: to.address,
+            dstArray: std::ptr::null_mut(),
+            dstPitch: to.pitch,
+            WidthInBytes: width,
+            Height: height,
+        };
+        // SAFETY: the rectangles are the caller's; all of the description is set.
+        unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.handle()) }
+            .result()
+            .map_err(failed("copying within the device"))
+    }
+
+    /// Sets the first `length` elements to bytes of 0.
+    pub(crate) fn clear<T: Pod>(&self, buffer: &mut DeviceBuffer<T>, length: usize) -> Result<()> {
+        assert!(length <= buffer.length, "clearing {length} elements of {}", buffer.length);
+        self.gpu.bind()?;
+        // SAFETY: the buffer has so many elements.
+        unsafe { result::memset_d8_async(buffer.address, 0, length * size_of::<T>(), self.handle()) }
+            .map_err(failed("clearing device memory"))
+    }
+
+    /// Sets all bytes of a buffer.
+    #[cfg(test)]
+    pub(crate) fn fill<T: Pod>(&self, buffer: &mut DeviceBuffer<T>, byte: u8) -> Result<()> {
+        self.gpu.bind()?;
+        // SAFETY: the buffer has so many bytes.
+        unsafe {
+            result::memset_d8_async(buffer.address, byte, buffer.length * size_of::<T>(), self.handle())
+        }
+        .map_err(failed("filling device memory"))
+    }
+
+    /// Starts a kernel that takes nothing.
+    #[cfg(test)]
+    pub(crate) fn launch_without_arguments(&self, kernel: &Kernel, threads: usize) -> Result<()> {
+        // SAFETY: the tests' kernels of no parameters take nothing, and touch no memory.
+        unsafe { self.launch(kernel, [1; 3], [threads, 1, 1], 0, &mut []) }
+    }
+
+    /// Starts a kernel, without waiting.
+    ///
+    /// # Safety
+    /// - `args` begins with what the kernel takes, in its order and of its types,
+    /// - what the kernel reads and writes with them lies in allocations that live now; of device memory that
+    ///   is enough, since freeing it waits for the kernel,
+    /// - page-locked memory that the kernel touches is kept until it is done, and by then neither read nor
+    ///   written by the host.
+    pub(crate) unsafe fn launch(
+        &self,
+        kernel: &Kernel,
+        grid: [usize; 3],
+        block: [usize; 3],
+        shared_bytes: usize,
+        args: &mut [*mut c_void],
+    ) -> Result<()> {
+        self.gpu.bind()?;
+        let mut early = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: grid[0] as u32,
+            gridDimY: grid[1] as u32,
+            gridDimZ: grid[2] as u32,
+            blockDimX: block[0] as u32,
+            blockDimY: block[1] as u32,
+            blockDimZ: block[2] as u32,
+            sharedMemBytes: shared_bytes as u32,
+            hStream: self.handle(),
+            attrs: &raw mut early,
+            numAttrs: u32::from(kernel.begins_early && self.overlaps),
+        };
+        let function = kernel.function.cu_function();
+        // SAFETY: the arguments are the caller's; `early` lives until the call returns; a kernel begins early
+        // only if `Module::early_kernel` made it.
+        unsafe { sys::cuLaunchKernelEx(&raw const config, function, args.as_mut_ptr(), std::ptr::null_mut()) }
+            .result()
+            .map_err(|error| {
+                let reason = said(error);
+                fault(if is_fatal(error) {
+                    DeviceFault::Lost { reason }
+                } else {
+                    DeviceFault::Launch { kernel: kernel.name, reason }
+                })
+            })
+    }
+}
+
+impl Gpu {
+    /// A queue of work. Those of high priority come before the others where both could run.
+    pub(crate) fn stream(&self, priority: Priority) -> Result<Stream> {
+        self.bind()?;
+        let _captures_wait = hold_captures_up();
+        let create = || match priority {
+            Priority::Normal => self.context.new_stream(),
+            Priority::High => {
+                let (_least, greatest) = result::stream::get_priority_range()?;
+                self.context.new_stream_with_priority(greatest)
+            }
+        };
+        let stream = Quiet::new(create().map_err(failed("creating a stream"))?);
+        Ok(Stream { gpu: self.clone(), queue: stream, overlaps: true })
+    }
+}
+
+/// One argument of a kernel: an address of a number that lives until the launch returns.
+pub(crate) fn arg<T: Pod>(value: &T) -> *mut c_void {
+    std::ptr::from_ref(value).cast_mut().cast()
+}
