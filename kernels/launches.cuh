@@ -4,8 +4,8 @@
 // Between two launches of a stream the device stands still for a microsecond or two, and blocks that are done
 // early leave multiprocessors without work. A kernel that calls let_next_begin() lets blocks of the next
 // launch take what its own have left, as soon as all of its own have begun. The next launch does so if the
-// host asks for it (`Module::early_kernel` in crates/lockon-cuda/src/driver/module.rs); then in every block at least
-// one thread calls wait_for_launches_before(), and each thread before it writes to global memory.
+// host asks for it (`Module::early_kernel` in crates/lockon-cuda/src/driver/module.rs); then in every block
+// at least one thread calls wait_for_launches_before(), and each thread before it writes to global memory.
 //
 // Before that call, a thread writes nothing but shared memory, and reads only what no launch writes that may
 // still run: what copies brought before these launches, as frames are, or what the host waited for, as

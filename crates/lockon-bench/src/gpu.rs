@@ -9,12 +9,12 @@ use lockon_core::config::{Kernel, Kernels, Limits, ThresholdMethod, ThresholdSpe
 use lockon_core::frame::{FrameMeta, Plane, PlaneMut, Rect, Size};
 use lockon_core::reference;
 use lockon_cuda::Cuda;
-use lockon_cuda::bench::{Bench, Context, Copy, Frames, Picture};
+use lockon_cuda::bench::{Bench, Context, Copy, Frames, PictureMemory};
 
 pub(super) use lockon_cuda::bench::Peers;
 
 use super::{
-    FRAMES, Name, RING_FRAMES, RING_SECONDS, RING_TEMPLATE, RING_THRESHOLD, Row, Scene, Search, Subject,
+    FRAMES, Name, RING_FRAMES, RING_SECONDS, RING_TEMPLATE, RING_THRESHOLD, Row, Scene, SearchCase, Subject,
     Times, WINDOW, Work, at, bank, check_mask, check_matches, check_npp_scores, check_scores, methods,
     on_cpu, pictures, ring_standing,
 };
@@ -67,7 +67,7 @@ impl Work {
             }
             if self.wants_subject(Subject::Copies) {
                 self.copies(bench, frame)?;
-                for (name, from) in [("rows", Picture::Rows), ("array", Picture::Array)] {
+                for (name, from) in [("rows", PictureMemory::Rows), ("array", PictureMemory::Array)] {
                     let (micros, made) = bench.resample(&pictures[0], 1.0, 30.0, from)?;
                     self.add(Row::new("resample", name.into(), frame, frame.area() + made.area(), &micros))?;
                 }
@@ -92,14 +92,14 @@ impl Work {
         let best = Limits::default();
         let mut searches = Vec::new();
         for template in self.templates.iter().filter(|size| size.fits_in(frame)) {
-            searches.push(Search::new(seen, whole, *template, self.bank, best)?);
+            searches.push(SearchCase::new(seen, whole, *template, self.bank, best)?);
         }
         if self.is_all && WINDOW.is_inside(frame) {
             let (middle, many) = (Size::new(64, 64), Limits { min_score: 0.5, max_matches: 20, ..best });
-            searches.push(Search::new(seen, whole, middle, 1, many)?);
-            searches.push(Search::new(seen, whole, Size::new(32, 32), 32, best)?);
-            searches.push(Search::new(seen, WINDOW, middle, 1, best)?);
-            searches.push(Search::new(seen, WINDOW, middle, 64, best)?);
+            searches.push(SearchCase::new(seen, whole, middle, 1, many)?);
+            searches.push(SearchCase::new(seen, whole, Size::new(32, 32), 32, best)?);
+            searches.push(SearchCase::new(seen, WINDOW, middle, 1, best)?);
+            searches.push(SearchCase::new(seen, WINDOW, middle, 64, best)?);
         }
         for search in searches {
             // What is expected of the first frame and of the last.
@@ -141,7 +141,7 @@ impl Work {
                     continue;
                 }
                 let (whole, best) = (Rect::whole(frame), Limits::default());
-                let search = Search::new((Scene::Natural, picture), whole, template, 1, best)?;
+                let search = SearchCase::new((Scene::Natural, picture), whole, template, 1, best)?;
                 let timed = bench.npp_search(npp, frames, search.bank.members()[0].luma())?;
                 check_npp_scores(picture, &search, &timed.answer)?;
                 peer_rows.push((search, timed.micros));

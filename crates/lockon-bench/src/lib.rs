@@ -241,7 +241,7 @@ impl Scene {
 }
 
 /// One search that is measured.
-struct Search {
+struct SearchCase {
     scene: Scene,
     window: Rect,
     limits: Limits,
@@ -250,7 +250,7 @@ struct Search {
     place: Rect,
 }
 
-impl Search {
+impl SearchCase {
     /// A search for templates that are cut out of the window.
     fn new(
         (scene, picture): (Scene, &Plane),
@@ -427,7 +427,7 @@ impl Work {
             let templates = self.templates.clone().into_iter();
             for template in templates.filter(|size| wants_searches && size.fits_in(frame)) {
                 let (whole, limits) = (Rect::whole(frame), Limits::default());
-                let search = Search::new((Scene::Natural, &picture), whole, template, self.bank, limits)?;
+                let search = SearchCase::new((Scene::Natural, &picture), whole, template, self.bank, limits)?;
                 let mut planner = cpu::ncc::Planner::new();
                 let mut matcher = cpu::ncc::Matcher::new(&mut planner, search.bank.clone(), frame, threads);
                 let mut matches = Vec::new();
@@ -458,8 +458,8 @@ impl Work {
         Ok(())
     }
 
-    fn add_search(&mut self, name: Name, search: &Search, times: Times<'_>) -> Result<()> {
-        let Search { bank, limits, .. } = search;
+    fn add_search(&mut self, name: Name, search: &SearchCase, times: Times<'_>) -> Result<()> {
+        let SearchCase { bank, limits, .. } = search;
         let window = search.window.size();
         let mut row = Row::new("ncc", name.kernel, window, window.area(), times.micros);
         row.one_by_one_us = times.one_by_one.map(|micros| at(micros, 0.5));
@@ -628,7 +628,7 @@ fn bank(picture: &Plane, window: Rect, size: Size, members: usize) -> Result<(Ar
 }
 
 /// The matches that the CPU backend finds in each picture.
-fn on_cpu(search: &Search, pictures: &[&Plane], threads: usize) -> Result<Vec<Vec<Match>>> {
+fn on_cpu(search: &SearchCase, pictures: &[&Plane], threads: usize) -> Result<Vec<Vec<Match>>> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
     let mut planner = cpu::ncc::Planner::new();
     let (bank, window) = (search.bank.clone(), search.window);
@@ -643,7 +643,7 @@ fn on_cpu(search: &Search, pictures: &[&Plane], threads: usize) -> Result<Vec<Ve
 
 /// Compares the score map of the bank's last member, where there is one, with the definition at some
 /// positions.
-fn check_scores(picture: &Plane, search: &Search, scores: Option<&[f64]>) -> Result<()> {
+fn check_scores(picture: &Plane, search: &SearchCase, scores: Option<&[f64]>) -> Result<()> {
     let Some(scores) = scores else { return Ok(()) };
     let template = search.bank.members().last().expect("a bank has members");
     let window = search.window;
@@ -658,7 +658,7 @@ fn check_scores(picture: &Plane, search: &Search, scores: Option<&[f64]>) -> Res
 
 /// Compares what NPP says with the definition at some positions. It computes in f32, from sums that lose
 /// digits.
-fn check_npp_scores(picture: &Plane, search: &Search, scores: &[f32]) -> Result<()> {
+fn check_npp_scores(picture: &Plane, search: &SearchCase, scores: &[f32]) -> Result<()> {
     let template = &search.bank.members()[0];
     let width = template.size().positions_in(picture.size()).width;
     for index in (0..CHECKED).map(|i| i * 2_654_435_761 % scores.len()) {
@@ -672,8 +672,8 @@ fn check_npp_scores(picture: &Plane, search: &Search, scores: &[f32]) -> Result<
 
 /// Each member was cut out of the picture, so it must be found with score 1: the first in its place, or in
 /// one that comes before it and looks the same.
-fn check_matches(picture: &Plane, search: &Search, matches: &[Match]) -> Result<()> {
-    let Search { bank, place, limits, .. } = search;
+fn check_matches(picture: &Plane, search: &SearchCase, matches: &[Match]) -> Result<()> {
+    let SearchCase { bank, place, limits, .. } = search;
     if limits.max_matches == 1 {
         ensure!(matches.len() == bank.members().len(), "{} matches", matches.len());
         for (found, template) in matches.iter().zip(bank.members()) {

@@ -25,7 +25,7 @@ use lockon_core::template::Bank;
 use super::driver::{Attribute, DeviceBuffer, Gpu, Graph, Pinned, Priority, Stream, TimedEvent};
 use super::ncc::{DeviceFrame, positions};
 use super::peers::{Fft, Npp};
-use super::search::{CandidateList, Lane, PlannedSearch, Planner, Search};
+use super::search::{CandidateList, Lane, PlannedSearch, Planner, WindowSearch};
 use super::texture::{Address, Array, Coordinates, Filter, Read, Resample, Sampling, Texture};
 use super::threshold::Thresholder;
 
@@ -100,7 +100,7 @@ pub struct TimedPeer<T> {
 
 /// Where a picture that is resampled lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Picture {
+pub enum PictureMemory {
     /// In rows.
     Rows,
     /// In a CUDA array.
@@ -188,7 +188,7 @@ impl Bench {
         let planner = Planner::new(&self.gpu, asked);
         let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, limits)?;
         lane.prepare(&plan)?;
-        let search = Search::new(&plan, window, limits);
+        let search = WindowSearch::new(&plan, window, limits);
         let found = |lane: &mut Lane, frame: &DeviceFrame| {
             let mut list = CandidateList::new(&self.gpu, true)?;
             let began = Instant::now();
@@ -336,7 +336,7 @@ impl Bench {
         picture: &Plane,
         scale: f64,
         angle: f64,
-        from: Picture,
+        from: PictureMemory,
     ) -> Result<(Micros, Size)> {
         let sampling = Sampling {
             filter: Filter::Linear,
@@ -347,13 +347,13 @@ impl Bench {
         let size = picture.size();
         let frame = self.upload(picture)?;
         let texture = match from {
-            Picture::Rows => {
+            PictureMemory::Rows => {
                 // SAFETY: the frame lives as long as this call.
                 unsafe {
                     Texture::over_rows::<u8, _>(&self.gpu, &frame.pixels, 0, frame.pitch, size, sampling)?
                 }
             }
-            Picture::Array => {
+            PictureMemory::Array => {
                 let array = Array::<u8>::new_2d(&self.gpu, size)?;
                 array.upload_now(picture.data(), &self.stream)?;
                 Texture::over_array(&Arc::new(array), sampling)?

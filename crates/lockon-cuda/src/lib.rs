@@ -32,7 +32,7 @@ use driver::{
     Attribute, DeviceBuffer, Event, Gpu, Graph, Pinned, PinnedBuffer, Priority, Stream, TimedEvent, fault,
 };
 use ncc::{DeviceFrame, MAX_SIDE};
-use search::{CandidateList, Lane, PlannedSearch, Planner, Search};
+use search::{CandidateList, Lane, PlannedSearch, Planner, WindowSearch};
 use threshold::Thresholder;
 
 #[cfg(feature = "bench")]
@@ -197,7 +197,7 @@ impl Work {
             }
             match plan {
                 Some(plan) => {
-                    let search = Search::new(plan, standing.roi, &standing.limits);
+                    let search = WindowSearch::new(plan, standing.roi, &standing.limits);
                     lane.search(list, frame, search)
                 }
                 None => Ok(()),
@@ -289,7 +289,7 @@ impl Work {
         }
         if let Some(plan) = &self.plan {
             let (roi, limits) = (self.standing.roi, &self.standing.limits);
-            let search = Search::new(plan, roi, limits);
+            let search = WindowSearch::new(plan, roi, limits);
             if !list.had_room() {
                 // To search again frees the list that the graph writes to, and may fail after that.
                 slot.graph = None;

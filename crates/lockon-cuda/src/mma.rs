@@ -192,7 +192,7 @@ fn products_geometry(
 /// `Search` of `kernels/ncc_mma.cu`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Search {
+struct MmaSearch {
     sought: Sought,
     mean: u32,
     factor: f32,
@@ -200,7 +200,7 @@ struct Search {
     all_peaks: i32,
 }
 
-pod_structure!(Search, 112 bytes {
+pod_structure!(MmaSearch, 112 bytes {
     sought: Sought,
     mean: u32 = 96,
     factor: f32,
@@ -208,7 +208,7 @@ pod_structure!(Search, 112 bytes {
     all_peaks: i32,
 });
 
-impl Search {
+impl MmaSearch {
     fn new(sought: Sought, member: &Member, wanted: Wanted) -> Self {
         let n = member.sums.n as f64;
         Self {
@@ -338,7 +338,7 @@ impl Prepared {
         let launch = best_geometry(member.size, window.x, map, kernels.shared_bytes, kernels.multiprocessors)
             .expect("asked when it was prepared");
         let sought = Sought::new(frame, query, suspicion);
-        let search = Search::new(sought, member, wanted);
+        let search = MmaSearch::new(sought, member, wanted);
         let (spread, piece_rows) = (self.spread.address(), launch.piece_rows as i32);
         let mut args = [arg(&search), arg(&spread), arg(&piece_rows)];
         let kernel = &kernels.matches[usize::from(launch.tile == 32)];

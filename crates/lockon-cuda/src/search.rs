@@ -275,13 +275,13 @@ impl PlannedSearch {
 
 /// A bank that is searched in a box of a frame.
 #[derive(Clone, Copy)]
-pub(super) struct Search<'a> {
+pub(super) struct WindowSearch<'a> {
     plan: &'a PlannedSearch,
     window: Rect,
     min_score: f64,
 }
 
-impl<'a> Search<'a> {
+impl<'a> WindowSearch<'a> {
     /// # Panics
     /// If the window is of another size than was planned, or the limits of another kind.
     pub(super) fn new(plan: &'a PlannedSearch, window: Rect, limits: &Limits) -> Self {
@@ -488,11 +488,11 @@ impl Lane {
         &mut self,
         list: &mut CandidateList,
         frame: &DeviceFrame,
-        search: Search<'_>,
+        search: WindowSearch<'_>,
     ) -> Result<()> {
         let Self { stream, kernels, columns, map, progress, suspicion, .. } = self;
         let CandidateList { found, is_with_maps, .. } = list;
-        let Search { plan, window, .. } = search;
+        let WindowSearch { plan, window, .. } = search;
         let wanted = search.wanted();
         if let Some((bank, kernels)) = &plan.wgmma {
             let progress = progress.as_mut().expect("the search was prepared");

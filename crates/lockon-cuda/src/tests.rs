@@ -170,7 +170,7 @@ fn search_on(
         let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, &case.limits).unwrap();
         lane.prepare(&plan).unwrap();
         lane.poison().unwrap();
-        let search = Search::new(&plan, case.roi, &case.limits);
+        let search = WindowSearch::new(&plan, case.roi, &case.limits);
         lane.run(list, &mut |lane, list| lane.search(list, &frame, search)).unwrap();
         plan
     };
@@ -356,7 +356,7 @@ fn searched(planner: &Planner, lane: &mut Lane, picture: &Plane, asked: &[Asked]
         let plan = PlannedSearch::new(planner, &stream, bank.clone(), window.size(), limits).unwrap();
         lane.prepare(&plan).unwrap();
         lane.poison().unwrap();
-        let search = Search::new(&plan, *window, limits);
+        let search = WindowSearch::new(&plan, *window, limits);
         redone += lane.run(&mut list, &mut |lane, list| lane.search(list, &frame, search)).unwrap();
         let mut matches = Vec::new();
         let found = list.candidates(&stream).unwrap();
@@ -581,7 +581,7 @@ fn work_that_follows_without_a_pause_finds_what_it_finds_alone() {
                         if index < specs.len() {
                             thresholders[which].run(&lane.stream, &frame, &mut mask, list.foreground())?;
                         }
-                        lane.search(list, &frame, Search::new(plan, *window, limits))?;
+                        lane.search(list, &frame, WindowSearch::new(plan, *window, limits))?;
                     }
                 }
                 Ok(())

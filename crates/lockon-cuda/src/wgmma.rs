@@ -293,7 +293,7 @@ fn shift(n: i64) -> u32 {
 /// `Search` of `kernels/ncc_wgmma.cuh`.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
-struct Search {
+struct WgmmaSearch {
     members: u64,
     left: i32,
     top: i32,
@@ -310,7 +310,7 @@ struct Search {
     across: u16,
 }
 
-pod_structure!(Search, 48 bytes {
+pod_structure!(WgmmaSearch, 48 bytes {
     members: u64,
     left: i32 = 8,
     top: i32,
@@ -330,8 +330,8 @@ pod_structure!(Search, 48 bytes {
 /// `Launch` of `kernels/ncc_wgmma.cuh`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Launch {
-    search: [Search; MAX_SEARCHES],
+struct WgmmaLaunch {
+    search: [WgmmaSearch; MAX_SEARCHES],
     frame: Image,
     searches: u16,
     shares_best: u16,
@@ -344,8 +344,8 @@ struct Launch {
     min_score: f32,
 }
 
-pod_structure!(Launch, 3144 bytes {
-    search: [Search; MAX_SEARCHES],
+pod_structure!(WgmmaLaunch, 3144 bytes {
+    search: [WgmmaSearch; MAX_SEARCHES],
     frame: Image = 3072,
     searches: u16 = 3096,
     shares_best: u16,
@@ -359,13 +359,13 @@ pod_structure!(Launch, 3144 bytes {
 });
 
 // Before PTX 8.1, a kernel's arguments took 4352 bytes at most; on the safe side of it.
-const _: () = assert!(size_of::<Launch>() <= 4096);
+const _: () = assert!(size_of::<WgmmaLaunch>() <= 4096);
 
-impl Launch {
+impl WgmmaLaunch {
     /// A launch without searches.
     fn new(frame: &DeviceFrame, wanted: Wanted, progress: &mut Progress, found: &mut Found) -> Self {
         Self {
-            search: [Search::default(); MAX_SEARCHES],
+            search: [WgmmaSearch::default(); MAX_SEARCHES],
             frame: frame.image(Rect::whole(frame.size)),
             searches: 0,
             shares_best: 0,
@@ -395,7 +395,7 @@ impl Launch {
         (tag, first_progress, members): (usize, usize, usize),
     ) {
         let (map, first_block) = (positions(window.size(), template), self.blocks());
-        self.search[usize::from(self.searches)] = Search {
+        self.search[usize::from(self.searches)] = WgmmaSearch {
             members: records,
             left: window.x as i32,
             top: window.y as i32,
@@ -524,7 +524,7 @@ impl WgmmaKernels {
         let multiprocessors = self.multiprocessors.div_ceil(bank.runs.len());
         let finds = Finds::of(wanted.best_only);
         for variant in 0..VARIANTS.len() {
-            let mut launch = Launch::new(frame, wanted, progress, found);
+            let mut launch = WgmmaLaunch::new(frame, wanted, progress, found);
             let mut members = 0;
             for run in &bank.runs {
                 let geometry = self.geometry(finds, run.size, run.count, window, multiprocessors);
@@ -535,7 +535,7 @@ impl WgmmaKernels {
                     let at_once = geometry.at_once.min(run.count - first);
                     if usize::from(launch.searches) == MAX_SEARCHES || members + at_once > MAX_MEMBERS {
                         self.run(stream, finds, variant, launch)?;
-                        launch = Launch::new(frame, wanted, progress, found);
+                        launch = WgmmaLaunch::new(frame, wanted, progress, found);
                         members = 0;
                     }
                     let records = bank.table.address_of(run.first_record + first);
@@ -570,7 +570,7 @@ impl WgmmaKernels {
             .expect("asked when it was prepared")
     }
 
-    fn run(&self, stream: &Stream, finds: Finds, variant: usize, mut launch: Launch) -> Result<()> {
+    fn run(&self, stream: &Stream, finds: Finds, variant: usize, mut launch: WgmmaLaunch) -> Result<()> {
         let (blocks, threads) = (launch.blocks(), VARIANTS[variant].threads);
         launch.shares_best = u16::from(blocks > self.multiprocessors);
         let kernel = match finds {
