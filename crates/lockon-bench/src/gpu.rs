@@ -13,11 +13,10 @@ use lockon_cuda::bench::{Bench, Context, Copy, Frames, PictureMemory};
 
 pub(super) use lockon_cuda::bench::Peers;
 
-use super::{
-    FRAMES, Name, RING_FRAMES, RING_SECONDS, RING_TEMPLATE, RING_THRESHOLD, Row, Scene, SearchCase, Subject,
-    Times, WINDOW, Work, at, bank, check_mask, check_matches, check_npp_scores, check_scores, methods,
-    on_cpu, pictures, ring_standing,
-};
+use super::check::{check_mask, check_matches, check_npp_scores, check_scores, found_on_cpu};
+use super::plan::{FRAMES, RING_FRAMES, RING_SECONDS, RING_TEMPLATE, RING_THRESHOLD, Subject, WINDOW, Work};
+use super::scene::{Scene, SearchCase, bank, methods, pictures, ring_standing};
+use super::table::{Name, Row, Times, at};
 
 /// The number of the first GPU.
 ///
@@ -103,7 +102,8 @@ impl Work {
         }
         for search in searches {
             // What is expected of the first frame and of the last.
-            let expected = on_cpu(&search, &[&pictures[0], &pictures[pictures.len() - 1]], self.threads)?;
+            let expected =
+                found_on_cpu(&search, &[&pictures[0], &pictures[pictures.len() - 1]], self.threads)?;
             let wanted = Kernel::ALL.into_iter().filter_map(|(_, kernel)| match kernel {
                 // Only what would be taken is measured in more than one scene.
                 Kernel::Ncc(ncc) if self.wants_kernel(kernel) && scene == Scene::Natural => Some(Some(ncc)),

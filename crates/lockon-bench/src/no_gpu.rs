@@ -5,7 +5,7 @@ use anyhow::Result;
 use lockon_core::Error;
 use lockon_core::error::DeviceFault;
 
-use super::Work;
+use super::plan::Work;
 
 /// Libraries to be timed beside our kernels, of which there are none.
 pub(super) struct Peers;

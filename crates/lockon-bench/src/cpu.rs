@@ -1,0 +1,69 @@
+//! What is measured on the CPU.
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use lockon_core::backend::cpu;
+use lockon_core::config::{Limits, ThresholdSpec};
+use lockon_core::frame::{Plane, Rect};
+
+use super::check::{check_mask, check_matches};
+use super::plan::{Subject, Work};
+use super::scene::{Scene, SearchCase, methods};
+use super::table::{Micros, Times};
+
+impl Work {
+    pub(super) fn on_cpu(&mut self, threads: usize) -> Result<()> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+        for frame in self.frames.clone() {
+            let picture = Scene::Natural.picture(frame);
+            let wants_searches = self.wants_subject(Subject::Ncc);
+            let templates = self.templates.clone().into_iter();
+            for template in templates.filter(|size| wants_searches && size.fits_in(frame)) {
+                let (whole, limits) = (Rect::whole(frame), Limits::default());
+                let search = SearchCase::new((Scene::Natural, &picture), whole, template, self.bank, limits)?;
+                let mut planner = cpu::ncc::Planner::new();
+                let mut matcher = cpu::ncc::Matcher::new(&mut planner, search.bank.clone(), frame, threads);
+                let mut matches = Vec::new();
+                let micros = pool.install(|| {
+                    time(|| {
+                        matcher.run(picture.as_ref(), whole, &limits, &mut matches).expect("there is memory");
+                    })
+                });
+                check_matches(&picture, &search, &matches)?;
+                self.add_search("auto".into(), &search, Times::from(&micros))?;
+            }
+            let wants_thresholds = self.wants_subject(Subject::Threshold);
+            for block in self.blocks.clone().into_iter().filter(|_| wants_thresholds) {
+                for method in methods() {
+                    let spec = ThresholdSpec { method, block, inverse: false };
+                    let mut thresholder = cpu::threshold::Thresholder::new(&spec, frame);
+                    let mut mask = Plane::new(frame);
+                    let micros = pool.install(|| {
+                        time(|| {
+                            thresholder.run(picture.as_ref(), &mut mask);
+                        })
+                    });
+                    check_mask(&picture, &spec, &mask)?;
+                    self.add_threshold("auto".into(), frame, &spec, Times::from(&micros))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Times something on this thread, in microseconds in rising order.
+fn time(mut work: impl FnMut()) -> Micros {
+    work();
+    let began = Instant::now();
+    let mut micros = Vec::new();
+    while micros.len() < 5 || (micros.len() < 50 && began.elapsed().as_secs_f64() < 1.0) {
+        let started = Instant::now();
+        work();
+        micros.push(started.elapsed().as_secs_f64() * 1e6);
+    }
+    micros.sort_by(f64::total_cmp);
+    micros
+}

@@ -1,0 +1,166 @@
+//! What is asked for, and what is measured for it.
+
+use lockon_core::Error;
+use lockon_core::config::{BackendChoice, Kernel, ThresholdMethod, ThresholdSpec};
+use lockon_core::frame::{Rect, Size};
+
+use super::gpu;
+use super::table::Row;
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// From the creation of a context to the first result.
+    Start,
+    /// Template matching.
+    Ncc,
+    /// Adaptive thresholds.
+    Threshold,
+    /// Uploads, downloads, and turning a picture.
+    Copies,
+    /// Frames through the ring.
+    Ring,
+}
+
+/// What is to be measured.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// On which device.
+    pub backend: BackendChoice,
+    /// Frames of this size only.
+    pub frame: Option<Size>,
+    /// Templates of this size only.
+    pub template: Option<Size>,
+    /// Templates in one pass.
+    pub bank: usize,
+    /// Thresholds of this block only.
+    pub block: Option<usize>,
+    /// These kernels only, beside what is taken by itself; all if there are none.
+    pub kernel: Vec<Kernel>,
+    /// These things only; what goes with the rest if there are none.
+    pub only: Vec<Subject>,
+    /// NPP and cuFFT too, if they are installed.
+    pub peers: bool,
+    /// Threads of the CPU backend: all cores, unless told otherwise.
+    pub threads: Option<u16>,
+    /// One JSON object instead of a table.
+    pub json: bool,
+}
+
+impl Request {
+    pub(super) fn threads(&self) -> usize {
+        self.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
+    }
+}
+
+/// What is measured where nothing else was asked for.
+pub(super) const FRAMES: [Size; 2] = [Size::new(1920, 1080), Size::new(3840, 2160)];
+
+const TEMPLATES: [usize; 7] = [8, 16, 32, 48, 64, 128, 256];
+
+const BLOCKS: [usize; 6] = [3, 11, 31, 51, 127, 255];
+
+/// A window of the kind that tracks ask for.
+pub(super) const WINDOW: Rect = Rect { x: 840, y: 444, w: 192, h: 192 };
+
+/// What is done to frames that go through the ring.
+pub(super) const RING_TEMPLATE: Size = Size::new(64, 64);
+
+pub(super) const RING_THRESHOLD: ThresholdSpec =
+    ThresholdSpec { method: ThresholdMethod::Mean { c: 5.0 }, block: 31, inverse: false };
+
+/// Frames that go through the ring for one measurement, and seconds after which fewer suffice.
+pub(super) const RING_FRAMES: u64 = 4_000;
+
+pub(super) const RING_SECONDS: f64 = 1.0;
+
+/// Refuses what cannot mean anything.
+pub(super) fn check_request(args: &Request) -> lockon_core::Result<()> {
+    let usage = |text: String| Err(Error::Usage(text));
+    if let (Some(template), Some(frame)) = (args.template, args.frame)
+        && !template.fits_in(frame)
+    {
+        return usage(format!("--template {template} does not fit in --frame {frame}"));
+    }
+    if args.bank > 1 && args.template.is_none() && args.block.is_some() {
+        return usage("--bank is for templates, and --block measures thresholds only".into());
+    }
+    let on_both = [Subject::Ncc, Subject::Threshold];
+    let nothing = |subject: &Subject| match subject {
+        Subject::Ncc => args.block.is_some() && args.template.is_none(),
+        Subject::Threshold => args.template.is_some() && args.block.is_none(),
+        _ => args.backend == BackendChoice::Cpu,
+    };
+    if !args.only.is_empty() && args.only.iter().all(nothing) {
+        return usage(
+            "nothing to measure: --only, --template, --block and --backend exclude each other".into(),
+        );
+    }
+    match args.backend {
+        BackendChoice::Cpu if !args.kernel.is_empty() => {
+            usage("--kernel chooses among the CUDA backend's: it needs --backend cuda".into())
+        }
+        BackendChoice::Cpu if args.peers => usage("--peers are the GPU's: it needs --backend cuda".into()),
+        BackendChoice::Cpu if args.only.iter().any(|subject| !on_both.contains(subject)) => {
+            usage("--backend cpu measures ncc and threshold only".into())
+        }
+        BackendChoice::Cuda(_) if args.threads.is_some() => usage("--threads is for the CPU backend".into()),
+        _ => Ok(()),
+    }
+}
+
+/// What is to be measured, and what has been.
+pub(super) struct Work {
+    pub(super) frames: Vec<Size>,
+    pub(super) templates: Vec<Size>,
+    pub(super) blocks: Vec<usize>,
+    pub(super) bank: usize,
+    pub(super) kernels: Vec<Kernel>,
+    pub(super) only: Vec<Subject>,
+    pub(super) peers: Option<gpu::Peers>,
+    /// Everything is measured, not one thing only.
+    pub(super) is_all: bool,
+    pub(super) threads: usize,
+    pub(super) prints_table: bool,
+    pub(super) say: fn(&str),
+    pub(super) rows: Vec<Row>,
+}
+
+impl Work {
+    pub(super) fn new(args: &Request, say: fn(&str)) -> Self {
+        let is_all = args.template.is_none() && args.block.is_none();
+        let square = |side: &usize| Size::new(*side, *side);
+        Self {
+            frames: args.frame.map_or(FRAMES.to_vec(), |frame| vec![frame]),
+            templates: match args.template {
+                Some(size) => vec![size],
+                None if is_all => TEMPLATES.iter().map(square).collect(),
+                None => Vec::new(),
+            },
+            blocks: match args.block {
+                Some(block) => vec![block],
+                None if is_all => BLOCKS.to_vec(),
+                None => Vec::new(),
+            },
+            bank: args.bank,
+            kernels: args.kernel.clone(),
+            only: args.only.clone(),
+            peers: args.peers.then(gpu::Peers::load),
+            is_all,
+            threads: args.threads(),
+            prints_table: !args.json,
+            say,
+            rows: Vec::new(),
+        }
+    }
+
+    pub(super) fn wants_kernel(&self, kernel: Kernel) -> bool {
+        self.kernels.is_empty() || self.kernels.contains(&kernel)
+    }
+
+    /// What was named; if nothing was, everything, or the templates and thresholds that were asked for.
+    pub(super) fn wants_subject(&self, subject: Subject) -> bool {
+        let belongs = self.is_all || matches!(subject, Subject::Ncc | Subject::Threshold);
+        if self.only.is_empty() { belongs } else { self.only.contains(&subject) }
+    }
+}

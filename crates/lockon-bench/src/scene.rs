@@ -1,0 +1,141 @@
+//! What is searched and thresholded: pictures, and templates that are cut out of them.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use lockon_core::backend::Standing;
+use lockon_core::config::{Limits, ThresholdMethod};
+use lockon_core::frame::{Plane, Rect, Size};
+use lockon_core::reference;
+use lockon_core::template::{Bank, Template};
+
+use super::plan::{RING_TEMPLATE, RING_THRESHOLD};
+
+/// Bytes of frames that a kernel is timed over: twice the L2 cache of an H100 or H200, and 64 frames of
+/// 1080p.
+const SET_BYTES: usize = 64 * 1920 * 1080;
+
+/// What pictures show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scene {
+    /// Noise on every scale, the coarser the stronger, as nature has it: a template is like few places.
+    Natural,
+    /// Waves, and noise: a template is like many places.
+    Repeating,
+}
+
+impl Scene {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Natural => "natural",
+            Self::Repeating => "repeating",
+        }
+    }
+
+    pub(super) fn picture(self, frame: Size) -> Plane {
+        match self {
+            Self::Natural => natural(frame),
+            Self::Repeating => reference::picture(frame),
+        }
+    }
+}
+
+/// One search that is measured.
+pub(super) struct SearchCase {
+    pub(super) scene: Scene,
+    pub(super) window: Rect,
+    pub(super) limits: Limits,
+    pub(super) bank: Arc<Bank>,
+    /// Where the bank's first member was cut out of the first picture.
+    pub(super) place: Rect,
+}
+
+impl SearchCase {
+    /// A search for templates that are cut out of the window.
+    pub(super) fn new(
+        (scene, picture): (Scene, &Plane),
+        window: Rect,
+        template: Size,
+        members: usize,
+        limits: Limits,
+    ) -> Result<Self> {
+        let (bank, place) = bank(picture, window, template, members)?;
+        Ok(Self { scene, window, limits, bank, place })
+    }
+}
+
+pub(super) fn methods() -> [ThresholdMethod; 4] {
+    [
+        ThresholdMethod::Mean { c: 5.0 },
+        ThresholdMethod::Gaussian { c: 5.0 },
+        ThresholdMethod::Sauvola { k: 0.2 },
+        ThresholdMethod::Niblack { k: -0.2 },
+    ]
+}
+
+/// What is done to frames that go through the ring: nothing, unless it `works`.
+pub(super) fn ring_standing(picture: &Plane, works: bool, mask: bool) -> Result<Standing> {
+    let frame = picture.size();
+    let standing = Standing::new(frame);
+    if !works {
+        return Ok(standing);
+    }
+    let (bank, _) = bank(picture, Rect::whole(frame), RING_TEMPLATE, 1)?;
+    Ok(standing.thresholding(Some(RING_THRESHOLD), mask).searching(&bank, None, Limits::default())?)
+}
+
+/// A picture, and others of its size that show the same shifted, so that no two are equal: together more than
+/// a cache holds.
+pub(super) fn pictures(scene: Scene, frame: Size) -> Vec<Plane> {
+    let first = scene.picture(frame);
+    let Size { width, height } = frame;
+    let shifted = |index: usize| {
+        let (left, top) = (53 * index % width, 37 * index % height);
+        let mut picture = Plane::new(frame);
+        for (y, row) in picture.data_mut().chunks_mut(width).enumerate() {
+            row.copy_from_slice(first.as_ref().row((y + top) % height));
+            row.rotate_left(left);
+        }
+        picture
+    };
+    (0..SET_BYTES.div_ceil(frame.area().max(1)).min(64)).map(shifted).collect()
+}
+
+/// Noise on every scale, the coarser the stronger, as nature has it: the same picture every time.
+pub fn natural(frame: Size) -> Plane {
+    let mut sum = vec![128.0_f32; frame.area()];
+    let mut state = 1_u32;
+    let mut noise = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) as f32 / 32_768.0 - 1.0
+    };
+    for (cell, strength) in [(64, 40.0), (16, 24.0), (4, 14.0), (1, 9.0)] {
+        let across = frame.width / cell + 2;
+        let knots: Vec<f32> = (0..across * (frame.height / cell + 2)).map(|_| noise()).collect();
+        for (index, value) in sum.iter_mut().enumerate() {
+            let (x, y) = (index % frame.width, index / frame.width);
+            let (part_x, part_y) = ((x % cell) as f32 / cell as f32, (y % cell) as f32 / cell as f32);
+            let knot = |i: usize, j: usize| knots[(y / cell + j) * across + x / cell + i];
+            let line = |j: usize| knot(0, j) * (1.0 - part_x) + knot(1, j) * part_x;
+            *value += strength * (line(0) * (1.0 - part_y) + line(1) * part_y);
+        }
+    }
+    Plane::from_vec(sum.into_iter().map(|value| value as u8).collect(), frame)
+}
+
+/// Templates cut out of a window along its diagonal, and the place of the first.
+pub(super) fn bank(picture: &Plane, window: Rect, size: Size, members: usize) -> Result<(Arc<Bank>, Rect)> {
+    let room = Size::new(window.w - size.width, window.h - size.height);
+    let place = |index: usize| {
+        let share = (index + 1) as f64 / (members + 2) as f64;
+        let (x, y) = ((room.width as f64 * share) as usize, (room.height as f64 * share) as usize);
+        Rect::new(window.x + x, window.y + y, size.width, size.height)
+    };
+    let cut = |index: usize| {
+        let luma = picture.as_ref().crop(place(index)).to_plane();
+        Template::new(format!("{index}"), luma, None)
+    };
+    let members: lockon_core::Result<Vec<_>> = (0..members).map(cut).collect();
+    Ok((Arc::new(Bank::new(members?)?), place(0)))
+}
