@@ -1,5 +1,5 @@
 // Reads through the texture unit: a picture scaled and turned, and plain fetches, by which each mode of a
-// texture object is compared with its model (crates/lockon-cuda/src/texture_model.rs).
+// texture object is compared with its model (crates/lockon-cuda/src/texture/modes/model.rs).
 //
 // Nothing here reaches a score that is reported. Members of a bank are resampled on the host, in whole
 // numbers; the unit's blending is documented for its weights only, not for how it rounds what they give.

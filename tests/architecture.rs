@@ -36,7 +36,10 @@ const FILES_WITH_UNSAFE: &[&str] = &[
     "crates/lockon-cuda/src/shared.rs",
     "crates/lockon-cuda/src/suspects.rs",
     "crates/lockon-cuda/src/tests.rs",
-    "crates/lockon-cuda/src/texture.rs",
+    "crates/lockon-cuda/src/texture/mod.rs",
+    "crates/lockon-cuda/src/texture/modes/array.rs",
+    "crates/lockon-cuda/src/texture/modes/fetch.rs",
+    "crates/lockon-cuda/src/texture/modes/resample.rs",
     "crates/lockon-cuda/src/threshold.rs",
     "crates/lockon-cuda/src/wgmma.rs",
 ];

@@ -26,10 +26,12 @@ use super::driver::{Attribute, DeviceBuffer, Gpu, Graph, Pinned, Priority, Strea
 use super::ncc::{DeviceFrame, positions};
 use super::peers::{Fft, Npp};
 use super::search::{CandidateList, Lane, PlannedSearch, Planner, WindowSearch};
-use super::texture::{Address, Array, Coordinates, Filter, Read, Resample, Sampling, Texture};
+use super::texture::modes::{Array, Resample, compare_every_mode};
+use super::texture::{Address, Coordinates, Filter, Read, Sampling, Texture};
 use super::threshold::Thresholder;
 
 pub use super::peers::Peers;
+pub use super::texture::modes::FetchMode;
 
 /// Fewest and most repeats of one thing, and how long it may be repeated.
 const FEWEST: usize = 5;
@@ -135,6 +137,15 @@ impl Context {
     /// What it is.
     pub fn describe(&self) -> Device {
         self.0.info().describe()
+    }
+
+    /// Reads textures in every mode that CUDA has, of all memories and texels, and tells of each what was
+    /// found beside the model of the texture unit.
+    ///
+    /// # Errors
+    /// `Backend`.
+    pub fn compare_texture_modes(&self, tell: &mut dyn FnMut(&FetchMode)) -> Result<()> {
+        compare_every_mode(&self.0, tell)
     }
 }
 

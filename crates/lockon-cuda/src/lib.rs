@@ -15,7 +15,12 @@
 
 #![cfg_attr(
     not(feature = "bench"),
-    allow(dead_code, reason = "what is timed uses more of the driver and of textures than the ring does")
+    allow(
+        dead_code,
+        unused_imports,
+        unreachable_pub,
+        reason = "what is timed uses more of the driver and of textures than the ring does"
+    )
 )]
 
 use std::sync::Arc;
@@ -54,8 +59,6 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod texture;
-#[cfg(test)]
-mod texture_model;
 mod threshold;
 mod wgmma;
 

@@ -712,7 +712,7 @@ fn each_kernel_that_resamples_agrees_at_its_smallest_interesting_sizes() {
             texture::Texture::over_rows::<u8, _>(&gpu, &frame.pixels, 0, frame.pitch, size, linear)
         };
         let mut out = gpu.alloc::<u8>("a picture", size.area()).unwrap();
-        let resample = texture::Resample::load(&gpu).unwrap();
+        let resample = texture::modes::Resample::load(&gpu).unwrap();
         assert_eq!(resample.run(&stream, &view.unwrap(), 1.0, 360.0, &mut out).unwrap(), size);
         let mut found = Plane::new(size);
         stream.download_now(&out, found.data_mut()).unwrap();
@@ -881,7 +881,7 @@ fn backends_open_while_others_allocate_and_free() {
                     .unwrap();
                 for round in 0..20 {
                     compare(&standing, 2, Kernels::default(), &frames, &format!("backend {seed}, {round}"));
-                    let array = texture::Array::<f32>::new_2d(&gpu, Size::new(40, 30)).unwrap();
+                    let array = texture::modes::Array::<f32>::new_2d(&gpu, Size::new(40, 30)).unwrap();
                     let pinned = gpu.alloc_pinned::<u8>("bytes", 5000, Pinned::Plain).unwrap();
                     let room = gpu.alloc::<u8>("bytes", 50_000).unwrap();
                     drop((array, pinned, room, gpu.stream(Priority::Normal).unwrap(), gpu.event().unwrap()));

@@ -12,7 +12,7 @@
 //! Not documented: whether `a` is rounded or cut to its 8 bits (here: rounded), and how the blended value is
 //! rounded (here: not at all).
 
-use super::texture::{Address, Coordinates, Element, Filter, Memory, Read, Sampling, Texel};
+use crate::texture::{Address, Coordinates, Element, Filter, Memory, Read, Sampling, Texel};
 
 /// Texels as the model and its tests make and see them.
 pub(super) trait Channels: Texel {
@@ -167,6 +167,15 @@ impl Model {
             Address::Clamp | Address::Mirror => i.clamp(0, length - 1),
         };
         Some(i as usize)
+    }
+}
+
+/// Numbers that look like chance, the same every time: 31 bits each.
+pub(super) fn noise(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
     }
 }
 
