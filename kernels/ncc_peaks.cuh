@@ -16,7 +16,7 @@
 // them.
 //
 // Oracle: that of ncc_wgmma.cu, which includes this; scores_lie_between_the_bounds_by_which_peaks_are_told
-// (crates/lockon-cuda/src/wgmma.rs) for the bounds.
+// (crates/lockon-cuda/src/wgmma/bounds.rs) for the bounds.
 #pragma once
 
 #include "launches.cuh"
@@ -50,7 +50,7 @@ __device__ __forceinline__ int products_slot(int x, int y) { return y * TILE_X +
 
 // What bounds lose for what was cut off of V: half of sqrt(scale), and something for roundings.
 __device__ __forceinline__ constexpr float cut_of(float root_scale) { return 0.55f * root_scale; }
-static_assert(cut_of(1.0f) == 0.55f, "as the host's test has it (wgmma.rs)");
+static_assert(cut_of(1.0f) == 0.55f, "as the host's test has it (wgmma/bounds.rs)");
 
 // What bounds are made of, beside a position's own numbers.
 struct BoundTerms {

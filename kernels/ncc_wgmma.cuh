@@ -14,7 +14,7 @@
 // that its score, 0, lies between the bounds, and these are below 1/1000.
 //
 // Oracle: that of ncc_wgmma.cu, which includes this; a_score_that_is_told_roughly_is_off_by_less_than_slack
-// (crates/lockon-cuda/src/wgmma.rs) for the bounds.
+// (crates/lockon-cuda/src/wgmma/bounds.rs) for the bounds.
 #pragma once
 
 #include "ncc_fast.cuh"
@@ -134,7 +134,7 @@ __device__ __forceinline__ int variance_shift(int n) { return max(2 * (32 - __cl
 // are rounded to f32, each by at most 255 255 n 2^-24 < n / 256. Sums of products begin at this number, so
 // that what is told is never too high, or at minus it, where bounds from below are wanted (ncc_peaks.cuh).
 __device__ __forceinline__ constexpr int slack_of(int n) { return 2 + 3 * n / 256; }
-static_assert(slack_of(2) == 2 && slack_of(86) == 3 && slack_of(32768) == 386, "as the host's test has it (wgmma.rs)");
+static_assert(slack_of(2) == 2 && slack_of(86) == 3 && slack_of(32768) == 386, "as the host's test has it (wgmma/bounds.rs)");
 
 // S t1 / n - ST less slack, roughly. products: ST and slack.
 __device__ __forceinline__ float rough_lack(int products, float sum, float rough_mean) {

@@ -59,14 +59,14 @@ macro_rules! pod_structure {
             )?)*
         };
         const _: fn($name) = |it| {
-            fn is_pod<T: super::driver::Pod>(_: T) {}
+            fn is_pod<T: $crate::driver::Pod>(_: T) {}
             let $name { $($field),* } = it;
             $( is_pod::<$type>($field); )*
         };
         // SAFETY: as was just checked, these are all fields, each without padding, pointers or invalid
         // values, and nothing lies between or behind them.
         #[expect(unsafe_code, reason = "what it promises is checked above")]
-        unsafe impl super::driver::Pod for $name {}
+        unsafe impl $crate::driver::Pod for $name {}
     };
 }
 pub(super) use pod_structure;
