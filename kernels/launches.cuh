@@ -13,8 +13,8 @@
 // the ordinary way follows these too.
 //
 // Oracle: work_that_follows_without_a_pause_finds_what_it_finds_alone (crates/lockon-cuda/src/tests.rs) and
-// kernels_that_begin_early_wait_before_they_write (crates/lockon-cuda/src/threshold/tests.rs), which reads the
-// PTX.
+// kernels_that_begin_early_wait_before_they_write (crates/lockon-cuda/src/threshold/tests.rs), which reads
+// the PTX.
 #pragma once
 
 // Both do nothing where there is no such thing.
