@@ -59,7 +59,7 @@ impl Stillness {
 }
 
 /// Watches over a pipeline that reads a file.
-pub(super) struct Watch {
+pub(super) struct Watchdog {
     pipeline: gst::glib::WeakRef<gst::Pipeline>,
     reads: Arc<Mutex<Reads>>,
     /// Bytes of the file that were read when something last moved.
@@ -122,7 +122,7 @@ impl Stuck {
     }
 }
 
-impl Watch {
+impl Watchdog {
     /// Watches a pipeline that has not been started yet. `source` is the element that reads the file.
     pub(super) fn new(pipeline: &gst::Pipeline, source: &gst::Element) -> Self {
         let reads = Arc::new(Mutex::new(Reads::default()));
@@ -236,7 +236,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(20);
 
     /// Looks until it is stuck.
-    fn watched(running: &Running, mut watch: Watch) -> Option<Stuck> {
+    fn watched(running: &Running, mut watch: Watchdog) -> Option<Stuck> {
         let started = Instant::now();
         running.set_state(gst::State::Playing).unwrap();
         std::iter::repeat_with(|| {
@@ -250,7 +250,7 @@ mod tests {
     fn stuck(text: &str) -> Option<Stuck> {
         let running = Running::new(Launch::new("test", text).build().unwrap());
         let source = running.pipeline().by_name("input").unwrap();
-        let watch = Watch::new(running.pipeline(), &source);
+        let watch = Watchdog::new(running.pipeline(), &source);
         watched(&running, watch)
     }
 
@@ -272,7 +272,7 @@ mod tests {
     fn a_process_that_was_stopped_has_not_waited() {
         let running = Running::new(Launch::new("test", "fakesrc name=input ! fakesink").build().unwrap());
         let source = running.pipeline().by_name("input").unwrap();
-        let mut watch = Watch::new(running.pipeline(), &source);
+        let mut watch = Watchdog::new(running.pipeline(), &source);
         let start = Instant::now();
         assert_eq!(watch.look_at(start), None);
         // Nobody looked for an hour, three times.
@@ -312,7 +312,7 @@ mod tests {
         launch.set("input", "location", path.display());
         let running = Running::new(launch.build().unwrap());
         let source = running.pipeline().by_name("input").unwrap();
-        let mut watch = Watch::new(running.pipeline(), &source);
+        let mut watch = Watchdog::new(running.pipeline(), &source);
         running.set_state(gst::State::Playing).unwrap();
         while running.wait(Duration::from_millis(20)).unwrap() != Some(Milestone::Ended) {
             assert_eq!(watch.look(), None);

@@ -16,7 +16,7 @@ use lockon::devices::{self, Devices};
 use lockon::engine::Engine;
 use lockon::error::{Error, Result};
 use lockon::frame::{Circumstances, Frame, FrameMeta, PlaneMut, VideoFormat};
-use lockon::media::source::{self, Times};
+use lockon::media::source::{self, PtsInterpolator};
 use lockon::output;
 use lockon::ports::{Delivery, Next, Sink, Source};
 use lockon::results::{Event, RunRecord, Summary};
@@ -72,14 +72,14 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
 /// The engine's source: the line.
 struct Frames {
     element: super::Lockon,
-    times: Times,
+    times: PtsInterpolator,
     /// Time that was spent on pushing, or in PAUSED, where no frame comes.
     held_up: Duration,
 }
 
 impl Frames {
     fn of(element: &super::Lockon) -> Self {
-        Self { element: element.clone(), times: Times::default(), held_up: Duration::ZERO }
+        Self { element: element.clone(), times: PtsInterpolator::default(), held_up: Duration::ZERO }
     }
 
     fn next(&mut self, deadline: Option<Instant>) -> Result<Next> {
@@ -104,7 +104,10 @@ impl Frames {
     }
 }
 
-fn frame(Arrival { index, at, buffer, layout, times, .. }: Arrival, given: &mut Times) -> Result<Frame> {
+fn frame(
+    Arrival { index, at, buffer, layout, times, .. }: Arrival,
+    given: &mut PtsInterpolator,
+) -> Result<Frame> {
     let own = times.stream_time.map(gst::ClockTime::nseconds);
     let (pts_ns, is_pts_interpolated) = given.next(own, layout.format.frame_rate);
     let duration_ns = times.duration.map(gst::ClockTime::nseconds);

@@ -32,12 +32,14 @@ pub(super) struct Ending {
     is_rtsp: AtomicBool,
     /// The sender has said goodbye, and nobody has sent since.
     said_goodbye: AtomicBool,
-    times: Mutex<Times>,
+    last_frame: Mutex<LastFrame>,
 }
 
+/// When a frame came last.
 #[derive(Debug, Default)]
-struct Times {
-    last_frame: Option<Instant>,
+struct LastFrame {
+    at: Option<Instant>,
+    /// How long that was ago when the end came.
     silence: Option<Duration>,
 }
 
@@ -72,13 +74,13 @@ impl Ending {
 
     /// A frame has come; on the streaming thread.
     pub(super) fn hear_frame(&self, at: Instant) {
-        self.times().last_frame = Some(at);
+        self.last_frame().at = Some(at);
     }
 
     /// The end has come; on the streaming thread.
     pub(super) fn hear_end(&self) {
-        let mut times = self.times();
-        times.silence = times.last_frame.map(|at| at.elapsed());
+        let mut last_frame = self.last_frame();
+        last_frame.silence = last_frame.at.map(|at| at.elapsed());
     }
 
     /// True if the sender has said that it ends.
@@ -91,7 +93,7 @@ impl Ending {
         if self.is_goodbye() {
             return None;
         }
-        let silence = self.times().silence.unwrap_or_default();
+        let silence = self.last_frame().silence.unwrap_or_default();
         let is_rtsp = self.is_rtsp.load(Ordering::Relaxed);
         if silence > QUIET {
             let seconds = silence.as_secs();
@@ -104,8 +106,8 @@ impl Ending {
         }
     }
 
-    fn times(&self) -> std::sync::MutexGuard<'_, Times> {
-        self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_frame(&self) -> std::sync::MutexGuard<'_, LastFrame> {
+        self.last_frame.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -8,14 +8,11 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use gst::prelude::*;
-
-use super::pictures::{Found, Links};
-use super::{Input, SourceSpec, adaptation, no_video};
-use crate::launch::{self, Launch};
+use super::errors::no_video;
+use super::pictures::{Links, PictureFiles};
+use super::{Input, SourceSpec};
+use crate::launch::Launch;
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
@@ -25,7 +22,7 @@ use lockon_core::files;
 pub(super) struct Inlet {
     file: Option<File>,
     links: Option<Links>,
-    pub(super) pictures: Option<Found>,
+    pub(super) pictures: Option<PictureFiles>,
 }
 
 /// The pipeline that reads descriptor 0.
@@ -101,69 +98,4 @@ pub(super) fn check_stdin() -> Result<()> {
 /// True if the path names a file that may be read twice: for its sound, for what it lacks.
 pub(super) fn is_regular(path: &Path) -> bool {
     path.metadata().is_ok_and(|about| about.is_file())
-}
-
-/// Puts what the video needs in front of the appsink when its first frame is on its way there. The text of
-/// what was put in can be read once that frame has come.
-pub(super) fn adapt_in_place(
-    pipeline: &gst::Pipeline,
-    pad: &gst::Pad,
-    spec: &SourceSpec,
-) -> Arc<Mutex<Option<String>>> {
-    let chain = Arc::new(Mutex::new(None));
-    let (put_in, spec, pipeline) = (Arc::clone(&chain), spec.clone(), pipeline.downgrade());
-    let adapt = move |before: &gst::Pad| -> Result<(), gst::glib::BoolError> {
-        let (Some(pipeline), Some(after), Some(caps)) =
-            (pipeline.upgrade(), before.peer(), before.current_caps())
-        else {
-            return Ok(());
-        };
-        // What is no video is told where the first frame is looked at.
-        let Ok(Some(text)) = adaptation(&caps, before, &spec) else { return Ok(()) };
-        // Text of a bin ends in an element, and caps are none.
-        let bin = gst::parse::bin_from_description(&format!("{text} ! identity"), true)
-            .map_err(|error| gst::glib::bool_error!("{text}: {error}"))?;
-        let (Some(entry), Some(exit)) = (bin.static_pad("sink"), bin.static_pad("src")) else {
-            return Err(gst::glib::bool_error!("{text}: it has no ends"));
-        };
-        pipeline.add(&bin)?;
-        bin.sync_state_with_parent()?;
-        before.unlink(&after)?;
-        let linked = |result: Result<gst::PadLinkSuccess, gst::PadLinkError>| {
-            result.map_err(|error| gst::glib::bool_error!("{text}: {error}"))
-        };
-        linked(before.link(&entry))?;
-        linked(exit.link(&after))?;
-        *put_in.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
-        Ok(())
-    };
-    let adapt = Arc::new(adapt);
-    let is_watched = AtomicBool::new(false);
-    let watch = move |before: &gst::Pad| {
-        // What is put in is linked here too.
-        if is_watched.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let adapt = Arc::clone(&adapt);
-        before.add_probe(gst::PadProbeType::BLOCK | gst::PadProbeType::BUFFER, move |before, _| {
-            launch::guarded(before, gst::PadProbeReturn::Remove, || {
-                if let Err(error) = adapt(before)
-                    && let Some(element) = before.parent_element()
-                {
-                    gst::element_error!(
-                        element,
-                        gst::CoreError::Negotiation,
-                        ("cannot be converted: {error}")
-                    );
-                }
-                gst::PadProbeReturn::Remove
-            })
-        });
-    };
-    // What a decoder gives is linked only when it is known.
-    if let Some(before) = pad.peer() {
-        watch(&before);
-    }
-    pad.connect_linked(move |_, before| watch(before));
-    chain
 }

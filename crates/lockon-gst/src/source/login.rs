@@ -6,8 +6,10 @@ use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
+use gst::glib;
 use gst::prelude::*;
 
+use super::Uri;
 use lockon_core::error::{Error, Result};
 use lockon_core::text;
 
@@ -55,11 +57,10 @@ impl Login {
 
     /// Gives it to an element that asks for one and has none yet: `rtspsrc` and `souphttpsrc` have properties
     /// for user and password, SRT has a passphrase.
-    pub(super) fn give_to(&self, element: &gst::Element) {
+    fn give_to(&self, element: &gst::Element) {
         let is_text = |name: &str| {
             element.find_property(name).is_some_and(|spec| {
-                spec.value_type() == gst::glib::Type::STRING
-                    && spec.flags().contains(gst::glib::ParamFlags::READWRITE)
+                spec.value_type() == glib::Type::STRING && spec.flags().contains(glib::ParamFlags::READWRITE)
             })
         };
         let is_unset = |name: &str| {
@@ -93,6 +94,34 @@ impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Login({})", text::HIDDEN)
     }
+}
+
+/// Gives the login to every element that asks for one, now or later, for a server that was typed: a list of
+/// pieces of a stream, which its server sends, may name others.
+pub(super) fn give_login(pipeline: &gst::Pipeline, login: Login) {
+    let elements = || pipeline.iterate_recurse().into_iter().flatten();
+    let typed: Vec<String> = elements().filter_map(|element| place_of(&element)).collect();
+    let is_for = move |element: &gst::Element| {
+        typed.is_empty() || place_of(element).is_some_and(|place| typed.contains(&place))
+    };
+    for element in elements().filter(|element| is_for(element)) {
+        login.give_to(&element);
+    }
+    pipeline.connect_deep_element_added(move |_, _, element| {
+        if is_for(element) {
+            login.give_to(element);
+        }
+    });
+}
+
+/// Host and port of the server that an element reads from, where it says so.
+fn place_of(element: &gst::Element) -> Option<String> {
+    ["location", "uri"].iter().find_map(|name| {
+        element.find_property(name).filter(|spec| {
+            spec.value_type() == glib::Type::STRING && spec.flags().contains(glib::ParamFlags::READABLE)
+        })?;
+        Uri::from(element.property::<Option<String>>(name)?).place()
+    })
 }
 
 #[cfg(test)]

@@ -33,22 +33,26 @@ pub struct Pictures(PathBuf);
 
 /// A kind of pictures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kind {
+struct PictureKind {
     endings: &'static [&'static str],
     caps: &'static str,
     /// What decodes it.
     decoder: &'static str,
 }
 
-const KINDS: [Kind; 5] = [
-    Kind { endings: &["jpg", "jpeg"], caps: "image/jpeg", decoder: "jpegdec name=decode" },
-    Kind { endings: &["png"], caps: "image/png", decoder: "pngdec name=decode" },
-    Kind { endings: &["bmp"], caps: "image/bmp", decoder: "avdec_bmp name=decode" },
-    Kind { endings: &["tif", "tiff"], caps: "image/tiff", decoder: "avdec_tiff name=decode max-threads=1" },
-    Kind { endings: &["webp"], caps: "image/webp", decoder: "webpdec name=decode" },
+const KINDS: [PictureKind; 5] = [
+    PictureKind { endings: &["jpg", "jpeg"], caps: "image/jpeg", decoder: "jpegdec name=decode" },
+    PictureKind { endings: &["png"], caps: "image/png", decoder: "pngdec name=decode" },
+    PictureKind { endings: &["bmp"], caps: "image/bmp", decoder: "avdec_bmp name=decode" },
+    PictureKind {
+        endings: &["tif", "tiff"],
+        caps: "image/tiff",
+        decoder: "avdec_tiff name=decode max-threads=1",
+    },
+    PictureKind { endings: &["webp"], caps: "image/webp", decoder: "webpdec name=decode" },
 ];
 
-impl Kind {
+impl PictureKind {
     fn of(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
         KINDS.into_iter().find(|kind| kind.endings.contains(&ending.as_str()))
@@ -104,9 +108,9 @@ fn ends_as_png(bytes: &[u8]) -> bool {
 }
 
 /// Pictures that are there, in order.
-pub(super) struct Found {
+pub(super) struct PictureFiles {
     pub(super) files: Vec<PathBuf>,
-    kind: Kind,
+    kind: PictureKind,
 }
 
 /// A folder with links to pictures under names that `multifilesrc` can count through; removed when it is
@@ -127,7 +131,7 @@ impl Pictures {
     ///
     /// # Errors
     /// `NoVideo` if there are none, if they are of several kinds, or if a number is missing among them.
-    pub(super) fn find(&self) -> Result<Found> {
+    pub(super) fn find(&self) -> Result<PictureFiles> {
         let fault = |reason: String| Error::NoVideo { input: self.to_string(), reason };
         let name = self.0.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let is_folder = self.0.is_dir();
@@ -145,7 +149,7 @@ impl Pictures {
             let called = bytes.to_string_lossy();
             let is_wanted = match &number {
                 _ if called.starts_with('.') => false,
-                _ if is_folder => Kind::of(Path::new(&bytes)).is_some(),
+                _ if is_folder => PictureKind::of(Path::new(&bytes)).is_some(),
                 Some(number) => number.value(&called).is_some(),
                 None => matches_glob(&name, &called),
             };
@@ -181,13 +185,15 @@ impl Pictures {
                 )));
             }
         }
-        let kind = Kind::of(first).or_else(|| sniffed(first)).ok_or_else(|| {
+        let kind = PictureKind::of(first).or_else(|| sniffed(first)).ok_or_else(|| {
             fault(format!(
                 "{} is no picture that is read (PNG, JPEG, BMP, TIFF and WebP are)",
                 text::path(first)
             ))
         })?;
-        if let Some(other) = files.iter().find(|file| Kind::of(file).is_some_and(|other| other != kind)) {
+        if let Some(other) =
+            files.iter().find(|file| PictureKind::of(file).is_some_and(|other| other != kind))
+        {
             return Err(fault(format!(
                 "pictures of several kinds: {} and {} (take one kind by a glob, as '*.{}')",
                 text::path(first),
@@ -195,7 +201,7 @@ impl Pictures {
                 kind.endings[0]
             )));
         }
-        Ok(Found { files, kind })
+        Ok(PictureFiles { files, kind })
     }
 }
 
@@ -205,7 +211,7 @@ impl fmt::Display for Pictures {
     }
 }
 
-impl Found {
+impl PictureFiles {
     /// The pipeline that plays them at `frame_rate`, which may need links.
     pub(super) fn launch(&self, frame_rate: Option<(i32, i32)>) -> Launch {
         let (n, d) = frame_rate.unwrap_or(USUAL_RATE);
@@ -261,7 +267,7 @@ impl Found {
         } else {
             1
         };
-        let number = Number { before: name[..start].into(), after: name[end..].into(), width };
+        let number = NumberedName { before: name[..start].into(), after: name[end..].into(), width };
         // multifilesrc counts in 32 bits.
         let last = value.checked_add(self.files.len() as u64).filter(|last| *last < i32::MAX as u64)?;
         let is_counted = (value..last).zip(&self.files).all(|(value, file)| {
@@ -351,7 +357,7 @@ impl Found {
 }
 
 /// The kind of a picture by how it begins.
-fn sniffed(path: &Path) -> Option<Kind> {
+fn sniffed(path: &Path) -> Option<PictureKind> {
     let mut start = [0; 12];
     let mut file =
         std::fs::File::open(path).ok().filter(|file| file.metadata().is_ok_and(|about| about.is_file()))?;
@@ -374,14 +380,14 @@ fn links_pattern(folder: &Path) -> String {
 
 /// A number in a name, with what stands before and after it.
 #[derive(Debug, PartialEq, Eq)]
-struct Number {
+struct NumberedName {
     before: String,
     after: String,
     /// Least digits.
     width: usize,
 }
 
-impl Number {
+impl NumberedName {
     fn name(&self, value: u64) -> String {
         format!("{}{value:0width$}{}", self.before, self.after, width = self.width)
     }
@@ -395,7 +401,7 @@ impl Number {
 }
 
 /// The `%d` or `%0Nd` of a pattern; `%%` is a percent sign.
-fn number_of(pattern: &str) -> Option<Number> {
+fn number_of(pattern: &str) -> Option<NumberedName> {
     let mut found = None;
     let mut rest = pattern;
     let mut literal = String::new();
@@ -418,7 +424,7 @@ fn number_of(pattern: &str) -> Option<Number> {
         rest = &after[end + 1..];
     }
     literal.push_str(rest);
-    found.map(|(before, width)| Number { before, after: literal, width })
+    found.map(|(before, width)| NumberedName { before, after: literal, width })
 }
 
 /// True if a name is one that a glob stands for: `*`, `?` and `[a-z]`, as a shell has them.
@@ -571,7 +577,7 @@ mod tests {
         for folder in &left {
             std::fs::create_dir_all(folder).unwrap();
         }
-        let links = Found { files, kind: KINDS[1] }.links();
+        let links = PictureFiles { files, kind: KINDS[1] }.links();
         for folder in &left {
             std::fs::remove_dir(folder).unwrap();
         }
@@ -586,7 +592,7 @@ mod tests {
     fn numbered_names_are_a_pattern_and_others_get_links() {
         let of = |names: &[&str]| {
             let files = names.iter().map(PathBuf::from).collect();
-            Found { files, kind: KINDS[0] }.pattern()
+            PictureFiles { files, kind: KINDS[0] }.pattern()
         };
         assert_eq!(of(&["s/0001.jpg", "s/0002.jpg"]), Some(("s/%04d.jpg".into(), 1)));
         assert_eq!(of(&["s%/f9x.jpg", "s%/f10x.jpg"]), Some(("s%%/f%dx.jpg".into(), 9)));

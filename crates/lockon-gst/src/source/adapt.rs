@@ -1,0 +1,145 @@
+//! The elements that a video needs in front of the appsink: none for most.
+//!
+//! A converter costs more than matching does, so one is put in only where the first frame's caps and tags ask
+//! for it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gst::prelude::*;
+
+use super::errors::no_video;
+use super::{Input, LOG, SourceSpec};
+use crate::launch;
+use lockon_core::error::Result;
+use lockon_core::frame::PixelFormat;
+
+/// What a conversion may end in: 8-bit luma and the chroma that is there, as planes that `videoflip` and
+/// `deinterlace` take.
+const CONVERTED: &str = "video/x-raw,format=(string){I420,Y42B,Y444,GRAY8}";
+
+/// Formats that both `deinterlace` and `videoflip` take (GStreamer 1.22).
+const TURNABLE: [&str; 5] = ["I420", "YV12", "NV12", "NV21", "Y444"];
+
+/// The elements that must stand before the appsink for a video of these caps, if any, where its tags are on
+/// `pad`: said once, as it costs time.
+pub(super) fn adaptation(caps: &gst::Caps, pad: &gst::Pad, spec: &SourceSpec) -> Result<Option<String>> {
+    let info = gst_video::VideoInfo::from_caps(caps)
+        .map_err(|_| no_video(&spec.input, format!("not video: {caps}")))?;
+    let name = info.format().to_str().as_str();
+    let has_luma = PixelFormat::from_name(name).is_some();
+    // What a user wrote is run as written, except for what cannot work.
+    let is_ours = !matches!(spec.input, Input::Launch(_));
+    let is_interlaced = info.is_interlaced();
+    let is_turned = is_ours && is_turned(pad);
+    if is_interlaced && !is_ours {
+        tracing::warn!(target: LOG,
+            "{}: interlaced: fields are matched together (put `deinterlace fields=top` in)",
+            spec.input
+        );
+    }
+    let mut chain = Vec::new();
+    let deinterlaces = is_interlaced && is_ours;
+    let converts = !has_luma || ((deinterlaces || is_turned) && !TURNABLE.contains(&name));
+    if converts {
+        // Dithering would add noise to what is compared.
+        chain.push("videoconvert dither=none");
+    }
+    if deinterlaces {
+        // One frame out for each frame in; the default gives each field a frame of its own.
+        chain.push("deinterlace fields=top");
+    }
+    if is_turned {
+        chain.push("videoflip video-direction=auto");
+    }
+    if chain.is_empty() {
+        return Ok(None);
+    }
+    if converts {
+        chain.push(CONVERTED);
+    }
+    if !has_luma {
+        let depth = info.comp_depth(0);
+        let what =
+            if depth > 8 { format!("{depth} bits are reduced to 8") } else { "luma is computed".into() };
+        tracing::warn!(target: LOG, "{}: {name} has no 8-bit luma plane: {what}", spec.input);
+    }
+    if deinterlaces {
+        tracing::warn!(target: LOG, "{}: interlaced: frames are made of the top fields", spec.input);
+    }
+    Ok(Some(chain.join(" ! ")))
+}
+
+/// True if a tag says that the picture is to be turned or mirrored before it is shown.
+fn is_turned(pad: &gst::Pad) -> bool {
+    let tags = (0..).map_while(|n| pad.sticky_event::<gst::event::Tag>(n));
+    let mut turned = tags.filter_map(|event| {
+        event.tag().get::<gst::tags::ImageOrientation>().map(|orientation| orientation.get() != "rotate-0")
+    });
+    turned.any(|turned| turned)
+}
+
+/// Puts what the video needs in front of the appsink when its first frame is on its way there. The text of
+/// what was put in can be read once that frame has come.
+pub(super) fn adapt_in_place(
+    pipeline: &gst::Pipeline,
+    pad: &gst::Pad,
+    spec: &SourceSpec,
+) -> Arc<Mutex<Option<String>>> {
+    let chain = Arc::new(Mutex::new(None));
+    let (put_in, spec, pipeline) = (Arc::clone(&chain), spec.clone(), pipeline.downgrade());
+    let adapt = move |before: &gst::Pad| -> Result<(), gst::glib::BoolError> {
+        let (Some(pipeline), Some(after), Some(caps)) =
+            (pipeline.upgrade(), before.peer(), before.current_caps())
+        else {
+            return Ok(());
+        };
+        // What is no video is told where the first frame is looked at.
+        let Ok(Some(text)) = adaptation(&caps, before, &spec) else { return Ok(()) };
+        // Text of a bin ends in an element, and caps are none.
+        let bin = gst::parse::bin_from_description(&format!("{text} ! identity"), true)
+            .map_err(|error| gst::glib::bool_error!("{text}: {error}"))?;
+        let (Some(entry), Some(exit)) = (bin.static_pad("sink"), bin.static_pad("src")) else {
+            return Err(gst::glib::bool_error!("{text}: it has no ends"));
+        };
+        pipeline.add(&bin)?;
+        bin.sync_state_with_parent()?;
+        before.unlink(&after)?;
+        let linked = |result: Result<gst::PadLinkSuccess, gst::PadLinkError>| {
+            result.map_err(|error| gst::glib::bool_error!("{text}: {error}"))
+        };
+        linked(before.link(&entry))?;
+        linked(exit.link(&after))?;
+        *put_in.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        Ok(())
+    };
+    let adapt = Arc::new(adapt);
+    let is_watched = AtomicBool::new(false);
+    let watch = move |before: &gst::Pad| {
+        // What is put in is linked here too.
+        if is_watched.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let adapt = Arc::clone(&adapt);
+        before.add_probe(gst::PadProbeType::BLOCK | gst::PadProbeType::BUFFER, move |before, _| {
+            launch::guarded(before, gst::PadProbeReturn::Remove, || {
+                if let Err(error) = adapt(before)
+                    && let Some(element) = before.parent_element()
+                {
+                    gst::element_error!(
+                        element,
+                        gst::CoreError::Negotiation,
+                        ("cannot be converted: {error}")
+                    );
+                }
+                gst::PadProbeReturn::Remove
+            })
+        });
+    };
+    // What a decoder gives is linked only when it is known.
+    if let Some(before) = pad.peer() {
+        watch(&before);
+    }
+    pad.connect_linked(move |_, before| watch(before));
+    chain
+}

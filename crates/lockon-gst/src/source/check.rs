@@ -1,0 +1,53 @@
+//! What can be told of an input before a pipeline is built for it.
+
+use std::io::Read;
+use std::path::Path;
+
+use super::errors::{no_video, unreachable};
+use super::{Input, inlet};
+use crate::{doctor, truncated};
+use lockon_core::error::{Error, Result};
+use lockon_core::still;
+
+/// Bytes of a PNG file in which an animation has said that it is one: nothing but a colour profile and text
+/// comes before that.
+const PNG_HEAD: u64 = 1 << 20;
+
+/// Finds out without GStreamer what it would say less clearly.
+pub(super) fn check(input: &Input) -> Result<()> {
+    match input {
+        Input::File(path) => {
+            let found = std::fs::metadata(path).map_err(Error::file("read", path))?;
+            match found {
+                found if found.is_dir() => Err(no_video(input, "a folder, not a file")),
+                found if !found.is_file() => Ok(()),
+                found if found.is_file() && found.len() == 0 => Err(no_video(input, "the file is empty")),
+                found if found.is_file() && still_animation(path) => Err(no_video(
+                    input,
+                    "an animated PNG, of which GStreamer decodes the first picture only \
+                     (ffmpeg -i FILE.png FILE.mkv makes a video of it)",
+                )),
+                // GStreamer 1.22 refuses it too, but once in a hundred times it waits for ever instead.
+                _ => match truncated::truncation(path).filter(|found| !found.has_index) {
+                    Some(found) => Err(no_video(input, found.to_string())),
+                    None => Ok(()),
+                },
+            }
+        }
+        Input::Stdin => inlet::check_stdin(),
+        Input::Camera(Some(device)) if !Path::new(device).exists() => {
+            Err(unreachable(input, format!("there is no device {device}")))
+        }
+        Input::Camera(None) if doctor::cameras().is_empty() => {
+            Err(unreachable(input, "no camera was found: there is no /dev/video*"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// True for a PNG file that has more pictures than the first.
+fn still_animation(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let is_read = std::fs::File::open(path).and_then(|file| file.take(PNG_HEAD).read_to_end(&mut head));
+    is_read.is_ok() && still::has_animation(&head)
+}

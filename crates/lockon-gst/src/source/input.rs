@@ -1,0 +1,120 @@
+//! What can be opened as video, and how it is typed.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::{Pictures, Uri, inlet};
+use crate::launch::Launch;
+use lockon_core::error::{Error, Result};
+use lockon_core::text;
+
+/// Where video comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// A file.
+    File(PathBuf),
+    /// What comes through a pipe to standard input.
+    Stdin,
+    /// Pictures in files, each a frame.
+    Pictures(Pictures),
+    /// Anything with a scheme that GStreamer has a source for.
+    Uri(Uri),
+    /// A camera: a device such as `/dev/video0`, or the first one.
+    Camera(Option<String>),
+    /// gst-launch text with an `appsink name=frames`.
+    Launch(Launch),
+}
+
+impl FromStr for Input {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::typed(text.as_ref())
+    }
+}
+
+impl Input {
+    /// INPUT as typed: `-`, a file that exists or has no `scheme://`, pictures, `camera[:DEVICE]`, or a URI.
+    ///
+    /// # Errors
+    /// `Value` if there is nothing, or half of what is needed.
+    pub fn typed(typed: &OsStr) -> Result<Self> {
+        let path = Path::new(typed);
+        // What is no text is a path.
+        let text = typed.to_str().unwrap_or("/");
+        let has_scheme = text.split_once("://").is_some_and(|(scheme, _)| {
+            scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+                && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+        });
+        let pictures = Pictures::typed(path).filter(|_| !has_scheme);
+        Ok(match text.strip_prefix("camera") {
+            _ if text.is_empty() => {
+                return Err(Error::value("input", text, "expected a file, a URI, `camera` or -"));
+            }
+            _ if text == "-" => Self::Stdin,
+            _ if pictures.is_none() && path.exists() => Self::File(path.into()),
+            Some("") if !path.exists() => Self::Camera(None),
+            Some(":") => {
+                let expected = "expected camera:DEVICE, such as camera:/dev/video0";
+                return Err(Error::value("input", text, expected));
+            }
+            Some(rest) if rest.starts_with(':') => Self::Camera(Some(rest[1..].to_owned())),
+            _ => match pictures {
+                Some(pictures) => Self::Pictures(pictures),
+                None if has_scheme => Self::Uri(text.into()),
+                None => Self::File(path.into()),
+            },
+        })
+    }
+
+    /// The file that it is, if it is one that can be read again: for its sound, for what else is in it.
+    pub fn file(&self) -> Option<PathBuf> {
+        match self {
+            Self::File(path) => Some(path.clone()).filter(|path| !path.exists() || inlet::is_regular(path)),
+            Self::Uri(uri) => uri
+                .as_typed()
+                .strip_prefix("file://")
+                .map(PathBuf::from)
+                .filter(|path| inlet::is_regular(path)),
+            Self::Stdin | Self::Pictures(_) | Self::Camera(_) | Self::Launch(_) => None,
+        }
+    }
+
+    /// All files that are read for it, as far as they can be found: what is written must be none of them.
+    pub fn files(&self) -> Vec<PathBuf> {
+        match self {
+            Self::File(path) => vec![path.clone()],
+            Self::Uri(uri) => uri.paths(),
+            // Those that cannot be played are told when they are opened.
+            Self::Pictures(pictures) => pictures.find().map(|found| found.files).unwrap_or_default(),
+            Self::Stdin | Self::Camera(_) | Self::Launch(_) => Vec::new(),
+        }
+    }
+}
+
+impl Input {
+    /// What a window that shows it is called.
+    pub fn title(&self) -> String {
+        match self {
+            Self::Launch(_) => "lockon".to_owned(),
+            input => input.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Input {
+    /// The input as it was typed, but for passwords; gst-launch text by the name of where it is from.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.write_str(&text::path(path)),
+            Self::Stdin => f.write_str("-"),
+            Self::Pictures(pictures) => pictures.fmt(f),
+            Self::Uri(uri) => uri.fmt(f),
+            Self::Camera(None) => f.write_str("camera"),
+            Self::Camera(Some(device)) => write!(f, "camera:{device}"),
+            Self::Launch(launch) => f.write_str(launch.name()),
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! Decoded frames from a file, a URI, a camera or gst-launch text, through an appsink.
+//!
+//! Two threads meet here. GStreamer's streaming thread decodes, and hands each sample to a bounded channel:
+//! it does nothing else with it. The thread that owns the [`VideoSource`] takes samples out and maps them.
+//! For a file the streaming thread waits while the channel is full, so nothing is lost and decoding runs no
+//! further ahead than the channel is long. For a live source it never waits: samples that nobody took are
+//! dropped for a newer one, and counted. Those that came together with the newest are not: a network delivers
+//! a few at once, and there is time for them until the next few come.
+//!
+//! The luma plane is used where the decoder put it. A converter costs more than matching does, so there is
+//! none in the pipelines; the first frame's caps and tags tell whether this video needs one, and only then is
+//! the pipeline built again with what is needed in front of the appsink.
+//!
+//! File by file: `input` and `spec` say what to open, `check` what can be told before, `inlet` what lies
+//! beside the pipeline. `open` builds it, `adapt` puts converters in, `feed` is the streaming thread's end of
+//! the channel, `picture` and `times` make frames of samples. `ending` judges the end of a live source,
+//! `reconnect` goes on from there, `errors` has the words.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, TryRecvError, select};
+use gst::prelude::*;
+
+use crate::damage;
+use crate::launch::{self, Launch, News, Running};
+use crate::stuck::{Stuck, Watchdog};
+use crate::truncated::Truncation;
+use lockon_core::control::Control;
+use lockon_core::error::{Error, Result};
+use lockon_core::frame::{Circumstances, Frame, FrameMeta, VideoFormat};
+use lockon_core::ports::{Next, Source};
+
+use ending::Ending;
+use errors::{explained, failure, in_words_of_the_input, no_video};
+use feed::{Counts, NumberedSample, drop_late};
+use inlet::Inlet;
+use reconnect::Reconnection;
+
+pub use address::Uri;
+pub use decoder::Decoder;
+pub use input::Input;
+pub use login::Login;
+pub use picture::{MAX_SIDE, describe, picture};
+pub use pictures::Pictures;
+pub use spec::{CameraMode, DEFAULT_JITTER_MS, SourceSpec};
+pub use times::{PtsInterpolator, presentation_time};
+
+mod adapt;
+mod address;
+mod check;
+mod decoder;
+mod ending;
+mod errors;
+mod feed;
+mod inlet;
+mod input;
+mod login;
+mod open;
+mod picture;
+mod pictures;
+mod reconnect;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod times;
+
+/// What messages of all files of this folder are logged as: whoever filters them need not know the files.
+const LOG: &str = module_path!();
+
+/// After an error, frames that were on their way are waited for this long, unless the end of the stream comes
+/// first.
+const AFTER_ERROR: Duration = Duration::from_secs(1);
+
+/// A real-time source that is silent for so long is given up, where it may be connected anew. Longer than
+/// sources pause.
+const GONE: Duration = Duration::from_secs(15);
+
+/// How long after a resource complained an end is its consequence.
+const TROUBLE: Duration = Duration::from_secs(5);
+
+/// Frames of a video, in order. Dropping it stops the pipeline and waits for its threads.
+pub struct VideoSource {
+    connection: Connection,
+    state: SourceState,
+    spec: SourceSpec,
+    is_live: bool,
+    /// It gives frames only while it plays: a camera or a network stream, or something that behaves so.
+    is_real_time: bool,
+    duration_ns: Option<u64>,
+    /// What is missing of the file, to be told when what is there has been delivered.
+    truncation: Option<Truncation>,
+    /// When the last frame was delivered, or the source opened.
+    heard: Instant,
+    times: PtsInterpolator,
+    /// Errors of decoders before this source was opened.
+    damaged_before: u64,
+    /// The run that may be stopped while it waits.
+    control: Control,
+}
+
+/// The pipeline that runs and what is known of it. A live source that is opened again gets another one, and
+/// everything else in [`VideoSource`] goes on.
+struct Connection {
+    /// Declared, and so dropped, before `running`: a streaming thread that waits in the channel is let go by
+    /// this, and stopping the pipeline waits for that thread.
+    samples: Receiver<NumberedSample>,
+    running: Running,
+    /// Samples that are out of the channel: the one that told a live source's caps while it was opened, and
+    /// those that came together with the newest.
+    waiting: VecDeque<NumberedSample>,
+    caps: gst::Caps,
+    info: gst_video::VideoInfo,
+    format: Arc<VideoFormat>,
+    counts: Arc<Counts>,
+    /// What an end is judged by.
+    ending: Arc<Ending>,
+    /// What a resource complained of, and when: an end that follows at once is its consequence.
+    trouble: Option<(Instant, Error)>,
+    /// If the source is a file: notices that nothing comes any more.
+    watch: Option<Watchdog>,
+    /// Factory name of the element that decodes.
+    decoder: Option<String>,
+    launch: Launch,
+    /// Let go of after the pipeline.
+    _inlet: Inlet,
+}
+
+/// What the next answer to a request for a frame depends on.
+enum SourceState {
+    /// Frames come.
+    Playing,
+    /// Something failed. The error is told when the frames before it have been delivered, at the latest at
+    /// the instant.
+    Failing(Error, Instant),
+    /// It is lost, and is being connected anew.
+    Reconnecting(Reconnection),
+    /// The error has been told.
+    Failed,
+    /// The video has ended and the pipeline is in NULL.
+    Ended,
+}
+
+impl VideoSource {
+    /// What the decoder announced about its pictures; of the first frame until one with another format was
+    /// delivered.
+    pub fn format(&self) -> Arc<VideoFormat> {
+        Arc::clone(&self.connection.format)
+    }
+
+    /// Factory name of the element that decodes, such as `avdec_h264`; `None` for raw video.
+    pub fn decoder_name(&self) -> Option<&str> {
+        self.connection.decoder.as_deref()
+    }
+
+    /// Length of the video in nanoseconds, where the source knows it.
+    pub fn duration_ns(&self) -> Option<u64> {
+        self.duration_ns
+    }
+
+    /// True if frames that nobody takes in time are dropped.
+    pub fn is_live(&self) -> bool {
+        self.is_live
+    }
+
+    /// The pipeline that runs.
+    pub fn launch(&self) -> &Launch {
+        &self.connection.launch
+    }
+
+    /// The next frame if it comes before `deadline`. `None` does not wait at all.
+    fn next(&mut self, deadline: Option<Instant>) -> Result<Next> {
+        loop {
+            match &self.state {
+                SourceState::Playing | SourceState::Failing(..) => {}
+                SourceState::Reconnecting(search) => {
+                    let found = deadline.map_or_else(
+                        || search.found.try_recv().map_err(|error| error == TryRecvError::Empty),
+                        |deadline| search.found.recv_deadline(deadline).map_err(|error| error.is_timeout()),
+                    );
+                    return match found {
+                        Ok(found) => self.come_back(found),
+                        Err(true) => Ok(Next::Pending),
+                        Err(false) => self.come_back(Err(failure("the thread that connects anew panicked"))),
+                    };
+                }
+                SourceState::Ended => return Ok(Next::End),
+                SourceState::Failed => return Err(failure("it has failed before")),
+            }
+            // Frames first: an error or the end is told after all that came before it.
+            match self.connection.take(self.is_live) {
+                Ok(arrival) => return self.deliver(arrival),
+                Err(TryRecvError::Disconnected) => return self.finish(),
+                Err(TryRecvError::Empty) => {}
+            }
+            if self.is_given_up() {
+                let seconds = GONE.as_secs();
+                self.state =
+                    SourceState::Failing(failure(format!("no frame came for {seconds} s")), Instant::now());
+            }
+            if let Some(stuck) = self.stuck() {
+                let error = no_video(&self.spec.input, stuck.reason());
+                self.state = SourceState::Failing(error, Instant::now());
+            }
+            let give_up = match &self.state {
+                SourceState::Failing(_, give_up) if Instant::now() >= *give_up => return self.finish(),
+                SourceState::Failing(_, give_up) => Some(*give_up),
+                _ => None,
+            };
+            let now = Instant::now();
+            let Some(deadline) = deadline.filter(|deadline| *deadline > now) else {
+                while let Ok(news) = self.connection.running.news().try_recv() {
+                    self.attend(news);
+                }
+                return Ok(Next::Pending);
+            };
+            let wait = give_up.map_or(deadline, |give_up| give_up.min(deadline)) - now;
+            select! {
+                recv(self.connection.samples) -> arrival => match arrival {
+                    Ok(arrival) => self.connection.waiting.push_back(arrival),
+                    Err(_) => return self.finish(),
+                },
+                recv(self.connection.running.news()) -> news => if let Ok(news) = news {
+                    self.attend(news);
+                },
+                default(wait) => {}
+            }
+        }
+    }
+
+    /// True if it is silent for so long that connecting anew is the better way to wait.
+    fn is_given_up(&self) -> bool {
+        let is_ours_to_end =
+            self.spec.reconnect && self.is_real_time && matches!(self.state, SourceState::Playing);
+        is_ours_to_end && self.heard.elapsed() > GONE
+    }
+
+    /// How a file is stuck that should give a frame now.
+    fn stuck(&mut self) -> Option<Stuck> {
+        // What plays at its own speed may pause for as long as it likes.
+        let is_watched = !self.is_live && matches!(self.state, SourceState::Playing);
+        self.connection.watch.as_mut().filter(|_| is_watched).and_then(Watchdog::look)
+    }
+
+    /// Remembers the first error; later ones are its consequences.
+    fn attend(&mut self, news: launch::News) {
+        if let News::InTrouble(error) = news {
+            self.connection.trouble = Some((Instant::now(), error));
+            return;
+        }
+        if let Err(error) = self.connection.running.attend(news) {
+            if matches!(self.state, SourceState::Playing) {
+                self.state = SourceState::Failing(error, Instant::now() + AFTER_ERROR);
+            } else {
+                tracing::debug!("after the first error: {error}");
+            }
+        }
+    }
+
+    /// No frame will come: stops the pipeline and tells why.
+    fn finish(&mut self) -> Result<Next> {
+        // Elements post their error before they send the end of the stream down, so it is here by now.
+        while let Ok(news) = self.connection.running.news().try_recv() {
+            self.attend(news);
+        }
+        let pipeline = self.connection.running.pipeline();
+        let clock = pipeline.clock().zip(pipeline.base_time());
+        self.connection.stop();
+        let lost = match std::mem::replace(&mut self.state, SourceState::Ended) {
+            SourceState::Failing(error, _) => Some(error),
+            // It had said that it would go, and whoever has gone closes connections.
+            _ if self.connection.ending.is_goodbye() => None,
+            // Whoever closes a connection under a source makes it end, as far as the source is concerned.
+            _ => match self.connection.trouble.take().filter(|(at, _)| at.elapsed() < TROUBLE) {
+                Some((_, error)) => Some(error),
+                None => self.is_real_time.then(|| self.lost()).flatten(),
+            },
+        };
+        let lost = lost.map(|error| self.in_words(error));
+        if self.spec.reconnect && self.is_real_time {
+            self.reconnect(lost, clock)?;
+            return Ok(Next::Pending);
+        }
+        if let Some(error) = lost {
+            self.state = SourceState::Failed;
+            return Err(error);
+        }
+        match self.truncation.take() {
+            // Told once; asked again, the video has ended.
+            Some(found) => Err(no_video(&self.spec.input, found.to_string())),
+            None => Ok(Next::End),
+        }
+    }
+
+    /// What is wrong with the end of a live source, if something is.
+    fn lost(&self) -> Option<Error> {
+        let input = &self.spec.input;
+        let reason = self.connection.ending.loss(matches!(input, Input::Camera(_)))?;
+        Some(no_video(input, format!("the source was lost: {reason}")))
+    }
+
+    /// An error at run time, with the server that the video came from and what to try.
+    fn in_words(&self, error: Error) -> Error {
+        let input = &self.spec.input;
+        let Input::Uri(uri) = input else { return error };
+        let is_told = matches!(error, Error::NoVideo { .. } | Error::Unreachable { .. });
+        let error = in_words_of_the_input(error, input);
+        // Whoever connects anew at once need not ask first.
+        let error =
+            if self.spec.reconnect || is_told { error } else { explained(error, input, &self.control) };
+        let Some(place) = uri.place().filter(|_| self.is_real_time) else { return error };
+        let advice = if self.spec.reconnect { "" } else { "; --reconnect waits until it is back" };
+        let placed = |reason: String| format!("{reason} (server {place}{advice})");
+        match error {
+            Error::NoVideo { input, reason } => Error::NoVideo { input, reason: placed(reason) },
+            Error::Unreachable { input, reason } => Error::Unreachable { input, reason: placed(reason) },
+            Error::Refused { input, reason } => Error::Refused { input, reason: placed(reason) },
+            error => error,
+        }
+    }
+
+    /// The next frame; one that cannot be used is a failure like any other, so nothing comes after it.
+    fn deliver(&mut self, arrival: NumberedSample) -> Result<Next> {
+        self.heard = Instant::now();
+        self.connection.watch.iter_mut().for_each(Watchdog::reset);
+        let frame = self.frame(arrival);
+        if frame.is_err() {
+            self.connection.stop();
+            self.state = SourceState::Failed;
+        }
+        frame.map(Next::Frame)
+    }
+
+    /// Maps a sample where it lies.
+    fn frame(&mut self, NumberedSample { index, at, captured, sample }: NumberedSample) -> Result<Frame> {
+        let caps = sample.caps().ok_or_else(|| failure("a frame has no caps"))?;
+        // Mostly the same object, so this costs nothing.
+        if *caps != *self.connection.caps {
+            (self.connection.info, self.connection.format) = describe(caps)?;
+            self.connection.caps = caps.to_owned();
+            tracing::debug!("frame {index}: the format changes to {caps}");
+        }
+        let buffer = sample.buffer_owned().ok_or_else(|| failure("a frame has no buffer"))?;
+        let is_first = !self.times.has_begun();
+        let own = presentation_time(sample.segment(), buffer.pts(), self.is_real_time);
+        let (pts_ns, is_pts_interpolated) = self.times.next(own, self.connection.format.frame_rate);
+        let duration_ns = buffer.duration().map(gst::ClockTime::nseconds);
+        let meta = FrameMeta { index, pts_ns, duration_ns, arrived: at };
+        let damage = gst::BufferFlags::DISCONT | gst::BufferFlags::CORRUPTED;
+        let is_discontinuity = !is_first && buffer.flags().intersects(damage);
+        let circumstances = Circumstances { captured, is_pts_interpolated, is_discontinuity };
+        let picture = picture(buffer, &self.connection.info, &self.connection.format).ok_or_else(|| {
+            failure(format!("frame {index} is not laid out as its caps say: {}", self.connection.caps))
+        })?;
+        Ok(Frame { meta, circumstances, format: Arc::clone(&self.connection.format), picture })
+    }
+}
+
+impl Source for VideoSource {
+    fn try_next(&mut self) -> Result<Next> {
+        self.next(None)
+    }
+
+    fn wait_next(&mut self, timeout: Duration) -> Result<Next> {
+        // An instant too far away cannot be told, and nobody waits for a day.
+        self.next(Some(Instant::now() + timeout.min(Duration::from_hours(24))))
+    }
+
+    fn dropped(&self) -> u64 {
+        self.connection.counts.dropped.load(Ordering::Relaxed)
+    }
+
+    fn damaged(&self) -> u64 {
+        damage::errors() - self.damaged_before
+    }
+}
+
+impl Connection {
+    /// The oldest sample that is there and that need not be dropped.
+    fn take(&mut self, is_live: bool) -> Result<NumberedSample, TryRecvError> {
+        if !is_live {
+            return self.waiting.pop_front().map_or_else(|| self.samples.try_recv(), Ok);
+        }
+        let end = loop {
+            match self.samples.try_recv() {
+                Ok(arrival) => self.waiting.push_back(arrival),
+                Err(end) => break end,
+            }
+        };
+        let dropped = drop_late(&mut self.waiting);
+        self.counts.dropped.fetch_add(dropped, Ordering::Relaxed);
+        self.waiting.pop_front().ok_or(end)
+    }
+
+    /// Sets the pipeline to NULL, before its time if need be.
+    fn stop(&mut self) {
+        // The streaming thread may be waiting in the channel, and stopping waits for it: let it go first.
+        self.samples = crossbeam_channel::never();
+        self.running.stop();
+    }
+}

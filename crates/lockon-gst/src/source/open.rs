@@ -1,0 +1,398 @@
+//! Opening: from what was asked for to a source whose first frame's format is known.
+//!
+//! The pipeline is started once to see what its video is like. If that needs a converter in front of the
+//! appsink, the pipeline is built again with one.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+use gst::glib;
+use gst::prelude::*;
+
+use super::adapt::{adapt_in_place, adaptation};
+use super::check::check;
+use super::decoder::{decoder_of, is_hardware, prefer_hardware};
+use super::ending::Ending;
+use super::errors::{explained, failure, in_words_of_the_input, no_video, unreachable};
+use super::feed::{Counts, Feed, NumberedSample, answer_allocation_queries};
+use super::inlet::{self, Inlet};
+use super::login::give_login;
+use super::picture::describe;
+use super::reconnect::ResumePoint;
+use super::spec::decoding_element;
+use super::{Connection, Decoder, Input, LOG, PtsInterpolator, SourceSpec, SourceState, VideoSource};
+use crate::launch::{self, Launch, Milestone, Running};
+use crate::stuck::{Stillness, Stuck, Watchdog};
+use crate::{damage, truncated};
+use lockon_core::control::{Control, STOP_CHECK};
+use lockon_core::error::{Error, Result};
+
+/// How long the first frame may take: a network camera needs seconds, and nobody waits longer than this for
+/// nothing. Through a pipe it comes when whoever writes has one.
+pub(super) const FIRST_FRAME: Duration = Duration::from_secs(if cfg!(test) { 6 } else { 30 });
+
+/// How often a file that gave up while it was opened, without a word, is opened anew to hear why.
+const MOST_OPENINGS: u32 = 5;
+
+impl VideoSource {
+    /// Opens the input and waits until the first frame's format is known.
+    ///
+    /// While it waits it looks at `control`, and gives up when that is stopped.
+    ///
+    /// # Errors
+    /// `File`, `Unreachable` or `Refused` if the input cannot be read, `NoVideo` if it has no video;
+    /// `MissingElement` if an element is not installed; `Launch` if gst-launch text is wrong or has not
+    /// exactly one appsink, named `frames`.
+    pub fn open(spec: &SourceSpec, control: &Control) -> Result<Self> {
+        let first = ResumePoint::default();
+        if !spec.reconnect {
+            return Self::open_after(spec, control, &first);
+        }
+        let mut is_first_try = true;
+        Self::open_in_time(spec, control, &first, |error, pause| {
+            if std::mem::take(&mut is_first_try) {
+                tracing::warn!(target: LOG, "{error}: waiting until it is there");
+            } else {
+                tracing::info!(target: LOG, "next try in {:.1} s: {error}", pause.as_secs_f64());
+            }
+        })
+    }
+
+    pub(super) fn open_after(spec: &SourceSpec, control: &Control, resume: &ResumePoint) -> Result<Self> {
+        check(&spec.input)?;
+        launch::init()?;
+        damage::watch();
+        if spec.decoder != Decoder::Software {
+            prefer_hardware();
+        }
+        let (inlet, mut launch) = Inlet::open(spec, control)?;
+        let start = |launch: &mut Launch| {
+            let opened = Prerolled::start_anew(spec, launch, &inlet, control, resume);
+            opened.map_err(|error| explained(error, &spec.input, control))
+        };
+        let mut opened = start(&mut launch)?;
+        // What can be read once was adapted on the way.
+        if !inlet::is_pipe(&spec.input)
+            && let Some(chain) = opened.adaptation(spec)?
+        {
+            drop(opened);
+            launch.insert_before("frames", &chain)?;
+            opened = start(&mut launch)?;
+        }
+        let put_in = opened.put_in.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(chain) = put_in {
+            launch.insert_before("frames", &chain)?;
+        }
+        opened.into_source(spec, launch, inlet, control)
+    }
+}
+
+/// A pipeline that runs, up to the point where its first frame's caps are known.
+struct Prerolled {
+    /// Dropped before `running`, as in [`Connection`].
+    samples: Receiver<NumberedSample>,
+    running: Running,
+    first: Option<NumberedSample>,
+    pad: gst::Pad,
+    caps: gst::Caps,
+    counts: Arc<Counts>,
+    ending: Arc<Ending>,
+    is_live: bool,
+    is_real_time: bool,
+    /// What was put in front of the appsink of what can be read once.
+    put_in: Arc<Mutex<Option<String>>>,
+    damaged_before: u64,
+    watch: Option<Watchdog>,
+}
+
+/// Why a pipeline did not start.
+enum NotPrerolled {
+    /// A file's pipeline is stuck, and opened anew it may tell why.
+    Stuck(Stuck),
+    /// Its video has an alpha channel, and was taken for something else than video.
+    HasAlpha,
+    Failed(Error),
+}
+
+impl From<Error> for NotPrerolled {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Prerolled {
+    /// Starts the pipeline, several times where it gives up without a word.
+    fn start_anew(
+        spec: &SourceSpec,
+        launch: &mut Launch,
+        inlet: &Inlet,
+        control: &Control,
+        resume: &ResumePoint,
+    ) -> Result<Self> {
+        for _ in 1..MOST_OPENINGS {
+            match Self::start(spec, launch, inlet, control, resume) {
+                Ok(opened) => return Ok(opened),
+                // What came through a pipe does not come again.
+                Err(NotPrerolled::HasAlpha) if !inlet::is_pipe(&spec.input) => {
+                    launch.set(decoding_element(&spec.input), "expose-all-streams", true);
+                }
+                Err(NotPrerolled::Stuck(Stuck::AtRest)) => {
+                    tracing::debug!(target: LOG, "{}: it gave up without a word: once more", spec.input);
+                }
+                Err(NotPrerolled::Stuck(stuck)) => return Err(no_video(&spec.input, stuck.reason())),
+                Err(NotPrerolled::HasAlpha) => {
+                    return Err(no_video(&spec.input, "its alpha channel cannot be decoded from a pipe"));
+                }
+                Err(NotPrerolled::Failed(error)) => return Err(error),
+            }
+        }
+        Self::start(spec, launch, inlet, control, resume).map_err(|error| match error {
+            NotPrerolled::Stuck(stuck) => no_video(&spec.input, stuck.reason()),
+            NotPrerolled::HasAlpha => no_video(&spec.input, "its alpha channel cannot be decoded"),
+            NotPrerolled::Failed(error) => error,
+        })
+    }
+
+    /// Starts the pipeline. A file is left in PAUSED with its first frame in the appsink; live video plays.
+    fn start(
+        spec: &SourceSpec,
+        launch: &mut Launch,
+        inlet: &Inlet,
+        control: &Control,
+        resume: &ResumePoint,
+    ) -> Result<Self, NotPrerolled> {
+        let damaged_before = damage::errors();
+        // What was typed can have any length.
+        let pipeline = match spec.input {
+            Input::Launch(_) => launch.build_under(control)?,
+            _ => launch.build()?,
+        };
+        let mut login = spec.login.clone();
+        if let Input::Uri(uri) = &spec.input {
+            let input = launch.element(&pipeline, "input")?;
+            set_jitter(&input, spec.jitter_ms);
+            // What GStreamer does not see in an address it cannot tell anybody.
+            let (address, own) = uri.with_login(login)?;
+            input.set_property("uri", address);
+            login = own;
+        }
+        if let Some(login) = login {
+            give_login(&pipeline, login);
+        }
+        if let Some(pictures) = &inlet.pictures {
+            pictures.watch(launch, &pipeline)?;
+        }
+        if let Some((clock, base_time)) = &resume.clock {
+            // Its running time is that of the source that was lost.
+            pipeline.use_clock(Some(clock));
+            pipeline.set_start_time(gst::ClockTime::NONE);
+            pipeline.set_base_time(*base_time);
+        }
+        let sink = the_appsink(launch, &pipeline)?;
+        let pad = sink.static_pad("sink").ok_or_else(|| failure("an appsink has no pad"))?;
+        let ending = Ending::watch(&pipeline);
+        let feed = Arc::new(Feed::new(resume, &ending));
+        feed.attach(&sink);
+        answer_allocation_queries(&pad);
+        let mut watch = match &spec.input {
+            // A pipe may be silent for as long as it likes.
+            Input::File(path) if path.is_file() => {
+                Some(Watchdog::new(&pipeline, &launch.element(&pipeline, "input")?))
+            }
+            _ => None,
+        };
+        let put_in =
+            if inlet::is_pipe(&spec.input) { adapt_in_place(&pipeline, &pad, spec) } else { Arc::default() };
+
+        let running = Running::new(pipeline);
+        let in_words = |error| in_words_of_the_input(error, &spec.input);
+        let can_expose_all = !matches!(spec.input, Input::Launch(_) | Input::Camera(_))
+            && !launch.was_set(decoding_element(&spec.input), "expose-all-streams");
+        // Live sources give frames only while they play, so waiting for one in PAUSED would be for ever.
+        let gives_no_preroll =
+            running.set_state(gst::State::Paused).map_err(in_words)? == gst::StateChangeSuccess::NoPreroll;
+        let is_live = spec.live.unwrap_or(gives_no_preroll);
+        if spec.live == Some(true) && !gives_no_preroll {
+            sink.set_sync(true);
+            launch.set("frames", "sync", true);
+        }
+        let samples = feed.open(is_live, gives_no_preroll);
+        let mut first = None;
+        let mut waited = Stillness::default();
+        if gives_no_preroll {
+            running.set_state(gst::State::Playing).map_err(in_words)?;
+        }
+        loop {
+            if gives_no_preroll {
+                first = samples.recv_timeout(STOP_CHECK).ok();
+                while let Ok(news) = running.news().try_recv() {
+                    running.attend(news).map_err(in_words)?;
+                }
+                if first.is_some() {
+                    break;
+                }
+            } else {
+                match running.wait(STOP_CHECK) {
+                    Ok(Some(Milestone::Prerolled)) => break,
+                    Ok(_) => {}
+                    Err(Error::Pipeline { message, .. })
+                        if message == launch::NOTHING_WANTED
+                            && can_expose_all
+                            && has_alpha(running.pipeline()) =>
+                    {
+                        return Err(NotPrerolled::HasAlpha);
+                    }
+                    Err(error) => return Err(in_words(error).into()),
+                }
+            }
+            if control.is_stopped() {
+                return Err(no_video(&spec.input, "interrupted while it was opened").into());
+            }
+            if let Some(stuck) = watch.as_mut().and_then(Watchdog::look) {
+                return Err(NotPrerolled::Stuck(stuck));
+            }
+            if !inlet::is_pipe(&spec.input) && waited.look(Instant::now()) > FIRST_FRAME {
+                let seconds = FIRST_FRAME.as_secs();
+                return Err(unreachable(&spec.input, format!("no frame came within {seconds} s")).into());
+            }
+        }
+        // The end can only be there in PAUSED if no frame was held up before it.
+        let caps = pad.current_caps().filter(|_| first.is_some() || !sink.is_eos());
+        let caps = caps.ok_or_else(|| unreachable(&spec.input, "it has no frame"))?;
+        let (counts, is_real_time) = (Arc::clone(&feed.counts), gives_no_preroll);
+        watch.iter_mut().for_each(Watchdog::reset);
+        Ok(Self {
+            samples,
+            running,
+            first,
+            pad,
+            caps,
+            counts,
+            ending,
+            is_live,
+            is_real_time,
+            put_in,
+            damaged_before,
+            watch,
+        })
+    }
+
+    /// The elements that must stand before the appsink for this video, if any: said once, as it costs time.
+    fn adaptation(&self, spec: &SourceSpec) -> Result<Option<String>> {
+        adaptation(&self.caps, &self.pad, spec)
+    }
+
+    /// Lets a file play, now that its frames can be used as they are.
+    fn into_source(
+        self,
+        spec: &SourceSpec,
+        launch: Launch,
+        inlet: Inlet,
+        control: &Control,
+    ) -> Result<VideoSource> {
+        let Self {
+            samples,
+            running,
+            first,
+            caps,
+            counts,
+            ending,
+            is_live,
+            is_real_time,
+            damaged_before,
+            watch,
+            ..
+        } = self;
+        let (info, format) = describe(&caps).map_err(|error| in_words_of_the_input(error, &spec.input))?;
+        let decoder = decoder_of(running.pipeline());
+        if spec.decoder == Decoder::Hardware
+            && let Some(factory) = decoder.as_ref().filter(|factory| !is_hardware(factory))
+        {
+            let reason = format!(
+                "no hardware decoder takes it, only {} does (try --decoder software)",
+                factory.name()
+            );
+            return Err(no_video(&spec.input, reason));
+        }
+        let duration_ns = running
+            .pipeline()
+            .query_duration::<gst::ClockTime>()
+            .map(gst::ClockTime::nseconds)
+            .filter(|ns| *ns > 0)
+            .or_else(|| Some(inlet.pictures.as_ref()?.duration_ns(spec.camera.frame_rate)));
+        tracing::debug!(target: LOG, "{}: {caps}", spec.input);
+        running.set_state(gst::State::Playing).map_err(|error| in_words_of_the_input(error, &spec.input))?;
+        let truncation = match &spec.input {
+            Input::File(path) => truncated::truncation(path),
+            _ => None,
+        };
+        let connection = Connection {
+            samples,
+            running,
+            waiting: first.into_iter().collect(),
+            caps,
+            info,
+            format,
+            counts,
+            ending,
+            trouble: None,
+            watch,
+            decoder: decoder.map(|factory| factory.name().into()),
+            launch,
+            _inlet: inlet,
+        };
+        Ok(VideoSource {
+            connection,
+            state: SourceState::Playing,
+            spec: spec.clone(),
+            is_live,
+            is_real_time,
+            duration_ns,
+            truncation,
+            heard: Instant::now(),
+            times: PtsInterpolator::default(),
+            damaged_before,
+            control: control.clone(),
+        })
+    }
+}
+
+/// The one appsink of a pipeline, which must be named `frames`.
+pub(super) fn the_appsink(launch: &Launch, pipeline: &gst::Pipeline) -> Result<gst_app::AppSink> {
+    let sink = launch.element(pipeline, "frames")?.downcast::<gst_app::AppSink>().map_err(|element| {
+        let factory = element.factory().map_or_else(String::new, |factory| factory.name().into());
+        launch.fault(format!("\"frames\" must name an appsink, not a {factory}"))
+    })?;
+    let others = pipeline.iterate_recurse().into_iter().flatten();
+    match others.filter(ObjectExt::is::<gst_app::AppSink>).count() {
+        1 => Ok(sink),
+        count => Err(launch.fault(format!("it has {count} appsinks, and only one can be read"))),
+    }
+}
+
+/// Tells the network source that a URI's element makes how long to even out its jitter.
+fn set_jitter(input: &gst::Element, milliseconds: u32) {
+    input.connect("source-setup", false, move |values| {
+        // RTSP's source has an unsigned number here, SRT's a signed one.
+        if let Some(source) = values.get(1).and_then(|source| source.get::<gst::Element>().ok())
+            && let Some(property) = source.find_property("latency")
+        {
+            match property.value_type() {
+                glib::Type::U32 => source.set_property("latency", milliseconds),
+                glib::Type::I32 => source.set_property("latency", milliseconds as i32),
+                _ => {}
+            }
+        }
+        None
+    });
+}
+
+/// True if a stream is video with an alpha channel that is a stream of its own. Its decoder is a bin that may
+/// give anything, as far as it says before it runs, so that `decodebin` does not take it where it looks for
+/// video only.
+fn has_alpha(pipeline: &gst::Pipeline) -> bool {
+    let elements = pipeline.iterate_recurse().into_iter().flatten();
+    let mut caps = elements.flat_map(|element| element.pads()).filter_map(|pad| pad.current_caps());
+    caps.any(|caps| caps.iter().any(|stream| stream.get::<bool>("codec-alpha") == Ok(true)))
+}

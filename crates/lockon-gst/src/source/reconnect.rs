@@ -1,0 +1,134 @@
+//! Connecting anew to a live source that was lost, and waiting for one that is not there yet.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+
+use super::errors::{failure, has_fault, may_pass};
+use super::{LOG, SourceSpec, SourceState, VideoSource};
+use lockon_core::control::{Control, STOP_CHECK};
+use lockon_core::error::{Error, Result};
+use lockon_core::ports::Next;
+
+/// Between the first tries to connect anew; each time twice as long, up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+
+/// Between two tries at most.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+
+/// What a source that is connected anew takes over from the one that was lost.
+#[derive(Clone, Default)]
+pub(super) struct ResumePoint {
+    pub(super) arrived: u64,
+    pub(super) dropped: u64,
+    /// The clock and its time at the start of the run, so that times go on.
+    pub(super) clock: Option<(gst::Clock, gst::ClockTime)>,
+}
+
+/// A search for a source that was lost, on a thread of its own, since opening one may take long.
+pub(super) struct Reconnection {
+    /// When the last frame came.
+    since: Instant,
+    reason: String,
+    pub(super) found: Receiver<Result<VideoSource>>,
+    give_up: Control,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reconnection {
+    fn start(spec: SourceSpec, resume: ResumePoint, since: Instant, reason: String) -> Result<Self> {
+        let (sender, found) = crossbeam_channel::bounded(1);
+        let give_up = Control::new();
+        let control = give_up.clone();
+        let search = move || {
+            let opened = VideoSource::open_in_time(&spec, &control, &resume, |error, pause| {
+                tracing::info!(target: LOG, "not connected, next try in {:.1} s: {error}", pause.as_secs_f64());
+            });
+            // Nobody listens any more where the search was given up.
+            let _ = sender.send(opened);
+        };
+        let thread = std::thread::Builder::new().name("lockon-reconnect".to_owned()).spawn(search);
+        let thread = thread.map_err(|error| failure(format!("no thread can be started: {error}")))?;
+        Ok(Self { since, reason, found, give_up, thread: Some(thread) })
+    }
+}
+
+impl Drop for Reconnection {
+    /// Waits for the thread, which looks at `give_up` while it waits itself.
+    fn drop(&mut self) {
+        self.give_up.stop();
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn wait(pause: Duration, control: &Control) {
+    let until = Instant::now() + pause;
+    while Instant::now() < until && !control.is_stopped() {
+        std::thread::sleep(STOP_CHECK);
+    }
+}
+
+impl VideoSource {
+    /// Opens the source as soon as it is there: as long as its errors are such as pass it is tried again,
+    /// after pauses that grow. What gave video once may give it again, whatever comes meanwhile. `tell` hears
+    /// of each error and of the pause after it.
+    pub(super) fn open_in_time(
+        spec: &SourceSpec,
+        control: &Control,
+        resume: &ResumePoint,
+        mut tell: impl FnMut(&Error, Duration),
+    ) -> Result<Self> {
+        let mut pause = FIRST_PAUSE;
+        let was_video = resume.arrived > 0;
+        loop {
+            match Self::open_after(spec, control, resume) {
+                Err(error)
+                    if !control.is_stopped() && (may_pass(&error) || was_video && has_fault(&error)) =>
+                {
+                    tell(&error, pause);
+                }
+                opened => return opened,
+            }
+            wait(pause, control);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Begins to search for what was lost: an error, or an end that is none. Times go on by `clock`.
+    pub(super) fn reconnect(
+        &mut self,
+        lost: Option<Error>,
+        clock: Option<(gst::Clock, gst::ClockTime)>,
+    ) -> Result<()> {
+        let reason = match lost {
+            Some(
+                Error::NoVideo { reason, .. }
+                | Error::Unreachable { reason, .. }
+                | Error::Refused { reason, .. },
+            ) => reason,
+            Some(error) => error.to_string(),
+            None => "it ended".to_owned(),
+        };
+        tracing::warn!(target: LOG, "{}: {reason}: connecting anew", self.spec.input);
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let counts = &self.connection.counts;
+        let (arrived, dropped) = (load(&counts.arrived), load(&counts.dropped));
+        let resume = ResumePoint { arrived, dropped, clock };
+        let search = Reconnection::start(self.spec.clone(), resume, self.heard, reason)?;
+        self.state = SourceState::Reconnecting(search);
+        Ok(())
+    }
+
+    /// Goes on with what was found, or fails for good.
+    pub(super) fn come_back(&mut self, found: Result<Self>) -> Result<Next> {
+        let SourceState::Reconnecting(search) = std::mem::replace(&mut self.state, SourceState::Failed)
+        else {
+            unreachable!("only a source that is away comes back");
+        };
+        self.connection = found?.connection;
+        (self.state, self.heard) = (SourceState::Playing, Instant::now());
+        Ok(Next::Gap { away: search.since.elapsed(), reason: search.reason.clone() })
+    }
+}

@@ -1,0 +1,204 @@
+//! What to open, how, and the pipeline's text for it.
+
+use gst::glib;
+use gst::prelude::*;
+use gst_app::gst_base::prelude::BaseSrcExt;
+
+use super::pictures::PictureFiles;
+use super::{Decoder, Input, LOG, Login, inlet};
+use crate::doctor;
+use crate::launch::{self, Launch};
+use lockon_core::error::Result;
+use lockon_core::files;
+use lockon_core::frame::{PixelFormat, Size};
+use lockon_core::text;
+
+/// Jitter of local networks is some milliseconds, of others some dozens.
+pub const DEFAULT_JITTER_MS: u32 = 200;
+
+/// What to open, and how.
+#[derive(Debug, Clone)]
+pub struct SourceSpec {
+    /// Where video comes from.
+    pub input: Input,
+    /// Which decoders are used.
+    pub decoder: Decoder,
+    /// True drops the frames that nobody takes in time, false keeps all; `None` asks the source what it is.
+    ///
+    /// A file that is live plays at its own speed, as a camera would.
+    pub live: Option<bool>,
+    /// A live source that is lost is connected anew, however long that takes.
+    pub reconnect: bool,
+    /// What is asked of a camera; of pictures, the frame rate alone.
+    pub camera: CameraMode,
+    /// User and password for the server, where the address has no password.
+    pub login: Option<Login>,
+    /// For how many milliseconds a URI's network source evens out its jitter: less is sooner, more is
+    /// smoother.
+    pub jitter_ms: u32,
+}
+
+/// What is asked of a camera. What is left open it chooses itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CameraMode {
+    /// Size of its pictures.
+    pub size: Option<Size>,
+    /// Frames a second, as a fraction.
+    pub frame_rate: Option<(i32, i32)>,
+}
+
+impl CameraMode {
+    /// What the camera may send, best first: pictures with a luma plane, JPEG, and what must be converted.
+    fn caps(self) -> String {
+        let size =
+            self.size.map_or(String::new(), |size| format!(",width={},height={}", size.width, size.height));
+        let rate = self.frame_rate.map_or(String::new(), |(n, d)| format!(",framerate={n}/{d}"));
+        let luma: Vec<_> = PixelFormat::ALL.iter().map(|format| format.name).collect();
+        let luma = format!("video/x-raw,format=(string){{{}}}", luma.join(","));
+        let kinds = [luma.as_str(), "image/jpeg", "video/x-raw"];
+        kinds.map(|kind| format!("{kind}{size}{rate}")).join(";")
+    }
+}
+
+impl SourceSpec {
+    /// An input as it comes: a source tells itself whether it is live, and is not connected anew.
+    pub fn new(input: Input, decoder: Decoder) -> Self {
+        let camera = CameraMode::default();
+        let (live, login) = (None, None);
+        Self { input, decoder, live, reconnect: false, camera, login, jitter_ms: DEFAULT_JITTER_MS }
+    }
+
+    fn is_software(&self) -> bool {
+        self.decoder == Decoder::Software
+    }
+
+    /// True if it can be lost and found again: not a file, nor what is read once.
+    pub fn can_reconnect(&self) -> bool {
+        matches!(self.input, Input::Uri(_) | Input::Camera(_) | Input::Launch(_))
+            && self.input.file().is_none()
+    }
+
+    /// True if frames come at the source's own pace: a camera's, a network stream's. As far as can be told
+    /// without opening it.
+    ///
+    /// # Errors
+    /// `MissingElement` or `Launch` if a pipeline's text cannot be built.
+    pub fn is_real_time(&self) -> Result<bool> {
+        launch::init()?;
+        Ok(match &self.input {
+            Input::File(_) | Input::Stdin | Input::Pictures(_) => false,
+            Input::Camera(_) => true,
+            Input::Uri(uri) => is_real_time_uri(uri.as_typed()),
+            Input::Launch(launch) => launch.build()?.iterate_recurse().into_iter().flatten().any(|element| {
+                // What finds its source by a URI has none before it starts.
+                let is_text = |spec: &glib::ParamSpec| spec.value_type() == glib::Type::STRING;
+                let uri = element
+                    .find_property("uri")
+                    .filter(is_text)
+                    .and_then(|_| element.property::<Option<String>>("uri"));
+                is_real_time_source(&element) || uri.is_some_and(|uri| is_real_time_uri(&uri))
+            }),
+        })
+    }
+
+    /// The pipeline for the input, as far as it is known without opening it. A pipe is standard input there,
+    /// and links to pictures lie in a folder that is not made yet, which is warned of.
+    ///
+    /// # Errors
+    /// `Launch` if gst-launch text has nothing named `frames`; for pictures that are not there as
+    /// [`VideoSource::open`](super::VideoSource::open).
+    pub fn launch(&self) -> Result<Launch> {
+        let pictures = self.pictures()?;
+        match &self.input {
+            Input::File(path) if files::is_pipe(path) => {
+                let path = text::without_controls(&path.to_string_lossy()).into_owned();
+                tracing::warn!(target: LOG, "{path} is opened by the program: the text reads standard input (< {path})");
+            }
+            input if pictures.as_ref().is_some_and(PictureFiles::needs_links) => {
+                tracing::warn!(target: LOG,
+                    "{input}: the program links these pictures under numbers: the text needs such links"
+                );
+            }
+            _ => {}
+        }
+        self.launch_for(pictures.as_ref())
+    }
+
+    /// The pictures that the input stands for, if that is what it is.
+    pub(super) fn pictures(&self) -> Result<Option<PictureFiles>> {
+        match &self.input {
+            Input::Pictures(pictures) => pictures.find().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The pipeline for the input, whose pictures these are.
+    pub(super) fn launch_for(&self, pictures: Option<&PictureFiles>) -> Result<Launch> {
+        let software = self.is_software();
+        let mut launch = match &self.input {
+            Input::File(path) if files::is_pipe(path) => inlet::pipe_launch(software),
+            Input::File(path) => {
+                let mut launch =
+                    Launch::new("file.launch", include_str!("../../../../pipelines/file.launch"));
+                launch.set("input", "location", path.display());
+                if software {
+                    launch.set("decode", "force-sw-decoders", true);
+                }
+                launch
+            }
+            Input::Stdin => inlet::pipe_launch(software),
+            Input::Pictures(_) => {
+                pictures.expect("pictures are looked for first").launch(self.camera.frame_rate)
+            }
+            Input::Uri(uri) => {
+                let mut launch = Launch::new("uri.launch", include_str!("../../../../pipelines/uri.launch"));
+                launch.set("input", "uri", uri.as_typed());
+                if software {
+                    launch.set("input", "force-sw-decoders", true);
+                }
+                launch
+            }
+            Input::Camera(device) => {
+                let mut launch =
+                    Launch::new("camera.launch", include_str!("../../../../pipelines/camera.launch"));
+                let first = || Some(doctor::cameras().first()?.display().to_string());
+                if let Some(device) = device.clone().or_else(first) {
+                    launch.set("input", "device", device);
+                }
+                launch.set("mode", "caps", self.camera.caps());
+                if software {
+                    launch.set("decode", "force-sw-decoders", true);
+                }
+                launch
+            }
+            Input::Launch(launch) => launch.clone(),
+        };
+        if !launch.has("frames") {
+            return Err(
+                launch.fault("it has no appsink named \"frames\" (end it with `! appsink name=frames`)")
+            );
+        }
+        // An appsink keeps time by default, which would play a file at its own speed.
+        if !launch.sets("frames", "sync") {
+            launch.set("frames", "sync", false);
+        }
+        Ok(launch)
+    }
+}
+
+fn is_real_time_uri(uri: &str) -> bool {
+    let source = gst::Element::make_from_uri(gst::URIType::Src, uri, None);
+    source.is_ok_and(|source| is_real_time_source(&source))
+}
+
+/// True if the element says that it gives frames only while it plays.
+fn is_real_time_source(element: &gst::Element) -> bool {
+    let says_so = element.downcast_ref::<gst_app::gst_base::BaseSrc>().is_some_and(BaseSrcExt::is_live);
+    // RTSP's source is a bin, which says nothing before it has connected.
+    says_so || element.factory().is_some_and(|factory| factory.name() == "rtspsrc")
+}
+
+/// The name of the element that finds decoders, in the pipeline for a file or a URI.
+pub(super) fn decoding_element(input: &Input) -> &'static str {
+    if matches!(input, Input::Uri(_)) { "input" } else { "decode" }
+}

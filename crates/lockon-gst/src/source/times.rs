@@ -1,0 +1,55 @@
+//! The time of a frame: as its segment tells it, or one that continues those before.
+
+/// Gives every frame a time: its own, or one that continues those before.
+#[derive(Debug, Default)]
+pub struct PtsInterpolator {
+    last: Option<u64>,
+    /// From frame to frame, as last seen.
+    step: Option<u64>,
+}
+
+impl PtsInterpolator {
+    /// True if a frame before had a time.
+    pub(super) fn has_begun(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// The frame's time in nanoseconds, and whether it had to be interpolated, because it has none of its
+    /// `own`. `frame_rate` is what caps tell, as in
+    /// [`VideoFormat`](lockon_core::frame::VideoFormat). There is none before the first that is known, where
+    /// the rate is not known either.
+    pub fn next(&mut self, own: Option<u64>, frame_rate: (i32, i32)) -> (Option<u64>, bool) {
+        let nominal = match frame_rate {
+            (frames @ 1.., seconds) => Some(1_000_000_000 * seconds as u64 / frames as u64),
+            _ => None,
+        };
+        let next = || match self.last {
+            Some(last) => Some(last + nominal.or(self.step)?),
+            // Times of a rate begin with zero.
+            None => nominal.map(|_| 0),
+        };
+        let time = own.or_else(next);
+        if let (Some(time), Some(last)) = (own, self.last)
+            && time > last
+        {
+            self.step = Some(time - last);
+        }
+        self.last = time.or(self.last);
+        (time, own.is_none() && time.is_some())
+    }
+}
+
+/// When a frame is to be shown, in nanoseconds, counted from the beginning of the video rather than of the
+/// file's own clock; in real time, when it was captured, counted from the start of the run.
+pub fn presentation_time(
+    segment: Option<&gst::Segment>,
+    pts: Option<gst::ClockTime>,
+    is_real_time: bool,
+) -> Option<u64> {
+    let pts = pts?;
+    let segment = segment.and_then(|segment| segment.downcast_ref::<gst::ClockTime>());
+    let time = |segment: &gst::FormattedSegment<gst::ClockTime>| {
+        if is_real_time { segment.to_running_time(pts) } else { segment.to_stream_time(pts) }
+    };
+    Some(segment.and_then(time).unwrap_or(pts).nseconds())
+}
