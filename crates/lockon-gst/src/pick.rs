@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, select};
 use gst::prelude::*;
 
 use super::launch::{Milestone, Running};
-use super::sink::{self, Easel, Times};
+use super::sink::{self, Painter, Timestamps};
 use super::window::{self, Action};
 use lockon_core::config::View;
 use lockon_core::control::Control;
@@ -37,7 +37,7 @@ pub struct Picker {
     actions: Receiver<Action>,
     running: Running,
     appsrc: gst_app::AppSrc,
-    easel: Easel,
+    painter: Painter,
     frame: Frame,
     selection: Selection,
     /// Pictures that were shown.
@@ -60,8 +60,8 @@ impl Picker {
         let pipeline = running.pipeline();
         let appsrc = launch.element(pipeline, "results")?.downcast::<gst_app::AppSrc>();
         let appsrc = appsrc.map_err(|_| launch.fault("`results` is not an appsrc"))?;
-        let easel = Easel::new(&frame.format, View::Overlay, false).map_err(|e| fault(e.to_string()))?;
-        sink::prepare(&appsrc, &easel.info, true);
+        let painter = Painter::new(&frame.format, View::Overlay, false).map_err(|e| fault(e.to_string()))?;
+        sink::prepare(&appsrc, &painter.info, true);
         let (sender, actions) = crossbeam_channel::bounded(WAITING);
         window::watch(&appsrc, move |action| {
             // Nobody makes so many while a picture is drawn; of what is too much the mouse's next move tells.
@@ -84,7 +84,7 @@ impl Picker {
         }
         let selection = Selection::new(frame.format.size);
         let (shown, is_closed) = (0, false);
-        let mut picker = Self { actions, running, appsrc, easel, frame, selection, shown, is_closed };
+        let mut picker = Self { actions, running, appsrc, painter, frame, selection, shown, is_closed };
         picker.show()?;
         picker.await_picture(&has_arrived, control)?;
         Ok(picker)
@@ -134,9 +134,9 @@ impl Picker {
 
     /// Draws the frame with what is selected, and shows it.
     fn show(&mut self) -> Result<()> {
-        let times = Times { pts: self.shown * STEP_NS, duration: STEP_NS };
+        let times = Timestamps { pts: self.shown * STEP_NS, duration: STEP_NS };
         let Selection { kept, current, .. } = &self.selection;
-        let painted = self.easel.paint_with(&self.frame, times, |canvas| {
+        let painted = self.painter.paint_with(&self.frame, times, |canvas| {
             overlay::draw_selection(canvas, kept, *current, KEYS);
         });
         self.shown += 1;
@@ -284,10 +284,10 @@ mod tests {
         let running = Running::new(launch.build().unwrap());
         let appsrc = running.pipeline().by_name("results").unwrap().downcast().unwrap();
         let format = sink::tests::format("GRAY8", FRAME.width, FRAME.height, (25, 1));
-        let easel = Easel::new(&format, View::Overlay, false).unwrap();
+        let painter = Painter::new(&format, View::Overlay, false).unwrap();
         let frame = sink::tests::frame(0, &format, None);
         let (actions, selection) = (crossbeam_channel::never(), Selection::new(FRAME));
-        Picker { actions, running, appsrc, easel, frame, selection, shown: 0, is_closed: false }
+        Picker { actions, running, appsrc, painter, frame, selection, shown: 0, is_closed: false }
     }
 
     #[test]

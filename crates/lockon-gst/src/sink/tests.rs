@@ -1,10 +1,22 @@
 //! Real pipelines, from frames in memory to files that are played again.
 
+use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use gst::prelude::*;
+use gst_video::prelude::*;
+
+use super::containers::{CONTAINERS, Container};
+use super::playing::{HURRY, LAST_CALL, PATIENCE, POLL, TO_STOP};
+use super::progress::{Patience, PipelineProgress};
+use super::screen::{DISPLAY, REMEDY, has_screen};
+use super::timeline::{Timeline, Timestamps};
+use super::worker::running_time;
 use super::*;
 use crate::launch::Running;
-use lockon_core::frame::{Circumstances, Plane, PlaneRef};
+use lockon_core::frame::{Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Size};
 
 /// A picture in memory, with padding after each row, as decoders have it.
 struct Still {
@@ -276,7 +288,7 @@ fn missing_times_follow_the_frame_rate() {
     assert_eq!([pts(None), pts(None), pts(Some(90_000_000)), pts(None)], [0, 40, 90, 120]);
     let mut times = Timeline::new((0, 1), false, None);
     let last = [None, None].map(|given| times.next(&meta(given), || None))[1];
-    assert_eq!(last, Times { pts: 40_000_000, duration: 40_000_000 });
+    assert_eq!(last, Timestamps { pts: 40_000_000, duration: 40_000_000 });
 }
 
 #[test]
@@ -449,7 +461,7 @@ fn an_output_that_blocks_is_given_up_while_frames_come() {
 
 #[test]
 fn a_process_that_was_stopped_has_not_waited_for_its_output() {
-    let progress = Progress::default();
+    let progress = PipelineProgress::default();
     let (mut patience, start) = (Patience::new(&progress), Instant::now());
     let mut check = |now| patience.check(&progress, now, PATIENCE);
     check(start).unwrap();
@@ -621,7 +633,7 @@ fn display(screen: &str, control: Option<Control>) -> (VideoSink, gst::Element) 
         name: String::new(),
         launch,
         view: View::Overlay,
-        target: Target::Display { title: "clip.mp4".to_owned() },
+        target: Destination::Display { title: "clip.mp4".to_owned() },
         is_live: false,
         from_zero: false,
         ready: Some(Running::new(pipeline)),

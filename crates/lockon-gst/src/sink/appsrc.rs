@@ -1,0 +1,77 @@
+//! The appsrc that frames are pushed into, and the rules for a pipeline of the user's around it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use gst::prelude::*;
+
+use super::Shown;
+use crate::launch::Launch;
+use lockon_core::error::Result;
+
+/// Drawn frames that may wait in `appsrc`: enough to bridge an encoder's uneven pace.
+const QUEUED: u64 = 4;
+
+/// The user's pipeline `text` (or `@file`), without opening anything.
+///
+/// # Errors
+/// `File` if the file cannot be read.
+pub fn user_launch(text: &str) -> Result<Launch> {
+    Launch::user("--sink", text).map(Launch::with_appsrc)
+}
+
+/// The pipeline has exactly one appsrc, and it is ours.
+pub(super) fn check_appsrc(launch: &Launch, pipeline: &gst::Pipeline) -> Result<()> {
+    let sources: Vec<_> =
+        pipeline.iterate_all_by_element_factory_name("appsrc").into_iter().flatten().collect();
+    match sources.as_slice() {
+        [source] if source.name() == "results" => Ok(()),
+        [] => Err(launch.fault("it must begin with `appsrc name=results`, from which the frames come")),
+        [source] => {
+            Err(launch.fault(format!("its appsrc is named {:?}: write `appsrc name=results`", source.name())))
+        }
+        more => Err(launch.fault(format!(
+            "it has {} appsrc elements, but frames come from one, `appsrc name=results` (a tee splits them)",
+            more.len()
+        ))),
+    }
+}
+
+/// Lets ends that keep no time start without a first frame each. Behind a tee, an encoder that looks ahead
+/// gives none until it has had many, while an end that has its own holds the tee up: the pipeline would wait
+/// for ever, as it does in `gst-launch-1.0`.
+pub(super) fn start_without_preroll(pipeline: &gst::Pipeline) {
+    for end in pipeline.iterate_sinks().into_iter().flatten() {
+        let has = |property: &str| end.has_property_with_type(property, bool::static_type());
+        if has("sync") && has("async") && !end.property::<bool>("sync") {
+            end.set_property("async", false);
+        }
+    }
+}
+
+/// Everything about the appsrc that text cannot say, because people put videotestsrc in its place.
+pub(crate) fn prepare(appsrc: &gst_app::AppSrc, info: &gst_video::VideoInfo, is_live: bool) {
+    appsrc.set_caps(info.to_caps().ok().as_ref());
+    appsrc.set_format(gst::Format::Time);
+    // Bytes are no useful limit for pictures.
+    appsrc.set_max_bytes(0);
+    appsrc.set_max_buffers(QUEUED);
+    appsrc.set_is_live(is_live);
+    appsrc.set_block(!is_live);
+    if is_live {
+        appsrc.set_max_buffers(1);
+        appsrc.set_leaky_type(gst_app::AppLeakyType::Downstream);
+        // Frames are stamped with the time at which they are pushed: none is older.
+        appsrc.set_min_latency(0);
+    }
+}
+
+/// Counts what the appsrc drops: it takes every frame, and lets go the newest of those that wait.
+pub(super) fn count_drops(appsrc: &gst_app::AppSrc, shown: &Arc<Shown>) {
+    let Some(pad) = appsrc.static_pad("src") else { return };
+    let shown = shown.clone();
+    pad.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        shown.left.fetch_add(1, Ordering::Relaxed);
+        gst::PadProbeReturn::Ok
+    });
+}

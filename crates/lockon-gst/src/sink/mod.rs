@@ -1,0 +1,321 @@
+//! Where frames go with their results drawn in: a video file, the screen, or a pipeline of the user's own.
+//!
+//! Threads: the engine's thread only hands frames over. A worker of the sink's copies each into a pooled
+//! buffer, draws, and pushes it into `appsrc`, so that this overlaps with the search for the next frame;
+//! GStreamer encodes and writes on its own threads.
+//!
+//! Who waits for whom: a full `appsrc` holds up the worker, the worker holds up [`Sink::deliver`], and that
+//! is how an encoder holds back the reading of a file. Where frames of a live source are shown nobody waits:
+//! older ones are dropped, and counted. The engine's thread is the only one that hears what the pipeline says
+//! and that changes its state. It never waits for the worker without listening, and going to NULL makes a
+//! push that waits return: so a pipeline that fails while it is full is noticed and closed. What does not
+//! stop in time, because the system holds up a thread of it, is left behind.
+//!
+//! File by file: `containers`, `screen` and `appsrc` have the pipelines and what must be true of them.
+//! `playing` starts one, hands frames to `worker`, which draws them with `painter` at the times of `timeline`,
+//! and ends it; `progress` tells whether it still moves, `shown` how it keeps up.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gst::prelude::*;
+
+use crate::launch::{self, Launch};
+use lockon_core::config::View;
+use lockon_core::control::Control;
+use lockon_core::error::{Error, Result};
+use lockon_core::files;
+use lockon_core::frame::VideoFormat;
+use lockon_core::ports::{Delivery, Sink};
+use lockon_core::results::{OutputSummary, RunRecord, Summary};
+use lockon_core::text;
+
+use appsrc::{check_appsrc, start_without_preroll};
+use containers::{Container, next_part};
+use playing::Playing;
+use screen::REMEDY;
+use worker::DrawJob;
+
+pub use appsrc::user_launch;
+pub use containers::file_launch;
+pub use painter::draw_in_place;
+pub use screen::display_launch;
+pub use shown::Shown;
+
+pub(crate) use appsrc::prepare;
+pub(crate) use painter::Painter;
+pub(crate) use screen::{NO_WINDOW, check_screen};
+pub(crate) use timeline::Timestamps;
+
+mod appsrc;
+mod containers;
+mod painter;
+mod playing;
+mod progress;
+mod screen;
+mod shown;
+#[cfg(test)]
+pub(super) mod tests;
+mod timeline;
+mod worker;
+
+/// What messages of all files of this folder are logged as: whoever filters them need not know the files.
+const LOG: &str = module_path!();
+
+/// Where the pipeline leads.
+enum Destination {
+    File {
+        path: PathBuf,
+        container: &'static Container,
+        sound: Option<PathBuf>,
+        /// Nothing was there before, so that an empty file is ours to remove.
+        is_new: bool,
+        /// Where frames that the first file could not hold went.
+        parts: Vec<PathBuf>,
+    },
+    Display {
+        /// The window's name.
+        title: String,
+    },
+    User,
+}
+
+/// A [`Sink`] that draws results into the frames and passes them to a GStreamer pipeline.
+pub struct VideoSink {
+    name: String,
+    launch: Launch,
+    view: View,
+    target: Destination,
+    /// True if frames come from a live source: then the newest frame matters, not each of them.
+    is_live: bool,
+    /// True if a file begins at 0, whatever the first frame's time.
+    from_zero: bool,
+    /// Built on opening, so that what is missing is known before the video starts.
+    ready: Option<launch::Running>,
+    playing: Option<Playing>,
+    shown: Arc<Shown>,
+    /// The run whose frames these are, if what is done in a window steers it.
+    control: Option<Control>,
+    /// The run whose frames these are, so that nobody waits for long who was asked to end.
+    run: Control,
+}
+
+impl VideoSink {
+    /// Writes `path`: `.mp4`, `.mkv`, `.avi` (H.264) or `.webm` (VP9), with the first audio stream of the
+    /// file `sound`.
+    ///
+    /// Frames keep their number and their times, to the precision of the container; MP4 without sound begins
+    /// at 0 whatever the first frame's time. The precision is 3 µs in MP4, 0.05 ms in Matroska, 0.5 ms in
+    /// `WebM`; AVI has a frame rate and no times. Sound is copied, not encoded again, and ends with the
+    /// video; where the container cannot hold it, it is left out with a warning. A file that exists is
+    /// replaced when the first frame comes.
+    ///
+    /// # Errors
+    /// `Value` for another extension, `File` if the file could not be written there,
+    /// `MissingElement` without the encoder.
+    pub fn file(path: &Path, view: View, sound: Option<PathBuf>) -> Result<Self> {
+        let container = Container::of(path)?;
+        let launch = file_launch(path)?;
+        let pipeline = launch.build()?;
+        // Once more, as the bytes that it is: text holds no name that is not UTF-8.
+        launch.element(&pipeline, "file")?.set_property("location", path);
+        let ready = Some(launch::Running::new(pipeline));
+        let is_new = files::check_writable(path)?;
+        let target = Destination::File { path: path.to_owned(), container, sound, is_new, parts: Vec::new() };
+        let name = path.display().to_string();
+        let (is_live, from_zero, playing, shown, control) = (false, false, None, Arc::default(), None);
+        let run = Control::new();
+        Ok(Self { name, launch, view, target, is_live, from_zero, ready, playing, shown, control, run })
+    }
+
+    /// Shows the frames on the screen, in a window named `title`: those of a file at their own pace, or
+    /// slower if the search is; a camera's at once.
+    ///
+    /// # Errors
+    /// `Output` if there is no screen, `MissingElement` if GStreamer has no video output.
+    pub fn display(view: View, is_live: bool, title: &str) -> Result<Self> {
+        check_screen(REMEDY)?;
+        let launch = display_launch(is_live);
+        let ready = Some(launch::Running::new(launch.build()?));
+        Ok(Self {
+            name: "display".to_owned(),
+            launch,
+            view,
+            target: Destination::Display { title: title.to_owned() },
+            is_live,
+            from_zero: false,
+            ready,
+            playing: None,
+            shown: Arc::default(),
+            control: None,
+            run: Control::new(),
+        })
+    }
+
+    /// Lets that run be steered from the window: to close it ends the run. Keys pause it and end it too, but
+    /// where the pipeline is the user's own.
+    ///
+    /// While the run pauses, the frames of a file that were not shown yet are held back.
+    pub fn steering(mut self, control: &Control) -> Self {
+        self.control = Some(control.clone());
+        self
+    }
+
+    /// Lets the file begin with its first frame, and so its sound, where frames come from the middle of a
+    /// video.
+    pub fn from_zero(mut self) -> Self {
+        self.from_zero = true;
+        self
+    }
+
+    /// Passes the frames to gst-launch text that begins with `appsrc name=results`.
+    ///
+    /// Frames of a file keep their times, and the pipeline may hold the run back. Those of a live source are
+    /// moved onto the clock of this pipeline, so that a sink that synchronises shows them at once, and the
+    /// oldest is dropped if it is slow.
+    ///
+    /// # Errors
+    /// `Launch` if the text is not a pipeline with exactly one appsrc, named `results`; `MissingElement`;
+    /// `Output` if it ends in `autovideosink` and there is no screen.
+    pub fn user(text: &str, view: View, is_live: bool) -> Result<Self> {
+        let launch = user_launch(text)?;
+        let pipeline = launch.build()?;
+        check_appsrc(&launch, &pipeline)?;
+        if pipeline.iterate_all_by_element_factory_name("autovideosink").into_iter().next().is_some() {
+            check_screen(REMEDY)?;
+        }
+        start_without_preroll(&pipeline);
+        let (name, ready) = (launch.name().to_owned(), Some(launch::Running::new(pipeline)));
+        let (target, shown) = (Destination::User, Arc::default());
+        let (from_zero, playing, control, run) = (false, None, None, Control::new());
+        Ok(Self { name, launch, view, target, is_live, from_zero, ready, playing, shown, control, run })
+    }
+
+    /// How it keeps up, to be looked at while it does.
+    pub fn shown(&self) -> Arc<Shown> {
+        self.shown.clone()
+    }
+
+    /// Completes the file and begins another, since a file is of one size and format.
+    fn begin_next_part(&mut self, format: &VideoFormat) -> Result<()> {
+        let Destination::File { path, sound, parts, .. } = &mut self.target else { return Ok(()) };
+        if let Some(mut playing) = self.playing.take() {
+            playing.drain()?;
+        }
+        let next = next_part(path);
+        let (shown, next_shown) = (text::path(path), text::path(&next));
+        tracing::warn!(target: LOG, "{shown}: a file holds one kind of frame: going on in {next_shown}");
+        if sound.take().is_some() {
+            tracing::warn!(target: LOG, "{next_shown}: the sound ends with the first part");
+        }
+        parts.push(next.clone());
+        self.launch = file_launch(&next)?;
+        let pipeline = self.launch.build()?;
+        self.launch.element(&pipeline, "file")?.set_property("location", &next);
+        self.playing = Some(Playing::start(self, launch::Running::new(pipeline), format)?);
+        Ok(())
+    }
+}
+
+impl Sink for VideoSink {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn wants_mask(&self) -> bool {
+        self.view.has_mask()
+    }
+
+    fn belong_to(&mut self, run: &Control) {
+        self.run = run.clone();
+    }
+
+    /// Waits until the sound of the input is found, if there is any; the file is created here.
+    fn begin(&mut self, _run: &RunRecord, format: &VideoFormat) -> Result<()> {
+        let pipeline = match self.ready.take() {
+            Some(pipeline) => pipeline,
+            None => launch::Running::new(self.launch.build()?),
+        };
+        let playing = Playing::start(self, pipeline, format).map_err(|error| named(&self.name, error))?;
+        self.playing = Some(playing);
+        Ok(())
+    }
+
+    /// Waits while the output is behind; frames of a live source do not wait for a slow screen, and none
+    /// waits for longer than 2 s after the run was asked to end.
+    ///
+    /// Where frames change, a file is completed and another begun; a screen or a pipeline of the user's is
+    /// told the new format.
+    fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
+        let format = &delivery.frame.format;
+        let is_file = matches!(self.target, Destination::File { .. });
+        if is_file && self.playing.as_ref().is_some_and(|playing| !playing.holds(format)) {
+            self.begin_next_part(format).map_err(|error| named(&self.name, error))?;
+        }
+        let Some(playing) = &mut self.playing else { return Ok(()) };
+        let job = DrawJob {
+            frame: delivery.frame.clone(),
+            record: delivery.record.clone(),
+            mask: delivery.mask.cloned(),
+        };
+        let handed_over = playing.hand_over(job);
+        if handed_over.is_err()
+            && let Some(mut playing) = self.playing.take()
+        {
+            playing.let_others_finish();
+        }
+        handed_over.map_err(|error| named(&self.name, error))
+    }
+
+    fn status(&self) -> Option<OutputSummary> {
+        let (shown_us, dropped) = (self.shown.latency(), self.shown.dropped());
+        self.is_live.then(|| OutputSummary { name: self.name.clone(), dropped, shown_us })
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        match &self.target {
+            Destination::File { path, parts, .. } => [path].into_iter().chain(parts).cloned().collect(),
+            Destination::Display { .. } | Destination::User => Vec::new(),
+        }
+    }
+
+    /// Waits until everything is encoded and written; gives up if nothing moves for 30 s, or for 10 s where
+    /// the run was asked to end.
+    fn finish(&mut self, _summary: &Summary) -> Result<()> {
+        self.ready = None;
+        let Some(mut playing) = self.playing.take() else { return Ok(()) };
+        let is_empty = playing.delivered == 0;
+        let finished = if is_empty { Ok(()) } else { playing.drain() };
+        if finished.is_err() {
+            playing.let_others_finish();
+        }
+        drop(playing);
+        if let Destination::File { path, is_new: true, .. } = &self.target
+            && is_empty
+            && path.metadata().is_ok_and(|m| m.len() == 0)
+        {
+            std::fs::remove_file(path).map_err(Error::file("remove", path))?;
+        }
+        finished.map_err(|error| named(&self.name, error))
+    }
+}
+
+/// Says which output failed, unless the error is about the installation or about what was typed.
+fn named(name: &str, error: Error) -> Error {
+    let name = name.to_owned();
+    match error {
+        Error::MissingElement { .. } | Error::Launch { .. } => error,
+        Error::Output { reason, .. } => Error::Output { name, reason },
+        other => Error::Output { name, reason: other.to_string() },
+    }
+}
+
+/// A failure of the output's own, named by [`named`].
+fn fault(reason: impl Into<String>) -> Error {
+    Error::Output { name: String::new(), reason: reason.into() }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind these is whole at every moment: a panic elsewhere leaves nothing half done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

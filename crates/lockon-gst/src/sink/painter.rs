@@ -1,0 +1,196 @@
+//! Drawing: a copy of a frame with its results in it, and results drawn where a frame lies.
+
+use std::sync::Arc;
+
+use gst::prelude::*;
+use gst_video::prelude::*;
+
+use super::timeline::Timestamps;
+use lockon_core::config::View;
+use lockon_core::frame::{Chroma, Frame, Picture, PixelFormat, PlaneMut, Size, VideoFormat};
+use lockon_core::overlay::{self, Trails};
+use lockon_core::results::FrameRecord;
+
+/// Copies frames into writable buffers and draws on them.
+pub(crate) struct Painter {
+    pool: gst_video::VideoBufferPool,
+    /// The format of the buffers.
+    pub(crate) info: gst_video::VideoInfo,
+    /// The pixel format of the buffers: colour, even for grey frames.
+    pixels: PixelFormat,
+    /// The format of the frames; a buffer may be one column and one row larger.
+    format: VideoFormat,
+    even: bool,
+    view: View,
+    trails: Trails,
+}
+
+impl Painter {
+    pub(crate) fn new(format: &VideoFormat, view: View, even: bool) -> Result<Self, gst::glib::BoolError> {
+        let is_grey = format.pixels.chroma == Chroma::None;
+        let pixels =
+            if is_grey { PixelFormat::from_name("I420").unwrap_or(format.pixels) } else { format.pixels };
+        let info = video_info(format, pixels, even, is_grey)?;
+        let pool = gst_video::VideoBufferPool::new();
+        let mut config = pool.config();
+        // No upper limit: an encoder that looks ahead keeps as many as it needs, and from then on buffers
+        // only go round.
+        config.set_params(Some(&info.to_caps()?), info.size() as u32, 0, 0);
+        pool.set_config(config)?;
+        pool.set_active(true)?;
+        Ok(Self { pool, info, pixels, format: format.clone(), even, view, trails: Trails::default() })
+    }
+
+    /// True if such frames can be painted.
+    pub(super) fn is_for(&self, format: &VideoFormat) -> bool {
+        self.format == *format
+    }
+
+    /// The same for frames of another format.
+    pub(super) fn adapted(&self, format: &VideoFormat) -> Result<Self, gst::glib::BoolError> {
+        Self::new(format, self.view, self.even)
+    }
+
+    /// A buffer with the frame and its results, due at `times`.
+    pub(super) fn paint(
+        &mut self,
+        frame: &Frame,
+        record: &FrameRecord,
+        mask: Option<&Arc<dyn Picture>>,
+        times: Timestamps,
+    ) -> Result<gst::Buffer, String> {
+        let mut trails = std::mem::take(&mut self.trails);
+        let painted = self.paint_with(frame, times, |canvas| {
+            draw(self.view, canvas, record, mask, &mut trails);
+        });
+        self.trails = trails;
+        painted
+    }
+
+    /// A buffer with the frame and what `draw` draws on it, due at `times`.
+    pub(crate) fn paint_with(
+        &self,
+        frame: &Frame,
+        times: Timestamps,
+        draw: impl FnOnce(&mut overlay::Canvas<'_>),
+    ) -> Result<gst::Buffer, String> {
+        let size = self.format.size;
+        let mut buffer = self.pool.acquire_buffer(None).map_err(|e| e.to_string())?;
+        let writable = buffer.get_mut().ok_or("the pool lent a buffer that is in use")?;
+        writable.set_pts(gst::ClockTime::from_nseconds(times.pts));
+        writable.set_duration(gst::ClockTime::from_nseconds(times.duration));
+        let mut target = gst_video::VideoFrameRef::from_buffer_ref_writable(writable, &self.info)
+            .map_err(|e| e.to_string())?;
+        let strides: Vec<usize> = target.plane_stride().iter().map(|&s| s as usize).collect();
+        let mut planes = target.planes_data_mut();
+        {
+            let mut views: Vec<PlaneMut<'_>> = planes
+                .iter_mut()
+                .zip(&strides)
+                .take(self.pixels.planes())
+                .enumerate()
+                .map(|(i, (data, &stride))| PlaneMut::new(data, self.pixels.plane_size(i, size), stride))
+                .collect();
+            for (i, view) in views.iter_mut().enumerate() {
+                if i < frame.format.pixels.planes() {
+                    view.copy_from(frame.picture.plane(i));
+                } else {
+                    (0..view.size().height).for_each(|y| view.row(y).fill(128));
+                }
+            }
+            draw(&mut overlay::Canvas::new(views, self.pixels, size));
+        }
+        let padded = Size::new(self.info.width() as usize, self.info.height() as usize);
+        if padded != size {
+            for (i, (data, &stride)) in planes.iter_mut().zip(&strides).take(self.pixels.planes()).enumerate()
+            {
+                let (inner, outer) = (self.pixels.plane_size(i, size), self.pixels.plane_size(i, padded));
+                let sample =
+                    if i > 0 && matches!(self.pixels.chroma, Chroma::Interleaved { .. }) { 2 } else { 1 };
+                extend_edges(data, stride, inner, outer, sample);
+            }
+        }
+        drop(target);
+        Ok(buffer)
+    }
+}
+
+impl Drop for Painter {
+    /// A pool that is active keeps its buffers for ever; those still in the pipeline are freed when they come
+    /// back.
+    fn drop(&mut self) {
+        let _ = self.pool.set_active(false);
+    }
+}
+
+fn draw(
+    view: View,
+    canvas: &mut overlay::Canvas<'_>,
+    record: &FrameRecord,
+    mask: Option<&Arc<dyn Picture>>,
+    trails: &mut Trails,
+) {
+    match (view, mask) {
+        (View::Mask, Some(mask)) => return overlay::draw_mask(canvas, mask.plane(0)),
+        (View::Split, Some(mask)) => overlay::draw_split(canvas, mask.plane(0)),
+        _ => {}
+    }
+    overlay::draw_results(canvas, record, trails);
+}
+
+/// Draws results into a frame where it lies, after those that `trails` has seen. Without a `mask` there are
+/// only boxes and labels to draw, whatever the view.
+///
+/// # Panics
+/// If `frame` or the mask is not of that format's size.
+pub fn draw_in_place(
+    frame: &mut gst_video::VideoFrameRef<&mut gst::BufferRef>,
+    format: &VideoFormat,
+    view: View,
+    record: &FrameRecord,
+    mask: Option<&Arc<dyn Picture>>,
+    trails: &mut Trails,
+) {
+    let (pixels, size) = (format.pixels, format.size);
+    // Strides are negative in bottom-up pictures only, which no format with a luma plane has.
+    let strides: Vec<usize> = frame.plane_stride().iter().map(|&s| s as usize).collect();
+    let mut planes = frame.planes_data_mut();
+    let views = planes.iter_mut().zip(strides).take(pixels.planes()).enumerate();
+    let views = views.map(|(i, (data, stride))| PlaneMut::new(data, pixels.plane_size(i, size), stride));
+    draw(view, &mut overlay::Canvas::new(views.collect(), pixels, size), record, mask, trails);
+}
+
+/// Repeats the last column and the last row, so that a picture of odd size fills one of even size without an
+/// edge that costs bits or shows. `sample` bytes belong together.
+fn extend_edges(data: &mut [u8], stride: usize, inner: Size, outer: Size, sample: usize) {
+    for row in data.chunks_mut(stride).take(inner.height) {
+        for x in (inner.width..outer.width).step_by(sample) {
+            row.copy_within(x - sample..x, x);
+        }
+    }
+    for y in inner.height..outer.height {
+        data.copy_within((y - 1) * stride..(y - 1) * stride + outer.width, y * stride);
+    }
+}
+
+/// What the buffers are like: the frames' rate, pixel aspect and colours, in another format where they are
+/// grey.
+fn video_info(
+    format: &VideoFormat,
+    pixels: PixelFormat,
+    even: bool,
+    is_grey: bool,
+) -> Result<gst_video::VideoInfo, gst::glib::BoolError> {
+    let round = |length: usize| if even { length.next_multiple_of(2) } else { length } as u32;
+    let fraction = |(n, d): (i32, i32)| gst::Fraction::new(n, d.max(1));
+    // Grey pictures are full range unless they say otherwise; colour without a word has GStreamer's default
+    // for its size.
+    let colours = format.colorimetry.as_deref().or(is_grey.then_some("1:4:0:0"));
+    let colours = colours.and_then(|text| text.parse::<gst_video::VideoColorimetry>().ok());
+    let kind = pixels.name.parse::<gst_video::VideoFormat>()?;
+    gst_video::VideoInfo::builder(kind, round(format.size.width), round(format.size.height))
+        .fps(fraction(format.frame_rate))
+        .par(fraction(format.pixel_aspect))
+        .colorimetry_if_some(colours.as_ref())
+        .build()
+}

@@ -1,0 +1,346 @@
+//! A pipeline that plays: starting it, handing frames to its worker, and ending it on every path.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, select};
+use gst::prelude::*;
+
+use super::appsrc::{count_drops, prepare};
+use super::containers::MP4_TIMESCALE;
+use super::painter::Painter;
+use super::progress::{Patience, PipelineProgress};
+use super::screen::{NO_WINDOW, REMEDY};
+use super::timeline::Timeline;
+use super::worker::{DrawJob, Worker};
+use super::{Destination, LOG, Shown, VideoSink, fault};
+use crate::launch::{self, Milestone, News};
+use crate::sound::{self, Gate};
+use crate::window;
+use lockon_core::control::{Control, Turnstile};
+use lockon_core::error::Result;
+use lockon_core::frame::VideoFormat;
+
+/// Frames that may wait for the worker. Together with the one being copied a sink keeps two decoded pictures
+/// at most, since a decoder's pool is small.
+const WAITING: usize = 1;
+
+/// Drawn frames that may wait in the `appsrc` of a screen: they are still shown after somebody asked for a
+/// pause.
+const QUEUED_TO_SHOW: u64 = 1;
+
+/// How often waiting for the end is interrupted to see whether anything still moves.
+pub(super) const POLL: Duration = Duration::from_millis(50);
+
+/// How long an output may take without anything moving in it. Slow encoders move, broken ones do not.
+pub(super) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
+
+/// The same once the run was asked to end: then somebody waits for that.
+pub(super) const HURRY: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
+
+/// How long frames are still handed over after the run was asked to end.
+pub(super) const LAST_CALL: Duration = Duration::from_secs(2);
+
+/// How long the other ends of a pipeline may take to complete their files after one of them failed.
+const LAST_RITES: Duration = Duration::from_secs(1);
+
+/// How long the threads of a pipeline may take to end. None computes or writes more than one frame before it
+/// looks.
+pub(super) const TO_STOP: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 5 });
+
+/// A pipeline that plays, and its worker. Dropping it stops both, wherever they wait, or leaves them behind
+/// where the system makes them wait.
+pub(super) struct Playing {
+    pipeline: launch::Running,
+    gate: Option<Arc<Gate>>,
+    jobs: Option<Sender<DrawJob>>,
+    /// The other end of `jobs`, for a live source: a frame that the worker did not take in time is taken out
+    /// for a newer one.
+    late: Option<Receiver<DrawJob>>,
+    shown: Arc<Shown>,
+    worker: Option<JoinHandle<()>>,
+    progress: Arc<PipelineProgress>,
+    /// What the pipeline was started for.
+    format: Arc<VideoFormat>,
+    is_constant_rate: bool,
+    /// Sources beside ours in a pipeline of the user's, which have to be told when it is over.
+    other_sources: Vec<gst::Element>,
+    /// Frames handed to the worker.
+    pub(super) delivered: u64,
+    /// Every sink has said that it is done, or the window was closed.
+    has_ended: bool,
+    control: Option<Control>,
+    run: Control,
+    /// When frames found no room for the first time after the run was asked to end.
+    hurries: Option<Instant>,
+    /// Frames that found none.
+    left_out: u64,
+}
+
+impl Playing {
+    /// Starts the pipeline and the worker for frames of that format.
+    pub(super) fn start(sink: &VideoSink, running: launch::Running, format: &VideoFormat) -> Result<Self> {
+        let (container, input) = match &sink.target {
+            Destination::File { container, sound, .. } => (Some(*container), sound.as_deref()),
+            Destination::Display { .. } | Destination::User => (None, None),
+        };
+        if container.is_some_and(|c| c.is_constant_rate) && format.frame_rate.0 == 0 {
+            return Err(fault(
+                "AVI needs a constant frame rate, which this video does not have (.mp4, .mkv and .webm do not)",
+            ));
+        }
+        let painter = Painter::new(format, sink.view, container.is_some_and(|c| c.needs_even_size))
+            .map_err(|e| fault(e.to_string()))?;
+        let pipeline = running.pipeline();
+        let appsrc = sink.launch.element(pipeline, "results")?.downcast::<gst_app::AppSrc>();
+        let appsrc = appsrc.map_err(|_| sink.launch.fault("`results` is not an appsrc"))?;
+        prepare(&appsrc, &painter.info, sink.is_live);
+        if let Some(control) = &sink.control {
+            running.stop_when_closed(control);
+        }
+        let mut turnstile = None;
+        if let Destination::Display { title } = &sink.target {
+            window::set_title(&appsrc, title);
+            window::show_late_frames(pipeline);
+            if !sink.is_live {
+                appsrc.set_max_buffers(QUEUED_TO_SHOW);
+            }
+            if let Some(control) = sink.control.clone() {
+                // A live source has few frames waiting, and they are the newest.
+                turnstile = (!sink.is_live).then(|| Turnstile::new(&control));
+                window::watch(&appsrc, move |action| window::steer(&control, &action));
+            }
+        }
+        // A pad's property, which text cannot set before the pad is there.
+        if container.is_some()
+            && let Some(pad) = pipeline.by_name("mux").and_then(|mux| mux.static_pad("video_0"))
+            && pad.has_property("trak-timescale")
+        {
+            pad.set_property("trak-timescale", MP4_TIMESCALE);
+        }
+        let gate = match (container, input) {
+            (Some(container), Some(input)) => {
+                sound::attach(&running, container.extension, input, sink.from_zero)?
+            }
+            _ => None,
+        };
+
+        // A file's frames stay at their times in a file; what is watched goes by the clock.
+        let on_clock = sink.is_live || matches!(sink.target, Destination::Display { .. });
+        let constant_rate = container.is_some_and(|c| c.is_constant_rate);
+        let mut times = Timeline::new(format.frame_rate, on_clock, constant_rate.then(|| sink.name.clone()));
+        times.origin = (!sink.from_zero).then_some(0);
+        let progress = Arc::new(PipelineProgress::default());
+        let is_users = matches!(sink.target, Destination::User);
+        let sources = pipeline.iterate_sources().into_iter().flatten();
+        let other_sources = sources.filter(|source| is_users && source.name() != "results").collect();
+        progress.watch(pipeline, &sink.shown);
+        if sink.is_live {
+            count_drops(&appsrc, &sink.shown);
+        }
+        let (jobs, waiting) = crossbeam_channel::bounded(WAITING);
+        let late = sink.is_live.then(|| waiting.clone());
+        let worker = Worker {
+            jobs: waiting,
+            appsrc,
+            painter,
+            times,
+            gate: gate.clone(),
+            progress: progress.clone(),
+            shown: sink.shown.clone(),
+            turnstile,
+        };
+        let mut playing = Self {
+            pipeline: running,
+            gate,
+            jobs: Some(jobs),
+            late,
+            shown: sink.shown.clone(),
+            worker: None,
+            progress,
+            format: Arc::new(format.clone()),
+            is_constant_rate: constant_rate,
+            other_sources,
+            delivered: 0,
+            has_ended: false,
+            control: sink.control.clone(),
+            run: sink.run.clone(),
+            hurries: None,
+            left_out: 0,
+        };
+        playing.pipeline.set_state(gst::State::Playing)?;
+        if !window::is_shown(playing.pipeline.pipeline()) {
+            return Err(fault(format!("{NO_WINDOW}{REMEDY}")));
+        }
+        let thread = std::thread::Builder::new().name("lockon-sink".to_owned());
+        let worker = thread.spawn(move || worker.run());
+        playing.worker = Some(worker.map_err(|e| fault(format!("no thread can be started: {e}")))?);
+        Ok(playing)
+    }
+
+    /// True if a file that was begun for other frames can hold these too. Timestamps say all about a rate where
+    /// there are times.
+    pub(super) fn holds(&self, format: &VideoFormat) -> bool {
+        let begun = &self.format;
+        let same_rate = !self.is_constant_rate || begun.frame_rate == format.frame_rate;
+        same_rate
+            && (begun.size, begun.pixels, begun.pixel_aspect)
+                == (format.size, format.pixels, format.pixel_aspect)
+    }
+
+    /// Waits until the worker takes a frame, or the pipeline fails, or nothing has moved in it for too long.
+    pub(super) fn hand_over(&mut self, job: DrawJob) -> Result<()> {
+        // What has happened comes first: a failed pipeline takes no more frames.
+        self.listen(Duration::ZERO)?;
+        if !self.has_ended && self.late.is_some() {
+            return self.replace(job);
+        }
+        let mut patience = Patience::new(&self.progress);
+        while !self.has_ended {
+            let jobs = self.jobs.as_ref().expect("closed by drain and drop only");
+            select! {
+                send(jobs, job) -> sent => {
+                    // The worker goes before its time only if it panics, or if the pipeline is closed.
+                    return if sent.is_ok() { self.delivered += 1; Ok(()) } else { self.join_worker() };
+                }
+                recv(self.pipeline.news()) -> news => self.heed(news.ok())?,
+                default(POLL) => {
+                    if self.is_too_late() {
+                        self.left_out += 1;
+                        return Ok(());
+                    }
+                    self.check(&mut patience)?;
+                }
+            }
+        }
+        // A pipeline of the user's may have enough before we do.
+        Ok(())
+    }
+
+    /// True if the run was asked to end, and the output has not taken a frame for a while since.
+    fn is_too_late(&mut self) -> bool {
+        let is_stopped = self.run.is_stopped();
+        is_stopped && self.hurries.get_or_insert_with(Instant::now).elapsed() > LAST_CALL
+    }
+
+    /// Hands a live source's frame over without waiting: the one that waits, if any, goes.
+    fn replace(&mut self, mut job: DrawJob) -> Result<()> {
+        if self.worker.as_ref().is_some_and(JoinHandle::is_finished) {
+            return self.join_worker();
+        }
+        let (Some(jobs), Some(late)) = (&self.jobs, &self.late) else { return Ok(()) };
+        while let Err(TrySendError::Full(back)) = jobs.try_send(job) {
+            job = back;
+            if late.try_recv().is_ok() {
+                self.shown.replaced.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        self.delivered += 1;
+        Ok(())
+    }
+
+    /// Waits until what was handed over is encoded and written.
+    pub(super) fn drain(&mut self) -> Result<()> {
+        self.jobs = None;
+        if self.left_out > 0 {
+            tracing::warn!(target: LOG,
+                "the output was behind: the last frames, {} of them, are not in it",
+                self.left_out
+            );
+        }
+        let mut patience = Patience::new(&self.progress);
+        while !self.has_ended {
+            if self.worker.as_ref().is_some_and(JoinHandle::is_finished) {
+                self.join_worker()?;
+                // Ours has been told by the worker, behind its last frame.
+                for source in &self.other_sources {
+                    source.send_event(gst::event::Eos::new());
+                }
+            }
+            self.listen(POLL)?;
+            self.check(&mut patience)?;
+        }
+        Ok(())
+    }
+
+    /// Nothing moves while the run pauses, and that is as it should be.
+    fn check(&self, patience: &mut Patience) -> Result<()> {
+        if self.control.as_ref().is_some_and(Control::is_paused) {
+            *patience = Patience::new(&self.progress);
+        }
+        let limit = if self.run.is_stopped() { HURRY } else { PATIENCE };
+        patience.check(&self.progress, Instant::now(), limit)
+    }
+
+    /// Waits for what the pipeline has to say, until `timeout` at most.
+    fn listen(&mut self, timeout: Duration) -> Result<()> {
+        let milestone = self.pipeline.wait(timeout)?;
+        self.pass(milestone);
+        Ok(())
+    }
+
+    fn heed(&mut self, news: Option<News>) -> Result<()> {
+        if let Some(news) = news {
+            let milestone = self.pipeline.attend(news)?;
+            self.pass(milestone);
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, milestone: Option<Milestone>) {
+        if milestone == Some(Milestone::Closed) && !self.has_ended {
+            self.let_others_finish();
+        }
+        self.has_ended |= matches!(milestone, Some(Milestone::Ended | Milestone::Closed));
+    }
+
+    fn join_worker(&mut self) -> Result<()> {
+        match self.worker.take().map(JoinHandle::join) {
+            Some(Err(_)) => Err(fault("the thread that draws panicked")),
+            _ => Ok(()),
+        }
+    }
+
+    /// After an error, or when a window was closed: ends the stream and gives the other ends of a pipeline
+    /// with several the time to complete their files.
+    pub(super) fn let_others_finish(&mut self) {
+        let ends = self.progress.ends.load(Ordering::Relaxed);
+        if ends < 2 {
+            return;
+        }
+        self.jobs = None;
+        if let Some(gate) = &self.gate {
+            gate.close();
+        }
+        let mut moved = 0;
+        let mut deadline = Instant::now() + LAST_RITES;
+        // The end that failed may or may not see the end of the stream.
+        while self.progress.ended.load(Ordering::Relaxed) < ends && Instant::now() <= deadline {
+            let now_moved = self.progress.moved.load(Ordering::Relaxed);
+            if now_moved != moved {
+                (moved, deadline) = (now_moved, Instant::now() + LAST_RITES);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Playing {
+    /// Wakes whoever waits, and only then waits itself: sound at its gate, a push in the appsrc, the worker
+    /// for a frame or for the end of a pause.
+    fn drop(&mut self) {
+        self.jobs = None;
+        self.progress.is_over.store(true, Ordering::Relaxed);
+        if let Some(gate) = &self.gate {
+            gate.open();
+        }
+        if self.pipeline.stop_within(TO_STOP) {
+            let _ = self.join_worker();
+        } else {
+            // It may wait for room in the pipeline.
+            tracing::warn!(target: LOG, "an output hangs and is left behind: is somebody reading what it writes?");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The screen: whether there is one, and the pipeline that shows frames on it.
+
+use crate::launch::{self, Launch};
+use crate::window;
+use lockon_core::error::{Error, Result};
+
+pub(super) const DISPLAY: &str = include_str!("../../../../pipelines/display.launch");
+
+/// The pipeline that shows frames on the screen, without opening anything.
+pub fn display_launch(is_live: bool) -> Launch {
+    let mut launch = Launch::new("display.launch", DISPLAY);
+    launch.set("screen", "sync", !is_live);
+    launch
+}
+
+/// No window of a pipeline's is there.
+pub(crate) const NO_WINDOW: &str =
+    "no window can be opened: nothing answers at DISPLAY or WAYLAND_DISPLAY that GStreamer has an output for";
+
+/// What to do without a screen.
+pub(super) const REMEDY: &str = " (-o FILE writes a file)";
+
+/// There is a desktop to open a window on; if not, the error ends with `remedy`.
+pub(crate) fn check_screen(remedy: &str) -> Result<()> {
+    launch::init()?;
+    window::avoid_directfb();
+    has_screen(|name| std::env::var_os(name).is_some(), remedy)
+}
+
+/// `is_set` looks up a variable of the environment.
+pub(super) fn has_screen(is_set: impl Fn(&str) -> bool, remedy: &str) -> Result<()> {
+    // autovideosink tries every output that is installed, and some end the process where there is no screen:
+    // DirectFB's does in Debian 12. Who draws on a console names kmssink with --sink.
+    if cfg!(target_os = "linux") && !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
+        let reason = format!("there is no screen here: neither DISPLAY nor WAYLAND_DISPLAY is set{remedy}");
+        return Err(Error::Output { name: "display".to_owned(), reason });
+    }
+    Ok(())
+}
