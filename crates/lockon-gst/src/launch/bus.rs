@@ -1,0 +1,100 @@
+//! The bus: which messages matter, and errors in our words.
+
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::Sender;
+use gst::prelude::*;
+
+use super::missing::missing_plugin;
+use super::running::Heard;
+use super::{LOG, News};
+use crate::damage;
+use lockon_core::error::Error;
+use lockon_core::text::without_secrets;
+
+/// Passes on the messages that matter. Runs on the thread that posts the message, so it only sorts.
+pub(super) fn sort(message: &gst::Message, heard: &Heard, sender: &Sender<News>) {
+    let news = match message.view() {
+        gst::MessageView::AsyncDone(_) => News::Prerolled,
+        gst::MessageView::Eos(_) => News::Ended,
+        gst::MessageView::Latency(_) => News::Latency,
+        gst::MessageView::ClockLost(_) => News::ClockLost,
+        gst::MessageView::Error(_) if heard.is_closed.load(Ordering::Relaxed) => return,
+        gst::MessageView::Error(error) if is_of_closed_window(error) => {
+            heard.is_closed.store(true, Ordering::Relaxed);
+            if let Some(control) = heard.control.get() {
+                control.stop();
+            }
+            News::Closed
+        }
+        gst::MessageView::Error(error) => {
+            // A missing plugin was announced by a message of its own; the error itself does not say which.
+            let named = heard.missing.lock().ok().and_then(|mut missing| missing.take());
+            News::Failed(named.unwrap_or_else(|| bus_error(error)))
+        }
+        gst::MessageView::Warning(warning) => {
+            let (element, said) = (source_name(message), warning.error());
+            if said.is::<gst::StreamError>() {
+                damage::count();
+            }
+            let text = without_secrets(said.message()).into_owned();
+            if said.matches(gst::CoreError::Clock) && heard.is_late.swap(true, Ordering::Relaxed) {
+                tracing::debug!(target: LOG, "{element}: {text}");
+                return;
+            }
+            tracing::warn!(target: LOG, "{element}: {text}");
+            if !said.is::<gst::ResourceError>() {
+                return;
+            }
+            let debug = without_secrets(&warning.debug().unwrap_or_default()).into_owned();
+            News::InTrouble(Error::Resource { element, message: text, debug })
+        }
+        gst::MessageView::Element(element) => {
+            if let (Some(error), Ok(mut missing)) =
+                (element.structure().and_then(missing_plugin), heard.missing.lock())
+            {
+                missing.get_or_insert(error);
+            }
+            return;
+        }
+        _ => return,
+    };
+    // Whoever held the pipeline is gone: then nobody needs to know.
+    let _ = sender.send(news);
+}
+
+/// True if a video output says that somebody closed its window. Nothing but the text tells that from a device
+/// that is not there.
+fn is_of_closed_window(error: &gst::message::Error) -> bool {
+    error.error().matches(gst::ResourceError::NotFound)
+        && error.error().message().ends_with("indow was closed")
+}
+
+/// What decodebin says, in our words, of an input that has streams but none of the kind that is asked for.
+///
+/// Its own words are that a plug-in is missing; where that is so, a message of its own has said which.
+pub const NOTHING_WANTED: &str = "no stream of the wanted kind";
+
+/// An error message of a bus as `Pipeline`, or as `Resource` where waiting may help: not for another
+/// password.
+pub fn bus_error(error: &gst::message::Error) -> Error {
+    let said = error.error();
+    let debug = error.debug().unwrap_or_default();
+    // The text for people is translated, the one for developers is not.
+    let message = if debug.contains("no suitable plugins found") {
+        NOTHING_WANTED.to_owned()
+    } else {
+        without_secrets(said.message().trim_end_matches('.')).into_owned()
+    };
+    let debug = without_secrets(&debug).into_owned();
+    let element = source_name(error.message());
+    if said.is::<gst::ResourceError>() && !said.matches(gst::ResourceError::NotAuthorized) {
+        return Error::Resource { element, message, debug };
+    }
+    Error::Pipeline { element, message, debug }
+}
+
+/// Name of the element that posted a message.
+fn source_name(message: &gst::MessageRef) -> String {
+    message.src().map_or_else(|| "pipeline".to_owned(), |source| source.name().into())
+}

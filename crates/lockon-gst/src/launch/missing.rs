@@ -1,0 +1,61 @@
+//! What is not installed, as far as that can be named.
+
+use crate::doctor;
+use lockon_core::error::Error;
+
+/// `MissingElement`, if it is known which package has the element.
+pub(super) fn missing_element(element: &str) -> Option<Error> {
+    let package = doctor::package_of(element)?;
+    Some(Error::MissingElement { element: element.to_owned(), package })
+}
+
+/// What a `missing-plugin` message asks for, as far as that can be named.
+pub(super) fn missing_plugin(structure: &gst::StructureRef) -> Option<Error> {
+    if structure.name() != "missing-plugin" {
+        return None;
+    }
+    let element = match structure.get::<&str>("type").ok()? {
+        "element" => structure.get::<String>("detail").ok()?,
+        "urisource" => match structure.get::<&str>("detail").ok()? {
+            "http" | "https" => "souphttpsrc".to_owned(),
+            "rtsp" | "rtsps" => "rtspsrc".to_owned(),
+            scheme => format!("{scheme}src"),
+        },
+        "decoder" => {
+            let caps = structure.get::<gst::Caps>("detail").ok()?;
+            let media = caps.structure(0)?.name();
+            let element = match media.as_str() {
+                "video/quicktime" => "qtdemux".to_owned(),
+                "video/x-matroska" | "video/webm" => "matroskademux".to_owned(),
+                "video/x-msvideo" => "avidemux".to_owned(),
+                "video/mpegts" => "tsdemux".to_owned(),
+                "video/x-vp8" => "vp8dec".to_owned(),
+                "video/x-vp9" => "vp9dec".to_owned(),
+                "video/x-av1" => "av1dec".to_owned(),
+                "image/jpeg" => "jpegdec".to_owned(),
+                // libav has nearly every other decoder, under nearly the name of the format.
+                other => format!("avdec_{}", other.trim_start_matches("video/").trim_start_matches("x-")),
+            };
+            // Where the package is installed, what it would be called there does not help: nothing decodes
+            // this.
+            let has = |name: &str| gst::ElementFactory::find(name).is_some();
+            if has(&element) || (element.starts_with("avdec_") && has("avdec_h264")) {
+                return Some(nothing_decodes(media));
+            }
+            element
+        }
+        _ => return None,
+    };
+    missing_element(&element)
+}
+
+/// No decoder that is installed takes such a stream.
+fn nothing_decodes(media: &str) -> Error {
+    Error::Pipeline {
+        element: "decodebin".to_owned(),
+        message: format!(
+            "GStreamer has no decoder for {media} (ffmpeg -i FILE -c:v libx264 FILE.mp4 makes H.264 of it)"
+        ),
+        debug: String::new(),
+    }
+}
