@@ -58,23 +58,23 @@ impl Stay {
 /// A watch that runs while the element's thread neither searches nor waits for frames: it pushes downstream,
 /// or opens a device.
 #[derive(Debug, Default)]
-pub(super) struct Aside(Mutex<Watch>);
+pub(super) struct ExcludedTime(Mutex<Stopwatch>);
 
 #[derive(Debug, Default)]
-struct Watch {
+struct Stopwatch {
     stopped_at: Duration,
     running_since: Option<Instant>,
 }
 
-impl Aside {
-    fn lock(&self) -> MutexGuard<'_, Watch> {
+impl ExcludedTime {
+    fn lock(&self) -> MutexGuard<'_, Stopwatch> {
         // Nothing panics while it holds the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `work`, which is not the search.
     pub(super) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
-        struct Running<'a>(&'a Aside);
+        struct Running<'a>(&'a ExcludedTime);
         impl Drop for Running<'_> {
             fn drop(&mut self) {
                 let mut watch = self.0.lock();
@@ -132,15 +132,15 @@ mod tests {
 
     #[test]
     fn the_watch_runs_during_the_work_only_and_stops_when_that_panics() {
-        let aside = Aside::default();
-        aside.during(|| {
+        let excluded = ExcludedTime::default();
+        excluded.during(|| {
             std::thread::sleep(ms(5));
-            assert!(aside.total() >= ms(5), "also before it stops");
+            assert!(excluded.total() >= ms(5), "also before it stops");
         });
-        let panics = std::panic::AssertUnwindSafe(|| aside.during(|| panic!("on purpose")));
+        let panics = std::panic::AssertUnwindSafe(|| excluded.during(|| panic!("on purpose")));
         assert!(std::panic::catch_unwind(panics).is_err());
-        let total = aside.total();
+        let total = excluded.total();
         std::thread::sleep(ms(5));
-        assert_eq!(aside.total(), total);
+        assert_eq!(excluded.total(), total);
     }
 }

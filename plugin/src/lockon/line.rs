@@ -27,11 +27,11 @@ pub(super) struct Arrival {
     pub(super) index: u64,
     /// When it came.
     pub(super) at: Instant,
-    /// What [`Aside`](super::latency::Aside) showed then.
-    pub(super) aside: Duration,
+    /// What [`ExcludedTime`](super::latency::ExcludedTime) showed then.
+    pub(super) excluded: Duration,
     pub(super) buffer: gst::Buffer,
     pub(super) layout: Arc<Layout>,
-    pub(super) times: Times,
+    pub(super) times: BufferTimes,
 }
 
 /// What caps say, for GStreamer and for lockon.
@@ -42,7 +42,7 @@ pub(super) struct Layout {
 
 /// A frame's times, as its segment tells them.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Times {
+pub(super) struct BufferTimes {
     pub(super) pts: Option<gst::ClockTime>,
     pub(super) duration: Option<gst::ClockTime>,
     pub(super) stream_time: Option<gst::ClockTime>,
@@ -95,7 +95,7 @@ enum Leaving {
     Event(gst::Event),
 }
 
-struct State {
+struct LineState {
     is_open: bool,
     /// Between the start of a flush and its stop.
     is_flushing: bool,
@@ -116,13 +116,13 @@ struct State {
 }
 
 pub(super) struct Line {
-    state: Mutex<State>,
+    state: Mutex<LineState>,
     changed: Condvar,
 }
 
 impl Default for Line {
     fn default() -> Self {
-        let state = State {
+        let state = LineState {
             is_open: false,
             is_flushing: false,
             has_ended: false,
@@ -138,12 +138,12 @@ impl Default for Line {
 }
 
 impl Line {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LineState> {
         // Nothing panics while it holds the lock, and a line that was left half-way is emptied by `open`.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(&'a self, state: MutexGuard<'a, LineState>) -> MutexGuard<'a, LineState> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -206,7 +206,7 @@ impl Line {
     fn put(
         &self,
         waiting: Waiting,
-        has_room: impl Fn(&State) -> Result<bool, gst::FlowError>,
+        has_room: impl Fn(&LineState) -> Result<bool, gst::FlowError>,
     ) -> Result<gst::FlowSuccess, gst::FlowError> {
         let mut state = self.lock();
         loop {
@@ -415,7 +415,7 @@ impl Line {
     }
 }
 
-impl State {
+impl LineState {
     /// The oldest, if it can go.
     fn departure(&mut self) -> Option<Departure> {
         match self.leaving.pop_front()? {

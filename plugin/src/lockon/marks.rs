@@ -3,10 +3,10 @@
 use lockon::frame::Size;
 use lockon::results::{FrameRecord, Match, Track};
 
-use super::line::Times;
+use super::line::BufferTimes;
 
 /// The structure `lockon` of a frame's element message; the element's documentation has its fields.
-pub(super) fn structure(record: &FrameRecord, times: &Times) -> gst::Structure {
+pub(super) fn structure(record: &FrameRecord, times: &BufferTimes) -> gst::Structure {
     gst::Structure::builder("lockon")
         .field("frame", record.frame)
         .field_if_some("pts", times.pts)

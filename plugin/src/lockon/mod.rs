@@ -143,6 +143,22 @@ pub enum View {
     Split,
 }
 
+impl View {
+    /// As lockon names it; `None` leaves frames as they are.
+    fn drawn(self) -> Option<lockon::config::View> {
+        match self {
+            Self::None => None,
+            Self::Overlay => Some(lockon::config::View::Overlay),
+            Self::Mask => Some(lockon::config::View::Mask),
+            Self::Split => Some(lockon::config::View::Split),
+        }
+    }
+
+    fn has_mask(self) -> bool {
+        self.drawn().is_some_and(lockon::config::View::has_mask)
+    }
+}
+
 pub(crate) fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
     // Registers the type where documentation tools look for it.
     View::static_type().mark_as_plugin_api(gst::PluginAPIFlags::empty());

@@ -1,7 +1,7 @@
 //! One run of lockon's engine, from the first frame to the end of the stream, on the element's own thread.
 //!
 //! The engine is plugged between [`Frames`], which takes frames out of the line, and its sinks: the results
-//! files, and after them [`Found`], which notes results in the line. What can be pushed is pushed when the
+//! files, and after them [`ResultsToLine`], which notes results there. What can be pushed is pushed when the
 //! engine asks for the next frame: by then it has let go of the last one, so that the buffer is the only one
 //! of its kind again, and drawing on it or adding metadata copies nothing.
 
@@ -33,7 +33,7 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
     for path in &device.results {
         sinks.push(Box::new(ResultsFile { element: element.clone(), file: Some(output::open(path)?) }));
     }
-    sinks.push(Box::new(Found { element: element.clone() }));
+    sinks.push(Box::new(ResultsToLine { element: element.clone() }));
     let tracker = element.imp().work().asked().job.tracker(device.options.threads);
     let options = Options { control: control.clone(), ..device.options.clone() };
     let devices = Devices::new(options, device.on_loss);
@@ -190,11 +190,11 @@ impl Sink for ResultsFile {
 }
 
 /// The line, where results wait for their turn to be pushed.
-struct Found {
+struct ResultsToLine {
     element: super::Lockon,
 }
 
-impl Sink for Found {
+impl Sink for ResultsToLine {
     fn name(&self) -> &'static str {
         "src"
     }
@@ -225,10 +225,11 @@ struct Retuned {
     /// Number of the change that the last opened one knows.
     change: u64,
     /// Oldest first. Frames go into the last one, results come out of the first.
-    opened: VecDeque<Opened>,
+    opened: VecDeque<Tuned>,
 }
 
-struct Opened {
+/// A backend that was opened for one search, and how many frames it has.
+struct Tuned {
     backend: Box<dyn Backend>,
     in_flight: usize,
 }
@@ -259,7 +260,7 @@ impl Retuned {
                         (before.change(), backend)
                     }
                     None if is_running => {
-                        let backend = imp.aside.during(|| asked.job.reopen(&options, format))?;
+                        let backend = imp.excluded.during(|| asked.job.reopen(&options, format))?;
                         imp.work().prove(&asked);
                         (asked.change(), backend)
                     }
@@ -273,7 +274,7 @@ impl Retuned {
             options: Options { choice, ..options },
             format: format.clone(),
             change,
-            opened: VecDeque::from([Opened { backend, in_flight: 0 }]),
+            opened: VecDeque::from([Tuned { backend, in_flight: 0 }]),
         }))
     }
 
@@ -285,7 +286,7 @@ impl Retuned {
         format: &VideoFormat,
     ) -> Result<Box<dyn Backend>> {
         let imp = element.imp();
-        let backend = imp.aside.during(|| asked.job.open(options, format))?;
+        let backend = imp.excluded.during(|| asked.job.open(options, format))?;
         imp.work().prove(asked);
         Ok(backend)
     }
@@ -300,7 +301,7 @@ impl Retuned {
         match Self::opened(&self.element, &asked, &self.options, &self.format) {
             Ok(backend) => {
                 self.opened.retain(|opened| opened.in_flight > 0);
-                self.opened.push_back(Opened { backend, in_flight: 0 });
+                self.opened.push_back(Tuned { backend, in_flight: 0 });
             }
             Err(error) => {
                 let before = imp.work().opened();
@@ -311,7 +312,7 @@ impl Retuned {
     }
 
     /// The one that results come out of.
-    fn first(&mut self) -> &mut Opened {
+    fn first(&mut self) -> &mut Tuned {
         self.opened.front_mut().expect("one is always open")
     }
 }

@@ -12,8 +12,8 @@
 //! stop in time, because the system holds up a thread of it, is left behind.
 //!
 //! File by file: `containers`, `screen` and `appsrc` have the pipelines and what must be true of them.
-//! `playing` starts one, hands frames to `worker`, which draws them with `painter` at the times of `timeline`,
-//! and ends it; `progress` tells whether it still moves, `shown` how it keeps up.
+//! `playing` starts one, hands frames to it and ends it; `worker` draws them with `painter`, at the times of
+//! `timeline`; `progress` tells whether it still moves, `shown` how it keeps up.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -46,7 +46,7 @@ impl Painter {
         self.format == *format
     }
 
-    /// The same for frames of another format.
+    /// One that draws the same on frames of another format.
     pub(super) fn adapted(&self, format: &VideoFormat) -> Result<Self, gst::glib::BoolError> {
         Self::new(format, self.view, self.even)
     }

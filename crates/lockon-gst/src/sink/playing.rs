@@ -180,7 +180,7 @@ impl Playing {
         Ok(playing)
     }
 
-    /// True if a file that was begun for other frames can hold these too. Timestamps say all about a rate where
+    /// True if a file that was begun for other frames can hold these too. Times say all about a rate where
     /// there are times.
     pub(super) fn holds(&self, format: &VideoFormat) -> bool {
         let begun = &self.format;

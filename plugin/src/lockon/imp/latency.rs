@@ -1,0 +1,38 @@
+//! How long live frames stay, and when the pipeline is told of it.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+
+use super::super::CAT;
+use super::super::line::WAITING;
+use super::{Lockon, lock};
+
+impl Lockon {
+    /// Learns how long live frames stay here, and says so when that becomes longer.
+    pub(super) fn note_stay(&self, arrived: Instant, excluded: Duration) {
+        if !self.is_live.load(Ordering::Relaxed) {
+            return;
+        }
+        // A sink that waits for the clock holds up what comes after; that is its time, not ours.
+        let excluded = self.excluded.total().saturating_sub(excluded);
+        let stay = arrived.elapsed().saturating_sub(excluded);
+        let room = self.room();
+        if lock(&self.stay).note(stay, room) {
+            gst::debug!(CAT, imp = self, "a live frame has stayed for {stay:?}");
+            self.ask_for_latency();
+        }
+    }
+
+    /// Most frames that are inside.
+    pub(super) fn room(&self) -> u64 {
+        WAITING as u64 + u64::from(lock(&self.settings).depth)
+    }
+
+    /// Has the pipeline work out its latency again: ours has changed.
+    pub(super) fn ask_for_latency(&self) {
+        let _ = self.obj().post_message(gst::message::Latency::builder().src(&*self.obj()).build());
+    }
+}

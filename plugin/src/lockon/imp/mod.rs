@@ -1,0 +1,340 @@
+//! The element itself: pads, properties, states, and what flows between the pads.
+//!
+//! The streaming thread of upstream puts frames and serialised events into the [`Line`]; the task of the
+//! source pad is the thread on which lockon's engine runs and from which everything is pushed. So the element
+//! is a border between threads, as a `queue` is.
+//!
+//! Here are its properties and states; `sink_pad` and `src_pad` have what each pad does, `latency` tells the
+//! pipeline how long live frames stay.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use gst::glib;
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+use lockon::backend;
+use lockon::control::Control;
+use lockon::error::{Error, Result};
+use lockon::files;
+use lockon::frame::PixelFormat;
+use lockon::media::source;
+use lockon::output;
+use lockon::overlay::Trails;
+
+use super::latency::{ExcludedTime, Stay};
+use super::line::{Layout, Line};
+use super::log::ToGStreamersLog;
+#[cfg(feature = "v1_24")]
+use super::marks;
+use super::settings::{Device, Settings};
+use super::work::{Asked, Work};
+use super::{CAT, trouble};
+
+mod latency;
+mod sink_pad;
+mod src_pad;
+
+/// What the element holds.
+pub struct Lockon {
+    sinkpad: gst::Pad,
+    srcpad: gst::Pad,
+    settings: Mutex<Settings>,
+    pub(super) line: Line,
+    /// What is done to frames, and where: there from READY to PAUSED until back.
+    work: Mutex<Work>,
+    device: Mutex<Option<Device>>,
+    /// What the sink pad was told last.
+    input: Mutex<InputStream>,
+    /// Controls the run that goes on, from one activation of the source pad to the next.
+    control: Mutex<Control>,
+    pub(super) dropped: AtomicU64,
+    pushed: AtomicU64,
+    /// Upstream is live, as far as it was asked.
+    is_live: AtomicBool,
+    /// Frames come and go: not in PAUSED.
+    is_playing: AtomicBool,
+    stay: Mutex<Stay>,
+    pub(super) excluded: ExcludedTime,
+    /// Frames due before this running time are late already, in nanoseconds; 0 if none are.
+    earliest: AtomicU64,
+    /// Where tracks came along, to be drawn.
+    trails: Mutex<Trails>,
+    #[cfg(feature = "v1_24")]
+    first_seen: Mutex<marks::FirstSeen>,
+}
+
+/// What describes frames that come.
+#[derive(Default)]
+struct InputStream {
+    layout: Option<Arc<Layout>>,
+    segment: Option<gst::Segment>,
+    /// A frame before the next was dropped.
+    has_gap: bool,
+}
+
+/// For locks whose holders leave nothing half-done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[glib::object_subclass]
+impl ObjectSubclass for Lockon {
+    const NAME: &'static str = "GstLockon";
+    type Type = super::Lockon;
+    type ParentType = gst::Element;
+
+    fn with_class(class: &Self::Class) -> Self {
+        let template = |name| class.pad_template(name).expect("both pads have templates");
+        let sinkpad = gst::Pad::builder_from_template(&template("sink"))
+            .chain_function(|pad, parent, buffer| {
+                Self::catch_panic_pad_function(
+                    parent,
+                    || Err(gst::FlowError::Error),
+                    |this| this.chain(pad, buffer),
+                )
+            })
+            .event_function(|pad, parent, event| {
+                Self::catch_panic_pad_function(parent, || false, |this| this.sink_event(pad, event))
+            })
+            .query_function(|pad, parent, query| {
+                Self::catch_panic_pad_function(parent, || false, |this| this.sink_query(pad, query))
+            })
+            .flags(gst::PadFlags::PROXY_CAPS | gst::PadFlags::PROXY_SCHEDULING)
+            .build();
+        let srcpad = gst::Pad::builder_from_template(&template("src"))
+            .activatemode_function(|pad, parent, mode, is_active| {
+                // Not refused to an element that has panicked: its thread must end.
+                let element = parent.and_then(|parent| parent.downcast_ref::<super::Lockon>());
+                let element =
+                    element.ok_or_else(|| gst::loggable_error!(CAT, "a pad without its element"))?;
+                element.imp().activate(pad, mode, is_active)
+            })
+            .event_function(|pad, parent, event| {
+                Self::catch_panic_pad_function(parent, || false, |this| this.src_event(pad, event))
+            })
+            .query_function(|pad, parent, query| {
+                Self::catch_panic_pad_function(parent, || false, |this| this.src_query(pad, query))
+            })
+            .flags(gst::PadFlags::PROXY_CAPS)
+            .build();
+        Self {
+            sinkpad,
+            srcpad,
+            settings: Mutex::default(),
+            line: Line::default(),
+            work: Mutex::default(),
+            device: Mutex::default(),
+            input: Mutex::default(),
+            control: Mutex::default(),
+            dropped: AtomicU64::new(0),
+            pushed: AtomicU64::new(0),
+            is_live: AtomicBool::new(false),
+            is_playing: AtomicBool::new(false),
+            stay: Mutex::default(),
+            excluded: ExcludedTime::default(),
+            earliest: AtomicU64::new(0),
+            trails: Mutex::default(),
+            #[cfg(feature = "v1_24")]
+            first_seen: Mutex::default(),
+        }
+    }
+}
+
+impl ObjectImpl for Lockon {
+    fn properties() -> &'static [glib::ParamSpec] {
+        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(super::settings::properties);
+        &PROPERTIES
+    }
+
+    fn constructed(&self) {
+        self.parent_constructed();
+        let element = self.obj();
+        element.add_pad(&self.sinkpad).expect("a new element has no pads");
+        element.add_pad(&self.srcpad).expect("a new element has no pads");
+    }
+
+    fn set_property(&self, _id: usize, value: &glib::Value, spec: &glib::ParamSpec) {
+        let mut settings = lock(&self.settings);
+        let before = settings.clone();
+        settings.set(spec.name(), value);
+        let after = settings.clone();
+        drop(settings);
+        self.apply(&before, after, spec.name());
+    }
+
+    fn property(&self, _id: usize, spec: &glib::ParamSpec) -> glib::Value {
+        lock(&self.settings).get(spec.name())
+    }
+}
+
+impl GstObjectImpl for Lockon {}
+
+impl ElementImpl for Lockon {
+    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
+            gst::subclass::ElementMetadata::new(
+                "lockon: template matching, tracking, adaptive thresholds",
+                "Filter/Analyzer/Effect/Video",
+                "Finds and follows known patterns by exact NCC, on the CPU or an NVIDIA GPU",
+                "the authors of lockon",
+            )
+        });
+        Some(&METADATA)
+    }
+
+    fn pad_templates() -> &'static [gst::PadTemplate] {
+        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
+            let formats = PixelFormat::ALL.map(|format| format.name);
+            let side = gst::IntRange::new(1, source::MAX_SIDE as i32);
+            let caps = gst::Caps::builder("video/x-raw")
+                .field("format", gst::List::new(formats))
+                .field("width", side)
+                .field("height", side)
+                .field(
+                    "framerate",
+                    gst::FractionRange::new(gst::Fraction::new(0, 1), gst::Fraction::new(i32::MAX, 1)),
+                )
+                .build();
+            [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)]
+                .map(|(name, direction)| {
+                    gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps)
+                        .expect("a template with fixed names")
+                })
+                .into()
+        });
+        &TEMPLATES
+    }
+
+    fn change_state(
+        &self,
+        transition: gst::StateChange,
+    ) -> std::result::Result<gst::StateChangeSuccess, gst::StateChangeError> {
+        let prepared = match transition {
+            gst::StateChange::NullToReady => self.probe(),
+            gst::StateChange::ReadyToPaused => self.prepare(),
+            _ => Ok(()),
+        };
+        prepared.map_err(|error| {
+            self.post_error_message(trouble::error_message(&error));
+            gst::StateChangeError
+        })?;
+        if transition == gst::StateChange::PlayingToPaused {
+            self.is_playing.store(false, Ordering::Relaxed);
+        }
+        let changed = self.parent_change_state(transition)?;
+        match transition {
+            gst::StateChange::PausedToPlaying => self.is_playing.store(true, Ordering::Relaxed),
+            // Pads are inactive by now, so nobody works with these any more.
+            gst::StateChange::PausedToReady => {
+                *lock(&self.work) = Work::default();
+                *lock(&self.device) = None;
+                *lock(&self.input) = InputStream::default();
+            }
+            _ => {}
+        }
+        Ok(changed)
+    }
+}
+
+impl Lockon {
+    /// NULL to READY: what was set can be read, and the device is there.
+    fn probe(&self) -> Result<()> {
+        let device = lock(&self.settings).device()?;
+        backend::probe(device.options.choice)
+    }
+
+    /// READY to PAUSED: templates are read, and results files could be written.
+    fn prepare(&self) -> Result<()> {
+        let settings = lock(&self.settings).clone();
+        let (device, job) = self.logging(|| Ok::<_, Error>((settings.device()?, settings.job()?)))?;
+        let mut written = Vec::new();
+        for path in device.results.iter().filter(|path| *path != "-") {
+            output::Format::of(path)?;
+            files::check_writable(path.as_ref())?;
+            written.push(path.into());
+        }
+        let request = settings.request()?;
+        let read: Vec<_> = request.template.iter().map(|text| lockon::job::name_and_path(text).1).collect();
+        files::check_distinct(&read, &written)?;
+        if !settings.has_work() {
+            gst::element_imp_warning!(
+                self,
+                gst::LibraryError::Settings,
+                ("nothing to do: set template, track or threshold; frames pass untouched")
+            );
+        }
+        *lock(&self.work) = Work::new(Asked::new(job, settings));
+        *lock(&self.device) = Some(device);
+        self.dropped.store(0, Ordering::Relaxed);
+        self.pushed.store(0, Ordering::Relaxed);
+        *lock(&self.stay) = Stay::default();
+        self.is_live.store(false, Ordering::Relaxed);
+        self.earliest.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes a change of the search count from the next frame on. What cannot be used is told and taken back.
+    fn apply(&self, before: &Settings, after: Settings, property: &str) {
+        // Before PAUSED nothing has been read: that happens on the way there, once.
+        let Some(property) = Settings::of_the_search(property).filter(|_| lock(&self.device).is_some())
+        else {
+            return;
+        };
+        if property == "view" && before.wants_mask() == after.wants_mask() {
+            return;
+        }
+        match self.logging(|| after.job()) {
+            Ok(job) => lock(&self.work).ask(property, job, after),
+            Err(error) => {
+                lock(&self.settings).restore(property, before);
+                self.warn(&error);
+            }
+        }
+    }
+
+    /// No device can be opened for what was asked for: what was there before goes on, and the properties say
+    /// so.
+    pub(super) fn take_back(&self, asked: &Asked, before: &Asked, error: &Error) {
+        let properties = lock(&self.work).refuse(asked, before);
+        {
+            let mut settings = lock(&self.settings);
+            for property in &properties {
+                settings.restore(property, before.settings());
+            }
+        }
+        for property in properties {
+            self.obj().notify(property);
+        }
+        self.warn(error);
+    }
+
+    /// Tells of a change that could not be made: what was set before goes on.
+    fn warn(&self, error: &Error) {
+        let text = trouble::in_properties(&error.to_string());
+        gst::element_imp_warning!(self, gst::LibraryError::Settings, ("{text}; what was set before goes on"));
+    }
+
+    /// Tells of a results file that has failed.
+    pub(super) fn warn_of_output(&self, error: &Error) {
+        gst::element_imp_warning!(
+            self,
+            gst::ResourceError::Write,
+            ("{error}; it is closed, and frames go on without it")
+        );
+    }
+
+    pub(super) fn work(&self) -> MutexGuard<'_, Work> {
+        lock(&self.work)
+    }
+
+    pub(super) fn is_playing(&self) -> bool {
+        self.is_playing.load(Ordering::Relaxed)
+    }
+
+    /// Runs something of lockon's whose log is to be GStreamer's.
+    fn logging<T>(&self, work: impl FnOnce() -> T) -> T {
+        let log = ToGStreamersLog(glib::SendWeakRef::from(self.obj().downgrade()));
+        tracing::subscriber::with_default(log, work)
+    }
+}

@@ -1,0 +1,212 @@
+//! The source pad: its task runs the engine and pushes, and it answers what downstream asks.
+
+use std::sync::atomic::Ordering;
+
+use gst::glib;
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+use lockon::control::Control;
+use lockon::media::sink;
+
+use super::super::line::{Ahead, Arrival, Departure};
+use super::super::{CAT, marks, run, trouble};
+use super::{Lockon, lock};
+
+impl Lockon {
+    pub(super) fn activate(
+        &self,
+        pad: &gst::Pad,
+        mode: gst::PadMode,
+        is_active: bool,
+    ) -> std::result::Result<(), gst::LoggableError> {
+        if mode != gst::PadMode::Push {
+            return Err(gst::loggable_error!(CAT, "only push mode is there"));
+        }
+        if is_active {
+            *lock(&self.control) = Control::new();
+            self.line.open();
+            let element = self.obj().downgrade();
+            pad.start_task(move || {
+                if let Some(element) = element.upgrade() {
+                    let this = element.imp();
+                    // Otherwise the task would come round for ever, with nothing to do.
+                    let goes_on = this.catch_panic(|| false, Self::serve);
+                    if !goes_on {
+                        this.line.fail();
+                        let _ = this.srcpad.pause_task();
+                    }
+                }
+            })
+            .map_err(|error| gst::loggable_error!(CAT, "no thread can be started: {error}"))
+        } else {
+            lock(&self.control).stop();
+            self.line.close();
+            pad.stop_task()
+                .map_err(|error| gst::loggable_error!(CAT, "the thread cannot be stopped: {error}"))
+        }
+    }
+
+    /// One round of the task: pushes the event that comes next, or runs the engine. False when the element is
+    /// being stopped.
+    fn serve(&self) -> bool {
+        match self.line.ahead() {
+            Ahead::Closed => return false,
+            Ahead::Push(event) => {
+                let flow = self.depart(Departure::Event(event));
+                self.line.pushed(flow);
+            }
+            Ahead::Frame => {
+                let Some(device) = lock(&self.device).clone() else { return false };
+                let input = self.input_name();
+                #[cfg(feature = "v1_24")]
+                lock(&self.first_seen).clear();
+                let control = lock(&self.control).clone();
+                let outcome = self.logging(|| run::run(&self.obj(), &device, &input, &control));
+                if let Err(error) = outcome
+                    && !control.is_stopped()
+                {
+                    self.line.fail();
+                    self.post_error_message(trouble::error_message(&error));
+                }
+                self.line.settle();
+            }
+        }
+        true
+    }
+
+    /// Where the video comes from, if an element upstream says so.
+    fn input_name(&self) -> String {
+        let mut query = gst::query::Uri::new();
+        let uri = self.sinkpad.peer_query(&mut query).then(|| query.uri()).flatten();
+        let Some(uri) = uri else { return self.obj().name().into() };
+        match glib::filename_from_uri(&uri) {
+            Ok((path, _)) => path.to_string_lossy().into_owned(),
+            Err(_) => uri.into(),
+        }
+    }
+
+    /// Pushes a frame with its results, or an event. Tells what became of a frame.
+    pub(in crate::lockon) fn depart(
+        &self,
+        departure: Departure,
+    ) -> Option<std::result::Result<gst::FlowSuccess, gst::FlowError>> {
+        match departure {
+            Departure::Event(event) => {
+                gst::log!(CAT, imp = self, "pushing {event:?}");
+                // An event that nobody takes is no reason to stop: the next frame tells.
+                let _ = self.excluded.during(|| self.srcpad.push_event(event));
+                None
+            }
+            Departure::Frame(arrival, outcome) => {
+                let Arrival { index, at, excluded, mut buffer, layout, times } = arrival;
+                let (view, posts_messages) = {
+                    let settings = lock(&self.settings);
+                    (settings.view, settings.posts_messages)
+                };
+                let record = &outcome.record;
+                let has_results = !record.matches.is_empty() || !record.tracks.is_empty();
+                if has_results {
+                    let buffer = buffer.make_mut();
+                    marks::add_regions(buffer, record, layout.format.size);
+                    #[cfg(feature = "v1_24")]
+                    {
+                        let mut seen = lock(&self.first_seen);
+                        let now = times.running_time.unwrap_or_default();
+                        if let Err(error) =
+                            marks::add_analytics(buffer, record, layout.format.size, now, &mut seen)
+                        {
+                            gst::warning!(
+                                CAT,
+                                imp = self,
+                                "frame {index} has no analytics metadata: {error}"
+                            );
+                        }
+                    }
+                }
+                if let Some(view) = view.drawn()
+                    && (has_results || outcome.mask.is_some())
+                {
+                    let writable = buffer.make_mut();
+                    let frame = gst_video::VideoFrameRef::from_buffer_ref_writable(writable, &layout.info);
+                    match frame {
+                        Ok(mut frame) => sink::draw_in_place(
+                            &mut frame,
+                            &layout.format,
+                            view,
+                            record,
+                            outcome.mask.as_ref(),
+                            &mut lock(&self.trails),
+                        ),
+                        Err(error) => {
+                            gst::warning!(CAT, imp = self, "frame {index} cannot be drawn on: {error}");
+                        }
+                    }
+                }
+                if posts_messages {
+                    let structure = marks::structure(record, &times);
+                    let message = gst::message::Element::builder(structure).src(&*self.obj()).build();
+                    // Nobody may be listening.
+                    let _ = self.obj().post_message(message);
+                }
+                // Back to the backend before downstream is waited for.
+                drop(outcome);
+                self.pushed.fetch_add(1, Ordering::Relaxed);
+                self.note_stay(at, excluded);
+                gst::log!(CAT, imp = self, "pushing frame {index}");
+                let flow = self.excluded.during(|| self.srcpad.push(buffer));
+                if let Err(error) = flow {
+                    self.tell_of(error);
+                }
+                Some(flow)
+            }
+        }
+    }
+
+    /// Downstream refuses frames. Upstream hears of it with its next frame; if it has none, nobody else would
+    /// tell.
+    fn tell_of(&self, flow: gst::FlowError) {
+        gst::debug!(CAT, imp = self, "downstream answers {flow:?}");
+        let is_failure = !matches!(flow, gst::FlowError::Flushing | gst::FlowError::Eos);
+        if is_failure && self.line.has_ended() {
+            gst::element_imp_error!(
+                self,
+                gst::StreamError::Failed,
+                ("internal data stream error"),
+                ["streaming stopped, reason {flow:?}"]
+            );
+        }
+    }
+
+    pub(super) fn src_event(&self, pad: &gst::Pad, event: gst::Event) -> bool {
+        if let gst::EventView::Qos(qos) = event.view()
+            && let (_, _, jitter, Some(time)) = qos.get()
+        {
+            // A sink that is behind by `jitter` at `time` needs nothing that is due before both together.
+            let earliest = i64::try_from(time.nseconds()).unwrap_or(i64::MAX).saturating_add(jitter).max(0);
+            let earliest = if jitter > 0 { earliest.unsigned_abs() } else { 0 };
+            self.earliest.store(earliest, Ordering::Relaxed);
+        }
+        gst::Pad::event_default(pad, Some(&*self.obj()), event)
+    }
+
+    pub(super) fn src_query(&self, pad: &gst::Pad, query: &mut gst::QueryRef) -> bool {
+        let gst::QueryViewMut::Latency(latency) = query.view_mut() else {
+            return gst::Pad::query_default(pad, Some(&*self.obj()), query);
+        };
+        let mut upstream = gst::query::Latency::new();
+        if !self.sinkpad.peer_query(&mut upstream) {
+            return false;
+        }
+        let (is_live, mut min, mut max) = upstream.result();
+        self.is_live.store(is_live, Ordering::Relaxed);
+        // Frames of a file wait for nobody.
+        if is_live {
+            let room = self.room();
+            let stay = lock(&self.stay);
+            min += stay.least(room);
+            max = max.map(|max| (max + stay.most(room)).max(min));
+        }
+        latency.set(is_live, min, max);
+        true
+    }
+}
