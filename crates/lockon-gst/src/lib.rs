@@ -19,5 +19,7 @@ pub mod sink;
 mod sound;
 pub mod source;
 mod stuck;
+#[cfg(test)]
+mod testing;
 pub mod truncated;
 mod window;

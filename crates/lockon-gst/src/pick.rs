@@ -114,9 +114,9 @@ impl Picker {
                     let actions: Vec<_> = action.into_iter().chain(self.actions.try_iter()).collect();
                     for action in &actions {
                         match self.selection.apply(action) {
-                            Step::Same => {}
-                            Step::Done => return Ok(Some(self.selection.kept)),
-                            Step::Cancelled => return Ok(None),
+                            PickState::Same => {}
+                            PickState::Done => return Ok(Some(self.selection.kept)),
+                            PickState::Cancelled => return Ok(None),
                         }
                     }
                     self.show()?;
@@ -165,7 +165,7 @@ struct Selection {
 
 /// What something that was done means for whoever waits for boxes.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum PickState {
     /// It goes on.
     Same,
     /// The boxes are picked.
@@ -179,7 +179,7 @@ impl Selection {
         Self { frame, kept: Vec::new(), current: None, anchor: None, is_shift_down: false }
     }
 
-    fn apply(&mut self, action: &Action) -> Step {
+    fn apply(&mut self, action: &Action) -> PickState {
         match action {
             Action::Press(x, y) => self.anchor = Some(self.corner(*x, *y)),
             Action::Move(x, y) => self.drag(*x, *y),
@@ -194,21 +194,21 @@ impl Selection {
                 }
             }
         }
-        Step::Same
+        PickState::Same
     }
 
-    fn press(&mut self, key: &str) -> Step {
+    fn press(&mut self, key: &str) -> PickState {
         match key {
             "Return" | "KP_Enter" | "space" => {
                 self.kept.extend(self.current.take());
                 if !self.kept.is_empty() {
-                    return Step::Done;
+                    return PickState::Done;
                 }
             }
             "a" | "A" => self.kept.extend(self.current.take()),
             "BackSpace" | "Delete" if self.current.take().is_some() => {}
             "BackSpace" | "Delete" => drop(self.kept.pop()),
-            "c" | "C" | "q" | "Q" | "Escape" => return Step::Cancelled,
+            "c" | "C" | "q" | "Q" | "Escape" => return PickState::Cancelled,
             "Left" | "KP_Left" => self.nudge(-1, 0),
             "Right" | "KP_Right" => self.nudge(1, 0),
             "Up" | "KP_Up" => self.nudge(0, -1),
@@ -216,7 +216,7 @@ impl Selection {
             key if is_shift(key) => self.is_shift_down = true,
             _ => {}
         }
-        Step::Same
+        PickState::Same
     }
 
     /// The corner between pixels that is nearest to a place.
@@ -273,7 +273,7 @@ mod tests {
         let mut selection = Selection::new(FRAME);
         let middle = (f64::midpoint(x, to_x), f64::midpoint(y, to_y));
         for action in [Action::Press(x, y), Action::Move(middle.0, middle.1), Action::Release(to_x, to_y)] {
-            assert_eq!(selection.apply(&action), Step::Same);
+            assert_eq!(selection.apply(&action), PickState::Same);
         }
         selection
     }
@@ -359,9 +359,9 @@ mod tests {
     #[test]
     fn enter_and_space_take_the_box_and_nothing_is_taken_without_one() {
         for name in ["Return", "KP_Enter", "space"] {
-            assert_eq!(Selection::new(FRAME).apply(&key(name)), Step::Same);
+            assert_eq!(Selection::new(FRAME).apply(&key(name)), PickState::Same);
             let mut selection = dragged((100.0, 50.0), (160.0, 90.0));
-            assert_eq!(selection.apply(&key(name)), Step::Done);
+            assert_eq!(selection.apply(&key(name)), PickState::Done);
             assert_eq!(selection.kept, [Rect::new(100, 50, 60, 40)]);
         }
     }
@@ -376,14 +376,14 @@ mod tests {
             selection.apply(&key("a"));
         }
         selection.apply(&key("BackSpace"));
-        assert_eq!(selection.apply(&key("Return")), Step::Done);
+        assert_eq!(selection.apply(&key("Return")), PickState::Done);
         assert_eq!(selection.kept, [Rect::new(100, 50, 60, 40), Rect::new(200, 100, 30, 20)]);
     }
 
     #[test]
     fn escape_q_and_c_pick_nothing() {
         for name in ["Escape", "q", "c"] {
-            assert_eq!(dragged((100.0, 50.0), (160.0, 90.0)).apply(&key(name)), Step::Cancelled);
+            assert_eq!(dragged((100.0, 50.0), (160.0, 90.0)).apply(&key(name)), PickState::Cancelled);
         }
     }
 }

@@ -60,16 +60,16 @@ pub(super) fn attach(
         .map_err(|_| Error::Usage("a pipeline has an element named \"sound\" already".to_owned()))?;
 
     let refused = match branch.discover(output, &accepted) {
-        Found::Carried => match branch.link(&mux) {
+        FoundSound::Carried => match branch.link(&mux) {
             Ok(()) => {
                 branch.gate.watch(pipeline.by_name("encoded"));
                 return Ok(Some(branch.gate));
             }
             Err(reason) => Some(reason),
         },
-        Found::Refused { codec } => Some(format!("{container} cannot hold {codec}")),
-        Found::Failed(reason) => Some(reason),
-        Found::Nothing => None,
+        FoundSound::Refused { codec } => Some(format!("{container} cannot hold {codec}")),
+        FoundSound::Failed(reason) => Some(reason),
+        FoundSound::Nothing => None,
     };
     branch.remove_from(output);
     if let Some(reason) = refused {
@@ -89,7 +89,7 @@ fn caps_for_sound(mux: &gst::Element) -> Option<gst::Caps> {
 }
 
 /// What the input has for us.
-enum Found {
+enum FoundSound {
     /// Sound that the muxer takes; it lies in the branch's queue.
     Carried,
     /// Sound that it does not take.
@@ -158,24 +158,24 @@ impl Branch {
 
     /// Starts the branch alone, and waits until it knows what the file holds. `accepted` is what the muxer
     /// takes.
-    fn discover(&self, output: &launch::Running, accepted: &gst::Caps) -> Found {
+    fn discover(&self, output: &launch::Running, accepted: &gst::Caps) -> FoundSound {
         if self.bin.set_state(gst::State::Paused).is_err() {
-            return Found::Failed("the file cannot be opened a second time".to_owned());
+            return FoundSound::Failed("the file cannot be opened a second time".to_owned());
         }
         let deadline = Instant::now() + DISCOVERY;
         while Instant::now() < deadline {
             // Only this branch runs yet, so that what fails can only be its own.
             if let Err(error) = output.wait(Duration::ZERO) {
-                return Found::Failed(error.to_string());
+                return FoundSound::Failed(error.to_string());
             }
             match self.sound.recv_timeout(POLL) {
-                Ok(Some(caps)) if accepted.can_intersect(&caps) => return Found::Carried,
-                Ok(Some(caps)) => return Found::Refused { codec: codec_name(&caps) },
-                Ok(None) => return Found::Nothing,
+                Ok(Some(caps)) if accepted.can_intersect(&caps) => return FoundSound::Carried,
+                Ok(Some(caps)) => return FoundSound::Refused { codec: codec_name(&caps) },
+                Ok(None) => return FoundSound::Nothing,
                 Err(_) => {}
             }
         }
-        Found::Failed(format!("its streams were not known after {} s", DISCOVERY.as_secs()))
+        FoundSound::Failed(format!("its streams were not known after {} s", DISCOVERY.as_secs()))
     }
 
     fn link(&self, mux: &gst::Element) -> Result<(), String> {
@@ -267,12 +267,12 @@ fn codec_name(caps: &gst::Caps) -> String {
 /// Lets sound pass as far as the video has come.
 #[derive(Default)]
 pub(super) struct Gate {
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct GateState {
     /// Time of the output's beginning in the input, in nanoseconds, once that is known.
     origin: Option<u64>,
     /// End of the last frame that was pushed, in the output.
@@ -352,7 +352,7 @@ impl Gate {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, GateState> {
         // The state is whole at every moment: a panic elsewhere leaves nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -400,19 +400,8 @@ mod tests {
 
     use super::*;
     use crate::sink::{VideoSink, tests as sinks};
+    use crate::testing::make_clip;
     use lockon_core::config::View;
-
-    /// A file made by GStreamer, which takes as long as it takes.
-    fn make_clip(path: &Path, text: &str) {
-        let mut launch = launch::Launch::new("clip", text);
-        launch.set("file", "location", path.display());
-        let pipeline = launch::Running::new(launch.build().unwrap());
-        pipeline.set_state(gst::State::Playing).unwrap();
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while pipeline.wait(Duration::from_secs(1)).unwrap() != Some(launch::Milestone::Ended) {
-            assert!(Instant::now() < deadline, "clip takes too long");
-        }
-    }
 
     /// 2 s of video with sound of that many buffers of 20 ms, encoded by `audio`.
     fn clip(folder: &Path, name: &str, mux: &str, audio: &str, buffers: u32) -> PathBuf {

@@ -209,13 +209,7 @@ mod tests {
         {
             let path = folder.path().join("clip");
             let video = "videotestsrc num-buffers=30 ! video/x-raw,width=64,height=48 ! x264enc";
-            let text = format!("{video} ! {mux} ! filesink location={}", path.display());
-            let running =
-                crate::launch::Running::new(crate::launch::Launch::new("clip", &text).build().unwrap());
-            running.set_state(gst::State::Playing).unwrap();
-            let ended = Some(crate::launch::Milestone::Ended);
-            while running.wait(std::time::Duration::from_secs(10)).unwrap() != ended {}
-            drop(running);
+            crate::testing::make_clip(&path, &format!("{video} ! {mux} ! filesink name=file"));
             assert!(truncation(&path).is_none(), "{mux}");
             let whole = std::fs::read(&path).unwrap();
             for share in [30, 50, 90] {

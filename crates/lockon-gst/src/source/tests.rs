@@ -10,7 +10,7 @@ use super::feed::Feed;
 use super::login::give_login;
 use super::open::{FIRST_FRAME, the_appsink};
 use super::*;
-use crate::launch::Milestone;
+use crate::testing::{make_clip, play};
 use lockon_core::frame::Size;
 
 const SECOND: Duration = Duration::from_secs(10);
@@ -55,11 +55,7 @@ fn all(source: &mut VideoSource) -> Result<Vec<Frame>> {
 /// A file made by a gst-launch text, to which ` ! filesink` is added.
 fn clip(folder: &tempfile::TempDir, name: &str, text: &str) -> PathBuf {
     let path = folder.path().join(name);
-    let mut launch = Launch::new("clip", &format!("{text} ! filesink name=out"));
-    launch.set("out", "location", path.display());
-    let running = Running::new(launch.build().unwrap());
-    running.set_state(gst::State::Playing).unwrap();
-    while running.wait(SECOND).unwrap().expect("the clip is written in time") != Milestone::Ended {}
+    make_clip(&path, &format!("{text} ! filesink name=file"));
     path
 }
 
@@ -680,9 +676,7 @@ fn printed_pipelines_run_with_a_fakesink() {
         std::process::Command::new("sh").args(["-c", &format!("printf '%s\\n' {line}")]).output().unwrap();
     let words = String::from_utf8(words.stdout).unwrap();
     let pipeline = gst::parse::launchv(&words.lines().collect::<Vec<_>>()).unwrap();
-    let running = Running::new(pipeline.downcast().unwrap());
-    running.set_state(gst::State::Playing).unwrap();
-    while running.wait(SECOND).unwrap().expect("it ends in time") != Milestone::Ended {}
+    play(pipeline.downcast().unwrap());
 }
 
 #[test]
@@ -716,9 +710,7 @@ fn what_is_told_of_an_input_is_what_runs() {
     let pictures = "videotestsrc num-buffers=3 ! pngenc ! multifilesink name=pictures";
     let mut launch = Launch::new("pictures", pictures);
     launch.set("pictures", "location", folder.path().join("%d0.png").display());
-    let running = Running::new(launch.build().unwrap());
-    running.set_state(gst::State::Playing).unwrap();
-    while running.wait(SECOND).unwrap().expect("they are written in time") != Milestone::Ended {}
+    play(launch.build().unwrap());
     let spec = spec(Input::Pictures(Pictures::typed(folder.path()).unwrap()));
     let mut source = open(&spec).unwrap();
     let words = |launch: &Launch| {
