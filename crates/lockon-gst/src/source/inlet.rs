@@ -10,7 +10,7 @@ use std::fs::File;
 use std::path::Path;
 
 use super::errors::no_video;
-use super::pictures::{Links, PictureFiles};
+use super::image_sequence::{Links, PictureFiles};
 use super::{Input, SourceSpec};
 use crate::launch::Launch;
 use lockon_core::control::Control;

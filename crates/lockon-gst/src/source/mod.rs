@@ -41,10 +41,10 @@ use reconnect::Reconnection;
 
 pub use address::Uri;
 pub use decoder::Decoder;
+pub use image_sequence::Pictures;
 pub use input::Input;
 pub use login::Login;
 pub use picture::{MAX_SIDE, describe, picture};
-pub use pictures::Pictures;
 pub use spec::{CameraMode, DEFAULT_JITTER_MS, SourceSpec};
 pub use times::{PtsInterpolator, presentation_time};
 
@@ -55,12 +55,12 @@ mod decoder;
 mod ending;
 mod errors;
 mod feed;
+mod image_sequence;
 mod inlet;
 mod input;
 mod login;
 mod open;
 mod picture;
-mod pictures;
 mod reconnect;
 mod spec;
 #[cfg(test)]

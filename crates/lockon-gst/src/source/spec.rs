@@ -4,7 +4,7 @@ use gst::glib;
 use gst::prelude::*;
 use gst_app::gst_base::prelude::BaseSrcExt;
 
-use super::pictures::PictureFiles;
+use super::image_sequence::PictureFiles;
 use super::{Decoder, Input, LOG, Login, inlet};
 use crate::doctor;
 use crate::launch::{self, Launch};

@@ -6,10 +6,8 @@
 //! all frame numbers: so what goes into the decoder and what comes out are counted, and a picture without a
 //! frame is an error that names it.
 
-use std::cmp::Ordering as Order;
 use std::ffi::OsStr;
 use std::fmt;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +19,12 @@ use crate::launch::{self, Launch};
 use lockon_core::error::{Error, Result};
 use lockon_core::text;
 
+use kind::{PictureKind, sniffed};
+use names::{NumberedName, matches_glob, natural, number_of};
+
+mod kind;
+mod names;
+
 /// Frames a second where nobody says how many.
 const USUAL_RATE: (i32, i32) = (25, 1);
 
@@ -30,82 +34,6 @@ const LINKS: &str = "lockon-pictures-";
 /// Pictures as they were typed: a folder, a pattern with one `%d` or `%0Nd` in the file's name, or a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pictures(PathBuf);
-
-/// A kind of pictures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct PictureKind {
-    endings: &'static [&'static str],
-    caps: &'static str,
-    /// What decodes it.
-    decoder: &'static str,
-}
-
-const KINDS: [PictureKind; 5] = [
-    PictureKind { endings: &["jpg", "jpeg"], caps: "image/jpeg", decoder: "jpegdec name=decode" },
-    PictureKind { endings: &["png"], caps: "image/png", decoder: "pngdec name=decode" },
-    PictureKind { endings: &["bmp"], caps: "image/bmp", decoder: "avdec_bmp name=decode" },
-    PictureKind {
-        endings: &["tif", "tiff"],
-        caps: "image/tiff",
-        decoder: "avdec_tiff name=decode max-threads=1",
-    },
-    PictureKind { endings: &["webp"], caps: "image/webp", decoder: "webpdec name=decode" },
-];
-
-impl PictureKind {
-    fn of(path: &Path) -> Option<Self> {
-        let ending = path.extension()?.to_str()?.to_ascii_lowercase();
-        KINDS.into_iter().find(|kind| kind.endings.contains(&ending.as_str()))
-    }
-
-    /// False if the end of a picture is missing, as far as its kind tells.
-    fn is_whole(self, bytes: &[u8]) -> bool {
-        match self.caps {
-            "image/jpeg" => ends_as_jpeg(bytes),
-            "image/png" => ends_as_png(bytes),
-            _ => true,
-        }
-    }
-}
-
-/// True if the end of the picture is there (ITU-T T.81, B.1.1), whatever is behind it: cameras put previews
-/// and films there. Segments are passed over by their lengths, since a preview in one has an end of its own.
-fn ends_as_jpeg(bytes: &[u8]) -> bool {
-    const END: u8 = 0xD9;
-    let mut rest = bytes;
-    loop {
-        // What is compressed has no marker but those of restarts, and decoders look for the next one as well.
-        let Some(at) = rest.iter().position(|byte| *byte == 0xFF) else { return false };
-        rest = &rest[at + 1..];
-        match rest {
-            [END, ..] => return true,
-            // No marker, one that has filling before it, or one that has no segment.
-            [0x00 | 0x01 | 0xD0..=0xD8 | 0xFF, ..] => {}
-            [_, high, low, ..] => {
-                let length = usize::from(u16::from_be_bytes([*high, *low]));
-                let Some(behind) = rest.get(1 + length..) else { return false };
-                rest = behind;
-            }
-            _ => return false,
-        }
-    }
-}
-
-/// True if the last chunk of the picture is there (PNG specification, 5.3), whatever is behind it.
-fn ends_as_png(bytes: &[u8]) -> bool {
-    // Behind the signature.
-    let mut rest = bytes.get(8..).unwrap_or_default();
-    while let [a, b, c, d, kind @ ..] = rest {
-        if kind.starts_with(b"IEND") {
-            return true;
-        }
-        let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
-        // Four bytes each of length, kind and checksum.
-        let Some(behind) = rest.get(12 + length..) else { return false };
-        rest = behind;
-    }
-    false
-}
 
 /// Pictures that are there, in order.
 pub(super) struct PictureFiles {
@@ -215,7 +143,7 @@ impl PictureFiles {
     /// The pipeline that plays them at `frame_rate`, which may need links.
     pub(super) fn launch(&self, frame_rate: Option<(i32, i32)>) -> Launch {
         let (n, d) = frame_rate.unwrap_or(USUAL_RATE);
-        let text = include_str!("../../../../pipelines/pictures.launch")
+        let text = include_str!("../../../../../pipelines/pictures.launch")
             .replace("jpegdec name=decode", self.kind.decoder);
         let mut launch = Launch::new("pictures.launch", &text);
         let (pattern, first) = self.pattern().unwrap_or_else(|| {
@@ -356,213 +284,15 @@ impl PictureFiles {
     }
 }
 
-/// The kind of a picture by how it begins.
-fn sniffed(path: &Path) -> Option<PictureKind> {
-    let mut start = [0; 12];
-    let mut file =
-        std::fs::File::open(path).ok().filter(|file| file.metadata().is_ok_and(|about| about.is_file()))?;
-    file.read_exact(&mut start).ok()?;
-    let caps = match start {
-        [0xFF, 0xD8, 0xFF, ..] => "image/jpeg",
-        [0x89, b'P', b'N', b'G', ..] => "image/png",
-        [b'B', b'M', ..] => "image/bmp",
-        [b'I', b'I', 42, 0, ..] | [b'M', b'M', 0, 42, ..] => "image/tiff",
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P'] => "image/webp",
-        _ => return None,
-    };
-    KINDS.into_iter().find(|kind| kind.caps == caps)
-}
-
 /// The names of links in that folder.
 fn links_pattern(folder: &Path) -> String {
     format!("{}/%08d", folder.display().to_string().replace('%', "%%"))
 }
 
-/// A number in a name, with what stands before and after it.
-#[derive(Debug, PartialEq, Eq)]
-struct NumberedName {
-    before: String,
-    after: String,
-    /// Least digits.
-    width: usize,
-}
-
-impl NumberedName {
-    fn name(&self, value: u64) -> String {
-        format!("{}{value:0width$}{}", self.before, self.after, width = self.width)
-    }
-
-    /// The number that a name has, if it is one of these.
-    fn value(&self, name: &str) -> Option<u64> {
-        let digits = name.strip_prefix(&*self.before)?.strip_suffix(&*self.after)?;
-        let value = digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
-        (self.name(value) == name).then_some(value)
-    }
-}
-
-/// The `%d` or `%0Nd` of a pattern; `%%` is a percent sign.
-fn number_of(pattern: &str) -> Option<NumberedName> {
-    let mut found = None;
-    let mut rest = pattern;
-    let mut literal = String::new();
-    while let Some((before, after)) = rest.split_once('%') {
-        literal.push_str(before);
-        if let Some(after) = after.strip_prefix('%') {
-            literal.push('%');
-            rest = after;
-            continue;
-        }
-        let end = after.find('d')?;
-        let width = match &after[..end] {
-            "" => 1,
-            digits => digits.strip_prefix('0')?.parse().ok().filter(|width| (1..=18).contains(width))?,
-        };
-        if found.is_some() {
-            return None;
-        }
-        found = Some((std::mem::take(&mut literal), width));
-        rest = &after[end + 1..];
-    }
-    literal.push_str(rest);
-    found.map(|(before, width)| NumberedName { before, after: literal, width })
-}
-
-/// True if a name is one that a glob stands for: `*`, `?` and `[a-z]`, as a shell has them.
-fn matches_glob(glob: &str, name: &str) -> bool {
-    fn matches(glob: &[char], name: &[char]) -> bool {
-        match glob {
-            [] => name.is_empty(),
-            ['*', rest @ ..] => (0..=name.len()).any(|skipped| matches(rest, &name[skipped..])),
-            ['?', rest @ ..] => !name.is_empty() && matches(rest, &name[1..]),
-            ['[', rest @ ..] => {
-                let Some(end) = rest.iter().skip(1).position(|c| *c == ']').map(|at| at + 1) else {
-                    return name.first() == Some(&'[') && matches(rest, &name[1..]);
-                };
-                let (set, rest) = (&rest[..end], &rest[end + 1..]);
-                let is_inverted = matches!(set.first(), Some('!' | '^'));
-                let set = if is_inverted { &set[1..] } else { set };
-                let Some(c) = name.first() else { return false };
-                let mut is_in = false;
-                let mut at = 0;
-                while at < set.len() {
-                    if at + 2 < set.len() && set[at + 1] == '-' {
-                        is_in |= (set[at]..=set[at + 2]).contains(c);
-                        at += 3;
-                    } else {
-                        is_in |= set[at] == *c;
-                        at += 1;
-                    }
-                }
-                is_in != is_inverted && matches(rest, &name[1..])
-            }
-            [c, rest @ ..] => name.first() == Some(c) && matches(rest, &name[1..]),
-        }
-    }
-    // Each star multiplies the work: two of them in a row are one.
-    let mut glob: Vec<char> = glob.chars().collect();
-    glob.dedup_by(|a, b| *a == '*' && *b == '*');
-    matches(&glob, &name.chars().collect::<Vec<_>>())
-}
-
-/// The order in which people count: `a2` before `a10`.
-fn natural(a: &OsStr, b: &OsStr) -> Order {
-    let (a, b) = (a.as_encoded_bytes(), b.as_encoded_bytes());
-    let (mut i, mut j) = (0, 0);
-    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
-        if x.is_ascii_digit() && y.is_ascii_digit() {
-            let run = |bytes: &[u8], from: usize| {
-                let length = bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-                let zeros = bytes[from..from + length].iter().take_while(|byte| **byte == b'0').count();
-                (from + zeros, from + length)
-            };
-            let ((from_a, to_a), (from_b, to_b)) = (run(a, i), run(b, j));
-            let order =
-                (to_a - from_a).cmp(&(to_b - from_b)).then_with(|| a[from_a..to_a].cmp(&b[from_b..to_b]));
-            if order.is_ne() {
-                return order;
-            }
-            (i, j) = (to_a, to_b);
-        } else if x == y {
-            (i, j) = (i + 1, j + 1);
-        } else {
-            return x.cmp(y);
-        }
-    }
-    (a.len() - i).cmp(&(b.len() - j)).then_with(|| a.cmp(b))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::kind::KINDS;
     use super::*;
-
-    #[test]
-    fn names_are_ordered_as_people_count() {
-        let mut names = ["f10.png", "f9.png", "f009b.png", "g1", "f010.png", "e", "f1.png"];
-        names.sort_by(|a, b| natural(a.as_ref(), b.as_ref()));
-        assert_eq!(names, ["e", "f1.png", "f9.png", "f009b.png", "f010.png", "f10.png", "g1"]);
-    }
-
-    #[test]
-    fn globs_mean_what_they_mean_in_a_shell() {
-        for (glob, name, expected) in [
-            ("*.png", "a.png", true),
-            ("*.png", "a.png.txt", false),
-            ("img_??.jpg", "img_07.jpg", true),
-            ("img_??.jpg", "img_7.jpg", false),
-            ("[a-c]*[!0-9].bmp", "b1x.bmp", true),
-            ("[a-c]*[!0-9].bmp", "b11.bmp", false),
-            ("**a**", "banana", true),
-            ("[", "[", true),
-        ] {
-            assert_eq!(matches_glob(glob, name), expected, "{glob} {name}");
-        }
-    }
-
-    #[test]
-    fn patterns_have_one_number() {
-        let number = number_of("a%%b_%04d.jpg").unwrap();
-        assert_eq!((number.name(7).as_str(), number.name(12345).as_str()), ("a%b_0007.jpg", "a%b_12345.jpg"));
-        assert_eq!((number.value("a%b_0007.jpg"), number.value("a%b_07.jpg")), (Some(7), None));
-        assert_eq!(number_of("%d").unwrap().name(12), "12");
-        for none in ["a.jpg", "100%", "%s", "%d-%d", "%4d", "%0d%"] {
-            assert!(number_of(none).is_none(), "{none}");
-        }
-    }
-
-    /// A picture of `kind`, whole, with noise in it so that it is no short file.
-    fn picture(kind: image::ImageFormat) -> Vec<u8> {
-        let mix = |x: u32, y: u32| {
-            (x.wrapping_mul(0x9E37_79B9) ^ y.wrapping_mul(0x85EB_CA6B)).wrapping_mul(0xC2B2_AE35)
-        };
-        let pixel = |x: u32, y: u32| image::Luma([(mix(x, y) >> 24) as u8]);
-        let mut bytes = std::io::Cursor::new(Vec::new());
-        image::GrayImage::from_fn(160, 120, pixel).write_to(&mut bytes, kind).unwrap();
-        bytes.into_inner()
-    }
-
-    #[test]
-    fn a_picture_is_whole_whatever_is_behind_it_and_cut_off_wherever_that_is() {
-        for (format, kind) in [(image::ImageFormat::Jpeg, KINDS[0]), (image::ImageFormat::Png, KINDS[1])] {
-            let bytes = picture(format);
-            assert!(bytes.len() > 5000 && kind.is_whole(&bytes), "{format:?}");
-            let film = [bytes.clone(), vec![7; 100_000]].concat();
-            assert!(kind.is_whole(&film), "{format:?}");
-            for length in [0, 1, 9, 20, bytes.len() / 2, bytes.len() - 20] {
-                assert!(!kind.is_whole(&bytes[..length]), "{format:?} {length}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_end_of_a_preview_is_not_that_of_its_picture() {
-        let bytes = picture(image::ImageFormat::Jpeg);
-        let preview = [0xFF, 0xD8, 0x00, 0xFF, 0xD9];
-        let mut with_preview = vec![0xFF, 0xD8, 0xFF, 0xE1, 0, 2 + preview.len() as u8];
-        with_preview.extend(preview);
-        with_preview.extend(&bytes[2..]);
-        assert!(KINDS[0].is_whole(&with_preview));
-        assert!(!KINDS[0].is_whole(&with_preview[..3000]));
-    }
 
     #[test]
     fn links_that_a_killed_run_left_are_in_nobodys_way() {
