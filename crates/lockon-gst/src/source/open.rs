@@ -163,32 +163,7 @@ impl Prerolled {
         resume: &ResumePoint,
     ) -> Result<Self, NotPrerolled> {
         let damaged_before = damage::errors();
-        // What was typed can have any length.
-        let pipeline = match spec.input {
-            Input::Launch(_) => launch.build_under(control)?,
-            _ => launch.build()?,
-        };
-        let mut login = spec.login.clone();
-        if let Input::Uri(uri) = &spec.input {
-            let input = launch.element(&pipeline, "input")?;
-            set_jitter(&input, spec.jitter_ms);
-            // What GStreamer does not see in an address it cannot tell anybody.
-            let (address, own) = uri.with_login(login)?;
-            input.set_property("uri", address);
-            login = own;
-        }
-        if let Some(login) = login {
-            give_login(&pipeline, login);
-        }
-        if let Some(pictures) = &inlet.pictures {
-            pictures.watch(launch, &pipeline)?;
-        }
-        if let Some((clock, base_time)) = &resume.clock {
-            // Its running time is that of the source that was lost.
-            pipeline.use_clock(Some(clock));
-            pipeline.set_start_time(gst::ClockTime::NONE);
-            pipeline.set_base_time(*base_time);
-        }
+        let pipeline = built(spec, launch, inlet, control, resume)?;
         let sink = the_appsink(launch, &pipeline)?;
         let pad = sink.static_pad("sink").ok_or_else(|| failure("an appsink has no pad"))?;
         let ending = Ending::watch(&pipeline);
@@ -356,6 +331,43 @@ impl Prerolled {
             control: control.clone(),
         })
     }
+}
+
+/// The pipeline, with what text cannot say of it.
+fn built(
+    spec: &SourceSpec,
+    launch: &Launch,
+    inlet: &Inlet,
+    control: &Control,
+    resume: &ResumePoint,
+) -> Result<gst::Pipeline> {
+    // What was typed can have any length.
+    let pipeline = match spec.input {
+        Input::Launch(_) => launch.build_under(control)?,
+        _ => launch.build()?,
+    };
+    let mut login = spec.login.clone();
+    if let Input::Uri(uri) = &spec.input {
+        let input = launch.element(&pipeline, "input")?;
+        set_jitter(&input, spec.jitter_ms);
+        // What GStreamer does not see in an address it cannot tell anybody.
+        let (address, own) = uri.with_login(login)?;
+        input.set_property("uri", address);
+        login = own;
+    }
+    if let Some(login) = login {
+        give_login(&pipeline, login);
+    }
+    if let Some(pictures) = &inlet.pictures {
+        pictures.watch(launch, &pipeline)?;
+    }
+    if let Some((clock, base_time)) = &resume.clock {
+        // Its running time is that of the source that was lost.
+        pipeline.use_clock(Some(clock));
+        pipeline.set_start_time(gst::ClockTime::NONE);
+        pipeline.set_base_time(*base_time);
+    }
+    Ok(pipeline)
 }
 
 /// The one appsink of a pipeline, which must be named `frames`.

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use lockon::config;
 use lockon::control::Control;
 use lockon::media::sink;
 
-use super::super::line::{Ahead, Arrival, Departure};
+use super::super::line::{Ahead, Arrival, Departure, Layout, Outcome};
 use super::super::{CAT, marks, run, trouble};
 use super::{Lockon, lock};
 
@@ -97,69 +98,70 @@ impl Lockon {
                 let _ = self.excluded.during(|| self.srcpad.push_event(event));
                 None
             }
-            Departure::Frame(arrival, outcome) => {
-                let Arrival { index, at, excluded, mut buffer, layout, times } = arrival;
-                let (view, posts_messages) = {
-                    let settings = lock(&self.settings);
-                    (settings.view, settings.posts_messages)
-                };
-                let record = &outcome.record;
-                let has_results = !record.matches.is_empty() || !record.tracks.is_empty();
-                if has_results {
-                    let buffer = buffer.make_mut();
-                    marks::add_regions(buffer, record, layout.format.size);
-                    #[cfg(feature = "v1_24")]
-                    {
-                        let mut seen = lock(&self.first_seen);
-                        let now = times.running_time.unwrap_or_default();
-                        if let Err(error) =
-                            marks::add_analytics(buffer, record, layout.format.size, now, &mut seen)
-                        {
-                            gst::warning!(
-                                CAT,
-                                imp = self,
-                                "frame {index} has no analytics metadata: {error}"
-                            );
-                        }
-                    }
+            Departure::Frame(arrival, outcome) => Some(self.push_frame(arrival, outcome)),
+        }
+    }
+
+    /// Pushes a frame with its results.
+    fn push_frame(
+        &self,
+        Arrival { index, at, excluded, mut buffer, layout, times }: Arrival,
+        outcome: Outcome,
+    ) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
+        let (view, posts_messages) = {
+            let settings = lock(&self.settings);
+            (settings.view, settings.posts_messages)
+        };
+        let record = &outcome.record;
+        let has_results = !record.matches.is_empty() || !record.tracks.is_empty();
+        if has_results {
+            let buffer = buffer.make_mut();
+            marks::add_regions(buffer, record, layout.format.size);
+            #[cfg(feature = "v1_24")]
+            {
+                let mut seen = lock(&self.first_seen);
+                let now = times.running_time.unwrap_or_default();
+                if let Err(error) = marks::add_analytics(buffer, record, layout.format.size, now, &mut seen) {
+                    gst::warning!(CAT, imp = self, "frame {index} has no analytics metadata: {error}");
                 }
-                if let Some(view) = view.drawn()
-                    && (has_results || outcome.mask.is_some())
-                {
-                    let writable = buffer.make_mut();
-                    let frame = gst_video::VideoFrameRef::from_buffer_ref_writable(writable, &layout.info);
-                    match frame {
-                        Ok(mut frame) => sink::draw_in_place(
-                            &mut frame,
-                            &layout.format,
-                            view,
-                            record,
-                            outcome.mask.as_ref(),
-                            &mut lock(&self.trails),
-                        ),
-                        Err(error) => {
-                            gst::warning!(CAT, imp = self, "frame {index} cannot be drawn on: {error}");
-                        }
-                    }
-                }
-                if posts_messages {
-                    let structure = marks::structure(record, &times);
-                    let message = gst::message::Element::builder(structure).src(&*self.obj()).build();
-                    // Nobody may be listening.
-                    let _ = self.obj().post_message(message);
-                }
-                // Back to the backend before downstream is waited for.
-                drop(outcome);
-                self.pushed.fetch_add(1, Ordering::Relaxed);
-                self.note_stay(at, excluded);
-                gst::log!(CAT, imp = self, "pushing frame {index}");
-                let flow = self.excluded.during(|| self.srcpad.push(buffer));
-                if let Err(error) = flow {
-                    self.tell_of(error);
-                }
-                Some(flow)
             }
         }
+        if let Some(view) = view.drawn()
+            && (has_results || outcome.mask.is_some())
+            && let Err(error) = self.draw(view, &outcome, &layout, buffer.make_mut())
+        {
+            gst::warning!(CAT, imp = self, "frame {index} cannot be drawn on: {error}");
+        }
+        if posts_messages {
+            let structure = marks::structure(record, &times);
+            let message = gst::message::Element::builder(structure).src(&*self.obj()).build();
+            // Nobody may be listening.
+            let _ = self.obj().post_message(message);
+        }
+        // Back to the backend before downstream is waited for.
+        drop(outcome);
+        self.pushed.fetch_add(1, Ordering::Relaxed);
+        self.note_stay(at, excluded);
+        gst::log!(CAT, imp = self, "pushing frame {index}");
+        let flow = self.excluded.during(|| self.srcpad.push(buffer));
+        if let Err(error) = flow {
+            self.tell_of(error);
+        }
+        flow
+    }
+
+    /// Draws what was found into the buffer of a frame.
+    fn draw(
+        &self,
+        view: config::View,
+        Outcome { record, mask }: &Outcome,
+        layout: &Layout,
+        buffer: &mut gst::BufferRef,
+    ) -> std::result::Result<(), glib::BoolError> {
+        let mut frame = gst_video::VideoFrameRef::from_buffer_ref_writable(buffer, &layout.info)?;
+        let trails = &mut lock(&self.trails);
+        sink::draw_in_place(&mut frame, &layout.format, view, record, mask.as_ref(), trails);
+        Ok(())
     }
 
     /// Downstream refuses frames. Upstream hears of it with its next frame; if it has none, nobody else would
