@@ -8,8 +8,8 @@
 //! on the bus sorts messages on the thread that posts them, and passes on the few that matter through a
 //! channel.
 //!
-//! File by file: `words` reads text, `join` puts texts together, `print` writes one for a shell. `build` makes
-//! the pipeline, `missing` says what is not installed for it, `running` holds it, `bus` sorts its messages.
+//! File by file: `words` reads text, `join` puts texts together, `print` writes one for a shell;
+//! `build` makes the pipeline, `missing` says what it lacks, `running` holds it, `bus` sorts its messages.
 
 use std::fs::File;
 use std::io::Read;
