@@ -42,6 +42,10 @@ impl Page<'_> {
             for series in self.report.series.iter().filter(|series| !is_track(series)) {
                 self.write_one(page, series)?;
             }
+            let charts = self.report.series.iter().filter(|series| series.kind == Kind::Match).count();
+            if let more @ 1.. = self.report.found.len().saturating_sub(charts) {
+                writeln!(page, "<p class=\"soft\">{more} more templates have no chart.</p>")?;
+            }
             page.push_str("</section>\n");
         }
         if self.report.series.iter().any(|series| is_track(&series)) {

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::frame::{Frame, Rect, USUAL_INTERVAL_NS, VideoFormat};
 use crate::ports::{Delivery, Sink};
-use crate::results::{Event, FrameRecord, RunRecord, Summary, TrackState};
+use crate::results::{Event, FrameRecord, Match, RunRecord, Summary, TrackState};
 use crate::still;
 
 mod charts;
@@ -23,12 +23,12 @@ mod series;
 mod thumbnails;
 
 use page::{Page, duration};
-use series::{Histogram, Kind, Series};
+use series::{Found, Histogram, Kind, Series};
 use thumbnails::{KEY_SIDE, Key, Picture, THUMBNAIL_SIDE, Thumbnail, crop};
 
 /// Columns of a chart, one in 1.5 of its pixels: when a run has more, two become one.
 const MOST_COLUMNS: u64 = 600;
-/// Tracks and templates that are shown; of the others there is a count.
+/// Tracks and templates that have charts; the others are counted.
 const MOST_SERIES: usize = 24;
 /// Thumbnails from the start of a run, and as many from its end.
 const MOST_THUMBNAILS: usize = 12;
@@ -72,6 +72,8 @@ struct Report {
     /// Frames of one column of the charts.
     stride: u64,
     series: Vec<Series>,
+    /// What was found of each template that was found.
+    found: Vec<Found>,
     /// The highest number of a track that is not shown, and how many there are.
     unshown: (u32, u64),
     latency: Histogram,
@@ -93,6 +95,7 @@ impl Report {
             last: 0.0,
             stride: 1,
             series: Vec::new(),
+            found: Vec::new(),
             unshown: (0, 0),
             latency: Histogram::default(),
             key: None,
@@ -128,6 +131,16 @@ impl Report {
             self.unshown = (id, self.unshown.1 + 1);
         }
         index.map(|index| &mut self.series[index])
+    }
+
+    /// Counts the matches of one template in one frame, best first.
+    fn count(&mut self, matches: &[Match], time: f64) {
+        let Match { template, score, .. } = &matches[0];
+        let index = self.found.iter().position(|found| found.template == *template).unwrap_or_else(|| {
+            self.found.push(Found::new(template.clone(), time));
+            self.found.len() - 1
+        });
+        self.found[index].count(matches.len(), *score, time);
     }
 
     /// Makes the charts coarser if a frame lies beyond them; they count the frames that were delivered.
@@ -197,6 +210,7 @@ impl Sink for Report {
         if !self.run.as_ref().is_some_and(|run| run.track_matches) {
             for matches in record.matches.chunk_by(|a, b| a.template == b.template) {
                 let best = &matches[0];
+                self.count(matches, time);
                 if let Some(series) = self.series(Kind::Match, &best.template) {
                     series.add(number, time, TrackState::Tracked, best.bounds(), best.score);
                     series.count(matches.len() as u32);
@@ -264,7 +278,7 @@ impl Sink for Report {
 mod tests {
     use super::*;
     use crate::output::samples;
-    use crate::results::{Match, TemplateRecord, Track};
+    use crate::results::{TemplateRecord, Track};
 
     fn written(play: impl FnOnce(&mut dyn Sink)) -> String {
         let folder = tempfile::tempdir().unwrap();
@@ -436,6 +450,32 @@ mod tests {
             let body = page.split("</style>").nth(1).unwrap();
             assert!(!body.contains(text), "{text} is in {body}");
         }
+    }
+
+    #[test]
+    fn every_template_has_its_counts_and_so_many_of_them_have_charts() {
+        let names: Vec<String> = (0..MOST_SERIES + 5).map(|number| format!("t{number}")).collect();
+        let page = written(|report| {
+            let mut run = samples::run(&[]);
+            let template = |name: &String| TemplateRecord {
+                name: name.as_str().into(),
+                w: 4,
+                h: 3,
+                sha256: String::new(),
+                members: 1,
+            };
+            run.templates = names.iter().map(template).collect();
+            report.begin(&run, &samples::format()).unwrap();
+            let matches = names.iter().map(|name| samples::found(name)).collect();
+            samples::deliver(report, FrameRecord { matches, ..FrameRecord::default() }).unwrap();
+            report.finish(&Summary { frames: 1, ..Summary::default() }).unwrap();
+        });
+        for name in &names {
+            let row = format!("<td>{name}</td><td class=\"number\">1 of 1</td>");
+            assert!(page.contains(&row), "{row} is not in {page}");
+        }
+        assert_eq!(page.matches("<div class=\"series\">").count(), MOST_SERIES);
+        assert!(page.contains("5 more templates have no chart"), "{page}");
     }
 
     #[test]

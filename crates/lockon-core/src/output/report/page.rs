@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::series::{Kind, Series};
+use super::series::{Found, Kind, Series};
 use super::thumbnails::Thumbnail;
 use super::{MOST_LETTERS, Report};
 use crate::frame::{Rect, Size};
@@ -174,22 +174,18 @@ impl Page<'_> {
         page.push_str("</tr>\n");
         let frames = self.report.frames;
         for template in &self.run.templates {
-            let is_it = |series: &&Series| series.kind == Kind::Match && *series.name == *template.name;
             write!(page, "<tr><td>{}</td>", escaped(&template.name))?;
-            let found = self.report.series.iter().find(is_it);
-            let Some((series, (first, last), (least, mean, best))) =
-                found.and_then(|series| Some((series, series.seen?, series.scores()?)))
-            else {
+            let found = self.report.found.iter().find(|found| *found.template == *template.name);
+            let Some(Found { frames: count, matches, least, sum, most, first, last, .. }) = found else {
                 writeln!(page, "<td class=\"number\">0 of {frames}</td><td colspan=\"7\"></td></tr>")?;
                 continue;
             };
-            let count: u64 = series.states.iter().sum();
             for cell in [
                 format!("{count} of {frames}"),
-                format!("{:.1} %", 100.0 * count as f64 / frames as f64),
-                series.matches.to_string(),
-                format!("{best:.3}"),
-                format!("{mean:.3}"),
+                format!("{:.1} %", 100.0 * *count as f64 / frames as f64),
+                matches.to_string(),
+                format!("{most:.3}"),
+                format!("{:.3}", sum / *count as f64),
                 format!("{least:.3}"),
                 format!("{first:.2} s"),
                 format!("{last:.2} s"),

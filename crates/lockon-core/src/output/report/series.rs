@@ -1,5 +1,7 @@
-//! What is kept of each track and of each template's best matches, in bounded memory; and how latencies are
-//! counted.
+//! What is kept of each track and of each template's best matches, in bounded memory; and how matches and
+//! latencies are counted.
+
+use std::sync::Arc;
 
 use crate::overlay::SURE;
 use crate::results::TrackState;
@@ -14,10 +16,6 @@ pub(super) struct Series {
     pub(super) state: Option<TrackState>,
     /// Frames in which it was found with a score that is not a sure one.
     pub(super) doubtful: u64,
-    /// Matches, the best ones and the others.
-    pub(super) matches: u64,
-    /// Times in seconds of the first and the last frame in which it was seen.
-    pub(super) seen: Option<(f64, f64)>,
     /// When there was a thumbnail of a loss, and of what was found again.
     pub(super) lost_at: f64,
     pub(super) found_at: f64,
@@ -54,8 +52,6 @@ impl Series {
             states: [0; 4],
             state: None,
             doubtful: 0,
-            matches: 0,
-            seen: None,
             lost_at: f64::MIN,
             found_at: f64::MIN,
         }
@@ -91,7 +87,6 @@ impl Series {
             column.place = Some((x + w / 2.0, y + h / 2.0));
             (column.least, column.most) = (column.least.min(score), column.most.max(score));
             column.sum += score;
-            self.seen = Some((self.seen.map_or(time, |(first, _)| first), time));
         }
         let is_found = matches!(state, TrackState::Tracked | TrackState::Reacquired);
         self.doubtful += u64::from(is_found && score < SURE);
@@ -102,20 +97,9 @@ impl Series {
 
     /// Counts the matches of the frame that was added last.
     pub(super) fn count(&mut self, matches: u32) {
-        self.matches += u64::from(matches);
         if let Some(column) = self.columns.last_mut() {
             column.most_matches = column.most_matches.max(matches);
         }
-    }
-
-    /// The least score, their mean and the largest, where it was seen.
-    pub(super) fn scores(&self) -> Option<(f64, f64, f64)> {
-        let seen = self.columns.iter().filter(|column| column.place.is_some());
-        let start = (f64::INFINITY, 0.0, f64::NEG_INFINITY, 0);
-        let (least, sum, most, count) = seen.fold(start, |(least, sum, most, count), column| {
-            (least.min(column.least), sum + column.sum, most.max(column.most), count + column.seen())
-        });
-        (count > 0).then(|| (least, sum / f64::from(count), most))
     }
 
     /// Makes one column of each two.
@@ -177,6 +161,39 @@ pub(super) fn index(state: TrackState) -> usize {
     TrackState::ALL.iter().position(|other| *other == state).expect("all states are listed")
 }
 
+/// What was found of one template. It is kept for every template, whether or not there is room for a chart.
+pub(super) struct Found {
+    pub(super) template: Arc<str>,
+    /// Frames with a match.
+    pub(super) frames: u64,
+    /// Matches, the best ones and the others.
+    pub(super) matches: u64,
+    /// Scores of the best match in each frame that has one: the least, their sum, the largest.
+    pub(super) least: f64,
+    pub(super) sum: f64,
+    pub(super) most: f64,
+    /// Times in seconds of the first and the last frame with a match.
+    pub(super) first: f64,
+    pub(super) last: f64,
+}
+
+impl Found {
+    /// A template that is found for the first time, at this time.
+    pub(super) fn new(template: Arc<str>, time: f64) -> Self {
+        let (least, most) = (f64::INFINITY, f64::NEG_INFINITY);
+        Self { template, frames: 0, matches: 0, least, sum: 0.0, most, first: time, last: time }
+    }
+
+    /// Counts a frame with so many matches, the best of which has that score.
+    pub(super) fn count(&mut self, matches: usize, score: f64, time: f64) {
+        self.frames += 1;
+        self.matches += matches as u64;
+        (self.least, self.most) = (self.least.min(score), self.most.max(score));
+        self.sum += score;
+        self.last = time;
+    }
+}
+
 /// Durations in steps of a quarter of an octave, in constant memory.
 #[derive(Default)]
 pub(super) struct Histogram {
@@ -217,9 +234,9 @@ mod tests {
             // All in one column.
             series.add(0, time, state, at, score);
         }
-        assert_eq!(series.scores(), Some((0.25, 0.5, 0.75)));
-        assert_eq!((series.columns[0].mean(), series.columns[0].frames), (0.5, 4));
-        assert_eq!((series.doubtful, series.seen), (1, Some((0.0, 2.0))));
+        let column = &series.columns[0];
+        assert_eq!((column.least, column.mean(), column.most), (0.25, 0.5, 0.75));
+        assert_eq!((column.frames, series.doubtful), (4, 1));
     }
 
     #[test]
