@@ -59,6 +59,30 @@ fn a_disk_that_is_full_keeps_the_report_and_the_picture_of_before() {
     }
 }
 
+/// As containers are given files of the host.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_report_onto_a_file_that_is_mounted_by_itself_is_written() {
+    let place = Place::new();
+    let mounted = |script: &str| {
+        let script = format!("mount --bind host.html page.html && {script}");
+        let mut shell = Command::new("unshare");
+        shell.args(["--map-root-user", "--mount", "bash", "-c", &script]).arg(program());
+        shell.current_dir(place.dir.path()).output()
+    };
+    for file in ["host.html", "page.html"] {
+        std::fs::write(place.path(file), "the one before").unwrap();
+    }
+    if !mounted("true").is_ok_and(|done| done.status.success()) {
+        return crate::say::skipped("nothing can be mounted here");
+    }
+    let before = names(&place);
+    let run = "exec \"$0\" run -y ball.mp4 --track 0,40,60,60 --max-frames 3 --no-progress --report page.html";
+    succeeds(mounted(run).unwrap());
+    assert!(place.read("host.html").contains("</html>"));
+    assert_eq!((place.read("page.html").as_str(), names(&place)), ("the one before", before));
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_picture_goes_through_standard_output_where_that_is_asked_for() {

@@ -33,7 +33,8 @@ pub fn check_writable(path: &Path) -> Result<bool> {
 ///
 /// Links are followed, so that a link stays a link; the old file's permissions stay, a second hard link keeps
 /// the old bytes. What is no regular file (a pipe, a device), what stands for an open file (`/dev/stdout`,
-/// `/dev/fd/3`), and a file in a folder that takes no new ones is written directly.
+/// `/dev/fd/3`), a file in a folder that takes no new ones, and one that no other can take the place of (in a
+/// container it may be mounted by itself) is written directly.
 ///
 /// # Errors
 /// The system's. Nothing stays behind but, where it was written directly, a part of the file.
@@ -60,20 +61,34 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let mut file = match builder.tempfile_in(&folder) {
         Ok(file) => file,
-        Err(error) if before.is_some() && matches!(error.kind(), ErrorKind::PermissionDenied) => {
-            return std::fs::write(path, bytes);
-        }
+        Err(error) if before.is_some() && takes_no_other(&error) => return std::fs::write(path, bytes),
         // The name that it was to have says nothing to whoever asked for another.
         Err(error) => return Err(bare(&error)),
     };
     // The file itself, whose errors do not name it either.
     file.as_file_mut().write_all(bytes)?;
-    if let Some(before) = before {
+    if let Some(before) = &before {
         file.as_file().set_permissions(before.permissions())?;
     }
     // Some file systems find out only now that they are full.
     file.as_file().sync_all()?;
-    file.persist(&target).map(drop).map_err(|error| bare(&error.error))
+    match file.persist(&target) {
+        Ok(_) => Ok(()),
+        Err(error) if before.is_some() && takes_no_other(&error.error) => std::fs::write(path, bytes),
+        Err(error) => Err(bare(&error.error)),
+    }
+}
+
+/// True if the system refuses to put another file in the place of one, whose own bytes it may still let be
+/// written: its folder is somebody else's or read-only, or the file is mounted there by itself.
+fn takes_no_other(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::PermissionDenied
+            | ErrorKind::ReadOnlyFilesystem
+            | ErrorKind::ResourceBusy
+            | ErrorKind::CrossesDevices
+    )
 }
 
 /// The system's error without the path that a library put in front of it.
