@@ -11,6 +11,7 @@ use lockon::control::Control;
 use lockon::files;
 use lockon::frame::{FrameMeta, PixelFormat, Plane, PlaneRef};
 use lockon::job::{self, NamedTemplate, check_device};
+use lockon::output;
 use lockon::overlay::{self, Canvas, Trails};
 use lockon::results::{FrameRecord, Match, Record};
 use lockon::still::{self, Still};
@@ -41,8 +42,8 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     // The tie order of the peaks, across names too; the sort keeps the bank's order for the rest.
     record.matches.sort_by(|a, b| b.score.total_cmp(&a.score).then((a.y, a.x).cmp(&(b.y, b.x))));
     record.latency_us = started.elapsed().as_micros() as u64;
-    let mut line = serde_json::to_vec(&Record::Frame(&record))?;
-    line.push(b'\n');
+    let mut line = Vec::new();
+    output::write_line(&mut line, &Record::Frame(&record))?;
     std::io::stdout().write_all(&line)?;
     if let Some(path) = &args.output {
         save_overlay(path, &scene, &record)?;

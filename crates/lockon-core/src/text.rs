@@ -227,7 +227,8 @@ pub fn without_controls_but_colours(text: &str) -> Cow<'_, str> {
     clean.into()
 }
 
-fn is_obeyed(c: char) -> bool {
+/// True for what a terminal would obey.
+pub(crate) fn is_obeyed(c: char) -> bool {
     let turns =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{2028}' | '\u{2029}') || turns

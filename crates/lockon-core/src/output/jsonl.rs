@@ -1,20 +1,52 @@
 //! JSON Lines: one compact object a line, `"type"` first. [`crate::results`] is the schema.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
 
 use crate::error::Result;
 use crate::frame::VideoFormat;
 use crate::output::Target;
 use crate::ports::{Delivery, Sink};
 use crate::results::{Event, Record, RunRecord, Summary};
+use crate::text;
 
 /// A `run` record, a `frame` record for each frame with events between them, a `summary` record.
 pub(super) struct JsonLines {
     target: Target,
     has_begun: bool,
     line: Vec<u8>,
+}
+
+/// Writes a record as a compact line. What a terminal would obey is escaped, since names in it come from
+/// anywhere, and standard output may be a terminal.
+///
+/// # Errors
+/// The writer's.
+pub fn write_line(mut line: impl Write, record: &impl Serialize) -> io::Result<()> {
+    record.serialize(&mut Serializer::with_formatter(&mut line, Harmless))?;
+    line.write_all(b"\n")
+}
+
+/// JSON without space between its parts, which escapes more than it has to: programs read the same.
+struct Harmless;
+
+impl Formatter for Harmless {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, text: &str) -> io::Result<()> {
+        let mut rest = text;
+        while let Some(at) = rest.find(text::is_obeyed) {
+            writer.write_all(rest[..at].as_bytes())?;
+            let obeyed = rest[at..].chars().next().expect("something was found here");
+            let mut units = [0; 2];
+            for unit in obeyed.encode_utf16(&mut units) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+            rest = &rest[at + obeyed.len_utf8()..];
+        }
+        writer.write_all(rest.as_bytes())
+    }
 }
 
 impl JsonLines {
@@ -24,9 +56,7 @@ impl JsonLines {
 
     fn write(&mut self, record: &impl Serialize) -> Result<()> {
         self.line.clear();
-        serde_json::to_writer(&mut self.line, record)
-            .map_err(|error| self.target.failure(&error.to_string()))?;
-        self.line.push(b'\n');
+        write_line(&mut self.line, record).map_err(|error| self.target.failure(&error.to_string()))?;
         self.target.write(&self.line)
     }
 }
@@ -64,7 +94,6 @@ impl Sink for JsonLines {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{self, Write};
     use std::sync::{Arc, Mutex};
 
     use super::*;
@@ -97,6 +126,24 @@ mod tests {
         ] {
             assert!(first.contains(part), "{part} is not in {first}");
         }
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped_and_read_as_the_same() {
+        let name = "a\u{9b}31m\u{1b}[0m\u{85}\u{7f}\u{202e}b\n\"\\ü\u{1f697}";
+        let mut line = Vec::new();
+        write_line(&mut line, &[name]).unwrap();
+        let line = String::from_utf8(line).unwrap();
+        assert_eq!(
+            line,
+            "[\"a\\u009b31m\\u001b[0m\\u0085\\u007f\\u202eb\\n\\\"\\\\ü\u{1f697}\"]\n"
+        );
+        assert_eq!(serde_json::from_str::<[String; 1]>(&line).unwrap(), [name]);
+        // Every other byte is what `serde_json` writes.
+        let record = (0.1_f64, f64::NAN, "text", [1_u8; 2], None::<u8>, serde_json::json!({"k": [], "l": {}}));
+        let mut line = Vec::new();
+        write_line(&mut line, &record).unwrap();
+        assert_eq!(line, (serde_json::to_string(&record).unwrap() + "\n").into_bytes());
     }
 
     #[test]

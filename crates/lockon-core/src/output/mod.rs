@@ -18,6 +18,8 @@ mod mot;
 #[cfg(feature = "report")]
 pub mod report;
 
+pub use jsonl::write_line;
+
 /// What a results file looks like inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
