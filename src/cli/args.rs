@@ -1,5 +1,6 @@
 //! What can be typed.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ use lockon::frame::{Rect, Size};
 use lockon::media::source::Input;
 use lockon::text;
 
-use super::log::LogFormat;
+use super::log::{self, LogFormat};
 use super::overwrite::OverwriteArgs;
 use super::request::{All, OfDevice, StillSearch, Typed};
 use super::values::{offering, read};
@@ -312,6 +313,12 @@ pub(super) fn refuse(error: &clap::Error) -> ! {
         // clap does not say which of the words it is.
         plain = format!("error: {which}\n");
     }
+    // Nobody has read the options, of which one is wrong.
+    if error.use_stderr() && wants_json(std::env::args_os()) {
+        log::start(0, false, LogFormat::Json);
+        log::error(plain.strip_prefix("error: ").unwrap_or(&plain).trim_end());
+        std::process::exit(error.exit_code());
+    }
     // What was typed is repeated: a glob may have typed a name that a terminal would obey, and an address has
     // a password.
     let harmless = text::for_people(&plain);
@@ -321,6 +328,13 @@ pub(super) fn refuse(error: &clap::Error) -> ! {
     // Nobody may be listening: that changes nothing.
     let _ = std::io::stderr().write_all(harmless.as_bytes());
     std::process::exit(error.exit_code())
+}
+
+/// True if messages are to be JSON, as far as words tell it that could not be parsed.
+fn wants_json(words: impl Iterator<Item = OsString>) -> bool {
+    let words: Vec<_> = words.take_while(|word| word != "--").collect();
+    words.iter().any(|word| word == "--log-format=json")
+        || words.windows(2).any(|pair| pair[0] == "--log-format" && pair[1] == "json")
 }
 
 /// The word of the command line that is not UTF-8, with the option that it was typed after.

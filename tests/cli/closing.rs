@@ -120,6 +120,27 @@ fn log_lines_are_objects_where_that_is_asked_for() {
 }
 
 #[test]
+fn wrong_usage_is_an_object_where_that_is_asked_for() {
+    let place = Place::new();
+    for (words, says) in [
+        ("--log-format json run ball.mp4 --wobble", "unexpected argument '--wobble'"),
+        ("run ball.mp4 --log-format=json --threshold mean:30:5", "block 30 is not an odd number"),
+        ("ball.mp4 --log-format json", "lockon run ball.mp4"),
+    ] {
+        let out = place.lockon(words);
+        assert_eq!(out.status.code(), Some(2), "{words}");
+        let line: Value = serde_json::from_str(&stderr(&out)).expect(words);
+        let message = line["message"].as_str().unwrap();
+        assert!(line["level"] == "ERROR" && message.contains(says), "{words}: {line}");
+        assert!(!message.starts_with("error") && out.stdout.is_empty(), "{line}");
+    }
+    // What was asked for is no error; nor is what stands behind `--` an option.
+    let help = succeeds(place.lockon("--log-format json --help"));
+    assert!(help.stderr.is_empty() && !help.stdout.is_empty());
+    fails(&place.lockon("run --wobble -- --log-format=json"), 2, "error: unexpected argument");
+}
+
+#[test]
 fn the_run_record_and_the_report_have_the_command_and_what_decides_results() {
     let place = Place::new();
     // A path that looks like the address of a camera, with a secret.
