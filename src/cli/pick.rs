@@ -82,6 +82,7 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
     if let Some(rect) = boxes.iter().copied().find(|rect| !rect.is_inside(size)) {
         return Err(Error::Outside { what: "box", rect, frame: size }.into());
     }
+    let mut saved = Vec::new();
     if let Some(path) = &args.output {
         // The first was allowed by name. What may not be overwritten is not in the way of the others.
         let names = numbered(path, boxes.len());
@@ -92,10 +93,16 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
             let name = if index == 0 || args.overwrite.overwrite { name } else { free_name(path) };
             still::save_rgb(&name, &colour::rgb(&frame, *rect), rect.size())?;
             log::say(&format!("{}: {rect} of frame {}", text::path(&name), frame.meta.index));
+            saved.push(name);
         }
     }
-    let line = command(&args.input, &boxes, (!spec.is_real_time()?).then_some(frame.meta.index));
-    std::io::stdout().write_all(line.as_bytes())?;
+    let mut lines = command(&args.input, &boxes, (!spec.is_real_time()?).then_some(frame.meta.index));
+    // What went through a pipe or to a device cannot be read again.
+    saved.retain(|name| name.is_file());
+    if !saved.is_empty() {
+        lines += &command_of(&args.input, &templates(&saved));
+    }
+    std::io::stdout().write_all(lines.as_bytes())?;
     if matches!(&args.input, Input::Uri(uri) if uri.without_login().1) {
         log::say(LOGIN_IS_MISSING);
     }
@@ -165,6 +172,15 @@ fn command(input: &Input, boxes: &[Rect], frame: Option<u64>) -> String {
     command_of(input, &tracks)
 }
 
+/// Options that search for these pictures.
+fn templates(pictures: &[PathBuf]) -> String {
+    let mut options = String::new();
+    for picture in pictures {
+        let _ = write!(options, " --template {}", word(&picture.to_string_lossy()));
+    }
+    options
+}
+
 fn command_of(input: &Input, options: &str) -> String {
     format!("lockon run {}{options}\n", quoted(input))
 }
@@ -180,8 +196,12 @@ fn quoted(input: &Input) -> String {
         Input::Uri(uri) => uri.without_login().0,
         input => input.to_string(),
     };
-    let text = if text.starts_with('-') && text != "-" { format!("./{text}") } else { text };
-    shell::quoted(&text)
+    if text == "-" { text } else { word(&text) }
+}
+
+/// A name as a word for a shell that no program takes for an option.
+fn word(name: &str) -> String {
+    if name.starts_with('-') { shell::quoted(&format!("./{name}")) } else { shell::quoted(name) }
 }
 
 /// What a file about an input is called, without its extension.

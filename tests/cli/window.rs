@@ -104,7 +104,12 @@ fn a_live_source_drops_what_comes_in_a_pause() {
 fn a_box_is_cut_out_of_a_frame_without_a_window_and_found_there_again() {
     let place = Place::new();
     let out = succeeds(place.lockon("pick ball.mp4 --frame 7 --box 10,20,60,50 -o crop.png"));
-    assert_eq!(String::from_utf8(out.stdout).unwrap(), "lockon run ball.mp4 --track 10,20,60,50@7\n");
+    let lines = "lockon run ball.mp4 --track 10,20,60,50@7\nlockon run ball.mp4 --template crop.png\n";
+    assert_eq!(String::from_utf8(out.stdout).unwrap(), lines);
+    // There is no picture that could be searched for.
+    std::os::unix::fs::symlink("/dev/null", place.path("null.png")).unwrap();
+    let out = succeeds(place.lockon("pick ball.mp4 --frame 7 --box 10,20,60,50 -o null.png -y"));
+    assert_eq!(String::from_utf8(out.stdout).unwrap(), lines.split_inclusive('\n').next().unwrap());
     let crop = lockon::still::load(&place.path("crop.png")).unwrap().luma;
     assert_eq!(crop.size(), Size::new(60, 50));
     // Frame 7 is at 0.28 s; the first frame that is not before 0.25 s is the same.
@@ -190,7 +195,9 @@ fn several_boxes_go_to_free_names_or_over_those_of_before() {
     };
     let size = |name: &str| lockon::still::load(&place.path(name)).unwrap().luma.size();
     std::fs::write(place.path("crop-2.png"), "kept").unwrap();
-    succeeds(pick(["1,1,20,10", "1,1,30,20"], "-n"));
+    let out = succeeds(pick(["1,1,20,10", "1,1,30,20"], "-n"));
+    let said = String::from_utf8(out.stdout).unwrap();
+    assert!(said.ends_with("lockon run ball.mp4 --template crop.png --template crop-3.png\n"), "{said}");
     assert_eq!((size("crop.png"), size("crop-3.png")), (Size::new(20, 10), Size::new(30, 20)));
     assert_eq!(place.read("crop-2.png"), "kept");
     fails(&pick(["1,1,9,9", "1,1,9,9"], ""), 1, "crop.png exists already");
@@ -445,8 +452,12 @@ fn boxes_that_are_dragged_in_a_window_become_a_command_and_a_template() {
     drag(&screen, &window, (140, 100), (90, 60));
     screen.xdotool(&format!("key --window {window} Left Up Return"));
     let out = succeeds(ends(pick));
-    let line = String::from_utf8(out.stdout).unwrap();
-    assert_eq!(line, "lockon run ball.mp4 --track 20,30,60,40@7 --track 89,59,50,40@7\n");
+    let lines = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(
+        lines,
+        "lockon run ball.mp4 --track 20,30,60,40@7 --track 89,59,50,40@7\n\
+         lockon run ball.mp4 --template crop.png --template crop-2.png\n"
+    );
     for (name, size) in [("crop.png", Size::new(60, 40)), ("crop-2.png", Size::new(50, 40))] {
         assert_eq!(lockon::still::load(&place.path(name)).unwrap().luma.size(), size);
     }
