@@ -102,7 +102,7 @@ impl Prepared {
         };
         let (watched, shown) = pipeline_sinks(&request, &spec.input, source.is_live(), control)?;
         sinks.extend(watched);
-        let frames = Excerpt::new(source, request.part());
+        let frames = Excerpt::new(source, request.part()).refusing_earlier(&request.track);
         let control = control.clone();
         Ok(Run { request, spec, job, devices, frames, sinks, shown, control, command: None, readers })
     }

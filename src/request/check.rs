@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{FIELDS, Field, Request, login};
-use crate::config::{BackendChoice, Moment, View};
+use crate::config::{BackendChoice, Moment, Part, View};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::job;
@@ -82,7 +82,11 @@ impl Request {
         for track in &self.track {
             // Nobody says 0 in so many words.
             if part.begins_after(track.from) && track.from != Moment::default() {
-                return Err(Error::Usage(format!("--track {track} starts before --start {}", part.start)));
+                return Err(Error::Usage(format!(
+                    "--track {track} starts before --start {}: {}",
+                    part.start,
+                    Part::EARLIER_BOX
+                )));
             }
             if part.ends_before(track.from, self.max_frames) {
                 let end = part.end.map(|end| format!("--end {end}"));

@@ -99,6 +99,36 @@ fn moments_that_mean_nothing_are_refused() {
 }
 
 #[test]
+fn a_box_from_before_the_start_is_refused_where_one_is_a_frame_and_one_a_time() {
+    let place = Place::new();
+    let run = |words: &str| {
+        place.lockon(&format!("run -y ball.mp4 {words} --results out.jsonl -o out.mkv --no-progress"))
+    };
+    // Frames are 40 ms apart: the first that is not before 0.5 s is the 13th, at 0.52 s.
+    for (words, says) in [
+        (
+            "--track 50,40,40,40@12 --start 0.5s",
+            "--track 50,40,40,40@12 starts before --start 0.5s, which is frame 13 at 0.52s: give an earlier --start",
+        ),
+        (
+            "--track 50,40,40,40@0.48s --start 13",
+            "--track 50,40,40,40@0.48s starts before --start 13, which is frame 13 at 0.52s: give an earlier --start",
+        ),
+    ] {
+        fails(&run(words), 2, says);
+        assert!(!place.path("out.jsonl").exists(), "{words}");
+    }
+    for words in [
+        "--track 50,40,40,40@13 --start 0.5s",
+        "--track 50,40,40,40@0.49s --start 13",
+        "--track 50,40,40,40 --start 0.5s",
+        "--track 50,40,40,40@20 --start 0.5s",
+    ] {
+        succeeds(run(words));
+    }
+}
+
+#[test]
 fn a_part_without_frames_says_where_the_video_ends() {
     let place = Place::new();
     let run = |part: &str| {

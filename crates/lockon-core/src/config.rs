@@ -275,6 +275,9 @@ impl Default for Part {
 }
 
 impl Part {
+    /// What helps where a box was drawn on a frame before the part.
+    pub const EARLIER_BOX: &str = "give an earlier --start, or a box that was drawn on a frame of this part";
+
     /// Refuses a part that has no frame, as far as that can be told without the video.
     ///
     /// # Errors
@@ -296,7 +299,8 @@ impl Part {
         Ok(())
     }
 
-    /// True if a moment surely lies before the first frame.
+    /// True if a moment surely lies before the first frame, as far as that can be told without the video: a
+    /// frame's number and a time cannot be compared.
     pub fn begins_after(&self, moment: Moment) -> bool {
         match (moment, self.start) {
             (Moment::Frame(moment), Moment::Frame(start)) | (Moment::Time(moment), Moment::Time(start)) => {

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::config::{Moment, Part};
+use crate::config::{Moment, Part, TrackSpec};
 use crate::control::{Control, STOP_CHECK};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::frame::{Frame, FrameMeta, VideoFormat};
 use crate::ports::{Next, Source};
 
@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_millis(50);
 pub struct Excerpt<S> {
     source: S,
     part: Part,
+    /// Boxes that none of its frames may be too late for.
+    tracks: Vec<TrackSpec>,
     /// The first frame, which somebody has looked at already.
     first: Option<Frame>,
     /// Least number of the next frame that is wanted, once the first was there.
@@ -37,7 +39,25 @@ pub struct Excerpt<S> {
 impl<S: Source> Excerpt<S> {
     /// That part of what `source` gives.
     pub fn new(source: S, part: Part) -> Self {
-        Self { source, part, first: None, next: None, is_over: false, passed: 0, last: None, formats: None }
+        Self {
+            source,
+            part,
+            tracks: Vec::new(),
+            first: None,
+            next: None,
+            is_over: false,
+            passed: 0,
+            last: None,
+            formats: None,
+        }
+    }
+
+    /// The same, where a box that was drawn on a frame before the part is an error (`Usage`): in the first
+    /// frame of the part something else may be in it. Of a part that begins at a time only its first frame
+    /// tells which frames come before, and the other way round.
+    #[must_use]
+    pub fn refusing_earlier(self, tracks: &[TrackSpec]) -> Self {
+        Self { tracks: tracks.to_vec(), ..self }
     }
 
     /// Where the frames come from.
@@ -88,12 +108,15 @@ impl<S: Source> Excerpt<S> {
                 None => self.source.try_next()?,
             };
             let Next::Frame(frame) = next else { return Ok(next) };
-            self.last = Some(frame.meta);
+            let before = self.last.replace(frame.meta);
             if self.part.end.is_some_and(|end| end.is_reached(&frame.meta)) {
                 self.is_over = true;
                 return Ok(Next::End);
             }
             if self.wants(&frame.meta) {
+                if self.next.is_none() {
+                    self.refuse_earlier(before, frame.meta)?;
+                }
                 return Ok(Next::Frame(self.take(frame)));
             }
             self.passed += 1;
@@ -105,6 +128,23 @@ impl<S: Source> Excerpt<S> {
 
     fn wants(&self, frame: &FrameMeta) -> bool {
         self.next.map_or_else(|| self.part.start.is_reached(frame), |next| frame.index >= next)
+    }
+
+    /// Refuses a box that could have been learnt in a frame that was let go, now that the part begins.
+    fn refuse_earlier(&mut self, before: Option<FrameMeta>, first: FrameMeta) -> Result<()> {
+        let Some(before) = before else { return Ok(()) };
+        // Nobody says 0 in so many words.
+        let is_earlier =
+            |track: &&TrackSpec| track.from != Moment::default() && track.from.is_reached(&before);
+        let Some(track) = self.tracks.iter().find(is_earlier) else { return Ok(()) };
+        self.is_over = true;
+        let at = first.pts_ns.map_or_else(String::new, |ns| format!(" at {}", Moment::Time(ns)));
+        Err(Error::Usage(format!(
+            "--track {track} starts before --start {}, which is frame {}{at}: {}",
+            self.part.start,
+            first.index,
+            Part::EARLIER_BOX
+        )))
     }
 
     /// The frame as one of each Nth.
