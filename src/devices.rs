@@ -29,6 +29,20 @@ impl Devices {
         Self { options, on_loss, choice, has_opened: Cell::new(false), ahead: RefCell::new(None) }
     }
 
+    /// Tells, without opening it, that the device is not to be had that was asked for, or that the kernels
+    /// need which were.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn probe(&self) -> Result<()> {
+        match self.options.choice {
+            BackendChoice::Cpu => Ok(()),
+            choice if self.options.kernels == Kernels::default() => probe(choice),
+            BackendChoice::Auto => cuda::device(AUTO_GPU).map(drop).map_err(without_kernels),
+            BackendChoice::Cuda(number) => cuda::device(number).map(drop).map_err(without_kernels),
+        }
+    }
+
     /// Begins to open a GPU, which takes a while, so that the first call of [`Self::open`] finds it open.
     pub fn open_ahead(&self) {
         self.ahead.replace(Some(Ahead::open(self.options.choice)));
@@ -73,7 +87,8 @@ pub fn settled(choice: BackendChoice, device: &Device) -> BackendChoice {
     }
 }
 
-/// Tells, without opening it, that a device is not to be had.
+/// Tells, without opening it, that a device is not to be had, to whoever names no kernels; others ask
+/// [`Devices::probe`].
 ///
 /// # Errors
 /// As [`open`].
@@ -123,7 +138,7 @@ impl Drop for Ahead {
 /// is to do the work.
 ///
 /// # Errors
-/// As [`open`], and those of `standing`.
+/// As [`open`], and those of `standing` that are not about how much there is to search.
 pub fn open_gpu(
     options: &Options,
     standing: impl FnOnce() -> Result<Standing>,
@@ -139,15 +154,25 @@ pub fn open_gpu(
         tell_cpu(&why);
         return Ok(None);
     }
-    match cuda::Cuda::open(standing()?, options.depth, options.kernels, number) {
+    let open = |standing| cuda::Cuda::open(standing, options.depth, options.kernels, number);
+    match standing().and_then(open) {
         Ok(opened) => Ok(Some(Box::new(opened))),
         Err(why) if has_kernels => Err(without_kernels(why)),
-        Err(why) if is_asked_for => Err(why),
+        Err(why) if is_asked_for || !may_suit_the_cpu(&why) => Err(why),
         Err(why) => {
             tell_cpu(&why);
             Ok(None)
         }
     }
+}
+
+/// True for what a GPU cannot do and the CPU perhaps can: it makes the templates of a pyramid as it needs them,
+/// where a GPU needs all of them (`MemoryLimit`, or `Usage` if there are too many for any bank).
+fn may_suit_the_cpu(why: &Error) -> bool {
+    matches!(
+        why,
+        Error::Backend { .. } | Error::MemoryLimit { .. } | Error::NoMemory { .. } | Error::Usage(_)
+    )
 }
 
 /// The error with a remedy that helps whoever chose kernels: the CPU has none of them.
@@ -206,6 +231,7 @@ pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Bytes;
     use crate::frame::Size;
 
     #[test]
@@ -216,6 +242,28 @@ mod tests {
         // What a spare device can take over stays what it is.
         let lost = of(DeviceFault::OutOfHostMemory { what: "a test", wanted: 1 });
         assert!(lost.is_device_lost() && lost.to_string().contains("no 1 byte of page-locked"), "{lost}");
+    }
+
+    #[test]
+    fn auto_leaves_templates_that_are_too_many_for_a_bank_to_the_cpu() {
+        let limit = || Error::MemoryLimit {
+            what: "a bank".into(),
+            wanted: Bytes(2),
+            limit: Bytes(1),
+            remedy: "more memory",
+        };
+        let too_many = || Error::Usage("templates in all sizes and directions have too many pixels".into());
+        let smaller = || Error::NothingFits { smallest: Size::new(9, 9), area: Size::new(8, 8) };
+        assert!(may_suit_the_cpu(&limit()) && may_suit_the_cpu(&too_many()));
+        assert!(!may_suit_the_cpu(&smaller()) && !may_suit_the_cpu(&Error::Stopped));
+        // With a GPU and without: on one that was asked for it is an error.
+        let open = |choice, why: Error| {
+            let options = Options { choice, depth: 1, threads: 1, ..Options::default() };
+            open_gpu(&options, || Err(why)).map(|opened| opened.is_some())
+        };
+        assert!(!open(BackendChoice::Auto, limit()).unwrap());
+        assert!(!open(BackendChoice::Auto, too_many()).unwrap());
+        assert!(open(BackendChoice::Cuda(0), limit()).is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::backend::{self, Device};
+use crate::backend::Device;
 use crate::config::{Moment, Part, SearchMethod, TrackSpec};
 use crate::control::Control;
 use crate::devices::Devices;
@@ -85,8 +85,8 @@ impl Prepared {
     /// `Stopped` if `control` was; whatever cannot be opened.
     pub fn start(mut self, control: &Control) -> Result<Run> {
         let job = self.request.job(std::mem::take(&mut self.templates), control)?;
-        backend::probe(self.request.backend)?;
         let devices = Devices::new(self.request.options(control), self.request.on_device_loss);
+        devices.probe()?;
         // While the video is opened. Pyramids are the CPU's.
         if self.request.search != SearchMethod::Pyramid {
             devices.open_ahead();

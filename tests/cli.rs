@@ -487,6 +487,11 @@ fn a_gpu_that_is_not_there_is_refused_with_the_remedy_and_auto_takes_the_cpu() {
         return fails(&run("cuda:77"), 1, "error: cuda: there is no device 77");
     };
     fails(&run("cuda"), 1, &format!("error: {error}\n"));
+    // The CPU has none of the kernels that were chosen.
+    let is_mended_by_the_cpu = error.to_string().ends_with("use --backend cpu");
+    for backend in ["cuda", "auto"].iter().filter(|_| is_mended_by_the_cpu) {
+        fails(&run(&format!("{backend} --kernel box-tile")), 1, &format!("error: {error} and no --kernel\n"));
+    }
     assert!(!place.path("out.jsonl").exists());
     let out = succeeds(run("auto"));
     // Without such hardware there is nothing to warn of.
