@@ -136,23 +136,37 @@ impl Sought {
         let (opened, method) = match method {
             SearchMethod::Pyramid if is_open => match backend::open_gpu(options, exhaustively)? {
                 Some(opened) => (opened, SearchMethod::Exhaustive),
-                None => (backend::open(&options.on_cpu(), &coarsely()?)?, SearchMethod::Pyramid),
+                None => {
+                    let coarsely = coarsely()?;
+                    // Before its templates are made, which may take long: who does not want it can stop it.
+                    self.tell_coarse(options, standing, area);
+                    (backend::open(&options.on_cpu(), &coarsely)?, SearchMethod::Pyramid)
+                }
             },
             SearchMethod::Pyramid => (backend::open(options, &coarsely()?)?, method),
             SearchMethod::Exhaustive | SearchMethod::Auto => {
                 (backend::open(options, &exhaustively()?)?, SearchMethod::Exhaustive)
             }
         };
-        let is_first = self.taken.set(method).is_ok();
-        if is_first && is_open && method == SearchMethod::Pyramid {
+        let _ = self.taken.set(method);
+        Ok(opened)
+    }
+
+    /// Says that `auto` takes a pyramid, and what else there is.
+    fn tell_coarse(&self, options: &Options, standing: &Standing, area: Size) {
+        let count = self.variants.count();
+        if backend::takes_exhaustively(&self.variants, area, standing, options) {
             let seconds = backend::exhaustive_seconds(&self.variants, area, options.threads);
             tracing::warn!(
                 "templates are searched from coarse to fine, which can miss a match: --search exhaustive misses none, and takes \
-                 about {seconds:.1} s a frame for {} sizes and directions here",
-                self.variants.count()
+                 about {seconds:.1} s a frame for {count} sizes and directions here"
+            );
+        } else {
+            tracing::warn!(
+                "templates are searched from coarse to fine, which can miss a match: {count} sizes and directions are too many \
+                 for --search exhaustive here, which misses none; fewer --scales or --angles, or more --memory, may allow it"
             );
         }
-        Ok(opened)
     }
 
     /// All variants, made now if they are new.

@@ -292,18 +292,17 @@ impl Bank {
         Self::expanded_within(templates, scales, angles, &Control::new(), Bytes(u64::MAX))
     }
 
-    /// The same for a run that can be stopped, which may take so much memory.
+    /// Refuses members that would be too many, or would take too much memory, before there is one of them.
     ///
     /// # Errors
-    /// As [`Self::expanded`]; `MemoryLimit` if the pixels and masks of all members would take more;
-    /// `Stopped`.
-    pub fn expanded_within(
+    /// `Usage` if there would be more than [`MAX_MEMBERS`] or [`MAX_BANK_PIXELS`]; `MemoryLimit` if pixels and
+    /// masks of all of them would take more than `limit`.
+    pub fn check_expanded(
         templates: &[Template],
         scales: &Scales,
         angles: &Angles,
-        control: &Control,
         limit: Bytes,
-    ) -> Result<Self> {
+    ) -> Result<()> {
         check_count(templates.len(), scales, angles)?;
         let mut pixels = 0;
         for template in templates {
@@ -330,6 +329,22 @@ impl Bank {
                 remedy: "give more --memory, or --search pyramid, which makes them as it needs them",
             });
         }
+        Ok(())
+    }
+
+    /// The same for a run that can be stopped, which may take so much memory.
+    ///
+    /// # Errors
+    /// As [`Self::expanded`]; `MemoryLimit` if the pixels and masks of all members would take more;
+    /// `Stopped`.
+    pub fn expanded_within(
+        templates: &[Template],
+        scales: &Scales,
+        angles: &Angles,
+        control: &Control,
+        limit: Bytes,
+    ) -> Result<Self> {
+        Self::check_expanded(templates, scales, angles, limit)?;
         let mut members = Vec::new();
         for template in templates {
             let (mut made, mut faults) = (0, Vec::new());

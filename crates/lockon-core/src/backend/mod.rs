@@ -310,9 +310,44 @@ pub fn exhaustive_seconds(variants: &Variants, area: Size, threads: usize) -> f6
     cpu::ncc::exhaustive_seconds(variants, area, threads)
 }
 
+/// True if the CPU would not refuse to search exhaustively for all variants in an area of that size, beside what
+/// `standing` does else: there are not too many of them, and it may take the memory that it needs at least.
+pub fn takes_exhaustively(variants: &Variants, area: Size, standing: &Standing, options: &Options) -> bool {
+    cpu::takes_exhaustively(variants, area, standing, options)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_exhaustive_search_is_taken_where_that_is_said_beforehand() {
+        let luma = crate::reference::picture(Size::new(40, 30));
+        let templates = vec![Template::new("t", luma, None).unwrap()];
+        let (scales, angles): (Scales, Angles) =
+            ("0.5..2/1.3".parse().unwrap(), "-180..180/20".parse().unwrap());
+        let standing = Standing::new(Size::new(640, 360));
+        let bank = Bank::expanded(&templates, &scales, &angles).unwrap();
+        let variants = Variants { templates, scales, angles };
+        let mut said = Vec::new();
+        for memory in (0..40).map(|step| Bytes(1 << 20 << (step / 4) | step << 18)) {
+            let options = Options { memory: Some(memory), threads: 2, ..Options::default() };
+            let is_taken = takes_exhaustively(&variants, standing.frame, &standing, &options);
+            let searching = standing.clone().searching(&bank, None, Limits::default()).unwrap();
+            let opened = cpu::Cpu::open(searching, &options);
+            assert!(!is_taken || opened.is_ok(), "{memory}: {}", opened.err().unwrap());
+            said.push((is_taken, opened.is_ok()));
+        }
+        let count = |answer| said.iter().filter(|said| **said == answer).count();
+        assert!(
+            count((false, false)) > 2 && count((true, true)) > 10 && count((false, true)) < 8,
+            "{said:?}"
+        );
+        // Too many for any bank, whatever the memory.
+        let many = Variants { angles: "-180..180/0.01".parse().unwrap(), ..variants };
+        let options = Options { memory: Some(Bytes(u64::MAX)), ..Options::default() };
+        assert!(!takes_exhaustively(&many, standing.frame, &standing, &options));
+    }
 
     #[test]
     fn auto_takes_a_pyramid_where_an_exhaustive_search_is_long_and_never_for_one_size_and_direction() {

@@ -10,12 +10,13 @@ use crossbeam_channel::{Receiver, Sender};
 use rayon::ThreadPoolBuilder;
 
 use crate::backend::ring::Poison;
-use crate::backend::{Backend, Device, Findings, Options, Standing};
+use crate::backend::{Backend, Device, Findings, Options, Standing, Variants};
 use crate::control::Control;
 use crate::error::{Bytes, DeviceFault, Error, Result};
 use crate::frame::{FrameMeta, Plane, PlaneMut, Size};
 use crate::memory;
 use crate::recycle::Recycler;
+use crate::template::Bank;
 
 use ncc::{Matcher, Planner};
 use pyramid::Pyramid;
@@ -283,6 +284,21 @@ fn rest(standing: &Standing, depth: usize, limit: Bytes) -> Result<usize> {
             remedy: "give more --memory, a smaller --depth, or fewer --scales or --angles",
         }),
     }
+}
+
+/// True if an exhaustive search for these in an area of that size is not refused, beside what `standing` does
+/// else: there are not too many of them, and it may take the memory that it needs at least.
+pub(super) fn takes_exhaustively(
+    variants: &Variants,
+    area: Size,
+    standing: &Standing,
+    options: &Options,
+) -> bool {
+    let limit = options.memory.unwrap_or_else(memory::default_limit);
+    let Variants { templates, scales, angles } = variants;
+    let slots = (2 * options.depth + 1) * standing.frame.area();
+    let wanted = ncc::exhaustive_bytes(variants, area, options.threads).saturating_add(slots);
+    Bank::check_expanded(templates, scales, angles, limit).is_ok() && wanted as u64 <= limit.0
 }
 
 fn worker_ended() -> Error {

@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use super::correlate::Plans;
+use super::correlate::{Correlator, Plans};
 use super::plan::{Part, Plan, Workload};
-use super::search::{Search, Wanted, Worker};
+use super::search::{Search, Wanted, Worker, worker_bytes};
 use super::simd::Level;
 use crate::backend::Variants;
 use crate::backend::peaks::{Candidate, Selector};
@@ -329,14 +329,33 @@ fn workload_of(members: impl Iterator<Item = (Size, bool)>, region: Size, thread
 /// About how long an exhaustive search for all variants that fit takes, in seconds of the machine that the
 /// plan's constants were measured on. The same on every machine; 0 if nothing fits.
 pub(in crate::backend) fn exhaustive_seconds(variants: &Variants, region: Size, threads: usize) -> f64 {
-    let fitting = (0..variants.count()).map(|variant| (variant, variants.size(variant)));
-    let fitting = fitting.filter(|(_, size)| size.fits_in(region)).map(|(variant, size)| {
+    let work = workload_of(fitting(variants, region), region, threads);
+    if work.members == 0 { 0.0 } else { Plan::new(&work).cost_ns(&work) / 1e9 }
+}
+
+/// Bytes with which an exhaustive search for all variants that fit is not refused: their pixels and masks, one
+/// thread's work and the transforms of one member at a time. It may go with a little less.
+pub(super) fn exhaustive_bytes(variants: &Variants, region: Size, threads: usize) -> usize {
+    let work = workload_of(fitting(variants, region), region, threads);
+    if work.members == 0 {
+        return 0;
+    }
+    let bank: usize = fitting(variants, region)
+        .map(|(size, is_masked)| size.area() * if is_masked { 2 } else { 1 })
+        .fold(0, usize::saturating_add);
+    let tile = Plan::new(&work).tile;
+    let worker = worker_bytes(tile, tile.area(), work.planes > 1);
+    bank.saturating_add(worker + work.planes * Correlator::<f32>::spectrum_bytes(tile) + LEAST_PEAKS)
+}
+
+/// Size of each variant that fits in a region, and whether it is masked.
+fn fitting(variants: &Variants, region: Size) -> impl Iterator<Item = (Size, bool)> {
+    let sizes = (0..variants.count()).map(|variant| (variant, variants.size(variant)));
+    sizes.filter(move |(_, size)| size.fits_in(region)).map(|(variant, size)| {
         let (_, _, angle) = variants.parts(variant);
         // What is turned, but not by quarters, has corners that do not count.
         (size, variants.template(variant).mask().is_some() || angle.rem_euclid(90.0) != 0.0)
-    });
-    let work = workload_of(fitting, region, threads);
-    if work.members == 0 { 0.0 } else { Plan::new(&work).cost_ns(&work) / 1e9 }
+    })
 }
 
 #[cfg(test)]

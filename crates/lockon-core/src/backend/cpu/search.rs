@@ -76,6 +76,15 @@ pub(super) struct Wanted {
     best: Vec<AtomicI64>,
 }
 
+/// Bytes that one thread takes at most for tiles of that size and score maps of so many positions.
+pub(super) fn worker_bytes(tile: Size, positions: usize, has_masks: bool) -> usize {
+    let planes = if has_masks { 2 } else { 1 };
+    let maps = positions * (8 + if has_masks { 8 } else { 0 }) + 16 * tile.width;
+    let estimates =
+        planes * Correlator::<f32>::spectrum_bytes(tile) + Correlator::<f32>::scratch_bytes(tile) + maps;
+    estimates + ExactWork::bytes(tile, positions, has_masks)
+}
+
 impl Search {
     /// Gets everything ready that does not depend on the frame.
     pub(super) fn new(
@@ -139,13 +148,7 @@ impl Search {
     /// Bytes that one thread takes at most, without what it finds: the transforms of a tile and its score
     /// maps, in f32 for estimates, and in f64 where all of a tile's scores are made exactly.
     pub(super) fn worker_bytes(&self) -> usize {
-        let (tile, positions) = (self.plan.tile, self.positions());
-        let has_masks = self.has_masks();
-        let planes = if has_masks { 2 } else { 1 };
-        let maps = positions * (8 + if has_masks { 8 } else { 0 }) + 16 * tile.width;
-        let estimates =
-            planes * Correlator::<f32>::spectrum_bytes(tile) + Correlator::<f32>::scratch_bytes(tile) + maps;
-        estimates + ExactWork::bytes(tile, positions, has_masks)
+        worker_bytes(self.plan.tile, self.positions(), self.has_masks())
     }
 
     fn has_masks(&self) -> bool {
