@@ -122,7 +122,7 @@ impl Run {
         let Self { request, spec, .. } = self;
         self.command = Some(CommandRecord {
             line: line.into_iter().map(|word| text::without_secrets(&word).into_owned()).collect(),
-            view: request.view.name(),
+            view: request.shown_view().name(),
             decoders: spec.decoder.name(),
             live: self.frames.source().is_live(),
             start: request.start.to_string(),
@@ -257,7 +257,7 @@ fn file_sinks(request: &Request, spec: &SourceSpec) -> Result<Vec<Box<dyn Sink>>
     }
     let sound = if request.output.is_empty() { None } else { sound_of(request, spec) };
     for path in &request.output {
-        sinks.push(Box::new(of_part(request, VideoSink::file(path, request.view, sound.clone())?)));
+        sinks.push(Box::new(of_part(request, VideoSink::file(path, request.shown_view(), sound.clone())?)));
     }
     Ok(sinks)
 }
@@ -279,10 +279,10 @@ fn pipeline_sinks(
 ) -> Result<PipelineSinks> {
     let mut sinks = Vec::new();
     for text in &request.sink {
-        sinks.push(of_part(request, VideoSink::user(text, request.view, is_live)?).steering(control));
+        sinks.push(of_part(request, VideoSink::user(text, request.shown_view(), is_live)?).steering(control));
     }
     if request.display {
-        sinks.push(VideoSink::display(request.view, is_live, &input.title())?.steering(control));
+        sinks.push(VideoSink::display(request.shown_view(), is_live, &input.title())?.steering(control));
     }
     let shown = sinks.last().filter(|_| is_live).map(VideoSink::shown);
     Ok((sinks.into_iter().map(|sink| Box::new(sink) as Box<dyn Sink>).collect(), shown))

@@ -35,7 +35,7 @@ impl Request {
             sink::file_launch(path)?;
         }
         for text in &self.sink {
-            VideoSink::user(text, self.view, false)?;
+            VideoSink::user(text, self.shown_view(), false)?;
         }
         files::check_distinct(&self.input_files(spec), &self.output_files())?;
         self.check_part()?;
@@ -49,7 +49,7 @@ impl Request {
         }
         let search = (!self.template.is_empty()).then_some(self.search);
         job::check_device(&self.kernel, self.backend, search, self.threshold)?;
-        if self.threshold.is_none() && self.view != View::Overlay {
+        if self.threshold.is_none() && self.shown_view() != View::Overlay {
             return usage("--view mask and --view split show the thresholded picture: give --threshold too");
         }
         Ok(())

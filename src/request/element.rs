@@ -135,7 +135,7 @@ impl Request {
             // Where nothing may be dropped, nothing is, whatever a sink says of late frames.
             properties.push(("qos", "false".into()));
         }
-        match self.view {
+        match self.shown_view() {
             // What nobody sees is not drawn.
             _ if sinks.is_empty() => properties.push(("view", "none".into())),
             View::Overlay => {}

@@ -455,7 +455,6 @@ slots_of_values!(
     SearchMethod,
     BackendChoice,
     OnDeviceLoss,
-    View,
     Decoder,
     Moment,
     Typed<Scales>,

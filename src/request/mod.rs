@@ -120,8 +120,8 @@ request! {
     /// be left out, or @FILE with such text
     sink: Vec<String> = Vec::new(), Spec { value: "TEXT|@FILE", group: OUTPUT, ..SPEC };
     /// What -o, --display and --sink show: `overlay` (boxes over the picture), `mask` (the thresholded
-    /// picture) or `split` (half of each)
-    view: View = View::default(),
+    /// picture) or `split` (half of each) [default: overlay; mask if nothing but --threshold is asked for]
+    view: Option<View> = None,
         Spec { value: "VIEW", group: OUTPUT, offers: &["overlay", "mask", "split"], ..SPEC };
     /// Write what was found: .jsonl, .csv, .mot.txt, or - for JSON Lines on standard output; may be given
     /// several times
@@ -215,6 +215,14 @@ impl Request {
             }
         }
         words
+    }
+
+    /// What outputs show: where nothing is searched or followed, the picture itself would show nothing of the
+    /// results.
+    pub fn shown_view(&self) -> View {
+        let thresholds_only =
+            self.threshold.is_some() && self.template.is_empty() && self.track.is_empty() && !self.pick;
+        self.view.unwrap_or(if thresholds_only { View::Mask } else { View::default() })
     }
 
     /// What counts as a match.

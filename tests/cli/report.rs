@@ -77,7 +77,8 @@ fn a_report_onto_a_file_that_is_mounted_by_itself_is_written() {
         return crate::say::skipped("nothing can be mounted here");
     }
     let before = names(&place);
-    let run = "exec \"$0\" run -y ball.mp4 --track 0,40,60,60 --max-frames 3 --no-progress --report page.html";
+    let run =
+        "exec \"$0\" run -y ball.mp4 --track 0,40,60,60 --max-frames 3 --no-progress --report page.html";
     succeeds(mounted(run).unwrap());
     assert!(place.read("host.html").contains("</html>"));
     assert_eq!((place.read("page.html").as_str(), names(&place)), ("the one before", before));
@@ -221,4 +222,20 @@ fn templates_that_cannot_be_told_from_what_they_are_not_are_warned_of() {
     }
     let fit = stderr(&succeeds(place.lockon("match ball.png ball.png")));
     assert!(!fit.contains("template"), "{fit}");
+}
+
+#[test]
+fn a_threshold_is_seen_where_nothing_else_is_asked_for() {
+    let place = Place::new();
+    let first = |words: &str| {
+        let run = "run -y ball.mp4 --threshold mean:31:5 --no-progress -o out.avi";
+        succeeds(place.lockon(&format!("{run} {words}")));
+        place.frame("out.avi")
+    };
+    let (alone, mask) = (first(""), first("--view mask"));
+    assert_eq!(alone.data(), mask.data());
+    let (overlay, tracked) = (first("--view overlay"), first("--track 50,40,40,40@30"));
+    assert_ne!(alone.data(), overlay.data());
+    // The track has not begun: nothing is drawn.
+    assert_eq!(overlay.data(), tracked.data());
 }
