@@ -84,7 +84,7 @@ impl Prepared {
     /// # Errors
     /// `Stopped` if `control` was; whatever cannot be opened.
     pub fn start(mut self, control: &Control) -> Result<Run> {
-        let job = self.request.job(std::mem::take(&mut self.templates), control)?;
+        let job = self.request.checked_job(std::mem::take(&mut self.templates), control)?;
         let devices = Devices::new(self.request.options(control), self.request.on_device_loss);
         devices.probe()?;
         // While the video is opened. Pyramids are the CPU's.

@@ -143,21 +143,15 @@ fn arg(field: &'static Field) -> Arg {
         .action(action)
         .value_name(spec.value)
         .value_parser(Checked(field))
-        .allow_hyphen_values(begins_with_a_hyphen(field))
+        .allow_hyphen_values(spec.takes_hyphens)
         .hide_possible_values(true);
     if spec.is_file {
         arg = arg.value_hint(ValueHint::FilePath);
     }
-    if let ([default], Shape::One) = (&field.texts(&Request::default())[..], field.shape) {
+    if let ([default], Shape::One) = (&field.default_texts()[..], field.shape) {
         arg = arg.default_value(default.clone()).hide_default_value(spec.hides_default);
     }
     arg
-}
-
-/// Values that may begin with `-`, as negative numbers do: an error about the value says more than one about
-/// an option that does not exist.
-fn begins_with_a_hyphen(field: &Field) -> bool {
-    ["track", "min-score", "angles", "roi", "start", "end"].contains(&field.name)
 }
 
 /// Refuses what a field cannot be set to, and offers to whoever completes words what it can be.

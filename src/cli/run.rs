@@ -24,7 +24,6 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         return print_job(&request, format);
     }
     if args.print_pipeline {
-        request.check()?;
         return print_pipelines(&request, args.as_element);
     }
     let mut prepared = request.prepare()?;

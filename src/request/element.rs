@@ -80,9 +80,14 @@ impl Request {
     /// each with what it is for.
     ///
     /// # Errors
-    /// As [`VideoSource::open`] of a file, and [`SourceSpec::launch`].
+    /// As [`Self::check`], [`VideoSource::open`] of a file, and [`SourceSpec::launch`].
     pub fn pipelines(&self) -> Result<(Launch, Vec<(String, Launch)>)> {
-        let spec = &self.source_spec()?;
+        let spec = self.source_spec()?;
+        self.check_with(&spec)?;
+        self.pipelines_from(&spec)
+    }
+
+    fn pipelines_from(&self, spec: &SourceSpec) -> Result<(Launch, Vec<(String, Launch)>)> {
         // What runs depends on what is in the file: a turned or interlaced video, one of 10 bits.
         let source = match &spec.input {
             Input::File(path) if !files::is_pipe(path) => {
@@ -119,7 +124,8 @@ impl Request {
     /// As [`Self::pipelines`] and [`Self::properties`].
     pub fn as_element(&self) -> Result<Launch> {
         let spec = &self.source_spec()?;
-        let (mut source, sinks) = self.pipelines()?;
+        self.check_with(spec)?;
+        let (mut source, sinks) = self.pipelines_from(spec)?;
         let sinks: Vec<_> = sinks.into_iter().map(|(_, launch)| launch).collect();
         let is_real_time = spec.is_real_time()?;
         let is_live = spec.live.unwrap_or(is_real_time);

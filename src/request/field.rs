@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use super::Request;
 use crate::config::{
@@ -90,6 +91,9 @@ pub struct Spec {
     pub is_file: bool,
     /// On the command line it stands without a name.
     pub is_positional: bool,
+    /// The value may begin with `-`, as negative numbers do: an error about the value says more than one about
+    /// an option that does not exist.
+    pub takes_hyphens: bool,
     /// Help does not tell the default.
     pub hides_default: bool,
     /// What it makes no sense without.
@@ -110,6 +114,7 @@ pub(super) const SPEC: Spec = Spec {
     lists_offers: false,
     is_file: false,
     is_positional: false,
+    takes_hyphens: false,
     hides_default: false,
     needs: &[],
     excludes: &[],
@@ -199,7 +204,13 @@ impl Field {
 
     /// True if the request does not say what it would say by itself.
     pub fn is_set(&self, request: &Request) -> bool {
-        self.texts(request) != self.texts(&Request::default())
+        self.texts(request) != self.default_texts()
+    }
+
+    /// The texts of a request of which nothing is asked.
+    pub fn default_texts(&self) -> Vec<OsString> {
+        static DEFAULT: LazyLock<Request> = LazyLock::new(Request::default);
+        self.texts(&DEFAULT)
     }
 
     /// As it is typed: `--min-score`, `INPUT`.

@@ -65,7 +65,7 @@ request! {
     /// Follow the object in this box (0,0 is the top left pixel), from this frame or time on: 18, 12.5s,
     /// 1:02.5 (the first frame if not given); may be given several times
     track: Vec<TrackSpec> = Vec::new(),
-        Spec { value: "X,Y,W,H[@WHEN]", group: TO_DO, element: InElement::Ready, ..SPEC };
+        Spec { value: "X,Y,W,H[@WHEN]", group: TO_DO, takes_hyphens: true, element: InElement::Ready, ..SPEC };
     /// Draw the box to follow in a window, on the first frame (that of --start if it is given; a camera's
     /// newest): drag a box, arrows move it by a pixel, Shift+arrows resize it, Enter or space takes it, A
     /// adds another, Backspace takes the last one back, Esc, q and c cancel. Where there is no screen the
@@ -81,7 +81,7 @@ request! {
 
     /// Least score of a match, from -1 to 1
     min_score: f64 = Limits::default().min_score,
-        Spec { value: "SCORE", group: SEARCH, range: Some((-1.0, 1.0)), element: InElement::Playing, ..SPEC };
+        Spec { value: "SCORE", group: SEARCH, takes_hyphens: true, range: Some((-1.0, 1.0)), element: InElement::Playing, ..SPEC };
     /// Most matches of each template in a frame
     max_matches: u32 = Limits::default().max_matches as u32,
         Spec { value: "N", group: SEARCH, range: Some((1.0, f64::INFINITY)), element: InElement::Playing, ..SPEC };
@@ -95,7 +95,7 @@ request! {
     /// Directions in degrees, counter-clockwise positive; without /STEP every 5; one number is that direction
     /// alone
     angles: Typed<Angles> = Typed::of("0..0/1"),
-        Spec { value: "FROM..TO[/STEP]", group: SEARCH, hides_default: true, element: InElement::Playing, ..SPEC };
+        Spec { value: "FROM..TO[/STEP]", group: SEARCH, takes_hyphens: true, hides_default: true, element: InElement::Playing, ..SPEC };
     /// How: exhaustive (every place, size and direction), pyramid (from coarse to fine on the CPU: much
     /// faster with many sizes and directions; scores are exact, but a match can be missed) or auto (pyramid
     /// where exhaustive takes long on the CPU)
@@ -103,7 +103,7 @@ request! {
         Spec { value: "HOW", group: SEARCH, offers: &["auto", "exhaustive", "pyramid"], element: InElement::Playing, ..SPEC };
     /// Search for templates inside this box only; 0,0 is the top left pixel
     roi: Option<Rect> = None,
-        Spec { value: "X,Y,W,H", group: SEARCH, element: InElement::Playing, ..SPEC };
+        Spec { value: "X,Y,W,H", group: SEARCH, takes_hyphens: true, element: InElement::Playing, ..SPEC };
 
     /// Write the video with what was found drawn into it: .mp4, .mkv, .avi or .webm; may be given several
     /// times. What of it plays if lockon is killed: an .mp4 up to its last half second, nothing in its first
@@ -174,10 +174,10 @@ request! {
     jitter: Option<u32> = None, Spec { value: "MS", group: HOW, range: Some((0.0, 60_000.0)), ..SPEC };
     /// Begin with this frame, or with the first that is not before this time: 120, 12.5s, 1:02.5, 1:02:03.5.
     /// What comes before is decoded only; numbers and times stay those of the whole video
-    start: Moment = Moment::default(), Spec { value: "WHEN", group: HOW, hides_default: true, ..SPEC };
+    start: Moment = Moment::default(), Spec { value: "WHEN", group: HOW, takes_hyphens: true, hides_default: true, ..SPEC };
     /// End before this frame, or before the first that is not before this time; of a camera or stream,
     /// counted from its start
-    end: Option<Moment> = None, Spec { value: "WHEN", group: HOW, ..SPEC };
+    end: Option<Moment> = None, Spec { value: "WHEN", group: HOW, takes_hyphens: true, ..SPEC };
     /// Process each Nth frame only, from the first on; videos that are written play at the same speed
     every: u64 = 1,
         Spec { value: "N", group: HOW, range: Some((1.0, f64::INFINITY)), hides_default: true, ..SPEC };
@@ -263,6 +263,11 @@ impl Request {
             (!templates.is_empty()).then_some(self.search),
             self.threshold,
         )?;
+        self.checked_job(templates, control)
+    }
+
+    /// The same for a request that was checked.
+    pub(crate) fn checked_job(&self, templates: Vec<NamedTemplate>, control: &Control) -> Result<Job> {
         let sought = Sought::new_under(&templates, self.search, &self.scales, &self.angles, control)?;
         Ok(Job {
             templates,
