@@ -1,14 +1,11 @@
 //! What stands in the CUDA backend's place in a build without the feature `cuda`: nothing can be opened, and
 //! everything says why.
 
-use crate::backend::{Backend, Device, Findings, Standing};
+use crate::backend::{Standing, cpu::Cpu};
 use crate::config::Kernels;
 use crate::error::{CudaVersion, DeviceFault, Error, Result};
-use crate::frame::{FrameMeta, PlaneMut};
 
-fn not_built() -> Error {
-    Error::Backend { backend: "cuda", fault: DeviceFault::NotBuilt }
-}
+const NOT_BUILT: Error = Error::Backend { backend: "cuda", fault: DeviceFault::NotBuilt };
 
 /// What is known of a device, as in a build that can use one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +27,7 @@ pub struct DeviceInfo {
 /// # Errors
 /// `Backend`, always.
 pub fn devices() -> Result<Vec<DeviceInfo>> {
-    Err(not_built())
+    Err(NOT_BUILT)
 }
 
 /// No device.
@@ -38,12 +35,12 @@ pub fn devices() -> Result<Vec<DeviceInfo>> {
 /// # Errors
 /// `Backend`, always.
 pub fn device(_: usize) -> Result<DeviceInfo> {
-    Err(not_built())
+    Err(NOT_BUILT)
 }
 
-/// A device that stays open, of which there is none.
+/// A device that stays open.
 #[derive(Debug)]
-pub enum Opened {}
+pub struct Opened;
 
 impl Opened {
     /// Opens nothing.
@@ -51,38 +48,20 @@ impl Opened {
     /// # Errors
     /// `Backend`, always.
     pub fn open(_: usize) -> Result<Self> {
-        Err(not_built())
+        Err(NOT_BUILT)
     }
 }
 
-/// A CUDA device, of which there is none.
+/// A CUDA device.
 #[derive(Debug)]
-pub enum Cuda {}
+pub struct Cuda;
 
 impl Cuda {
-    /// Opens nothing.
+    /// Opens nothing, which some device has to be the type of.
     ///
     /// # Errors
     /// `Backend`, always.
-    pub fn open(_: Standing, _: usize, _: Kernels, _: usize) -> Result<Self> {
-        Err(not_built())
-    }
-}
-
-impl Backend for Cuda {
-    fn describe(&self) -> Device {
-        match *self {}
-    }
-
-    fn depth(&self) -> usize {
-        match *self {}
-    }
-
-    fn submit(&mut self, _: FrameMeta, _: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()> {
-        match *self {}
-    }
-
-    fn wait_next(&mut self, _: &mut Findings) -> Result<Option<FrameMeta>> {
-        match *self {}
+    pub fn open(_: Standing, _: usize, _: Kernels, _: usize) -> Result<Cpu> {
+        Err(NOT_BUILT)
     }
 }
