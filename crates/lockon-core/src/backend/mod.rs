@@ -297,7 +297,7 @@ const LONG_SEARCH_S: f64 = 0.25;
 /// same result.
 pub fn preferred_search(variants: &Variants, area: Size) -> SearchMethod {
     let is_one = variants.scales.0.len() * variants.angles.0.len() == 1;
-    if is_one || cpu::ncc::exhaustive_seconds(variants, area, 1) < LONG_SEARCH_S {
+    if is_one || cpu::workload::exhaustive_seconds(variants, area, 1) < LONG_SEARCH_S {
         SearchMethod::Exhaustive
     } else {
         SearchMethod::Pyramid
@@ -307,7 +307,7 @@ pub fn preferred_search(variants: &Variants, area: Size) -> SearchMethod {
 /// About how many seconds a frame takes if it is searched exhaustively for all variants, on so many threads
 /// of the CPU.
 pub fn exhaustive_seconds(variants: &Variants, area: Size, threads: usize) -> f64 {
-    cpu::ncc::exhaustive_seconds(variants, area, threads)
+    cpu::workload::exhaustive_seconds(variants, area, threads)
 }
 
 /// True if the CPU would not refuse to search exhaustively for all variants in an area of that size, beside what

@@ -32,6 +32,7 @@ mod pyramid;
 mod search;
 mod sums;
 pub mod threshold;
+pub(super) mod workload;
 
 pub use crate::simd;
 
@@ -297,7 +298,7 @@ pub(super) fn takes_exhaustively(
     let limit = options.memory.unwrap_or_else(memory::default_limit);
     let Variants { templates, scales, angles } = variants;
     let slots = (2 * options.depth + 1) * standing.frame.area();
-    let wanted = ncc::exhaustive_bytes(variants, area, options.threads).saturating_add(slots);
+    let wanted = workload::exhaustive_bytes(variants, area, options.threads).saturating_add(slots);
     Bank::check_expanded(templates, scales, angles, limit).is_ok() && wanted as u64 <= limit.0
 }
 

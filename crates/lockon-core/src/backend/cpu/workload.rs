@@ -1,0 +1,63 @@
+//! How much work a search is, told from the sizes of what is searched, before there is a bank.
+
+use super::correlate::Correlator;
+use super::ncc::LEAST_PEAKS;
+use super::plan::{Plan, Workload};
+use super::search::worker_bytes;
+use crate::backend::Variants;
+use crate::frame::Size;
+use crate::template::Bank;
+
+pub(super) fn of_bank(bank: &Bank, region: Size, threads: usize) -> Workload {
+    let members = bank.members().iter().map(|member| (member.size(), member.mask().is_some()));
+    of_sizes(members, region, threads)
+}
+
+/// The work that members of these sizes are, each masked or not.
+fn of_sizes(members: impl Iterator<Item = (Size, bool)>, region: Size, threads: usize) -> Workload {
+    let (mut largest, mut count, mut masked) = (Size::new(1, 1), 0, 0);
+    for (size, is_masked) in members {
+        largest = Size::new(largest.width.max(size.width), largest.height.max(size.height));
+        (count, masked) = (count + 1, masked + usize::from(is_masked));
+    }
+    Workload {
+        region,
+        largest,
+        planes: if masked > 0 { 2 } else { 1 },
+        members: count,
+        correlations: count + 2 * masked,
+        threads,
+    }
+}
+
+/// About how long an exhaustive search for all variants that fit takes, in seconds of the machine that the
+/// plan's constants were measured on. The same on every machine; 0 if nothing fits.
+pub(in crate::backend) fn exhaustive_seconds(variants: &Variants, region: Size, threads: usize) -> f64 {
+    let work = of_sizes(fitting(variants, region), region, threads);
+    if work.members == 0 { 0.0 } else { Plan::new(&work).cost_ns(&work) / 1e9 }
+}
+
+/// Bytes with which an exhaustive search for all variants that fit is not refused: their pixels and masks, one
+/// thread's work and the transforms of one member at a time. It may go with a little less.
+pub(super) fn exhaustive_bytes(variants: &Variants, region: Size, threads: usize) -> usize {
+    let work = of_sizes(fitting(variants, region), region, threads);
+    if work.members == 0 {
+        return 0;
+    }
+    let bank: usize = fitting(variants, region)
+        .map(|(size, is_masked)| size.area() * if is_masked { 2 } else { 1 })
+        .fold(0, usize::saturating_add);
+    let tile = Plan::new(&work).tile;
+    let worker = worker_bytes(tile, tile.area(), work.planes > 1);
+    bank.saturating_add(worker + work.planes * Correlator::<f32>::spectrum_bytes(tile) + LEAST_PEAKS)
+}
+
+/// Size of each variant that fits in a region, and whether it is masked.
+fn fitting(variants: &Variants, region: Size) -> impl Iterator<Item = (Size, bool)> {
+    let sizes = (0..variants.count()).map(|variant| (variant, variants.size(variant)));
+    sizes.filter(move |(_, size)| size.fits_in(region)).map(|(variant, size)| {
+        let (_, _, angle) = variants.parts(variant);
+        // What is turned, but not by quarters, has corners that do not count.
+        (size, variants.template(variant).mask().is_some() || angle.rem_euclid(90.0) != 0.0)
+    })
+}

@@ -1,0 +1,208 @@
+//! Drawing results into the planes of a picture: boxes, labels, masks.
+//!
+//! It draws in the picture's own format, whatever its chroma subsampling, so that nothing is converted on the
+//! way to an encoder or a display. Line width and text size follow the height of the picture: what can be
+//! read at 360 rows looks the same at 4320. Boxes may lie partly or wholly outside the picture; labels always
+//! stay inside.
+
+use crate::frame::{PlaneRef, Rect, Size, iou};
+use crate::results::{FrameRecord, Match, Track, TrackState};
+
+mod canvas;
+mod look;
+mod style;
+#[cfg(test)]
+mod tests;
+mod trails;
+
+pub use canvas::Canvas;
+pub use look::SURE;
+#[cfg(test)]
+pub(crate) use look::rgb_of_state;
+pub(crate) use look::{NAMES, rgb_of_name};
+pub use trails::Trails;
+
+use canvas::{Area, Colour, WHITE};
+use look::{Line, colour_of_name, colour_of_state, look};
+use style::Style;
+
+/// The box that is being selected, and those that are kept.
+const SELECTED: Colour = Colour::rgb(255, 220, 0);
+const KEPT: Colour = Colour::rgb(255, 255, 255);
+
+/// Draws a box with a label for every match and every track of `record`, and the trails of the tracks.
+///
+/// Matches: `name score`, then the scale where it is not 1 and the angle where it is not 0; one colour a
+/// name. One that is followed is shown by its track alone. Tracks: `#id state score`, the template in front
+/// of it if there is one; the colour is the state's: tracked green, unsure (uncertain) amber with long
+/// dashes, found (reacquired) cyan and for half a second, lost red with short dashes. One that is found with
+/// a score below [`SURE`] is drawn as an unsure one, its word followed by a question mark. A lost one shows
+/// no score: what it has is that of a place that was rejected. Tracks are drawn last, the first one on top.
+///
+/// `trails` is where the tracks of the frames before came along; it learns of this one.
+pub fn draw_results(canvas: &mut Canvas<'_>, record: &FrameRecord, trails: &mut Trails) {
+    let style = Style::for_height(canvas.size.height);
+    trails.note(record, canvas.size);
+    let matches = record
+        .matches
+        .iter()
+        .rev()
+        .filter(|m| !is_followed(m, record))
+        .map(|m| (match_area(m), colour_of_name(&m.template), Line::Solid, match_label(m)));
+    let tracks = record.tracks.iter().rev().map(|t| {
+        let state = trails.shown_state(t);
+        let look = look(state, t.score);
+        (track_area(t), colour_of_state(look), Line::of_state(look), track_label(t, state))
+    });
+    let marks: Vec<_> = matches.chain(tracks).collect();
+    for track in record.tracks.iter().rev() {
+        trails.draw(canvas, &style, track);
+    }
+    // All boxes before all labels: no line crosses one.
+    for (area, colour, line, _) in &marks {
+        style.draw_box(canvas, *area, *colour, *line);
+    }
+    let mut taken = Vec::with_capacity(marks.len());
+    for (area, colour, _, label) in marks.iter().rev() {
+        style.draw_label(canvas, *area, *colour, label, &mut taken);
+    }
+}
+
+/// Makes the picture the thresholded frame: luma is the mask, without colour.
+///
+/// # Panics
+/// If `mask` is not of the picture's size.
+pub fn draw_mask(canvas: &mut Canvas<'_>, mask: PlaneRef<'_>) {
+    canvas.show_mask(mask, 0);
+}
+
+/// Makes the right half of the picture the thresholded frame, with a thin line where the two meet.
+///
+/// # Panics
+/// If `mask` is not of the picture's size.
+pub fn draw_split(canvas: &mut Canvas<'_>, mask: PlaneRef<'_>) {
+    let middle = canvas.size.width / 2;
+    canvas.show_mask(mask, middle);
+    let line = Style::for_height(canvas.size.height).line;
+    let left = middle as i64 - line / 2;
+    let area = Area { left, top: 0, right: left + line, bottom: canvas.size.height as i64 };
+    canvas.paint(area, WHITE, 255);
+}
+
+/// Draws what somebody selects: the boxes that are `kept`, numbered, and the `current` one, around which the
+/// picture is darker. `hint` is written along the edge that is farther from the current box: the lower one,
+/// or the upper one.
+pub fn draw_selection(canvas: &mut Canvas<'_>, kept: &[Rect], current: Option<Rect>, hint: &str) {
+    let style = Style::for_height(canvas.size.height);
+    let whole = Area::of(Rect::whole(canvas.size));
+    if let Some(Area { left, top, right, bottom }) = current.map(Area::of) {
+        for area in [
+            Area { bottom: top, ..whole },
+            Area { top: bottom, ..whole },
+            Area { top, bottom, right: left, ..whole },
+            Area { top, bottom, left: right, ..whole },
+        ] {
+            canvas.shade(area, 110);
+        }
+    }
+    for rect in kept {
+        style.draw_box(canvas, Area::of(*rect), KEPT, Line::Solid);
+    }
+    let mut taken = Vec::with_capacity(kept.len() + 1);
+    if let Some(rect) = current {
+        let area = Area::of(rect);
+        style.draw_box(canvas, area, SELECTED, Line::Solid);
+        let label = format!("{},{} {}x{}", rect.x, rect.y, rect.w, rect.h);
+        style.draw_label(canvas, area, SELECTED, &label, &mut taken);
+    }
+    for (number, rect) in kept.iter().enumerate() {
+        style.draw_label(canvas, Area::of(*rect), KEPT, &(number + 1).to_string(), &mut taken);
+    }
+    let is_low = current.is_some_and(|rect| 2 * rect.y + rect.h > canvas.size.height);
+    style.write_at(canvas, (0, if is_low { 0 } else { canvas.size.height }), hint);
+}
+
+/// Draws lines over the picture by which places in it can be read: one every 100 pixels with its coordinate,
+/// and fainter ones between them. In small pictures they lie closer.
+pub fn draw_grid(canvas: &mut Canvas<'_>) {
+    let Size { width, height } = canvas.size;
+    let step = match width.max(height) {
+        0..200 => 20,
+        200..400 => 50,
+        _ => 100,
+    };
+    // Small letters, that labels of lines beside each other keep apart whatever the picture's size.
+    let style = Style::for_height(0);
+    let whole = Area::of(Rect::whole(canvas.size));
+    for (faint, opacity) in [(true, 50), (false, 150)] {
+        let step = if faint { step / 5 } else { step };
+        for (length, is_column) in [(width, true), (height, false)] {
+            for at in (0..length).step_by(step) {
+                let at = at as i64;
+                let line = if is_column {
+                    Area { left: at, right: at + 1, ..whole }
+                } else {
+                    Area { top: at, bottom: at + 1, ..whole }
+                };
+                // Seen on bright and on dark.
+                canvas.shade(line.grown(1), opacity / 3);
+                canvas.paint(line, WHITE, opacity);
+            }
+        }
+    }
+    for x in (0..width).step_by(step) {
+        style.write_at(canvas, (x, 0), &x.to_string());
+    }
+    for y in (step..height).step_by(step) {
+        style.write_at(canvas, (0, y), &y.to_string());
+    }
+}
+
+fn match_area(m: &Match) -> Area {
+    let (left, top) = (m.x as i64, m.y as i64);
+    Area { left, top, right: left + m.w as i64, bottom: top + m.h as i64 }
+}
+
+fn match_label(m: &Match) -> String {
+    let scale = if m.scale == 1.0 { String::new() } else { format!(" \u{d7}{:.2}", m.scale) };
+    let degrees = libm::round(m.angle * 10.0) / 10.0;
+    let angle = if m.angle == 0.0 { String::new() } else { format!(" {degrees}\u{b0}") };
+    format!("{} {:.2}{scale}{angle}", m.template, m.score)
+}
+
+fn track_area(t: &Track) -> Area {
+    // i32 holds every picture, and what is beyond it saturates there instead of overflowing when lines are
+    // added.
+    let pixel = |v: f64| i64::from(libm::round(v) as i32);
+    Area { left: pixel(t.x), top: pixel(t.y), right: pixel(t.x + t.w), bottom: pixel(t.y + t.h) }
+}
+
+fn track_label(t: &Track, state: TrackState) -> String {
+    let name = t.template.as_ref().map(|name| format!("{name} ")).unwrap_or_default();
+    let doubt = if look(state, t.score) == state { "" } else { "?" };
+    // A lost one's score is that of the best place that was rejected, which may be high.
+    let score = if state == TrackState::Lost { String::new() } else { format!(" {:.2}", t.score) };
+    format!("{name}#{} {}{doubt}{score}", t.id, word_of_state(state))
+}
+
+/// Short, since boxes are small and stand close.
+fn word_of_state(state: TrackState) -> &'static str {
+    match state {
+        TrackState::Tracked => "tracked",
+        TrackState::Uncertain => "unsure",
+        TrackState::Reacquired => "found",
+        TrackState::Lost => "lost",
+    }
+}
+
+/// True if a track of the match's template lies on it.
+fn is_followed(m: &Match, record: &FrameRecord) -> bool {
+    record.tracks.iter().any(|t| {
+        t.template.as_ref() == Some(&m.template)
+            && t.state != TrackState::Lost
+            && iou(t.bounds(), m.bounds()) > FOLLOWED
+    })
+}
+
+/// Least overlap of a track and a match that show one object.
+const FOLLOWED: f64 = 0.3;

@@ -1,0 +1,204 @@
+//! Boxes, dots and labels, in sizes that follow the picture's.
+
+use noto_sans_mono_bitmap::{FontWeight, RasterHeight, RasterizedChar, get_raster, get_raster_width};
+
+use super::canvas::{Area, BLACK, Canvas, Colour, WHITE, mix};
+use super::look::Line;
+use crate::frame::Size;
+
+/// Sizes of what is drawn, in pixels of the picture.
+pub(super) struct Style {
+    /// Width of a line.
+    pub(super) line: i64,
+    /// Font that is nearest to the wanted height when its pixels are `zoom` pixels wide.
+    pub(super) font: RasterHeight,
+    pub(super) zoom: i64,
+    /// Empty space around the text of a label.
+    padding: i64,
+}
+
+/// The part of a label that fits into a picture.
+struct Text {
+    /// Its length in bytes.
+    letters: usize,
+    /// Size of the plate behind the label.
+    width: i64,
+    height: i64,
+}
+
+impl Style {
+    /// A line is 1/360 of the picture's height and text 1/34, but never too small to see.
+    pub(super) fn for_height(height: usize) -> Self {
+        let height = height as i64;
+        let wanted = (height / 34).max(16);
+        let fonts = [RasterHeight::Size32, RasterHeight::Size24, RasterHeight::Size20, RasterHeight::Size16];
+        // The largest font first: of equals, the one that is enlarged least looks best.
+        let (font, zoom) = fonts
+            .into_iter()
+            .map(|font| (font, ((wanted + font.val() as i64 / 2) / font.val() as i64).max(1)))
+            .min_by_key(|(font, zoom)| (font.val() as i64 * zoom - wanted).abs())
+            .expect("there are fonts");
+        let line = ((height + 180) / 360).max(2);
+        Self { line, font, zoom, padding: (font.val() as i64 * zoom / 8).max(2) }
+    }
+
+    /// A dot of a trail with a shadow for bright pictures, fainter with `age` from 0 to 1.
+    pub(super) fn draw_dot(&self, canvas: &mut Canvas<'_>, x: f64, y: f64, colour: Colour, age: f64) {
+        // i32 holds every picture, and what is beyond it saturates.
+        let (x, y) = (i64::from(libm::round(x) as i32), i64::from(libm::round(y) as i32));
+        let opacity = 255.0 - 175.0 * age.clamp(0.0, 1.0);
+        // Thinner than two lines it is not seen in moving pictures.
+        let area =
+            Area { left: x - self.line, top: y - self.line, right: x + self.line, bottom: y + self.line };
+        canvas.shade(area.grown((self.line / 2).max(1)), (opacity * 0.6) as u8);
+        canvas.paint(area, colour, opacity as u8);
+    }
+
+    /// A frame just outside `area`, so that what was found stays visible, with a shadow for bright pictures.
+    pub(super) fn draw_box(&self, canvas: &mut Canvas<'_>, area: Area, colour: Colour, kind: Line) {
+        let line = self.line;
+        let outline = self.outline(area, canvas.size);
+        let (dash, gap) = if kind == Line::LongDashes { (12 * line, 3 * line) } else { (5 * line, 4 * line) };
+        let mut dashes = Vec::new();
+        let mut side = |from: i64, to: i64, across: i64, is_row: bool| {
+            let mut draw = |start: i64, end: i64| {
+                dashes.push(if is_row {
+                    Area { left: start, top: across, right: end, bottom: across + line }
+                } else {
+                    Area { left: across, top: start, right: across + line, bottom: end }
+                });
+            };
+            if kind == Line::Solid {
+                return draw(from, to);
+            }
+            // Both halves of a side go from the corner inwards, so that dashes meet in every corner.
+            let half = (to - from + 1) / 2;
+            let mut start = 0;
+            while start < half {
+                let end = (start + dash).min(half);
+                draw(from + start, from + end);
+                draw(to - end, to - start);
+                start = end + gap;
+            }
+        };
+        side(outline.left, outline.right, outline.top, true);
+        side(outline.left, outline.right, outline.bottom - line, true);
+        side(outline.top, outline.bottom, outline.left, false);
+        side(outline.top, outline.bottom, outline.right - line, false);
+        for dash in &dashes {
+            canvas.shade(dash.grown(line / 2), 90);
+        }
+        for dash in &dashes {
+            canvas.paint(*dash, colour, 255);
+        }
+    }
+
+    /// The outer edge of the frame around `area`: moved into the picture where only the line would be
+    /// outside, and cut off where it is far outside, so that nobody counts the dashes of a line of a million
+    /// pixels.
+    fn outline(&self, area: Area, size: Size) -> Area {
+        let (width, height) = (size.width as i64, size.height as i64);
+        let far = 100 * self.line;
+        let edges = area.grown(self.line);
+        let start =
+            |edge: i64, inside: i64, size: i64| edge.clamp(if inside >= 0 { 0 } else { -far }, size + far);
+        let end = |edge: i64, inside: i64, size: i64| {
+            edge.clamp(-far, if inside <= size { size } else { size + far })
+        };
+        Area {
+            left: start(edges.left, area.left, width),
+            top: start(edges.top, area.top, height),
+            right: end(edges.right, area.right, width),
+            bottom: end(edges.bottom, area.bottom, height),
+        }
+    }
+
+    /// White text on a dark plate beside `area`, where it fits and is not `taken` by another plate, which it
+    /// then is.
+    pub(super) fn draw_label(
+        &self,
+        canvas: &mut Canvas<'_>,
+        area: Area,
+        colour: Colour,
+        label: &str,
+        taken: &mut Vec<Area>,
+    ) {
+        let Some(Text { letters, width, height }) = self.measure(canvas.size, label) else { return };
+        let (picture_width, picture_height) = (canvas.size.width as i64, canvas.size.height as i64);
+        let outline = self.outline(area, canvas.size);
+        let left = outline.left.clamp(0, picture_width - width);
+        let plate = |top: i64| {
+            let top = top.clamp(0, picture_height - height);
+            Area { left, top, right: left + width, bottom: top + height }
+        };
+        let above = outline.top - height;
+        let places =
+            [above, outline.bottom, above - height, outline.bottom + height, area.top, area.bottom - height];
+        let is_free = |plate: &Area| taken.iter().all(|t| !t.touches(*plate));
+        let plate = places
+            .into_iter()
+            // What would have to be moved to stay inside comes after what fits.
+            .filter(|&top| top == top.clamp(0, picture_height - height))
+            .map(plate)
+            .find(is_free)
+            .unwrap_or_else(|| plate(above));
+        taken.push(plate);
+        self.write(canvas, plate, colour, &label[..letters]);
+    }
+
+    /// How much of a label fits into a picture, and how much room its plate takes; `None` if nothing fits.
+    fn measure(&self, picture: Size, label: &str) -> Option<Text> {
+        let advance = get_raster_width(FontWeight::Bold, self.font) as i64 * self.zoom;
+        // A coloured bar stands at the left end: it says whose label this is where boxes crowd.
+        let around = self.line + 2 * self.padding;
+        let room = ((picture.width as i64 - around) / advance).max(0) as usize;
+        let count = label.chars().count().min(room);
+        let letters = label.char_indices().nth(count).map_or(label.len(), |(end, _)| end);
+        let height = self.font.val() as i64 * self.zoom + self.padding;
+        let fits = count > 0 && height <= picture.height as i64;
+        fits.then_some(Text { letters, width: count as i64 * advance + around, height })
+    }
+
+    /// Writes a label at (`left`, `top`), or as near to that as it lies inside the picture.
+    pub(super) fn write_at(&self, canvas: &mut Canvas<'_>, (left, top): (usize, usize), label: &str) {
+        let Some(Text { letters, width, height }) = self.measure(canvas.size, label) else { return };
+        let left = (left as i64).min(canvas.size.width as i64 - width);
+        let top = (top as i64).min(canvas.size.height as i64 - height);
+        let plate = Area { left, top, right: left + width, bottom: top + height };
+        self.write(canvas, plate, WHITE, &label[..letters]);
+    }
+
+    /// White text on a dark plate that has room for it and lies in the picture.
+    fn write(&self, canvas: &mut Canvas<'_>, plate: Area, colour: Colour, text: &str) {
+        let advance = get_raster_width(FontWeight::Bold, self.font) as i64 * self.zoom;
+        canvas.paint(plate, BLACK, 200);
+        canvas.paint(Area { right: plate.left + self.line, ..plate }, colour, 255);
+        let mut x = plate.left + self.line + self.padding;
+        for letter in text.chars() {
+            self.draw_glyph(canvas, &self.glyph(letter), x, plate.top + self.padding / 2);
+            x += advance;
+        }
+    }
+
+    /// The glyph of a letter, or of `?` if the font lacks it.
+    fn glyph(&self, letter: char) -> RasterizedChar {
+        get_raster(letter, FontWeight::Bold, self.font)
+            .or_else(|| get_raster('?', FontWeight::Bold, self.font))
+            .expect("the font has all of ASCII")
+    }
+
+    /// Luma alone: the plate below is grey, and letters are finer than chroma samples.
+    fn draw_glyph(&self, canvas: &mut Canvas<'_>, glyph: &RasterizedChar, x: i64, y: i64) {
+        let (x, y, zoom) = (x as usize, y as usize, self.zoom as usize);
+        for (j, pixels) in glyph.rows().enumerate() {
+            for row in y + j * zoom..y + (j + 1) * zoom {
+                let row = &mut canvas.planes[0].row(row)[x..];
+                for (luma, &opacity) in row.chunks_exact_mut(zoom).zip(pixels) {
+                    for luma in luma {
+                        *luma = mix(*luma, WHITE.luma, opacity);
+                    }
+                }
+            }
+        }
+    }
+}
