@@ -134,15 +134,16 @@ impl Sought {
         };
         let is_open = self.method == SearchMethod::Auto && self.taken.get().is_none();
         let (opened, method) = match method {
-            SearchMethod::Pyramid if is_open => match backend::open_gpu(options, exhaustively)? {
-                Some(opened) => (opened, SearchMethod::Exhaustive),
-                None => {
+            SearchMethod::Pyramid if is_open => {
+                if let Some(opened) = backend::open_gpu(options, exhaustively)? {
+                    (opened, SearchMethod::Exhaustive)
+                } else {
                     let coarsely = coarsely()?;
                     // Before its templates are made, which may take long: who does not want it can stop it.
                     self.tell_coarse(options, standing, area);
                     (backend::open(&options.on_cpu(), &coarsely)?, SearchMethod::Pyramid)
                 }
-            },
+            }
             SearchMethod::Pyramid => (backend::open(options, &coarsely()?)?, method),
             SearchMethod::Exhaustive | SearchMethod::Auto => {
                 (backend::open(options, &exhaustively()?)?, SearchMethod::Exhaustive)

@@ -37,7 +37,7 @@ impl Formatter for Harmless {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, text: &str) -> io::Result<()> {
         let mut rest = text;
         while let Some(at) = rest.find(text::is_obeyed) {
-            writer.write_all(rest[..at].as_bytes())?;
+            writer.write_all(&rest.as_bytes()[..at])?;
             let obeyed = rest[at..].chars().next().expect("something was found here");
             let mut units = [0; 2];
             for unit in obeyed.encode_utf16(&mut units) {
