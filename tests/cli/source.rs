@@ -477,3 +477,19 @@ fn a_video_whose_name_is_no_text_is_played() {
         assert!(stderr(&out).contains("UTF-8"), "{}", stderr(&out));
     }
 }
+
+/// As a shell gives what a command prints: it can be read once.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_login_that_can_be_read_once_is_enough_to_print_a_pipeline() {
+    let place = Place::new();
+    for how in ["--print-pipeline", "--print-pipeline --as-element", "--print-job"] {
+        let script = format!(
+            "exec timeout 60 \"$0\" run rtsp://127.0.0.1:1/x --track 1,1,9,9 --credentials <(echo me:hidden) {how}"
+        );
+        let mut shell = Command::new("bash");
+        let done = shell.args(["-c", &script]).arg(program()).current_dir(place.dir.path()).output();
+        let out = succeeds(done.unwrap());
+        assert!(!String::from_utf8(out.stdout).unwrap().contains("hidden"), "{how}");
+    }
+}

@@ -17,8 +17,10 @@ mod trails;
 
 pub use canvas::Canvas;
 pub use look::SURE;
-#[cfg(test)]
+// For the report.
+#[cfg(all(test, feature = "report"))]
 pub(crate) use look::rgb_of_state;
+#[cfg(feature = "report")]
 pub(crate) use look::{NAMES, rgb_of_name};
 pub use trails::Trails;
 
