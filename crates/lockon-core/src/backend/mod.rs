@@ -344,7 +344,8 @@ mod tests {
             "{said:?}"
         );
         // Too many for any bank, whatever the memory.
-        let many = Variants { angles: "-180..180/0.01".parse().unwrap(), ..variants };
+        let (scales, angles) = ("4".parse().unwrap(), "-180..180/0.01".parse().unwrap());
+        let many = Variants { scales, angles, ..variants };
         let options = Options { memory: Some(Bytes(u64::MAX)), ..Options::default() };
         assert!(!takes_exhaustively(&many, standing.frame, &standing, &options));
     }
