@@ -310,8 +310,9 @@ pub fn exhaustive_seconds(variants: &Variants, area: Size, threads: usize) -> f6
     cpu::workload::exhaustive_seconds(variants, area, threads)
 }
 
-/// True if the CPU would not refuse to search exhaustively for all variants in an area of that size, beside what
-/// `standing` does else: there are not too many of them, and it may take the memory that it needs at least.
+/// True if the CPU would not refuse to search exhaustively for all variants in an area of that size, beside
+/// what `standing` does else: there are not too many of them, and it may take the memory that it needs at
+/// least.
 pub fn takes_exhaustively(variants: &Variants, area: Size, standing: &Standing, options: &Options) -> bool {
     cpu::takes_exhaustively(variants, area, standing, options)
 }

@@ -37,8 +37,8 @@ pub(in crate::backend) fn exhaustive_seconds(variants: &Variants, region: Size, 
     if work.members == 0 { 0.0 } else { Plan::new(&work).cost_ns(&work) / 1e9 }
 }
 
-/// Bytes with which an exhaustive search for all variants that fit is not refused: their pixels and masks, one
-/// thread's work and the transforms of one member at a time. It may go with a little less.
+/// Bytes with which an exhaustive search for all variants that fit is not refused: their pixels and masks,
+/// one thread's work and the transforms of one member at a time. It may go with a little less.
 pub(super) fn exhaustive_bytes(variants: &Variants, region: Size, threads: usize) -> usize {
     let work = of_sizes(fitting(variants, region), region, threads);
     if work.members == 0 {
