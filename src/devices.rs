@@ -166,8 +166,8 @@ pub fn open_gpu(
     }
 }
 
-/// True for what a GPU cannot do and the CPU perhaps can: it makes the templates of a pyramid as it needs them,
-/// where a GPU needs all of them (`MemoryLimit`, or `Usage` if there are too many for any bank).
+/// True for what a GPU cannot do and the CPU perhaps can: it makes the templates of a pyramid as it needs
+/// them, where a GPU needs all of them (`MemoryLimit`, or `Usage` if there are too many for any bank).
 fn may_suit_the_cpu(why: &Error) -> bool {
     matches!(
         why,

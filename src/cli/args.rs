@@ -180,9 +180,9 @@ pub(super) struct PickArgs {
     /// `user:password`; the variable `LOCKON_CREDENTIALS` may have the same line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) credentials: Option<PathBuf>,
-    /// Save what is in the box as a picture, in the video's colours, for --template, and print the command that
-    /// searches for it too; of several boxes the second goes to FILE-2.png, without -y to the first number that
-    /// is free
+    /// Save what is in the box as a picture, in the video's colours, for --template, and print the command
+    /// that searches for it too; of several boxes the second goes to FILE-2.png, without -y to the first
+    /// number that is free
     #[arg(short, long, value_name = "FILE.png", value_hint = ValueHint::FilePath)]
     pub(super) output: Option<PathBuf>,
     #[command(flatten)]

@@ -91,8 +91,8 @@ pub struct Spec {
     pub is_file: bool,
     /// On the command line it stands without a name.
     pub is_positional: bool,
-    /// The value may begin with `-`, as negative numbers do: an error about the value says more than one about
-    /// an option that does not exist.
+    /// The value may begin with `-`, as negative numbers do: an error about the value says more than one
+    /// about an option that does not exist.
     pub takes_hyphens: bool,
     /// Help does not tell the default.
     pub hides_default: bool,

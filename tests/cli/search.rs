@@ -141,6 +141,19 @@ fn auto_searches_many_directions_from_coarse_to_fine_and_says_so_once() {
     assert_eq!((search, &found["angle"]), ("pyramid".into(), &35.0.into()));
     assert_eq!(said.matches("--search exhaustive misses none").count(), 1, "{said}");
     assert!(said.contains("s a frame for 648 sizes and directions"), "{said}");
+    // What would be refused is not proposed.
+    let (search, _, said) = run("--angles=-180..180/5 --scales=0.8..1.25/1.05 --backend cpu --memory 6M");
+    assert_eq!(search, "pyramid");
+    assert!(said.contains("too many for --search exhaustive here"), "{said}");
+    let refused = place.lockon(
+        "run v.avi -t thing.png --angles=-180..180/5 --scales=0.8..1.25/1.05 --backend cpu --memory 6M \
+         --search exhaustive --no-progress",
+    );
+    assert!(
+        !refused.status.success() && stderr(&refused).contains("of memory needed"),
+        "{}",
+        stderr(&refused)
+    );
     // Nothing else could have done it where there is no GPU.
     let (_, found, said) = run("--angles=35..35/1 --search pyramid --backend auto");
     assert_eq!(found["angle"], 35.0);

@@ -295,8 +295,8 @@ impl Bank {
     /// Refuses members that would be too many, or would take too much memory, before there is one of them.
     ///
     /// # Errors
-    /// `Usage` if there would be more than [`MAX_MEMBERS`] or [`MAX_BANK_PIXELS`]; `MemoryLimit` if pixels and
-    /// masks of all of them would take more than `limit`.
+    /// `Usage` if there would be more than [`MAX_MEMBERS`] or [`MAX_BANK_PIXELS`]; `MemoryLimit` if pixels
+    /// and masks of all of them would take more than `limit`.
     pub fn check_expanded(
         templates: &[Template],
         scales: &Scales,
