@@ -143,15 +143,15 @@ macro_rules! request {
                 stringify!($field),
                 concat!($($help),+),
                 $spec,
-                |request, texts| field::Slot::put(&mut request.$field, texts),
-                |request| field::Slot::texts(&request.$field),
+                |request, texts| field::FieldType::put(&mut request.$field, texts),
+                |request| field::FieldType::texts(&request.$field),
             )),+]
         });
     };
 }
 pub(super) use request;
 
-pub(super) fn declared<T: Slot>(
+pub(super) fn declared<T: FieldType>(
     field: &'static str,
     help: &'static str,
     spec: Spec,
@@ -379,7 +379,7 @@ impl fmt::Display for FrameRate {
 }
 
 /// A field's place in the request: a switch, a value, perhaps a value, or a list of them.
-pub(super) trait Slot: Sized {
+pub(super) trait FieldType: Sized {
     const SHAPE: Shape;
     const NUMBER: Number;
 
@@ -387,7 +387,7 @@ pub(super) trait Slot: Sized {
     fn texts(&self) -> Vec<OsString>;
 }
 
-impl Slot for bool {
+impl FieldType for bool {
     const SHAPE: Shape = Shape::Switch;
     const NUMBER: Number = Number::No;
 
@@ -406,7 +406,7 @@ impl Slot for bool {
     }
 }
 
-impl<T: Text> Slot for Option<T> {
+impl<T: Text> FieldType for Option<T> {
     const SHAPE: Shape = Shape::Maybe;
     const NUMBER: Number = T::NUMBER;
 
@@ -424,7 +424,7 @@ impl<T: Text> Slot for Option<T> {
     }
 }
 
-impl<T: Text> Slot for Vec<T> {
+impl<T: Text> FieldType for Vec<T> {
     const SHAPE: Shape = Shape::List;
     const NUMBER: Number = T::NUMBER;
 
@@ -440,7 +440,7 @@ impl<T: Text> Slot for Vec<T> {
 
 macro_rules! slots_of_values {
     ($($type:ty),+) => {$(
-        impl Slot for $type {
+        impl FieldType for $type {
             const SHAPE: Shape = Shape::One;
             const NUMBER: Number = <$type as Text>::NUMBER;
 
