@@ -6,9 +6,10 @@ use crate::frame::{Plane, PlaneRef};
 /// 255 where a pixel stands out from its neighbourhood and 0 elsewhere; `spec.inverse` swaps the two.
 ///
 /// The neighbourhood is the `block` x `block` square centred on the pixel. Outside the picture it sees the
-/// nearest pixel of the border. Mean and Gaussian are rounded as in `cv::adaptiveThreshold`. Sauvola and Niblack
-/// take f64 in the order that is written here: the mean m = S / n, the deviation s = sqrt((n SS - S S) / (n n)), then
-/// the formulas of [`ThresholdMethod`]. Takes of the order of `block`² steps a pixel.
+/// nearest pixel of the border. Mean and Gaussian are rounded as in `cv::adaptiveThreshold`. Sauvola and
+/// Niblack take f64 in the order that is written here: the mean m = S / n, the deviation
+/// s = sqrt((n SS - S S) / (n n)), then the formulas of [`ThresholdMethod`]. Takes of the order of `block`²
+/// steps a pixel.
 pub fn threshold(src: PlaneRef<'_>, spec: &ThresholdSpec) -> Plane {
     let size = src.size();
     let mut mask = Plane::new(size);
