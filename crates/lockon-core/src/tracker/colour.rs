@@ -32,6 +32,13 @@ impl Colours {
         Self { target: vec![0.0; BINS], around: vec![0.0; BINS], has_chroma }
     }
 
+    /// Becomes what `other` is, in its own room.
+    pub(super) fn copy(&mut self, other: &Self) {
+        self.target.clone_from(&other.target);
+        self.around.clone_from(&other.around);
+        self.has_chroma = other.has_chroma;
+    }
+
     /// The bin of each sample of a patch at half of its size.
     pub(super) fn bins(&self, patch: &Patch, bins: &mut Vec<u16>) {
         let side = patch.side / 2;

@@ -5,8 +5,8 @@ use super::colour::Colours;
 use super::fft::{CHANNELS, GRID};
 use super::filter::{Filter, Solver, displacement};
 use super::hog::{CELL, HOG, Hog};
+use super::look::Looker;
 use super::sample::{Patch, Sampler, Window, turn};
-use super::shape::Looker;
 use crate::backend::peaks::vertex;
 use crate::frame::Frame;
 
@@ -38,6 +38,21 @@ pub(super) struct Sighting {
     pub(super) second: f64,
 }
 
+/// All that is looked with; one for each thread.
+pub(super) struct Eyes {
+    /// Sees where the target can be.
+    pub(super) wide: Eye,
+    /// Sees the target and little more, and that sharper.
+    pub(super) narrow: Eye,
+    pub(super) looker: Looker,
+}
+
+impl Eyes {
+    pub(super) fn new() -> Self {
+        Self { wide: Eye::new(), narrow: Eye::new(), looker: Looker::new() }
+    }
+}
+
 /// Looks at windows.
 pub(super) struct Eye {
     sampler: Sampler,
@@ -55,12 +70,11 @@ pub(super) struct Eye {
     /// The window that was looked at last, and pixels of the picture to a cell of it.
     window: Window,
     cell: f64,
-    pub(super) solver: Solver,
-    pub(super) looker: Looker,
+    solver: Solver,
 }
 
 impl Eye {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let hann = |index: usize| {
             0.5 - 0.5 * libm::cos(2.0 * std::f64::consts::PI * (index as f64 + 0.5) / GRID as f64)
         };
@@ -79,7 +93,6 @@ impl Eye {
             window: Window { x: 0.0, y: 0.0, w: 1.0, h: 1.0, angle: 0.0 },
             cell: 1.0,
             solver: Solver::new(),
-            looker: Looker::new(),
         }
     }
 
@@ -200,6 +213,12 @@ impl Eye {
         self.best(w, h)
     }
 
+    /// The filter's best response in what was described, between cells, without the colours.
+    pub(super) fn peak(&mut self, filter: &Filter) -> f64 {
+        filter.respond(&mut self.solver, &self.features, &mut self.responses);
+        self.top().peak
+    }
+
     fn sum_probabilities(&mut self) {
         let width = COLOUR_SIDE + 1;
         self.integral.clear();
@@ -224,7 +243,8 @@ impl Eye {
         (sum / (4 * half_w * half_h) as f64) as f32
     }
 
-    fn best(&self, w: f64, h: f64) -> Sighting {
+    /// The best response and where it lies between cells.
+    fn top(&self) -> Top {
         let mut best = 0;
         for (index, response) in self.responses.iter().enumerate() {
             if *response > self.responses[best] {
@@ -233,9 +253,17 @@ impl Eye {
         }
         let (x, y) = (best % GRID, best / GRID);
         let at = |x: usize, y: usize| f64::from(self.responses[y % GRID * GRID + x % GRID]);
-        let peak = at(x, y);
-        let dx = vertex(Some(at(x + GRID - 1, y)), peak, Some(at(x + 1, y)));
-        let dy = vertex(Some(at(x, y + GRID - 1)), peak, Some(at(x, y + 1)));
+        let middle = at(x, y);
+        let (left, right) = (at(x + GRID - 1, y), at(x + 1, y));
+        let (above, below) = (at(x, y + GRID - 1), at(x, y + 1));
+        let dx = vertex(Some(left), middle, Some(right));
+        let dy = vertex(Some(above), middle, Some(below));
+        let peak = middle + 0.25 * ((right - left) * dx + (below - above) * dy);
+        Top { x, y, dx, dy, response: middle, peak }
+    }
+
+    fn best(&self, w: f64, h: f64) -> Sighting {
+        let Top { x, y, dx, dy, response, .. } = self.top();
         // Elsewhere is where the box would share less than half of its width or height.
         let (near_x, near_y) = ((w / self.cell / 2.0).max(2.0), (h / self.cell / 2.0).max(2.0));
         let mut second = 0.0_f64;
@@ -248,8 +276,21 @@ impl Eye {
         }
         let in_cells = (displacement(x) + dx, displacement(y) + dy);
         let (x, y) = self.window.turning()(in_cells.0 * self.cell, in_cells.1 * self.cell);
-        Sighting { x, y, peak, second: second / peak.max(f64::MIN_POSITIVE) }
+        Sighting { x, y, peak: response, second: second / response.max(f64::MIN_POSITIVE) }
     }
+}
+
+/// The best response of a grid.
+struct Top {
+    /// Its cell.
+    x: usize,
+    y: usize,
+    /// The vertex of the parabolas through it and its neighbours, in cells from it.
+    dx: f64,
+    dy: f64,
+    /// In the cell, and at the vertex.
+    response: f64,
+    peak: f64,
 }
 
 /// Mean of the four samples of the `x`-th cell, out of two rows of `COLOUR_SIDE`.

@@ -43,6 +43,13 @@ pub(super) struct Filter {
     top: f32,
 }
 
+/// What a filter had learnt in some frame.
+#[derive(Clone)]
+pub(super) struct Learnt {
+    filter: Spectrum,
+    top: f32,
+}
+
 /// Room to learn in, and the transforms; shared by all targets.
 pub(super) struct Solver {
     level: Level,
@@ -148,6 +155,24 @@ impl Filter {
     /// middle.
     pub(super) fn learn(&mut self, solver: &mut Solver, x: f64, y: f64) {
         self.solve(solver, Some(&Shift::new(x, y)), (MEMORY, ANCHOR), ROUNDS);
+    }
+
+    pub(super) fn learnt(&self) -> Learnt {
+        Learnt { filter: self.latest.clone(), top: self.top }
+    }
+
+    /// The same, into what is there.
+    pub(super) fn keep(&self, learnt: &mut Learnt) {
+        learnt.filter.re.clone_from(&self.latest.re);
+        learnt.filter.im.clone_from(&self.latest.im);
+        learnt.top = self.top;
+    }
+
+    /// Forgets what it learnt since.
+    pub(super) fn go_back(&mut self, learnt: &Learnt) {
+        self.latest.re.clone_from(&learnt.filter.re);
+        self.latest.im.clone_from(&learnt.filter.im);
+        self.top = learnt.top;
     }
 
     /// Response to a sample at every displacement of the target from its middle, negative ones at the grid's

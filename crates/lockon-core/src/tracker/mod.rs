@@ -1,22 +1,25 @@
 //! Follows boxes from frame to frame.
 //!
-//! A correlation filter over gradients, luma and colours says where a target is (`filter.rs`, `hog.rs`,
-//! `colour.rs`), a regression what size it has (`shape.rs`), what it looked like how it is turned (`turn.rs`)
-//! and whether it is the target at all (`target.rs`). Where matches of templates are followed, `births.rs`
-//! says which of them become tracks and when these end.
+//! A correlation filter over gradients, luma and colours says where a target is and how large (`filter.rs`,
+//! `hog.rs`, `colour.rs`), what it looked like says how it is turned (`turn.rs`) and whether it is the target
+//! at all (`target.rs`); the camera's motion (`camera.rs`) says whether a box follows the ground
+//! (`ground.rs`). Where matches of templates are followed, `births.rs` says which of them become tracks and
+//! when these end.
 //!
 //! All that is seen of a picture comes from `sample.rs`: windows resampled in integers. Everything after that
 //! is f32 and f64 in a written order, on the host, with the crate's own transforms (`fft.rs`) and `libm`. So
 //! the same frames give the same tracks on every machine, whatever device does the searches.
 
 mod births;
+mod camera;
 mod colour;
 mod eye;
 mod fft;
 mod filter;
+mod ground;
 mod hog;
+mod look;
 mod sample;
-mod shape;
 mod target;
 mod turn;
 mod usual;
@@ -32,7 +35,8 @@ use crate::ports::Follow;
 use crate::results::{Match, Track};
 
 use births::Births;
-use eye::Eye;
+use camera::Camera;
+use eye::Eyes;
 use sample::Window;
 use target::Target;
 
@@ -54,6 +58,9 @@ pub struct Tracker {
     /// The frame before.
     last: Option<FrameMeta>,
     workplaces: Workplaces,
+    camera: Camera,
+    /// The targets' boxes in the frame before.
+    boxes: Vec<[f64; 4]>,
     /// Where each target should be.
     forecasts: Vec<Option<Window>>,
 }
@@ -110,6 +117,8 @@ impl Tracker {
             births: None,
             last: None,
             workplaces: Workplaces::default(),
+            camera: Camera::new(),
+            boxes: Vec::new(),
             forecasts: Vec::new(),
         }
     }
@@ -181,26 +190,29 @@ impl Follow for Tracker {
         if is_idle && self.targets.is_empty() && begun.is_empty() {
             return;
         }
-        let Self { targets, births, workplaces, forecasts, .. } = self;
+        let Self { targets, births, workplaces, camera, boxes, forecasts, .. } = self;
+        boxes.clear();
+        boxes.extend(targets.iter().map(Target::bounds));
+        let motion = camera.step(frame, boxes);
         // Made before any of them moves, so that their order does not matter.
         forecasts.clear();
-        forecasts.extend(targets.iter().map(|target| target.forecast(seconds)));
-        workplaces.each(targets, |index, target, Workplace { eye, rivals }| {
+        forecasts.extend(targets.iter().map(|target| target.forecast(seconds, motion)));
+        workplaces.each(targets, |index, target, Workplace { eyes, rivals }| {
             rivals.clear();
             let others = forecasts.iter().enumerate().filter(|(other, _)| *other != index);
             rivals.extend(others.filter_map(|(_, forecast)| *forecast));
-            target.step(frame, seconds, rivals, eye);
+            target.step(frame, seconds, motion, rivals, eyes);
         });
-        let Workplace { eye, .. } = workplaces.first();
+        let Workplace { eyes, .. } = workplaces.first();
         // After a drop it may be a later frame than was asked for.
-        targets.extend(begun.iter().map(|Waiting { id, spec, .. }| Target::new(*id, spec.rect, frame, eye)));
+        targets.extend(begun.iter().map(|Waiting { id, spec, .. }| Target::new(*id, spec.rect, frame, eyes)));
         targets.sort_by_key(Target::id);
         let before = tracks.len();
         tracks.extend(targets.iter().map(Target::track));
         if let Some(births) = births {
             births.decide(frame, seconds, matches, &tracks[before..]);
             targets.retain(|target| !births.is_replaced(target.id()));
-            targets.extend(births.begun().map(|(id, rect)| Target::new(id, rect, frame, eye)));
+            targets.extend(births.begun().map(|(id, rect)| Target::new(id, rect, frame, eyes)));
             targets.sort_by_key(Target::id);
             tracks.truncate(before);
             tracks.extend(targets.iter().map(Target::track));
@@ -211,14 +223,14 @@ impl Follow for Tracker {
 
 /// What one thread needs to follow a target.
 struct Workplace {
-    eye: Eye,
+    eyes: Eyes,
     /// Where the targets are that this one must not be taken for.
     rivals: Vec<Window>,
 }
 
 impl Workplace {
     fn new() -> Self {
-        Self { eye: Eye::new(), rivals: Vec::new() }
+        Self { eyes: Eyes::new(), rivals: Vec::new() }
     }
 }
 

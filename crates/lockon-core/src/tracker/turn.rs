@@ -7,8 +7,8 @@
 
 use std::f64::consts::TAU;
 
+use super::look::{Look, Looker, similarity};
 use super::sample::Window;
-use super::shape::{Look, Looker, similarity};
 use crate::frame::Frame;
 
 /// The step to either side: at it, likeness of what has clear edges has fallen by a quarter to a third. 8

@@ -3,7 +3,7 @@
 //! Some targets look the same for a thousand frames, some never look alike twice: what is strange for one is
 //! nothing for another. So departures are measured in the target's own spread.
 
-/// Rate at which what is usual is learnt: over some 30 frames.
+/// Rate at which what is usual is learnt: over some 30 frames, and faster at first.
 const RATE: f64 = 0.03;
 
 /// A value counts as at most so many spreads off (P. Huber, "Robust Estimation of a Location Parameter",
@@ -17,19 +17,22 @@ const TO_DEVIATION: f64 = 1.25;
 /// 0.05 with noise and coding alone. 0.04 to 0.07 find 0.9 to 0.8 of absences; the rest changes little.
 const LEAST_SPREAD: f64 = 0.05;
 
-/// Before there is experience.
+/// Before there is experience, which counts as so many frames of it.
 const FIRST_SPREAD: f64 = 0.1;
+const FIRST_FRAMES: f64 = 5.0;
 
 /// A running mean and spread.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Usual {
     pub(super) mean: f64,
     spread: f64,
+    /// Frames that it knows.
+    frames: f64,
 }
 
 impl Usual {
     pub(super) fn new(mean: f64) -> Self {
-        Self { mean, spread: FIRST_SPREAD }
+        Self { mean, spread: FIRST_SPREAD, frames: FIRST_FRAMES }
     }
 
     /// How many spreads a value is above the mean.
@@ -41,8 +44,10 @@ impl Usual {
     pub(super) fn learn(&mut self, value: f64) {
         let limit = LIMIT * self.spread;
         let step = (value - self.mean).clamp(-limit, limit);
-        self.mean += RATE * step;
-        self.spread += RATE * (TO_DEVIATION * step.abs() - self.spread);
+        self.frames += 1.0;
+        let rate = RATE.max(1.0 / self.frames);
+        self.mean += rate * step;
+        self.spread += rate * (TO_DEVIATION * step.abs() - self.spread);
     }
 }
 

@@ -1,0 +1,107 @@
+//! What a box looks like, whatever its size and shape, and how much two looks are alike.
+
+use super::filter::sum;
+use super::hog::{CELL, HOG, Hog, LANES};
+use super::sample::{Sampler, Window};
+use crate::frame::Frame;
+use crate::simd::Level;
+
+/// Cells on a side of a look: the box, whatever its shape, as 32x32 pixels.
+const CELLS: usize = 8;
+const LENGTH: usize = CELLS * CELLS * HOG;
+
+/// Boxes that are looked at together: their pixels stand beside each other.
+const TOGETHER: usize = LANES / CELLS;
+
+/// What a box looks like: the features of its pixels, resampled to a square.
+pub(super) type Look = Vec<f32>;
+
+/// Room to look at boxes in; one for each thread.
+pub(super) struct Looker {
+    sampler: Sampler,
+    hog: Hog,
+    /// The pixels of boxes, each [`TOGETHER`] of them beside each other.
+    pixels: Vec<u8>,
+    looks: Vec<Look>,
+}
+
+impl Looker {
+    pub(super) fn new() -> Self {
+        let look = || vec![0.0; LENGTH];
+        Self {
+            sampler: Sampler::new(),
+            hog: Hog::new(),
+            pixels: vec![0; CELLS * CELL * LANES * CELL],
+            looks: vec![look(); TOGETHER],
+        }
+    }
+
+    /// What the box looks like.
+    pub(super) fn look(&mut self, frame: &Frame, window: Window) -> &Look {
+        self.see(frame, &[window]);
+        &self.looks[0]
+    }
+
+    /// What up to [`TOGETHER`] boxes look like.
+    pub(super) fn look_at(&mut self, frame: &Frame, windows: &[Window]) -> &[Look] {
+        self.see(frame, windows);
+        &self.looks[..windows.len()]
+    }
+
+    /// What was looked at last, or first of several.
+    pub(super) fn looked(&self) -> &Look {
+        &self.looks[0]
+    }
+
+    fn see(&mut self, frame: &Frame, windows: &[Window]) {
+        let Self { sampler, hog, pixels, looks, .. } = self;
+        sampler.squares(frame, windows, (CELLS * CELL, TOGETHER), pixels);
+        let looks = &mut looks[..windows.len()];
+        hog.run::<CELLS>(
+            pixels,
+            #[inline(always)]
+            |y, row| {
+                for (square, look) in looks.iter_mut().enumerate() {
+                    let cells = look[y * HOG * CELLS..][..HOG * CELLS].as_chunks_mut::<CELLS>().0;
+                    for (cells, lanes) in cells.iter_mut().zip(row) {
+                        *cells = lanes.as_chunks().0[square];
+                    }
+                }
+            },
+        );
+    }
+}
+
+/// Lanes of sums over looks, and how many numbers are taken at a time, so that the sums stay in registers
+/// meanwhile.
+const WIDE: usize = 32;
+const AT_ONCE: usize = 8 * WIDE;
+const _: () = assert!(LENGTH.is_multiple_of(AT_ONCE));
+
+/// NCC of two looks, in [-1, 1]; 0 if one is flat.
+pub(super) fn similarity(a: &Look, b: &Look) -> f64 {
+    let sums = Level::best().run(
+        #[inline(always)]
+        || {
+            let zero = [0.0; WIDE];
+            let (mut aa, mut bb, mut ab, mut sa, mut sb) = (zero, zero, zero, zero, zero);
+            for (a, b) in a.as_chunks::<AT_ONCE>().0.iter().zip(b.as_chunks::<AT_ONCE>().0) {
+                for lane in 0..WIDE {
+                    let mut sums = [aa[lane], bb[lane], ab[lane], sa[lane], sb[lane]];
+                    for at in (lane..AT_ONCE).step_by(WIDE) {
+                        let (a, b) = (a[at], b[at]);
+                        for (sum, value) in sums.iter_mut().zip([a * a, b * b, a * b, a, b]) {
+                            *sum += value;
+                        }
+                    }
+                    [aa[lane], bb[lane], ab[lane], sa[lane], sb[lane]] = sums;
+                }
+            }
+            [sum(&aa), sum(&bb), sum(&ab), sum(&sa), sum(&sb)]
+        },
+    );
+    let [aa, bb, ab, sa, sb] = sums.map(f64::from);
+    let n = a.len() as f64;
+    let spread = (aa - sa * sa / n) * (bb - sb * sb / n);
+    if spread > 0.0 { ((ab - sa * sb / n) / spread.sqrt()).clamp(-1.0, 1.0) } else { 0.0 }
+}
