@@ -19,9 +19,9 @@ const MOST: usize = 60;
 /// A target moves if it usually goes farther within the span than this, in roots of its area.
 const MOVES: f64 = 0.35;
 
-/// It has stopped if it went less far than this share of what is usual. Of 31 sequences, from three starts
-/// each, 0.2, 0.25 and 0.3 leave 0.27, 0.24 and 0.20 of the frames off target untold, for 0.50 %, 0.45 % and
-/// 0.62 % of the frames on target that are called lost.
+/// It has stopped if it went less far than this share of what is usual. From three starts each in 31
+/// sequences, 0.2, 0.25 and 0.3 leave 0.27, 0.24 and 0.20 of the frames off target untold, for 0.50 %, 0.45 %
+/// and 0.62 % of the frames on target that are called lost.
 const STOPPED: f64 = 0.25;
 
 /// Frames after which it is known what is usual, and the rate at which that is learnt: slower from a target
