@@ -18,7 +18,6 @@ use super::look::{Look, Looker, similarity};
 use super::sample::Window;
 use super::turn;
 use super::usual::Usual;
-use crate::backend::peaks::vertex;
 use crate::frame::{Frame, Rect, visible};
 use crate::results::{Track, TrackState};
 
@@ -35,6 +34,9 @@ const NARROW: f64 = 3.0;
 /// responds best is believed. 1.02 and the whole step score alike.
 const SIZE_STEP: f64 = 1.03;
 const SIZE_GAIN: f64 = 0.7;
+/// Added to the curvature of the response over size, which draws a step to none where the response hardly
+/// depends on size: a flat or striped target has any size.
+const FLATNESS: f64 = 0.01;
 /// Share by which the size goes back to the first one, every frame: the filter confirms what it was taught,
 /// errors included, so without evidence the size would walk at random. With 0.1 % it does (0.592 instead of
 /// 0.602).
@@ -351,13 +353,8 @@ impl Target {
         let (smaller, larger) = (look(1.0 / SIZE_STEP), look(SIZE_STEP));
         // The last one, since that is learnt from.
         let same = look(1.0);
-        let steps = if smaller > same && smaller >= larger {
-            -1.0
-        } else if larger > same {
-            1.0
-        } else {
-            vertex(Some(smaller), same, Some(larger))
-        };
+        let curvature = (2.0 * same - smaller - larger).max(0.0) + FLATNESS;
+        let steps = (0.5 * (larger - smaller) / curvature).clamp(-1.0, 1.0);
         let found = narrow.find(&self.narrow, self.at.w, self.at.h, |_, _| 1.0);
         (self.at.x, self.at.y) = Self::inside(frame, self.at.x + found.x, self.at.y + found.y);
         let size = 0.5 * libm::log(self.at.w * self.at.h / (self.first.0 * self.first.1));
