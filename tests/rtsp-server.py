@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A real RTSP server for the tests: a still test picture in H.264, 50 frames a second, at rtsp://127.0.0.1:PORT/test.
+"""A real RTSP server for the tests: still colour bars (a corner of them is snow) in H.264, 50 frames a second, at rtsp://127.0.0.1:PORT/test.
 
 Usage: rtsp-server.py PORT [WIDTHxHEIGHT] [frames=N] [login=USER:PASSWORD]; prints "ready" when clients may come. Ends when it is
 killed. With frames=N the stream ends after so many, and says so; with login= clients must name themselves (basic authentication).
@@ -21,7 +21,7 @@ Gst.init(None)
 server = GstRtspServer.RTSPServer(address="127.0.0.1", service=port)
 factory = GstRtspServer.RTSPMediaFactory(shared=True)
 factory.set_launch(
-    f"( videotestsrc is-live=true pattern=zone-plate kx2=20 ky2=20 num-buffers={options.get('frames', '-1')} "
+    f"( videotestsrc is-live=true pattern=smpte num-buffers={options.get('frames', '-1')} "
     f"! video/x-raw,format=I420,width={width},height={height},framerate=50/1 "
     "! x264enc tune=zerolatency speed-preset=ultrafast bitrate=4000 key-int-max=25 ! rtph264pay name=pay0 pt=96 )"
 )
