@@ -13,9 +13,12 @@ use crate::simd::Level;
 /// Width of the label's bell, in units of the root of the box's area. 1/16 and 0.09 score alike within noise.
 const LABEL_SIGMA: f64 = 0.09;
 
-/// How strongly the filter is drawn to the last one, and to the first, relative to the power of a sample.
-const MEMORY: f32 = 40.0;
-const ANCHOR: f32 = 20.0;
+/// How strongly a filter is drawn to the last one, and to the first, relative to the power of a sample.
+#[derive(Clone, Copy)]
+pub(super) struct Memory {
+    pub(super) last: f32,
+    pub(super) first: f32,
+}
 
 /// Weight of what the filter holds outside the box.
 const OUTSIDE: f32 = 100.0;
@@ -37,6 +40,7 @@ pub(super) struct Filter {
     outside: Vec<f32>,
     /// Half spectrum of the label.
     label: (Vec<f32>, Vec<f32>),
+    memory: Memory,
     /// Mean power of the first sample's spectrum: the unit of all weights.
     power: f32,
     /// Response to the last sample that was learnt, at its own place.
@@ -124,7 +128,12 @@ impl Shift {
 
 impl Filter {
     /// Learns a sample with a box of `width` x `height` cells in its middle.
-    pub(super) fn new(solver: &mut Solver, features: &Grid, width: f64, height: f64) -> Self {
+    pub(super) fn new(
+        solver: &mut Solver,
+        features: &Grid,
+        (width, height): (f64, f64),
+        memory: Memory,
+    ) -> Self {
         let sigma = LABEL_SIGMA * (width * height).sqrt();
         let mut label = vec![[0.0; CHANNELS]; GRID * GRID];
         let mut outside = vec![0.0; GRID * GRID];
@@ -142,11 +151,12 @@ impl Filter {
         let first = |channels: &[[f32; CHANNELS]]| channels.iter().map(|channels| channels[0]).collect();
         let label = (first(&solver.sample.re), first(&solver.sample.im));
         let zero = Spectrum::zero;
-        let mut filter = Self { latest: zero(), anchor: zero(), outside, label, power: 1.0, top: 1.0 };
+        let (latest, anchor) = (zero(), zero());
+        let mut filter = Self { latest, anchor, outside, label, memory, power: 1.0, top: 1.0 };
         solver.see(features);
         let values = solver.sample.re.iter().flatten().zip(solver.sample.im.iter().flatten());
         filter.power = values.map(|(re, im)| re * re + im * im).sum::<f32>() / (GRID * HALF) as f32;
-        filter.solve(solver, None, (0.0, 0.0), FIRST_ROUNDS);
+        filter.solve(solver, None, Memory { last: 0.0, first: 0.0 }, FIRST_ROUNDS);
         filter.anchor.clone_from(&filter.latest);
         filter
     }
@@ -154,7 +164,7 @@ impl Filter {
     /// Learns the sample that was responded to last, in which the target lies (`x`, `y`) cells from the
     /// middle.
     pub(super) fn learn(&mut self, solver: &mut Solver, x: f64, y: f64) {
-        self.solve(solver, Some(&Shift::new(x, y)), (MEMORY, ANCHOR), ROUNDS);
+        self.solve(solver, Some(&Shift::new(x, y)), self.memory, ROUNDS);
     }
 
     pub(super) fn learnt(&self) -> Learnt {
@@ -203,11 +213,11 @@ impl Filter {
         &mut self,
         solver: &mut Solver,
         shift: Option<&Shift>,
-        (memory, anchor): (f32, f32),
+        Memory { last: memory, first: anchor }: Memory,
         rounds: usize,
     ) {
         let Solver { level, fft, sample, powers, multiplier, goal, weights, .. } = solver;
-        let Self { latest, anchor: first, outside, label, power, top } = self;
+        let Self { latest, anchor: first, outside, label, power, top, .. } = self;
         let zero = [0.0; CHANNELS];
         let mut penalty = 1.0;
         for round in 1..rounds {
@@ -408,6 +418,8 @@ pub(super) fn sum(lanes: &[f32; 32]) -> f32 {
 mod tests {
     use super::*;
 
+    const MEMORY: Memory = Memory { last: 40.0, first: 20.0 };
+
     /// A blob of different channels about a cell.
     fn features(cx: i32, cy: i32) -> Vec<[f32; CHANNELS]> {
         let value = |cell: usize, channel: usize| {
@@ -427,7 +439,7 @@ mod tests {
     #[test]
     fn a_filter_finds_what_it_learnt_where_it_moved_to() {
         let mut solver = Solver::new();
-        let filter = Filter::new(&mut solver, &features(16, 16), 8.0, 8.0);
+        let filter = Filter::new(&mut solver, &features(16, 16), (8.0, 8.0), MEMORY);
         let mut responses = Vec::new();
         filter.respond(&mut solver, &features(16, 16), &mut responses);
         assert!((responses[0] - 1.0).abs() < 1e-4, "{}", responses[0]);
@@ -439,7 +451,7 @@ mod tests {
     #[test]
     fn a_sample_is_learnt_from_where_its_target_lies() {
         let mut solver = Solver::new();
-        let mut filter = Filter::new(&mut solver, &features(16, 16), 8.0, 8.0);
+        let mut filter = Filter::new(&mut solver, &features(16, 16), (8.0, 8.0), MEMORY);
         let mut responses = Vec::new();
         filter.respond(&mut solver, &features(13, 20), &mut responses);
         filter.learn(&mut solver, -3.0, 4.0);

@@ -43,11 +43,10 @@ pub(super) struct Ground {
 
 impl Ground {
     /// Takes in a step of the target; `None` where the camera's motion is not known. True if the target used
-    /// to move and stands still.
-    pub(super) fn step(&mut self, seconds: f64, step: Option<(f64, f64)>) -> bool {
+    /// to move and stands still. What is usual is learnt where the box is surely the target's.
+    pub(super) fn step(&mut self, seconds: f64, step: Option<(f64, f64)>, is_sure: bool) -> bool {
         let Some((x, y)) = step else {
-            self.steps.clear();
-            self.seconds = 0.0;
+            self.interrupt();
             return false;
         };
         self.steps.push_back((seconds, x, y));
@@ -60,12 +59,18 @@ impl Ground {
         }
         let went = self.farthest();
         let has_stopped = self.frames >= KNOWN && self.usual > MOVES && went < STOPPED * self.usual;
-        if !has_stopped {
+        if is_sure && !has_stopped {
             self.frames += 1;
             let rate = if went < HALTING * self.usual { HALTING_RATE } else { RATE };
             self.usual += rate.max(1.0 / f64::from(self.frames)) * (went - self.usual);
         }
         has_stopped
+    }
+
+    /// Measures anew: the next step does not follow on the last.
+    pub(super) fn interrupt(&mut self) {
+        self.steps.clear();
+        self.seconds = 0.0;
     }
 
     /// How far from here it was at most within the span: what swings to and fro moves too.
@@ -87,7 +92,7 @@ mod tests {
     /// 100.
     fn doubted(speed: impl Fn(u32) -> f64) -> Option<u32> {
         let mut ground = Ground::default();
-        (0..200).find(|&frame| ground.step(0.04, Some((speed(frame), 0.0))))
+        (0..200).find(|&frame| ground.step(0.04, Some((speed(frame), 0.0)), true))
     }
 
     #[test]
@@ -109,7 +114,7 @@ mod tests {
         for frame in 0..200 {
             let step = if frame < 100 { 0.06 } else { 0.0 };
             let is_known = frame < 100 || frame % 5 != 0;
-            assert!(!ground.step(0.04, is_known.then_some((step, 0.0))), "{frame}");
+            assert!(!ground.step(0.04, is_known.then_some((step, 0.0)), true), "{frame}");
         }
     }
 }

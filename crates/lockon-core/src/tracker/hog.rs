@@ -21,7 +21,7 @@ pub(super) const HOG: usize = SIGNED + UNSIGNED + 1;
 /// other.
 pub(super) const LANES: usize = 32;
 
-const SIGNED: usize = 18;
+pub(super) const SIGNED: usize = 18;
 const UNSIGNED: usize = 9;
 
 /// No direction may make more than this of a block: one strong edge must not drown the rest. Felzenszwalb's

@@ -19,6 +19,7 @@ mod filter;
 mod ground;
 mod hog;
 mod look;
+mod names;
 mod sample;
 mod target;
 mod turn;
