@@ -25,6 +25,10 @@ use gst::prelude::*;
 /// time-outs of GStreamer's network sources, longer than a sender takes from its last frame to its goodbye.
 const QUIET: Duration = Duration::from_secs(5);
 
+/// What a jitter buffer or a decoder still holds comes out at the end: frames so shortly before it do not end
+/// a silence.
+const DRAIN: Duration = Duration::from_secs(1);
+
 /// What a pipeline's elements say that an end may be judged by.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
@@ -39,6 +43,8 @@ pub(super) struct Ending {
 #[derive(Debug, Default)]
 struct LastFrame {
     at: Option<Instant>,
+    /// The last silence that a frame ended: when, and how long it was.
+    broken: Option<(Instant, Duration)>,
     /// How long that was ago when the end came.
     silence: Option<Duration>,
 }
@@ -74,13 +80,22 @@ impl Ending {
 
     /// A frame has come; on the streaming thread.
     pub(super) fn hear_frame(&self, at: Instant) {
-        self.last_frame().at = Some(at);
+        let mut last_frame = self.last_frame();
+        let silence = last_frame.at.map_or(Duration::ZERO, |before| at.saturating_duration_since(before));
+        if silence > QUIET {
+            last_frame.broken = Some((at, silence));
+        }
+        last_frame.at = Some(at);
     }
 
     /// The end has come; on the streaming thread.
     pub(super) fn hear_end(&self) {
         let mut last_frame = self.last_frame();
-        last_frame.silence = last_frame.at.map(|at| at.elapsed());
+        let drained = last_frame
+            .broken
+            .filter(|(at, _)| at.elapsed() < DRAIN)
+            .map_or(Duration::ZERO, |(_, silence)| silence);
+        last_frame.silence = last_frame.at.map(|at| drained + at.elapsed());
     }
 
     /// True if the sender has said that it ends.
@@ -124,6 +139,24 @@ mod tests {
         ending.hear_end();
         assert_eq!(ending.loss(false).unwrap(), "it sent nothing for 25 s and was given up");
         ending.said_goodbye.store(true, Ordering::Relaxed);
+        assert_eq!(ending.loss(false), None);
+    }
+
+    #[test]
+    fn frames_that_are_drained_at_the_end_do_not_end_a_silence() {
+        let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
+        let ending = Ending::default();
+        ending.hear_frame(ago(25));
+        ending.hear_frame(Instant::now());
+        ending.hear_frame(Instant::now());
+        ending.hear_end();
+        assert!(ending.loss(false).unwrap().starts_with("it sent nothing for 2"));
+        // One that went on for longer was heard again.
+        let ending = Ending::default();
+        for seconds in [25, 3, 2, 1, 0] {
+            ending.hear_frame(ago(seconds));
+        }
+        ending.hear_end();
         assert_eq!(ending.loss(false), None);
     }
 
