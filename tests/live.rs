@@ -260,12 +260,11 @@ fn a_server_that_freezes_for_good_is_an_error_with_host_port_and_silence() {
 fn a_server_whose_stream_ends_and_that_says_so_ends_a_run_well() {
     let Some(port) = port() else { return };
     for scheme in ["rtsp", "rtspt"] {
-        let server = Server::with(port, &["frames=100"]);
+        let server = Server::with(port, &["frames=200"]);
         let run = Run::of(&format!("{scheme}://127.0.0.1:{port}/test"), "");
         let (code, said, records) = run.end(None);
         assert_eq!(code, Some(0), "{scheme}: {said}");
-        // Of a hundred: a live source drops what a busy machine comes to too late.
-        assert!(count(&records, "frame") >= 20, "{scheme}: {:?}", kinds(&records));
+        assert!(count(&records, "frame") >= 50, "{scheme}: {:?}", kinds(&records));
         drop(server);
     }
 }

@@ -20,23 +20,28 @@ const RING: (f64, f64) = (1.1, 2.2);
 const RARE: f32 = 0.002;
 
 /// Histograms of one target, as shares that sum to 1.
-#[derive(Clone)]
 pub(super) struct Colours {
     target: Vec<f32>,
     around: Vec<f32>,
     pub(super) has_chroma: bool,
 }
 
-impl Colours {
-    pub(super) fn new(has_chroma: bool) -> Self {
-        Self { target: vec![0.0; BINS], around: vec![0.0; BINS], has_chroma }
+impl Clone for Colours {
+    fn clone(&self) -> Self {
+        Self { target: self.target.clone(), around: self.around.clone(), has_chroma: self.has_chroma }
     }
 
-    /// Becomes what `other` is, in its own room.
-    pub(super) fn copy(&mut self, other: &Self) {
+    /// In the room that is there.
+    fn clone_from(&mut self, other: &Self) {
         self.target.clone_from(&other.target);
         self.around.clone_from(&other.around);
         self.has_chroma = other.has_chroma;
+    }
+}
+
+impl Colours {
+    pub(super) fn new(has_chroma: bool) -> Self {
+        Self { target: vec![0.0; BINS], around: vec![0.0; BINS], has_chroma }
     }
 
     /// The bin of each sample of a patch at half of its size.

@@ -22,10 +22,22 @@ const PAIRS: usize = CHANNELS / 2;
 pub(super) type Grid = [[f32; CHANNELS]];
 
 /// The half spectrum of a grid: row, column in `0..HALF`, channel.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct Spectrum {
     pub(super) re: Vec<[f32; CHANNELS]>,
     pub(super) im: Vec<[f32; CHANNELS]>,
+}
+
+impl Clone for Spectrum {
+    fn clone(&self) -> Self {
+        Self { re: self.re.clone(), im: self.im.clone() }
+    }
+
+    /// In the room that is there.
+    fn clone_from(&mut self, other: &Self) {
+        self.re.clone_from(&other.re);
+        self.im.clone_from(&other.im);
+    }
 }
 
 impl Spectrum {

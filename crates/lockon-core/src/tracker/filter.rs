@@ -48,7 +48,6 @@ pub(super) struct Filter {
 }
 
 /// What a filter had learnt in some frame.
-#[derive(Clone)]
 pub(super) struct Learnt {
     filter: Spectrum,
     top: f32,
@@ -173,15 +172,13 @@ impl Filter {
 
     /// The same, into what is there.
     pub(super) fn keep(&self, learnt: &mut Learnt) {
-        learnt.filter.re.clone_from(&self.latest.re);
-        learnt.filter.im.clone_from(&self.latest.im);
+        learnt.filter.clone_from(&self.latest);
         learnt.top = self.top;
     }
 
     /// Forgets what it learnt since.
     pub(super) fn go_back(&mut self, learnt: &Learnt) {
-        self.latest.re.clone_from(&learnt.filter.re);
-        self.latest.im.clone_from(&learnt.filter.im);
+        self.latest.clone_from(&learnt.filter);
         self.top = learnt.top;
     }
 

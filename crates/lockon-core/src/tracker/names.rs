@@ -14,8 +14,8 @@ const LUMAS: [f64; GREYS] = [40.0, 115.0, 190.0];
 /// Width of the bells of greys, over luma and over chroma.
 const GREY_WIDTHS: (f64, f64) = (37.0, 12.0);
 
-/// Chroma of the hues, which are 60 degrees apart, and the width of their bells. Chroma of videos is seldom
-/// above 40. 20 and 10 (greys: 8) score alike.
+/// Chroma of the hues, which are 60 degrees apart, and the width of their bells. 20 and 10 (greys: 8) score
+/// alike.
 const HUE: f64 = 25.0;
 const HUE_WIDTH: f64 = 14.0;
 

@@ -283,7 +283,7 @@ impl Target {
         eyes: &mut Eyes,
     ) {
         let before = self.at;
-        let limit = search_side(before) / 4.0;
+        let limit = square(before, SEARCH).w / 4.0;
         let lead = |velocity: f64| (LEAD * velocity * seconds).clamp(-limit, limit);
         let expected =
             Self::inside(frame, before.x + lead(self.velocity.0), before.y + lead(self.velocity.1));
@@ -420,7 +420,7 @@ impl Target {
         let Kept { wide, narrow, colours } = &mut self.kept[KEPT - 1];
         self.wide.keep(wide);
         self.narrow.keep(narrow);
-        colours.copy(&self.colours);
+        colours.clone_from(&self.colours);
     }
 
     /// Forgets what was learnt of late, and how it moved.
@@ -428,7 +428,7 @@ impl Target {
         if let Some(Kept { wide, narrow, colours }) = self.kept.first() {
             self.wide.go_back(wide);
             self.narrow.go_back(narrow);
-            self.colours.copy(colours);
+            self.colours.clone_from(colours);
             self.recent.clone_from(&self.views[0]);
         }
         self.kept.clear();
@@ -442,7 +442,7 @@ impl Target {
         self.velocity = (0.0, 0.0);
         self.mode = Mode::Searching { next: 0, is_upright: false };
         let size = frame.format.size;
-        let step = search_side(self.at) * WINDOW_STEP;
+        let step = square(self.at, SEARCH).w * WINDOW_STEP;
         let count = |length: usize| (libm::ceil(length as f64 / step) as usize).max(1);
         let (columns, rows) = (count(size.width), count(size.height));
         let middle =
@@ -599,10 +599,6 @@ impl Target {
             second_peak_ratio: self.second_peak_ratio,
         }
     }
-}
-
-fn search_side(at: Window) -> f64 {
-    SEARCH * (at.w * at.h).sqrt()
 }
 
 /// A square about a box, so many times as long as the root of the box's area.
