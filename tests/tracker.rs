@@ -277,6 +277,60 @@ fn a_target_that_waits_behind_a_still_board_is_lost_until_it_comes_out() {
 }
 
 #[test]
+fn a_target_that_goes_on_and_comes_to_look_different_is_followed_but_not_for_sure() {
+    // Within 20 frames it becomes another picture, as what turns does.
+    let (before, after) = (target(), smooth(55, TARGET));
+    let background = smooth(7, FRAME);
+    let poses: Vec<_> = (0..95).map(|i| at(40.0 + 2.5 * f64::from(i), 80.0 + 0.6 * f64::from(i))).collect();
+    let picture = |(index, pose): (usize, &Pose)| {
+        let share = (index.saturating_sub(50) as f64 / 20.0).min(1.0);
+        let mixed = before.data().iter().zip(after.data());
+        let mixed = mixed.map(|(a, b)| (f64::from(*a) * (1.0 - share) + f64::from(*b) * share) as u8);
+        let mut picture = background.clone();
+        draw(&mut picture, &Plane::from_vec(mixed.collect(), TARGET), *pose, 1.0);
+        picture
+    };
+    let pictures: Vec<_> = poses.iter().enumerate().map(picture).collect();
+    let tracks = follow(&pictures, &[typed(poses[0])]);
+    let states: Vec<_> = tracks.iter().map(|t| t[0].state).collect();
+    assert!(states[..50].iter().all(|s| *s == TrackState::Tracked), "{states:?}");
+    assert!(states[50..].contains(&TrackState::Uncertain), "{states:?}");
+    for (index, (tracks, pose)) in tracks.iter().zip(&poses).enumerate() {
+        let (iou, off) = errors(&tracks[0], *pose);
+        assert!(iou >= 0.6, "frame {index}: overlap {iou:.3}, {off:.2} pixels off, {states:?}");
+    }
+}
+
+#[test]
+fn a_target_that_moved_and_stops_by_itself_stays_tracked() {
+    let poses: Vec<_> = (0..140).map(|i| at(50.0 + 3.0 * f64::from(i.min(60)), 120.0)).collect();
+    let pictures = video(poses.iter().copied().map(Some));
+    let tracks = follow(&pictures, &[typed(poses[0])]);
+    for (index, (tracks, pose)) in tracks.iter().zip(&poses).enumerate() {
+        let (iou, off) = errors(&tracks[0], *pose);
+        assert!(iou >= 0.7, "frame {index}: overlap {iou:.3}, {off:.2} pixels off");
+        assert_eq!(tracks[0].state, TrackState::Tracked, "frame {index}");
+    }
+}
+
+#[test]
+fn the_box_of_a_target_that_stands_still_in_noise_keeps_its_size() {
+    let pose = at(160.0, 120.0);
+    let mut random = Random::new(3);
+    let mut pictures = video([Some(pose); 200]);
+    for picture in &mut pictures {
+        for pixel in picture.data_mut() {
+            *pixel = pixel.saturating_add(random.byte() % 17).saturating_sub(8);
+        }
+    }
+    let tracks = follow(&pictures, &[typed(pose)]);
+    for (index, tracks) in tracks.iter().enumerate() {
+        let share = tracks[0].w / TARGET.width as f64;
+        assert!((share - 1.0).abs() < 0.08, "frame {index}: {:?}", tracks[0]);
+    }
+}
+
+#[test]
 fn a_target_that_leaves_the_frame_is_lost_and_found_where_it_comes_back() {
     // Out to the left at 4 pixels a frame, away for 30 frames, back from the right.
     let out = (0..50).map(|i| at(150.0 - 4.0 * f64::from(i), 120.0));

@@ -47,8 +47,7 @@ const LEFT: f64 = 0.9;
 const REACH: f64 = 1.0;
 const REACH_PER_SECOND: f64 = 1.0;
 
-/// Tracks of matches at once. Each takes a third of a millisecond of a frame on one core (docs/tracking.md),
-/// more while it is lost.
+/// Tracks of matches at once: each takes its time in every frame, more while it is lost.
 const MOST_TRACKS: usize = 16;
 /// Candidates at once: more matches than that which no track explains are noise.
 const MOST_CANDIDATES: usize = 4 * MOST_TRACKS;

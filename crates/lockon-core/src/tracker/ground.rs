@@ -25,7 +25,8 @@ const MOVES: f64 = 0.35;
 const STOPPED: f64 = 0.25;
 
 /// Frames after which it is known what is usual, and the rate at which that is learnt: slower from a target
-/// that goes less than half as far, or what came to rest slowly would become usual before it is told.
+/// that goes less than half as far, or what came to rest slowly would become usual before it is told. One
+/// that goes farther goes on; 0.35 scores alike.
 const KNOWN: u32 = 15;
 const RATE: f64 = 0.03;
 const HALTING: f64 = 0.5;
@@ -54,7 +55,7 @@ impl Ground {
         while self.steps.len() > MOST || self.steps.len() > FEWEST && self.seconds - self.steps[0].0 >= SPAN {
             self.seconds -= self.steps.pop_front().map_or(0.0, |(seconds, ..)| seconds);
         }
-        if self.steps.len() < FEWEST || self.seconds < SPAN && self.steps.len() < MOST {
+        if !self.has_span() {
             return false;
         }
         let went = self.farthest();
@@ -67,10 +68,22 @@ impl Ground {
         has_stopped
     }
 
+    /// True if it goes on as it used to, or if the camera's motion is not known, so that nothing speaks
+    /// against it. What covers a target, or what it passes, moves with the ground.
+    pub(super) fn goes_on(&self) -> bool {
+        let moves = self.frames >= KNOWN && self.usual > MOVES;
+        self.steps.is_empty() || moves && self.has_span() && self.farthest() >= HALTING * self.usual
+    }
+
     /// Measures anew: the next step does not follow on the last.
     pub(super) fn interrupt(&mut self) {
         self.steps.clear();
         self.seconds = 0.0;
+    }
+
+    /// Enough steps are known to tell how far it goes.
+    fn has_span(&self) -> bool {
+        self.steps.len() >= FEWEST && (self.seconds >= SPAN || self.steps.len() >= MOST)
     }
 
     /// How far from here it was at most within the span: what swings to and fro moves too.
@@ -106,6 +119,31 @@ mod tests {
         assert_eq!(doubted(|_| 0.06), None);
         assert_eq!(doubted(|frame| if frame % 2 == 0 { 0.02 } else { -0.02 }), None);
         assert_eq!(doubted(|frame| 0.1 * libm::sin(f64::from(frame) * 0.5)), None);
+    }
+
+    #[test]
+    fn what_moves_as_before_goes_on_and_what_sticks_or_hardly_moved_does_not() {
+        let after = |speed: &dyn Fn(u32) -> f64| {
+            let mut ground = Ground::default();
+            for frame in 0..115 {
+                ground.step(0.04, Some((speed(frame), 0.0)), true);
+            }
+            ground.goes_on()
+        };
+        assert!(after(&|_| 0.06));
+        assert!(!after(&|frame| if frame < 100 { 0.06 } else { 0.0 }));
+        assert!(!after(&|_| 0.01));
+    }
+
+    #[test]
+    fn nothing_speaks_against_a_target_while_the_camera_is_unknown() {
+        let mut ground = Ground::default();
+        for _ in 0..100 {
+            ground.step(0.04, Some((0.0, 0.0)), true);
+        }
+        assert!(!ground.goes_on());
+        ground.step(0.04, None, true);
+        assert!(ground.goes_on());
     }
 
     #[test]
