@@ -94,7 +94,9 @@ fn typed(pose: Pose) -> String {
 /// Follows one target through its poses, which it must do in each frame with a box that overlaps the truth by
 /// `least_iou` and whose middle is at most `most_off` pixels off.
 fn assert_followed(name: &str, pictures: &[Plane], poses: &[Pose], least_iou: f64, most_off: f64) {
-    for (index, (tracks, pose)) in follow(pictures, &[typed(poses[0])]).iter().zip(poses).enumerate() {
+    let tracks = follow(pictures, &[typed(poses[0])]);
+    assert_eq!(tracks.len(), poses.len());
+    for (index, (tracks, pose)) in tracks.iter().zip(poses).enumerate() {
         let (iou, off) = errors(&tracks[0], *pose);
         assert!(
             iou >= least_iou && off <= most_off,
@@ -295,6 +297,8 @@ fn a_target_that_goes_on_and_comes_to_look_different_is_followed_but_not_for_sur
     let states: Vec<_> = tracks.iter().map(|t| t[0].state).collect();
     assert!(states[..50].iter().all(|s| *s == TrackState::Tracked), "{states:?}");
     assert!(states[50..].contains(&TrackState::Uncertain), "{states:?}");
+    assert!(!states.contains(&TrackState::Lost), "{states:?}");
+    assert_eq!(states.last(), Some(&TrackState::Tracked), "{states:?}");
     for (index, (tracks, pose)) in tracks.iter().zip(&poses).enumerate() {
         let (iou, off) = errors(&tracks[0], *pose);
         assert!(iou >= 0.6, "frame {index}: overlap {iou:.3}, {off:.2} pixels off, {states:?}");
@@ -484,10 +488,38 @@ fn dropped_frames_are_made_up_for_by_their_times() {
         let job = Job { backend, tracks: vec![typed(poses[0]).parse().unwrap()], ..Job::default() };
         let mut source = MemorySource { frames, ..MemorySource::default() };
         job.run(&mut source, vec![Box::new(sink)]).1.unwrap();
-        for (record, index) in heard.lock().unwrap().records.iter().zip(kept) {
+        let records = &heard.lock().unwrap().records;
+        assert_eq!(records.len(), kept.clone().count());
+        for (record, index) in records.iter().zip(kept) {
             let (iou, off) = errors(&record.tracks[0], poses[index]);
             assert!(iou >= 0.7, "{backend:?}, frame {index}: overlap {iou:.3}, {off:.2} pixels off");
         }
+    }
+}
+
+#[test]
+fn two_frames_at_nearly_the_same_time_are_no_fast_motion() {
+    let poses: Vec<_> = (0..60).map(|i| at(40.0 + 4.0 * f64::from(i), 120.0)).collect();
+    let pictures = video(poses.iter().copied().map(Some));
+    let at_time = |index: usize| {
+        let mut frame = self::frame(index as u64, &pictures[index]);
+        // Frame 30 comes a microsecond after the one before.
+        if index == 30 {
+            frame.meta.pts_ns = self::frame(29, &pictures[29]).meta.pts_ns.map(|pts| pts + 1_000);
+        }
+        Ok(frame)
+    };
+    let sink = MemorySink::default();
+    let heard = sink.heard.clone();
+    let job = Job { tracks: vec![typed(poses[0]).parse().unwrap()], ..Job::default() };
+    let mut source = MemorySource { frames: (0..60).map(at_time).collect(), ..MemorySource::default() };
+    job.run(&mut source, vec![Box::new(sink)]).1.unwrap();
+    let records = &heard.lock().unwrap().records;
+    assert_eq!(records.len(), poses.len());
+    for (index, (record, pose)) in records.iter().zip(&poses).enumerate() {
+        let (iou, off) = errors(&record.tracks[0], *pose);
+        assert!(iou >= 0.7, "frame {index}: overlap {iou:.3}, {off:.2} pixels off");
+        assert_eq!(record.tracks[0].state, TrackState::Tracked, "frame {index}");
     }
 }
 

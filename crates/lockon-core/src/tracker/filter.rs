@@ -32,7 +32,6 @@ const _: () = assert!(ROUNDS >= 2 && FIRST_ROUNDS >= 2);
 const GROWTH: f32 = 10.0;
 
 /// A target's filter.
-#[derive(Clone)]
 pub(super) struct Filter {
     latest: Spectrum,
     anchor: Spectrum,

@@ -46,6 +46,8 @@ const USUAL_INTERVAL: f64 = USUAL_INTERVAL_NS as f64 / 1e9;
 
 /// Motion is not foretold over more seconds than this, however long the source stood still.
 const LONGEST_INTERVAL: f64 = 1.0;
+/// And at least so much: times that jitter must not make a small motion a fast one.
+const SHORTEST_INTERVAL: f64 = 1.0 / 240.0;
 
 /// A box whose pixels differ by less shows a flat place, such as a black picture, and how it was rounded.
 const LEAST_CONTRAST: u8 = 2;
@@ -298,7 +300,7 @@ fn interval(last: FrameMeta, now: FrameMeta) -> f64 {
         (Some(last), Some(now)) if now > last => (now - last) as f64 * 1e-9,
         _ => frames as f64 * USUAL_INTERVAL,
     };
-    seconds.min(LONGEST_INTERVAL)
+    seconds.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
 }
 
 /// By how much the brightest and the darkest pixel of a box differ.

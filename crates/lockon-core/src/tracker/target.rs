@@ -52,6 +52,12 @@ const FLATNESS: f64 = 0.01;
 /// 0.602).
 const SIZE_DECAY: f64 = 0.005;
 
+/// A box is between a fifth and six times its first size; with fewer than five pixels on a side nothing can be
+/// told.
+const LEAST_SIZE: f64 = 0.2;
+const MOST_SIZE: f64 = 6.0;
+const LEAST_SIDE: f64 = 5.0;
+
 /// Share of the expected motion by which the window leads; cameras shake, so the last motion is half
 /// believed.
 const LEAD: f64 = 0.5;
@@ -141,8 +147,8 @@ enum Mode {
     /// The frame is searched. The window that comes next, and whether it is upright: a target that had turned
     /// may come back either way.
     Searching { next: usize, is_upright: bool },
-    /// Found again, to be confirmed for so many frames; else `lost` was its box.
-    Confirming { frames: u32, lost: Window },
+    /// Found again, to be confirmed for so many frames; else `lost` was its box, and the search goes on.
+    Confirming { frames: u32, lost: Window, next: usize },
 }
 
 /// What was learnt of a target until some frame.
@@ -154,7 +160,7 @@ struct Kept {
 
 pub(super) struct Target {
     id: u32,
-    /// Its box, and the one it began with.
+    /// Its box, and the size it began with.
     at: Window,
     first: (f64, f64),
     /// The last box that was surely the target.
@@ -274,7 +280,7 @@ impl Target {
                 (self.at.x, self.at.y) = self.carried(camera);
                 self.follow(frame, seconds, doubtful, camera.is_some(), rivals, eyes);
             }
-            Mode::Confirming { frames, lost } => self.confirm(frame, frames, lost, eyes),
+            Mode::Confirming { frames, lost, next } => self.confirm(frame, frames, (lost, next), eyes),
             Mode::Searching { next, is_upright } => self.search(frame, next, is_upright, eyes),
         }
         if matches!(self.state, TrackState::Tracked | TrackState::Reacquired) {
@@ -330,8 +336,9 @@ impl Target {
         let is_doubtful = self.departure_of_late < enough;
         let is_strange = is_gone || is_doubtful;
         // What turns or opens its wings looks like nothing before, as what is covered does; but it goes on,
-        // and the filter knows it.
-        let has_changed = is_strange && is_usual && departure > CHANGED && self.ground.goes_on();
+        // and the filter knows it. Once it is lost, it has to be found.
+        let goes_on = is_usual && departure > CHANGED && self.ground.goes_on();
+        let has_changed = is_strange && goes_on && doubtful <= PATIENCE;
         if is_strange && !has_changed {
             self.velocity = (MOTION_DECAY * self.velocity.0, MOTION_DECAY * self.velocity.1);
             if is_gone {
@@ -347,12 +354,15 @@ impl Target {
             }
             return;
         }
-        let has_stopped = self.move_over_ground(before, seconds, is_ground_known, !has_changed);
-        let is_itself = || similarity(&self.views[0], eyes.looker.looked()) >= STILL_ITSELF;
-        if has_stopped && doubtful == 0 && !is_itself() {
-            self.go_back();
-            self.lose(frame);
-            return;
+        if self.move_over_ground(before, seconds, is_ground_known, !has_changed) {
+            if similarity(&self.views[0], eyes.looker.looked()) >= STILL_ITSELF {
+                // It rests. How it moves is learnt anew, or one odd look would lose it later.
+                self.ground = Ground::default();
+            } else if doubtful == 0 {
+                self.go_back();
+                self.lose(frame);
+                return;
+            }
         }
         self.mode = Mode::Following { doubtful: 0 };
         self.state = match self.state {
@@ -363,11 +373,9 @@ impl Target {
         let moved = ((self.at.x - before.x) / seconds, (self.at.y - before.y) / seconds);
         self.velocity.0 += MOTION_RATE * (moved.0 - self.velocity.0);
         self.velocity.1 += MOTION_RATE * (moved.1 - self.velocity.1);
-        if !has_changed {
-            self.usual_look.learn(self.score);
-            self.usual_second.learn(sighting.second);
-            self.usual_response += RESPONSE_RATE * (sighting.peak - self.usual_response);
-        }
+        self.usual_look.learn(self.score);
+        self.usual_second.learn(sighting.second);
+        self.usual_response += RESPONSE_RATE * (sighting.peak - self.usual_response);
         self.learn((known, recent), expected, near, eyes);
     }
 
@@ -403,8 +411,10 @@ impl Target {
         (self.at.x, self.at.y) = Self::inside(frame, self.at.x + found.x, self.at.y + found.y);
         let size = 0.5 * libm::log(self.at.w * self.at.h / (self.first.0 * self.first.1));
         let size = (size + SIZE_GAIN * steps * libm::log(SIZE_STEP)) * (1.0 - SIZE_DECAY);
-        (self.at.w, self.at.h) = (self.first.0 * libm::exp(size), self.first.1 * libm::exp(size));
-        self.at = sensible(self.at, self.first);
+        let (w, h) = self.first;
+        let least = (LEAST_SIDE / w.min(h)).clamp(LEAST_SIZE, 1.0);
+        let size = libm::exp(size).clamp(least, MOST_SIZE);
+        (self.at.w, self.at.h) = (size * w, size * h);
     }
 
     /// Learns the target as it was found: in the wide window about one place, in the narrow one about
@@ -513,30 +523,28 @@ impl Target {
             }
         }
         self.score = found.0;
+        let after = (next + count) % self.places.len();
         if self.is_found(sighting.peak) {
             self.at = found.1;
-            self.mode = Mode::Confirming { frames: 0, lost };
+            self.mode = Mode::Confirming { frames: 0, lost, next: after };
         } else {
             self.at = lost;
             // The same windows upright, if that is something else, then the next ones.
-            self.mode = if angle == 0.0 {
-                Mode::Searching { next: (next + count) % self.places.len(), is_upright: false }
-            } else {
-                Mode::Searching { next, is_upright: true }
-            };
+            let is_upright = angle != 0.0;
+            self.mode = Mode::Searching { next: if is_upright { next } else { after }, is_upright };
         }
     }
 
-    fn confirm(&mut self, frame: &Frame, frames: u32, lost: Window, eyes: &mut Eyes) {
+    fn confirm(&mut self, frame: &Frame, frames: u32, (lost, next): (Window, usize), eyes: &mut Eyes) {
         let place = Self::inside(frame, self.at.x, self.at.y);
         let sighting = self.look_for(frame, place, |_| 1.0, false, &mut eyes.wide);
         (self.at.x, self.at.y) = Self::inside(frame, place.0 + sighting.x, place.1 + sighting.y);
         self.turn(frame, &mut eyes.looker);
         if !self.is_found(sighting.peak) {
             self.at = lost;
-            self.lose(frame);
+            self.mode = Mode::Searching { next, is_upright: false };
         } else if frames + 1 < CONFIRMATIONS {
-            self.mode = Mode::Confirming { frames: frames + 1, lost };
+            self.mode = Mode::Confirming { frames: frames + 1, lost, next };
         } else {
             self.mode = Mode::Following { doubtful: 0 };
             self.state = TrackState::Reacquired;
@@ -626,11 +634,4 @@ impl Target {
 fn square(at: Window, factor: f64) -> Window {
     let side = factor * (at.w * at.h).sqrt();
     Window { w: side, h: side, ..at }
-}
-
-/// A box between a fifth and six times its first size; with fewer than five pixels on a side nothing can be
-/// told.
-fn sensible(at: Window, first: (f64, f64)) -> Window {
-    let limit = |length: f64, first: f64| length.clamp((0.2 * first).max(5.0).min(first), 6.0 * first);
-    Window { w: limit(at.w, first.0), h: limit(at.h, first.1), ..at }
 }

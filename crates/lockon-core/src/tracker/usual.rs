@@ -9,6 +9,9 @@ const RATE: f64 = 0.03;
 /// A value counts as at most so many spreads off (P. Huber, "Robust Estimation of a Location Parameter",
 /// 1964): what covers a target within a second must not have become usual by then.
 const LIMIT: f64 = 2.0;
+/// The spread that this is measured in is at least that: what stood as still as a paused picture could not
+/// learn otherwise how it looks when it moves.
+const LEAST_LIMIT: f64 = 0.02;
 
 /// Mean distance from the mean to standard deviation, for a normal distribution.
 const TO_DEVIATION: f64 = 1.25;
@@ -42,7 +45,7 @@ impl Usual {
 
     /// Takes in a value of the target.
     pub(super) fn learn(&mut self, value: f64) {
-        let limit = LIMIT * self.spread;
+        let limit = LIMIT * self.spread.max(LEAST_LIMIT);
         let step = (value - self.mean).clamp(-limit, limit);
         self.frames += 1.0;
         let rate = RATE.max(1.0 / self.frames);
@@ -65,6 +68,15 @@ mod tests {
         // All are 0.1 off the mean.
         assert!((usual.spread - 0.125).abs() < 0.01, "{usual:?}");
         assert!((usual.departure(0.35) + 2.0).abs() < 0.2, "{usual:?}");
+    }
+
+    #[test]
+    fn a_small_step_after_no_change_at_all_becomes_usual() {
+        let mut usual = Usual::new(0.8);
+        for i in 0..1700 {
+            usual.learn(if i < 1500 { 0.9 } else { 0.8 });
+        }
+        assert!(usual.departure(0.8).abs() < 0.5, "{usual:?}");
     }
 
     #[test]
