@@ -1,12 +1,12 @@
 //! One target: what is known of it, where it is, and how sure that is.
 //!
 //! Each frame is looked at in a wide window about where the target should be, to find it and to learn from,
-//! and then in a narrow one, which tells place and size more finely. Three things must agree for a track to be
-//! sure: the response of the filter is what it usually is, the box looks like what was seen before, and no
+//! and then in a narrow one, which tells place and size more finely. Three things must agree for a track to
+//! be sure: the response of the filter is what it usually is, the box looks like what was seen before, and no
 //! other place is as good; measured in how much these vary for this target (`usual.rs`). Where they do not,
 //! the track is uncertain and nothing is learnt; when that lasts, it is lost, and a few windows of the frame
-//! are searched in each frame, nearest first. What is found must look like the target in several frames before
-//! it is believed.
+//! are searched in each frame, nearest first. What is found must look like the target in several frames
+//! before it is believed.
 //!
 //! Motion against the ground (`ground.rs`) is a witness of its own. A target that used to move and sticks to
 //! the ground now is lost at once, and what was learnt of late is forgotten, unless it looks as it did first.
@@ -52,8 +52,8 @@ const FLATNESS: f64 = 0.01;
 /// 0.602).
 const SIZE_DECAY: f64 = 0.005;
 
-/// A box is between a fifth and six times its first size; with fewer than five pixels on a side nothing can be
-/// told.
+/// A box is between a fifth and six times its first size; with fewer than five pixels on a side nothing can
+/// be told.
 const LEAST_SIZE: f64 = 0.2;
 const MOST_SIZE: f64 = 6.0;
 const LEAST_SIDE: f64 = 5.0;
