@@ -59,7 +59,7 @@ impl Ground {
             return false;
         }
         let went = self.farthest();
-        let has_stopped = self.frames >= KNOWN && self.usual > MOVES && went < STOPPED * self.usual;
+        let has_stopped = self.moves() && went < STOPPED * self.usual;
         if is_sure && !has_stopped {
             self.frames += 1;
             let rate = if went < HALTING * self.usual { HALTING_RATE } else { RATE };
@@ -71,14 +71,18 @@ impl Ground {
     /// True if it goes on as it used to, or if the camera's motion is not known for the span, so that nothing
     /// speaks against it. What covers a target, or what it passes, moves with the ground.
     pub(super) fn goes_on(&self) -> bool {
-        let moves = self.frames >= KNOWN && self.usual > MOVES;
-        !self.has_span() || moves && self.farthest() >= HALTING * self.usual
+        !self.has_span() || self.moves() && self.farthest() >= HALTING * self.usual
     }
 
     /// Measures anew: the next step does not follow on the last.
     pub(super) fn interrupt(&mut self) {
         self.steps.clear();
         self.seconds = 0.0;
+    }
+
+    /// It is known what is usual, and that is to move.
+    fn moves(&self) -> bool {
+        self.frames >= KNOWN && self.usual > MOVES
     }
 
     /// Enough steps are known to tell how far it goes.

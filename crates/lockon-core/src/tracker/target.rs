@@ -80,7 +80,7 @@ const STRANGE: f64 = 0.35;
 /// absences in eight sequences, instead of 0.92.
 const CHANGED: f64 = -4.0;
 /// A target that stands still and looks so much like it did first is no ground. What was ground looked like
-/// that by 0.33 at most, what stood still by itself by 0.35 to 0.73; 0.35 and 0.55 score alike.
+/// that by 0.33 at most, what stood still by itself by 0.26 to 0.73; 0.35 and 0.55 score alike.
 const STILL_ITSELF: f64 = 0.45;
 
 /// How far likeness and the second peak together must be from what is usual, in their own spreads and as a
@@ -337,8 +337,8 @@ impl Target {
         let is_strange = is_gone || is_doubtful;
         // What turns or opens its wings looks like nothing before, as what is covered does; but it goes on,
         // and the filter knows it. Once it is lost, it has to be found.
-        let goes_on = is_usual && departure > CHANGED && self.ground.goes_on();
-        let has_changed = is_strange && goes_on && doubtful <= PATIENCE;
+        let may_change = is_strange && is_usual && departure > CHANGED && doubtful <= PATIENCE;
+        let has_changed = may_change && self.ground.goes_on();
         if is_strange && !has_changed {
             self.velocity = (MOTION_DECAY * self.velocity.0, MOTION_DECAY * self.velocity.1);
             if is_gone {
