@@ -267,12 +267,13 @@ impl Match {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TrackState {
-    /// Found.
+    /// Found, and likelier on its target than not.
     #[default]
     Tracked,
-    /// Something was found where the target should be, but it is not clear that it is the target.
+    /// Something was found where the target should be, but it is not clear that it is the target: it looks
+    /// strange, or its score is below 0.5.
     Uncertain,
-    /// Not found: the box is the last confirmed one, the score that of the best candidate that was rejected.
+    /// Not found: the box is the last confirmed one.
     Lost,
     /// Found again in this frame, after it was lost.
     Reacquired,
@@ -313,9 +314,9 @@ pub struct Track {
     pub w: f64,
     /// Height.
     pub h: f64,
-    /// How much the box looks like what was seen of the target before, in [-1, 1]: NCC of their gradients'
-    /// directions. 1 in the frame on which the track starts; while it is lost, that of the best place that
-    /// was rejected.
+    /// How likely the box is on its target, overlapping it by more than a half, in [0, 1]: of frames with a
+    /// score s, a share near s is. 0 while it is lost. docs/tracking.md tells how it is made and how well it
+    /// holds.
     pub score: f64,
     /// The tracking filter's response at the next best place elsewhere over that at the best, 0 if there is
     /// none: near 1, two places look alike.

@@ -125,7 +125,7 @@ fn write_text(out: &mut String, state: &State) -> std::fmt::Result {
             writeln!(out, "lockon_track_state{{track=\"{id}\",state=\"{name}\"}} {is_it}")?;
         }
     }
-    head(out, "lockon_track_score", "gauge", "How much a track's box looks like its target, from -1 to 1.")?;
+    head(out, "lockon_track_score", "gauge", "How likely a track's box is on its target, from 0 to 1.")?;
     for track in &state.tracks {
         writeln!(out, "lockon_track_score{{track=\"{}\"}} {}", track.id, track.score)?;
     }

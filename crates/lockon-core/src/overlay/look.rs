@@ -22,10 +22,6 @@ impl Line {
     }
 }
 
-/// A score below which a box that is found is not shown as a sure one: half way to what has nothing of the
-/// target.
-pub const SURE: f64 = 0.5;
-
 /// Colours of what has a name, red, green and blue: magentas, blues and white, since the others are those of
 /// states. None is near one of these to the colour-blind either.
 pub(crate) const NAMES: [[u8; 3]; 8] = [
@@ -53,15 +49,6 @@ pub(crate) fn rgb_of_state(state: TrackState) -> [u8; 3] {
 
 pub(super) fn colour_of_state(state: TrackState) -> Colour {
     Colour::of(rgb_of_state(state))
-}
-
-/// The state whose colour and line a box has: what is found with a low score is not a sure thing, whatever it
-/// is called.
-pub(super) fn look(state: TrackState, score: f64) -> TrackState {
-    match state {
-        TrackState::Tracked | TrackState::Reacquired if score < SURE => TrackState::Uncertain,
-        state => state,
-    }
 }
 
 /// One of a few colours, the same for the same name in every frame and every run.

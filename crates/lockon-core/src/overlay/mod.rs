@@ -16,7 +16,6 @@ mod tests;
 mod trails;
 
 pub use canvas::Canvas;
-pub use look::SURE;
 // For the report.
 #[cfg(all(test, feature = "report"))]
 pub(crate) use look::rgb_of_state;
@@ -25,7 +24,7 @@ pub(crate) use look::{NAMES, rgb_of_name};
 pub use trails::Trails;
 
 use canvas::{Area, Colour, WHITE};
-use look::{Line, colour_of_name, colour_of_state, look};
+use look::{Line, colour_of_name, colour_of_state};
 use style::Style;
 
 /// The box that is being selected, and those that are kept.
@@ -37,9 +36,8 @@ const KEPT: Colour = Colour::rgb(255, 255, 255);
 /// Matches: `name score`, then the scale where it is not 1 and the angle where it is not 0; one colour a
 /// name. One that is followed is shown by its track alone. Tracks: `#id state score`, the template in front
 /// of it if there is one; the colour is the state's: tracked green, unsure (uncertain) amber with long
-/// dashes, found (reacquired) cyan and for half a second, lost red with short dashes. One that is found with
-/// a score below [`SURE`] is drawn as an unsure one, its word followed by a question mark. A lost one shows
-/// no score: what it has is that of a place that was rejected. Tracks are drawn last, the first one on top.
+/// dashes, found (reacquired) cyan and for half a second, lost red with short dashes and without a score.
+/// Tracks are drawn last, the first one on top.
 ///
 /// `trails` is where the tracks of the frames before came along; it learns of this one.
 pub fn draw_results(canvas: &mut Canvas<'_>, record: &FrameRecord, trails: &mut Trails) {
@@ -53,8 +51,7 @@ pub fn draw_results(canvas: &mut Canvas<'_>, record: &FrameRecord, trails: &mut 
         .map(|m| (match_area(m), colour_of_name(&m.template), Line::Solid, match_label(m)));
     let tracks = record.tracks.iter().rev().map(|t| {
         let state = trails.shown_state(t);
-        let look = look(state, t.score);
-        (track_area(t), colour_of_state(look), Line::of_state(look), track_label(t, state))
+        (track_area(t), colour_of_state(state), Line::of_state(state), track_label(t, state))
     });
     let marks: Vec<_> = matches.chain(tracks).collect();
     for track in record.tracks.iter().rev() {
@@ -181,10 +178,8 @@ fn track_area(t: &Track) -> Area {
 
 fn track_label(t: &Track, state: TrackState) -> String {
     let name = t.template.as_ref().map(|name| format!("{name} ")).unwrap_or_default();
-    let doubt = if look(state, t.score) == state { "" } else { "?" };
-    // A lost one's score is that of the best place that was rejected, which may be high.
     let score = if state == TrackState::Lost { String::new() } else { format!(" {:.2}", t.score) };
-    format!("{name}#{} {}{doubt}{score}", t.id, word_of_state(state))
+    format!("{name}#{} {}{score}", t.id, word_of_state(state))
 }
 
 /// Short, since boxes are small and stand close.

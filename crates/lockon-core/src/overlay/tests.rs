@@ -298,25 +298,6 @@ fn a_lost_track_shows_no_score() {
 }
 
 #[test]
-fn a_track_that_is_found_with_a_low_score_does_not_look_sure() {
-    let drawn = |score: f64| {
-        let mut record = track(TrackState::Tracked, 60.0, 60.0, 120.0, 80.0);
-        record.tracks[0].score = score;
-        let mut picture = Picture::grey(PixelFormat::ALL[0], Size::new(317, 203));
-        picture.draw(|canvas| show(canvas, &record));
-        let amber = colour_of_state(TrackState::Uncertain).luma;
-        let row: Vec<u8> = (58..182).map(|x| picture.luma(x, 141)).collect();
-        let gaps = row.windows(2).filter(|pair| pair[0] == amber && pair[1] != amber).count();
-        (picture.colour(58, 58), gaps, track_label(&record.tracks[0], TrackState::Tracked))
-    };
-    let (colour, gaps, label) = drawn(0.38);
-    assert_eq!((colour, label.as_str()), (colour_of_state(TrackState::Uncertain), "#1 tracked? 0.38"));
-    assert!(gaps > 2, "{gaps} gaps in the line");
-    let (colour, gaps, label) = drawn(0.5);
-    assert_eq!((colour, gaps, label.as_str()), (colour_of_state(TrackState::Tracked), 0, "#1 tracked 0.50"));
-}
-
-#[test]
 fn a_mask_replaces_the_picture_in_every_format() {
     let size = Size::new(37, 23);
     let mask = Plane::from_vec((0..37 * 23).map(|i| if i % 3 == 0 { 255 } else { 0 }).collect(), size);

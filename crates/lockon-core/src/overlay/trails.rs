@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::canvas::{Canvas, Colour};
-use super::look::{colour_of_state, look};
+use super::look::colour_of_state;
 use super::style::Style;
 use crate::frame::{Size, USUAL_INTERVAL_NS};
 use crate::results::{FrameRecord, Track, TrackState};
@@ -134,7 +134,7 @@ impl Trail {
         }
         let (x, y) = (track.x + track.w / 2.0, track.y + track.h / 2.0);
         let is_start = std::mem::take(&mut self.is_broken);
-        let colour = colour_of_state(look(track.state, track.score));
+        let colour = colour_of_state(track.state);
         self.places.push_back(Place { at_ns: now, x, y, colour, is_start });
     }
 }

@@ -6,6 +6,7 @@
 //! on (M. Fischler and R. Bolles, "Random Sample Consensus", 1981), with the pairs in a fixed order. Sums are
 //! integers, so every machine finds the same motion.
 
+use super::movers::Movers;
 use crate::frame::Frame;
 use crate::simd::Level;
 
@@ -54,9 +55,21 @@ type Pair = ((f64, f64), (f64, f64));
 impl Motion {
     const NONE: Self = Self { a: 1.0, b: 0.0, x: 0.0, y: 0.0 };
 
+    #[cfg(test)]
+    pub(super) fn shift(x: f64, y: f64) -> Self {
+        Self { x, y, ..Self::NONE }
+    }
+
     /// Where a place of the last frame is in this one.
     pub(super) fn apply(self, (x, y): (f64, f64)) -> (f64, f64) {
         (self.a * x - self.b * y + self.x, self.b * x + self.a * y + self.y)
+    }
+
+    /// The motion that takes everything back.
+    pub(super) fn inverse(self) -> Self {
+        let power = self.a * self.a + self.b * self.b;
+        let (a, b) = (self.a / power, -self.b / power);
+        Self { a, b, x: -(a * self.x - b * self.y), y: -(b * self.x + a * self.y) }
     }
 
     /// The motion with the least squared errors.
@@ -89,13 +102,18 @@ impl Motion {
 
 /// A picture of luma, shrunken by a whole factor.
 #[derive(Default)]
-struct Small {
-    width: usize,
-    height: usize,
+pub(super) struct Small {
+    pub(super) width: usize,
+    pub(super) height: usize,
     data: Vec<u8>,
 }
 
 impl Small {
+    #[cfg(test)]
+    pub(super) fn new(width: usize, height: usize, data: Vec<u8>) -> Self {
+        Self { width, height, data }
+    }
+
     /// Means of squares of `factor` pixels; what does not fill a square is left out.
     fn shrink<'a>(
         &mut self,
@@ -127,7 +145,7 @@ impl Small {
         }
     }
 
-    fn row(&self, y: usize) -> &[u8] {
+    pub(super) fn row(&self, y: usize) -> &[u8] {
         &self.data[y * self.width..][..self.width]
     }
 
@@ -215,8 +233,9 @@ pub(super) struct Camera {
     sums: Vec<u32>,
     pairs: Vec<Pair>,
     agreed: Vec<Pair>,
-    /// In pixels of the shrunken picture.
-    last: Motion,
+    /// In pixels of the shrunken picture, if it is known, and pixels of the frame to one of these.
+    last: Option<Motion>,
+    factor: usize,
 }
 
 impl Camera {
@@ -228,7 +247,8 @@ impl Camera {
             sums: Vec::new(),
             pairs: Vec::new(),
             agreed: Vec::new(),
-            last: Motion::NONE,
+            last: None,
+            factor: 1,
         }
     }
 
@@ -237,6 +257,7 @@ impl Camera {
     pub(super) fn step(&mut self, frame: &Frame, boxes: &[[f64; 4]]) -> Option<Motion> {
         let size = frame.format.size;
         let factor = ((size.width + WIDTH / 2) / WIDTH).max(1);
+        self.factor = factor;
         std::mem::swap(&mut self.before, &mut self.now);
         let Self { level, before, now, sums, .. } = self;
         let luma = frame.luma();
@@ -249,14 +270,22 @@ impl Camera {
         if has_room && is_next {
             self.match_blocks(boxes, factor as f64);
         }
-        let motion = self.agree();
-        self.last = motion.unwrap_or(Motion::NONE);
+        self.last = self.agree();
         let factor = factor as f64;
-        motion.map(|motion| Motion { x: motion.x * factor, y: motion.y * factor, ..motion })
+        self.last.map(|motion| Motion { x: motion.x * factor, y: motion.y * factor, ..motion })
+    }
+
+    /// Shows what moves against the ground, if the camera's motion is known.
+    pub(super) fn show(&self, movers: &mut Movers) {
+        match self.last {
+            Some(motion) => movers.see(&self.before[0], &self.now[0], motion, self.factor),
+            None => movers.clear(),
+        }
     }
 
     fn match_blocks(&mut self, boxes: &[[f64; 4]], factor: f64) {
         let Self { level, before: [small, half], now: [small_now, half_now], pairs, last, .. } = self;
+        let last = last.unwrap_or(Motion::NONE);
         let place = |index: usize, count: usize, length: usize| (length - BLOCK) * index / (count - 1);
         for index in 0..COLUMNS * ROWS {
             let x = place(index % COLUMNS, COLUMNS, small.width);
@@ -291,6 +320,7 @@ impl Camera {
     /// What most blocks agree on.
     fn agree(&mut self) -> Option<Motion> {
         let Self { pairs, agreed, last, .. } = self;
+        let last = last.unwrap_or(Motion::NONE);
         let count = pairs.len();
         let (mut best, mut most) = (Motion::NONE, 0);
         let mut consider = |motion: Motion| {
@@ -299,7 +329,7 @@ impl Camera {
                 (best, most) = (motion, agreed);
             }
         };
-        consider(*last);
+        consider(last);
         consider(Motion::NONE);
         // Pairs far from each other tell scale and direction best.
         for first in 0..count {
@@ -378,6 +408,13 @@ mod tests {
         let motion = motion(&[frame(|x, y| (x, y)), frame(|x, y| (x - 13.0, y + 6.0))], &[]);
         assert_near(motion, (100.0, 300.0), (113.0, 294.0));
         assert_near(motion, (600.0, 20.0), (613.0, 14.0));
+    }
+
+    #[test]
+    fn the_inverse_takes_every_place_back() {
+        let motion = Motion { a: 1.1, b: -0.2, x: 17.0, y: -4.0 };
+        let (x, y) = motion.inverse().apply(motion.apply((31.0, -8.0)));
+        assert!((x - 31.0).abs() < 1e-9 && (y + 8.0).abs() < 1e-9, "{x}, {y}");
     }
 
     #[test]

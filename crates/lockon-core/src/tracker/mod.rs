@@ -2,9 +2,10 @@
 //!
 //! A correlation filter over gradients, luma and colours says where a target is and how large (`filter.rs`,
 //! `hog.rs`, `colour.rs`), what it looked like says how it is turned (`turn.rs`) and whether it is the target
-//! at all (`target.rs`); the camera's motion (`camera.rs`) says whether a box follows the ground
-//! (`ground.rs`). Where matches of templates are followed, `births.rs` says which of them become tracks and
-//! when these end.
+//! at all (`target.rs`). The camera's motion (`camera.rs`) says whether a box follows the ground
+//! (`ground.rs`), and what moves that may be a target that is lost (`movers.rs`). `score.rs` says how likely a
+//! box is right, `doubles.rs` which of two tracks has left its object for another's. Where matches of
+//! templates are followed, `births.rs` says which of them become tracks and when these end.
 //!
 //! All that is seen of a picture comes from `sample.rs`: windows resampled in integers. Everything after that
 //! is f32 and f64 in a written order, on the host, with the crate's own transforms (`fft.rs`) and `libm`. So
@@ -13,14 +14,17 @@
 mod births;
 mod camera;
 mod colour;
+mod doubles;
 mod eye;
 mod fft;
 mod filter;
 mod ground;
 mod hog;
 mod look;
+mod movers;
 mod names;
 mod sample;
+mod score;
 mod target;
 mod turn;
 mod usual;
@@ -33,13 +37,17 @@ use crate::config::TrackSpec;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, FrameMeta, Rect, Size, USUAL_INTERVAL_NS};
 use crate::ports::Follow;
-use crate::results::{Match, Track};
+use crate::results::{Match, Track, TrackState};
 
 use births::Births;
 use camera::Camera;
+use doubles::Doubles;
 use eye::Eyes;
+use movers::Movers;
 use sample::Window;
-use target::Target;
+use target::{Scene, Target};
+
+pub use score::RELIABILITY;
 
 /// Seconds between frames, where the source does not say.
 const USUAL_INTERVAL: f64 = USUAL_INTERVAL_NS as f64 / 1e9;
@@ -62,10 +70,12 @@ pub struct Tracker {
     last: Option<FrameMeta>,
     workplaces: Workplaces,
     camera: Camera,
+    movers: Movers,
+    doubles: Doubles,
     /// The targets' boxes in the frame before.
     boxes: Vec<[f64; 4]>,
-    /// Where each target should be.
-    forecasts: Vec<Option<Window>>,
+    /// Where the targets that are followed should be, by their numbers.
+    forecasts: Vec<(u32, Window)>,
 }
 
 /// A box that is not followed yet: its moment has not come, or there is nothing in it that could be learnt.
@@ -121,6 +131,8 @@ impl Tracker {
             last: None,
             workplaces: Workplaces::default(),
             camera: Camera::new(),
+            movers: Movers::new(),
+            doubles: Doubles::default(),
             boxes: Vec::new(),
             forecasts: Vec::new(),
         }
@@ -193,22 +205,33 @@ impl Follow for Tracker {
         if is_idle && self.targets.is_empty() && begun.is_empty() {
             return;
         }
-        let Self { targets, births, workplaces, camera, boxes, forecasts, .. } = self;
+        let Self { targets, births, workplaces, camera, movers, doubles, boxes, forecasts, .. } = self;
         boxes.clear();
         boxes.extend(targets.iter().map(Target::bounds));
         let motion = camera.step(frame, boxes);
+        if targets.iter().any(Target::is_searched_for) {
+            camera.show(movers);
+        }
         // Made before any of them moves, so that their order does not matter.
         forecasts.clear();
-        forecasts.extend(targets.iter().map(|target| target.forecast(seconds, motion)));
-        workplaces.each(targets, |index, target, Workplace { eyes, rivals }| {
+        let forecast = |target: &Target| Some((target.id(), target.forecast(seconds, motion)?));
+        forecasts.extend(targets.iter().filter_map(forecast));
+        let scene = Scene { frame, seconds, camera: motion, movers };
+        let (forecasts, apart) = (&*forecasts, &*doubles);
+        workplaces.each(targets, |target, Workplace { eyes, rivals }| {
             rivals.clear();
-            let others = forecasts.iter().enumerate().filter(|(other, _)| *other != index);
-            rivals.extend(others.filter_map(|(_, forecast)| *forecast));
-            target.step(frame, seconds, motion, rivals, eyes);
+            let others = forecasts.iter().filter(|(id, _)| apart.are_two(target.id(), *id));
+            rivals.extend(others.map(|(_, forecast)| *forecast));
+            target.step(&scene, rivals, eyes);
         });
+        doubles.part(targets, frame);
         let Workplace { eyes, .. } = workplaces.first();
         // After a drop it may be a later frame than was asked for.
-        targets.extend(begun.iter().map(|Waiting { id, spec, .. }| Target::new(*id, spec.rect, frame, eyes)));
+        for Waiting { id, spec, .. } in &begun {
+            let target = Target::new(*id, spec.rect, frame, eyes);
+            doubles.begin(&target, targets);
+            targets.push(target);
+        }
         targets.sort_by_key(Target::id);
         let before = tracks.len();
         tracks.extend(targets.iter().map(Target::track));
@@ -220,6 +243,11 @@ impl Follow for Tracker {
             tracks.truncate(before);
             tracks.extend(targets.iter().map(Target::track));
             births.label(&mut tracks[before..]);
+        }
+        for track in &mut tracks[before..] {
+            if track.state == TrackState::Tracked && track.score < score::LIKELY {
+                track.state = TrackState::Uncertain;
+            }
         }
     }
 }
@@ -248,25 +276,25 @@ struct Workplaces {
 }
 
 impl Workplaces {
-    /// Does `work` for each target and its index, in any order.
-    fn each(&mut self, targets: &mut [Target], work: impl Fn(usize, &mut Target, &mut Workplace) + Sync) {
+    /// Does `work` for each target, in any order.
+    fn each(&mut self, targets: &mut [Target], work: impl Fn(&mut Target, &mut Workplace) + Sync) {
         if self.threads > 1 && targets.len() > 1 {
             self.start();
         }
         let Some(pool) = self.pool.as_ref().filter(|_| targets.len() > 1) else {
             let first = self.first();
-            return targets.iter_mut().enumerate().for_each(|(index, target)| work(index, target, first));
+            return targets.iter_mut().for_each(|target| work(target, first));
         };
         let free = &self.free;
         let lock = || free.lock().expect("nothing fails while it is held");
-        let one = |(index, target)| {
+        let one = |target| {
             let taken = lock().pop();
             let mut workplace = taken.unwrap_or_else(Workplace::new);
-            work(index, target, &mut workplace);
+            work(target, &mut workplace);
             lock().push(workplace);
         };
         // One by one: a target that is lost takes several times as long as another.
-        pool.install(|| targets.par_iter_mut().enumerate().with_max_len(1).for_each(one));
+        pool.install(|| targets.par_iter_mut().with_max_len(1).for_each(one));
     }
 
     /// That of the calling thread, while no other works.

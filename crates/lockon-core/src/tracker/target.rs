@@ -18,7 +18,9 @@ use super::eye::{Eye, Eyes, Sighting};
 use super::filter::{Filter, Learnt, Memory};
 use super::ground::Ground;
 use super::look::{Look, Looker, similarity};
+use super::movers::Movers;
 use super::sample::Window;
+use super::score;
 use super::turn;
 use super::usual::Usual;
 use crate::frame::{Frame, Rect, visible};
@@ -140,6 +142,17 @@ const RECENT_RATE: f32 = 0.05;
 /// Responses this near to another target are worth this share: two targets that look alike are not one.
 const RIVAL: f32 = 0.6;
 
+/// What is known of a frame, for every target.
+pub(super) struct Scene<'a> {
+    pub(super) frame: &'a Frame,
+    /// Since the last frame.
+    pub(super) seconds: f64,
+    /// How the camera moved since then, if that is known.
+    pub(super) camera: Option<Motion>,
+    /// What moves against the ground; only where a target is searched for.
+    pub(super) movers: &'a Movers,
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
     /// Followed; for so many frames without being sure.
@@ -169,6 +182,10 @@ pub(super) struct Target {
     velocity: (f64, f64),
     mode: Mode,
     state: TrackState,
+    /// How much the box looks like what is known of the target, and like its first look.
+    likeness: f64,
+    first_likeness: f64,
+    /// How likely the box is on the target.
     score: f64,
     second_peak_ratio: f64,
     colours: Colours,
@@ -211,6 +228,8 @@ impl Target {
             velocity: (0.0, 0.0),
             mode: Mode::Following { doubtful: 0 },
             state: TrackState::Tracked,
+            likeness: 1.0,
+            first_likeness: 1.0,
             score: 1.0,
             second_peak_ratio: 0.0,
             colours,
@@ -246,6 +265,21 @@ impl Target {
         }
     }
 
+    /// True if it is where its box is, as far as is known.
+    pub(super) fn is_followed(&self) -> bool {
+        matches!(self.mode, Mode::Following { .. })
+    }
+
+    /// How far from what is usual it looked in the last frames.
+    pub(super) fn departure_of_late(&self) -> f64 {
+        self.departure_of_late
+    }
+
+    /// True if it will be searched for in the whole of the next frame.
+    pub(super) fn is_searched_for(&self) -> bool {
+        matches!(self.mode, Mode::Searching { .. })
+    }
+
     /// Its box, as `[x, y, w, h]`.
     pub(super) fn bounds(&self) -> [f64; 4] {
         self.at.bounds()
@@ -265,27 +299,26 @@ impl Target {
         camera.map_or(place, |camera| camera.apply(place))
     }
 
-    /// Follows it into a frame, `seconds` after the last; the camera moved so, if that is known, and `rivals`
-    /// are where the other targets should be by now.
-    pub(super) fn step(
-        &mut self,
-        frame: &Frame,
-        seconds: f64,
-        camera: Option<Motion>,
-        rivals: &[Window],
-        eyes: &mut Eyes,
-    ) {
+    /// Follows it into a frame; `rivals` are where the other targets should be by now.
+    pub(super) fn step(&mut self, scene: &Scene, rivals: &[Window], eyes: &mut Eyes) {
+        let &Scene { frame, seconds, camera, .. } = scene;
         match self.mode {
             Mode::Following { doubtful } => {
                 (self.at.x, self.at.y) = self.carried(camera);
                 self.follow(frame, seconds, doubtful, camera.is_some(), rivals, eyes);
             }
-            Mode::Confirming { frames, lost, next } => self.confirm(frame, frames, (lost, next), eyes),
-            Mode::Searching { next, is_upright } => self.search(frame, next, is_upright, eyes),
+            Mode::Confirming { .. } => self.confirm(frame, rivals, eyes),
+            Mode::Searching { next, is_upright } => {
+                self.search(scene, (next, is_upright), rivals, eyes);
+            }
         }
         if matches!(self.state, TrackState::Tracked | TrackState::Reacquired) {
             self.confirmed = self.at;
         }
+        self.score = match self.state {
+            TrackState::Lost => 0.0,
+            _ => score::of(self.first_likeness, self.second_peak_ratio),
+        };
     }
 
     /// Follows it from where it would be if it were ground, which is not known where the camera's motion is
@@ -330,8 +363,8 @@ impl Target {
             return;
         }
         let is_usual = sighting.peak >= SUDDEN * self.usual_response;
-        let is_gone = self.score < STRANGE * self.usual_look.mean
-            || !is_usual && self.score < FAMILIAR * self.usual_look.mean;
+        let is_gone = self.likeness < STRANGE * self.usual_look.mean
+            || !is_usual && self.likeness < FAMILIAR * self.usual_look.mean;
         let enough = if doubtful == 0 { IN_DOUBT } else { TRUSTED_AGAIN };
         let is_doubtful = self.departure_of_late < enough;
         let is_strange = is_gone || is_doubtful;
@@ -355,7 +388,7 @@ impl Target {
             return;
         }
         if self.move_over_ground(before, seconds, is_ground_known, !has_changed) {
-            if similarity(&self.views[0], eyes.looker.looked()) >= STILL_ITSELF {
+            if self.first_likeness >= STILL_ITSELF {
                 // It rests. How it moves is learnt anew, or one odd look would lose it later.
                 self.ground = Ground::default();
             } else if doubtful == 0 {
@@ -373,7 +406,7 @@ impl Target {
         let moved = ((self.at.x - before.x) / seconds, (self.at.y - before.y) / seconds);
         self.velocity.0 += MOTION_RATE * (moved.0 - self.velocity.0);
         self.velocity.1 += MOTION_RATE * (moved.1 - self.velocity.1);
-        self.usual_look.learn(self.score);
+        self.usual_look.learn(self.likeness);
         self.usual_second.learn(sighting.second);
         self.usual_response += RESPONSE_RATE * (sighting.peak - self.usual_response);
         self.learn((known, recent), expected, near, eyes);
@@ -467,9 +500,9 @@ impl Target {
     }
 
     /// Gives the place up; the search goes out from it.
-    fn lose(&mut self, frame: &Frame) {
+    pub(super) fn lose(&mut self, frame: &Frame) {
         self.ground.interrupt();
-        self.state = TrackState::Lost;
+        (self.state, self.score) = (TrackState::Lost, 0.0);
         self.velocity = (0.0, 0.0);
         self.mode = Mode::Searching { next: 0, is_upright: false };
         let size = frame.format.size;
@@ -491,19 +524,31 @@ impl Target {
         });
     }
 
-    fn search(&mut self, frame: &Frame, next: usize, is_upright: bool, eyes: &mut Eyes) {
+    /// Looks for it in some windows of the frame. What is found is to be confirmed.
+    fn search(
+        &mut self,
+        scene: &Scene,
+        (next, is_upright): (usize, bool),
+        rivals: &[Window],
+        eyes: &mut Eyes,
+    ) {
+        let frame = scene.frame;
         let lost = self.at;
         if is_upright {
             self.at.angle = 0.0;
         }
         let angle = self.at.angle;
-        let here = Self::inside(frame, lost.x, lost.y);
-        let mut best: Option<(f64, (f64, f64))> = None;
+        let worth = |place| if is_taken(place, rivals) { 0.0 } else { 1.0 };
+        // Where it was lost and what moves are looked at in every frame.
+        let mover = scene.movers.find((lost.w, lost.h), |place| !is_taken(place, rivals));
+        let always = [Some(Self::inside(frame, lost.x, lost.y)), mover];
         let count = WINDOWS.min(self.places.len());
-        for index in 0..=count {
-            // Where it was lost is looked at in every frame.
-            let place = if index == count { here } else { self.places[(next + index) % self.places.len()] };
-            let sighting = self.look_for(frame, place, |_| 1.0, true, &mut eyes.wide);
+        let mut best: Option<(f64, (f64, f64))> = None;
+        for index in 0..always.len() + count {
+            let of_these = |index: usize| self.places[(next + index) % self.places.len()];
+            let place = index.checked_sub(always.len()).map_or_else(|| always[index], |i| Some(of_these(i)));
+            let Some(place) = place else { continue };
+            let sighting = self.look_for(frame, place, worth, true, &mut eyes.wide);
             if best.is_none_or(|(peak, _)| sighting.peak > peak) {
                 best = Some((sighting.peak, (place.0 + sighting.x, place.1 + sighting.y)));
             }
@@ -511,18 +556,18 @@ impl Target {
         let (_, place) = best.expect("at least one window was looked at");
         // Once more, with the window about it.
         let place = Self::inside(frame, place.0, place.1);
-        let sighting = self.look_for(frame, place, |_| 1.0, false, &mut eyes.wide);
+        let sighting = self.look_for(frame, place, worth, false, &mut eyes.wide);
         let (x, y) = Self::inside(frame, place.0 + sighting.x, place.1 + sighting.y);
         // It may have come back nearer or farther by one step of what the search tolerates.
         let mut found = (f64::MIN, lost);
         for factor in [1.0, 1.0 / 1.2, 1.2] {
             self.at = Window { x, y, w: lost.w * factor, h: lost.h * factor, angle };
-            let (known, recent) = self.likeness(eyes.looker.look(frame, self.at));
+            let (known, recent) = self.compare(eyes.looker.look(frame, self.at));
             if known.max(recent) > found.0 {
                 found = (known.max(recent), self.at);
             }
         }
-        self.score = found.0;
+        self.likeness = found.0;
         let after = (next + count) % self.places.len();
         if self.is_found(sighting.peak) {
             self.at = found.1;
@@ -535,9 +580,11 @@ impl Target {
         }
     }
 
-    fn confirm(&mut self, frame: &Frame, frames: u32, (lost, next): (Window, usize), eyes: &mut Eyes) {
+    fn confirm(&mut self, frame: &Frame, rivals: &[Window], eyes: &mut Eyes) {
+        let Mode::Confirming { frames, lost, next } = self.mode else { return };
         let place = Self::inside(frame, self.at.x, self.at.y);
-        let sighting = self.look_for(frame, place, |_| 1.0, false, &mut eyes.wide);
+        let worth = |place| if is_taken(place, rivals) { 0.0 } else { 1.0 };
+        let sighting = self.look_for(frame, place, worth, false, &mut eyes.wide);
         (self.at.x, self.at.y) = Self::inside(frame, place.0 + sighting.x, place.1 + sighting.y);
         self.turn(frame, &mut eyes.looker);
         if !self.is_found(sighting.peak) {
@@ -554,7 +601,7 @@ impl Target {
 
     fn is_found(&self, peak: f64) -> bool {
         peak >= FOUND_RESPONSE * self.usual_response
-            && self.score >= FOUND_LOOK * self.usual_look.mean
+            && self.likeness >= FOUND_LOOK * self.usual_look.mean
             && self.departure() >= FOUND_DEPARTURE
     }
 
@@ -564,7 +611,7 @@ impl Target {
     /// responds well; but it looks less like what was there before, and more of its surroundings look like
     /// it.
     fn departure(&self) -> f64 {
-        let look = self.usual_look.departure(self.score);
+        let look = self.usual_look.departure(self.likeness);
         let second = -self.usual_second.departure(self.second_peak_ratio);
         let (least, most) = DEPARTURES;
         0.5 * (look.clamp(least, most) + second.clamp(least, most))
@@ -589,19 +636,20 @@ impl Target {
 
     /// Gives the box its direction. Returns how much it looks like what was seen at any time, and of late.
     fn turn(&mut self, frame: &Frame, looker: &mut Looker) -> (f64, f64) {
-        let known = |look: &Look| self.likeness(look).0;
+        let known = |look: &Look| self.compare(look).0;
         let angle = turn::follow(looker, frame, self.at, &self.views[0], &self.recent, known);
         if angle != self.at.angle {
             self.at.angle = angle;
             looker.look(frame, self.at);
         }
-        let (known, recent) = self.likeness(looker.looked());
-        self.score = known.max(recent);
+        let (known, recent) = self.compare(looker.looked());
+        self.likeness = known.max(recent);
+        self.first_likeness = similarity(&self.views[0], looker.looked());
         (known, recent)
     }
 
     /// How much a look is like what was seen at any time, and of late.
-    fn likeness(&self, look: &Look) -> (f64, f64) {
+    fn compare(&self, look: &Look) -> (f64, f64) {
         let known = self.views.iter().map(|view| similarity(view, look)).fold(-1.0, f64::max);
         (known, similarity(&self.recent, look))
     }
@@ -628,6 +676,15 @@ impl Target {
             second_peak_ratio: self.second_peak_ratio,
         }
     }
+}
+
+/// True if another target is there.
+fn is_taken((x, y): (f64, f64), rivals: &[Window]) -> bool {
+    let is_near = |rival: &Window| {
+        let (dx, dy) = (x - rival.x, y - rival.y);
+        dx * dx + dy * dy < 0.25 * rival.w * rival.h
+    };
+    rivals.iter().any(is_near)
 }
 
 /// A square about a box, so many times as long as the root of the box's area.

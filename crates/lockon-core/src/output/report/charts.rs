@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 
 use super::page::{Page, duration, escaped};
 use super::series::{Column, Histogram, Kind, Series};
-use crate::overlay::SURE;
 use crate::results::{Percentiles, TrackState};
+use crate::tracker::RELIABILITY;
 
 /// Width and height of a chart in its own units, whatever its size on the page.
 const WIDTH: f64 = 1000.0;
@@ -70,8 +70,43 @@ impl Page<'_> {
                 let more = self.report.unshown.1;
                 writeln!(page, "<p class=\"soft\">{more} more tracks are in results files only.</p>")?;
             }
+            Self::write_reliability(page)?;
             page.push_str("</section>\n");
         }
+        Ok(())
+    }
+
+    /// What scores of tracks were worth where the truth is known.
+    fn write_reliability(page: &mut String) -> std::fmt::Result {
+        page.push_str(
+            "<details><summary>What a score is worth</summary>\n<p class=\"soft\">A score says how likely the box is on its \
+             target, overlapping it by more than a half. Bars: of the frames with such a score, the share that were, in public \
+             videos whose truth is known; line: the share that the score promises.</p>\n<div class=\"plot\">\n<div class=\"scale\">",
+        );
+        for share in [1.0, 0.5, 0.0] {
+            write!(page, "<span style=\"top:{}%\">{share}</span>", 100.0 * (1.0 - share))?;
+        }
+        writeln!(
+            page,
+            "</div>\n<svg class=\"lines\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" \
+             aria-label=\"share of frames on target by score\">"
+        )?;
+        let step = WIDTH / RELIABILITY.len() as f64;
+        for (bar, share) in RELIABILITY.iter().enumerate() {
+            let (x, tall) = (bar as f64 * step, share * HEIGHT);
+            writeln!(
+                page,
+                "<rect class=\"bar\" x=\"{x}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{tall:.1}\"/>",
+                HEIGHT - tall,
+                0.92 * step
+            )?;
+        }
+        writeln!(page, "<polyline class=\"mean\" points=\"0,{HEIGHT} {WIDTH},0\"/></svg>")?;
+        page.push_str("<div class=\"times\">");
+        for tenth in 0..=10 {
+            write!(page, "<span style=\"left:{}%\">{}</span>", 10 * tenth, f64::from(tenth) / 10.0)?;
+        }
+        page.push_str("</div>\n</div></details>\n");
         Ok(())
     }
 
@@ -90,9 +125,7 @@ impl Page<'_> {
             for (state, count) in TrackState::ALL.iter().zip(series.states).filter(|(_, count)| *count > 0) {
                 write!(page, ", {} {:.1} %", state.name(), percent(count))?;
             }
-            if series.doubtful > 0 {
-                write!(page, "; found with a score below {SURE} in {:.1} %", percent(series.doubtful))?;
-            }
+            write!(page, "; by its scores on the target in {:.0} %", 100.0 * series.scores / frames as f64)?;
         }
         page.push_str("</span>\n<div class=\"plot\">\n<div class=\"scale\">");
         for score in [1.0, 0.5, 0.0] {

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::overlay::SURE;
 use crate::results::TrackState;
 
 /// What is drawn of one track, or of the best matches of one template.
@@ -14,8 +13,8 @@ pub(super) struct Series {
     /// Frames in each of [`TrackState::ALL`].
     pub(super) states: [u64; 4],
     pub(super) state: Option<TrackState>,
-    /// Frames in which it was found with a score that is not a sure one.
-    pub(super) doubtful: u64,
+    /// Sum of the scores of all frames in which it was not lost.
+    pub(super) scores: f64,
     /// When there was a thumbnail of a loss, and of what was found again.
     pub(super) lost_at: f64,
     pub(super) found_at: f64,
@@ -51,7 +50,7 @@ impl Series {
             columns: Vec::new(),
             states: [0; 4],
             state: None,
-            doubtful: 0,
+            scores: 0.0,
             lost_at: f64::MIN,
             found_at: f64::MIN,
         }
@@ -87,9 +86,8 @@ impl Series {
             column.place = Some((x + w / 2.0, y + h / 2.0));
             (column.least, column.most) = (column.least.min(score), column.most.max(score));
             column.sum += score;
+            self.scores += score;
         }
-        let is_found = matches!(state, TrackState::Tracked | TrackState::Reacquired);
-        self.doubtful += u64::from(is_found && score < SURE);
         column.frames += 1;
         column.states[index] += 1;
         self.state.replace(state)
@@ -236,7 +234,7 @@ mod tests {
         }
         let column = &series.columns[0];
         assert_eq!((column.least, column.mean(), column.most), (0.25, 0.5, 0.75));
-        assert_eq!((column.frames, series.doubtful), (4, 1));
+        assert_eq!((column.frames, series.scores), (4, 1.0));
     }
 
     #[test]
