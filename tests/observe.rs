@@ -154,7 +154,7 @@ fn metrics_are_served_while_it_runs() {
     let states =
         states.map(|state| value(&text, &format!("lockon_track_state{{track=\"1\",state=\"{state}\"}}")));
     assert_eq!(states.iter().sum::<f64>(), 1.0, "{text}");
-    assert!((-1.0..=1.0).contains(&value(&text, "lockon_track_score{track=\"1\"}")), "{text}");
+    assert!((0.0..=1.0).contains(&value(&text, "lockon_track_score{track=\"1\"}")), "{text}");
     assert_eq!((value(&text, "lockon_stalled"), value(&text, "lockon_gaps_total")), (0.0, 0.0));
     assert!(value(&text, "lockon_frames_dropped_total") >= 0.0);
     assert!(served.ask("/").starts_with("HTTP/1.1 404"));

@@ -559,6 +559,49 @@ fn a_target_that_is_gone_is_not_found_where_another_one_like_it_is_followed() {
 }
 
 #[test]
+fn a_small_target_inside_a_larger_one_that_is_followed_is_found_again() {
+    // As a number plate on a car, which is hidden for a while.
+    let (background, car) = (smooth(7, FRAME), smooth(3, Size::new(150, 120)));
+    let (plate, cover) = (target(), smooth(71, TARGET));
+    let place = |i: u32| at(120.0 + 0.8 * f64::from(i), 120.0);
+    let pictures: Vec<_> = (0..100)
+        .map(|i| {
+            let mut picture = background.clone();
+            draw(&mut picture, &car, place(i), 1.0);
+            draw(&mut picture, if (30..60).contains(&i) { &cover } else { &plate }, place(i), 1.0);
+            picture
+        })
+        .collect();
+    let tracks = follow(&pictures, &["45,60,150,120".into(), typed(place(0))]);
+    assert!(tracks[30..60].iter().any(|tracks| tracks[1].state == TrackState::Lost));
+    let (iou, off) = errors(&tracks[99][1], place(99));
+    assert!(iou >= 0.6, "overlap {iou:.3}, {off:.2} pixels off: {:?}", tracks[99]);
+}
+
+#[test]
+fn one_that_comes_back_is_not_found_by_two() {
+    // Two alike leave, one of them comes back.
+    let (background, target) = (smooth(7, FRAME), target());
+    let pictures: Vec<_> = (0..120)
+        .map(|i| {
+            let mut picture = background.clone();
+            if i < 30 {
+                draw(&mut picture, &target, at(80.0, 60.0), 1.0);
+            }
+            if !(30..50).contains(&i) {
+                draw(&mut picture, &target, at(240.0 - 0.2 * f64::from(i), 180.0), 1.0);
+            }
+            picture
+        })
+        .collect();
+    let tracks = follow(&pictures, &[typed(at(80.0, 60.0)), typed(at(240.0, 180.0))]);
+    for (index, tracks) in tracks.iter().enumerate().skip(50) {
+        let seen = tracks.iter().filter(|track| track.state != TrackState::Lost).count();
+        assert!(seen <= 1 && (index < 80 || seen == 1), "frame {index}: {tracks:?}");
+    }
+}
+
+#[test]
 fn one_box_that_is_given_twice_is_followed_twice() {
     let poses: Vec<_> = (0..60).map(|i| at(60.0 + 3.0 * f64::from(i), 120.0)).collect();
     let pictures = video(poses.iter().copied().map(Some));

@@ -6,7 +6,6 @@
 //! on (M. Fischler and R. Bolles, "Random Sample Consensus", 1981), with the pairs in a fixed order. Sums are
 //! integers, so every machine finds the same motion.
 
-use super::movers::Movers;
 use crate::frame::Frame;
 use crate::simd::Level;
 
@@ -275,12 +274,10 @@ impl Camera {
         self.last.map(|motion| Motion { x: motion.x * factor, y: motion.y * factor, ..motion })
     }
 
-    /// Shows what moves against the ground, if the camera's motion is known.
-    pub(super) fn show(&self, movers: &mut Movers) {
-        match self.last {
-            Some(motion) => movers.see(&self.before[0], &self.now[0], motion, self.factor),
-            None => movers.clear(),
-        }
+    /// The shrunken pictures of the frame before and of this one, and the motion between them in their pixels,
+    /// if it is known; and pixels of the frame to one of them.
+    pub(super) fn pictures(&self) -> Option<(&Small, &Small, Motion, usize)> {
+        Some((&self.before[0], &self.now[0], self.last?, self.factor))
     }
 
     fn match_blocks(&mut self, boxes: &[[f64; 4]], factor: f64) {

@@ -5,6 +5,7 @@
 //! another for some frames are compared: the one that was less like itself while they met was covered, and is
 //! lost. It is searched for again, and not where another target is.
 
+use super::sample::Window;
 use super::target::Target;
 use crate::frame::{Frame, iou};
 
@@ -15,6 +16,9 @@ const PASSING: u32 = 5;
 
 /// Boxes that overlap so much meet.
 const MEETING: f64 = 0.1;
+
+/// How much of a moment at which a target was not like itself counts a frame later.
+const MEMORY: f64 = 0.95;
 
 /// Pairs of targets that meet; keeps its room.
 #[derive(Default)]
@@ -27,21 +31,29 @@ pub(super) struct Doubles {
 struct Meeting {
     /// The lower one first.
     ids: (u32, u32),
-    /// How far each was at most from what is usual, since they met.
+    /// How far each was at most from what is usual, of late.
     least: (f64, f64),
+    /// Where each was surely itself before they lay on one another.
+    confirmed: (Window, Window),
     /// For how long they have lain on one another.
     frames: u32,
     goes_on: bool,
 }
 
 impl Doubles {
-    /// A target begins. What lies on another one from its first frame on, was given twice.
+    /// A box that was given begins. What lies on another target from its first frame on, was given twice.
     pub(super) fn begin(&mut self, begun: &Target, targets: &[Target]) {
-        for other in targets {
+        for other in targets.iter().filter(|other| other.is_followed()) {
             if iou(begun.bounds(), other.bounds()) >= SAME {
                 self.given.push((other.id().min(begun.id()), other.id().max(begun.id())));
             }
         }
+    }
+
+    /// A target ends, or begins anew elsewhere.
+    pub(super) fn forget(&mut self, is_gone: impl Fn(u32) -> bool) {
+        self.meetings.retain(|meeting| !is_gone(meeting.ids.0) && !is_gone(meeting.ids.1));
+        self.given.retain(|ids| !is_gone(ids.0) && !is_gone(ids.1));
     }
 
     /// True if the numbers are of two targets, on two objects.
@@ -58,29 +70,51 @@ impl Doubles {
         for second in 1..targets.len() {
             for first in 0..second {
                 let (a, b) = (&targets[first], &targets[second]);
-                let ids = (a.id(), b.id());
-                if !a.is_followed() || !b.is_followed() || !self.are_two(ids.0, ids.1) {
-                    continue;
-                }
                 let overlap = iou(a.bounds(), b.bounds());
-                if overlap < MEETING {
+                if overlap < MEETING || !self.are_two(a.id(), b.id()) {
                     continue;
                 }
-                let Self { meetings, .. } = self;
-                let place = meetings.iter().position(|meeting| meeting.ids == ids).unwrap_or_else(|| {
-                    meetings.push(Meeting { ids, least: (0.0, 0.0), frames: 0, goes_on: true });
-                    meetings.len() - 1
-                });
-                let Meeting { least, frames, goes_on, .. } = &mut meetings[place];
-                *least = (least.0.min(a.departure_of_late()), least.1.min(b.departure_of_late()));
-                *frames = if overlap >= SAME { *frames + 1 } else { 0 };
-                *goes_on = *frames <= PASSING;
-                if !*goes_on {
-                    let lost = if least.0 < least.1 { first } else { second };
-                    targets[lost].lose(frame);
+                if a.is_followed() && b.is_followed() {
+                    if let Some((is_second, confirmed)) = self.meet((a, b), overlap) {
+                        targets[if is_second { second } else { first }].leave(confirmed, frame);
+                    }
+                } else if overlap >= SAME {
+                    // What is found there is followed already, or found by two of which one is more like it.
+                    let refused = match (a.is_being_confirmed(), b.is_being_confirmed()) {
+                        (true, true) => Some(if a.likeness() < b.likeness() { first } else { second }),
+                        (true, false) if b.is_followed() => Some(first),
+                        (false, true) if a.is_followed() => Some(second),
+                        _ => None,
+                    };
+                    if let Some(index) = refused {
+                        targets[index].refuse();
+                    }
                 }
             }
         }
         self.meetings.retain(|meeting| meeting.goes_on);
+    }
+
+    /// Two targets meet in a frame. Which of them has lain on the other for too long, the second one or not,
+    /// and where it was before.
+    fn meet(&mut self, (a, b): (&Target, &Target), overlap: f64) -> Option<(bool, Window)> {
+        let ids = (a.id(), b.id());
+        let confirmed = (a.confirmed(), b.confirmed());
+        let place = self.meetings.iter().position(|meeting| meeting.ids == ids).unwrap_or_else(|| {
+            self.meetings.push(Meeting { ids, least: (0.0, 0.0), confirmed, frames: 0, goes_on: true });
+            self.meetings.len() - 1
+        });
+        let meeting = &mut self.meetings[place];
+        let least = |before: f64, target: &Target| (MEMORY * before).min(target.departure_of_late());
+        meeting.least = (least(meeting.least.0, a), least(meeting.least.1, b));
+        if overlap < SAME {
+            (meeting.frames, meeting.confirmed) = (0, confirmed);
+        } else {
+            meeting.frames += 1;
+        }
+        meeting.goes_on = meeting.frames <= PASSING;
+        let is_second = meeting.least.1 <= meeting.least.0;
+        let place = if is_second { meeting.confirmed.1 } else { meeting.confirmed.0 };
+        (!meeting.goes_on).then_some((is_second, place))
     }
 }

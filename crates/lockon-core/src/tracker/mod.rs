@@ -210,7 +210,7 @@ impl Follow for Tracker {
         boxes.extend(targets.iter().map(Target::bounds));
         let motion = camera.step(frame, boxes);
         if targets.iter().any(Target::is_searched_for) {
-            camera.show(movers);
+            movers.see(camera.pictures());
         }
         // Made before any of them moves, so that their order does not matter.
         forecasts.clear();
@@ -238,6 +238,7 @@ impl Follow for Tracker {
         if let Some(births) = births {
             births.decide(frame, seconds, matches, &tracks[before..]);
             targets.retain(|target| !births.is_replaced(target.id()));
+            doubles.forget(|id| births.is_replaced(id));
             targets.extend(births.begun().map(|(id, rect)| Target::new(id, rect, frame, eyes)));
             targets.sort_by_key(Target::id);
             tracks.truncate(before);

@@ -1,7 +1,8 @@
 //! What moves against the ground, as places at which a lost target may be.
 //!
-//! A target that has turned away, or looks like nothing before, responds to no filter; but it goes on, and
-//! often nothing else does. The frame before, carried by the camera's motion, is subtracted from this one. A
+//! A large frame is searched over several frames, and a target that has turned responds less than other
+//! places do; but it goes on, and often nothing else does. So what moves is looked at in every frame, and a
+//! target that is there is found sooner. The frame before, carried by the camera's motion, is subtracted from this one. A
 //! pixel counts by how much it differs from all nine about its place there: edges that lie between pixels,
 //! and a motion that is a pixel off, leave nothing behind.
 
@@ -11,7 +12,7 @@ use crate::simd::Level;
 /// Differences up to that are noise of the camera and of coding, in grey levels.
 const NOISE: u8 = 3;
 
-/// A place at which pixels differ by less than this in the mean, beyond noise, does not move.
+/// A place at which pixels differ by no more than this in the mean, beyond noise, does not move.
 const LEAST_MEAN: u32 = 1;
 
 /// The shortest side of a box that is looked for, in pixels of the shrunken picture.
@@ -48,13 +49,13 @@ impl Movers {
         }
     }
 
-    /// Nothing is known of this frame.
-    pub(super) fn clear(&mut self) {
-        self.factor = 0.0;
-    }
-
-    /// Takes in two pictures of one size, between which the camera moved so, in their pixels.
-    pub(super) fn see(&mut self, before: &Small, now: &Small, motion: Motion, factor: usize) {
+    /// Takes in two pictures of one size, the motion between them in their pixels, and pixels of the frame to
+    /// one of them; or that nothing is known of this frame.
+    pub(super) fn see(&mut self, pictures: Option<(&Small, &Small, Motion, usize)>) {
+        let Some((before, now, motion, factor)) = pictures else {
+            self.factor = 0.0;
+            return;
+        };
         (self.width, self.height, self.factor) = (now.width, now.height, factor as f64);
         let Self { level, least, most, columns, sums, .. } = self;
         spread(*level, before, columns, least, u8::min);
@@ -67,8 +68,9 @@ impl Movers {
             let (above, below) = sums[y * length..].split_at_mut(length);
             let mut row = 0;
             for (x, &pixel) in now.row(y).iter().enumerate() {
-                let (from_x, from_y) = back.apply((x as f64, y as f64));
-                let (from_x, from_y) = (libm::floor(from_x + 0.5), libm::floor(from_y + 0.5));
+                // A pixel's middle lies half a pixel from its corner.
+                let (from_x, from_y) = back.apply((x as f64 + 0.5, y as f64 + 0.5));
+                let (from_x, from_y) = (libm::floor(from_x), libm::floor(from_y));
                 let is_inside = from_x >= 1.0
                     && from_y >= 1.0
                     && from_x < now.width as f64 - 1.0
@@ -168,7 +170,7 @@ mod tests {
 
     fn found(before: &Small, now: &Small, motion: Motion, is_free: bool) -> Option<(f64, f64)> {
         let mut movers = Movers::new();
-        movers.see(before, now, motion, 2);
+        movers.see(Some((before, now, motion, 2)));
         movers.find((22.0, 18.0), |_| is_free)
     }
 
@@ -191,16 +193,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_after_it_is_cleared_or_of_pictures_that_are_too_small() {
+    fn nothing_is_known_without_a_motion_of_the_camera_or_of_pictures_that_are_too_small() {
         let mut movers = Movers::new();
         assert_eq!(movers.find((22.0, 18.0), |_| true), None);
         let (before, now) = (picture((0.0, 0.0), Some((40, 30))), picture((0.0, 0.0), Some((52, 20))));
-        movers.see(&before, &now, Motion::shift(0.0, 0.0), 2);
+        movers.see(Some((&before, &now, Motion::shift(0.0, 0.0), 2)));
         assert!(movers.find((22.0, 18.0), |_| true).is_some());
-        movers.clear();
+        movers.see(None);
         assert_eq!(movers.find((22.0, 18.0), |_| true), None);
         let small = |value| Small::new(3, 2, vec![value; 6]);
-        movers.see(&small(9), &small(200), Motion::shift(0.0, 0.0), 1);
+        movers.see(Some((&small(9), &small(200), Motion::shift(0.0, 0.0), 1)));
         assert_eq!(movers.find((2.0, 2.0), |_| true), None);
     }
 }

@@ -11,6 +11,11 @@
 //! Motion against the ground (`ground.rs`) is a witness of its own. A target that used to move and sticks to
 //! the ground now is lost at once, and what was learnt of late is forgotten, unless it looks as it did first.
 //! A target that goes on but looks strange has changed, and is learnt.
+//!
+//! How likely the box is right is another question (`score.rs`): what is learnt answers for itself, so only the
+//! first look counts there.
+
+use std::iter;
 
 use super::camera::Motion;
 use super::colour::Colours;
@@ -23,7 +28,7 @@ use super::sample::Window;
 use super::score;
 use super::turn;
 use super::usual::Usual;
-use crate::frame::{Frame, Rect, visible};
+use crate::frame::{Frame, Rect, iou, visible};
 use crate::results::{Track, TrackState};
 
 /// Side of the window over the root of the box's area: a target may move by its own size between frames, and
@@ -141,6 +146,9 @@ const RECENT_RATE: f32 = 0.05;
 
 /// Responses this near to another target are worth this share: two targets that look alike are not one.
 const RIVAL: f32 = 0.6;
+
+/// A box that overlaps another target's so much shows that one.
+const TAKEN: f64 = 0.3;
 
 /// What is known of a frame, for every target.
 pub(super) struct Scene<'a> {
@@ -267,7 +275,17 @@ impl Target {
 
     /// True if it is where its box is, as far as is known.
     pub(super) fn is_followed(&self) -> bool {
-        matches!(self.mode, Mode::Following { .. })
+        matches!(self.mode, Mode::Following { .. }) && self.state != TrackState::Lost
+    }
+
+    /// True if something was found that may be it.
+    pub(super) fn is_being_confirmed(&self) -> bool {
+        matches!(self.mode, Mode::Confirming { .. })
+    }
+
+    /// How much the box looks like what is known of it.
+    pub(super) fn likeness(&self) -> f64 {
+        self.likeness
     }
 
     /// How far from what is usual it looked in the last frames.
@@ -275,7 +293,28 @@ impl Target {
         self.departure_of_late
     }
 
-    /// True if it will be searched for in the whole of the next frame.
+    /// The last box that was surely its own.
+    pub(super) fn confirmed(&self) -> Window {
+        self.confirmed
+    }
+
+    /// What was found is another target: the search goes on.
+    pub(super) fn refuse(&mut self) {
+        if let Mode::Confirming { lost, next, .. } = self.mode {
+            self.at = lost;
+            self.mode = Mode::Searching { next, is_upright: false };
+        }
+    }
+
+    /// It has come upon another target, and was where it is `confirmed` before: what was learnt since then is
+    /// of the other one.
+    pub(super) fn leave(&mut self, confirmed: Window, frame: &Frame) {
+        (self.at, self.confirmed) = (confirmed, confirmed);
+        self.go_back();
+        self.lose(frame);
+    }
+
+    /// True if some windows of the next frame will be searched for it.
     pub(super) fn is_searched_for(&self) -> bool {
         matches!(self.mode, Mode::Searching { .. })
     }
@@ -312,13 +351,14 @@ impl Target {
                 self.search(scene, (next, is_upright), rivals, eyes);
             }
         }
-        if matches!(self.state, TrackState::Tracked | TrackState::Reacquired) {
-            self.confirmed = self.at;
-        }
         self.score = match self.state {
             TrackState::Lost => 0.0,
             _ => score::of(self.first_likeness, self.second_peak_ratio),
         };
+        let is_sure = matches!(self.state, TrackState::Tracked | TrackState::Reacquired);
+        if is_sure && self.score >= score::LIKELY {
+            self.confirmed = self.at;
+        }
     }
 
     /// Follows it from where it would be if it were ground, which is not known where the camera's motion is
@@ -500,7 +540,7 @@ impl Target {
     }
 
     /// Gives the place up; the search goes out from it.
-    pub(super) fn lose(&mut self, frame: &Frame) {
+    fn lose(&mut self, frame: &Frame) {
         self.ground.interrupt();
         (self.state, self.score) = (TrackState::Lost, 0.0);
         self.velocity = (0.0, 0.0);
@@ -538,21 +578,22 @@ impl Target {
             self.at.angle = 0.0;
         }
         let angle = self.at.angle;
-        let worth = |place| if is_taken(place, rivals) { 0.0 } else { 1.0 };
+        let is_free = |(x, y)| !is_taken(Window { x, y, ..lost }, rivals);
+        let worth = |place| if is_free(place) { 1.0 } else { 0.0 };
         // Where it was lost and what moves are looked at in every frame.
-        let mover = scene.movers.find((lost.w, lost.h), |place| !is_taken(place, rivals));
-        let always = [Some(Self::inside(frame, lost.x, lost.y)), mover];
-        let count = WINDOWS.min(self.places.len());
+        let here = Self::inside(frame, lost.x, lost.y);
+        let mover = scene.movers.find((lost.w, lost.h), is_free);
+        let places = std::mem::take(&mut self.places);
+        let count = WINDOWS.min(places.len());
+        let in_turn = places.iter().copied().cycle().skip(next).take(count);
         let mut best: Option<(f64, (f64, f64))> = None;
-        for index in 0..always.len() + count {
-            let of_these = |index: usize| self.places[(next + index) % self.places.len()];
-            let place = index.checked_sub(always.len()).map_or_else(|| always[index], |i| Some(of_these(i)));
-            let Some(place) = place else { continue };
+        for place in iter::once(here).chain(mover).chain(in_turn) {
             let sighting = self.look_for(frame, place, worth, true, &mut eyes.wide);
             if best.is_none_or(|(peak, _)| sighting.peak > peak) {
                 best = Some((sighting.peak, (place.0 + sighting.x, place.1 + sighting.y)));
             }
         }
+        self.places = places;
         let (_, place) = best.expect("at least one window was looked at");
         // Once more, with the window about it.
         let place = Self::inside(frame, place.0, place.1);
@@ -583,7 +624,8 @@ impl Target {
     fn confirm(&mut self, frame: &Frame, rivals: &[Window], eyes: &mut Eyes) {
         let Mode::Confirming { frames, lost, next } = self.mode else { return };
         let place = Self::inside(frame, self.at.x, self.at.y);
-        let worth = |place| if is_taken(place, rivals) { 0.0 } else { 1.0 };
+        let at = self.at;
+        let worth = |(x, y)| if is_taken(Window { x, y, ..at }, rivals) { 0.0 } else { 1.0 };
         let sighting = self.look_for(frame, place, worth, false, &mut eyes.wide);
         (self.at.x, self.at.y) = Self::inside(frame, place.0 + sighting.x, place.1 + sighting.y);
         self.turn(frame, &mut eyes.looker);
@@ -678,13 +720,9 @@ impl Target {
     }
 }
 
-/// True if another target is there.
-fn is_taken((x, y): (f64, f64), rivals: &[Window]) -> bool {
-    let is_near = |rival: &Window| {
-        let (dx, dy) = (x - rival.x, y - rival.y);
-        dx * dx + dy * dy < 0.25 * rival.w * rival.h
-    };
-    rivals.iter().any(is_near)
+/// True if the box would show what another target is. One that lies in a larger one is something else.
+fn is_taken(at: Window, rivals: &[Window]) -> bool {
+    rivals.iter().any(|rival| iou(rival.bounds(), at.bounds()) >= TAKEN)
 }
 
 /// A square about a box, so many times as long as the root of the box's area.
