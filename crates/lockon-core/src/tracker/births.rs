@@ -10,8 +10,8 @@
 //! 2. **Born.** A match that no track explains is a candidate. Found again in each of [`CONFIRMATIONS`]
 //!    frames it becomes a track with a new number; one miss ends it.
 //! 3. **Resumed.** If a track of the same template is not held (in doubt, whatever its score, lost, or lying
-//!    on another track without a match of its own) and near enough, the candidate is that track, which goes on from there
-//!    under its number.
+//!    on another track without a match of its own) and near enough, the candidate is that track, which goes
+//!    on from there under its number.
 //! 4. **Ended.** A track that is not held for [`LOST_SECONDS`] ends, sooner where it left the frame; so does
 //!    one that the tracker found again where it cannot have gone by then, or where another is followed. What
 //!    is there gets its own number.

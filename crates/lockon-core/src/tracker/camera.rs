@@ -274,8 +274,8 @@ impl Camera {
         self.last.map(|motion| Motion { x: motion.x * factor, y: motion.y * factor, ..motion })
     }
 
-    /// The shrunken pictures of the frame before and of this one, and the motion between them in their pixels,
-    /// if it is known; and pixels of the frame to one of them.
+    /// The shrunken pictures of the frame before and of this one, and the motion between them in their
+    /// pixels, if it is known; and pixels of the frame to one of them.
     pub(super) fn pictures(&self) -> Option<(&Small, &Small, Motion, usize)> {
         Some((&self.before[0], &self.now[0], self.last?, self.factor))
     }

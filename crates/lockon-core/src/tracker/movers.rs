@@ -2,9 +2,11 @@
 //!
 //! A large frame is searched over several frames, and a target that has turned responds less than other
 //! places do; but it goes on, and often nothing else does. So what moves is looked at in every frame, and a
-//! target that is there is found sooner. The frame before, carried by the camera's motion, is subtracted from this one. A
-//! pixel counts by how much it differs from all nine about its place there: edges that lie between pixels,
-//! and a motion that is a pixel off, leave nothing behind.
+//! target that is there is found sooner.
+//!
+//! The frame before, carried by the camera's motion, is subtracted from this one. A pixel counts by how much
+//! it differs from all nine about its place there: edges that lie between pixels, and a motion that is a
+//! pixel off, leave nothing behind.
 
 use super::camera::{Motion, Small};
 use crate::simd::Level;

@@ -15,7 +15,7 @@ pub(super) const LIKELY: f64 = 0.5;
 
 /// Of frames with a score in each tenth from 0 to 1, the share in which the box was on its target: in the
 /// second half of those sequences, which the constants were not made from. Lost ones do not count.
-pub const RELIABILITY: [f64; 10] = [0.15, 0.33, 0.34, 0.40, 0.41, 0.59, 0.75, 0.82, 0.81, 0.97];
+pub const RELIABILITY: [f64; 10] = [0.16, 0.34, 0.36, 0.42, 0.45, 0.62, 0.74, 0.83, 0.81, 0.97];
 
 /// The share of frames in which a box is on its target, from its likeness to the first look and the second
 /// peak over the first. Where other targets are near, second peaks at their places are weighted: that was not

@@ -12,8 +12,8 @@
 //! the ground now is lost at once, and what was learnt of late is forgotten, unless it looks as it did first.
 //! A target that goes on but looks strange has changed, and is learnt.
 //!
-//! How likely the box is right is another question (`score.rs`): what is learnt answers for itself, so only the
-//! first look counts there.
+//! How likely the box is right is another question (`score.rs`): what is learnt answers for itself, so only
+//! the first look counts there.
 
 use std::iter;
 
