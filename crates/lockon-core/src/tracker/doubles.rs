@@ -50,6 +50,11 @@ impl Doubles {
         }
     }
 
+    /// Frames have another size from now on: meetings go on as if they began.
+    pub(super) fn rescale(&mut self) {
+        self.meetings.clear();
+    }
+
     /// A target ends, or begins anew elsewhere.
     pub(super) fn forget(&mut self, is_gone: impl Fn(u32) -> bool) {
         self.meetings.retain(|meeting| !is_gone(meeting.ids.0) && !is_gone(meeting.ids.1));

@@ -173,6 +173,7 @@ impl Follow for Tracker {
         for target in &mut self.targets {
             target.rescale(x_factor, y_factor);
         }
+        self.doubles.rescale();
         if let Some(births) = &mut self.births {
             births.rescale(x_factor, y_factor);
         }

@@ -18,7 +18,7 @@ const HEIGHT: f64 = 100.0;
 /// What each state means, for the legend.
 fn meaning(state: TrackState) -> &'static str {
     match state {
-        TrackState::Tracked => "the target was found",
+        TrackState::Tracked => "the target was found, likelier than not",
         TrackState::Uncertain => "something was found, perhaps not the target",
         TrackState::Reacquired => "found again after it was lost",
         TrackState::Lost => "not found: its box is where it was seen last",
