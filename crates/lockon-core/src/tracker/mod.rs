@@ -2,7 +2,7 @@
 //!
 //! A correlation filter over gradients, luma and colours says where a target is and how large (`filter.rs`,
 //! `hog.rs`, `colour.rs`), what it looked like says how it is turned (`turn.rs`) and whether it is the target
-//! at all (`target.rs`). The camera's motion (`camera.rs`) says whether a box follows the ground
+//! at all (`target/`). The camera's motion (`camera.rs`) says whether a box follows the ground
 //! (`ground.rs`), and what moves that may be a target that is lost (`movers.rs`). `score.rs` says how likely
 //! a box is right, `doubles.rs` which of two tracks has left its object for another's. Where matches of
 //! templates are followed, `births.rs` says which of them become tracks and when these end.

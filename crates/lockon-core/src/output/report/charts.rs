@@ -25,6 +25,19 @@ fn meaning(state: TrackState) -> &'static str {
     }
 }
 
+/// A chart of lines from 0 to 1, with its scale, as far as its lines.
+fn begin_plot(page: &mut String, label: &str) -> std::fmt::Result {
+    page.push_str("<div class=\"plot\">\n<div class=\"scale\">");
+    for value in [1.0, 0.5, 0.0] {
+        write!(page, "<span style=\"top:{}%\">{value}</span>", 100.0 * (1.0 - value))?;
+    }
+    writeln!(
+        page,
+        "</div>\n<svg class=\"lines\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" \
+         aria-label=\"{label}\">"
+    )
+}
+
 impl Page<'_> {
     /// Score and state over time of each track, and of each template's best matches.
     pub(super) fn write_series(&self, page: &mut String) -> std::fmt::Result {
@@ -81,16 +94,9 @@ impl Page<'_> {
         page.push_str(
             "<details><summary>What a score is worth</summary>\n<p class=\"soft\">A score says how likely the box is on its \
              target, overlapping it by more than a half. Bars: of the frames with such a score, the share that were, in public \
-             videos whose truth is known; line: the share that the score promises.</p>\n<div class=\"plot\">\n<div class=\"scale\">",
+             videos whose truth is known; line: the share that the score promises.</p>\n",
         );
-        for share in [1.0, 0.5, 0.0] {
-            write!(page, "<span style=\"top:{}%\">{share}</span>", 100.0 * (1.0 - share))?;
-        }
-        writeln!(
-            page,
-            "</div>\n<svg class=\"lines\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" \
-             aria-label=\"share of frames on target by score\">"
-        )?;
+        begin_plot(page, "share of frames on target by score")?;
         let step = WIDTH / RELIABILITY.len() as f64;
         for (bar, share) in RELIABILITY.iter().enumerate() {
             let (x, tall) = (bar as f64 * step, share * HEIGHT);
@@ -127,15 +133,8 @@ impl Page<'_> {
             }
             write!(page, "; by its scores on the target in {:.0} %", 100.0 * series.scores / frames as f64)?;
         }
-        page.push_str("</span>\n<div class=\"plot\">\n<div class=\"scale\">");
-        for score in [1.0, 0.5, 0.0] {
-            write!(page, "<span style=\"top:{}%\">{score}</span>", 100.0 * (1.0 - score))?;
-        }
-        writeln!(
-            page,
-            "</div>\n<svg class=\"lines\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" \
-             aria-label=\"score\">"
-        )?;
+        page.push_str("</span>\n");
+        begin_plot(page, "score")?;
         self.write_grid(page, &[0.0, 0.5 * HEIGHT, HEIGHT])?;
         let x = |time: f64| self.x(time);
         let y = |score: f64| HEIGHT * (1.0 - score.clamp(0.0, 1.0));
