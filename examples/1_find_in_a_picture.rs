@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use lockon::backend::{self, Findings, Options, Standing};
 use lockon::config::Limits;
-use lockon::frame::{FrameMeta, Rect};
+use lockon::frame::{FrameMeta, Picture, Rect};
 use lockon::still;
 use lockon::template::{Bank, Template};
 
@@ -38,7 +38,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A GPU if there is one, else the CPU: the scores are the same to the bit.
     let mut backend = backend::open(&Options::default(), &standing)?;
     let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
-    backend.submit(meta, &mut |mut slot| slot.copy_from(scene.as_ref()))?;
+    let picture: Arc<dyn Picture> = Arc::new(scene);
+    backend.submit(meta, &picture)?;
     let mut findings = Findings::default();
     backend.wait_next(&mut findings)?;
     for found in &findings.matches {

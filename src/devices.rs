@@ -4,12 +4,14 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::backend::{Backend, Device, Options, Standing, cpu, cuda};
 use crate::config::{BackendChoice, Kernels, OnDeviceLoss};
 use crate::error::{DeviceFault, Error, Result};
 use crate::hardware::may_have_gpu;
+use crate::surface::Traffic;
 
 /// The devices of one run.
 ///
@@ -44,8 +46,10 @@ impl Devices {
     }
 
     /// Begins to open a GPU, which takes a while, so that the first call of [`Self::open`] finds it open.
-    pub fn open_ahead(&self) {
-        self.ahead.replace(Some(Ahead::open(self.options.choice)));
+    pub fn open_ahead(&self) -> Ahead {
+        let ahead = Ahead::open(self.options.choice, &self.options.traffic);
+        self.ahead.replace(Some(ahead.clone()));
+        ahead
     }
 
     /// Opens a device by `open`, which is told the options, and whether the run has had one before.
@@ -70,6 +74,11 @@ impl Devices {
             OnDeviceLoss::End => None,
             OnDeviceLoss::Cpu => Some(self.options.on_cpu()),
         }
+    }
+
+    /// What counts the bytes that are moved.
+    pub fn traffic(&self) -> &Traffic {
+        &self.options.traffic
     }
 
     /// Threads of the CPU.
@@ -102,16 +111,21 @@ pub fn probe(choice: BackendChoice) -> Result<()> {
 /// The GPU that `Auto` takes.
 const AUTO_GPU: usize = 0;
 
-/// A device that is being opened on a thread of its own, so that it is there when [`open`] asks for it. To
-/// drop it waits for the driver.
-pub struct Ahead {
-    opening: Option<JoinHandle<Option<cuda::Opened>>>,
+/// A device that is being opened on a thread of its own, so that it is there when [`open`] asks for it. It
+/// stays open as long as a clone of this lives; to drop the last one waits for the driver.
+#[derive(Clone)]
+pub struct Ahead(Arc<Opening>);
+
+struct Opening {
+    thread: Mutex<Option<JoinHandle<Option<cuda::Opened>>>>,
+    device: OnceLock<Option<Arc<cuda::Opened>>>,
 }
 
 impl Ahead {
     /// Begins to open the device that will be asked for, where that takes its time: a GPU takes a few tenths
-    /// of a second. What goes wrong is for [`open`] to say. To be kept until the device was opened.
-    pub fn open(choice: BackendChoice) -> Self {
+    /// of a second. What goes wrong is for [`open`] to say. `traffic` counts the bytes of frames that decoders
+    /// left there.
+    pub fn open(choice: BackendChoice, traffic: &Traffic) -> Self {
         let number = match choice {
             BackendChoice::Cpu => None,
             BackendChoice::Auto => Some(AUTO_GPU),
@@ -119,18 +133,32 @@ impl Ahead {
         };
         let open = |number| {
             let thread = std::thread::Builder::new().name("lockon-open".into());
-            thread.spawn(move || cuda::Opened::open(number).ok()).ok()
+            let traffic = traffic.clone();
+            thread.spawn(move || cuda::Opened::counting(number, &traffic).ok()).ok()
         };
-        Self { opening: number.and_then(open) }
+        Self(Arc::new(Opening { thread: Mutex::new(number.and_then(open)), device: OnceLock::new() }))
+    }
+
+    /// The device, once it is open; `None` if there is none.
+    pub fn device(&self) -> Option<Arc<cuda::Opened>> {
+        self.0.wait()
     }
 }
 
-impl Drop for Ahead {
+impl Opening {
+    fn wait(&self) -> Option<Arc<cuda::Opened>> {
+        let join = || {
+            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            thread.and_then(|thread| thread.join().ok().flatten()).map(Arc::new)
+        };
+        self.device.get_or_init(join).clone()
+    }
+}
+
+impl Drop for Opening {
     fn drop(&mut self) {
         // The driver is not left in the middle of it.
-        if let Some(thread) = self.opening.take() {
-            drop(thread.join());
-        }
+        self.wait();
     }
 }
 
@@ -154,7 +182,10 @@ pub fn open_gpu(
         tell_cpu(&why);
         return Ok(None);
     }
-    let open = |standing| cuda::Cuda::open(standing, options.depth, options.kernels, number);
+    let open = |standing| {
+        let opened = cuda::Cuda::open(standing, options.depth, options.kernels, number)?;
+        Ok(opened.counting(&options.traffic))
+    };
     match standing().and_then(open) {
         Ok(opened) => Ok(Some(Box::new(opened))),
         Err(why) if has_kernels => Err(without_kernels(why)),
@@ -271,7 +302,7 @@ mod tests {
         // There is no such device, or no driver at all; and one that may be there is opened again while it is
         // held.
         for choice in [BackendChoice::Cuda(999), BackendChoice::Auto, BackendChoice::Cpu] {
-            let ahead = Ahead::open(choice);
+            let ahead = Ahead::open(choice, &Traffic::default());
             let options = Options { choice, depth: 1, threads: 1, ..Options::default() };
             let opened = open(&options, &Standing::new(Size::new(8, 8)));
             assert_eq!(opened.is_ok(), choice != BackendChoice::Cuda(999), "{choice:?}");

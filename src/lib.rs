@@ -14,7 +14,7 @@
 //! use std::{sync::Arc, time::Instant};
 //! use lockon::backend::{self, Findings, Options, Standing};
 //! use lockon::config::{BackendChoice, Limits};
-//! use lockon::frame::{FrameMeta, Plane, Rect, Size};
+//! use lockon::frame::{FrameMeta, Picture, Plane, Rect, Size};
 //! use lockon::template::{Bank, Template};
 //!
 //! let size = Size::new(40, 30);
@@ -31,7 +31,8 @@
 //! let options = Options { choice: BackendChoice::Cpu, ..Options::default() };
 //! let mut backend = backend::open(&options, &standing)?;
 //! let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
-//! backend.submit(meta, &mut |mut plane| plane.copy_from(picture.as_ref()))?;
+//! let picture: Arc<dyn Picture> = Arc::new(picture);
+//! backend.submit(meta, &picture)?;
 //! let mut findings = Findings::default();
 //! backend.wait_next(&mut findings)?;
 //! assert_eq!((findings.matches[0].rect(), findings.matches[0].score), (Rect::new(21, 8, 9, 7), 1.0));
@@ -52,8 +53,8 @@ mod say;
 
 pub use lockon_core::{
     Error, Result, colour, config, control, engine, error, excerpt, files, frame, judge, memory, metrics,
-    output, overlay, ports, recycle, reference, results, shell, simd, stats, still, tally, template, text,
-    tracker,
+    output, overlay, ports, recycle, reference, results, shell, simd, stats, still, surface, tally, template,
+    text, tracker,
 };
 #[cfg(feature = "gst")]
 pub use lockon_gst as media;

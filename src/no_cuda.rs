@@ -1,9 +1,13 @@
 //! What stands in the CUDA backend's place in a build without the feature `cuda`: nothing can be opened, and
 //! everything says why.
 
+use std::sync::Arc;
+
 use crate::backend::{Standing, cpu::Cpu};
 use crate::config::Kernels;
 use crate::error::{CudaVersion, DeviceFault, Error, Result};
+use crate::frame::{Picture, VideoFormat};
+use crate::surface::{DeviceMemory, SurfaceDevice, Traffic};
 
 const NOT_BUILT: Error = Error::Backend { backend: "cuda", fault: DeviceFault::NotBuilt };
 
@@ -47,7 +51,17 @@ impl Opened {
     ///
     /// # Errors
     /// `Backend`, always.
-    pub fn open(_: usize) -> Result<Self> {
+    pub fn counting(_: usize, _: &Traffic) -> Result<Self> {
+        Err(NOT_BUILT)
+    }
+}
+
+impl SurfaceDevice for Opened {
+    fn context(&self) -> (usize, i32) {
+        (0, 0)
+    }
+
+    fn adopt(&self, _: DeviceMemory, _: &VideoFormat) -> Result<Arc<dyn Picture>> {
         Err(NOT_BUILT)
     }
 }

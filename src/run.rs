@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::backend::Device;
-use crate::config::{Moment, Part, SearchMethod, TrackSpec};
+use crate::backend::{Device, Options};
+use crate::config::{Moment, OnDeviceLoss, Part, SearchMethod, TrackSpec};
 use crate::control::Control;
 use crate::devices::Devices;
 use crate::engine::Engine;
@@ -14,14 +14,16 @@ use crate::excerpt::Excerpt;
 use crate::files;
 use crate::frame::{Frame, FrameMeta, VideoFormat};
 use crate::job::{self, Job, NamedTemplate};
+use crate::media::cuda::Surfaces;
 use crate::media::launch;
 use crate::media::sink::{Shown, VideoSink};
-use crate::media::source::{Input, SourceSpec, VideoSource};
+use crate::media::source::{Decoder, Input, SourceSpec, VideoSource};
 use crate::metrics::MetricsSink;
 use crate::output::{self, report};
 use crate::ports::Sink;
 use crate::request::Request;
 use crate::results::{CommandRecord, RunRecord, Summary};
+use crate::surface::Traffic;
 use crate::text;
 
 /// A request that was checked, with the files that it reads. Nothing is written yet, and no video open.
@@ -30,6 +32,7 @@ pub struct Prepared {
     spec: SourceSpec,
     templates: Vec<NamedTemplate>,
     metrics: Option<MetricsSink>,
+    traffic: Traffic,
 }
 
 /// A run whose source and outputs are open.
@@ -61,7 +64,7 @@ impl Request {
         if let Input::File(path) = &spec.input {
             path.metadata().map_err(Error::file("read", path))?;
         }
-        Ok(Prepared { request: self.clone(), spec, templates, metrics: None })
+        Ok(Prepared { request: self.clone(), spec, templates, metrics: None, traffic: Traffic::default() })
     }
 }
 
@@ -73,7 +76,7 @@ impl Prepared {
     pub fn serve_metrics(&mut self) -> Result<Option<String>> {
         let Some(address) = &self.request.metrics else { return Ok(None) };
         if self.metrics.is_none() {
-            self.metrics = Some(MetricsSink::serve(address)?);
+            self.metrics = Some(MetricsSink::serve(address, &self.traffic)?);
         }
         Ok(self.metrics.as_ref().map(MetricsSink::url))
     }
@@ -85,11 +88,17 @@ impl Prepared {
     /// `Stopped` if `control` was; whatever cannot be opened.
     pub fn start(mut self, control: &Control) -> Result<Run> {
         let job = self.request.checked_job(std::mem::take(&mut self.templates), control)?;
-        let devices = Devices::new(self.request.options(control), self.request.on_device_loss);
+        let options = Options { traffic: self.traffic.clone(), ..self.request.options(control) };
+        let devices = Devices::new(options, self.request.on_device_loss);
         devices.probe()?;
         // While the video is opened. Pyramids are the CPU's.
         if self.request.search != SearchMethod::Pyramid {
-            devices.open_ahead();
+            let ahead = devices.open_ahead();
+            // Frames that are lost with the device cannot be given to another.
+            let may_stay = self.request.on_device_loss == OnDeviceLoss::End;
+            if may_stay && self.spec.decoder != Decoder::Software {
+                self.spec.surfaces = Surfaces::new(move || Some(ahead.device()?));
+            }
         }
         let readers = await_readers(&self.request, control)?.ok_or(Error::Stopped)?;
         let mut sinks = file_sinks(&self.request, &self.spec)?;
@@ -150,6 +159,11 @@ impl Run {
         self.frames.first(&self.control)
     }
 
+    /// The element that decodes the video, such as `nvh264dec`; `None` for raw video.
+    pub fn decoder(&self) -> Option<&str> {
+        self.frames.source().decoder_name()
+    }
+
     /// Follows these boxes too.
     pub fn follow(&mut self, tracks: impl IntoIterator<Item = TrackSpec>) {
         self.job.tracks.extend(tracks);
@@ -208,6 +222,7 @@ impl Run {
             sinks,
             max_frames: request.max_frames,
             control,
+            traffic: devices.traffic().clone(),
         };
         let (summary, outcome) = engine.run();
         drop(readers);

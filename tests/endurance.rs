@@ -98,6 +98,7 @@ fn run(caps: &str, max_frames: Option<u64>, control: &Control, sinks: Vec<Box<dy
         sinks: all,
         max_frames,
         control: control.clone(),
+        traffic: options.traffic.clone(),
     };
     let (summary, outcome) = engine.run();
     outcome.unwrap();

@@ -308,9 +308,9 @@ impl Backend for Failing {
         self.inner.depth()
     }
 
-    fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()> {
+    fn submit(&mut self, meta: FrameMeta, picture: &Arc<dyn Picture>) -> Result<()> {
         self.check(Call::Submit)?;
-        self.inner.submit(meta, fill)
+        self.inner.submit(meta, picture)
     }
 
     fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<FrameMeta>> {

@@ -4,7 +4,7 @@
 use lockon::frame::{Plane, Size};
 use lockon::results::{FrameRecord, Track, TrackState};
 
-use crate::util::{Job, MemorySink, MemorySource, Random, backends, frame, noise};
+use crate::util::{Job, MemorySink, MemorySource, Random, backends, frame, noise, on_device};
 
 const FRAME: Size = Size::new(323, 241);
 const TARGET: Size = Size::new(44, 36);
@@ -804,4 +804,35 @@ fn boxes_that_wait_stay_inside_frames_that_become_smaller() {
         [smooth(1, Size::new(321, 241)), smooth(1, Size::new(107, 79)), smooth(1, Size::new(21, 15))];
     let tracks = follow(&pictures, &["319,239,2,2@1".into(), "320,240,1,1@2".into(), "0,0,321,241@2".into()]);
     assert!(tracks[2].iter().any(|track| track.id == 3), "{tracks:?}");
+}
+
+#[test]
+fn frames_that_lie_on_a_device_are_followed_alike_and_never_fetched_whole() {
+    let pose = |index: usize| {
+        let at = at(60.0 + 5.0 * index as f64, 90.0 + 20.0 * libm::sin(index as f64 / 7.0));
+        // It turns, is hidden for a while, and comes back.
+        let pose = Pose { angle: 3.0 * index as f64, ..at };
+        (!(18..30).contains(&index)).then_some(pose)
+    };
+    let pictures = video((0..45).map(pose));
+    let job = |threads| Job {
+        tracks: vec![typed(pose(0).unwrap()).parse().unwrap(), "200,150,40,40".parse().unwrap()],
+        threads,
+        ..Job::default()
+    };
+    let records = |source: &mut MemorySource, threads| -> Vec<Vec<Track>> {
+        let sink = MemorySink::default();
+        let heard = sink.heard.clone();
+        job(threads).run(source, vec![Box::new(sink)]).1.unwrap();
+        let records = heard.lock().unwrap().records.iter().map(|record| record.tracks.clone()).collect();
+        records
+    };
+    let expected = records(&mut MemorySource::new(&pictures), 1);
+    for threads in [1, 2] {
+        let mut source = MemorySource::new(&pictures);
+        let there = on_device(&mut source);
+        assert!(records(&mut source, threads) == expected, "{threads} threads");
+        let whole: usize = there.iter().map(|picture| picture.whole_planes()).sum();
+        assert_eq!(whole, 0, "planes that were fetched whole");
+    }
 }

@@ -15,7 +15,9 @@ use lockon::frame::{
     Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat,
 };
 use lockon::ports::{Delivery, Next, Sink, Source};
+use lockon::reference::surface::OnDevice;
 use lockon::results::{Event, FrameRecord, RunRecord, Summary};
+use lockon::surface::Traffic;
 use lockon::template::{Bank, Template};
 use lockon::tracker::Tracker;
 use lockon::{Error, Result};
@@ -131,6 +133,17 @@ pub fn frame(index: u64, luma: &Plane) -> Frame {
         format: Arc::new(format),
         picture: Arc::new(Grey { bytes, size, stride }),
     }
+}
+
+/// Makes frames give what frames on a device give, by the definition.
+pub fn on_device(source: &mut MemorySource) -> Vec<Arc<OnDevice>> {
+    let mut there = Vec::new();
+    for frame in source.frames.iter_mut().flatten() {
+        let picture = Arc::new(OnDevice::new(frame.picture.clone(), &frame.format));
+        frame.picture = picture.clone();
+        there.push(picture);
+    }
+    there
 }
 
 /// Delivers frames from memory, then ends, or fails if the last entry is an error.
@@ -353,6 +366,7 @@ impl Job {
             sinks,
             max_frames: self.max_frames,
             control: self.control.clone(),
+            traffic: Traffic::default(),
         };
         engine.run()
     }

@@ -163,11 +163,11 @@ impl Backend for Shaky {
         self.inner.depth()
     }
 
-    fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()> {
+    fn submit(&mut self, meta: FrameMeta, picture: &Arc<dyn Picture>) -> Result<()> {
         self.delays.wait();
         self.check(true, self.submitted)?;
         self.submitted += 1;
-        self.inner.submit(meta, fill)
+        self.inner.submit(meta, picture)
     }
 
     fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<FrameMeta>> {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use lockon::memory::Bytes;
-use lockon::results::{FrameTime, Percentiles, Span, Summary, TemplateSummary, TrackSummary};
+use lockon::results::{FrameTime, Percentiles, Span, Summary, TemplateSummary, TrackSummary, TrafficSummary};
 use lockon::stats::Stage;
 use lockon::text;
 
@@ -56,7 +56,7 @@ pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
 }
 
 /// Where the time went, several lines without a final line break.
-pub(super) fn describe_times(summary: &Summary) -> String {
+pub(super) fn describe_times(summary: &Summary, decoder: Option<&str>) -> String {
     let mut lines = vec![format!("latency {}", in_ms(summary.latency_us))];
     if let Some(capture_us) = summary.capture_us {
         lines.push(format!("from capture to result {}", in_ms(capture_us)));
@@ -82,6 +82,17 @@ pub(super) fn describe_times(summary: &Summary) -> String {
         .map(|stage| format!("{} {:.2}", step(stage.stage), stage.mean_us / 1000.0))
         .collect();
     lines.push(format!("mean ms of a frame: {}", steps.join(", ")));
+    let TrafficSummary { to_device, from_device, on_host } = summary.traffic;
+    let moved = [(to_device, "to the GPU"), (from_device, "from the GPU"), (on_host, "copied on the host")];
+    let moved = moved.iter().filter(|(bytes, _)| *bytes > 0);
+    let moved: Vec<_> =
+        moved.map(|(bytes, how)| format!("{} {how}", Bytes(bytes / summary.frames.max(1)))).collect();
+    if !moved.is_empty() {
+        lines.push(format!("of a frame: {}", moved.join(", ")));
+    }
+    if let Some(decoder) = decoder {
+        lines.push(format!("decoded by {decoder}"));
+    }
     lines.join("\n")
 }
 

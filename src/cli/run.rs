@@ -48,11 +48,12 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
             None => return Ok(signals.outcome()),
         }
     }
+    let decoder = run.decoder().map(str::to_owned);
     let (summary, outcome) = run.finish();
     if summary.frames > 0 {
         log::say(&closing::describe(&summary, request.min_score));
         if log::is_verbose() {
-            log::say(&closing::describe_times(&summary));
+            log::say(&closing::describe_times(&summary, decoder.as_deref()));
         }
         match closing::describe_files(&summary) {
             Some(files) => log::say(&files),

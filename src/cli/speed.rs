@@ -155,6 +155,7 @@ fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Devic
         sinks: vec![Box::new(Watch(seen.clone()))],
         max_frames: None,
         control: Control::new(),
+        traffic: options.traffic.clone(),
     };
     engine.run().1?;
     let device = used.into_inner().unwrap_or_else(PoisonError::into_inner).expect("frames were done");

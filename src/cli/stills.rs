@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -9,7 +10,7 @@ use anyhow::Result;
 use lockon::backend::{self, Backend, Findings, Options, Standing};
 use lockon::control::Control;
 use lockon::files;
-use lockon::frame::{FrameMeta, PixelFormat, Plane, PlaneRef};
+use lockon::frame::{FrameMeta, Picture, PixelFormat, Plane, PlaneRef};
 use lockon::job::{self, NamedTemplate, check_device};
 use lockon::output;
 use lockon::overlay::{self, Canvas, Trails};
@@ -96,7 +97,8 @@ fn check_output(inputs: &[PathBuf], output: &PathBuf) -> lockon::Result<()> {
 /// One picture through a backend, as if it were a video of one frame.
 fn work(mut backend: Box<dyn Backend>, picture: PlaneRef<'_>) -> lockon::Result<Findings> {
     let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
-    backend.submit(meta, &mut |mut plane| plane.copy_from(picture))?;
+    let picture: Arc<dyn Picture> = Arc::new(picture.to_plane());
+    backend.submit(meta, &picture)?;
     let mut findings = Findings::default();
     backend.wait_next(&mut findings)?;
     Ok(findings)

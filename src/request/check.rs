@@ -7,6 +7,7 @@ use crate::config::{BackendChoice, Moment, Part, View};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::job;
+use crate::media::cuda::Surfaces;
 use crate::media::launch::Launch;
 use crate::media::sink::{self, VideoSink};
 use crate::media::source::{CameraMode, DEFAULT_JITTER_MS, Decoder, Input, SourceSpec};
@@ -148,7 +149,8 @@ impl Request {
         let jitter_ms = self.jitter.unwrap_or(DEFAULT_JITTER_MS);
         let login = login(self.credentials.as_deref(), &input)?;
         let reconnect = self.reconnect;
-        let spec = SourceSpec { input, decoder, live, reconnect, camera, login, jitter_ms };
+        let surfaces = Surfaces::default();
+        let spec = SourceSpec { input, decoder, live, reconnect, camera, login, jitter_ms, surfaces };
         if reconnect && !spec.can_reconnect() {
             return usage("--reconnect is for cameras and streams: a file is not lost");
         }

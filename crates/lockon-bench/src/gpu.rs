@@ -1,12 +1,13 @@
 //! What is measured on a GPU.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
 use lockon_core::backend::{Backend, Device, Findings, cpu};
 use lockon_core::config::{Kernel, Kernels, Limits, ThresholdMethod, ThresholdSpec};
-use lockon_core::frame::{FrameMeta, Plane, PlaneMut, Rect, Size};
+use lockon_core::frame::{FrameMeta, Picture, Plane, Rect, Size};
 use lockon_core::reference;
 use lockon_cuda::Cuda;
 use lockon_cuda::bench::{Bench, Context, Copy, Frames, PictureMemory};
@@ -222,7 +223,8 @@ impl Work {
         let mut cuda = Cuda::open(standing, 2, self.kernels.iter().copied().collect(), number)?;
         let open_us = began.elapsed().as_secs_f64() * 1e6;
         let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: began };
-        cuda.submit(meta, &mut |mut plane: PlaneMut<'_>| plane.copy_from(picture.as_ref()))?;
+        let picture: Arc<dyn Picture> = Arc::new(picture);
+        cuda.submit(meta, &picture)?;
         let mut findings = Findings::default();
         cuda.wait_next(&mut findings)?;
         let result_us = began.elapsed().as_secs_f64() * 1e6;
@@ -261,6 +263,7 @@ impl Work {
         (name, kernels): (&str, Kernels),
     ) -> Result<()> {
         let frame = picture.size();
+        let shared: Arc<dyn Picture> = Arc::new(picture.clone());
         let (_, place) = bank(picture, Rect::whole(frame), RING_TEMPLATE, 1)?;
         let standing = ring_standing(picture, mask.is_some(), mask == Some(true))?;
         let mut cuda = Cuda::open(standing, depth, kernels, number)?;
@@ -298,12 +301,10 @@ impl Work {
                 before = now;
             }
             // Each slot's buffer is written once; after that it holds the frame already.
-            let is_new = index < bunch;
-            cuda.submit(meta, &mut |mut plane| {
-                if is_new {
-                    plane.copy_from(picture.as_ref());
-                }
-            })?;
+            if index == bunch {
+                cuda.keep_pixels();
+            }
+            cuda.submit(meta, &shared)?;
             if counts {
                 submits.push(now.elapsed().as_secs_f64() * 1e6);
             }

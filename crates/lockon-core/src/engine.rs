@@ -16,8 +16,11 @@ use crate::error::{DeviceFault, Error, Result, catch_panic};
 use crate::frame::{Frame, Size, VideoFormat};
 use crate::ports::{Delivery, Follow, Next, Sink, Source};
 use crate::recycle::Recycler;
-use crate::results::{Event, FrameRecord, Percentiles, RunRecord, StageSummary, Summary, ThresholdResult};
+use crate::results::{
+    Event, FrameRecord, Percentiles, RunRecord, StageSummary, Summary, ThresholdResult, TrafficSummary,
+};
 use crate::stats::{Stage, Stats};
+use crate::surface::{Surface, Traffic};
 use crate::tally::Tally;
 use crate::text;
 
@@ -48,6 +51,8 @@ pub struct Engine<'a> {
     /// completed, the others given up, and outputs closed. While it pauses no frame is taken from the source:
     /// one that is live drops them.
     pub control: Control,
+    /// What the device and the source count the bytes with that they move.
+    pub traffic: Traffic,
 }
 
 impl Engine<'_> {
@@ -363,6 +368,8 @@ impl Engine<'_> {
         let circumstances = frame.circumstances;
         let backend = &mut *open.as_mut().expect("a frame in flight lies in an open backend").backend;
         let meta = backend.wait_next(findings)?.expect("the backend holds the frame that was submitted");
+        // A tracker cannot fail: it goes on with what it saw, and that was nothing if the device failed.
+        let mut seen = Ok(());
         let record = records.share(|record| {
             record.clear();
             (record.frame, record.pts_ns) = (meta.index, meta.pts_ns);
@@ -373,9 +380,11 @@ impl Engine<'_> {
             let started = Instant::now();
             let FrameRecord { matches, tracks, .. } = record;
             self.tracker.step(frame, matches, tracks);
+            seen = frame.picture.surface().map_or(Ok(()), Surface::check);
             *redone += findings.redone;
             stats.stage(Stage::Upload, findings.upload_us);
             stats.stage(Stage::Standing, findings.standing_us);
+            self.traffic.add_device_us(findings.standing_us);
             if !record.tracks.is_empty() {
                 let step_us = micros(started.elapsed());
                 stats.stage(Stage::Tracker, step_us);
@@ -389,7 +398,7 @@ impl Engine<'_> {
                 record.capture_us = Some(capture_us);
             }
         });
-        Ok(record)
+        seen.map(|()| record)
     }
 
     fn summary(&self, run: &Run) -> Summary {
@@ -422,6 +431,7 @@ impl Engine<'_> {
             interrupted: self.control.is_stopped(),
             redone: run.redone,
             device_lost: run.device_lost,
+            traffic: TrafficSummary::of(&self.traffic),
             ..Summary::default()
         };
         run.tally.tell(&mut summary);
@@ -484,7 +494,7 @@ struct Open {
 
 impl Open {
     fn submit(&mut self, frame: &Frame) -> Result<()> {
-        self.backend.submit(frame.meta, &mut |mut plane| plane.copy_from(frame.luma()))
+        self.backend.submit(frame.meta, &frame.picture)
     }
 }
 

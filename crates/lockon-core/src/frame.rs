@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use crate::surface::Surface;
+
 /// Width and height in pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct Size {
@@ -404,8 +406,14 @@ pub struct VideoFormat {
 
 /// Planes that stay where the decoder put them for as long as the picture is held.
 pub trait Picture: Send + Sync {
-    /// Plane `index`, below `PixelFormat::planes`; plane 0 is luma.
+    /// Plane `index`, below `PixelFormat::planes`, in the host's memory; plane 0 is luma. One that lies on a
+    /// device comes to the host as a whole when it is first asked for, and stays there.
     fn plane(&self, index: usize) -> PlaneRef<'_>;
+
+    /// The picture on the device, if that is where its pixels are. Who needs a part of it asks there.
+    fn surface(&self) -> Option<&(dyn Surface + 'static)> {
+        None
+    }
 }
 
 impl Picture for Plane {
@@ -456,9 +464,20 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The luma plane as decoded, range untouched.
+    /// The luma plane as decoded, range untouched. One that lies on a device comes to the host as a whole.
     pub fn luma(&self) -> PlaneRef<'_> {
         self.picture.plane(0)
+    }
+
+    /// The part `rect` of the luma plane; of one that lies on a device no more than that comes to the host.
+    ///
+    /// # Panics
+    /// If `rect` is not inside the frame.
+    pub fn with_luma_of<T>(&self, rect: Rect, look: impl FnOnce(PlaneRef<'_>) -> T) -> T {
+        match self.picture.surface() {
+            Some(surface) => look(surface.fetch(rect).as_ref()),
+            None => look(self.luma().crop(rect)),
+        }
     }
 }
 

@@ -33,6 +33,7 @@ pub mod simd;
 pub mod stats;
 #[cfg(feature = "pictures")]
 pub mod still;
+pub mod surface;
 pub mod tally;
 pub mod template;
 pub mod text;

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::frame::Rect;
 use crate::stats::Durations;
+use crate::surface::Traffic;
 
 /// One line of a JSON Lines file.
 #[derive(Debug, Serialize)]
@@ -375,6 +376,8 @@ pub struct Summary {
     /// work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_lost: Option<u64>,
+    /// Bytes that were moved on the way.
+    pub traffic: TrafficSummary,
     /// What was found of each template, in the order in which they were given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<TemplateSummary>,
@@ -394,6 +397,26 @@ pub struct Summary {
     /// The files that outputs wrote. Known when all are complete, and in no results file.
     #[serde(skip)]
     pub files: Vec<PathBuf>,
+}
+
+/// Bytes of frames, results and masks that a run moved, all frames together. What decoders and encoders move
+/// by themselves is not in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct TrafficSummary {
+    /// From the host to the device.
+    pub to_device: u64,
+    /// From the device to the host.
+    pub from_device: u64,
+    /// From one place in the host's memory to another, on the way to the search.
+    pub on_host: u64,
+}
+
+impl TrafficSummary {
+    /// What was counted so far.
+    pub fn of(traffic: &Traffic) -> Self {
+        let (to_device, from_device, on_host) = traffic.so_far();
+        Self { to_device, from_device, on_host }
+    }
 }
 
 /// What was found of one template.

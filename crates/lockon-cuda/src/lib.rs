@@ -1,8 +1,9 @@
 //! The CUDA backend: a ring of slots on a GPU, and a stream for each thing that a GPU does at the same time
 //! as another.
 //!
-//! A frame's way: `submit` has it written into the slot's pinned buffer and puts its upload, its kernels, the
-//! copy of its mask and the publishing of its results into their streams; nothing waits. Events in the
+//! A frame's way: `submit` writes it into the slot's pinned buffer and puts its upload, its kernels, the copy
+//! of its mask and the publishing of its results into their streams; nothing waits. A frame that lies on the
+//! device (`surface.rs`) is copied there, in the place of the upload. Events in the
 //! streams order them: each frame's upload follows the one before, its kernels follow its upload and the
 //! kernels before, its mask the threshold, its results the search. `wait_next` waits for the oldest slot's
 //! last event, and is the only one that does; the frames behind it go on meanwhile.
@@ -32,12 +33,14 @@ use lockon_core::backend::{Backend, Device, Findings, Standing};
 use lockon_core::config::{Kernel, Kernels, ThresholdMethod};
 use lockon_core::error::{DeviceFault, Error, Result};
 use lockon_core::frame::{FrameMeta, Picture, PlaneMut, PlaneRef, Size};
+use lockon_core::surface::{Surface, Traffic};
 
 use driver::{
     Attribute, DeviceBuffer, Event, Gpu, Graph, Pinned, PinnedBuffer, Priority, Stream, TimedEvent, fault,
 };
 use ncc::{DeviceFrame, MAX_SIDE};
 use search::{CandidateList, Lane, PlannedSearch, Planner, WindowSearch};
+use surface::DevicePicture;
 use threshold::Thresholder;
 
 #[cfg(feature = "bench")]
@@ -53,6 +56,7 @@ mod peers;
 mod say;
 mod search;
 mod shared;
+mod surface;
 mod suspects;
 #[cfg(test)]
 mod testing;
@@ -63,19 +67,7 @@ mod threshold;
 mod wgmma;
 
 pub use driver::{DeviceInfo, device, devices};
-
-/// A device that stays open as long as this lives, whoever else opens and closes it.
-pub struct Opened(#[expect(dead_code, reason = "it is held, not used")] Gpu);
-
-impl Opened {
-    /// Opens the device of that number.
-    ///
-    /// # Errors
-    /// `Backend`: no driver, an old one, no such device.
-    pub fn open(number: usize) -> Result<Self> {
-        Gpu::open(number).map(Self)
-    }
-}
+pub use surface::Opened;
 
 /// A CUDA device.
 pub struct Cuda {
@@ -102,6 +94,9 @@ struct Work {
     masks: MaskPool,
     /// Frames are uploaded even if nothing is done to them.
     uploads_idly: bool,
+    /// Slots are uploaded as they are.
+    keeps_pixels: bool,
+    traffic: Traffic,
     candidates: Vec<Candidate>,
 }
 
@@ -156,6 +151,8 @@ impl Cuda {
             turn: 0,
             masks,
             uploads_idly: false,
+            keeps_pixels: false,
+            traffic: Traffic::default(),
             candidates: Vec::new(),
         };
         // Not at the first frames, which may be live.
@@ -163,10 +160,22 @@ impl Cuda {
         Ok(Self { work, depth, ring: Ring::new("cuda", slots) })
     }
 
+    /// The same, and the bytes that it moves are counted.
+    #[must_use]
+    pub fn counting(mut self, traffic: &Traffic) -> Self {
+        self.work.traffic = traffic.clone();
+        self
+    }
+
     /// From now on frames are uploaded even if there is nothing to do to them: what a bench compares the ring
     /// with.
     pub fn upload_idly(&mut self) {
         self.work.uploads_idly = true;
+    }
+
+    /// From now on slots are uploaded with the pixels that they have: what a bench times is the device.
+    pub fn keep_pixels(&mut self) {
+        self.work.keeps_pixels = true;
     }
 }
 
@@ -210,15 +219,31 @@ impl Work {
         Ok(())
     }
 
-    /// Puts a frame that lies in the slot's pinned buffer, and all that is to be done to it, into the
-    /// streams. `before` is the slot that was submitted before, if that is in flight.
+    /// Has the frame's pixels where [`Self::start`] takes them from: in the slot's pinned buffer, or on the
+    /// device, where the decoder left them.
+    fn take_in(&self, slot: &mut Slot, picture: &Arc<dyn Picture>) -> Result<()> {
+        let surface = picture.surface();
+        if surface.and_then(|surface| DevicePicture::of(&self.gpu, surface)).is_some() {
+            slot.on_device = Some(picture.clone());
+        } else if !self.keeps_pixels {
+            let started = Instant::now();
+            slot.upload_plane().copy_from(picture.plane(0));
+            surface.map_or(Ok(()), Surface::check)?;
+            slot.fill_us = started.elapsed().as_micros() as u64;
+            self.traffic.add_copied(slot.frame.size.area());
+        }
+        Ok(())
+    }
+
+    /// Puts a frame that was taken in, and all that is to be done to it, into the streams. `before` is the
+    /// slot that was submitted before, if that is in flight.
     #[expect(unsafe_code, reason = "the device works on the slot's memory after this has returned")]
     fn start(&mut self, slot: &mut Slot, before: Option<&Slot>) -> Result<()> {
         if slot.graph.is_none() {
             self.capture(slot)?;
         }
         let Streams { uploads, clock, masks, results } = &self.streams;
-        let Slot { upload, frame, list, mask, events, graph, .. } = slot;
+        let Slot { upload, frame, list, mask, events, graph, on_device, .. } = slot;
         let kernels = &self.lane.stream;
         let times = &self.times[slot.turn];
 
@@ -228,11 +253,19 @@ impl Work {
         if !slot.waits_for_upload {
             times.started.record(uploads)?;
         }
-        let bytes = upload.len();
-        // SAFETY: the ring keeps the slot, whatever fails, until `Cuda::drop` has waited for all streams. Its
-        // pinned buffer is written by `submit` only, once `finish` has waited for the frame's last event,
-        // which comes after this copy.
-        unsafe { uploads.upload(upload, &mut frame.pixels, bytes)? };
+        let surface = on_device.as_ref().and_then(|picture| picture.surface());
+        if let Some(picture) = surface.and_then(|surface| DevicePicture::of(&self.gpu, surface)) {
+            // SAFETY: the slot keeps the picture until `finish` has waited for the frame's last event, which
+            // comes after this copy; if that fails, until `Cuda::drop` has waited for all streams.
+            unsafe { picture.copy_luma(uploads, frame)? };
+        } else {
+            let bytes = upload.len();
+            // SAFETY: the ring keeps the slot, whatever fails, until `Cuda::drop` has waited for all streams.
+            // Its pinned buffer is written by `submit` only, once `finish` has waited for the frame's last
+            // event, which comes after this copy.
+            unsafe { uploads.upload(upload, &mut frame.pixels, bytes)? };
+            self.traffic.add_up(bytes);
+        }
         events.uploaded.record(uploads)?;
         clock.wait_for(&events.uploaded)?;
         times.uploaded.record(clock)?;
@@ -251,6 +284,7 @@ impl Work {
             // SAFETY: the slot has the only `Arc` of this mask until `finish` has waited for `times.done`,
             // which comes after this copy, and the ring keeps the slot as said above.
             unsafe { masks.download(device, 0, &mut host.pixels, frame.size.area())? };
+            self.traffic.add_down(frame.size.area());
             events.masked.record(masks)?;
         }
 
@@ -277,6 +311,7 @@ impl Work {
         let before = &self.times[(slot.turn + self.times.len() - 1) % self.times.len()];
         let done = if self.standing.wants_mask { &times.done } else { &times.published };
         done.wait()?;
+        slot.on_device = None;
         let upload_start = if slot.waits_for_upload { &before.uploaded } else { &times.started };
         findings.upload_us = slot.fill_us + upload_start.micros_to(&times.uploaded)? as u64;
         // The device turns to a frame when it is there and the one before is done with.
@@ -298,6 +333,7 @@ impl Work {
                 slot.graph = None;
             }
             findings.redone = self.lane.redo(list, &mut |lane, list| lane.search(list, frame, search))?;
+            self.traffic.add_down(list.bytes());
             let found = list.candidates(&self.lane.stream)?;
             plan.select(found, (roi.x, roi.y), limits, &mut self.candidates, &mut findings.matches);
         }
@@ -335,16 +371,15 @@ impl Backend for Cuda {
         self.depth
     }
 
-    fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()> {
+    fn submit(&mut self, meta: FrameMeta, picture: &Arc<dyn Picture>) -> Result<()> {
         let Self { work, ring, .. } = self;
         ring.submit(|slot, before| {
             slot.meta = Some(meta);
             if !work.uploads() {
                 return Ok(());
             }
-            let started = Instant::now();
-            fill(slot.upload_plane());
-            slot.fill_us = started.elapsed().as_micros() as u64;
+            slot.fill_us = 0;
+            work.take_in(slot, picture)?;
             (slot.turn, slot.is_first) = (work.turn % work.times.len(), work.turn == 0);
             work.turn += 1;
             work.lend_mask(slot)?;
@@ -442,6 +477,8 @@ struct Slot {
     /// The kernels, as they are started for each frame; none if there is nothing to do, or the list lies
     /// elsewhere now.
     graph: Option<Graph>,
+    /// The frame, if the decoder left it on this device.
+    on_device: Option<Arc<dyn Picture>>,
     fill_us: u64,
     /// Index in `times`.
     turn: usize,
@@ -535,6 +572,7 @@ impl Slot {
                 computed: gpu.event()?,
             },
             graph: None,
+            on_device: None,
             fill_us: 0,
             turn: 0,
             is_first: false,

@@ -368,6 +368,13 @@ impl CandidateList {
         Ok(())
     }
 
+    /// After [`Lane::redo`]: bytes that come to the host of it.
+    pub(super) fn bytes(&self) -> usize {
+        let later = if self.count() > FIRST_CANDIDATES { self.count() } else { 0 };
+        let words = Found::HEADER + (self.count().min(FIRST_CANDIDATES) + later) * Found::CANDIDATE;
+        words * size_of::<u64>()
+    }
+
     /// After [`Lane::redo`]: all candidates, in no order. Reads back by way of `stream` if they did not all
     /// come yet.
     pub(super) fn candidates(

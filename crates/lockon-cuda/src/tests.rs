@@ -19,6 +19,10 @@ use lockon_core::reference;
 use lockon_core::results::Match;
 use lockon_core::template::{Bank, Template};
 
+fn shared(frame: &Plane) -> Arc<dyn Picture> {
+    Arc::new(frame.clone())
+}
+
 /// One template in one region of one frame, as a failure prints it.
 #[derive(Debug)]
 #[expect(dead_code, reason = "printed")]
@@ -261,7 +265,7 @@ fn findings_of(backend: &mut dyn Backend, frames: &[Plane]) -> Vec<Findings> {
         }
         let meta =
             FrameMeta { index: index as u64, pts_ns: None, duration_ns: None, arrived: Instant::now() };
-        backend.submit(meta, &mut |mut plane| plane.copy_from(frame.as_ref())).unwrap();
+        backend.submit(meta, &shared(frame)).unwrap();
     }
     while done < frames.len() {
         finish(backend, done);
@@ -778,7 +782,7 @@ fn waited(cuda: &mut Cuda) -> std::result::Result<Option<u64>, String> {
 
 fn submitted(cuda: &mut Cuda, index: u64, frame: &Plane) -> std::result::Result<(), String> {
     let meta = FrameMeta { index, pts_ns: None, duration_ns: None, arrived: Instant::now() };
-    let submitted = cuda.submit(meta, &mut |mut plane| plane.copy_from(frame.as_ref()));
+    let submitted = cuda.submit(meta, &shared(frame));
     submitted.map_err(|error| error.to_string())
 }
 
@@ -972,7 +976,7 @@ fn uploads_overlap_kernels_and_frames_neither_allocate_nor_wait_twice() {
         }
         let meta = FrameMeta { index, pts_ns: None, duration_ns: None, arrived: Instant::now() };
         let frame = &frames[index as usize % 3];
-        cuda.submit(meta, &mut |mut plane| plane.copy_from(frame.as_ref())).unwrap();
+        cuda.submit(meta, &shared(frame)).unwrap();
     }
     for (index, [uploaded, published, done]) in timeline.iter().enumerate().take(12) {
         println!(
@@ -1048,7 +1052,7 @@ fn a_device_is_lost() {
     let standing = Standing::new(size).thresholding(Some("mean:5:1".parse().unwrap()), true);
     let mut backend = Cuda::open(standing, 2, Kernels::default(), 0).unwrap();
     let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
-    backend.submit(meta, &mut |mut plane| plane.copy_from(Plane::new(size).as_ref())).unwrap();
+    backend.submit(meta, &shared(&Plane::new(size))).unwrap();
     let module = backend.work.gpu.load(TRAP).unwrap();
     let trap = module.kernel("trap_now").unwrap();
     let stream = &backend.work.lane.stream;
@@ -1056,7 +1060,7 @@ fn a_device_is_lost() {
     let _ = stream.wait();
     let mut findings = Findings::default();
     let outcome = match backend.wait_next(&mut findings) {
-        Ok(_) => backend.submit(meta, &mut |_| {}).map(drop),
+        Ok(_) => backend.submit(meta, &shared(&Plane::new(size))).map(drop),
         Err(error) => Err(error),
     };
     let error = outcome.unwrap_err();

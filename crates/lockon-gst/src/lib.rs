@@ -5,8 +5,9 @@
 //! results, draws those in, and encodes or shows the frames, with the input's own sound where that is wanted.
 //! [`doctor`] says what is installed and what is not, [`log`] joins GStreamer's log to ours, [`truncated`]
 //! tells files that were cut off, `stuck` those from which nothing comes any more. `window` hears keys and
-//! the mouse in a window, and [`pick`] asks for boxes there.
+//! the mouse in a window, and [`pick`] asks for boxes there. [`cuda`] knows pictures that lie on a device.
 
+pub mod cuda;
 mod damage;
 pub mod doctor;
 pub mod launch;

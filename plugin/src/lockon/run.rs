@@ -6,6 +6,7 @@
 //! of its kind again, and drawing on it or adding metadata copies nothing.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -15,13 +16,14 @@ use lockon::control::Control;
 use lockon::devices::{self, Devices};
 use lockon::engine::Engine;
 use lockon::error::{Error, Result};
-use lockon::frame::{Circumstances, Frame, FrameMeta, PlaneMut, VideoFormat};
+use lockon::frame::{Circumstances, Frame, FrameMeta, Picture, VideoFormat};
+use lockon::media::cuda::Surfaces;
 use lockon::media::source::{self, PtsInterpolator};
 use lockon::output;
 use lockon::ports::{Delivery, Next, Sink, Source};
 use lockon::results::{Event, RunRecord, Summary};
 
-use super::line::{Arrival, Outcome, Step};
+use super::line::{Arrival, Layout, Outcome, Step};
 use super::settings::Device;
 use super::work::Asked;
 
@@ -36,6 +38,7 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
     sinks.push(Box::new(ResultsToLine { element: element.clone() }));
     let tracker = element.imp().work().asked().job.tracker(device.options.threads);
     let options = Options { control: control.clone(), ..device.options.clone() };
+    let traffic = options.traffic.clone();
     let devices = Devices::new(options, device.on_loss);
     let open_backend = |format: &VideoFormat| {
         devices.open(|options, has_opened| Retuned::open(element, options.clone(), format, has_opened))
@@ -55,6 +58,7 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
         sinks,
         max_frames: None,
         control: control.clone(),
+        traffic,
     };
     let (summary, outcome) = engine.run();
     gst::info!(
@@ -96,7 +100,9 @@ impl Frames {
                     imp.line.pushed(imp.depart(departure));
                     self.held_up += started.elapsed();
                 }
-                Step::Search(arrival) => return frame(arrival, &mut self.times).map(Next::Frame),
+                Step::Search(arrival) => {
+                    return frame(arrival, &mut self.times, &imp.surfaces()).map(Next::Frame);
+                }
                 Step::Pending => return Ok(Next::Pending),
                 Step::End => return Ok(Next::End),
             }
@@ -107,6 +113,7 @@ impl Frames {
 fn frame(
     Arrival { index, at, buffer, layout, times, .. }: Arrival,
     given: &mut PtsInterpolator,
+    surfaces: &Surfaces,
 ) -> Result<Frame> {
     let own = times.stream_time.map(gst::ClockTime::nseconds);
     let (pts_ns, is_pts_interpolated) = given.next(own, layout.format.frame_rate);
@@ -115,7 +122,10 @@ fn frame(
     let damage = gst::BufferFlags::DISCONT | gst::BufferFlags::CORRUPTED;
     let is_discontinuity = index > 0 && buffer.flags().intersects(damage);
     let circumstances = Circumstances { is_discontinuity, is_pts_interpolated, ..Circumstances::default() };
-    let picture = source::picture(buffer, &layout.info, &layout.format).ok_or_else(|| Error::Pipeline {
+    let Layout { info, format } = &*layout;
+    let on_device = surfaces.adopt(&buffer, info, format)?;
+    let picture = on_device.or_else(|| source::picture(buffer, info, format));
+    let picture = picture.ok_or_else(|| Error::Pipeline {
         element: "sink".into(),
         message: format!("frame {index} is not laid out as its caps say"),
         debug: String::new(),
@@ -326,10 +336,10 @@ impl Backend for Retuned {
         self.options.depth
     }
 
-    fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()> {
+    fn submit(&mut self, meta: FrameMeta, picture: &Arc<dyn Picture>) -> Result<()> {
         self.retune();
         let last = self.opened.back_mut().expect("one is always open");
-        last.backend.submit(meta, fill)?;
+        last.backend.submit(meta, picture)?;
         last.in_flight += 1;
         Ok(())
     }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use crate::config::{Angles, BackendChoice, Kernels, Limits, Scales, SearchMethod, ThresholdSpec};
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result, TemplateFault};
-use crate::frame::{FrameMeta, Picture, PlaneMut, Rect, Size};
+use crate::frame::{FrameMeta, Picture, Rect, Size};
 use crate::results::Match;
+use crate::surface::Traffic;
 use crate::template::{Bank, Template, resampled_size};
 
 pub mod cpu;
@@ -140,20 +141,18 @@ pub trait Backend: Send {
     /// Number of slots: 2 is a double buffer.
     fn depth(&self) -> usize;
 
-    /// Lends the next free slot's plane to `fill`, starts the standing work on it and returns without waiting
-    /// for that.
+    /// Puts a frame's luma plane into the next free slot, starts the standing work on it and returns without
+    /// waiting for that. A plane that lies on this device is copied there, or used where it lies.
     ///
-    /// The plane is of the size that the backend was opened for and holds what its last user left there.
-    /// `fill` writes it once, from start to end, and reads nothing: it may lie in memory that is slow to
-    /// read. It is not called if there is nothing to do to frames.
+    /// If there is nothing to do to frames, nothing is copied.
     ///
     /// # Errors
     /// `Backend` if the device fails: the frame is not in flight then. The first error, if an earlier call
     /// failed.
     ///
     /// # Panics
-    /// If no slot is free.
-    fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()>;
+    /// If no slot is free, or the plane is not of the size that the backend was opened for.
+    fn submit(&mut self, meta: FrameMeta, picture: &Arc<dyn Picture>) -> Result<()>;
 
     /// Waits for the oldest frame in flight, fills `findings`, frees its slot and tells which frame it was;
     /// `None` if nothing is in flight.
@@ -256,6 +255,8 @@ pub struct Options {
     pub control: Control,
     /// How much of the host's memory the CPU backend may take; `memory::default_limit` if nothing is said.
     pub memory: Option<Bytes>,
+    /// Counts the bytes that are moved.
+    pub traffic: Traffic,
 }
 
 impl Default for Options {
@@ -268,6 +269,7 @@ impl Default for Options {
             kernels: Kernels::default(),
             control: Control::new(),
             memory: None,
+            traffic: Traffic::default(),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::frame::VideoFormat;
 use crate::ports::{Delivery, Sink};
 use crate::results::{Event, RunRecord, Summary, Track, TrackState};
+use crate::surface::Traffic;
 
 mod http;
 
@@ -51,6 +52,7 @@ struct State {
     latency: Buckets,
     capture: Buckets,
     tracks: Vec<Track>,
+    traffic: Traffic,
 }
 
 /// The counts of a run, shared between the engine's thread, which counts, and the server's, which tells.
@@ -101,6 +103,17 @@ fn write_text(out: &mut String, state: &State) -> std::fmt::Result {
         head(out, &format!("lockon_{name}_total"), "counter", help)?;
         writeln!(out, "lockon_{name}_total {value}")?;
     }
+    let (to_device, from_device, on_host) = state.traffic.so_far();
+    for (name, value, help) in [
+        ("to_device", to_device, "Bytes that went from the host to the device."),
+        ("from_device", from_device, "Bytes that came from the device to the host."),
+        ("copied_on_host", on_host, "Bytes of frames that the host copied on their way to the search."),
+    ] {
+        head(out, &format!("lockon_bytes_{name}_total"), "counter", help)?;
+        writeln!(out, "lockon_bytes_{name}_total {value}")?;
+    }
+    head(out, "lockon_device_seconds_total", "counter", "Time that the device worked on frames.")?;
+    writeln!(out, "lockon_device_seconds_total {}", state.traffic.device_us() as f64 / 1e6)?;
     head(out, "lockon_stalled", "gauge", "1 while nothing comes from the source.")?;
     writeln!(out, "lockon_stalled {}", u8::from(state.is_stalled))?;
     histogram(
@@ -161,12 +174,13 @@ pub struct MetricsSink {
 }
 
 impl MetricsSink {
-    /// Counts, and serves what it counts at an address.
+    /// Counts, and serves what it counts at an address, and the bytes that `traffic` counts.
     ///
     /// # Errors
     /// `Listen` if the address is taken, or is none of this machine's.
-    pub fn serve(address: &Address) -> Result<Self> {
+    pub fn serve(address: &Address, traffic: &Traffic) -> Result<Self> {
         let metrics = Metrics::default();
+        metrics.state().traffic = traffic.clone();
         let told = metrics.clone();
         let server = Server::start(address, move || told.text())?;
         Ok(Self { metrics, server: Some(server) })

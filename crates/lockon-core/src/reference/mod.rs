@@ -3,6 +3,7 @@
 //! No speed, no sharing of work between pixels: each output is computed from its inputs as the formula says.
 
 pub mod ncc;
+pub mod surface;
 pub mod threshold;
 
 use crate::frame::{Plane, Size};

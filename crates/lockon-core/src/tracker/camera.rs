@@ -6,8 +6,9 @@
 //! on (M. Fischler and R. Bolles, "Random Sample Consensus", 1981), with the pairs in a fixed order. Sums are
 //! integers, so every machine finds the same motion.
 
-use crate::frame::Frame;
+use crate::frame::{Frame, Size};
 use crate::simd::Level;
+use crate::surface::Surface;
 
 /// About so wide is the picture in which blocks are looked for.
 const WIDTH: usize = 320;
@@ -144,6 +145,13 @@ impl Small {
         }
     }
 
+    /// The same of a picture on a device, which has the same bytes.
+    fn shrink_on_device(&mut self, surface: &dyn Surface, size: Size, factor: usize) {
+        (self.width, self.height) = (size.width / factor, size.height / factor);
+        self.data.resize(self.width * self.height, 0);
+        surface.shrink(factor, &mut self.data);
+    }
+
     pub(super) fn row(&self, y: usize) -> &[u8] {
         &self.data[y * self.width..][..self.width]
     }
@@ -259,9 +267,13 @@ impl Camera {
         self.factor = factor;
         std::mem::swap(&mut self.before, &mut self.now);
         let Self { level, before, now, sums, .. } = self;
-        let luma = frame.luma();
         let [small, half] = now;
-        small.shrink(*level, |y| luma.row(y), (size.width, size.height), factor, sums);
+        if let Some(surface) = frame.picture.surface() {
+            small.shrink_on_device(surface, size, factor);
+        } else {
+            let luma = frame.luma();
+            small.shrink(*level, |y| luma.row(y), (size.width, size.height), factor, sums);
+        }
         half.shrink(*level, |y| small.row(y), (small.width, small.height), 2, sums);
         let has_room = half.width >= BLOCK && half.height >= BLOCK;
         let is_next = (before[0].width, before[0].height) == (small.width, small.height);

@@ -114,21 +114,14 @@ impl Eye {
 
     /// Looks at a square window.
     pub(super) fn look(&mut self, frame: &Frame, window: Window, colours: &Colours) {
-        self.sampler.luma(frame, window, &mut self.patch);
-        if colours.has_chroma {
-            self.sampler.chroma(frame, window, &mut self.patch);
-        } else {
-            // What another target left there is nothing to this one.
-            self.patch.clear_chroma();
-        }
+        self.sampler.window(frame, window, colours.has_chroma, &mut self.patch);
         (self.window, self.cell) = (window, window.w / GRID as f64);
         colours.bins(&self.patch, &mut self.bins);
     }
 
     /// True if there is any colour in a window: a grey picture can come with chroma planes.
     pub(super) fn is_coloured(&mut self, frame: &Frame, window: Window) -> bool {
-        self.patch.clear_chroma();
-        self.sampler.chroma(frame, window, &mut self.patch);
+        self.sampler.window(frame, window, true, &mut self.patch);
         // Coding a grey picture moves chroma by 1 or 2.
         self.patch.u.iter().chain(&self.patch.v).any(|&chroma| chroma.abs_diff(128) > 2)
     }

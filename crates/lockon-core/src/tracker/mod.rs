@@ -335,17 +335,18 @@ fn interval(last: FrameMeta, now: FrameMeta) -> f64 {
 
 /// By how much the brightest and the darkest pixel of a box differ.
 fn contrast(rect: Rect, frame: &Frame) -> u8 {
-    let pixels = frame.luma().crop(rect);
-    let (least, most) = pixels
-        .rows()
-        .flatten()
-        .fold((u8::MAX, u8::MIN), |(least, most), &pixel| (least.min(pixel), most.max(pixel)));
-    most - least
+    frame.with_luma_of(rect, |pixels| {
+        let pixels = pixels.rows().flatten();
+        let (least, most) =
+            pixels.fold((u8::MAX, u8::MIN), |(least, most), &pixel| (least.min(pixel), most.max(pixel)));
+        most - least
+    })
 }
 
 /// The one value that all pixels of a box have, if they have.
 fn flat(rect: Rect, frame: &Frame) -> Option<u8> {
-    let pixels = frame.luma().crop(rect);
-    let first = pixels.row(0)[0];
-    pixels.rows().flatten().all(|&pixel| pixel == first).then_some(first)
+    frame.with_luma_of(rect, |pixels| {
+        let first = pixels.row(0)[0];
+        pixels.rows().flatten().all(|&pixel| pixel == first).then_some(first)
+    })
 }

@@ -8,8 +8,9 @@
 use std::ops::Range;
 
 use super::hog::CELL;
-use crate::frame::{Frame, PlaneRef, Size};
+use crate::frame::{Frame, PixelFormat, PlaneRef, Size};
 use crate::simd::Level;
+use crate::surface::{Grid, Surface, Turn};
 
 /// One colour component of a picture.
 #[derive(Clone, Copy)]
@@ -205,24 +206,65 @@ impl Plans {
         self.used - 1
     }
 
-    /// Columns and rows of a window of a component of `size` that is `1 << shift` times smaller than luma:
-    /// `side` samples each way, the columns in so many groups.
-    fn window(
-        &mut self,
-        window: Window,
-        shift: (u32, u32),
-        (side, groups): (usize, usize),
-        size: Size,
-    ) -> Planned {
-        // In the component's own pixels.
-        let mut axis = |middle: f64, window: f64, shift: u32, groups: usize, length: usize| {
-            let step = libm::round(window * 65536.0 / side as f64) as i64;
-            let start = libm::round(middle * 256.0) as i64 - ((step * side as i64) >> 9);
-            self.plan(Axis { start: start >> shift, step: step >> shift, count: side, groups, length })
-        };
-        let columns = axis(window.x, window.w, shift.0, groups, size.width);
-        Planned { columns, rows: axis(window.y, window.h, shift.1, 1, size.height) }
+    /// Columns and rows of a window, as [`axes`] says them.
+    fn window(&mut self, window: Window, shift: (u32, u32), sides: (usize, usize), size: Size) -> Planned {
+        let [columns, rows] = axes(window, shift, sides, size);
+        Planned { columns: self.plan(columns), rows: self.plan(rows) }
     }
+}
+
+/// Columns and rows of a window of a component of `size` that is `1 << shift` times smaller than luma: `side`
+/// samples each way, the columns in so many groups.
+fn axes(window: Window, shift: (u32, u32), (side, groups): (usize, usize), size: Size) -> [Axis; 2] {
+    // In the component's own pixels.
+    let axis = |middle: f64, window: f64, shift: u32, groups: usize, length: usize| {
+        let step = libm::round(window * 65536.0 / side as f64) as i64;
+        let start = libm::round(middle * 256.0) as i64 - ((step * side as i64) >> 9);
+        Axis { start: start >> shift, step: step >> shift, count: side, groups, length }
+    };
+    [axis(window.x, window.w, shift.0, groups, size.width), axis(window.y, window.h, shift.1, 1, size.height)]
+}
+
+/// The upright window about a turned one of `side` samples, whose samples are as far apart as those of the
+/// turned one are along the picture's axes, and how the turned one lies in it.
+fn upright_about(window: Window, side: usize) -> (Window, Turn) {
+    let n = side as f64;
+    let (width, height) = window.extent();
+    let (x_step, y_step) = (width / n, height / n);
+    let (sin, cos) = (libm::sin(window.angle), libm::cos(window.angle));
+    let wide = (window.w * cos.abs() + window.h * sin.abs()) / x_step;
+    let high = (window.w * sin.abs() + window.h * cos.abs()) / y_step;
+    // Between the corners, with one to spare on each side: at most 1.5 times as many as its own.
+    let count = libm::ceil(wide.max(high) + 2.0) as usize;
+    let about = Window { w: x_step * count as f64, h: y_step * count as f64, angle: 0.0, ..window };
+    // From one sample to the next, and from one row to the next, in 1/65536 of an upright sample.
+    let fixed = |v: f64| libm::round(v * 65536.0) as i32;
+    let right = (fixed(cos * window.w / n / x_step), fixed(sin * window.w / n / y_step));
+    let below = (fixed(-sin * window.h / n / x_step), fixed(cos * window.h / n / y_step));
+    (about, Turn { count, right, below })
+}
+
+/// The grid of a window, for a device to sample: of the component that lies in a plane as
+/// [`PixelFormat::chroma_samples`] says.
+fn grid(
+    window: Window,
+    shift: (u32, u32),
+    (side, groups): (usize, usize),
+    (plane, first, step): (usize, usize, usize),
+    (index, across): (usize, usize),
+    at: usize,
+) -> Grid {
+    let (upright, turn) = if window.angle == 0.0 {
+        (window, None)
+    } else {
+        let (about, turn) = upright_about(window, side);
+        (about, Some(turn))
+    };
+    let count = turn.map_or(side, |turn| turn.count);
+    // The picture's size matters to the device alone.
+    let [columns, rows] = axes(upright, shift, (count, 1), Size::new(0, 0));
+    let (columns, rows) = ((columns.start, columns.step), (rows.start, rows.step));
+    Grid { plane, first, step, columns, rows, side, turn, groups, across, index, at }
 }
 
 /// Columns and rows of a window, by the indices of their taps.
@@ -243,6 +285,9 @@ pub(super) struct Sampler {
     upright: Vec<u8>,
     /// For each sample of that, itself, its right neighbour, and the two below.
     quads: Vec<u32>,
+    /// What a device samples, and what it gives of a window.
+    grids: Vec<Grid>,
+    sampled: Vec<u8>,
 }
 
 impl Sampler {
@@ -254,12 +299,54 @@ impl Sampler {
             sums: [Vec::new(), Vec::new()],
             upright: Vec::new(),
             quads: Vec::new(),
+            grids: Vec::new(),
+            sampled: Vec::new(),
         }
     }
 
-    /// The luma of a window.
-    pub(super) fn luma(&mut self, frame: &Frame, window: Window, patch: &mut Patch) {
+    /// A window: its luma, and its chroma if that is wanted. There is none in a picture without.
+    pub(super) fn window(&mut self, frame: &Frame, window: Window, has_chroma: bool, patch: &mut Patch) {
+        if let Some(surface) = frame.picture.surface() {
+            let pixels = has_chroma.then_some(frame.format.pixels);
+            return self.window_on_device(surface, pixels, window, patch);
+        }
         self.squares(frame, &[window], (patch.side, 1), &mut patch.luma);
+        if has_chroma {
+            self.chroma(frame, window, patch);
+        } else {
+            patch.clear_chroma();
+        }
+    }
+
+    /// The same of a picture on a device, in one go; without `pixels` only luma.
+    fn window_on_device(
+        &mut self,
+        surface: &dyn Surface,
+        pixels: Option<PixelFormat>,
+        window: Window,
+        patch: &mut Patch,
+    ) {
+        let Self { grids, sampled, .. } = self;
+        let (side, samples) = (patch.side, patch.luma.len());
+        grids.clear();
+        grids.push(grid(window, (0, 0), (side, CELL), (0, 0, 1), (0, 1), 0));
+        if let Some(pixels) = pixels {
+            let shift = (pixels.x_shift as u32, pixels.y_shift as u32);
+            let planes = [0, 1].map(|component| pixels.chroma_samples(component));
+            let chroma = planes.into_iter().flatten().zip([samples, samples + patch.u.len()]);
+            grids.extend(chroma.map(|(plane, at)| grid(window, shift, (side / 2, 1), plane, (0, 1), at)));
+        }
+        sampled.resize(grids.last().map_or(0, Grid::end), 0);
+        surface.sample(grids, sampled);
+        let (luma, chroma) = sampled.split_at(samples);
+        patch.luma.copy_from_slice(luma);
+        if chroma.is_empty() {
+            patch.clear_chroma();
+        } else {
+            let (u, v) = chroma.split_at(patch.u.len());
+            patch.u.copy_from_slice(u);
+            patch.v.copy_from_slice(v);
+        }
     }
 
     /// The luma of windows as squares of `side` samples, of which each `across` stand beside each other in
@@ -271,6 +358,15 @@ impl Sampler {
         (side, across): (usize, usize),
         luma: &mut [u8],
     ) {
+        if let Some(surface) = frame.picture.surface() {
+            let at = |index: usize| index / across * side * side * across;
+            let grid = |(index, window): (usize, &Window)| {
+                grid(*window, (0, 0), (side, CELL), (0, 0, 1), (index % across, across), at(index))
+            };
+            self.grids.clear();
+            self.grids.extend(windows.iter().enumerate().map(grid));
+            return surface.sample(&self.grids, luma);
+        }
         let component = Component { plane: frame.luma(), step: 1, first: 0 };
         let size = side * side * across;
         let place =
@@ -332,25 +428,13 @@ impl Sampler {
         (index, across): (usize, usize),
         samples: &mut [u8],
     ) {
-        let n = side as f64;
-        let (width, height) = window.extent();
-        let (x_step, y_step) = (width / n, height / n);
-        let (sin, cos) = (libm::sin(window.angle), libm::cos(window.angle));
-        let wide = (window.w * cos.abs() + window.h * sin.abs()) / x_step;
-        let high = (window.w * sin.abs() + window.h * cos.abs()) / y_step;
-        // Between the corners, with one to spare on each side: at most 1.5 times as many as its own.
-        let count = libm::ceil(wide.max(high) + 2.0) as usize;
-        let about = Window { w: x_step * count as f64, h: y_step * count as f64, angle: 0.0, ..window };
+        let (about, Turn { count, right, below }) = upright_about(window, side);
         let planned = self.plans.window(about, shift, (count, 1), component.size());
         let mut upright = std::mem::take(&mut self.upright);
         upright.resize(count * count, 0);
         self.component([component], planned, [&mut upright]);
         self.upright = upright;
         let Self { level, upright, quads, .. } = self;
-        // From one sample to the next, and from one row to the next, in 1/65536 of an upright sample.
-        let fixed = |v: f64| libm::round(v * 65536.0) as i32;
-        let right = (fixed(cos * window.w / n / x_step), fixed(sin * window.w / n / y_step));
-        let below = (fixed(-sin * window.h / n / x_step), fixed(cos * window.h / n / y_step));
         let middle = (count as i32 - 1) << 15;
         let (width, length) = (side * across, side / groups);
         let from_middle = |index: usize| 2 * index as i32 + 1 - side as i32;
@@ -390,7 +474,7 @@ impl Sampler {
     }
 
     /// The chroma of a window; none of a picture without.
-    pub(super) fn chroma(&mut self, frame: &Frame, window: Window, patch: &mut Patch) {
+    fn chroma(&mut self, frame: &Frame, window: Window, patch: &mut Patch) {
         let pixels = frame.format.pixels;
         let component = |component| {
             let (index, first, step) = pixels.chroma_samples(component)?;
@@ -607,12 +691,19 @@ mod tests {
 
     use super::*;
     use crate::frame::{Circumstances, FrameMeta, Picture, PixelFormat, Plane, Size, VideoFormat};
+    use crate::reference::surface::OnDevice;
 
     struct Planes(Vec<Plane>);
 
     impl Picture for Planes {
         fn plane(&self, index: usize) -> PlaneRef<'_> {
             self.0[index].as_ref()
+        }
+    }
+
+    impl Sampler {
+        fn luma(&mut self, frame: &Frame, window: Window, patch: &mut Patch) {
+            self.squares(frame, &[window], (patch.side, 1), &mut patch.luma);
         }
     }
 
@@ -625,7 +716,7 @@ mod tests {
         Frame { meta, format: Arc::new(format), picture: Arc::new(Planes(planes)), circumstances }
     }
 
-    fn plane(size: Size, value: impl Fn(usize, usize) -> u8) -> Plane {
+    fn plane(size: Size, mut value: impl FnMut(usize, usize) -> u8) -> Plane {
         Plane::from_vec((0..size.area()).map(|i| value(i % size.width, i / size.width)).collect(), size)
     }
 
@@ -758,6 +849,44 @@ mod tests {
             Sampler::new().chroma(&planar, window, &mut a);
             Sampler::new().chroma(&paired, window, &mut b);
             assert_eq!((a.u, a.v), (b.u, b.v), "{window:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_device_samples_is_what_the_host_samples() {
+        let size = Size::new(211, 157);
+        let mut state = 7_u32;
+        let mut random = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f64::from(state >> 8) / f64::from(1 << 24)
+        };
+        for pixels in PixelFormat::ALL {
+            let sizes = (0..pixels.planes()).map(|index| pixels.plane_size(index, size));
+            let planes = sizes.map(|size| plane(size, |_, _| (random() * 256.0) as u8)).collect();
+            let host = frame(pixels.name, size, planes);
+            let there = Arc::new(OnDevice::new(host.picture.clone(), &host.format));
+            let device = Frame { picture: there.clone(), ..host.clone() };
+            for turned in [false, true, false, true, true] {
+                // Far smaller than a grid to larger than the picture, and over its edges.
+                let side = 4.0 + 400.0 * random() * random();
+                let (x, y) = (260.0 * random() - 30.0, 200.0 * random() - 30.0);
+                let angle = if turned { 6.0 * random() - 3.0 } else { 0.0 };
+                let window = Window { x, y, w: side, h: side * (0.5 + random()), angle };
+                let (mut here, mut other) = (Patch::new(128), Patch::new(128));
+                for has_chroma in [true, false] {
+                    other.luma.fill(0xA5);
+                    Sampler::new().window(&host, window, has_chroma, &mut here);
+                    Sampler::new().window(&device, window, has_chroma, &mut other);
+                    let message = format!("{}: {window:?}, {has_chroma}", pixels.name);
+                    assert!(here.luma == other.luma && here.u == other.u && here.v == other.v, "{message}");
+                }
+                let windows = [window, Window { angle: 0.0, ..window }, Window { x: x + 3.0, ..window }];
+                let (mut here, mut other) = ([0; 32 * 32 * 4], [0; 32 * 32 * 4]);
+                Sampler::new().squares(&host, &windows, (32, 4), &mut here);
+                Sampler::new().squares(&device, &windows, (32, 4), &mut other);
+                assert!(here == other, "{}: squares about {window:?}", pixels.name);
+            }
+            assert_eq!(there.whole_planes(), 0, "no whole plane was asked for");
         }
     }
 }

@@ -160,6 +160,26 @@ impl Gpu {
         &self.info
     }
 
+    /// The driver's handle of the context.
+    pub(crate) fn handle(&self) -> sys::CUcontext {
+        self.context.cu_ctx()
+    }
+
+    /// Waits for somebody else's stream in another context, by the driver's handles of both.
+    ///
+    /// # Safety
+    /// They are handles of a context that lives, and of a stream of it that does.
+    pub(crate) unsafe fn wait_for_stream_of(context: usize, stream: usize) -> Result<()> {
+        let wait = || {
+            // SAFETY: both live, as the caller says. Our own calls make their context current first.
+            unsafe {
+                result::ctx::set_current(context as sys::CUcontext)?;
+                sys::cuStreamSynchronize(stream as sys::CUstream).result()
+            }
+        };
+        wait().map_err(failed("waiting for a decoder"))
+    }
+
     /// A number that the driver tells of the device.
     pub(crate) fn attribute(&self, which: Attribute) -> Result<usize> {
         Ok(self.context.attribute(which).map_err(failed("asking for a limit of the device"))? as usize)

@@ -27,6 +27,17 @@ impl Event {
         self.handle.record(&stream.queue).map_err(failed("recording an event"))
     }
 
+    /// Marks the end of what is now in somebody else's stream, by the driver's handle of it.
+    ///
+    /// # Safety
+    /// It is the handle of a stream of this context that lives.
+    pub(crate) unsafe fn record_in(&self, stream: usize) -> Result<()> {
+        // SAFETY: the event lives, and the stream does as the caller says.
+        unsafe { sys::cuEventRecord(self.handle.cu_event(), stream as sys::CUstream) }
+            .result()
+            .map_err(failed("recording an event"))
+    }
+
     /// Marks, in a stream that is being captured, the end of what is in it: the device passes it each time
     /// that the graph runs.
     pub(crate) fn capture(&self, stream: &Stream) -> Result<()> {

@@ -169,6 +169,98 @@ impl Stream {
             .map_err(failed("copying within the device"))
     }
 
+    /// Copies `height` rows of `width` bytes to the start of `to`, where they lie without gaps, without
+    /// waiting.
+    ///
+    /// # Safety
+    /// - `height` rows of `width` bytes, `from.pitch` apart, lie in a live allocation of this device from
+    ///   `from.address` on,
+    /// - for `to`, what [`Self::download`] asks for.
+    ///
+    /// # Panics
+    /// If there is no room for them.
+    pub(crate) unsafe fn download_rows(
+        &self,
+        from: Rows,
+        to: &mut PinnedBuffer<u8>,
+        width: usize,
+        height: usize,
+    ) -> Result<()> {
+        assert!(width * height <= to.length, "download of {width} x {height} bytes into {}", to.length);
+        self.gpu.bind()?;
+        let copy = sys::CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcHost: std::ptr::null(),
+            srcDevice: from.address,
+            srcArray: std::ptr::null_mut(),
+            srcPitch: from.pitch,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+            dstHost: to.pointer.cast(),
+            dstDevice: 0,
+            dstArray: std::ptr::null_mut(),
+            dstPitch: width,
+            WidthInBytes: width,
+            Height: height,
+        };
+        // SAFETY: the rows are the caller's, and there is room for them, as asserted; all of the description
+        // is set.
+        unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.handle()) }
+            .result()
+            .map_err(failed("reading back"))
+    }
+
+    /// Copies `height` rows of `width` bytes from memory of another context, of whatever device, without
+    /// waiting.
+    ///
+    /// # Safety
+    /// As [`Self::copy_rows`], with `from` in the context of that handle; and that memory is kept until the
+    /// copy is done.
+    pub(crate) unsafe fn copy_rows_from(
+        &self,
+        context: usize,
+        from: Rows,
+        to: Rows,
+        width: usize,
+        height: usize,
+    ) -> Result<()> {
+        self.gpu.bind()?;
+        let copy = sys::CUDA_MEMCPY3D_PEER {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcZ: 0,
+            srcLOD: 0,
+            srcHost: std::ptr::null(),
+            srcArray: std::ptr::null_mut(),
+            dstXInBytes: 0,
+            dstY: 0,
+            dstZ: 0,
+            dstLOD: 0,
+            dstHost: std::ptr::null_mut(),
+            dstArray: std::ptr::null_mut(),
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcDevice: from.address,
+            srcContext: context as sys::CUcontext,
+            srcPitch: from.pitch,
+            srcHeight: height,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstDevice: to.address,
+            dstContext: self.gpu.handle(),
+            dstPitch: to.pitch,
+            dstHeight: height,
+            WidthInBytes: width,
+            Height: height,
+            Depth: 1,
+        };
+        // SAFETY: the rows are the caller's.
+        unsafe { sys::cuMemcpy3DPeerAsync(&raw const copy, self.handle()) }
+            .result()
+            .map_err(failed("copying from another context"))
+    }
+
     /// Sets the first `length` elements to bytes of 0.
     pub(crate) fn clear<T: Pod>(&self, buffer: &mut DeviceBuffer<T>, length: usize) -> Result<()> {
         assert!(length <= buffer.length, "clearing {length} elements of {}", buffer.length);

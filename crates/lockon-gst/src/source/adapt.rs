@@ -10,6 +10,7 @@ use gst::prelude::*;
 
 use super::errors::no_video;
 use super::{Input, LOG, SourceSpec};
+use crate::cuda::FEATURE;
 use crate::launch;
 use lockon_core::error::Result;
 use lockon_core::frame::PixelFormat;
@@ -54,6 +55,9 @@ pub(super) fn adaptation(caps: &gst::Caps, pad: &gst::Pad, spec: &SourceSpec) ->
     }
     if chain.is_empty() {
         return Ok(None);
+    }
+    if caps.features(0).is_some_and(|features| features.contains(FEATURE)) {
+        chain.insert(0, "cudadownload");
     }
     if converts {
         chain.push(CONVERTED);

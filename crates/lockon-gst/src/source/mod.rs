@@ -351,7 +351,9 @@ impl VideoSource {
         let damage = gst::BufferFlags::DISCONT | gst::BufferFlags::CORRUPTED;
         let is_discontinuity = !is_first && buffer.flags().intersects(damage);
         let circumstances = Circumstances { captured, is_pts_interpolated, is_discontinuity };
-        let picture = picture(buffer, &self.connection.info, &self.connection.format).ok_or_else(|| {
+        let Connection { info, format, .. } = &self.connection;
+        let on_device = self.spec.surfaces.adopt(&buffer, info, format)?;
+        let picture = on_device.or_else(|| picture(buffer, info, format)).ok_or_else(|| {
             failure(format!("frame {index} is not laid out as its caps say: {}", self.connection.caps))
         })?;
         Ok(Frame { meta, circumstances, format: Arc::clone(&self.connection.format), picture })

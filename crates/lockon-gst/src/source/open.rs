@@ -358,6 +358,10 @@ fn built(
     if let Some(login) = login {
         give_login(&pipeline, login);
     }
+    // Given before anybody asks: all decoders work where we do.
+    if let Some(context) = spec.surfaces.context() {
+        pipeline.set_context(&context);
+    }
     if let Some(pictures) = &inlet.pictures {
         pictures.watch(launch, &pipeline)?;
     }

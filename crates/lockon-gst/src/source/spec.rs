@@ -6,6 +6,7 @@ use gst_app::gst_base::prelude::BaseSrcExt;
 
 use super::image_sequence::PictureFiles;
 use super::{Decoder, Input, LOG, Login, inlet};
+use crate::cuda::{FEATURE, Surfaces};
 use crate::doctor;
 use crate::launch::{self, Launch};
 use lockon_core::error::Result;
@@ -36,6 +37,8 @@ pub struct SourceSpec {
     /// For how many milliseconds a URI's network source evens out its jitter: less is sooner, more is
     /// smoother.
     pub jitter_ms: u32,
+    /// The device that hardware decoders may leave their pictures on.
+    pub surfaces: Surfaces,
 }
 
 /// What is asked of a camera. What is left open it chooses itself.
@@ -65,7 +68,8 @@ impl SourceSpec {
     pub fn new(input: Input, decoder: Decoder) -> Self {
         let camera = CameraMode::default();
         let (live, login) = (None, None);
-        Self { input, decoder, live, reconnect: false, camera, login, jitter_ms: DEFAULT_JITTER_MS }
+        let surfaces = Surfaces::default();
+        Self { input, decoder, live, reconnect: false, camera, login, jitter_ms: DEFAULT_JITTER_MS, surfaces }
     }
 
     fn is_software(&self) -> bool {
@@ -178,12 +182,22 @@ impl SourceSpec {
                 launch.fault("it has no appsink named \"frames\" (end it with `! appsink name=frames`)")
             );
         }
+        let is_ours = !matches!(self.input, Input::Launch(_)) && launch.has("memory");
+        if is_ours && !software && self.surfaces.are_usable() {
+            launch.set("memory", "caps", on_device_or_not());
+        }
         // An appsink keeps time by default, which would play a file at its own speed.
         if !launch.sets("frames", "sync") {
             launch.set("frames", "sync", false);
         }
         Ok(launch)
     }
+}
+
+/// Caps of pictures that lie on a device, in the formats that are searched as they are, or of others.
+fn on_device_or_not() -> String {
+    let formats: Vec<_> = PixelFormat::ALL.iter().map(|format| format.name).collect();
+    format!("video/x-raw({FEATURE}),format=(string){{{}}};video/x-raw", formats.join(","))
 }
 
 fn is_real_time_uri(uri: &str) -> bool {

@@ -8,19 +8,22 @@
 //! pipeline how long live frames stay.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
-use lockon::backend;
+use lockon::backend::{self, Ahead};
+use lockon::config::{BackendChoice, OnDeviceLoss};
 use lockon::control::Control;
 use lockon::error::{Error, Result};
 use lockon::files;
 use lockon::frame::PixelFormat;
+use lockon::media::cuda::{self, Surfaces};
 use lockon::media::source;
 use lockon::output;
 use lockon::overlay::Trails;
+use lockon::surface::Traffic;
 
 use super::latency::{ExcludedTime, Stay};
 use super::line::{Layout, Line};
@@ -44,6 +47,9 @@ pub struct Lockon {
     /// What is done to frames, and where: there from READY to PAUSED until back.
     work: Mutex<Work>,
     device: Mutex<Option<Device>>,
+    /// The device that upstream may leave frames on: there from NULL to READY on, until back.
+    surfaces: Mutex<Surfaces>,
+    traffic: Traffic,
     /// What the sink pad was told last.
     input: Mutex<InputStream>,
     /// Controls the run that goes on, from one activation of the source pad to the next.
@@ -125,6 +131,8 @@ impl ObjectSubclass for Lockon {
             line: Line::default(),
             work: Mutex::default(),
             device: Mutex::default(),
+            surfaces: Mutex::default(),
+            traffic: Traffic::default(),
             input: Mutex::default(),
             control: Mutex::default(),
             dropped: AtomicU64::new(0),
@@ -187,15 +195,16 @@ impl ElementImpl for Lockon {
         static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
             let formats = PixelFormat::ALL.map(|format| format.name);
             let side = gst::IntRange::new(1, source::MAX_SIDE as i32);
-            let caps = gst::Caps::builder("video/x-raw")
+            let rates = gst::FractionRange::new(gst::Fraction::new(0, 1), gst::Fraction::new(i32::MAX, 1));
+            let mut caps = gst::Caps::builder("video/x-raw")
                 .field("format", gst::List::new(formats))
                 .field("width", side)
                 .field("height", side)
-                .field(
-                    "framerate",
-                    gst::FractionRange::new(gst::Fraction::new(0, 1), gst::Fraction::new(i32::MAX, 1)),
-                )
+                .field("framerate", rates)
                 .build();
+            let mut on_device = caps.clone();
+            on_device.make_mut().set_features_simple(Some(gst::CapsFeatures::new([cuda::FEATURE])));
+            caps.make_mut().append(on_device);
             [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)]
                 .map(|(name, direction)| {
                     gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps)
@@ -240,14 +249,30 @@ impl ElementImpl for Lockon {
 impl Lockon {
     /// NULL to READY: what was set can be read, and the device is there.
     fn probe(&self) -> Result<()> {
-        let device = lock(&self.settings).device()?;
-        backend::probe(device.options.choice)
+        let Device { options, on_loss, .. } = lock(&self.settings).device()?;
+        backend::probe(options.choice)?;
+        // Frames that are lost with the device cannot be given to another.
+        let may_stay = options.choice != BackendChoice::Cpu && on_loss == OnDeviceLoss::End;
+        *lock(&self.surfaces) = if may_stay {
+            let (traffic, device) = (self.traffic.clone(), OnceLock::new());
+            let open = move || Ahead::open(options.choice, &traffic);
+            Surfaces::new(move || Some(device.get_or_init(&open).device()?))
+        } else {
+            Surfaces::default()
+        };
+        Ok(())
+    }
+
+    /// The device that frames may lie on.
+    pub(super) fn surfaces(&self) -> Surfaces {
+        lock(&self.surfaces).clone()
     }
 
     /// READY to PAUSED: templates are read, and results files could be written.
     fn prepare(&self) -> Result<()> {
         let settings = lock(&self.settings).clone();
-        let (device, job) = self.logging(|| Ok::<_, Error>((settings.device()?, settings.job()?)))?;
+        let (mut device, job) = self.logging(|| Ok::<_, Error>((settings.device()?, settings.job()?)))?;
+        device.options.traffic = self.traffic.clone();
         let mut written = Vec::new();
         for path in device.results.iter().filter(|path| *path != "-") {
             output::Format::of(path)?;
@@ -330,6 +355,24 @@ impl Lockon {
 
     pub(super) fn is_playing(&self) -> bool {
         self.is_playing.load(Ordering::Relaxed)
+    }
+
+    /// Answers a question that is not asked in the order of frames. Of caps those are left out whose frames
+    /// lie where nobody here can read them.
+    fn answer(&self, pad: &gst::Pad, query: &mut gst::QueryRef) -> bool {
+        if let gst::QueryViewMut::Context(query) = query.view_mut()
+            && cuda::answer_context_query(query, &self.surfaces())
+        {
+            return true;
+        }
+        let is_answered = gst::Pad::query_default(pad, Some(&*self.obj()), query);
+        if let gst::QueryViewMut::Caps(query) = query.view_mut()
+            && !self.surfaces().are_usable()
+            && let Some(caps) = query.result_owned()
+        {
+            query.set_result(&cuda::without_device_memory(&caps));
+        }
+        is_answered
     }
 
     /// Runs something of lockon's whose log is to be GStreamer's.

@@ -133,7 +133,7 @@ impl Lockon {
 
     pub(super) fn sink_query(&self, pad: &gst::Pad, query: &mut gst::QueryRef) -> bool {
         if !query.is_serialized() {
-            return gst::Pad::query_default(pad, Some(&*self.obj()), query);
+            return self.answer(pad, query);
         }
         // It comes on the thread that frames come on, so none comes while it waits for those before it.
         if !self.line.wait_empty() {

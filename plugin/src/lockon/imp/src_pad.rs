@@ -193,7 +193,7 @@ impl Lockon {
 
     pub(super) fn src_query(&self, pad: &gst::Pad, query: &mut gst::QueryRef) -> bool {
         let gst::QueryViewMut::Latency(latency) = query.view_mut() else {
-            return gst::Pad::query_default(pad, Some(&*self.obj()), query);
+            return self.answer(pad, query);
         };
         let mut upstream = gst::query::Latency::new();
         if !self.sinkpad.peer_query(&mut upstream) {

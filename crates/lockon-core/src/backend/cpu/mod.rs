@@ -3,6 +3,7 @@
 //! The worker takes submitted slots in order and does their standing work on a pool of threads, rows across
 //! threads, while the engine's thread asks the tracker, tells the sinks and fetches the next frame.
 
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -13,9 +14,10 @@ use crate::backend::ring::Poison;
 use crate::backend::{Backend, Device, Findings, Options, Standing, Variants};
 use crate::control::Control;
 use crate::error::{Bytes, DeviceFault, Error, Result};
-use crate::frame::{FrameMeta, Plane, PlaneMut, Size};
+use crate::frame::{FrameMeta, Picture, Plane, Size};
 use crate::memory;
 use crate::recycle::Recycler;
+use crate::surface::{Surface, Traffic};
 use crate::template::Bank;
 
 use ncc::{Matcher, Planner};
@@ -49,6 +51,7 @@ pub struct Cpu {
     in_flight: usize,
     is_idle: bool,
     poison: Poison,
+    traffic: Traffic,
 }
 
 struct Slot {
@@ -80,7 +83,9 @@ impl Cpu {
         // Without work there is nothing to wake the pool for.
         let run =
             move |slot: &mut Slot| if is_idle { work.run(slot) } else { pool.install(|| work.run(slot)) };
-        Self::working(run, frame, is_idle, depth, threads)
+        let mut opened = Self::working(run, frame, is_idle, depth, threads)?;
+        opened.traffic = options.traffic.clone();
+        Ok(opened)
     }
 
     /// A ring whose worker does `work` to each slot.
@@ -116,6 +121,7 @@ impl Cpu {
             in_flight: 0,
             is_idle,
             poison: Poison::new("cpu"),
+            traffic: Traffic::default(),
         })
     }
 }
@@ -130,14 +136,16 @@ impl Backend for Cpu {
         self.depth
     }
 
-    fn submit(&mut self, meta: FrameMeta, fill: &mut dyn FnMut(PlaneMut<'_>)) -> Result<()> {
-        let Self { poison, free, submitted, in_flight, is_idle, .. } = self;
+    fn submit(&mut self, meta: FrameMeta, picture: &Arc<dyn Picture>) -> Result<()> {
+        let Self { poison, free, submitted, in_flight, is_idle, traffic, .. } = self;
         poison.check()?;
         let mut slot = free.pop().expect("a slot is free");
         poison.run(|| {
             let started = Instant::now();
             if !*is_idle {
-                fill(slot.luma.as_mut());
+                slot.luma.as_mut().copy_from(picture.plane(0));
+                picture.surface().map_or(Ok(()), Surface::check)?;
+                traffic.add_copied(slot.luma.data().len());
             }
             slot.findings.upload_us = started.elapsed().as_micros() as u64;
             slot.meta = Some(meta);
@@ -326,13 +334,17 @@ mod tests {
         FrameMeta { index, pts_ns: None, duration_ns: None, arrived: Instant::now() }
     }
 
+    fn blank() -> Arc<dyn Picture> {
+        Arc::new(Plane::new(Size::new(4, 3)))
+    }
+
     /// A ring of two slots whose worker gives this outcome for its first frame, and none of the others fails.
     fn failing(first: impl FnOnce() -> Result<()> + Send + 'static) -> Cpu {
         let mut first = Some(first);
         let work = move |_: &mut Slot| first.take().map_or(Ok(()), |first| first());
         let mut cpu = Cpu::working(work, Size::new(4, 3), false, 2, 1).unwrap();
         for index in 0..2 {
-            cpu.submit(meta(index), &mut |_| ()).unwrap();
+            cpu.submit(meta(index), &blank()).unwrap();
         }
         cpu
     }
@@ -347,7 +359,7 @@ mod tests {
         let mut cpu = failing(move || Err(no_memory()));
         for _ in 0..3 {
             assert_eq!(wait_next(&mut cpu).unwrap_err().to_string(), no_memory().to_string());
-            let error = cpu.submit(meta(9), &mut |_| panic!("nothing is filled")).unwrap_err();
+            let error = cpu.submit(meta(9), &blank()).unwrap_err();
             assert!(matches!(error, Error::NoMemory { .. }), "{error}");
         }
     }
@@ -356,7 +368,7 @@ mod tests {
     fn a_stopped_frame_is_given_up_and_the_next_one_comes() {
         let mut cpu = failing(|| Err(Error::Stopped));
         assert!(matches!(wait_next(&mut cpu), Err(Error::Stopped)));
-        cpu.submit(meta(2), &mut |_| ()).unwrap();
+        cpu.submit(meta(2), &blank()).unwrap();
         assert_eq!(wait_next(&mut cpu).unwrap(), Some(1));
         assert_eq!(wait_next(&mut cpu).unwrap(), Some(2));
         assert_eq!(wait_next(&mut cpu).unwrap(), None);
@@ -377,7 +389,7 @@ mod tests {
         for _ in 0..3 {
             let said = wait_next(&mut cpu).unwrap_err().to_string();
             assert_eq!(said, "cpu: the worker thread has ended (a panic was reported above)");
-            assert!(cpu.submit(meta(9), &mut |_| ()).is_err());
+            assert!(cpu.submit(meta(9), &blank()).is_err());
         }
     }
 }

@@ -1,0 +1,218 @@
+//! Pictures that lie in the memory of a device: what a source tells of one, and what can be asked of it.
+//!
+//! A hardware decoder leaves its pictures, which the video interfaces call surfaces, in the device's memory.
+//! The device searches them there. Who needs pixels on the host asks for the part that it needs: windows that
+//! the device resamples, a shrunken picture, a box. Only who writes or shows frames needs whole planes.
+
+#![expect(unsafe_code, reason = "what is told of a device's memory are addresses without lengths")]
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::Result;
+use crate::frame::{Picture, Plane, Rect, VideoFormat};
+
+/// Where a decoder has left a picture in a device's memory.
+pub struct DeviceMemory {
+    context: usize,
+    planes: Vec<DevicePlane>,
+    stream: Option<usize>,
+    _keeper: Box<dyn Any + Send + Sync>,
+}
+
+/// Where a plane lies in a device's memory.
+#[derive(Debug, Clone, Copy)]
+pub struct DevicePlane {
+    /// Address of its first byte.
+    pub address: u64,
+    /// Bytes from one row to the next.
+    pub stride: usize,
+}
+
+impl DeviceMemory {
+    /// Memory of the context with that handle of the driver's. Where the picture is not finished yet,
+    /// `stream` is the handle of the stream in which that happens. `keeper` is dropped when the memory may be
+    /// used again.
+    ///
+    /// # Safety
+    /// While `keeper` lives,
+    /// - context and stream live,
+    /// - all planes of a picture of the format that [`SurfaceDevice::adopt`] is told lie there,
+    /// - and nobody writes to them, once the stream has come so far.
+    pub unsafe fn new(
+        context: usize,
+        planes: Vec<DevicePlane>,
+        stream: Option<usize>,
+        keeper: Box<dyn Any + Send + Sync>,
+    ) -> Self {
+        Self { context, planes, stream, _keeper: keeper }
+    }
+
+    /// The driver's handle of the context that the memory belongs to.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// The planes, the first of which is luma.
+    pub fn planes(&self) -> &[DevicePlane] {
+        &self.planes
+    }
+
+    /// The driver's handle of the stream in which the picture is being finished.
+    pub fn stream(&self) -> Option<usize> {
+        self.stream
+    }
+}
+
+impl fmt::Debug for DeviceMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { context, planes, stream, _keeper } = self;
+        f.debug_struct("DeviceMemory")
+            .field("context", context)
+            .field("planes", planes)
+            .field("stream", stream)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A device in whose memory decoders may leave their pictures.
+pub trait SurfaceDevice: Send + Sync {
+    /// The driver's handle of the context that decoders are to use, and the device's number, for as long as
+    /// this lives.
+    fn context(&self) -> (usize, i32);
+
+    /// The picture of `format` that lies there. Its [`Picture::surface`] is this device's.
+    ///
+    /// # Errors
+    /// `Backend` if the device cannot read that memory, or fails.
+    fn adopt(&self, memory: DeviceMemory, format: &VideoFormat) -> Result<Arc<dyn Picture>>;
+}
+
+/// A picture in the memory of a device.
+///
+/// Whoever looks at pictures cannot fail, so what cannot be read is 0, and [`Self::check`] tells why.
+pub trait Surface: Any + Send + Sync {
+    /// Copies the part `rect` of the luma plane to the host.
+    ///
+    /// # Panics
+    /// If `rect` is not inside the plane.
+    fn fetch(&self, rect: Rect) -> Plane;
+
+    /// Writes the means of squares of `factor` pixels of luma, rounded half up; what does not fill a square
+    /// is left out.
+    ///
+    /// # Panics
+    /// If there are not `width / factor` times `height / factor` of them.
+    fn shrink(&self, factor: usize, means: &mut [u8]);
+
+    /// Writes the samples of grids, one grid after the other, as each says.
+    ///
+    /// # Panics
+    /// If a grid lies outside of `samples`.
+    fn sample(&self, grids: &[Grid], samples: &mut [u8]);
+
+    /// # Errors
+    /// The first error of the calls above, once.
+    fn check(&self) -> Result<()>;
+}
+
+/// A grid of samples of one component of a picture. `tracker/sample.rs` says what a sample is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Grid {
+    /// The plane, the byte of a row that the component begins with, and bytes from a pixel to the next.
+    pub plane: usize,
+    /// See `plane`.
+    pub first: usize,
+    /// See `plane`.
+    pub step: usize,
+    /// Where the samples of a row lie: the start in 1/256 pixel, and from one to the next in 1/65536 pixel.
+    pub columns: (i64, i64),
+    /// The same of a column.
+    pub rows: (i64, i64),
+    /// Samples on each side.
+    pub side: usize,
+    /// For a grid that is turned: it is sampled from an upright one, which `columns` and `rows` are of.
+    pub turn: Option<Turn>,
+    /// In a row stand first those whose index is a multiple of this, then those after them, and so on.
+    pub groups: usize,
+    /// It is one of so many grids that stand beside each other: its samples of a group stand behind those of
+    /// the grids before it.
+    pub across: usize,
+    /// Which of them it is.
+    pub index: usize,
+    /// The first byte of these grids.
+    pub at: usize,
+}
+
+impl Grid {
+    /// The byte that its last sample is written to, and one more.
+    pub fn end(&self) -> usize {
+        self.at + self.side * self.side * self.across
+    }
+}
+
+/// How a turned grid lies in the upright one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// Samples on each side of the upright grid.
+    pub count: usize,
+    /// From a sample to its right neighbour, along x and y, in 1/65536 of an upright sample.
+    pub right: (i32, i32),
+    /// And to the one below.
+    pub below: (i32, i32),
+}
+
+/// Bytes that a run has moved, and how long its device worked; shared by all who count.
+#[derive(Clone, Default)]
+pub struct Traffic(Arc<Counts>);
+
+#[derive(Default)]
+struct Counts {
+    up: AtomicU64,
+    down: AtomicU64,
+    copied: AtomicU64,
+    device_us: AtomicU64,
+}
+
+impl Traffic {
+    /// Counts bytes on their way to a device.
+    pub fn add_up(&self, bytes: usize) {
+        self.0.up.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts bytes on their way from a device.
+    pub fn add_down(&self, bytes: usize) {
+        self.0.down.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts bytes of frames that the host copied from one place in its memory to another.
+    pub fn add_copied(&self, bytes: usize) {
+        self.0.copied.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts microseconds that the device worked on a frame.
+    pub fn add_device_us(&self, us: u64) {
+        self.0.device_us.fetch_add(us, Ordering::Relaxed);
+    }
+
+    /// Microseconds that the device has worked so far.
+    pub fn device_us(&self) -> u64 {
+        self.0.device_us.load(Ordering::Relaxed)
+    }
+
+    /// All bytes so far: to devices, from devices, and copied on the host.
+    pub fn so_far(&self) -> (u64, u64, u64) {
+        let Counts { up, down, copied, .. } = &*self.0;
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (load(up), load(down), load(copied))
+    }
+}
+
+impl fmt::Debug for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (up, down, copied) = self.so_far();
+        f.debug_struct("Traffic").field("up", &up).field("down", &down).field("copied", &copied).finish()
+    }
+}

@@ -1,0 +1,619 @@
+//! Pictures that decoders left on the device: what the host asks of them, made by kernels/surface.cu.
+//!
+//! Whoever asks waits for the answer, on a stream of its own with a high priority, so that a tracker's
+//! windows need not wait for the next frame's search. What comes back is written by kernels straight into
+//! page-locked memory: a few dozen kB.
+
+#![expect(unsafe_code, reason = "launching a kernel: what it reads and writes are addresses without lengths")]
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use super::driver::{DeviceBuffer, Event, Gpu, Kernel, Pinned, PinnedBuffer, Priority, Rows, Stream, arg};
+use super::ncc::DeviceFrame;
+use super::shared::{constant, pod_structure};
+use lockon_core::error::{DeviceFault, Error, Result};
+use lockon_core::frame::{Picture, Plane, PlaneRef, Rect, Size, VideoFormat};
+use lockon_core::surface::{self, DeviceMemory, DevicePlane, Surface, SurfaceDevice, Traffic, Turn};
+
+const PTX: &str = include_str!("../../../kernels/ptx/surface.ptx");
+const BLOCK: usize = constant(PTX, "BLOCK");
+const MAX_GRIDS: usize = constant(PTX, "MAX_GRIDS");
+
+/// `Grid` of `kernels/surface.cu`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+struct Grid {
+    pixels: u64,
+    pitch: i32,
+    step: i32,
+    width: i32,
+    height: i32,
+    x_start: i64,
+    x_step: i64,
+    y_start: i64,
+    y_step: i64,
+    side: i32,
+    groups: i32,
+    across: i32,
+    index: i32,
+    at: i32,
+    count: i32,
+    right: [i32; 2],
+    below: [i32; 2],
+}
+
+pod_structure!(Grid, 96 bytes {
+    pixels: u64,
+    pitch: i32 = 8,
+    step: i32,
+    width: i32,
+    height: i32,
+    x_start: i64 = 24,
+    x_step: i64,
+    y_start: i64,
+    y_step: i64,
+    side: i32 = 56,
+    groups: i32,
+    across: i32,
+    index: i32,
+    at: i32,
+    count: i32 = 76,
+    right: [i32; 2],
+    below: [i32; 2],
+});
+
+/// A device that stays open as long as this lives, whoever else opens and closes it, and in whose memory
+/// decoders may leave their pictures.
+pub struct Opened(Arc<Shared>);
+
+/// What all pictures on a device share.
+struct Shared {
+    gpu: Gpu,
+    traffic: Traffic,
+    kernels: OnceLock<Kernels>,
+    /// Room for those who ask, one each.
+    rooms: Mutex<Vec<Room>>,
+    /// Whole planes on the host that nobody has any more.
+    planes: Mutex<Vec<PinnedBuffer<u8>>>,
+    /// Whether it was said that pictures come from another context.
+    has_told: OnceLock<()>,
+}
+
+struct Kernels {
+    sample: Kernel,
+    shrink: Kernel,
+}
+
+/// What one asks with, at a time.
+struct Room {
+    stream: Stream,
+    answer: PinnedBuffer<u8>,
+}
+
+/// Bytes of most answers: three windows of 128 x 128 samples with their chroma.
+const USUAL_ANSWER: usize = 3 * 128 * 128 * 3 / 2;
+
+impl Opened {
+    /// Opens the device of that number.
+    ///
+    /// # Errors
+    /// `Backend`: no driver, an old one, no such device.
+    pub fn open(number: usize) -> Result<Self> {
+        Self::counting(number, &Traffic::default())
+    }
+
+    /// The same, and the bytes of pictures that come to the host are counted.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn counting(number: usize, traffic: &Traffic) -> Result<Self> {
+        Ok(Self(Arc::new(Shared {
+            gpu: Gpu::open(number)?,
+            traffic: traffic.clone(),
+            kernels: OnceLock::new(),
+            rooms: Mutex::default(),
+            planes: Mutex::default(),
+            has_told: OnceLock::new(),
+        })))
+    }
+}
+
+impl SurfaceDevice for Opened {
+    fn context(&self) -> (usize, i32) {
+        (self.0.gpu.handle() as usize, self.0.gpu.info().number as i32)
+    }
+
+    fn adopt(&self, memory: DeviceMemory, format: &VideoFormat) -> Result<Arc<dyn Picture>> {
+        Ok(Arc::new(DevicePicture::new(self.0.clone(), memory, format)?))
+    }
+}
+
+impl Shared {
+    fn kernels(&self) -> Result<&Kernels> {
+        if let Some(kernels) = self.kernels.get() {
+            return Ok(kernels);
+        }
+        let module = self.gpu.share(PTX)?;
+        let kernels = Kernels { sample: module.kernel("sample_grids")?, shrink: module.kernel("shrink")? };
+        Ok(self.kernels.get_or_init(|| kernels))
+    }
+
+    /// Gives what `ask` writes into the first `length` bytes of page-locked memory, once it is done.
+    fn answer<T>(
+        &self,
+        length: usize,
+        ask: impl FnOnce(&Stream, &mut PinnedBuffer<u8>) -> Result<()>,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T> {
+        let lock = || self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = lock().pop();
+        let mut room = match free {
+            Some(room) if room.answer.len() >= length => room,
+            room => {
+                let stream = match room {
+                    Some(Room { stream, .. }) => stream,
+                    None => self.gpu.stream(Priority::High)?,
+                };
+                let length = length.max(USUAL_ANSWER);
+                Room { stream, answer: self.gpu.alloc_pinned("windows", length, Pinned::Plain)? }
+            }
+        };
+        let asked = ask(&room.stream, &mut room.answer);
+        // Also where it failed: what was started may still write.
+        let waited = room.stream.wait();
+        asked.and(waited)?;
+        self.traffic.add_down(length);
+        let taken = take(&room.answer.as_slice()[..length]);
+        lock().push(room);
+        Ok(taken)
+    }
+}
+
+/// A plane of a picture, as it lies on the device.
+#[derive(Debug, Clone, Copy)]
+struct Rectangle {
+    rows: Rows,
+    /// In bytes.
+    size: Size,
+}
+
+/// A plane that was asked for as a whole.
+enum OnHost {
+    Fetched(PinnedBuffer<u8>),
+    /// It could not be fetched.
+    Blank(Plane),
+}
+
+/// A picture on a device of ours.
+pub(super) struct DevicePicture {
+    device: Arc<Shared>,
+    planes: Vec<Rectangle>,
+    /// Passed when the picture is finished, if it may not be yet.
+    finished: Option<Event>,
+    /// Planes that were asked for as a whole.
+    on_host: Vec<OnceLock<OnHost>>,
+    failure: Mutex<Option<Error>>,
+    /// What keeps it where it is.
+    _keeper: Box<dyn Any + Send + Sync>,
+}
+
+impl DevicePicture {
+    fn new(device: Arc<Shared>, memory: DeviceMemory, format: &VideoFormat) -> Result<Self> {
+        let VideoFormat { pixels, size, .. } = format;
+        let planes = memory.planes().iter().enumerate().map(|(index, &DevicePlane { address, stride })| {
+            let rows = Rows { address, pitch: stride };
+            Rectangle { rows, size: pixels.plane_size(index, *size) }
+        });
+        let planes: Vec<_> = planes.collect();
+        let is_whole = planes.len() == pixels.planes();
+        if !is_whole || planes.iter().any(|plane| plane.rows.pitch < plane.size.width) {
+            let reason =
+                format!("a {} picture of {size} does not lie in these planes: {planes:?}", pixels.name);
+            return Err(super::fault(DeviceFault::Other(reason)));
+        }
+        let on_host = planes.iter().map(|_| OnceLock::new()).collect();
+        let failure = Mutex::default();
+        if memory.context() != device.gpu.handle() as usize {
+            let (copy, planes) = copy_over(&device, &memory, &planes)?;
+            return Ok(Self { device, planes, finished: None, on_host, failure, _keeper: Box::new(copy) });
+        }
+        let finished = match memory.stream() {
+            Some(stream) => {
+                device.gpu.bind()?;
+                let event = device.gpu.event()?;
+                // SAFETY: the stream is of this context, and lives as `DeviceMemory::new` asks.
+                unsafe { event.record_in(stream)? };
+                Some(event)
+            }
+            None => None,
+        };
+        Ok(Self { device, planes, finished, on_host, failure, _keeper: Box::new(memory) })
+    }
+
+    /// The picture behind a surface, if it lies in this context.
+    pub(super) fn of<'a>(gpu: &Gpu, surface: &'a (dyn Surface + 'static)) -> Option<&'a Self> {
+        let picture = (surface as &dyn Any).downcast_ref::<Self>()?;
+        (picture.device.gpu.handle() == gpu.handle()).then_some(picture)
+    }
+
+    /// Copies luma into a frame of the same size, without waiting.
+    ///
+    /// # Safety
+    /// The picture is kept until the copy is done.
+    ///
+    /// # Panics
+    /// If the sizes differ.
+    pub(super) unsafe fn copy_luma(&self, stream: &Stream, frame: &mut DeviceFrame) -> Result<()> {
+        let Rectangle { rows, size } = self.planes[0];
+        assert_eq!(frame.size, size, "frames of different size");
+        self.begin(stream)?;
+        // SAFETY: the rows lie in the memory that the picture keeps, which the caller keeps; the frame has
+        // its size.
+        unsafe { stream.copy_rows(rows, frame.rows_from(0, 0), size.width, size.height) }
+    }
+
+    /// What comes next in a stream finds the picture finished.
+    fn begin(&self, stream: &Stream) -> Result<()> {
+        self.finished.as_ref().map_or(Ok(()), |finished| stream.wait_for(finished))
+    }
+
+    fn packed(&self, grid: &surface::Grid, at: usize) -> Grid {
+        let surface::Grid { plane, first, step, columns, rows, side, turn, groups, across, index, .. } =
+            *grid;
+        let Rectangle { rows: Rows { address, pitch }, size } = self.planes[plane];
+        let Turn { count, right, below } = turn.unwrap_or(Turn { count: 0, right: (0, 0), below: (0, 0) });
+        Grid {
+            pixels: address + first as u64,
+            pitch: pitch as i32,
+            step: step as i32,
+            width: (size.width / step) as i32,
+            height: size.height as i32,
+            x_start: columns.0,
+            x_step: columns.1,
+            y_start: rows.0,
+            y_step: rows.1,
+            side: side as i32,
+            groups: groups as i32,
+            across: across as i32,
+            index: index as i32,
+            at: at as i32,
+            count: count as i32,
+            right: [right.0, right.1],
+            below: [below.0, below.1],
+        }
+    }
+
+    fn try_sample(&self, grids: &[surface::Grid], samples: &mut [u8]) -> Result<()> {
+        let kernel = &self.device.kernels()?.sample;
+        let length = grids.iter().map(surface::Grid::end).max().unwrap_or(0);
+        assert!(length <= samples.len(), "grids of {length} bytes in {}", samples.len());
+        let ask = |stream: &Stream, answer: &mut PinnedBuffer<u8>| {
+            self.begin(stream)?;
+            for grids in grids.chunks(MAX_GRIDS) {
+                let mut packed = [Grid::default(); MAX_GRIDS];
+                for (packed, grid) in packed.iter_mut().zip(grids) {
+                    *packed = self.packed(grid, grid.at);
+                }
+                let most = grids.iter().map(|grid| grid.side * grid.side).max().unwrap_or(0);
+                let answer = answer.device_address();
+                // SAFETY: these are the kernel's arguments. It reads the planes of this picture, whose sizes
+                // it is told, and writes to `answer` what lies before the `end` of each grid, as checked
+                // above; both are kept until `Shared::answer` has waited for it.
+                unsafe {
+                    stream.launch(
+                        kernel,
+                        [most.div_ceil(BLOCK), grids.len(), 1],
+                        [BLOCK, 1, 1],
+                        0,
+                        &mut [arg(&packed), arg(&answer)],
+                    )?;
+                }
+            }
+            Ok(())
+        };
+        self.device.answer(length, ask, |answer| samples[..length].copy_from_slice(answer))
+    }
+
+    fn try_shrink(&self, factor: usize, means: &mut [u8]) -> Result<()> {
+        let kernel = &self.device.kernels()?.shrink;
+        let Rectangle { rows: Rows { address, pitch }, size } = self.planes[0];
+        let (width, height) = (size.width / factor, size.height / factor);
+        assert_eq!(means.len(), width * height, "means of a {size} picture, {factor} times smaller");
+        let blocks = means.len().div_ceil(BLOCK);
+        let ask = |stream: &Stream, answer: &mut PinnedBuffer<u8>| {
+            self.begin(stream)?;
+            let [pitch, factor, width, height] = [pitch, factor, width, height].map(|n| n as i32);
+            let answer = answer.device_address();
+            // SAFETY: these are the kernel's arguments. It reads luma, and writes one byte for each of
+            // `means`; both are kept until `Shared::answer` has waited for it.
+            unsafe {
+                stream.launch(
+                    kernel,
+                    [blocks, 1, 1],
+                    [BLOCK, 1, 1],
+                    0,
+                    &mut [arg(&address), arg(&pitch), arg(&factor), arg(&width), arg(&height), arg(&answer)],
+                )
+            }
+        };
+        if means.is_empty() {
+            return Ok(());
+        }
+        self.device.answer(means.len(), ask, |answer| means.copy_from_slice(answer))
+    }
+
+    fn try_fetch(&self, rect: Rect) -> Result<Plane> {
+        let Rectangle { rows: Rows { address, pitch }, .. } = self.planes[0];
+        let from = Rows { address: address + (rect.y * pitch + rect.x) as u64, pitch };
+        let ask = |stream: &Stream, answer: &mut PinnedBuffer<u8>| {
+            self.begin(stream)?;
+            // SAFETY: the box lies in the plane, as `fetch` asserts; `Shared::answer` waits for the copy.
+            unsafe { stream.download_rows(from, answer, rect.w, rect.h) }
+        };
+        self.device.answer(rect.size().area(), ask, |answer| Plane::from_vec(answer.to_vec(), rect.size()))
+    }
+
+    /// A whole plane, in page-locked memory, from which encoders and windows take it.
+    fn try_plane(&self, index: usize) -> Result<PinnedBuffer<u8>> {
+        let Rectangle { rows, size } = self.planes[index];
+        let free = {
+            let mut free = self.device.planes.lock().unwrap_or_else(PoisonError::into_inner);
+            let fitting = free.iter().position(|plane| plane.len() == size.area());
+            fitting.map(|index| free.swap_remove(index))
+        };
+        let mut plane = match free {
+            Some(plane) => plane,
+            None => self.device.gpu.alloc_pinned("a plane", size.area(), Pinned::Plain)?,
+        };
+        let ask = |stream: &Stream, _: &mut PinnedBuffer<u8>| {
+            self.begin(stream)?;
+            // SAFETY: the plane lies there, and `Shared::answer` waits for the copy.
+            unsafe { stream.download_rows(rows, &mut plane, size.width, size.height) }
+        };
+        self.device.answer(0, ask, |_| ())?;
+        self.device.traffic.add_down(size.area());
+        Ok(plane)
+    }
+
+    /// Keeps the first error; the answer is what is given where nothing can be read.
+    fn note(&self, error: Error) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+}
+
+/// Copies a picture from another context, or another device, to this one, and waits for that.
+fn copy_over(
+    device: &Shared,
+    memory: &DeviceMemory,
+    planes: &[Rectangle],
+) -> Result<(DeviceBuffer<u8>, Vec<Rectangle>)> {
+    let gpu = &device.gpu;
+    if device.has_told.set(()).is_ok() {
+        let number = gpu.info().number;
+        tracing::info!("frames come from another CUDA context: each is copied to that of device {number}");
+    }
+    if let Some(stream) = memory.stream() {
+        // SAFETY: both live, as `DeviceMemory::new` asks.
+        unsafe { Gpu::wait_for_stream_of(memory.context(), stream)? };
+    }
+    let pitch = |plane: &Rectangle| plane.size.width.next_multiple_of(256);
+    let bytes = planes.iter().map(|plane| pitch(plane) * plane.size.height).sum();
+    let copy = gpu.alloc("a frame of another context", bytes)?;
+    let stream = gpu.stream(Priority::High)?;
+    let (mut at, mut copied, mut moved) = (0, Ok(()), Vec::with_capacity(planes.len()));
+    for plane in planes {
+        let to = Rows { address: copy.address_of(at), pitch: pitch(plane) };
+        let Size { width, height } = plane.size;
+        let copy_plane = || {
+            // SAFETY: the plane lies there, as `DeviceMemory::new` asks; `copy` has room for all of them; and
+            // both are kept until the stream was waited for, below.
+            unsafe { stream.copy_rows_from(memory.context(), plane.rows, to, width, height) }
+        };
+        copied = copied.and_then(|()| copy_plane());
+        at += to.pitch * height;
+        moved.push(Rectangle { rows: to, size: plane.size });
+    }
+    copied.and(stream.wait())?;
+    Ok((copy, moved))
+}
+
+impl Drop for DevicePicture {
+    fn drop(&mut self) {
+        let mut free = self.device.planes.lock().unwrap_or_else(PoisonError::into_inner);
+        // Sinks have a few at a time; what has another size is of no use any more.
+        let sizes: Vec<_> = self.planes.iter().map(|plane| plane.size.area()).collect();
+        free.retain(|plane| sizes.contains(&plane.len()));
+        for plane in self.on_host.iter_mut().filter_map(OnceLock::take) {
+            if let OnHost::Fetched(bytes) = plane {
+                free.push(bytes);
+            }
+        }
+    }
+}
+
+impl Picture for DevicePicture {
+    fn plane(&self, index: usize) -> PlaneRef<'_> {
+        let size = self.planes[index].size;
+        let plane = self.on_host[index].get_or_init(|| {
+            self.try_plane(index).map_or_else(
+                |error| {
+                    self.note(error);
+                    OnHost::Blank(Plane::new(size))
+                },
+                OnHost::Fetched,
+            )
+        });
+        match plane {
+            OnHost::Fetched(bytes) => PlaneRef::new(bytes.as_slice(), size, size.width),
+            OnHost::Blank(plane) => plane.as_ref(),
+        }
+    }
+
+    fn surface(&self) -> Option<&(dyn Surface + 'static)> {
+        Some(self)
+    }
+}
+
+impl Surface for DevicePicture {
+    fn fetch(&self, rect: Rect) -> Plane {
+        assert!(rect.is_inside(self.planes[0].size), "{rect} of a {} plane", self.planes[0].size);
+        self.try_fetch(rect).unwrap_or_else(|error| {
+            self.note(error);
+            Plane::new(rect.size())
+        })
+    }
+
+    fn shrink(&self, factor: usize, means: &mut [u8]) {
+        if let Err(error) = self.try_shrink(factor, means) {
+            self.note(error);
+            means.fill(0);
+        }
+    }
+
+    fn sample(&self, grids: &[surface::Grid], samples: &mut [u8]) {
+        if let Err(error) = self.try_sample(grids, samples) {
+            self.note(error);
+            samples.fill(0);
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockon_core::frame::PixelFormat;
+    use lockon_core::reference::surface::OnDevice;
+
+    use super::*;
+    use crate::testing::{self, Random};
+
+    /// Planes on the host, as the definition looks at them.
+    struct Planes(Vec<Plane>);
+
+    impl Picture for Planes {
+        fn plane(&self, index: usize) -> PlaneRef<'_> {
+            self.0[index].as_ref()
+        }
+    }
+
+    fn format(pixels: PixelFormat, size: Size) -> VideoFormat {
+        VideoFormat { size, pixels, frame_rate: (25, 1), pixel_aspect: (1, 1), colorimetry: None }
+    }
+
+    /// A random picture on the device, in rows whose padding is poisoned, and as the definition has it.
+    fn picture(gpu: &Gpu, format: &VideoFormat, random: &mut Random) -> (DeviceMemory, OnDevice) {
+        let stream = gpu.stream(Priority::Normal).unwrap();
+        let sizes = (0..format.pixels.planes()).map(|index| format.pixels.plane_size(index, format.size));
+        let planes: Vec<_> = sizes.map(|size| random.picture(size)).collect();
+        let (mut bytes, mut places) = (Vec::new(), Vec::new());
+        for plane in &planes {
+            let stride = plane.size().width + random.below(40);
+            places.push((bytes.len(), stride));
+            for row in plane.as_ref().rows() {
+                bytes.extend_from_slice(row);
+                bytes.resize(bytes.len() + stride - row.len(), 0xA5);
+            }
+            bytes.resize(bytes.len() + random.below(99), 0xA5);
+        }
+        let mut buffer = gpu.alloc("a picture", bytes.len()).unwrap();
+        stream.upload_now(&bytes, &mut buffer).unwrap();
+        let place = |(at, stride)| DevicePlane { address: buffer.address_of(at), stride };
+        let places = places.into_iter().map(place).collect();
+        // SAFETY: `buffer` has all planes, is kept, and nobody writes to it.
+        let memory = unsafe { DeviceMemory::new(gpu.handle() as usize, places, None, Box::new(buffer)) };
+        (memory, OnDevice::new(Arc::new(Planes(planes)), format))
+    }
+
+    fn random_grid(random: &mut Random, format: &VideoFormat, at: usize) -> surface::Grid {
+        let pixels = format.pixels;
+        let component = random.below(3);
+        let chroma = if component > 0 { pixels.chroma_samples(component - 1) } else { None };
+        let (plane, first, step) = chroma.unwrap_or((0, 0, 1));
+        let side = [32, 64, 128][random.below(3)];
+        let (groups, across) = ([1, 4][random.below(2)], 1 + random.below(3));
+        let turn = (random.below(2) == 0).then(|| {
+            let angle = random.below(628) as f64 / 100.0;
+            let fixed = |v: f64| (v * 65536.0) as i32;
+            let (sin, cos) = (fixed(angle.sin()), fixed(angle.cos()));
+            Turn { count: side * 3 / 2 + 2, right: (cos, sin), below: (-sin, cos) }
+        });
+        let count = turn.map_or(side, |turn| turn.count) as i64;
+        let mut axis = |length: usize| {
+            // From far less than a pixel to dozens of them.
+            let step = random.log_uniform(3_000, 1_500_000) as i64;
+            let middle = random.below((length + 60) * 256) as i64 - 30 * 256;
+            (middle - ((step * count) >> 9), step)
+        };
+        let (columns, rows) = (axis(format.size.width), axis(format.size.height));
+        let index = random.below(across);
+        surface::Grid { plane, first, step, columns, rows, side, turn, groups, across, index, at }
+    }
+
+    #[test]
+    fn what_the_device_sees_of_a_picture_is_what_the_definition_sees() {
+        let Some(gpu) = testing::gpu() else { return };
+        let device = Opened::open(0).unwrap();
+        let mut random = Random(11);
+        for pixels in PixelFormat::ALL {
+            for size in [Size::new(211, 157), Size::new(32, 33), Size::new(640, 361)] {
+                let format = format(pixels, size);
+                let (memory, definition) = picture(&gpu, &format, &mut random);
+                let picture = device.adopt(memory, &format).unwrap();
+                let surface = picture.surface().unwrap();
+                let mut grids = Vec::<surface::Grid>::new();
+                for _ in 0..MAX_GRIDS + 5 {
+                    let at = grids.last().map_or(0, surface::Grid::end);
+                    grids.push(random_grid(&mut random, &format, at));
+                }
+                let length = grids.last().unwrap().end();
+                for grid in &grids {
+                    let (mut found, mut wanted) = (vec![0xEE; length], vec![0xEE; length]);
+                    surface.sample(&[*grid], &mut found);
+                    definition.sample(&[*grid], &mut wanted);
+                    let place = grid.at..grid.end();
+                    // What stands beside the grid's own samples is not its own to write.
+                    let own = |at: usize| at / (grid.side / grid.groups) % grid.across == grid.index;
+                    let is_alike = |at: usize| !own(at - grid.at) || found[at] == wanted[at];
+                    assert!(place.clone().all(is_alike), "{} {size}: {grid:?}", pixels.name);
+                }
+                let (mut found, mut wanted) = (vec![0; length], vec![0; length]);
+                surface.sample(&grids, &mut found);
+                definition.sample(&grids, &mut wanted);
+                for grid in &grids {
+                    let own =
+                        |at: &usize| (at - grid.at) / (grid.side / grid.groups) % grid.across == grid.index;
+                    let place = (grid.at..grid.end()).filter(own);
+                    assert!(place.into_iter().all(|at| found[at] == wanted[at]), "all together: {grid:?}");
+                }
+                for factor in [1, 2, 3, 6] {
+                    let count = size.width / factor * (size.height / factor);
+                    let (mut found, mut wanted) = (vec![0xEE; count], vec![0; count]);
+                    surface.shrink(factor, &mut found);
+                    definition.shrink(factor, &mut wanted);
+                    assert!(found == wanted, "{} {size}: {factor} times smaller", pixels.name);
+                }
+                let rect = random.place(Size::new(17, 9), size);
+                assert_eq!(surface.fetch(rect), definition.fetch(rect));
+                for index in 0..pixels.planes() {
+                    let (found, wanted) = (picture.plane(index), definition.plane(index));
+                    assert!(found.to_plane() == wanted.to_plane(), "{} {size}: plane {index}", pixels.name);
+                }
+                surface.check().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_plane_that_is_narrower_than_its_rows_is_refused() {
+        let Some(gpu) = testing::gpu() else { return };
+        let format = format(PixelFormat::GRAY8, Size::new(40, 30));
+        let (memory, _) = picture(&gpu, &format, &mut Random(3));
+        let wider = VideoFormat { size: Size::new(400, 3), ..format };
+        let error = Opened::open(0).unwrap().adopt(memory, &wider).err().unwrap().to_string();
+        assert!(error.contains("does not lie in these planes"), "{error}");
+    }
+}
