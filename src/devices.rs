@@ -81,6 +81,18 @@ impl Devices {
         &self.options.traffic
     }
 
+    /// The same with so many frames in flight.
+    #[must_use]
+    pub fn with_depth(mut self, depth: usize) -> Self {
+        self.options.depth = depth;
+        self
+    }
+
+    /// Frames in flight.
+    pub fn depth(&self) -> usize {
+        self.options.depth
+    }
+
     /// Threads of the CPU.
     pub fn threads(&self) -> usize {
         self.options.threads

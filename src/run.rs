@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::backend::{Device, Options};
-use crate::config::{Moment, OnDeviceLoss, Part, SearchMethod, TrackSpec};
+use crate::config::{Moment, Part, SearchMethod, TrackSpec};
 use crate::control::Control;
 use crate::devices::Devices;
 use crate::engine::Engine;
@@ -94,9 +94,7 @@ impl Prepared {
         // While the video is opened. Pyramids are the CPU's.
         if self.request.search != SearchMethod::Pyramid {
             let ahead = devices.open_ahead();
-            // Frames that are lost with the device cannot be given to another.
-            let may_stay = self.request.on_device_loss == OnDeviceLoss::End;
-            if may_stay && self.spec.decoder != Decoder::Software {
+            if self.spec.decoder != Decoder::Software && self.request.keeps_frames_on_gpu() {
                 self.spec.surfaces = Surfaces::new(move || Some(ahead.device()?));
             }
         }
@@ -109,6 +107,7 @@ impl Prepared {
             Err(_) if control.is_stopped() => return Err(Error::Stopped),
             opened => opened?,
         };
+        let devices = devices.with_depth(request.depth_for(source.is_live()));
         let (watched, shown) = pipeline_sinks(&request, &spec.input, source.is_live(), control)?;
         sinks.extend(watched);
         let frames = Excerpt::new(source, request.part()).refusing_earlier(&request.track);
@@ -139,7 +138,7 @@ impl Run {
             every: request.every,
             max_frames: request.max_frames,
             threads: self.devices.threads(),
-            depth: usize::from(request.depth),
+            depth: self.devices.depth(),
             kernels: request.kernel.iter().map(ToString::to_string).collect(),
             on_device_loss: request.on_device_loss.name(),
         });

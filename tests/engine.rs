@@ -7,7 +7,7 @@ use lockon::config::{BackendChoice, Kernel, Limits};
 use lockon::control::Control;
 use lockon::engine::OpenBackend;
 use lockon::error::DeviceFault;
-use lockon::frame::{FrameMeta, Picture, Plane, PlaneMut, Rect, Size, VideoFormat};
+use lockon::frame::{FrameMeta, Picture, Plane, Rect, Size, VideoFormat};
 use lockon::ports::Sink;
 use lockon::results::{Event, FrameRecord, Summary};
 use lockon::template::Template;

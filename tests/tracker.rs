@@ -824,8 +824,7 @@ fn frames_that_lie_on_a_device_are_followed_alike_and_never_fetched_whole() {
         let sink = MemorySink::default();
         let heard = sink.heard.clone();
         job(threads).run(source, vec![Box::new(sink)]).1.unwrap();
-        let records = heard.lock().unwrap().records.iter().map(|record| record.tracks.clone()).collect();
-        records
+        heard.lock().unwrap().records.iter().map(|record| record.tracks.clone()).collect()
     };
     let expected = records(&mut MemorySource::new(&pictures), 1);
     for threads in [1, 2] {

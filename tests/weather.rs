@@ -1,12 +1,13 @@
 //! The engine in rough weather: every stage is late at random and fails at random, and what comes out is what
 //! a calm run gives, in order, nothing lost that could be kept, nothing twice.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockon::backend::{Backend, Device, Findings};
 use lockon::engine::OpenBackend;
 use lockon::error::DeviceFault;
-use lockon::frame::{FrameMeta, Plane, PlaneMut, Size, VideoFormat};
+use lockon::frame::{FrameMeta, Picture, Plane, Size, VideoFormat};
 use lockon::ports::{Delivery, Next, Sink, Source};
 use lockon::results::{Event, FrameRecord, RunRecord, Summary};
 use lockon::template::Template;

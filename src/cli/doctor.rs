@@ -17,7 +17,12 @@ use super::Outcome;
 /// lockon needs.
 pub(super) fn doctor() -> Result<Outcome> {
     let mut findings = doctor::check();
-    findings.extend(gpus());
+    let gpus = gpus();
+    let has_gpu = gpus.iter().any(|gpu| gpu.health == Health::Good);
+    findings.extend(gpus);
+    if has_gpu {
+        findings.extend(doctor::nvidia());
+    }
     let mut report = String::new();
     for finding in &findings {
         let mark = match finding.health {

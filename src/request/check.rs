@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use super::{FIELDS, Field, Request, login};
-use crate::config::{BackendChoice, Moment, Part, View};
+use crate::backend::cuda;
+use crate::config::{BackendChoice, Moment, OnDeviceLoss, Part, SearchMethod, View};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::job;
+use crate::media;
 use crate::media::cuda::Surfaces;
 use crate::media::launch::Launch;
 use crate::media::sink::{self, VideoSink};
@@ -114,6 +116,18 @@ impl Request {
         self.output.iter().cloned().chain(results).collect()
     }
 
+    /// True if frames that are decoded on a GPU are searched there. Those that are lost with the device
+    /// cannot be given to another, and pyramids are the CPU's.
+    pub fn keeps_frames_on_gpu(&self) -> bool {
+        let has_gpu = || match self.backend {
+            BackendChoice::Cpu => false,
+            BackendChoice::Cuda(_) => true,
+            BackendChoice::Auto => cuda::device(0).is_ok(),
+        };
+        let is_asked = self.on_device_loss == OnDeviceLoss::End && self.search != SearchMethod::Pyramid;
+        is_asked && has_gpu() && media::cuda::is_usable()
+    }
+
     /// What is opened, and how.
     ///
     /// # Errors
@@ -126,11 +140,6 @@ impl Request {
             (None, None) => {
                 return Err(Error::Usage("no input: give a file, a URI, camera, or --source".into()));
             }
-        };
-        // Frames that hardware decoded lie on the GPU, which the CPU backend would have to fetch them from.
-        let decoder = match (self.decoder, self.backend) {
-            (Decoder::Auto, BackendChoice::Auto | BackendChoice::Cpu) => Decoder::Software,
-            (decoder, _) => decoder,
         };
         let live = if self.live || self.lossless { Some(self.live) } else { None };
         let usage = |text: &str| Err(Error::Usage(text.into()));
@@ -150,10 +159,17 @@ impl Request {
         let login = login(self.credentials.as_deref(), &input)?;
         let reconnect = self.reconnect;
         let surfaces = Surfaces::default();
+        let decoder = self.decoder;
         let spec = SourceSpec { input, decoder, live, reconnect, camera, login, jitter_ms, surfaces };
         if reconnect && !spec.can_reconnect() {
             return usage("--reconnect is for cameras and streams: a file is not lost");
         }
-        Ok(spec)
+        if self.decoder != Decoder::Auto {
+            return Ok(spec);
+        }
+        let searches_on_gpu = self.keeps_frames_on_gpu();
+        let is_real_time = searches_on_gpu && spec.is_real_time()?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(SourceSpec { decoder: self.decoder.settled(searches_on_gpu, is_real_time, cores), ..spec })
     }
 }

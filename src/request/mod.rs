@@ -30,7 +30,7 @@ pub use login::login;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::backend::Options;
+use crate::backend::{self, Options};
 use crate::config::{
     Angles, BackendChoice, Kernel, Limits, Moment, OnDeviceLoss, Part, Scales, SearchMethod, ThresholdSpec,
     TrackSpec, Typed, View,
@@ -144,14 +144,15 @@ request! {
     /// is free]
     memory: Option<Typed<Bytes>> = None,
         Spec { value: "SIZE", group: HOW, element: InElement::Ready, ..SPEC };
-    /// Frames in flight on the device; 2 is a double buffer
-    depth: u8 = 2,
+    /// Frames in flight on the device; 2 is a double buffer [default: 4, of a live source 2]
+    depth: Option<u8> = None,
         Spec { value: "N", group: HOW, range: Some((1.0, 32.0)), element: InElement::Ready, ..SPEC };
     /// When the GPU fails in the middle of a run: end (with an error, what was written is kept), or cpu (it
     /// does the rest)
     on_device_loss: OnDeviceLoss = OnDeviceLoss::default(),
         Spec { value: "WHAT", group: HOW, offers: &["end", "cpu"], element: InElement::Ready, ..SPEC };
-    /// Which decoders may be used: auto, software, hardware; auto takes hardware only with --backend cuda
+    /// Which decoders may be used: auto, software, hardware; auto takes hardware where a GPU searches, unless
+    /// the video is a file and 12 cores or more decode it faster
     decoder: Decoder = Decoder::Auto,
         Spec { value: "DECODER", group: HOW, offers: &["auto", "software", "hardware"], ..SPEC };
     /// Keep up with the source: newest frame first, older ones are dropped and counted (default for live
@@ -240,11 +241,16 @@ impl Request {
         Part { start: self.start, end: self.end, every: self.every }
     }
 
-    /// How a device is opened for it, in a run that `control` stops.
+    /// Frames in flight on the device, of a source that is live or not.
+    pub fn depth_for(&self, is_live: bool) -> usize {
+        self.depth.map_or_else(|| backend::usual_depth(is_live), usize::from)
+    }
+
+    /// How a device is opened for it, in a run that `control` stops. Its source is not live.
     pub fn options(&self, control: &Control) -> Options {
         Options {
             choice: self.backend,
-            depth: usize::from(self.depth),
+            depth: self.depth_for(false),
             threads: job::threads(self.threads),
             kernels: self.kernel.iter().copied().collect(),
             control: control.clone(),

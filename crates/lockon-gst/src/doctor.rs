@@ -5,7 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::cuda;
 use crate::launch;
+use crate::source::nvidia_codecs;
 
 /// What was looked for, and what came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,9 +80,35 @@ pub fn check() -> Vec<Finding> {
     findings
 }
 
+/// Looks at what decodes on a GPU of NVIDIA, and what leaves frames there.
+pub fn nvidia() -> Vec<Finding> {
+    if launch::init().is_err() {
+        return Vec::new();
+    }
+    let codecs: Vec<_> =
+        nvidia_codecs().iter().map(|name| name.trim_start_matches("video/x-").to_owned()).collect();
+    let mut nvdec = Finding::new("nvdec", Health::Good, format!("decodes {}", codecs.join(", ")));
+    if codecs.is_empty() {
+        nvdec = Finding::new("nvdec", Health::Absent, "no decoder of NVIDIA's is there: software decodes");
+        let packages = "gstreamer1.0-plugins-bad, and libnvcuvid1 where the driver is Debian's";
+        nvdec.mend = Some(format!("{INSTALL}{packages}"));
+    }
+    let library = if cuda::is_usable() {
+        let detail = format!("{} is there: frames that NVDEC decodes stay on the GPU", cuda::LIBRARY);
+        Finding::new("libgstcuda", Health::Good, detail)
+    } else {
+        let detail = format!("{} is not there: decoded frames go through host memory", cuda::LIBRARY);
+        let mut finding = Finding::new("libgstcuda", Health::Absent, detail);
+        finding.mend = Some(format!("{INSTALL}libgstreamer-plugins-bad1.0-0"));
+        finding
+    };
+    vec![nvdec, library]
+}
+
 /// The one command that installs every package that is missing; `None` if none is.
 pub fn install_command(findings: &[Finding]) -> Option<String> {
-    let missing = findings.iter().filter_map(|finding| finding.mend.as_deref()?.strip_prefix(INSTALL));
+    let bad = findings.iter().filter(|finding| finding.health == Health::Bad);
+    let missing = bad.filter_map(|finding| finding.mend.as_deref()?.strip_prefix(INSTALL));
     let packages = missing.collect::<Vec<_>>().join(" ");
     (!packages.is_empty()).then(|| format!("{INSTALL}{packages}"))
 }

@@ -37,7 +37,8 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
     }
     sinks.push(Box::new(ResultsToLine { element: element.clone() }));
     let tracker = element.imp().work().asked().job.tracker(device.options.threads);
-    let options = Options { control: control.clone(), ..device.options.clone() };
+    let depth = element.imp().depth();
+    let options = Options { control: control.clone(), depth, ..device.options.clone() };
     let traffic = options.traffic.clone();
     let devices = Devices::new(options, device.on_loss);
     let open_backend = |format: &VideoFormat| {

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 
 use gst::glib;
 use gst::prelude::*;
-use lockon::backend::Options;
+use lockon::backend::{self, Options};
 use lockon::config::OnDeviceLoss;
 use lockon::control::Control;
 use lockon::error::Result;
@@ -27,8 +27,8 @@ pub(super) struct Settings {
     pub(super) view: View,
     pub(super) posts_messages: bool,
     pub(super) has_qos: bool,
-    /// Frames in flight on the device, as a number: it is asked for with each frame.
-    pub(super) depth: u32,
+    /// Frames in flight on the device, 0 for the usual number: it is asked for with each frame.
+    depth: u32,
     /// The stream ends after so many frames, 0 for none, as a number for the same reason.
     pub(super) max_frames: u64,
     /// Counts how often something was set.
@@ -42,7 +42,7 @@ impl Default for Settings {
             view: View::default(),
             posts_messages: true,
             has_qos: true,
-            depth: Request::default().depth.into(),
+            depth: 0,
             max_frames: 0,
             changes: 0,
         }
@@ -84,6 +84,11 @@ impl Settings {
             }
         }
         self.changes += 1;
+    }
+
+    /// Frames in flight on the device, of a source that is live or not.
+    pub(super) fn depth(&self, is_live: bool) -> usize {
+        if self.depth == 0 { backend::usual_depth(is_live) } else { self.depth as usize }
     }
 
     /// A property's value.

@@ -240,6 +240,13 @@ impl Standing {
     }
 }
 
+/// Slots of a ring, where nothing is said. With four an H200 does a template and a threshold of 1080p in
+/// 0.97 of the time that uploading alone takes; with two, a double buffer, in 0.74. A live frame would wait
+/// for three others in it where there is a backlog, so live sources have two.
+pub const fn usual_depth(is_live: bool) -> usize {
+    if is_live { 2 } else { 4 }
+}
+
 /// How the work is to be done.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -260,11 +267,11 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// What is taken where nothing is said: a double buffer, and all cores.
+    /// What is taken where nothing is said: all cores, and as many slots as a file wants.
     fn default() -> Self {
         Self {
             choice: BackendChoice::Auto,
-            depth: 2,
+            depth: usual_depth(false),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             kernels: Kernels::default(),
             control: Control::new(),

@@ -22,6 +22,7 @@ use super::picture::describe;
 use super::reconnect::ResumePoint;
 use super::spec::decoding_element;
 use super::{Connection, Decoder, Input, LOG, PtsInterpolator, SourceSpec, SourceState, VideoSource};
+use crate::cuda::Surfaces;
 use crate::launch::{self, Launch, Milestone, Running};
 use crate::stuck::{Stillness, Stuck, Watchdog};
 use crate::{damage, truncated};
@@ -59,7 +60,30 @@ impl VideoSource {
         })
     }
 
+    /// Where a hardware decoder was only preferred, and fails, software does it.
     pub(super) fn open_after(spec: &SourceSpec, control: &Control, resume: &ResumePoint) -> Result<Self> {
+        let opened = Self::open_as_asked(spec, control, resume);
+        let is_of_decoder = |error: &Error| {
+            matches!(error, Error::NoVideo { .. } | Error::Pipeline { .. } | Error::Backend { .. })
+        };
+        match opened {
+            Err(error)
+                if spec.decoder == Decoder::Auto
+                    && is_of_decoder(&error)
+                    && !control.is_stopped()
+                    && !inlet::is_pipe(&spec.input) =>
+            {
+                let surfaces = Surfaces::default();
+                let software = SourceSpec { decoder: Decoder::Software, surfaces, ..spec.clone() };
+                let opened = Self::open_as_asked(&software, control, resume)?;
+                tracing::warn!(target: LOG, "{error}: it is decoded in software");
+                Ok(opened)
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_as_asked(spec: &SourceSpec, control: &Control, resume: &ResumePoint) -> Result<Self> {
         check(&spec.input)?;
         launch::init()?;
         damage::watch();

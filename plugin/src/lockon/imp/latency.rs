@@ -28,7 +28,12 @@ impl Lockon {
 
     /// Most frames that are inside.
     pub(super) fn room(&self) -> u64 {
-        WAITING as u64 + u64::from(lock(&self.settings).depth)
+        (WAITING + self.depth()) as u64
+    }
+
+    /// Frames in flight on the device.
+    pub(in crate::lockon) fn depth(&self) -> usize {
+        lock(&self.settings).depth(self.is_live.load(Ordering::Relaxed))
     }
 
     /// Has the pipeline work out its latency again: ours has changed.

@@ -47,8 +47,8 @@ pub struct Lockon {
     /// What is done to frames, and where: there from READY to PAUSED until back.
     work: Mutex<Work>,
     device: Mutex<Option<Device>>,
-    /// The device that upstream may leave frames on: there from NULL to READY on, until back.
-    surfaces: Mutex<Surfaces>,
+    /// The device that upstream may leave frames on, once it is known whether there is one: from READY on.
+    surfaces: Mutex<Option<Surfaces>>,
     traffic: Traffic,
     /// What the sink pad was told last.
     input: Mutex<InputStream>,
@@ -240,6 +240,7 @@ impl ElementImpl for Lockon {
                 *lock(&self.device) = None;
                 *lock(&self.input) = InputStream::default();
             }
+            gst::StateChange::ReadyToNull => *lock(&self.surfaces) = None,
             _ => {}
         }
         Ok(changed)
@@ -253,19 +254,20 @@ impl Lockon {
         backend::probe(options.choice)?;
         // Frames that are lost with the device cannot be given to another.
         let may_stay = options.choice != BackendChoice::Cpu && on_loss == OnDeviceLoss::End;
-        *lock(&self.surfaces) = if may_stay {
+        let surfaces = if may_stay {
             let (traffic, device) = (self.traffic.clone(), OnceLock::new());
             let open = move || Ahead::open(options.choice, &traffic);
             Surfaces::new(move || Some(device.get_or_init(&open).device()?))
         } else {
             Surfaces::default()
         };
+        *lock(&self.surfaces) = Some(surfaces);
         Ok(())
     }
 
     /// The device that frames may lie on.
     pub(super) fn surfaces(&self) -> Surfaces {
-        lock(&self.surfaces).clone()
+        lock(&self.surfaces).clone().unwrap_or_default()
     }
 
     /// READY to PAUSED: templates are read, and results files could be written.
@@ -357,8 +359,8 @@ impl Lockon {
         self.is_playing.load(Ordering::Relaxed)
     }
 
-    /// Answers a question that is not asked in the order of frames. Of caps those are left out whose frames
-    /// lie where nobody here can read them.
+    /// Answers a question that is not asked in the order of frames. From READY on those caps are left out
+    /// whose frames lie where nobody here can read them.
     fn answer(&self, pad: &gst::Pad, query: &mut gst::QueryRef) -> bool {
         if let gst::QueryViewMut::Context(query) = query.view_mut()
             && cuda::answer_context_query(query, &self.surfaces())
@@ -367,7 +369,7 @@ impl Lockon {
         }
         let is_answered = gst::Pad::query_default(pad, Some(&*self.obj()), query);
         if let gst::QueryViewMut::Caps(query) = query.view_mut()
-            && !self.surfaces().are_usable()
+            && lock(&self.surfaces).as_ref().is_some_and(|surfaces| !surfaces.are_usable())
             && let Some(caps) = query.result_owned()
         {
             query.set_result(&cuda::without_device_memory(&caps));

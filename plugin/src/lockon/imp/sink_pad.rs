@@ -155,7 +155,7 @@ impl Lockon {
 
     /// Says to whoever sizes a pool how many frames stay here.
     fn ask_for_buffers(&self, query: &mut gst::query::Allocation) {
-        let ours = WAITING as u32 + lock(&self.settings).depth + 1;
+        let ours = (WAITING + self.depth() + 1) as u32;
         let pools: Vec<_> = query.allocation_pools().collect();
         for (n, (pool, size, min, max)) in (0..).zip(&pools) {
             let max = if *max == 0 { 0 } else { max + ours };
