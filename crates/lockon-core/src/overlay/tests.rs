@@ -253,6 +253,18 @@ fn letters_that_the_font_lacks_become_question_marks() {
     assert_ne!(draw("??"), draw("\u{e4}\u{142}"), "umlauts and Latin Extended-A are in the font");
 }
 
+fn match_label(m: &Match) -> String {
+    let mut words = String::new();
+    add_match_label(&mut words, m);
+    words
+}
+
+fn track_label(t: &Track, state: TrackState) -> String {
+    let mut words = String::new();
+    add_track_label(&mut words, t, state);
+    words
+}
+
 #[test]
 fn labels_say_scale_and_angle_only_where_they_differ() {
     let mut record = found("logo", 0, 0);
@@ -269,14 +281,13 @@ fn labels_say_scale_and_angle_only_where_they_differ() {
 #[test]
 fn labels_of_one_place_do_not_cover_each_other() {
     let style = Style::for_height(360);
-    let mut picture = Picture::grey(PixelFormat::GRAY8, Size::new(640, 360));
+    let mut drawing = Drawing::default();
+    drawing.start(Size::new(640, 360));
     let mut taken = Vec::new();
-    picture.draw(|canvas| {
-        let area = Area { left: 300, top: 150, right: 380, bottom: 260 };
-        for _ in 0..6 {
-            style.draw_label(canvas, area, WHITE, "#1 tracked 0.87", &mut taken);
-        }
-    });
+    let area = Area { left: 300, top: 150, right: 380, bottom: 260 };
+    for _ in 0..6 {
+        style.draw_label(&mut drawing, area, WHITE, "#1 tracked 0.87", &mut taken);
+    }
     for (i, a) in taken.iter().enumerate() {
         assert!(taken[..i].iter().all(|b| !a.touches(*b)), "plate {i} covers another");
     }
@@ -424,4 +435,37 @@ fn pictures_are_those_of_the_first_versions_to_the_byte() {
     ];
     let hashes = PixelFormat::ALL.map(|format| format!("{} {:016x}", format.name, hash_of_all(format)));
     assert_eq!(hashes, EXPECTED);
+}
+
+#[test]
+fn a_drawing_that_is_used_again_keeps_its_memory() {
+    let (size, mut drawing) = (Size::new(641, 363), Drawing::default());
+    let mut round = || {
+        let mut at = Vec::new();
+        crowd(size, 60, &mut |record, trails| {
+            drawing.results(record, trails, size);
+            at.push((drawing.steps().as_ptr(), drawing.coverage().as_ptr(), drawing.notes.words.as_ptr()));
+        });
+        at
+    };
+    let first = round();
+    assert_eq!(round(), vec![first[first.len() - 1]; 60]);
+}
+
+#[test]
+fn steps_lie_in_the_picture_and_letters_in_the_coverage() {
+    for (width, height) in [(1, 1), (41, 23), (251, 131), (641, 363)] {
+        let (size, mut drawing) = (Size::new(width, height), Drawing::default());
+        crowd(size, 60, &mut |record, trails| {
+            drawing.results(record, trails, size);
+            for step in drawing.steps() {
+                assert!(step.area.is_inside(size), "{step:?} of {size}");
+                if let Ink::Letter { first, zoom, .. } = step.ink {
+                    assert!(step.area.w % zoom == 0 && step.area.h % zoom == 0, "{step:?}");
+                    let opacities = step.area.size().area() / (zoom * zoom);
+                    assert!(first + opacities <= drawing.coverage().len(), "{step:?}");
+                }
+            }
+        });
+    }
 }

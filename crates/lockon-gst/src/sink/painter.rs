@@ -8,7 +8,7 @@ use gst_video::prelude::*;
 use super::timeline::Timestamps;
 use lockon_core::config::View;
 use lockon_core::frame::{Chroma, Frame, Picture, PixelFormat, PlaneMut, Size, VideoFormat};
-use lockon_core::overlay::{self, Trails};
+use lockon_core::overlay::{self, Drawing, Trails};
 use lockon_core::results::FrameRecord;
 
 /// Copies frames into writable buffers and draws on them.
@@ -23,6 +23,7 @@ pub(crate) struct Painter {
     even: bool,
     view: View,
     trails: Trails,
+    drawing: Drawing,
 }
 
 impl Painter {
@@ -38,7 +39,8 @@ impl Painter {
         config.set_params(Some(&info.to_caps()?), info.size() as u32, 0, 0);
         pool.set_config(config)?;
         pool.set_active(true)?;
-        Ok(Self { pool, info, pixels, format: format.clone(), even, view, trails: Trails::default() })
+        let (trails, drawing) = Default::default();
+        Ok(Self { pool, info, pixels, format: format.clone(), even, view, trails, drawing })
     }
 
     /// True if such frames can be painted.
@@ -60,10 +62,11 @@ impl Painter {
         times: Timestamps,
     ) -> Result<gst::Buffer, String> {
         let mut trails = std::mem::take(&mut self.trails);
+        let mut drawing = std::mem::take(&mut self.drawing);
         let painted = self.paint_with(frame, times, |canvas| {
-            draw(self.view, canvas, record, mask, &mut trails);
+            draw(self.view, canvas, record, mask, &mut trails, &mut drawing);
         });
-        self.trails = trails;
+        (self.trails, self.drawing) = (trails, drawing);
         painted
     }
 
@@ -129,17 +132,19 @@ fn draw(
     record: &FrameRecord,
     mask: Option<&Arc<dyn Picture>>,
     trails: &mut Trails,
+    drawing: &mut Drawing,
 ) {
     match (view, mask) {
         (View::Mask, Some(mask)) => return overlay::draw_mask(canvas, mask.plane(0)),
         (View::Split, Some(mask)) => overlay::draw_split(canvas, mask.plane(0)),
         _ => {}
     }
-    overlay::draw_results(canvas, record, trails);
+    drawing.results(record, trails, canvas.size());
+    canvas.paint(drawing);
 }
 
 /// Draws results into a frame where it lies, after those that `trails` has seen. Without a `mask` there are
-/// only boxes and labels to draw, whatever the view.
+/// only boxes and labels to draw, whatever the view. What `drawing` has is replaced.
 ///
 /// # Panics
 /// If `frame` or the mask is not of that format's size.
@@ -150,6 +155,7 @@ pub fn draw_in_place(
     record: &FrameRecord,
     mask: Option<&Arc<dyn Picture>>,
     trails: &mut Trails,
+    drawing: &mut Drawing,
 ) {
     let (pixels, size) = (format.pixels, format.size);
     // Strides are negative in bottom-up pictures only, which no format with a luma plane has.
@@ -157,7 +163,8 @@ pub fn draw_in_place(
     let mut planes = frame.planes_data_mut();
     let views = planes.iter_mut().zip(strides).take(pixels.planes()).enumerate();
     let views = views.map(|(i, (data, stride))| PlaneMut::new(data, pixels.plane_size(i, size), stride));
-    draw(view, &mut overlay::Canvas::new(views.collect(), pixels, size), record, mask, trails);
+    let canvas = &mut overlay::Canvas::new(views.collect(), pixels, size);
+    draw(view, canvas, record, mask, trails, drawing);
 }
 
 /// Repeats the last column and the last row, so that a picture of odd size fills one of even size without an

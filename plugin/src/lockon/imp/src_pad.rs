@@ -159,8 +159,8 @@ impl Lockon {
         buffer: &mut gst::BufferRef,
     ) -> std::result::Result<(), glib::BoolError> {
         let mut frame = gst_video::VideoFrameRef::from_buffer_ref_writable(buffer, &layout.info)?;
-        let trails = &mut lock(&self.trails);
-        sink::draw_in_place(&mut frame, &layout.format, view, record, mask.as_ref(), trails);
+        let (trails, drawing) = &mut *lock(&self.drawing);
+        sink::draw_in_place(&mut frame, &layout.format, view, record, mask.as_ref(), trails, drawing);
         Ok(())
     }
 
