@@ -31,6 +31,7 @@ const FILES_WITH_UNSAFE: &[&str] = &[
     "crates/lockon-cuda/src/lib.rs",
     "crates/lockon-cuda/src/mma.rs",
     "crates/lockon-cuda/src/ncc.rs",
+    "crates/lockon-cuda/src/overlay.rs",
     "crates/lockon-cuda/src/peers.rs",
     "crates/lockon-cuda/src/search.rs",
     "crates/lockon-cuda/src/shared.rs",

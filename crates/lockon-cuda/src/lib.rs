@@ -46,6 +46,7 @@ mod driver;
 mod fused;
 mod mma;
 mod ncc;
+mod overlay;
 #[cfg(feature = "bench")]
 mod peers;
 #[cfg(test)]
@@ -63,6 +64,7 @@ mod threshold;
 mod wgmma;
 
 pub use driver::{DeviceInfo, device, devices};
+pub use overlay::{DevicePlane, Painter};
 
 /// A device that stays open as long as this lives, whoever else opens and closes it.
 pub struct Opened(#[expect(dead_code, reason = "it is held, not used")] Gpu);

@@ -62,7 +62,7 @@ pub enum Ink {
 
 /// A letter whose opacities lie in the coverage.
 struct Letter {
-    letter: char,
+    code: char,
     /// Height of its font.
     height: usize,
     first: usize,
@@ -147,13 +147,12 @@ impl Drawing {
     ) {
         let height = font.val();
         // There are some forty letters in the labels of a picture.
-        let known = self.letters.iter().find(|known| known.letter == letter && known.height == height);
-        let first = known.map(|known| known.first).unwrap_or_else(|| {
-            let first = self.coverage.len();
+        let known = self.letters.iter().find(|known| known.code == letter && known.height == height);
+        let first = known.map_or(self.coverage.len(), |known| known.first);
+        if known.is_none() {
             raster().rows().for_each(|row| self.coverage.extend_from_slice(row));
-            self.letters.push(Letter { letter, height, first });
-            first
-        });
+            self.letters.push(Letter { code: letter, height, first });
+        }
         let width = noto_sans_mono_bitmap::get_raster_width(super::style::WEIGHT, font);
         let area = Rect::new(x, y, width * zoom, height * zoom);
         assert!(area.is_inside(self.size), "letter at {area} of a {} picture", self.size);

@@ -364,7 +364,7 @@ fn crowd(size: Size, frames: u64, canvas_of: &mut dyn FnMut(&FrameRecord, &mut T
         });
         let matches = matches.collect();
         let pts_ns = Some(frame * 40_000_000);
-        canvas_of(&FrameRecord { frame, pts_ns, tracks, matches, ..FrameRecord::default() }, &mut trails);
+        canvas_of(&FrameRecord { frame, pts_ns, matches, tracks, ..FrameRecord::default() }, &mut trails);
     }
 }
 
