@@ -1,8 +1,9 @@
 //! What is drawn, as plain data: a list of steps that a painter on any device can take.
 
-use noto_sans_mono_bitmap::{RasterHeight, RasterizedChar};
+use noto_sans_mono_bitmap::{RasterHeight, RasterizedChar, get_raster_width};
 
 use super::canvas::{Area, BLACK, Colour, WHITE};
+use super::style::WEIGHT;
 use crate::frame::{Rect, Size};
 
 /// What is drawn into a picture of one size: steps, each of which mixes something into what those before it
@@ -149,11 +150,13 @@ impl Drawing {
         // There are some forty letters in the labels of a picture.
         let known = self.letters.iter().find(|known| known.code == letter && known.height == height);
         let first = known.map_or(self.coverage.len(), |known| known.first);
+        let width = get_raster_width(WEIGHT, font);
         if known.is_none() {
             raster().rows().for_each(|row| self.coverage.extend_from_slice(row));
+            // A device's painter has no bounds to stop at.
+            assert_eq!(self.coverage.len(), first + width * height, "opacities of {letter:?}");
             self.letters.push(Letter { code: letter, height, first });
         }
-        let width = noto_sans_mono_bitmap::get_raster_width(super::style::WEIGHT, font);
         let area = Rect::new(x, y, width * zoom, height * zoom);
         assert!(area.is_inside(self.size), "letter at {area} of a {} picture", self.size);
         self.steps.push(Step { area, ink: Ink::Letter { luma: WHITE.luma, first, zoom } });
