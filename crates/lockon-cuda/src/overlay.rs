@@ -81,8 +81,8 @@ impl Painter {
     ///
     /// # Safety
     /// For each plane, with the bytes of a row and the rows that [`PixelFormat::plane_size`] says:
-    /// - so many bytes at `address`, and at each multiple of the pitch behind it, lie in memory that kernels in
-    ///   the painter's context on the device can read and write,
+    /// - so many bytes at `address`, and at each multiple of the pitch behind it, lie in memory that kernels
+    ///   in the painter's context on the device can read and write,
     /// - the work that wrote them is done,
     /// - they are not freed, and nobody else reads or writes them, until `wait` has returned.
     ///

@@ -1,8 +1,8 @@
 //! Drawing results into the planes of a picture: boxes, labels, masks.
 //!
-//! It takes two steps. A [`Drawing`] is the list of what is to be mixed into which pixels, made from a record;
-//! a painter goes through the list where the picture lies: a [`Canvas`] on the host, or one of the CUDA
-//! backend on a device.
+//! It takes two steps. A [`Drawing`] is the list of what is to be mixed into which pixels, made from a
+//! record; a painter goes through the list where the picture lies: a [`Canvas`] on the host, or one of the
+//! CUDA backend on a device.
 //!
 //! It draws in the picture's own format, whatever its chroma subsampling, so that nothing is converted on the
 //! way to an encoder or a display. Line width and text size follow the height of the picture: what can be
