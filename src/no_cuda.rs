@@ -7,7 +7,8 @@ use crate::backend::{Standing, cpu::Cpu};
 use crate::config::Kernels;
 use crate::error::{CudaVersion, DeviceFault, Error, Result};
 use crate::frame::{Picture, VideoFormat};
-use crate::surface::{DeviceMemory, SurfaceDevice, Traffic};
+use crate::overlay::Drawing;
+use crate::surface::{DeviceMemory, PinnedMemory, SurfaceDevice, Traffic};
 
 const NOT_BUILT: Error = Error::Backend { backend: "cuda", fault: DeviceFault::NotBuilt };
 
@@ -62,6 +63,14 @@ impl SurfaceDevice for Opened {
     }
 
     fn adopt(&self, _: DeviceMemory, _: &VideoFormat) -> Result<Arc<dyn Picture>> {
+        Err(NOT_BUILT)
+    }
+
+    fn paint(&self, _: &DeviceMemory, _: &VideoFormat, _: &Drawing) -> Result<bool> {
+        Err(NOT_BUILT)
+    }
+
+    fn pinned(&self, _: usize) -> Result<Box<dyn PinnedMemory>> {
         Err(NOT_BUILT)
     }
 }

@@ -17,7 +17,7 @@ use crate::job::{self, Job, NamedTemplate};
 use crate::media::cuda::Surfaces;
 use crate::media::launch;
 use crate::media::sink::{Shown, VideoSink};
-use crate::media::source::{Decoder, Input, SourceSpec, VideoSource};
+use crate::media::source::{Input, SourceSpec, VideoSource};
 use crate::metrics::MetricsSink;
 use crate::output::{self, report};
 use crate::ports::Sink;
@@ -94,7 +94,7 @@ impl Prepared {
         // While the video is opened. Pyramids are the CPU's.
         if self.request.search != SearchMethod::Pyramid {
             let ahead = devices.open_ahead();
-            if self.spec.decoder != Decoder::Software && self.request.keeps_frames_on_gpu() {
+            if self.request.keeps_frames_on_gpu() {
                 self.spec.surfaces = Surfaces::new(move || Some(ahead.device()?));
             }
         }

@@ -32,6 +32,7 @@ const FILES_WITH_UNSAFE: &[&str] = &[
     "crates/lockon-cuda/src/lib.rs",
     "crates/lockon-cuda/src/mma.rs",
     "crates/lockon-cuda/src/ncc.rs",
+    "crates/lockon-cuda/src/overlay.rs",
     "crates/lockon-cuda/src/peers.rs",
     "crates/lockon-cuda/src/search.rs",
     "crates/lockon-cuda/src/shared.rs",
@@ -45,6 +46,7 @@ const FILES_WITH_UNSAFE: &[&str] = &[
     "crates/lockon-cuda/src/threshold.rs",
     "crates/lockon-cuda/src/wgmma.rs",
     "crates/lockon-gst/src/cuda.rs",
+    "crates/lockon-gst/src/pinned.rs",
 ];
 
 #[test]

@@ -116,8 +116,8 @@ impl Request {
         self.output.iter().cloned().chain(results).collect()
     }
 
-    /// True if frames that are decoded on a GPU are searched there. Those that are lost with the device
-    /// cannot be given to another, and pyramids are the CPU's.
+    /// True if decoders may leave frames where a GPU searches them. Those that are lost with the device cannot
+    /// be given to another, and pyramids are the CPU's.
     pub fn keeps_frames_on_gpu(&self) -> bool {
         let has_gpu = || match self.backend {
             BackendChoice::Cpu => false,
@@ -125,7 +125,7 @@ impl Request {
             BackendChoice::Auto => cuda::device(0).is_ok(),
         };
         let is_asked = self.on_device_loss == OnDeviceLoss::End && self.search != SearchMethod::Pyramid;
-        is_asked && has_gpu() && media::cuda::is_usable()
+        is_asked && has_gpu()
     }
 
     /// What is opened, and how.
@@ -167,7 +167,7 @@ impl Request {
         if self.decoder != Decoder::Auto {
             return Ok(spec);
         }
-        let searches_on_gpu = self.keeps_frames_on_gpu();
+        let searches_on_gpu = self.keeps_frames_on_gpu() && media::cuda::is_usable();
         let is_real_time = searches_on_gpu && spec.is_real_time()?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(SourceSpec { decoder: self.decoder.settled(searches_on_gpu, is_real_time, cores), ..spec })

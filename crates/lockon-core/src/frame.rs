@@ -148,6 +148,16 @@ impl<'a> PlaneRef<'a> {
         self.size
     }
 
+    /// Bytes from one row to the next.
+    pub fn stride(self) -> usize {
+        self.stride
+    }
+
+    /// Where it begins.
+    pub fn first_byte(self) -> *const u8 {
+        self.data.as_ptr()
+    }
+
     /// Row `y` without its padding.
     pub fn row(self, y: usize) -> &'a [u8] {
         &self.data[y * self.stride..][..self.size.width]

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Result;
 use crate::frame::{Picture, Plane, Rect, VideoFormat};
+use crate::overlay::Drawing;
 
 /// Where a decoder has left a picture in a device's memory.
 pub struct DeviceMemory {
@@ -88,7 +89,26 @@ pub trait SurfaceDevice: Send + Sync {
     /// # Errors
     /// `Backend` if the device cannot read that memory, or fails.
     fn adopt(&self, memory: DeviceMemory, format: &VideoFormat) -> Result<Arc<dyn Picture>>;
+
+    /// Paints what was drawn into a picture of `format` that lies there and that nobody else reads or writes,
+    /// and waits for that. False if it lies where this device cannot paint: in another context.
+    ///
+    /// # Errors
+    /// `Backend` if the device fails. The picture may then be painted in part.
+    ///
+    /// # Panics
+    /// If the drawing is not of the picture's size.
+    fn paint(&self, memory: &DeviceMemory, format: &VideoFormat, drawing: &Drawing) -> Result<bool>;
+
+    /// Page-locked memory of the host, from which the device takes frames without a copy.
+    ///
+    /// # Errors
+    /// `Backend` if there is none.
+    fn pinned(&self, bytes: usize) -> Result<Box<dyn PinnedMemory>>;
 }
+
+/// Bytes in page-locked memory of the host, which no other has. They begin at the start of a page.
+pub trait PinnedMemory: AsRef<[u8]> + AsMut<[u8]> + Send + Sync {}
 
 /// A picture in the memory of a device.
 ///

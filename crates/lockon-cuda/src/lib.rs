@@ -49,6 +49,7 @@ mod driver;
 mod fused;
 mod mma;
 mod ncc;
+mod overlay;
 #[cfg(feature = "bench")]
 mod peers;
 #[cfg(test)]
@@ -219,12 +220,14 @@ impl Work {
         Ok(())
     }
 
-    /// Has the frame's pixels where [`Self::start`] takes them from: in the slot's pinned buffer, or on the
-    /// device, where the decoder left them.
+    /// Has the frame's pixels where [`Self::start`] takes them from: where the decoder left them, if that is
+    /// on the device or in page-locked memory, else in the slot's pinned buffer.
     fn take_in(&self, slot: &mut Slot, picture: &Arc<dyn Picture>) -> Result<()> {
         let surface = picture.surface();
-        if surface.and_then(|surface| DevicePicture::of(&self.gpu, surface)).is_some() {
-            slot.on_device = Some(picture.clone());
+        let is_on_device = || surface.and_then(|surface| DevicePicture::of(&self.gpu, surface)).is_some();
+        let is_pinned = || surface.is_none() && self.gpu.is_pinned(picture.plane(0).first_byte());
+        if is_on_device() || is_pinned() {
+            slot.held = Some(picture.clone());
         } else if !self.keeps_pixels {
             let started = Instant::now();
             slot.upload_plane().copy_from(picture.plane(0));
@@ -243,7 +246,7 @@ impl Work {
             self.capture(slot)?;
         }
         let Streams { uploads, clock, masks, results } = &self.streams;
-        let Slot { upload, frame, list, mask, events, graph, on_device, .. } = slot;
+        let Slot { upload, frame, list, mask, events, graph, held, .. } = slot;
         let kernels = &self.lane.stream;
         let times = &self.times[slot.turn];
 
@@ -253,11 +256,20 @@ impl Work {
         if !slot.waits_for_upload {
             times.started.record(uploads)?;
         }
-        let surface = on_device.as_ref().and_then(|picture| picture.surface());
-        if let Some(picture) = surface.and_then(|surface| DevicePicture::of(&self.gpu, surface)) {
+        if let Some(picture) = held {
             // SAFETY: the slot keeps the picture until `finish` has waited for the frame's last event, which
             // comes after this copy; if that fails, until `Cuda::drop` has waited for all streams.
-            unsafe { picture.copy_luma(uploads, frame)? };
+            unsafe {
+                let surface = picture.surface();
+                if let Some(picture) = surface.and_then(|surface| DevicePicture::of(&self.gpu, surface)) {
+                    picture.copy_luma(uploads, frame)?;
+                } else {
+                    let plane = picture.plane(0);
+                    assert_eq!(plane.size(), frame.size, "frames of different size");
+                    uploads.upload_rows(plane, frame.rows_from(0, 0))?;
+                    self.traffic.add_up(frame.size.area());
+                }
+            }
         } else {
             let bytes = upload.len();
             // SAFETY: the ring keeps the slot, whatever fails, until `Cuda::drop` has waited for all streams.
@@ -311,7 +323,7 @@ impl Work {
         let before = &self.times[(slot.turn + self.times.len() - 1) % self.times.len()];
         let done = if self.standing.wants_mask { &times.done } else { &times.published };
         done.wait()?;
-        slot.on_device = None;
+        slot.held = None;
         let upload_start = if slot.waits_for_upload { &before.uploaded } else { &times.started };
         findings.upload_us = slot.fill_us + upload_start.micros_to(&times.uploaded)? as u64;
         // The device turns to a frame when it is there and the one before is done with.
@@ -477,8 +489,8 @@ struct Slot {
     /// The kernels, as they are started for each frame; none if there is nothing to do, or the list lies
     /// elsewhere now.
     graph: Option<Graph>,
-    /// The frame, if the decoder left it on this device.
-    on_device: Option<Arc<dyn Picture>>,
+    /// The frame, if it is taken from where the decoder left it.
+    held: Option<Arc<dyn Picture>>,
     fill_us: u64,
     /// Index in `times`.
     turn: usize,
@@ -572,7 +584,7 @@ impl Slot {
                 computed: gpu.event()?,
             },
             graph: None,
-            on_device: None,
+            held: None,
             fill_us: 0,
             turn: 0,
             is_first: false,

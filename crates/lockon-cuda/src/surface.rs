@@ -11,10 +11,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::driver::{DeviceBuffer, Event, Gpu, Kernel, Pinned, PinnedBuffer, Priority, Rows, Stream, arg};
 use super::ncc::DeviceFrame;
+use super::overlay::Painter;
 use super::shared::{constant, pod_structure};
 use lockon_core::error::{DeviceFault, Error, Result};
 use lockon_core::frame::{Picture, Plane, PlaneRef, Rect, Size, VideoFormat};
-use lockon_core::surface::{self, DeviceMemory, DevicePlane, Surface, SurfaceDevice, Traffic, Turn};
+use lockon_core::overlay::Drawing;
+use lockon_core::surface::{
+    self, DeviceMemory, DevicePlane, PinnedMemory, Surface, SurfaceDevice, Traffic, Turn,
+};
 
 const PTX: &str = include_str!("../../../kernels/ptx/surface.ptx");
 const BLOCK: usize = constant(PTX, "BLOCK");
@@ -76,6 +80,7 @@ struct Shared {
     rooms: Mutex<Vec<Room>>,
     /// Whole planes on the host that nobody has any more.
     planes: Mutex<Vec<PinnedBuffer<u8>>>,
+    painter: Mutex<Option<Painter>>,
     /// Whether it was said that pictures come from another context.
     has_told: OnceLock<()>,
 }
@@ -114,6 +119,7 @@ impl Opened {
             kernels: OnceLock::new(),
             rooms: Mutex::default(),
             planes: Mutex::default(),
+            painter: Mutex::default(),
             has_told: OnceLock::new(),
         })))
     }
@@ -126,6 +132,49 @@ impl SurfaceDevice for Opened {
 
     fn adopt(&self, memory: DeviceMemory, format: &VideoFormat) -> Result<Arc<dyn Picture>> {
         Ok(Arc::new(DevicePicture::new(self.0.clone(), memory, format)?))
+    }
+
+    fn paint(&self, memory: &DeviceMemory, format: &VideoFormat, drawing: &Drawing) -> Result<bool> {
+        assert_eq!(drawing.size(), format.size, "a drawing of another size");
+        let Shared { gpu, painter, .. } = &*self.0;
+        if memory.context() != gpu.handle() as usize {
+            return Ok(false);
+        }
+        let mut painter = painter.lock().unwrap_or_else(PoisonError::into_inner);
+        let painter = match &mut *painter {
+            Some(painter) => painter,
+            none => none.insert(Painter::new(gpu)?),
+        };
+        if let Some(stream) = memory.stream() {
+            // SAFETY: both live, as `DeviceMemory::new` asks.
+            unsafe { Gpu::wait_for_stream_of(memory.context(), stream)? };
+        }
+        // SAFETY: the planes lie in this context, finished, as `DeviceMemory::new` asks and the stream was
+        // waited for. Nobody else reads or writes them, as this method asks, and they are waited for below.
+        let painted = unsafe { painter.paint(drawing, format.pixels, memory.planes()) };
+        let waited = painter.wait();
+        painted.and(waited).map(|()| true)
+    }
+
+    fn pinned(&self, bytes: usize) -> Result<Box<dyn PinnedMemory>> {
+        Ok(Box::new(HostBytes(self.0.gpu.alloc_pinned("a frame", bytes, Pinned::Plain)?)))
+    }
+}
+
+/// Page-locked memory for whoever decodes on the host.
+struct HostBytes(PinnedBuffer<u8>);
+
+impl PinnedMemory for HostBytes {}
+
+impl AsRef<[u8]> for HostBytes {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+}
+
+impl AsMut<[u8]> for HostBytes {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.0.as_mut_slice()
     }
 }
 

@@ -22,8 +22,10 @@ use gst::glib;
 use gst::glib::translate::from_glib_full;
 use libloading::Library;
 
+use crate::pinned::PinnedAllocator;
 use lockon_core::error::Result;
 use lockon_core::frame::{Picture, VideoFormat};
+use lockon_core::overlay::Drawing;
 use lockon_core::surface::{DeviceMemory, DevicePlane, SurfaceDevice};
 
 /// The type of context that CUDA elements ask for.
@@ -133,9 +135,48 @@ impl Surfaces {
         self.0.is_some() && is_usable()
     }
 
-    /// The device; waits until it is open.
-    pub(crate) fn device(&self) -> Option<Arc<dyn SurfaceDevice>> {
+    /// The device, if decoders can leave pictures there; waits until it is open.
+    fn device(&self) -> Option<Arc<dyn SurfaceDevice>> {
         self.0.as_ref().filter(|_| is_usable()).and_then(|ask| ask())
+    }
+
+    /// Tells a decoder on the host to write its pictures into page-locked memory, from which the device takes
+    /// them, unless it is told of memory by somebody else. Waits until the device is open.
+    pub fn offer_pinned_memory(&self, query: &mut gst::query::Allocation) {
+        let is_taken = query.allocation_params().any(|(allocator, _)| allocator.is_some());
+        let (caps, _) = query.get();
+        let is_on_device = caps.and_then(|caps| caps.features(0)).is_some_and(|f| f.contains(FEATURE));
+        if is_taken || is_on_device {
+            return;
+        }
+        let Some(device) = self.0.as_ref().and_then(|ask| ask()) else { return };
+        let (allocator, params) = (PinnedAllocator::new(device), gst::AllocationParams::default());
+        if query.allocation_params().next().is_some() {
+            query.set_nth_allocation_param(0, Some(&allocator), params);
+        } else {
+            query.add_allocation_param(Some(&allocator), params);
+        }
+    }
+
+    /// Paints what was drawn into a buffer where it lies on the device; false if it does not lie there.
+    ///
+    /// # Errors
+    /// `Backend` if the device fails.
+    pub fn paint(
+        &self,
+        buffer: &mut gst::BufferRef,
+        info: &gst_video::VideoInfo,
+        format: &VideoFormat,
+        drawing: &Drawing,
+    ) -> Result<bool> {
+        let Some(device) = self.0.as_ref().filter(|_| is_on_device(buffer)).and_then(|ask| ask()) else {
+            return Ok(false);
+        };
+        let Some(mut map) = MappedForPainting::new(buffer) else { return Ok(false) };
+        // SAFETY: the buffer is borrowed for writing, and mapped for that, until `map` is dropped; painting
+        // is over by then.
+        let memory = unsafe { map.memory(info) };
+        memory.map_or(Ok(false), |memory| device.paint(&memory, format, drawing))
     }
 
     /// The context that decoders are to work in, for [`gst::prelude::ElementExt::set_context`].
@@ -220,6 +261,43 @@ impl Drop for Mapped {
     }
 }
 
+/// A buffer that is mapped on its device to be painted into.
+struct MappedForPainting<'a> {
+    buffer: &'a mut gst::BufferRef,
+    info: ffi::GstMapInfo,
+}
+
+impl<'a> MappedForPainting<'a> {
+    fn new(buffer: &'a mut gst::BufferRef) -> Option<Self> {
+        let flags = ffi::GST_MAP_READ | ffi::GST_MAP_WRITE | MAP_CUDA;
+        // SAFETY: the buffer is borrowed for writing. A map that succeeds has filled the information; where
+        // others share the memory, GStreamer maps a copy.
+        unsafe {
+            let mut info = std::mem::zeroed::<ffi::GstMapInfo>();
+            let is_mapped = ffi::gst_buffer_map(buffer.as_mut_ptr(), &raw mut info, flags);
+            (is_mapped != glib::ffi::GFALSE).then_some(Self { buffer, info })
+        }
+    }
+
+    /// Where its planes lie.
+    ///
+    /// # Safety
+    /// It is dropped before `self`.
+    unsafe fn memory(&mut self, info: &gst_video::VideoInfo) -> Option<DeviceMemory> {
+        // SAFETY: the map's memory is that of the buffer, which is CUDA memory.
+        unsafe {
+            describe(library()?, self.info.memory, self.info.data as u64, self.buffer, info, Box::new(()))
+        }
+    }
+}
+
+impl Drop for MappedForPainting<'_> {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, with this information.
+        unsafe { ffi::gst_buffer_unmap(self.buffer.as_mut_ptr(), &raw mut self.info) };
+    }
+}
+
 /// Where a buffer's picture lies on its device; `None` if it cannot be mapped there.
 fn memory_of(buffer: &gst::Buffer, info: &gst_video::VideoInfo) -> Option<DeviceMemory> {
     let functions = library()?;
@@ -233,25 +311,41 @@ fn memory_of(buffer: &gst::Buffer, info: &gst_video::VideoInfo) -> Option<Device
         }
         Mapped { buffer: buffer.clone(), info: map }
     };
-    let (offsets, strides): (Vec<_>, Vec<_>) = match buffer.meta::<gst_video::VideoMeta>() {
+    let address = mapped.info.data as u64;
+    // SAFETY: the memory is CUDA memory, and is kept mapped for reading, so that its pool does not have it
+    // back.
+    unsafe { describe(functions, memory, address, buffer, info, Box::new(mapped)) }
+}
+
+/// Where the planes of a buffer's picture lie, whose memory is mapped at `address`.
+///
+/// # Safety
+/// It is CUDA memory, and stays mapped as long as `keeper` lives.
+unsafe fn describe(
+    functions: &Functions,
+    memory: *mut ffi::GstMemory,
+    address: u64,
+    buffer: &gst::BufferRef,
+    info: &gst_video::VideoInfo,
+    keeper: Box<dyn Any + Send + Sync>,
+) -> Option<DeviceMemory> {
+    let (offsets, strides) = match buffer.meta::<gst_video::VideoMeta>() {
         Some(meta) => (meta.offset().to_vec(), meta.stride().to_vec()),
         None => (info.offset().to_vec(), info.stride().to_vec()),
     };
-    let address = mapped.info.data as u64;
-    let planes = offsets.into_iter().zip(strides);
-    let planes = planes
-        .map(|(offset, stride)| DevicePlane { address: address + offset as u64, stride: stride as usize });
-    let planes = planes.collect();
+    let plane = |(offset, stride): (usize, i32)| {
+        Some(DevicePlane { address: address + offset as u64, stride: usize::try_from(stride).ok()? })
+    };
+    let planes = offsets.into_iter().zip(strides).map(plane).collect::<Option<_>>()?;
     // SAFETY: the structure begins so in all versions, and its context lives as long as the memory. The
-    // stream does too, where the memory has one. Planes lie where the buffer's own description says; the
-    // buffer is kept mapped for reading, so that its pool does not have it back.
+    // stream does too, where the memory has one. Planes lie where the buffer's own description says.
     unsafe {
         let cuda = memory.cast::<CudaMemory>();
         let context = (functions.handle)((*cuda).context) as usize;
         let stream = functions.stream.map(|stream_of| stream_of(cuda)).filter(|stream| !stream.is_null());
         let stream =
             functions.stream_handle.zip(stream).map(|(handle_of, stream)| handle_of(stream) as usize);
-        Some(DeviceMemory::new(context, planes, stream, Box::new(mapped) as Box<dyn Any + Send + Sync>))
+        Some(DeviceMemory::new(context, planes, stream, keeper))
     }
 }
 

@@ -5,7 +5,8 @@
 //! results, draws those in, and encodes or shows the frames, with the input's own sound where that is wanted.
 //! [`doctor`] says what is installed and what is not, [`log`] joins GStreamer's log to ours, [`truncated`]
 //! tells files that were cut off, `stuck` those from which nothing comes any more. `window` hears keys and
-//! the mouse in a window, and [`pick`] asks for boxes there. [`cuda`] knows pictures that lie on a device.
+//! the mouse in a window, and [`pick`] asks for boxes there. [`cuda`] knows pictures that lie on a device,
+//! `pinned` those that a device takes from the host without a copy.
 
 pub mod cuda;
 mod damage;
@@ -13,6 +14,7 @@ pub mod doctor;
 pub mod launch;
 pub mod log;
 pub mod pick;
+mod pinned;
 #[cfg(test)]
 #[path = "../../../tests/say.rs"]
 mod say;

@@ -1,10 +1,11 @@
-//! The picture that is drawn into, and what is mixed into it: areas and colours.
+//! The picture that is drawn into, on the host, and what is mixed into it: areas and colours.
 
+use super::drawing::{Drawing, Ink, Step};
 use crate::frame::{PixelFormat, PlaneMut, PlaneRef, Rect, Size};
 
 /// The writable planes of one picture.
 pub struct Canvas<'a> {
-    pub(super) planes: Vec<PlaneMut<'a>>,
+    planes: Vec<PlaneMut<'a>>,
     format: PixelFormat,
     pub(super) size: Size,
 }
@@ -22,20 +23,33 @@ impl<'a> Canvas<'a> {
         Self { planes, format, size }
     }
 
-    /// Mixes `colour` into the part of `area` that lies in the picture: not at all with `opacity` 0, fully
-    /// with 255.
+    /// The picture's size.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Takes the steps of a drawing, one after the other.
     ///
-    /// A chroma sample that the area touches is mixed whole.
-    pub(super) fn paint(&mut self, area: Area, colour: Colour, opacity: u8) {
-        let Some((columns, rows)) = area.clipped(self.size) else { return };
-        for y in rows.clone() {
-            for luma in &mut self.planes[0].row(y)[columns.clone()] {
-                *luma = mix(*luma, colour.luma, opacity);
+    /// # Panics
+    /// If it is for pictures of another size.
+    pub fn paint(&mut self, drawing: &Drawing) {
+        assert_eq!(drawing.size(), self.size, "drawing for pictures of another size");
+        for Step { area, ink } in drawing.steps() {
+            match *ink {
+                Ink::Colour { colour, opacity } => self.fill(*area, colour, opacity),
+                Ink::Luma { luma, opacity } => self.fill_luma(*area, luma, opacity),
+                Ink::Letter { luma, first, zoom } => {
+                    self.write(*area, luma, &drawing.coverage()[first..], zoom);
+                }
             }
         }
+    }
+
+    fn fill(&mut self, area: Rect, colour: Colour, opacity: u8) {
+        self.fill_luma(area, colour.luma, opacity);
         let (x_shift, y_shift) = (self.format.x_shift, self.format.y_shift);
-        let columns = columns.start >> x_shift..columns.end.div_ceil(1 << x_shift);
-        let rows = rows.start >> y_shift..rows.end.div_ceil(1 << y_shift);
+        let columns = area.x >> x_shift..(area.x + area.w).div_ceil(1 << x_shift);
+        let rows = area.y >> y_shift..(area.y + area.h).div_ceil(1 << y_shift);
         for (component, value) in [(0, colour.cb), (1, colour.cr)] {
             let Some((plane, first, step)) = self.format.chroma_samples(component) else { return };
             for y in rows.clone() {
@@ -47,12 +61,26 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// Darkens the luma of `area`. Colour stays, so that a coloured line next to it keeps its chroma samples.
-    pub(super) fn shade(&mut self, area: Area, opacity: u8) {
-        let Some((columns, rows)) = area.clipped(self.size) else { return };
-        for y in rows {
-            for luma in &mut self.planes[0].row(y)[columns.clone()] {
-                *luma = mix(*luma, BLACK.luma, opacity);
+    fn fill_luma(&mut self, area: Rect, over: u8, opacity: u8) {
+        for y in area.y..area.y + area.h {
+            for luma in &mut self.planes[0].row(y)[area.x..][..area.w] {
+                *luma = mix(*luma, over, opacity);
+            }
+        }
+    }
+
+    /// Mixes `over` into the luma of an area, whose opacities begin `coverage`, one for `zoom` x `zoom`
+    /// pixels.
+    fn write(&mut self, area: Rect, over: u8, coverage: &[u8], zoom: usize) {
+        let coverage = coverage.chunks_exact(area.w / zoom);
+        for (j, opacities) in coverage.take(area.h / zoom).enumerate() {
+            for y in area.y + j * zoom..area.y + (j + 1) * zoom {
+                let row = &mut self.planes[0].row(y)[area.x..][..area.w];
+                for (luma, &opacity) in row.chunks_exact_mut(zoom).zip(opacities) {
+                    for luma in luma {
+                        *luma = mix(*luma, over, opacity);
+                    }
+                }
             }
         }
     }
@@ -60,9 +88,8 @@ impl<'a> Canvas<'a> {
     /// Shows `mask` from column `first_column` on.
     pub(super) fn show_mask(&mut self, mask: PlaneRef<'_>, first_column: usize) {
         assert_eq!(mask.size(), self.size, "mask of another size");
-        let end = self.size.height as i64;
-        let area = Area { left: first_column as i64, top: 0, right: self.size.width as i64, bottom: end };
-        self.paint(area, BLACK, 255);
+        let Size { width, height } = self.size;
+        self.fill(Rect::new(first_column, 0, width - first_column, height), BLACK, 255);
         for (y, row) in mask.rows().enumerate() {
             self.planes[0].row(y)[first_column..].copy_from_slice(&row[first_column..]);
         }
@@ -70,12 +97,16 @@ impl<'a> Canvas<'a> {
 }
 
 /// A box in the picture's coordinates that may leave it on any side; `right` and `bottom` lie just behind it.
-#[derive(Clone, Copy)]
-pub(super) struct Area {
-    pub(super) left: i64,
-    pub(super) top: i64,
-    pub(super) right: i64,
-    pub(super) bottom: i64,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Area {
+    /// Leftmost column.
+    pub left: i64,
+    /// Topmost row.
+    pub top: i64,
+    /// The column behind the last one.
+    pub right: i64,
+    /// The row behind the last one.
+    pub bottom: i64,
 }
 
 impl Area {
@@ -96,23 +127,29 @@ impl Area {
             && other.top < self.bottom
     }
 
-    /// Its columns and rows inside a picture, or `None` if it has none there.
-    fn clipped(self, size: Size) -> Option<(std::ops::Range<usize>, std::ops::Range<usize>)> {
+    /// What of it lies in a picture, or `None` if it has nothing there.
+    pub(super) fn clipped(self, size: Size) -> Option<Rect> {
         let range = |start: i64, end: i64, size: usize| {
             let inside = |v: i64| v.clamp(0, size as i64) as usize;
-            Some(inside(start)..inside(end)).filter(|range| !range.is_empty())
+            let (start, end) = (inside(start), inside(end));
+            (start < end).then_some((start, end - start))
         };
-        Some((range(self.left, self.right, size.width)?, range(self.top, self.bottom, size.height)?))
+        let (x, w) = range(self.left, self.right, size.width)?;
+        let (y, h) = range(self.top, self.bottom, size.height)?;
+        Some(Rect { x, y, w, h })
     }
 }
 
 /// A colour as video has it: BT.601, limited range. Other matrices shift it a little, not into another
 /// colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Colour {
-    pub(super) luma: u8,
-    pub(super) cb: u8,
-    pub(super) cr: u8,
+pub struct Colour {
+    /// 16 is black, 235 white.
+    pub luma: u8,
+    /// Blue difference; 128 without colour.
+    pub cb: u8,
+    /// Red difference; 128 without colour.
+    pub cr: u8,
 }
 
 impl Colour {
@@ -133,7 +170,7 @@ pub(super) const BLACK: Colour = Colour::rgb(0, 0, 0);
 pub(super) const WHITE: Colour = Colour::rgb(255, 255, 255);
 
 /// `over` with an opacity of 0 to 255 over `under`.
-pub(super) fn mix(under: u8, over: u8, opacity: u8) -> u8 {
+fn mix(under: u8, over: u8, opacity: u8) -> u8 {
     let opacity = u32::from(opacity);
     ((u32::from(under) * (255 - opacity) + u32::from(over) * opacity + 127) / 255) as u8
 }

@@ -1,21 +1,30 @@
 //! Drawing results into the planes of a picture: boxes, labels, masks.
 //!
+//! It takes two steps. A [`Drawing`] is the list of what is to be mixed into which pixels, made from a
+//! record; a painter goes through the list where the picture lies: a [`Canvas`] on the host, or one of the
+//! CUDA backend on a device.
+//!
 //! It draws in the picture's own format, whatever its chroma subsampling, so that nothing is converted on the
 //! way to an encoder or a display. Line width and text size follow the height of the picture: what can be
 //! read at 360 rows looks the same at 4320. Boxes may lie partly or wholly outside the picture; labels always
 //! stay inside.
 
+use std::fmt::Write as _;
+use std::ops::Range;
+
 use crate::frame::{PlaneRef, Rect, Size, iou};
 use crate::results::{FrameRecord, Match, Track, TrackState};
 
 mod canvas;
+mod drawing;
 mod look;
 mod style;
 #[cfg(test)]
 mod tests;
 mod trails;
 
-pub use canvas::Canvas;
+pub use canvas::{Area, Canvas, Colour};
+pub use drawing::{Drawing, Ink, Step};
 // For the report.
 #[cfg(all(test, feature = "report"))]
 pub(crate) use look::rgb_of_state;
@@ -23,7 +32,8 @@ pub(crate) use look::rgb_of_state;
 pub(crate) use look::{NAMES, rgb_of_name};
 pub use trails::Trails;
 
-use canvas::{Area, Colour, WHITE};
+use canvas::WHITE;
+use drawing::Notes;
 use look::{Line, colour_of_name, colour_of_state};
 use style::Style;
 
@@ -31,40 +41,143 @@ use style::Style;
 const SELECTED: Colour = Colour::rgb(255, 220, 0);
 const KEPT: Colour = Colour::rgb(255, 255, 255);
 
-/// Draws a box with a label for every match and every track of `record`, and the trails of the tracks.
-///
-/// Matches: `name score`, then the scale where it is not 1 and the angle where it is not 0; one colour a
-/// name. One that is followed is shown by its track alone. Tracks: `#id state score`, the template in front
-/// of it if there is one; the colour is the state's: tracked green, unsure (uncertain) amber with long
-/// dashes, found (reacquired) cyan and for half a second, lost red with short dashes and without a score.
-/// Tracks are drawn last, the first one on top.
-///
-/// `trails` is where the tracks of the frames before came along; it learns of this one.
+/// A box that is shown, with its label.
+struct Mark {
+    area: Area,
+    colour: Colour,
+    line: Line,
+    /// Where the label lies in [`Notes::words`](drawing::Notes::words).
+    label: Range<usize>,
+}
+
+impl Drawing {
+    /// A box with a label for every match and every track of `record`, and the trails of the tracks, for a
+    /// picture of `size`.
+    ///
+    /// Matches: `name score`, then the scale where it is not 1 and the angle where it is not 0; one colour a
+    /// name. One that is followed is shown by its track alone. Tracks: `#id state score`, the template in
+    /// front of it if there is one; the colour is the state's: tracked green, unsure (uncertain) amber with
+    /// long dashes, found (reacquired) cyan and for half a second, lost red with short dashes and without a
+    /// score. Tracks are drawn last, the first one on top.
+    ///
+    /// `trails` is where the tracks of the frames before came along; it learns of this one.
+    pub fn results(&mut self, record: &FrameRecord, trails: &mut Trails, size: Size) {
+        self.start(size);
+        let style = Style::for_height(size.height);
+        trails.note(record, size);
+        let mut notes = std::mem::take(&mut self.notes);
+        let Notes { marks, words, taken } = &mut notes;
+        marks.clear();
+        words.clear();
+        taken.clear();
+        for m in record.matches.iter().rev().filter(|m| !is_followed(m, record)) {
+            let start = words.len();
+            add_match_label(words, m);
+            let (colour, label) = (colour_of_name(&m.template), start..words.len());
+            marks.push(Mark { area: match_area(m), colour, line: Line::Solid, label });
+        }
+        for track in record.tracks.iter().rev() {
+            let (start, state) = (words.len(), trails.shown_state(track));
+            add_track_label(words, track, state);
+            let (colour, line) = (colour_of_state(state), Line::of_state(state));
+            marks.push(Mark { area: track_area(track), colour, line, label: start..words.len() });
+            trails.draw(self, &style, track);
+        }
+        // All boxes before all labels: no line crosses one.
+        for Mark { area, colour, line, .. } in &*marks {
+            style.draw_box(self, *area, *colour, *line);
+        }
+        for Mark { area, colour, label, .. } in marks.iter().rev() {
+            style.draw_label(self, *area, *colour, &words[label.clone()], taken);
+        }
+        self.notes = notes;
+    }
+
+    /// The thin line where the halves of a split picture of `size` meet.
+    pub fn divider(&mut self, size: Size) {
+        self.start(size);
+        let line = Style::for_height(size.height).line;
+        let left = (size.width / 2) as i64 - line / 2;
+        let area = Area { left, top: 0, right: left + line, bottom: size.height as i64 };
+        self.fill(area, WHITE, 255);
+    }
+
+    /// What somebody selects in a picture of `size`: the boxes that are `kept`, numbered, and the `current`
+    /// one, around which the picture is darker. `hint` is written along the edge that is farther from the
+    /// current box: the lower one, or the upper one.
+    pub fn selection(&mut self, kept: &[Rect], current: Option<Rect>, hint: &str, size: Size) {
+        self.start(size);
+        let style = Style::for_height(size.height);
+        let whole = Area::of(Rect::whole(size));
+        if let Some(Area { left, top, right, bottom }) = current.map(Area::of) {
+            for area in [
+                Area { bottom: top, ..whole },
+                Area { top: bottom, ..whole },
+                Area { top, bottom, right: left, ..whole },
+                Area { top, bottom, left: right, ..whole },
+            ] {
+                self.shade(area, 110);
+            }
+        }
+        for rect in kept {
+            style.draw_box(self, Area::of(*rect), KEPT, Line::Solid);
+        }
+        let mut taken = Vec::with_capacity(kept.len() + 1);
+        if let Some(rect) = current {
+            let area = Area::of(rect);
+            style.draw_box(self, area, SELECTED, Line::Solid);
+            let label = format!("{},{} {}x{}", rect.x, rect.y, rect.w, rect.h);
+            style.draw_label(self, area, SELECTED, &label, &mut taken);
+        }
+        for (number, rect) in kept.iter().enumerate() {
+            style.draw_label(self, Area::of(*rect), KEPT, &(number + 1).to_string(), &mut taken);
+        }
+        let is_low = current.is_some_and(|rect| 2 * rect.y + rect.h > size.height);
+        style.write_at(self, (0, if is_low { 0 } else { size.height }), hint);
+    }
+
+    /// Lines over a picture of `size` by which places in it can be read: one every 100 pixels with its
+    /// coordinate, and fainter ones between them. In small pictures they lie closer.
+    pub fn grid(&mut self, size: Size) {
+        self.start(size);
+        let Size { width, height } = size;
+        let step = match width.max(height) {
+            0..200 => 20,
+            200..400 => 50,
+            _ => 100,
+        };
+        // Small letters, that labels of lines beside each other keep apart whatever the picture's size.
+        let style = Style::for_height(0);
+        let whole = Area::of(Rect::whole(size));
+        for (faint, opacity) in [(true, 50), (false, 150)] {
+            let step = if faint { step / 5 } else { step };
+            for (length, is_column) in [(width, true), (height, false)] {
+                for at in (0..length).step_by(step) {
+                    let at = at as i64;
+                    let line = if is_column {
+                        Area { left: at, right: at + 1, ..whole }
+                    } else {
+                        Area { top: at, bottom: at + 1, ..whole }
+                    };
+                    // Seen on bright and on dark.
+                    self.shade(line.grown(1), opacity / 3);
+                    self.fill(line, WHITE, opacity);
+                }
+            }
+        }
+        for x in (0..width).step_by(step) {
+            style.write_at(self, (x, 0), &x.to_string());
+        }
+        for y in (step..height).step_by(step) {
+            style.write_at(self, (0, y), &y.to_string());
+        }
+    }
+}
+
+/// Draws [`Drawing::results`] into a picture. Where pictures come one after the other, a drawing that is used
+/// again allocates less.
 pub fn draw_results(canvas: &mut Canvas<'_>, record: &FrameRecord, trails: &mut Trails) {
-    let style = Style::for_height(canvas.size.height);
-    trails.note(record, canvas.size);
-    let matches = record
-        .matches
-        .iter()
-        .rev()
-        .filter(|m| !is_followed(m, record))
-        .map(|m| (match_area(m), colour_of_name(&m.template), Line::Solid, match_label(m)));
-    let tracks = record.tracks.iter().rev().map(|t| {
-        let state = trails.shown_state(t);
-        (track_area(t), colour_of_state(state), Line::of_state(state), track_label(t, state))
-    });
-    let marks: Vec<_> = matches.chain(tracks).collect();
-    for track in record.tracks.iter().rev() {
-        trails.draw(canvas, &style, track);
-    }
-    // All boxes before all labels: no line crosses one.
-    for (area, colour, line, _) in &marks {
-        style.draw_box(canvas, *area, *colour, *line);
-    }
-    let mut taken = Vec::with_capacity(marks.len());
-    for (area, colour, _, label) in marks.iter().rev() {
-        style.draw_label(canvas, *area, *colour, label, &mut taken);
-    }
+    draw(canvas, |drawing, size| drawing.results(record, trails, size));
 }
 
 /// Makes the picture the thresholded frame: luma is the mask, without colour.
@@ -80,81 +193,24 @@ pub fn draw_mask(canvas: &mut Canvas<'_>, mask: PlaneRef<'_>) {
 /// # Panics
 /// If `mask` is not of the picture's size.
 pub fn draw_split(canvas: &mut Canvas<'_>, mask: PlaneRef<'_>) {
-    let middle = canvas.size.width / 2;
-    canvas.show_mask(mask, middle);
-    let line = Style::for_height(canvas.size.height).line;
-    let left = middle as i64 - line / 2;
-    let area = Area { left, top: 0, right: left + line, bottom: canvas.size.height as i64 };
-    canvas.paint(area, WHITE, 255);
+    canvas.show_mask(mask, canvas.size.width / 2);
+    draw(canvas, Drawing::divider);
 }
 
-/// Draws what somebody selects: the boxes that are `kept`, numbered, and the `current` one, around which the
-/// picture is darker. `hint` is written along the edge that is farther from the current box: the lower one,
-/// or the upper one.
+/// Draws [`Drawing::selection`] into a picture.
 pub fn draw_selection(canvas: &mut Canvas<'_>, kept: &[Rect], current: Option<Rect>, hint: &str) {
-    let style = Style::for_height(canvas.size.height);
-    let whole = Area::of(Rect::whole(canvas.size));
-    if let Some(Area { left, top, right, bottom }) = current.map(Area::of) {
-        for area in [
-            Area { bottom: top, ..whole },
-            Area { top: bottom, ..whole },
-            Area { top, bottom, right: left, ..whole },
-            Area { top, bottom, left: right, ..whole },
-        ] {
-            canvas.shade(area, 110);
-        }
-    }
-    for rect in kept {
-        style.draw_box(canvas, Area::of(*rect), KEPT, Line::Solid);
-    }
-    let mut taken = Vec::with_capacity(kept.len() + 1);
-    if let Some(rect) = current {
-        let area = Area::of(rect);
-        style.draw_box(canvas, area, SELECTED, Line::Solid);
-        let label = format!("{},{} {}x{}", rect.x, rect.y, rect.w, rect.h);
-        style.draw_label(canvas, area, SELECTED, &label, &mut taken);
-    }
-    for (number, rect) in kept.iter().enumerate() {
-        style.draw_label(canvas, Area::of(*rect), KEPT, &(number + 1).to_string(), &mut taken);
-    }
-    let is_low = current.is_some_and(|rect| 2 * rect.y + rect.h > canvas.size.height);
-    style.write_at(canvas, (0, if is_low { 0 } else { canvas.size.height }), hint);
+    draw(canvas, |drawing, size| drawing.selection(kept, current, hint, size));
 }
 
-/// Draws lines over the picture by which places in it can be read: one every 100 pixels with its coordinate,
-/// and fainter ones between them. In small pictures they lie closer.
+/// Draws [`Drawing::grid`] into a picture.
 pub fn draw_grid(canvas: &mut Canvas<'_>) {
-    let Size { width, height } = canvas.size;
-    let step = match width.max(height) {
-        0..200 => 20,
-        200..400 => 50,
-        _ => 100,
-    };
-    // Small letters, that labels of lines beside each other keep apart whatever the picture's size.
-    let style = Style::for_height(0);
-    let whole = Area::of(Rect::whole(canvas.size));
-    for (faint, opacity) in [(true, 50), (false, 150)] {
-        let step = if faint { step / 5 } else { step };
-        for (length, is_column) in [(width, true), (height, false)] {
-            for at in (0..length).step_by(step) {
-                let at = at as i64;
-                let line = if is_column {
-                    Area { left: at, right: at + 1, ..whole }
-                } else {
-                    Area { top: at, bottom: at + 1, ..whole }
-                };
-                // Seen on bright and on dark.
-                canvas.shade(line.grown(1), opacity / 3);
-                canvas.paint(line, WHITE, opacity);
-            }
-        }
-    }
-    for x in (0..width).step_by(step) {
-        style.write_at(canvas, (x, 0), &x.to_string());
-    }
-    for y in (step..height).step_by(step) {
-        style.write_at(canvas, (0, y), &y.to_string());
-    }
+    draw(canvas, Drawing::grid);
+}
+
+fn draw(canvas: &mut Canvas<'_>, list: impl FnOnce(&mut Drawing, Size)) {
+    let mut drawing = Drawing::default();
+    list(&mut drawing, canvas.size);
+    canvas.paint(&drawing);
 }
 
 fn match_area(m: &Match) -> Area {
@@ -162,11 +218,15 @@ fn match_area(m: &Match) -> Area {
     Area { left, top, right: left + m.w as i64, bottom: top + m.h as i64 }
 }
 
-fn match_label(m: &Match) -> String {
-    let scale = if m.scale == 1.0 { String::new() } else { format!(" \u{d7}{:.2}", m.scale) };
-    let degrees = libm::round(m.angle * 10.0) / 10.0;
-    let angle = if m.angle == 0.0 { String::new() } else { format!(" {degrees}\u{b0}") };
-    format!("{} {:.2}{scale}{angle}", m.template, m.score)
+fn add_match_label(words: &mut String, m: &Match) {
+    let _ = write!(words, "{} {:.2}", m.template, m.score);
+    if m.scale != 1.0 {
+        let _ = write!(words, " \u{d7}{:.2}", m.scale);
+    }
+    if m.angle != 0.0 {
+        let degrees = libm::round(m.angle * 10.0) / 10.0;
+        let _ = write!(words, " {degrees}\u{b0}");
+    }
 }
 
 fn track_area(t: &Track) -> Area {
@@ -176,10 +236,14 @@ fn track_area(t: &Track) -> Area {
     Area { left: pixel(t.x), top: pixel(t.y), right: pixel(t.x + t.w), bottom: pixel(t.y + t.h) }
 }
 
-fn track_label(t: &Track, state: TrackState) -> String {
-    let name = t.template.as_ref().map(|name| format!("{name} ")).unwrap_or_default();
-    let score = if state == TrackState::Lost { String::new() } else { format!(" {:.2}", t.score) };
-    format!("{name}#{} {}{score}", t.id, word_of_state(state))
+fn add_track_label(words: &mut String, t: &Track, state: TrackState) {
+    if let Some(name) = &t.template {
+        let _ = write!(words, "{name} ");
+    }
+    let _ = write!(words, "#{} {}", t.id, word_of_state(state));
+    if state != TrackState::Lost {
+        let _ = write!(words, " {:.2}", t.score);
+    }
 }
 
 /// Short, since boxes are small and stand close.

@@ -2,9 +2,13 @@
 
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, RasterizedChar, get_raster, get_raster_width};
 
-use super::canvas::{Area, BLACK, Canvas, Colour, WHITE, mix};
+use super::canvas::{Area, BLACK, Colour, WHITE};
+use super::drawing::Drawing;
 use super::look::Line;
 use crate::frame::Size;
+
+/// Of all letters.
+pub(super) const WEIGHT: FontWeight = FontWeight::Bold;
 
 /// Sizes of what is drawn, in pixels of the picture.
 pub(super) struct Style {
@@ -43,26 +47,31 @@ impl Style {
     }
 
     /// A dot of a trail with a shadow for bright pictures, fainter with `age` from 0 to 1.
-    pub(super) fn draw_dot(&self, canvas: &mut Canvas<'_>, x: f64, y: f64, colour: Colour, age: f64) {
+    pub(super) fn draw_dot(&self, drawing: &mut Drawing, x: f64, y: f64, colour: Colour, age: f64) {
         // i32 holds every picture, and what is beyond it saturates.
         let (x, y) = (i64::from(libm::round(x) as i32), i64::from(libm::round(y) as i32));
         let opacity = 255.0 - 175.0 * age.clamp(0.0, 1.0);
         // Thinner than two lines it is not seen in moving pictures.
         let area =
             Area { left: x - self.line, top: y - self.line, right: x + self.line, bottom: y + self.line };
-        canvas.shade(area.grown((self.line / 2).max(1)), (opacity * 0.6) as u8);
-        canvas.paint(area, colour, opacity as u8);
+        drawing.shade(area.grown((self.line / 2).max(1)), (opacity * 0.6) as u8);
+        drawing.fill(area, colour, opacity as u8);
     }
 
     /// A frame just outside `area`, so that what was found stays visible, with a shadow for bright pictures.
-    pub(super) fn draw_box(&self, canvas: &mut Canvas<'_>, area: Area, colour: Colour, kind: Line) {
+    pub(super) fn draw_box(&self, drawing: &mut Drawing, area: Area, colour: Colour, kind: Line) {
+        let outline = self.outline(area, drawing.size());
+        self.dashes(outline, kind, &mut |dash| drawing.shade(dash.grown(self.line / 2), 90));
+        self.dashes(outline, kind, &mut |dash| drawing.fill(dash, colour, 255));
+    }
+
+    /// Draws each dash of the lines inside an outline; solid lines are four of them.
+    fn dashes(&self, outline: Area, kind: Line, draw: &mut dyn FnMut(Area)) {
         let line = self.line;
-        let outline = self.outline(area, canvas.size);
         let (dash, gap) = if kind == Line::LongDashes { (12 * line, 3 * line) } else { (5 * line, 4 * line) };
-        let mut dashes = Vec::new();
         let mut side = |from: i64, to: i64, across: i64, is_row: bool| {
             let mut draw = |start: i64, end: i64| {
-                dashes.push(if is_row {
+                draw(if is_row {
                     Area { left: start, top: across, right: end, bottom: across + line }
                 } else {
                     Area { left: across, top: start, right: across + line, bottom: end }
@@ -85,12 +94,6 @@ impl Style {
         side(outline.left, outline.right, outline.bottom - line, true);
         side(outline.top, outline.bottom, outline.left, false);
         side(outline.top, outline.bottom, outline.right - line, false);
-        for dash in &dashes {
-            canvas.shade(dash.grown(line / 2), 90);
-        }
-        for dash in &dashes {
-            canvas.paint(*dash, colour, 255);
-        }
     }
 
     /// The outer edge of the frame around `area`: moved into the picture where only the line would be
@@ -117,15 +120,15 @@ impl Style {
     /// then is.
     pub(super) fn draw_label(
         &self,
-        canvas: &mut Canvas<'_>,
+        drawing: &mut Drawing,
         area: Area,
         colour: Colour,
         label: &str,
         taken: &mut Vec<Area>,
     ) {
-        let Some(Text { letters, width, height }) = self.measure(canvas.size, label) else { return };
-        let (picture_width, picture_height) = (canvas.size.width as i64, canvas.size.height as i64);
-        let outline = self.outline(area, canvas.size);
+        let Some(Text { letters, width, height }) = self.measure(drawing.size(), label) else { return };
+        let (picture_width, picture_height) = (drawing.size().width as i64, drawing.size().height as i64);
+        let outline = self.outline(area, drawing.size());
         let left = outline.left.clamp(0, picture_width - width);
         let plate = |top: i64| {
             let top = top.clamp(0, picture_height - height);
@@ -143,12 +146,12 @@ impl Style {
             .find(is_free)
             .unwrap_or_else(|| plate(above));
         taken.push(plate);
-        self.write(canvas, plate, colour, &label[..letters]);
+        self.write(drawing, plate, colour, &label[..letters]);
     }
 
     /// How much of a label fits into a picture, and how much room its plate takes; `None` if nothing fits.
     fn measure(&self, picture: Size, label: &str) -> Option<Text> {
-        let advance = get_raster_width(FontWeight::Bold, self.font) as i64 * self.zoom;
+        let advance = get_raster_width(WEIGHT, self.font) as i64 * self.zoom;
         // A coloured bar stands at the left end: it says whose label this is where boxes crowd.
         let around = self.line + 2 * self.padding;
         let room = ((picture.width as i64 - around) / advance).max(0) as usize;
@@ -160,45 +163,33 @@ impl Style {
     }
 
     /// Writes a label at (`left`, `top`), or as near to that as it lies inside the picture.
-    pub(super) fn write_at(&self, canvas: &mut Canvas<'_>, (left, top): (usize, usize), label: &str) {
-        let Some(Text { letters, width, height }) = self.measure(canvas.size, label) else { return };
-        let left = (left as i64).min(canvas.size.width as i64 - width);
-        let top = (top as i64).min(canvas.size.height as i64 - height);
+    pub(super) fn write_at(&self, drawing: &mut Drawing, (left, top): (usize, usize), label: &str) {
+        let Some(Text { letters, width, height }) = self.measure(drawing.size(), label) else { return };
+        let left = (left as i64).min(drawing.size().width as i64 - width);
+        let top = (top as i64).min(drawing.size().height as i64 - height);
         let plate = Area { left, top, right: left + width, bottom: top + height };
-        self.write(canvas, plate, WHITE, &label[..letters]);
+        self.write(drawing, plate, WHITE, &label[..letters]);
     }
 
     /// White text on a dark plate that has room for it and lies in the picture.
-    fn write(&self, canvas: &mut Canvas<'_>, plate: Area, colour: Colour, text: &str) {
-        let advance = get_raster_width(FontWeight::Bold, self.font) as i64 * self.zoom;
-        canvas.paint(plate, BLACK, 200);
-        canvas.paint(Area { right: plate.left + self.line, ..plate }, colour, 255);
+    fn write(&self, drawing: &mut Drawing, plate: Area, colour: Colour, text: &str) {
+        let advance = get_raster_width(WEIGHT, self.font) as i64 * self.zoom;
+        drawing.fill(plate, BLACK, 200);
+        drawing.fill(Area { right: plate.left + self.line, ..plate }, colour, 255);
         let mut x = plate.left + self.line + self.padding;
         for letter in text.chars() {
-            self.draw_glyph(canvas, &self.glyph(letter), x, plate.top + self.padding / 2);
+            let y = plate.top + self.padding / 2;
+            drawing.write(letter, self.font, (x as usize, y as usize), self.zoom as usize, || {
+                self.glyph(letter)
+            });
             x += advance;
         }
     }
 
     /// The glyph of a letter, or of `?` if the font lacks it.
     fn glyph(&self, letter: char) -> RasterizedChar {
-        get_raster(letter, FontWeight::Bold, self.font)
-            .or_else(|| get_raster('?', FontWeight::Bold, self.font))
+        get_raster(letter, WEIGHT, self.font)
+            .or_else(|| get_raster('?', WEIGHT, self.font))
             .expect("the font has all of ASCII")
-    }
-
-    /// Luma alone: the plate below is grey, and letters are finer than chroma samples.
-    fn draw_glyph(&self, canvas: &mut Canvas<'_>, glyph: &RasterizedChar, x: i64, y: i64) {
-        let (x, y, zoom) = (x as usize, y as usize, self.zoom as usize);
-        for (j, pixels) in glyph.rows().enumerate() {
-            for row in y + j * zoom..y + (j + 1) * zoom {
-                let row = &mut canvas.planes[0].row(row)[x..];
-                for (luma, &opacity) in row.chunks_exact_mut(zoom).zip(pixels) {
-                    for luma in luma {
-                        *luma = mix(*luma, WHITE.luma, opacity);
-                    }
-                }
-            }
-        }
     }
 }

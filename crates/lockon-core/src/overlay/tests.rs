@@ -253,6 +253,18 @@ fn letters_that_the_font_lacks_become_question_marks() {
     assert_ne!(draw("??"), draw("\u{e4}\u{142}"), "umlauts and Latin Extended-A are in the font");
 }
 
+fn match_label(m: &Match) -> String {
+    let mut words = String::new();
+    add_match_label(&mut words, m);
+    words
+}
+
+fn track_label(t: &Track, state: TrackState) -> String {
+    let mut words = String::new();
+    add_track_label(&mut words, t, state);
+    words
+}
+
 #[test]
 fn labels_say_scale_and_angle_only_where_they_differ() {
     let mut record = found("logo", 0, 0);
@@ -269,14 +281,13 @@ fn labels_say_scale_and_angle_only_where_they_differ() {
 #[test]
 fn labels_of_one_place_do_not_cover_each_other() {
     let style = Style::for_height(360);
-    let mut picture = Picture::grey(PixelFormat::GRAY8, Size::new(640, 360));
+    let mut drawing = Drawing::default();
+    drawing.start(Size::new(640, 360));
     let mut taken = Vec::new();
-    picture.draw(|canvas| {
-        let area = Area { left: 300, top: 150, right: 380, bottom: 260 };
-        for _ in 0..6 {
-            style.draw_label(canvas, area, WHITE, "#1 tracked 0.87", &mut taken);
-        }
-    });
+    let area = Area { left: 300, top: 150, right: 380, bottom: 260 };
+    for _ in 0..6 {
+        style.draw_label(&mut drawing, area, WHITE, "#1 tracked 0.87", &mut taken);
+    }
     for (i, a) in taken.iter().enumerate() {
         assert!(taken[..i].iter().all(|b| !a.touches(*b)), "plate {i} covers another");
     }
@@ -323,5 +334,138 @@ fn a_split_has_the_picture_left_and_the_mask_right() {
         picture.draw(|canvas| draw_split(canvas, mask.as_ref()));
         let row: Vec<u8> = (0..41).map(|x| picture.luma(x, 11)).collect();
         assert_eq!((&row[..19], &row[19..21], &row[21..]), (&[100; 19][..], &[235; 2][..], &[255; 20][..]));
+    }
+}
+
+/// Tracks of all states and matches on their way over a picture and out of it, after `frames` frames.
+fn crowd(size: Size, frames: u64, canvas_of: &mut dyn FnMut(&FrameRecord, &mut Trails)) {
+    let (width, height) = (size.width as f64, size.height as f64);
+    let mut trails = Trails::default();
+    for frame in 0..frames {
+        let step = frame as f64 / frames as f64;
+        let tracks = (0..5_u32).map(|id| {
+            let state = match (u64::from(id) + frame / 9) % 5 {
+                0 | 1 => TrackState::Tracked,
+                2 => TrackState::Uncertain,
+                3 => TrackState::Reacquired,
+                _ => TrackState::Lost,
+            };
+            let (x, y) = (width * (1.3 * step - 0.2 + 0.07 * f64::from(id)), height * f64::from(id) / 5.3);
+            let template = (id % 2 == 1).then(|| format!("t\u{e4}{id}").into());
+            let score = 0.5 + 0.09 * f64::from(id);
+            Track { id, template, state, x, y, w: width / 7.0, h: 31.4, score, second_peak_ratio: 0.0 }
+        });
+        let tracks = tracks.collect();
+        let matches = (0..4_u32).map(|index| Match {
+            scale: 1.0 + 0.1 * f64::from(index),
+            angle: -7.3 * f64::from(index),
+            ..found(&format!("cam{index}"), 23 * (index * index) as usize, 17 * index as usize).matches[0]
+                .clone()
+        });
+        let matches = matches.collect();
+        let pts_ns = Some(frame * 40_000_000);
+        canvas_of(&FrameRecord { frame, pts_ns, matches, tracks, ..FrameRecord::default() }, &mut trails);
+    }
+}
+
+/// A picture whose bytes all differ from their neighbours, padding apart.
+fn uneven(format: PixelFormat, size: Size) -> Picture {
+    let mut picture = Picture::grey(format, size);
+    for (index, data) in picture.planes.iter_mut().enumerate() {
+        let width = format.plane_size(index, size).width;
+        for (y, row) in data.chunks_mut(width + PADDING).enumerate() {
+            for (x, sample) in row[..width].iter_mut().enumerate() {
+                *sample = (x * 7 + y * 13 + index * 50) as u8;
+            }
+        }
+    }
+    picture
+}
+
+/// What is drawn into pictures of a format, as a hash (FNV-1a) of every byte.
+fn hash_of_all(format: PixelFormat) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut take = |picture: &Picture| {
+        for byte in picture.planes.iter().flatten() {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    };
+    for (width, height) in [(1, 1), (7, 5), (97, 61), (251, 131), (641, 363), (1283, 1103)] {
+        let size = Size::new(width, height);
+        let frames = if width > 1000 { 20 } else { 50 };
+        crowd(size, frames, &mut |record, trails| {
+            let mut picture = uneven(format, size);
+            picture.draw(|canvas| draw_results(canvas, record, trails));
+            if record.frame % 7 == 5 {
+                take(&picture);
+            }
+        });
+        let kept = [Rect::new(0, 0, width.min(40), height.min(30)), Rect::new(width / 2, height / 2, 9, 7)];
+        for current in [None, Some(Rect::new(width / 3, height / 3, width / 4, height / 5))] {
+            let mut picture = uneven(format, size);
+            picture.draw(|canvas| draw_selection(canvas, &kept, current, "Enter: done, Esc: stop"));
+            take(&picture);
+        }
+        let mut picture = uneven(format, size);
+        picture.draw(draw_grid);
+        take(&picture);
+        let mask = Plane::from_vec((0..size.area()).map(|i| (i % 5 / 4 * 255) as u8).collect(), size);
+        picture.draw(|canvas| draw_split(canvas, mask.as_ref()));
+        take(&picture);
+    }
+    hash
+}
+
+#[test]
+fn pictures_are_those_of_the_first_versions_to_the_byte() {
+    // Written down before there were lists of steps, when each thing was drawn as it came up.
+    const EXPECTED: [&str; 12] = [
+        "I420 414a66225a06a349",
+        "NV12 50a5016825602e2f",
+        "GRAY8 0459ffe823d1d380",
+        "YV12 c11c0f9f4dd50821",
+        "NV21 3e4910ae124be4fe",
+        "Y42B 1b5b93b6434006b3",
+        "Y444 8e48097bc0170a8f",
+        "NV16 88955d8b1970d3bd",
+        "NV61 f79191af03b2264d",
+        "NV24 09c4791c7142b407",
+        "Y41B 6bea9cf213f633eb",
+        "YUV9 60d46160e6e3168f",
+    ];
+    let hashes = PixelFormat::ALL.map(|format| format!("{} {:016x}", format.name, hash_of_all(format)));
+    assert_eq!(hashes, EXPECTED);
+}
+
+#[test]
+fn a_drawing_that_is_used_again_keeps_its_memory() {
+    let (size, mut drawing) = (Size::new(641, 363), Drawing::default());
+    let mut round = || {
+        let mut at = Vec::new();
+        crowd(size, 60, &mut |record, trails| {
+            drawing.results(record, trails, size);
+            at.push((drawing.steps().as_ptr(), drawing.coverage().as_ptr(), drawing.notes.words.as_ptr()));
+        });
+        at
+    };
+    let first = round();
+    assert_eq!(round(), vec![first[first.len() - 1]; 60]);
+}
+
+#[test]
+fn steps_lie_in_the_picture_and_letters_in_the_coverage() {
+    for (width, height) in [(1, 1), (41, 23), (251, 131), (641, 363)] {
+        let (size, mut drawing) = (Size::new(width, height), Drawing::default());
+        crowd(size, 60, &mut |record, trails| {
+            drawing.results(record, trails, size);
+            for step in drawing.steps() {
+                assert!(step.area.is_inside(size), "{step:?} of {size}");
+                if let Ink::Letter { first, zoom, .. } = step.ink {
+                    assert!(step.area.w % zoom == 0 && step.area.h % zoom == 0, "{step:?}");
+                    let opacities = step.area.size().area() / (zoom * zoom);
+                    assert!(first + opacities <= drawing.coverage().len(), "{step:?}");
+                }
+            }
+        });
     }
 }

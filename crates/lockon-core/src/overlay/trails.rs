@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::canvas::{Canvas, Colour};
+use super::canvas::Colour;
+use super::drawing::Drawing;
 use super::look::colour_of_state;
 use super::style::Style;
 use crate::frame::{Size, USUAL_INTERVAL_NS};
@@ -18,7 +19,7 @@ const FOUND_NS: u64 = 500_000_000;
 /// Most dots of a trail: one that goes to and fro is cut off.
 const MOST_DOTS: usize = 256;
 
-/// Where each track came along in the last two seconds, for [`super::draw_results`].
+/// Where each track came along in the last two seconds, for [`Drawing::results`].
 #[derive(Default)]
 pub struct Trails {
     pub(super) of_tracks: Vec<Trail>,
@@ -85,7 +86,7 @@ impl Trails {
 
     /// Dots at even distances along the way of the box's middle, the newest first; they fade with age. None
     /// lies in the box: what was found stays visible.
-    pub(super) fn draw(&self, canvas: &mut Canvas<'_>, style: &Style, track: &Track) {
+    pub(super) fn draw(&self, drawing: &mut Drawing, style: &Style, track: &Track) {
         let Some(trail) = self.of_tracks.iter().find(|trail| trail.id == track.id) else { return };
         let is_inside = |x: f64, y: f64| {
             (0.0..=track.w).contains(&(x - track.x)) && (0.0..=track.h).contains(&(y - track.y))
@@ -104,7 +105,7 @@ impl Trails {
                 let share = if length > 0.0 { since / length } else { 0.0 };
                 let (x, y) = (to.x + share * (from.x - to.x), to.y + share * (from.y - to.y));
                 if !is_inside(x, y) {
-                    style.draw_dot(canvas, x, y, to.colour, age);
+                    style.draw_dot(drawing, x, y, to.colour, age);
                 }
                 since += step;
                 dots += 1;

@@ -194,6 +194,18 @@ impl Gpu {
         Ok(PinnedBuffer { gpu: self.clone(), pointer, length })
     }
 
+    /// True if memory of the host is page-locked, so that copies from it need not be staged.
+    pub(crate) fn is_pinned(&self, first: *const u8) -> bool {
+        let mut kind: u32 = 0;
+        let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+        // SAFETY: the attribute is a number of 32 bits; of memory that the driver does not know it says so.
+        let told = self.bind().is_ok()
+            && unsafe { sys::cuPointerGetAttribute((&raw mut kind).cast(), attribute, first as u64) }
+                .result()
+                .is_ok();
+        told && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
+    }
+
     fn no_room(&self, what: &'static str, wanted: usize, error: DriverError) -> Error {
         if error.0 != CUresult::CUDA_ERROR_OUT_OF_MEMORY {
             return failed("allocating memory")(error);

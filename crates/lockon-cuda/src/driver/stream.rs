@@ -11,6 +11,7 @@ use std::sync::Arc;
 use cudarc::driver::{CudaStream, result, sys};
 
 use lockon_core::error::{DeviceFault, Result};
+use lockon_core::frame::PlaneRef;
 
 #[cfg(test)]
 use super::counted;
@@ -113,6 +114,39 @@ impl Stream {
         unsafe { sys::cuMemcpyDtoHAsync_v2(to.pointer.cast(), address, bytes, self.handle()) }
             .result()
             .map_err(failed("reading back"))
+    }
+
+    /// Copies a plane of the host to the device, without waiting if it lies in page-locked memory.
+    ///
+    /// # Safety
+    /// - As many rows of as many bytes, `to.pitch` apart, lie in a live allocation of this device from
+    ///   `to.address` on,
+    /// - until the copy is done, which a wait for this stream or for a later event of it tells, the plane is
+    ///   kept, and nobody writes to it.
+    pub(crate) unsafe fn upload_rows(&self, plane: PlaneRef<'_>, to: Rows) -> Result<()> {
+        self.gpu.bind()?;
+        let copy = sys::CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+            srcHost: plane.first_byte().cast(),
+            srcDevice: 0,
+            srcArray: std::ptr::null_mut(),
+            srcPitch: plane.stride(),
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstHost: std::ptr::null_mut(),
+            dstDevice: to.address,
+            dstArray: std::ptr::null_mut(),
+            dstPitch: to.pitch,
+            WidthInBytes: plane.size().width,
+            Height: plane.size().height,
+        };
+        // SAFETY: a `PlaneRef` has its rows; the rest is the caller's. All of the description is set.
+        unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.handle()) }
+            .result()
+            .map_err(failed("uploading"))
     }
 
     /// Copies to the device and waits.

@@ -8,8 +8,9 @@ use gst_video::prelude::*;
 use super::timeline::Timestamps;
 use lockon_core::config::View;
 use lockon_core::frame::{Chroma, Frame, Picture, PixelFormat, PlaneMut, Size, VideoFormat};
-use lockon_core::overlay::{self, Trails};
+use lockon_core::overlay::{self, Drawing, Trails};
 use lockon_core::results::FrameRecord;
+use lockon_core::surface::Surface;
 
 /// Copies frames into writable buffers and draws on them.
 pub(crate) struct Painter {
@@ -23,6 +24,7 @@ pub(crate) struct Painter {
     even: bool,
     view: View,
     trails: Trails,
+    drawing: Drawing,
 }
 
 impl Painter {
@@ -38,7 +40,8 @@ impl Painter {
         config.set_params(Some(&info.to_caps()?), info.size() as u32, 0, 0);
         pool.set_config(config)?;
         pool.set_active(true)?;
-        Ok(Self { pool, info, pixels, format: format.clone(), even, view, trails: Trails::default() })
+        let (trails, drawing) = Default::default();
+        Ok(Self { pool, info, pixels, format: format.clone(), even, view, trails, drawing })
     }
 
     /// True if such frames can be painted.
@@ -60,10 +63,10 @@ impl Painter {
         times: Timestamps,
     ) -> Result<gst::Buffer, String> {
         let mut trails = std::mem::take(&mut self.trails);
-        let painted = self.paint_with(frame, times, |canvas| {
-            draw(self.view, canvas, record, mask, &mut trails);
-        });
-        self.trails = trails;
+        let mut drawing = std::mem::take(&mut self.drawing);
+        drawing.results(record, &mut trails, self.format.size);
+        let painted = self.paint_with(frame, times, |canvas| draw(self.view, canvas, mask, &drawing));
+        (self.trails, self.drawing) = (trails, drawing);
         painted
     }
 
@@ -100,6 +103,8 @@ impl Painter {
             }
             draw(&mut overlay::Canvas::new(views, self.pixels, size));
         }
+        // What could not be fetched from a device would be black.
+        frame.picture.surface().map_or(Ok(()), Surface::check).map_err(|error| error.to_string())?;
         let padded = Size::new(self.info.width() as usize, self.info.height() as usize);
         if padded != size {
             for (i, (data, &stride)) in planes.iter_mut().zip(&strides).take(self.pixels.planes()).enumerate()
@@ -123,33 +128,25 @@ impl Drop for Painter {
     }
 }
 
-fn draw(
-    view: View,
-    canvas: &mut overlay::Canvas<'_>,
-    record: &FrameRecord,
-    mask: Option<&Arc<dyn Picture>>,
-    trails: &mut Trails,
-) {
+fn draw(view: View, canvas: &mut overlay::Canvas<'_>, mask: Option<&Arc<dyn Picture>>, drawing: &Drawing) {
     match (view, mask) {
         (View::Mask, Some(mask)) => return overlay::draw_mask(canvas, mask.plane(0)),
         (View::Split, Some(mask)) => overlay::draw_split(canvas, mask.plane(0)),
         _ => {}
     }
-    overlay::draw_results(canvas, record, trails);
+    canvas.paint(drawing);
 }
 
-/// Draws results into a frame where it lies, after those that `trails` has seen. Without a `mask` there are
-/// only boxes and labels to draw, whatever the view.
+/// Draws results into a frame where it lies: `drawing` has what is drawn over it, or over the mask.
 ///
 /// # Panics
-/// If `frame` or the mask is not of that format's size.
+/// If `frame`, the mask or the drawing is not of that format's size.
 pub fn draw_in_place(
     frame: &mut gst_video::VideoFrameRef<&mut gst::BufferRef>,
     format: &VideoFormat,
     view: View,
-    record: &FrameRecord,
     mask: Option<&Arc<dyn Picture>>,
-    trails: &mut Trails,
+    drawing: &Drawing,
 ) {
     let (pixels, size) = (format.pixels, format.size);
     // Strides are negative in bottom-up pictures only, which no format with a luma plane has.
@@ -157,7 +154,7 @@ pub fn draw_in_place(
     let mut planes = frame.planes_data_mut();
     let views = planes.iter_mut().zip(strides).take(pixels.planes()).enumerate();
     let views = views.map(|(i, (data, stride))| PlaneMut::new(data, pixels.plane_size(i, size), stride));
-    draw(view, &mut overlay::Canvas::new(views.collect(), pixels, size), record, mask, trails);
+    draw(view, &mut overlay::Canvas::new(views.collect(), pixels, size), mask, drawing);
 }
 
 /// Repeats the last column and the last row, so that a picture of odd size fills one of even size without an

@@ -10,6 +10,7 @@ use gst::prelude::*;
 
 use super::ending::Ending;
 use super::reconnect::ResumePoint;
+use crate::cuda::Surfaces;
 use crate::launch;
 
 /// Samples that wait in the channel of a file. Two keep the decoder busy while the engine takes one; pools
@@ -159,15 +160,18 @@ pub(super) fn drop_late(waiting: &mut VecDeque<NumberedSample>) -> u64 {
     (before - waiting.len()) as u64
 }
 
-/// Says to decoders that rows may be padded, so that they do not copy each picture to take the padding out.
+/// Says to decoders that rows may be padded, so that they do not copy each picture to take the padding out,
+/// and what memory a GPU takes frames from.
 ///
 /// An appsink says nothing of itself before GStreamer 1.24.
-pub(super) fn answer_allocation_queries(pad: &gst::Pad) {
-    let answer = |info: &mut gst::PadProbeInfo<'_>| {
+pub(super) fn answer_allocation_queries(pad: &gst::Pad, surfaces: &Surfaces) {
+    let surfaces = surfaces.clone();
+    let answer = move |info: &mut gst::PadProbeInfo<'_>| {
         let Some(gst::QueryViewMut::Allocation(query)) = info.query_mut().map(gst::QueryRef::view_mut) else {
             return gst::PadProbeReturn::Ok;
         };
         query.add_allocation_meta::<gst_video::VideoMeta>(None);
+        surfaces.offer_pinned_memory(query);
         let caps = query.get_owned().0;
         if let Some(info) = caps.and_then(|caps| gst_video::VideoInfo::from_caps(&caps).ok()) {
             query.add_allocation_pool(None::<&gst::BufferPool>, info.size() as u32, SAMPLES_HELD, 0);

@@ -193,7 +193,7 @@ impl Prerolled {
         let ending = Ending::watch(&pipeline);
         let feed = Arc::new(Feed::new(resume, &ending));
         feed.attach(&sink);
-        answer_allocation_queries(&pad);
+        answer_allocation_queries(&pad, &spec.surfaces);
         let mut watch = match &spec.input {
             // A pipe may be silent for as long as it likes.
             Input::File(path) if path.is_file() => {
@@ -383,7 +383,9 @@ fn built(
         give_login(&pipeline, login);
     }
     // Given before anybody asks: all decoders work where we do.
-    if let Some(context) = spec.surfaces.context() {
+    if spec.decoder != Decoder::Software
+        && let Some(context) = spec.surfaces.context()
+    {
         pipeline.set_context(&context);
     }
     if let Some(pictures) = &inlet.pictures {

@@ -22,7 +22,7 @@ use lockon::frame::PixelFormat;
 use lockon::media::cuda::{self, Surfaces};
 use lockon::media::source;
 use lockon::output;
-use lockon::overlay::Trails;
+use lockon::overlay::{Drawing, Trails};
 use lockon::surface::Traffic;
 
 use super::latency::{ExcludedTime, Stay};
@@ -64,8 +64,8 @@ pub struct Lockon {
     pub(super) excluded: ExcludedTime,
     /// Frames due before this running time are late already, in nanoseconds; 0 if none are.
     earliest: AtomicU64,
-    /// Where tracks came along, to be drawn.
-    trails: Mutex<Trails>,
+    /// Where tracks came along, and the list of what is drawn, which is made anew for each frame.
+    drawing: Mutex<(Trails, Drawing)>,
     #[cfg(feature = "v1_24")]
     first_seen: Mutex<marks::FirstSeen>,
 }
@@ -142,7 +142,7 @@ impl ObjectSubclass for Lockon {
             stay: Mutex::default(),
             excluded: ExcludedTime::default(),
             earliest: AtomicU64::new(0),
-            trails: Mutex::default(),
+            drawing: Mutex::default(),
             #[cfg(feature = "v1_24")]
             first_seen: Mutex::default(),
         }

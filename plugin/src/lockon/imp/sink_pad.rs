@@ -147,6 +147,7 @@ impl Lockon {
                     return false;
                 }
                 self.ask_for_buffers(allocation);
+                self.surfaces().offer_pinned_memory(allocation);
                 true
             }
             _ => is_answered,

@@ -158,9 +158,20 @@ impl Lockon {
         layout: &Layout,
         buffer: &mut gst::BufferRef,
     ) -> std::result::Result<(), glib::BoolError> {
-        let mut frame = gst_video::VideoFrameRef::from_buffer_ref_writable(buffer, &layout.info)?;
-        let trails = &mut lock(&self.trails);
-        sink::draw_in_place(&mut frame, &layout.format, view, record, mask.as_ref(), trails);
+        let Layout { info, format } = layout;
+        let (trails, drawing) = &mut *lock(&self.drawing);
+        drawing.results(record, trails, format.size);
+        // Masks lie on the host.
+        let has_mask = mask.is_some() && matches!(view, config::View::Mask | config::View::Split);
+        let is_painted = !has_mask
+            && self
+                .surfaces()
+                .paint(buffer, info, format, drawing)
+                .map_err(|error| glib::bool_error!("{error}"))?;
+        if !is_painted {
+            let mut frame = gst_video::VideoFrameRef::from_buffer_ref_writable(buffer, info)?;
+            sink::draw_in_place(&mut frame, format, view, mask.as_ref(), drawing);
+        }
         Ok(())
     }
 
