@@ -675,6 +675,46 @@ fn targets_are_followed_alike_on_any_number_of_threads() {
 }
 
 #[test]
+fn a_lost_target_is_searched_for_alike_by_any_number_of_threads() {
+    // So small that the frame has more windows than are searched at a time. One comes back elsewhere, one had
+    // turned, and one is followed all the time.
+    let (background, small) = (smooth(7, FRAME), |x, y| Pose { scale: 0.5, ..at(x, y) });
+    let looks = [99, 98, 97].map(|seed| smooth(seed, TARGET));
+    let is_hidden = |i: u32| (20..40).contains(&i);
+    let poses = |i: u32| {
+        let turning = Pose { angle: 3.0 * f64::from(i.min(20)), ..small(240.0, 60.0) };
+        let gone = (!is_hidden(i)).then_some(if i < 20 { small(70.0, 60.0) } else { small(250.0, 190.0) });
+        [gone, (!is_hidden(i)).then_some(turning), Some(small(60.0 + 2.0 * f64::from(i), 130.0))]
+    };
+    for followed in [&[0][..], &[0, 1, 2]] {
+        let pictures: Vec<_> = (0..64)
+            .map(|i| {
+                let mut picture = background.clone();
+                for &index in followed {
+                    if let Some(pose) = poses(i)[index] {
+                        draw(&mut picture, &looks[index], pose, 1.0);
+                    }
+                }
+                picture
+            })
+            .collect();
+        let job = |threads| Job {
+            tracks: followed.iter().map(|&index| typed(poses(0)[index].unwrap()).parse().unwrap()).collect(),
+            threads,
+            ..Job::default()
+        };
+        let alone = tracks_of(job(1).records_of_all(&pictures));
+        let states: Vec<_> = alone.iter().map(|tracks| tracks[0].state).collect();
+        let frames_of = |state| states.iter().filter(|found| **found == state).count();
+        assert!(frames_of(TrackState::Lost) > 10 && frames_of(TrackState::Reacquired) == 1, "{states:?}");
+        for threads in [2, 3, 7] {
+            let tracks = tracks_of(job(threads).records_of_all(&pictures));
+            assert_eq!(tracks, alone, "{threads} threads, {} targets", followed.len());
+        }
+    }
+}
+
+#[test]
 fn dropped_frames_are_made_up_for_by_their_times() {
     // 3 pixels a frame, of which every fourth is kept.
     let poses: Vec<_> = (0..80).map(|i| at(40.0 + 3.0 * f64::from(i), 120.0)).collect();

@@ -28,10 +28,7 @@ mod score;
 mod target;
 mod turn;
 mod usual;
-
-use std::sync::Mutex;
-
-use rayon::prelude::*;
+mod workplaces;
 
 use crate::config::TrackSpec;
 use crate::error::{Error, Result};
@@ -42,10 +39,10 @@ use crate::results::{Match, Track, TrackState};
 use births::Births;
 use camera::Camera;
 use doubles::Doubles;
-use eye::Eyes;
 use movers::Movers;
 use sample::Window;
-use target::{Scene, Target};
+use target::{Glance, Scene, Target};
+use workplaces::{Workplace, Workplaces};
 
 pub use score::RELIABILITY;
 
@@ -76,6 +73,8 @@ pub struct Tracker {
     boxes: Vec<[f64; 4]>,
     /// Where the targets that are followed should be, by their numbers.
     forecasts: Vec<(u32, Window)>,
+    /// Where those that are lost are looked for in this frame, one target after the other.
+    glances: Vec<Glance>,
 }
 
 /// A box that is not followed yet: its moment has not come, or there is nothing in it that could be learnt.
@@ -129,19 +128,20 @@ impl Tracker {
             waiting: (1..).zip(specs).map(|(id, &spec)| Waiting { id, spec, flat_since: None }).collect(),
             births: None,
             last: None,
-            workplaces: Workplaces::default(),
+            workplaces: Workplaces::new(1),
             camera: Camera::new(),
             movers: Movers::new(),
             doubles: Doubles::default(),
             boxes: Vec::new(),
             forecasts: Vec::new(),
+            glances: Vec::new(),
         }
     }
 
-    /// The same, on so many threads where there are several targets. Their number does not change the
-    /// results.
+    /// The same, on so many threads where there are several targets or one is lost. Their number does not
+    /// change the results.
     pub fn with_threads(mut self, threads: usize) -> Self {
-        self.workplaces.threads = threads;
+        self.workplaces = Workplaces::new(threads);
         self
     }
 
@@ -206,7 +206,8 @@ impl Follow for Tracker {
         if is_idle && self.targets.is_empty() && begun.is_empty() {
             return;
         }
-        let Self { targets, births, workplaces, camera, movers, doubles, boxes, forecasts, .. } = self;
+        let Self { targets, births, workplaces, camera, movers, doubles, boxes, forecasts, glances, .. } =
+            self;
         boxes.clear();
         boxes.extend(targets.iter().map(Target::bounds));
         let motion = camera.step(frame, boxes);
@@ -218,12 +219,26 @@ impl Follow for Tracker {
         let forecast = |target: &Target| Some((target.id(), target.forecast(seconds, motion)?));
         forecasts.extend(targets.iter().filter_map(forecast));
         let scene = Scene { frame, seconds, camera: motion, movers };
-        let (forecasts, apart) = (&*forecasts, &*doubles);
-        workplaces.each(targets, |target, Workplace { eyes, rivals }| {
+        let gather = |rivals: &mut Vec<Window>, target: &Target| {
             rivals.clear();
-            let others = forecasts.iter().filter(|(id, _)| apart.are_two(target.id(), *id));
+            let others = forecasts.iter().filter(|(id, _)| doubles.are_two(target.id(), *id));
             rivals.extend(others.map(|(_, forecast)| *forecast));
-            target.step(&scene, rivals, eyes);
+        };
+        // All that lost targets take long for is to look at many windows, none of which tells about another.
+        // One target alone would keep one thread busy.
+        glances.clear();
+        for target in &*targets {
+            target.glances(frame, glances);
+        }
+        workplaces.each(glances, |glance, Workplace { eyes, rivals }| {
+            let target = targets.iter().find(|target| glance.is_of(target));
+            let target = target.expect("only targets of this frame are looked for");
+            gather(rivals, target);
+            target.glance(glance, &scene, rivals, &mut eyes.wide);
+        });
+        workplaces.each(targets, |target, Workplace { eyes, rivals }| {
+            gather(rivals, target);
+            target.step(&scene, glances, rivals, eyes);
         });
         doubles.part(targets, frame);
         let Workplace { eyes, .. } = workplaces.first();
@@ -249,75 +264,6 @@ impl Follow for Tracker {
         for track in &mut tracks[before..] {
             if track.state == TrackState::Tracked && track.score < score::LIKELY {
                 track.state = TrackState::Uncertain;
-            }
-        }
-    }
-}
-
-/// What one thread needs to follow a target.
-struct Workplace {
-    eyes: Eyes,
-    /// Where the targets are that this one must not be taken for.
-    rivals: Vec<Window>,
-}
-
-impl Workplace {
-    fn new() -> Self {
-        Self { eyes: Eyes::new(), rivals: Vec::new() }
-    }
-}
-
-/// The threads that follow targets, and a workplace for each of them: these are large, and made when they are
-/// needed.
-#[derive(Default)]
-struct Workplaces {
-    /// 0 is the calling thread alone, as is 1.
-    threads: usize,
-    pool: Option<rayon::ThreadPool>,
-    free: Mutex<Vec<Workplace>>,
-}
-
-impl Workplaces {
-    /// Does `work` for each target, in any order.
-    fn each(&mut self, targets: &mut [Target], work: impl Fn(&mut Target, &mut Workplace) + Sync) {
-        if self.threads > 1 && targets.len() > 1 {
-            self.start();
-        }
-        let Some(pool) = self.pool.as_ref().filter(|_| targets.len() > 1) else {
-            let first = self.first();
-            return targets.iter_mut().for_each(|target| work(target, first));
-        };
-        let free = &self.free;
-        let lock = || free.lock().expect("nothing fails while it is held");
-        let one = |target| {
-            let taken = lock().pop();
-            let mut workplace = taken.unwrap_or_else(Workplace::new);
-            work(target, &mut workplace);
-            lock().push(workplace);
-        };
-        // One by one: a target that is lost takes several times as long as another.
-        pool.install(|| targets.par_iter_mut().with_max_len(1).for_each(one));
-    }
-
-    /// That of the calling thread, while no other works.
-    fn first(&mut self) -> &mut Workplace {
-        let free = self.free.get_mut().expect("nothing fails while it is held");
-        if free.is_empty() {
-            free.push(Workplace::new());
-        }
-        &mut free[0]
-    }
-
-    fn start(&mut self) {
-        if self.pool.is_some() {
-            return;
-        }
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads);
-        match pool.thread_name(|index| format!("tracker-{index}")).build() {
-            Ok(pool) => self.pool = Some(pool),
-            Err(error) => {
-                tracing::warn!("targets are followed on one thread: {error}");
-                self.threads = 1;
             }
         }
     }

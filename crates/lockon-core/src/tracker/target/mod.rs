@@ -31,6 +31,8 @@ use super::usual::Usual;
 use crate::frame::{Frame, Rect, visible};
 use crate::results::{Track, TrackState};
 
+pub(super) use search::Glance;
+
 /// Side of the window over the root of the box's area: a target may move by its own size between frames, and
 /// the filter sees what lies around it. 3.2 loses fast targets (mean AUC 0.68), 4, 4.8 and 5.5 score alike
 /// (0.71).
@@ -312,8 +314,9 @@ impl Target {
         camera.map_or(place, |camera| camera.apply(place))
     }
 
-    /// Follows it into a frame; `rivals` are where the other targets should be by now.
-    pub(super) fn step(&mut self, scene: &Scene, rivals: &[Window], eyes: &mut Eyes) {
+    /// Follows it into a frame; `rivals` are where the other targets should be by now. All `glances` of the
+    /// frame are done.
+    pub(super) fn step(&mut self, scene: &Scene, glances: &[Glance], rivals: &[Window], eyes: &mut Eyes) {
         let &Scene { frame, seconds, camera, .. } = scene;
         match self.mode {
             Mode::Following { doubtful } => {
@@ -321,8 +324,8 @@ impl Target {
                 self.follow(frame, seconds, doubtful, camera.is_some(), rivals, eyes);
             }
             Mode::Confirming { .. } => self.confirm(frame, rivals, eyes),
-            Mode::Searching { next, is_upright } => {
-                self.search(scene, (next, is_upright), rivals, eyes);
+            Mode::Searching { next, .. } => {
+                self.search(frame, next, glances, rivals, eyes);
             }
         }
         self.score = score::of(self.first_likeness, self.second_peak_ratio);
@@ -360,7 +363,7 @@ impl Target {
             });
             if is_taken { RIVAL } else { 1.0 }
         };
-        let sighting = self.look_for(frame, expected, worth, false, &mut eyes.wide);
+        let sighting = self.look_for(frame, expected, worth, &mut eyes.wide);
         (self.at.x, self.at.y) = Self::inside(frame, expected.0 + sighting.x, expected.1 + sighting.y);
         let near = (self.at.x, self.at.y);
         self.sharpen(frame, worth, &mut eyes.narrow);
@@ -528,15 +531,26 @@ impl Target {
         frame: &Frame,
         (x, y): (f64, f64),
         worth: impl Fn((f64, f64)) -> f32,
+        eye: &mut Eye,
+    ) -> Sighting {
+        let sighting = self.look_about(frame, Window { x, y, ..self.at }, worth, false, eye);
+        self.second_peak_ratio = sighting.second;
+        sighting
+    }
+
+    /// The same in a window about a box; nothing is remembered of it.
+    fn look_about(
+        &self,
+        frame: &Frame,
+        at: Window,
+        worth: impl Fn((f64, f64)) -> f32,
         is_wide: bool,
         eye: &mut Eye,
     ) -> Sighting {
-        eye.look(frame, square(Window { x, y, ..self.at }, SEARCH), &self.colours);
+        eye.look(frame, square(at, SEARCH), &self.colours);
         eye.describe(&self.colours, is_wide);
         eye.respond(&self.wide);
-        let sighting = eye.find(self.at.w, self.at.h, |dx, dy| worth((x + dx, y + dy)));
-        self.second_peak_ratio = sighting.second;
-        sighting
+        eye.find(at.w, at.h, |dx, dy| worth((at.x + dx, at.y + dy)))
     }
 
     /// Gives the box its direction. Returns how much it looks like what was seen at any time, and of late.

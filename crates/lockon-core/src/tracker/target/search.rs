@@ -1,11 +1,9 @@
 //! How a target that is lost is searched for, and what is found confirmed.
 
-use std::iter;
-
 use super::{Mode, SEARCH, Scene, Target, square};
 use crate::frame::{Frame, iou};
 use crate::results::TrackState;
-use crate::tracker::eye::Eyes;
+use crate::tracker::eye::{Eye, Eyes};
 use crate::tracker::sample::Window;
 
 /// Windows of the frame that are searched in a frame while it is lost: the cost is bounded, and a small
@@ -25,6 +23,28 @@ const CONFIRMATIONS: u32 = 3;
 
 /// A box that overlaps another target's so much shows that one.
 const TAKEN: f64 = 0.3;
+
+/// A window of a frame in which a lost target is looked for.
+pub(in crate::tracker) struct Glance {
+    /// The target's.
+    id: u32,
+    place: Place,
+    /// The best response and where it is; nothing before it was looked, or where there is nothing to look at.
+    found: Option<(f64, (f64, f64))>,
+}
+
+/// Where the middle of a window lies.
+enum Place {
+    At((f64, f64)),
+    /// Where most moves, if anything does.
+    Mover,
+}
+
+impl Glance {
+    pub(in crate::tracker) fn is_of(&self, target: &Target) -> bool {
+        self.id == target.id
+    }
+}
 
 impl Target {
     /// Gives the place up; the search goes out from it.
@@ -52,40 +72,74 @@ impl Target {
         });
     }
 
-    /// Looks for it in some windows of the frame. What is found is to be confirmed.
+    /// Adds the windows in which it is to be looked for in a frame, if it is lost.
+    pub(in crate::tracker) fn glances(&self, frame: &Frame, glances: &mut Vec<Glance>) {
+        let Mode::Searching { next, .. } = self.mode else { return };
+        // Where it was lost and what moves are looked at in every frame.
+        let here = Place::At(Self::inside(frame, self.at.x, self.at.y));
+        let in_turn = self.places.iter().cycle().skip(next).take(self.windows());
+        let places = [here, Place::Mover].into_iter().chain(in_turn.map(|&place| Place::At(place)));
+        glances.extend(places.map(|place| Glance { id: self.id, place, found: None }));
+    }
+
+    /// How many windows of the frame are looked at in a frame.
+    fn windows(&self) -> usize {
+        WINDOWS.min(self.places.len())
+    }
+
+    /// The box whose windows are looked at while it is lost.
+    fn sought(&self) -> Window {
+        match self.mode {
+            Mode::Searching { is_upright: true, .. } => Window { angle: 0.0, ..self.at },
+            _ => self.at,
+        }
+    }
+
+    /// Looks for it in one window.
+    pub(in crate::tracker) fn glance(
+        &self,
+        glance: &mut Glance,
+        scene: &Scene,
+        rivals: &[Window],
+        wide: &mut Eye,
+    ) {
+        let is_free = |(x, y)| !is_taken(Window { x, y, ..self.at }, rivals);
+        let place = match glance.place {
+            Place::At(place) => Some(place),
+            Place::Mover => scene.movers.find((self.at.w, self.at.h), is_free),
+        };
+        glance.found = place.map(|(x, y)| {
+            let worth = |place| if is_free(place) { 1.0 } else { 0.0 };
+            let sighting = self.look_about(scene.frame, Window { x, y, ..self.sought() }, worth, true, wide);
+            (sighting.peak, (x + sighting.x, y + sighting.y))
+        });
+    }
+
+    /// Looks again where a glance found most. What is found is to be confirmed.
     pub(super) fn search(
         &mut self,
-        scene: &Scene,
-        (next, is_upright): (usize, bool),
+        frame: &Frame,
+        next: usize,
+        glances: &[Glance],
         rivals: &[Window],
         eyes: &mut Eyes,
     ) {
-        let frame = scene.frame;
         let lost = self.at;
-        if is_upright {
-            self.at.angle = 0.0;
-        }
+        self.at = self.sought();
         let angle = self.at.angle;
-        let is_free = |(x, y)| !is_taken(Window { x, y, ..lost }, rivals);
-        let worth = |place| if is_free(place) { 1.0 } else { 0.0 };
-        // Where it was lost and what moves are looked at in every frame.
-        let here = Self::inside(frame, lost.x, lost.y);
-        let mover = scene.movers.find((lost.w, lost.h), is_free);
-        let places = std::mem::take(&mut self.places);
-        let count = WINDOWS.min(places.len());
-        let in_turn = places.iter().copied().cycle().skip(next).take(count);
         let mut best: Option<(f64, (f64, f64))> = None;
-        for place in iter::once(here).chain(mover).chain(in_turn) {
-            let sighting = self.look_for(frame, place, worth, true, &mut eyes.wide);
-            if best.is_none_or(|(peak, _)| sighting.peak > peak) {
-                best = Some((sighting.peak, (place.0 + sighting.x, place.1 + sighting.y)));
+        for (peak, place) in
+            glances.iter().filter(|glance| glance.is_of(self)).filter_map(|glance| glance.found)
+        {
+            if best.is_none_or(|(most, _)| peak > most) {
+                best = Some((peak, place));
             }
         }
-        self.places = places;
         let (_, place) = best.expect("at least one window was looked at");
         // Once more, with the window about it.
         let place = Self::inside(frame, place.0, place.1);
-        let sighting = self.look_for(frame, place, worth, false, &mut eyes.wide);
+        let worth = |(x, y)| if is_taken(Window { x, y, ..lost }, rivals) { 0.0 } else { 1.0 };
+        let sighting = self.look_for(frame, place, worth, &mut eyes.wide);
         let (x, y) = Self::inside(frame, place.0 + sighting.x, place.1 + sighting.y);
         // It may have come back nearer or farther by one step of what the search tolerates.
         let mut found = (f64::MIN, lost);
@@ -97,7 +151,7 @@ impl Target {
             }
         }
         self.likeness = found.0;
-        let after = (next + count) % self.places.len();
+        let after = (next + self.windows()) % self.places.len();
         if self.is_found(sighting.peak) {
             self.at = found.1;
             self.mode = Mode::Confirming { frames: 0, lost, next: after };
@@ -114,7 +168,7 @@ impl Target {
         let place = Self::inside(frame, self.at.x, self.at.y);
         let at = self.at;
         let worth = |(x, y)| if is_taken(Window { x, y, ..at }, rivals) { 0.0 } else { 1.0 };
-        let sighting = self.look_for(frame, place, worth, false, &mut eyes.wide);
+        let sighting = self.look_for(frame, place, worth, &mut eyes.wide);
         (self.at.x, self.at.y) = Self::inside(frame, place.0 + sighting.x, place.1 + sighting.y);
         self.turn(frame, &mut eyes.looker);
         if !self.is_found(sighting.peak) {
