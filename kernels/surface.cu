@@ -138,11 +138,3 @@ extern "C" __global__ void shrink(const unsigned char* pixels, int pitch, int fa
   const unsigned count = factor * factor;
   means[place] = (unsigned char)((sum + count / 2) / count);
 }
-
-// Makes bytes of 16-bit numbers, by their high halves. Grid (width / BLOCK, height), block BLOCK.
-extern "C" __global__ void narrow(const unsigned char* wide, int wide_pitch, unsigned char* bytes, int pitch,
-                                  int width) {
-  const int x = blockIdx.x * BLOCK + threadIdx.x;
-  if (x >= width) return;
-  bytes[(long long)blockIdx.y * pitch + x] = wide[(long long)blockIdx.y * wide_pitch + 2 * x + 1];
-}

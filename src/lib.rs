@@ -52,9 +52,9 @@ pub mod run;
 mod say;
 
 pub use lockon_core::{
-    Error, Result, colour, config, control, engine, error, excerpt, files, frame, judge, memory, metrics,
-    output, overlay, ports, recycle, reference, results, shell, simd, stats, still, surface, tally, template,
-    text, tracker,
+    Error, Result, colour, config, control, device_memory, engine, error, excerpt, files, frame, judge,
+    memory, metrics, output, overlay, ports, recycle, reference, results, shell, simd, stats, still, surface,
+    tally, template, text, tracker,
 };
 #[cfg(feature = "gst")]
 pub use lockon_gst as media;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use crate::backend::{Standing, cpu::Cpu};
 use crate::config::Kernels;
+use crate::device_memory::{DeviceMemory, PinnedMemory, SurfaceDevice};
 use crate::error::{CudaVersion, DeviceFault, Error, Result};
 use crate::frame::{Picture, VideoFormat};
 use crate::overlay::Drawing;
-use crate::surface::{DeviceMemory, PinnedMemory, SurfaceDevice, Traffic};
+use crate::surface::Traffic;
 
 const NOT_BUILT: Error = Error::Backend { backend: "cuda", fault: DeviceFault::NotBuilt };
 

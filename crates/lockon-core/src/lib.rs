@@ -12,6 +12,7 @@ pub mod backend;
 pub mod colour;
 pub mod config;
 pub mod control;
+pub mod device_memory;
 pub mod engine;
 pub mod error;
 pub mod excerpt;

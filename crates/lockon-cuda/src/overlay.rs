@@ -4,10 +4,10 @@
 
 use super::driver::{DeviceBuffer, Event, Gpu, Kernel, Pinned, PinnedBuffer, Pod, Priority, Stream, arg};
 use super::shared::{constant, pod_structure};
+use lockon_core::device_memory::DevicePlane;
 use lockon_core::error::Result;
 use lockon_core::frame::{PixelFormat, Rect};
 use lockon_core::overlay::{Drawing, Ink, Step};
-use lockon_core::surface::DevicePlane;
 
 const PTX: &str = include_str!("../../../kernels/ptx/overlay.ptx");
 

@@ -13,12 +13,11 @@ use super::driver::{DeviceBuffer, Event, Gpu, Kernel, Pinned, PinnedBuffer, Prio
 use super::ncc::DeviceFrame;
 use super::overlay::Painter;
 use super::shared::{constant, pod_structure};
+use lockon_core::device_memory::{DeviceMemory, DevicePlane, PinnedMemory, SurfaceDevice};
 use lockon_core::error::{DeviceFault, Error, Result};
 use lockon_core::frame::{Picture, Plane, PlaneRef, Rect, Size, VideoFormat};
 use lockon_core::overlay::Drawing;
-use lockon_core::surface::{
-    self, DeviceMemory, DevicePlane, PinnedMemory, Surface, SurfaceDevice, Traffic, Turn,
-};
+use lockon_core::surface::{self, Surface, Traffic, Turn};
 
 const PTX: &str = include_str!("../../../kernels/ptx/surface.ptx");
 const BLOCK: usize = constant(PTX, "BLOCK");
@@ -75,7 +74,7 @@ pub struct Opened(Arc<Shared>);
 struct Shared {
     gpu: Gpu,
     traffic: Traffic,
-    kernels: OnceLock<Kernels>,
+    kernels: OnceLock<SurfaceKernels>,
     /// Room for those who ask, one each.
     rooms: Mutex<Vec<Room>>,
     /// Whole planes on the host that nobody has any more.
@@ -85,7 +84,7 @@ struct Shared {
     has_told: OnceLock<()>,
 }
 
-struct Kernels {
+struct SurfaceKernels {
     sample: Kernel,
     shrink: Kernel,
 }
@@ -179,12 +178,13 @@ impl AsMut<[u8]> for HostBytes {
 }
 
 impl Shared {
-    fn kernels(&self) -> Result<&Kernels> {
+    fn kernels(&self) -> Result<&SurfaceKernels> {
         if let Some(kernels) = self.kernels.get() {
             return Ok(kernels);
         }
         let module = self.gpu.share(PTX)?;
-        let kernels = Kernels { sample: module.kernel("sample_grids")?, shrink: module.kernel("shrink")? };
+        let kernels =
+            SurfaceKernels { sample: module.kernel("sample_grids")?, shrink: module.kernel("shrink")? };
         Ok(self.kernels.get_or_init(|| kernels))
     }
 
@@ -534,10 +534,13 @@ impl Surface for DevicePicture {
 
 #[cfg(test)]
 mod tests {
-    use lockon_core::frame::PixelFormat;
+    use lockon_core::backend::{Backend, Findings, Standing};
+    use lockon_core::config::Kernels;
+    use lockon_core::frame::{FrameMeta, PixelFormat};
     use lockon_core::reference::surface::OnDevice;
 
     use super::*;
+    use crate::Cuda;
     use crate::testing::{self, Random};
 
     /// Planes on the host, as the definition looks at them.
@@ -653,6 +656,66 @@ mod tests {
                 }
                 surface.check().unwrap();
             }
+        }
+    }
+
+    #[test]
+    fn page_locked_memory_is_told_from_ordinary_memory() {
+        let Some(gpu) = testing::gpu() else { return };
+        let pinned = Opened::open(0).unwrap().pinned(10_000).unwrap();
+        assert!(gpu.is_pinned((*pinned).as_ref().as_ptr()));
+        assert!(gpu.is_pinned(&raw const (*pinned).as_ref()[4_321]));
+        let ordinary = vec![0_u8; 10_000];
+        assert!(!gpu.is_pinned(ordinary.as_ptr()));
+    }
+
+    /// A plane in page-locked memory, in rows that are padded.
+    struct InPinned(Box<dyn PinnedMemory>, Size);
+
+    impl Picture for InPinned {
+        fn plane(&self, _: usize) -> PlaneRef<'_> {
+            PlaneRef::new((*self.0).as_ref(), self.1, self.1.width + 13)
+        }
+    }
+
+    #[test]
+    fn frames_are_searched_alike_on_the_device_in_page_locked_memory_and_in_ordinary_memory() {
+        let Some(gpu) = testing::gpu() else { return };
+        let device = Opened::open(0).unwrap();
+        let format = format(PixelFormat::GRAY8, Size::new(317, 203));
+        let mut random = Random(5);
+        let traffic = Traffic::default();
+        let standing = Standing::new(format.size).thresholding(Some("mean:9:3".parse().unwrap()), true);
+        let mut cuda = Cuda::open(standing, 3, Kernels::default(), 0).unwrap().counting(&traffic);
+        for turn in 0..9 {
+            let (memory, definition) = picture(&gpu, &format, &mut random);
+            let plane = definition.plane(0).to_plane();
+            let mut pinned = device.pinned((format.size.width + 13) * format.size.height).unwrap();
+            let rows = (*pinned).as_mut().chunks_exact_mut(format.size.width + 13);
+            for (row, pixels) in rows.zip(plane.as_ref().rows()) {
+                row[..pixels.len()].copy_from_slice(pixels);
+                row[pixels.len()..].fill(0xA5);
+            }
+            let kinds: [Arc<dyn Picture>; 3] = [
+                Arc::new(plane.clone()),
+                Arc::new(InPinned(pinned, format.size)),
+                device.adopt(memory, &format).unwrap(),
+            ];
+            let (_, _, copied) = traffic.so_far();
+            let mut masks = Vec::new();
+            for (index, kind) in kinds.iter().enumerate() {
+                let arrived = std::time::Instant::now();
+                let meta = FrameMeta { index: index as u64, pts_ns: None, duration_ns: None, arrived };
+                cuda.submit(meta, kind).unwrap();
+            }
+            for _ in &kinds {
+                let mut findings = Findings::default();
+                cuda.wait_next(&mut findings).unwrap().unwrap();
+                masks.push(findings.mask.unwrap().plane(0).to_plane());
+            }
+            assert!(masks[0] == masks[1] && masks[0] == masks[2], "turn {turn}");
+            let (_, _, copied_now) = traffic.so_far();
+            assert_eq!(copied_now - copied, format.size.area() as u64, "only ordinary memory is copied");
         }
     }
 

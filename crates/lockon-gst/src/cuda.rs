@@ -23,10 +23,10 @@ use gst::glib::translate::from_glib_full;
 use libloading::Library;
 
 use crate::pinned::PinnedAllocator;
+use lockon_core::device_memory::{DeviceMemory, DevicePlane, SurfaceDevice};
 use lockon_core::error::Result;
 use lockon_core::frame::{Picture, VideoFormat};
 use lockon_core::overlay::Drawing;
-use lockon_core::surface::{DeviceMemory, DevicePlane, SurfaceDevice};
 
 /// The type of context that CUDA elements ask for.
 pub const CONTEXT: &str = "gst.cuda.context";

@@ -12,7 +12,7 @@ use gst::glib;
 use gst::glib::translate::IntoGlibPtr;
 use gst::subclass::prelude::ObjectSubclassIsExt;
 
-use lockon_core::surface::{PinnedMemory, SurfaceDevice};
+use lockon_core::device_memory::{PinnedMemory, SurfaceDevice};
 
 glib::wrapper! {
     /// Allocates page-locked memory, as long as there is some, and then ordinary memory.
@@ -82,5 +82,132 @@ mod imp {
         unsafe fn free(&self, memory: *mut gst::ffi::GstMemory) {
             unreachable!("{memory:?} has an allocator of its own");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+    use std::sync::Mutex;
+
+    use lockon_core::control::Control;
+    use lockon_core::device_memory::DeviceMemory;
+    use lockon_core::error::{Error, Result};
+    use lockon_core::frame::{Picture, VideoFormat};
+    use lockon_core::overlay::Drawing;
+    use lockon_core::ports::{Next, Source};
+
+    use super::*;
+    use crate::cuda::Surfaces;
+    use crate::source::{Decoder, Input, SourceSpec, VideoSource};
+    use crate::testing::make_clip;
+
+    /// Page-locked memory as far as a host without a device can have it: it knows where it lies.
+    #[derive(Default)]
+    struct Device(Arc<Mutex<Vec<std::ops::Range<usize>>>>);
+
+    struct Memory(Vec<u8>);
+
+    impl PinnedMemory for Memory {}
+
+    impl AsRef<[u8]> for Memory {
+        fn as_ref(&self) -> &[u8] {
+            &self.0[self.0.as_ptr().align_offset(4096)..]
+        }
+    }
+
+    impl AsMut<[u8]> for Memory {
+        fn as_mut(&mut self) -> &mut [u8] {
+            let at = self.0.as_ptr().align_offset(4096);
+            &mut self.0[at..]
+        }
+    }
+
+    impl SurfaceDevice for Device {
+        fn context(&self) -> (usize, i32) {
+            unreachable!("nothing is decoded on a device")
+        }
+
+        fn adopt(&self, _: DeviceMemory, _: &VideoFormat) -> Result<Arc<dyn Picture>> {
+            unreachable!("nothing is decoded on a device")
+        }
+
+        fn paint(&self, _: &DeviceMemory, _: &VideoFormat, _: &Drawing) -> Result<bool> {
+            unreachable!("nothing is painted")
+        }
+
+        fn pinned(&self, bytes: usize) -> Result<Box<dyn PinnedMemory>> {
+            let memory = Memory(vec![0; bytes + 4096]);
+            let first = memory.as_ref().as_ptr() as usize;
+            self.0.lock().unwrap().push(first..first + bytes);
+            Ok(Box::new(memory))
+        }
+    }
+
+    /// 90 frames of H.264, of a width that decoders pad.
+    fn clip(folder: &Path) -> PathBuf {
+        crate::launch::init().unwrap();
+        let clip = folder.join("clip.mp4");
+        let text = "videotestsrc num-buffers=90 pattern=ball ! video/x-raw,format=I420,width=322,height=242 \
+                    ! x264enc tune=zerolatency ! mp4mux ! filesink name=file";
+        make_clip(&clip, text);
+        clip
+    }
+
+    fn open(clip: &Path, surfaces: Surfaces) -> VideoSource {
+        let input = Input::File(clip.to_owned());
+        let spec = SourceSpec { surfaces, ..SourceSpec::new(input, Decoder::Software) };
+        VideoSource::open(&spec, &Control::new()).unwrap()
+    }
+
+    #[test]
+    fn software_decodes_into_page_locked_memory_and_every_picture_is_the_same() {
+        let device = Arc::new(Device::default());
+        let places = device.0.clone();
+        let folder = tempfile::tempdir().unwrap();
+        let clip = clip(folder.path());
+        let mut pinned = open(&clip, Surfaces::new(move || Some(device.clone())));
+        let mut plain = open(&clip, Surfaces::default());
+        let mut next = || {
+            let frame = |source: &mut VideoSource| source.wait_next(std::time::Duration::from_secs(10));
+            Some((frame(&mut pinned).unwrap(), frame(&mut plain).unwrap()))
+        };
+        let (mut frames, mut in_it) = (0, 0);
+        while let Some((Next::Frame(pinned), Next::Frame(plain))) = next() {
+            for plane in 0..plain.format.pixels.planes() {
+                let alike = pinned.picture.plane(plane).to_plane() == plain.picture.plane(plane).to_plane();
+                assert!(alike, "frame {frames}, plane {plane}");
+            }
+            let at = pinned.luma().first_byte() as usize;
+            in_it += usize::from(places.lock().unwrap().iter().any(|place| place.contains(&at)));
+            frames += 1;
+        }
+        // Decoders allocate the first few before they ask.
+        assert!(frames > 50 && in_it + 20 > frames, "{in_it} of {frames} frames lie in page-locked memory");
+    }
+
+    #[test]
+    fn where_no_page_locked_memory_is_left_ordinary_memory_does() {
+        struct Full;
+        impl SurfaceDevice for Full {
+            fn context(&self) -> (usize, i32) {
+                unreachable!("nothing is decoded on a device")
+            }
+
+            fn adopt(&self, _: DeviceMemory, _: &VideoFormat) -> Result<Arc<dyn Picture>> {
+                unreachable!("nothing is decoded on a device")
+            }
+
+            fn paint(&self, _: &DeviceMemory, _: &VideoFormat, _: &Drawing) -> Result<bool> {
+                unreachable!("nothing is painted")
+            }
+
+            fn pinned(&self, _: usize) -> Result<Box<dyn PinnedMemory>> {
+                Err(Error::Usage("there is none".into()))
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let mut source = open(&clip(folder.path()), Surfaces::new(|| Some(Arc::new(Full))));
+        assert!(matches!(source.wait_next(std::time::Duration::from_secs(10)), Ok(Next::Frame(_))));
     }
 }

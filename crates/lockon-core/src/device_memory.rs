@@ -1,0 +1,107 @@
+//! Frames in a device's memory: what a source tells a device of the pictures that decoders left there, and of
+//! the memory that decoders on the host are to write to.
+
+#![expect(unsafe_code, reason = "what is told of a device's memory are addresses without lengths")]
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::frame::{Picture, VideoFormat};
+use crate::overlay::Drawing;
+
+/// Where a decoder has left a picture in a device's memory.
+pub struct DeviceMemory {
+    context: usize,
+    planes: Vec<DevicePlane>,
+    stream: Option<usize>,
+    _keeper: Box<dyn Any + Send + Sync>,
+}
+
+/// Where a plane lies in a device's memory.
+#[derive(Debug, Clone, Copy)]
+pub struct DevicePlane {
+    /// Address of its first byte.
+    pub address: u64,
+    /// Bytes from one row to the next.
+    pub stride: usize,
+}
+
+impl DeviceMemory {
+    /// Memory of the context with that handle of the driver's. Where the picture is not finished yet,
+    /// `stream` is the handle of the stream in which that happens. `keeper` is dropped when the memory may be
+    /// used again.
+    ///
+    /// # Safety
+    /// While `keeper` lives,
+    /// - context and stream live,
+    /// - all planes of a picture of the format that [`SurfaceDevice::adopt`] is told lie there,
+    /// - and nobody writes to them, once the stream has come so far.
+    pub unsafe fn new(
+        context: usize,
+        planes: Vec<DevicePlane>,
+        stream: Option<usize>,
+        keeper: Box<dyn Any + Send + Sync>,
+    ) -> Self {
+        Self { context, planes, stream, _keeper: keeper }
+    }
+
+    /// The driver's handle of the context that the memory belongs to.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// The planes, the first of which is luma.
+    pub fn planes(&self) -> &[DevicePlane] {
+        &self.planes
+    }
+
+    /// The driver's handle of the stream in which the picture is being finished.
+    pub fn stream(&self) -> Option<usize> {
+        self.stream
+    }
+}
+
+impl fmt::Debug for DeviceMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { context, planes, stream, _keeper } = self;
+        f.debug_struct("DeviceMemory")
+            .field("context", context)
+            .field("planes", planes)
+            .field("stream", stream)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A device in whose memory decoders may leave their pictures.
+pub trait SurfaceDevice: Send + Sync {
+    /// The driver's handle of the context that decoders are to use, and the device's number, for as long as
+    /// this lives.
+    fn context(&self) -> (usize, i32);
+
+    /// The picture of `format` that lies there. Its [`Picture::surface`] is this device's.
+    ///
+    /// # Errors
+    /// `Backend` if the device cannot read that memory, or fails.
+    fn adopt(&self, memory: DeviceMemory, format: &VideoFormat) -> Result<Arc<dyn Picture>>;
+
+    /// Paints what was drawn into a picture of `format` that lies there and that nobody else reads or writes,
+    /// and waits for that. False if it lies where this device cannot paint: in another context.
+    ///
+    /// # Errors
+    /// `Backend` if the device fails. The picture may then be painted in part.
+    ///
+    /// # Panics
+    /// If the drawing is not of the picture's size.
+    fn paint(&self, memory: &DeviceMemory, format: &VideoFormat, drawing: &Drawing) -> Result<bool>;
+
+    /// Page-locked memory of the host, from which the device takes frames without a copy.
+    ///
+    /// # Errors
+    /// `Backend` if there is none.
+    fn pinned(&self, bytes: usize) -> Result<Box<dyn PinnedMemory>>;
+}
+
+/// Bytes in page-locked memory of the host, which no other has. They begin at the start of a page.
+pub trait PinnedMemory: AsRef<[u8]> + AsMut<[u8]> + Send + Sync {}
