@@ -135,8 +135,8 @@ struct Opening {
 
 impl Ahead {
     /// Begins to open the device that will be asked for, where that takes its time: a GPU takes a few tenths
-    /// of a second. What goes wrong is for [`open`] to say. `traffic` counts the bytes of frames that decoders
-    /// left there.
+    /// of a second. What goes wrong is for [`open`] to say. `traffic` counts the bytes of frames that are
+    /// fetched from there.
     pub fn open(choice: BackendChoice, traffic: &Traffic) -> Self {
         let number = match choice {
             BackendChoice::Cpu => None,

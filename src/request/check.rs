@@ -116,8 +116,8 @@ impl Request {
         self.output.iter().cloned().chain(results).collect()
     }
 
-    /// True if decoders may leave frames where a GPU searches them. Those that are lost with the device cannot
-    /// be given to another, and pyramids are the CPU's.
+    /// True if decoders may leave frames where a GPU searches them. Those that are lost with the device
+    /// cannot be given to another, and pyramids are the CPU's.
     pub fn keeps_frames_on_gpu(&self) -> bool {
         let has_gpu = || match self.backend {
             BackendChoice::Cpu => false,
