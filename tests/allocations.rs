@@ -83,10 +83,17 @@ fn the_frame_path_allocates_nothing_after_its_first_frames() {
     let size = Size::new(160, 120);
     let picture = util::noise(3, size);
     let patch = picture.as_ref().crop(lockon::frame::Rect::new(30, 40, 24, 16)).to_plane();
-    let pictures = vec![picture; 250];
-    for backend in util::backends() {
+    // With the target in all of them, and with one that is lost and searched for by several threads.
+    let there = vec![picture.clone(); 250];
+    let mut gone = vec![picture; 15];
+    gone.resize(250, util::noise(4, size));
+    let cases = [(&there, util::Job::default().threads), (&gone, 3)];
+    for (backend, (pictures, threads)) in
+        util::backends().into_iter().flat_map(|b| cases.map(|case| (b, case)))
+    {
         let job = util::Job {
             backend,
+            threads,
             templates: vec![Template::new("patch", patch.clone(), None).unwrap()],
             threshold: Some("mean:31:5".parse().unwrap()),
             tracks: vec!["30,40,24,16".parse().unwrap()],
@@ -95,11 +102,14 @@ fn the_frame_path_allocates_nothing_after_its_first_frames() {
         };
         let (from, to) = (40, 240);
         BETWEEN.store(usize::MAX, Ordering::Relaxed);
-        let mut source = util::MemorySource::new(&pictures);
+        let mut source = util::MemorySource::new(pictures);
         job.run(&mut source, vec![Box::new(Meter { from, to, start: 0 })]).1.unwrap();
         let (allocations, frames) = (BETWEEN.load(Ordering::Relaxed), (to - from) as usize);
         // Handing work to a thread pool takes a block of queue entries now and then; nothing may happen every
         // frame.
-        assert!(allocations < frames / 4, "{backend:?}: {allocations} allocations in {frames} frames");
+        assert!(
+            allocations < frames / 4,
+            "{backend:?}, {threads} threads: {allocations} allocations in {frames} frames"
+        );
     }
 }

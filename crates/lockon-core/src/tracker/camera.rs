@@ -6,12 +6,21 @@
 //! on (M. Fischler and R. Bolles, "Random Sample Consensus", 1981), with the pairs in a fixed order. Sums are
 //! integers, so every machine finds the same motion.
 
+use super::workplaces::Threads;
 use crate::frame::{Frame, Size};
 use crate::simd::Level;
 use crate::surface::Surface;
 
 /// About so wide is the picture in which blocks are looked for.
 const WIDTH: usize = 320;
+
+/// Columns of a frame that are summed at a time: a whole row of 1080p, since a row in two parts takes a fifth
+/// longer. No fewer than make a pixel of the shrunken picture.
+const TILE: usize = 2048;
+
+/// Pixels of a frame, and blocks, that a thread takes at a time.
+const BAND: usize = 1 << 16;
+const BLOCKS: usize = 5;
 
 /// Side of a block, in pixels of the shrunken picture.
 const BLOCK: usize = 16;
@@ -73,7 +82,7 @@ impl Motion {
     }
 
     /// The motion with the least squared errors.
-    fn fit(pairs: &[Pair]) -> Option<Self> {
+    pub(super) fn fit(pairs: &[Pair]) -> Option<Self> {
         let share = 1.0 / pairs.len() as f64;
         let (mut before, mut after) = ((0.0, 0.0), (0.0, 0.0));
         for ((x, y), (u, v)) in pairs {
@@ -117,32 +126,60 @@ impl Small {
     /// Means of squares of `factor` pixels; what does not fill a square is left out.
     fn shrink<'a>(
         &mut self,
-        level: Level,
-        row: impl Fn(usize) -> &'a [u8],
+        (level, threads): (Level, &Threads),
+        row: impl Fn(usize) -> &'a [u8] + Sync,
         (width, height): (usize, usize),
         factor: usize,
-        sums: &mut Vec<u32>,
     ) {
         (self.width, self.height) = (width / factor, height / factor);
         self.data.resize(self.width * self.height, 0);
-        sums.resize(self.width * factor, 0);
-        let pixels = (factor * factor) as u32;
-        for (y, small) in self.data.chunks_exact_mut(self.width.max(1)).enumerate() {
+        let pixels = (factor * factor) as u64;
+        // Exact, since no sum is 256 times `pixels` or more, and no factor more than 102: frames are at most
+        // 32768 pixels wide.
+        let reciprocal = (1 << 40) / pixels + 1;
+        let mean = |sum: u32| (((u64::from(sum) + pixels / 2) * reciprocal) >> 40) as u8;
+        let length = self.width.max(1);
+        let at_once = (BAND / (length * factor * factor)).max(1);
+        threads.rows(&mut self.data, (length, at_once), |y, small| {
             level.run(
                 #[inline(always)]
                 || {
-                    sums.fill(0);
-                    for line in y * factor..(y + 1) * factor {
-                        for (sum, &pixel) in sums.iter_mut().zip(row(line)) {
-                            *sum += u32::from(pixel);
+                    let squares = TILE / factor;
+                    for (index, small) in small.chunks_mut(squares).enumerate() {
+                        let mut columns = [0_u16; TILE];
+                        let columns = &mut columns[..small.len() * factor];
+                        for line in y * factor..(y + 1) * factor {
+                            let pixels = &row(line)[index * squares * factor..][..columns.len()];
+                            for (sum, &pixel) in columns.iter_mut().zip(pixels) {
+                                *sum += u16::from(pixel);
+                            }
                         }
-                    }
-                    for (small, sums) in small.iter_mut().zip(sums.chunks_exact(factor)) {
-                        *small = ((sums.iter().sum::<u32>() + pixels / 2) / pixels) as u8;
+                        // Even factors, as most are, are halved first: that needs vectors only.
+                        let (mut sums, is_even) = ([0_u32; TILE], factor.is_multiple_of(2));
+                        if is_even {
+                            for (sum, &[a, b]) in sums.iter_mut().zip(columns.as_chunks().0) {
+                                *sum = u32::from(a) + u32::from(b);
+                            }
+                        } else {
+                            for (sum, &column) in sums.iter_mut().zip(&*columns) {
+                                *sum = u32::from(column);
+                            }
+                        }
+                        let count = if is_even { factor / 2 } else { factor };
+                        match count {
+                            1 => add::<1>(&sums, small, mean),
+                            2 => add::<2>(&sums, small, mean),
+                            3 => add::<3>(&sums, small, mean),
+                            _ => {
+                                for (small, sums) in small.iter_mut().zip(sums.chunks_exact(count)) {
+                                    *small = mean(sums.iter().sum());
+                                }
+                            }
+                        }
                     }
                 },
             );
-        }
+        });
     }
 
     /// The same of a picture on a device, which has the same bytes.
@@ -231,13 +268,22 @@ impl Small {
     }
 }
 
+/// The mean of each `COUNT` sums.
+#[inline(always)]
+fn add<const COUNT: usize>(sums: &[u32], small: &mut [u8], mean: impl Fn(u32) -> u8) {
+    for (small, sums) in small.iter_mut().zip(sums.as_chunks::<COUNT>().0) {
+        *small = mean(sums.iter().sum());
+    }
+}
+
 /// Follows the camera; keeps its room.
 pub(super) struct Camera {
     level: Level,
     /// The shrunken picture and its half: of the frame before, and of this one.
     before: [Small; 2],
     now: [Small; 2],
-    sums: Vec<u32>,
+    /// For each block where it was and is, if it has texture; and the same of those that have.
+    found: Vec<Option<Pair>>,
     pairs: Vec<Pair>,
     agreed: Vec<Pair>,
     /// In pixels of the shrunken picture, if it is known, and pixels of the frame to one of these.
@@ -251,7 +297,7 @@ impl Camera {
             level: Level::best(),
             before: Default::default(),
             now: Default::default(),
-            sums: Vec::new(),
+            found: vec![None; COLUMNS * ROWS],
             pairs: Vec::new(),
             agreed: Vec::new(),
             last: None,
@@ -261,25 +307,25 @@ impl Camera {
 
     /// The motion from the frame before to this one, if enough can be seen of it. `boxes`, as `[x, y, w, h]`,
     /// move by themselves.
-    pub(super) fn step(&mut self, frame: &Frame, boxes: &[[f64; 4]]) -> Option<Motion> {
+    pub(super) fn step(&mut self, frame: &Frame, boxes: &[[f64; 4]], threads: &Threads) -> Option<Motion> {
         let size = frame.format.size;
         let factor = ((size.width + WIDTH / 2) / WIDTH).max(1);
         self.factor = factor;
         std::mem::swap(&mut self.before, &mut self.now);
-        let Self { level, before, now, sums, .. } = self;
+        let Self { level, before, now, .. } = self;
         let [small, half] = now;
         if let Some(surface) = frame.picture.surface() {
             small.shrink_on_device(surface, size, factor);
         } else {
             let luma = frame.luma();
-            small.shrink(*level, |y| luma.row(y), (size.width, size.height), factor, sums);
+            small.shrink((*level, threads), |y| luma.row(y), (size.width, size.height), factor);
         }
-        half.shrink(*level, |y| small.row(y), (small.width, small.height), 2, sums);
+        half.shrink((*level, threads), |y| small.row(y), (small.width, small.height), 2);
         let has_room = half.width >= BLOCK && half.height >= BLOCK;
         let is_next = (before[0].width, before[0].height) == (small.width, small.height);
         self.pairs.clear();
         if has_room && is_next {
-            self.match_blocks(boxes, factor as f64);
+            self.match_blocks(boxes, factor as f64, threads);
         }
         self.last = self.agree();
         let factor = factor as f64;
@@ -292,18 +338,19 @@ impl Camera {
         Some((&self.before[0], &self.now[0], self.last?, self.factor))
     }
 
-    fn match_blocks(&mut self, boxes: &[[f64; 4]], factor: f64) {
-        let Self { level, before: [small, half], now: [small_now, half_now], pairs, last, .. } = self;
+    fn match_blocks(&mut self, boxes: &[[f64; 4]], factor: f64, threads: &Threads) {
+        let Self { level, before: [small, half], now: [small_now, half_now], found, pairs, last, .. } = self;
         let last = last.unwrap_or(Motion::NONE);
         let place = |index: usize, count: usize, length: usize| (length - BLOCK) * index / (count - 1);
-        for index in 0..COLUMNS * ROWS {
+        threads.rows(found, (1, BLOCKS), |index, found| {
+            found[0] = None;
             let x = place(index % COLUMNS, COLUMNS, small.width);
             let y = place(index / COLUMNS, ROWS, small.height);
             let (left, top, side) = (x as f64 * factor, y as f64 * factor, BLOCK as f64 * factor);
             let is_taken =
                 |&[x, y, w, h]: &[f64; 4]| left < x + w && x < left + side && top < y + h && y < top + side;
             if boxes.iter().any(is_taken) || !small.has_texture((x, y)) {
-                continue;
+                return;
             }
             let middle = |x: f64, y: f64| (x + 0.5 * BLOCK as f64, y + 0.5 * BLOCK as f64);
             let from = middle(x as f64, y as f64);
@@ -313,7 +360,7 @@ impl Camera {
             let around = half.inside((x as i64 / 2 - quarter, y as i64 / 2 - quarter));
             let moved = |to: f64, from: f64| libm::round((to - from) / 2.0) as i64;
             let begin = (around.0 + moved(expected.0, from.0), around.1 + moved(expected.1, from.1));
-            let found = level.run(
+            let to = level.run(
                 #[inline(always)]
                 || {
                     let coarse = half.find((around.0 as usize, around.1 as usize), half_now, begin, COARSE);
@@ -322,8 +369,9 @@ impl Camera {
                     small.refine((x, y), small_now, small_now.inside(found))
                 },
             );
-            pairs.push((from, middle(found.0, found.1)));
-        }
+            found[0] = Some((from, middle(to.0, to.1)));
+        });
+        pairs.extend(found.iter().flatten());
     }
 
     /// What most blocks agree on.
@@ -365,6 +413,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Instant;
 
+    use super::super::workplaces::Workplaces;
     use super::*;
     use crate::frame::{Circumstances, FrameMeta, PixelFormat, Plane, Size, VideoFormat};
 
@@ -402,14 +451,47 @@ mod tests {
     }
 
     fn motion(frames: &[Frame; 2], boxes: &[[f64; 4]]) -> Option<Motion> {
-        let mut camera = Camera::new();
-        assert_eq!(camera.step(&frames[0], boxes), None, "there is no frame before");
-        camera.step(&frames[1], boxes)
+        let (mut camera, alone) = (Camera::new(), Threads::new(1));
+        assert_eq!(camera.step(&frames[0], boxes, &alone), None, "there is no frame before");
+        camera.step(&frames[1], boxes, &alone)
     }
 
     fn assert_near(motion: Option<Motion>, place: (f64, f64), (x, y): (f64, f64)) {
         let found = motion.expect("the ground has texture").apply(place);
         assert!((found.0 - x).abs() < 0.5 && (found.1 - y).abs() < 0.5, "{found:?} instead of {x}, {y}");
+    }
+
+    #[test]
+    fn a_picture_shrinks_to_the_means_of_its_squares_on_any_number_of_threads() {
+        for (factor, width, height) in [
+            (1, 321, 61),
+            (2, 2 * TILE + 7, 9),
+            (3, 961, 31),
+            (4, 1283, 723),
+            (6, 2311, 67),
+            (7, 2243, 22),
+            (24, 7681, 53),
+        ] {
+            let pixel =
+                |x: usize, y: usize| if y < factor { 255 } else { (x * x * 7 + x * y * 31 + y * 101) as u8 };
+            let data: Vec<u8> = (0..width * height).map(|i| pixel(i % width, i / width)).collect();
+            let mean = |i: usize| {
+                let (left, top) = (i % (width / factor) * factor, i / (width / factor) * factor);
+                let square = (0..factor * factor).map(|i| pixel(left + i % factor, top + i / factor));
+                let pixels = (factor * factor) as u32;
+                ((square.map(u32::from).sum::<u32>() + pixels / 2) / pixels) as u8
+            };
+            let means: Vec<u8> = (0..(width / factor) * (height / factor)).map(mean).collect();
+            for threads in [1, 3] {
+                let mut small = Small { data: vec![9; 5], ..Small::default() };
+                Workplaces::new(threads).run(true, |workplaces| {
+                    let row = |y: usize| &data[y * width..][..width];
+                    small.shrink((Level::best(), &workplaces.threads), row, (width, height), factor);
+                });
+                assert_eq!((small.width, small.height), (width / factor, height / factor));
+                assert!(small.data == means, "factor {factor}, {threads} threads");
+            }
+        }
     }
 
     #[test]

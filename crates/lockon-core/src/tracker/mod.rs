@@ -5,7 +5,8 @@
 //! at all (`target/`). The camera's motion (`camera.rs`) says whether a box follows the ground
 //! (`ground.rs`), and what moves that may be a target that is lost (`movers.rs`). `score.rs` says how likely
 //! a box is right, `doubles.rs` which of two tracks has left its object for another's. Where matches of
-//! templates are followed, `births.rs` says which of them become tracks and when these end.
+//! templates are followed, `births.rs` says which of them become tracks and when these end. Threads share the
+//! work of a frame where there is enough of it (`workplaces.rs`).
 //!
 //! All that is seen of a picture comes from `sample.rs`: windows resampled in integers. Everything after that
 //! is f32 and f64 in a written order, on the host, with the crate's own transforms (`fft.rs`) and `libm`. So
@@ -210,41 +211,44 @@ impl Follow for Tracker {
             self;
         boxes.clear();
         boxes.extend(targets.iter().map(Target::bounds));
-        let motion = camera.step(frame, boxes);
-        if targets.iter().any(Target::is_searched_for) {
-            movers.see(camera.pictures());
-        }
-        // Made before any of them moves, so that their order does not matter.
-        forecasts.clear();
-        let forecast = |target: &Target| Some((target.id(), target.forecast(seconds, motion)?));
-        forecasts.extend(targets.iter().filter_map(forecast));
-        let scene = Scene { frame, seconds, camera: motion, movers };
-        let gather = |rivals: &mut Vec<Window>, target: &Target| {
-            rivals.clear();
-            let others = forecasts.iter().filter(|(id, _)| doubles.are_two(target.id(), *id));
-            rivals.extend(others.map(|(_, forecast)| *forecast));
-        };
-        // All that lost targets take long for is to look at many windows, none of which tells about another.
-        // One target alone would keep one thread busy.
-        glances.clear();
-        for target in &*targets {
-            target.glances(frame, glances);
-        }
-        workplaces.each(glances, |glance, Workplace { eyes, rivals }| {
-            let target = targets.iter().find(|target| glance.is_of(target));
-            let target = target.expect("only targets of this frame are looked for");
-            gather(rivals, target);
-            target.glance(glance, &scene, rivals, &mut eyes.wide);
-        });
-        workplaces.each(targets, |target, Workplace { eyes, rivals }| {
-            gather(rivals, target);
-            target.step(&scene, glances, rivals, eyes);
+        let is_searching = targets.iter().any(Target::is_searched_for);
+        workplaces.run(is_searching || targets.len() > 1, |workplaces| {
+            let motion = camera.step(frame, boxes, &workplaces.threads);
+            if is_searching {
+                movers.see(camera.pictures(), &workplaces.threads);
+            }
+            // Made before any of them moves, so that their order does not matter.
+            forecasts.clear();
+            let forecast = |target: &Target| Some((target.id(), target.forecast(seconds, motion)?));
+            forecasts.extend(targets.iter().filter_map(forecast));
+            let scene = Scene { frame, seconds, camera: motion, movers };
+            let gather = |rivals: &mut Vec<Window>, target: &Target| {
+                rivals.clear();
+                let others = forecasts.iter().filter(|(id, _)| doubles.are_two(target.id(), *id));
+                rivals.extend(others.map(|(_, forecast)| *forecast));
+            };
+            // What a lost target takes long for is to look at many windows, none of which tells about
+            // another.
+            glances.clear();
+            for target in &*targets {
+                target.glances(frame, glances);
+            }
+            workplaces.each(glances, |glance, Workplace { eyes, rivals }| {
+                let target = targets.iter().find(|target| glance.is_of(target));
+                let target = target.expect("only targets of this frame are looked for");
+                gather(rivals, target);
+                target.glance(glance, &scene, rivals, &mut eyes.wide);
+            });
+            workplaces.each(targets, |target, Workplace { eyes, rivals }| {
+                gather(rivals, target);
+                target.step(&scene, glances, rivals, eyes);
+            });
         });
         doubles.part(targets, frame);
-        let Workplace { eyes, .. } = workplaces.first();
+        let begin = |id, rect| workplaces.with_own(|own| Target::new(id, rect, frame, &mut own.eyes));
         // After a drop it may be a later frame than was asked for.
         for Waiting { id, spec, .. } in &begun {
-            let target = Target::new(*id, spec.rect, frame, eyes);
+            let target = begin(*id, spec.rect);
             doubles.begin(&target, targets);
             targets.push(target);
         }
@@ -255,7 +259,7 @@ impl Follow for Tracker {
             births.decide(frame, seconds, matches, &tracks[before..]);
             targets.retain(|target| !births.is_replaced(target.id()));
             doubles.forget(|id| births.is_replaced(id));
-            targets.extend(births.begun().map(|(id, rect)| Target::new(id, rect, frame, eyes)));
+            targets.extend(births.begun().map(|(id, rect)| begin(id, rect)));
             targets.sort_by_key(Target::id);
             tracks.truncate(before);
             tracks.extend(targets.iter().map(Target::track));

@@ -9,6 +9,7 @@
 //! pixel off, leave nothing behind.
 
 use super::camera::{Motion, Small};
+use super::workplaces::Threads;
 use crate::simd::Level;
 
 /// Differences up to that are noise of the camera and of coding, in grey levels.
@@ -20,14 +21,17 @@ const LEAST_MEAN: u32 = 1;
 /// The shortest side of a box that is looked for, in pixels of the shrunken picture.
 const LEAST_SIDE: usize = 4;
 
+/// Pixels of a row that are worked on together, and rows that a thread takes at a time.
+const LANES: usize = 32;
+const SPREAD: usize = 4 * LANES;
+const AT_ONCE: usize = 12;
+
 /// By how much places of the shrunken picture differ from what was there before; keeps its room.
 pub(super) struct Movers {
     level: Level,
-    /// The least and the most of the three by three pixels about each, in the frame before.
-    least: Vec<u8>,
-    most: Vec<u8>,
-    /// The same of the three in each column of a row.
-    columns: Vec<u8>,
+    /// The least and the most of the three by three pixels about each, in the frame before; the first one
+    /// stands for those of which nothing is known.
+    extremes: Vec<[u8; 2]>,
     /// Sums of the differences in all rows above and all columns to the left of a pixel; one row and one
     /// column more than the picture has.
     sums: Vec<u32>,
@@ -41,9 +45,7 @@ impl Movers {
     pub(super) fn new() -> Self {
         Self {
             level: Level::best(),
-            least: Vec::new(),
-            most: Vec::new(),
-            columns: Vec::new(),
+            extremes: Vec::new(),
             sums: Vec::new(),
             width: 0,
             height: 0,
@@ -53,39 +55,50 @@ impl Movers {
 
     /// Takes in two pictures of one size, the motion between them in their pixels, and pixels of the frame to
     /// one of them; or that nothing is known of this frame.
-    pub(super) fn see(&mut self, pictures: Option<(&Small, &Small, Motion, usize)>) {
+    pub(super) fn see(&mut self, pictures: Option<(&Small, &Small, Motion, usize)>, threads: &Threads) {
         let Some((before, now, motion, factor)) = pictures else {
             self.factor = 0.0;
             return;
         };
         (self.width, self.height, self.factor) = (now.width, now.height, factor as f64);
-        let Self { level, least, most, columns, sums, .. } = self;
-        spread(*level, before, columns, least, u8::min);
-        spread(*level, before, columns, most, u8::max);
+        let Self { level, extremes, sums, .. } = self;
+        let (width, height, length) = (now.width, now.height, now.width + 1);
+        spread((*level, threads), before, extremes);
+        let extremes = &*extremes;
         let back = motion.inverse();
-        let length = now.width + 1;
-        sums.clear();
-        sums.resize(length * (now.height + 1), 0);
-        for y in 0..now.height {
-            let (above, below) = sums[y * length..].split_at_mut(length);
-            let mut row = 0;
-            for (x, &pixel) in now.row(y).iter().enumerate() {
-                // A pixel's middle lies half a pixel from its corner.
-                let (from_x, from_y) = back.apply((x as f64 + 0.5, y as f64 + 0.5));
-                let (from_x, from_y) = (libm::floor(from_x), libm::floor(from_y));
-                let is_inside = from_x >= 1.0
-                    && from_y >= 1.0
-                    && from_x < now.width as f64 - 1.0
-                    && from_y < now.height as f64 - 1.0;
-                if is_inside {
-                    let from = from_y as usize * now.width + from_x as usize;
-                    let darker = least[from].saturating_sub(pixel);
-                    let brighter = pixel.saturating_sub(most[from]);
-                    row += u32::from(darker.max(brighter).saturating_sub(NOISE));
+        sums.resize(length * (height + 1), 0);
+        sums[..length].fill(0);
+        threads.rows(&mut sums[length..], (length, AT_ONCE), |y, sums| {
+            level.run(
+                #[inline(always)]
+                || {
+                    sums[0] = 0;
+                    let mut sum = 0;
+                    let lanes = sums[1..].chunks_mut(LANES).zip(now.row(y).chunks(LANES));
+                    for (index, (sums, row)) in lanes.enumerate() {
+                        let places = places(back, (index * LANES, y), (width, height));
+                        let mut pixels = [0; LANES];
+                        pixels[..row.len()].copy_from_slice(row);
+                        for (sum_here, difference) in sums.iter_mut().zip(differ(&pixels, &places, extremes))
+                        {
+                            sum += u32::from(difference);
+                            *sum_here = sum;
+                        }
+                    }
+                },
+            );
+        });
+        level.run(
+            #[inline(always)]
+            || {
+                for y in 1..height {
+                    let (above, below) = sums[y * length..][..2 * length].split_at_mut(length);
+                    for (below, above) in below.iter_mut().zip(above) {
+                        *below += *above;
+                    }
                 }
-                below[x + 1] = above[x + 1] + row;
-            }
-        }
+            },
+        );
     }
 
     /// The middle of the box of a size whose pixels differ most, in pixels of the frame, the first of equal
@@ -119,36 +132,74 @@ impl Movers {
     }
 }
 
-/// Writes what a choice takes of the three by three pixels about each; nothing is said of the outermost ones.
-fn spread(
-    level: Level,
-    picture: &Small,
-    columns: &mut Vec<u8>,
-    chosen: &mut Vec<u8>,
-    choose: impl Fn(u8, u8) -> u8,
-) {
+/// Where pixels beside each other, from (`x`, `y`) on, come from, as indices of a picture of that size; 0
+/// where that is its border or beyond.
+#[inline(always)]
+fn places(back: Motion, (x, y): (usize, usize), (width, height): (usize, usize)) -> [u32; LANES] {
+    let (right, bottom) = (width as f64 - 1.0, height as f64 - 1.0);
+    let mut places = [0; LANES];
+    for (lane, from) in places.iter_mut().enumerate() {
+        // A pixel's middle lies half a pixel from its corner.
+        let (x, y) = back.apply((f64::from((x + lane) as i32) + 0.5, y as f64 + 0.5));
+        let is_inside = x >= 1.0 && y >= 1.0 && x < right && y < bottom;
+        let place = (y as i32).wrapping_mul(width as i32).wrapping_add(x as i32);
+        *from = if is_inside { place as u32 } else { 0 };
+    }
+    places
+}
+
+/// By how much pixels differ from all about their places, beyond noise.
+#[inline(always)]
+fn differ(pixels: &[u8; LANES], places: &[u32; LANES], extremes: &[[u8; 2]]) -> [u8; LANES] {
+    let (mut least, mut most) = ([0; LANES], [0; LANES]);
+    for lane in 0..LANES {
+        [least[lane], most[lane]] = extremes[places[lane] as usize];
+    }
+    let mut differences = [0; LANES];
+    for lane in 0..LANES {
+        let (darker, brighter) =
+            (least[lane].saturating_sub(pixels[lane]), pixels[lane].saturating_sub(most[lane]));
+        differences[lane] = darker.max(brighter).saturating_sub(NOISE);
+    }
+    differences
+}
+
+/// Writes the least and the most of the three by three pixels about each; nothing is said of the outermost
+/// ones, but that nothing differs from the first.
+fn spread((level, threads): (Level, &Threads), picture: &Small, extremes: &mut Vec<[u8; 2]>) {
     let (width, height) = (picture.width, picture.height);
-    chosen.resize(width * height, 0);
-    columns.resize(width, 0);
-    level.run(
-        #[inline(always)]
-        || {
-            for y in 1..height.saturating_sub(1) {
-                let rows = [picture.row(y - 1), picture.row(y), picture.row(y + 1)];
-                for (x, of_three) in columns.iter_mut().enumerate() {
-                    *of_three = choose(choose(rows[0][x], rows[1][x]), rows[2][x]);
+    extremes.resize(width * height, [0; 2]);
+    threads.rows(extremes, (width.max(1), AT_ONCE), |y, extremes| {
+        if y == 0 {
+            extremes[0] = [u8::MIN, u8::MAX];
+        }
+        if y == 0 || y + 1 == height || width < 3 {
+            return;
+        }
+        let rows = [picture.row(y - 1), picture.row(y), picture.row(y + 1)];
+        level.run(
+            #[inline(always)]
+            || {
+                for (index, extremes) in extremes[1..width - 1].chunks_mut(SPREAD).enumerate() {
+                    let (mut least, mut most) = ([u8::MAX; SPREAD], [u8::MIN; SPREAD]);
+                    for (row, right) in rows.iter().flat_map(|row| (0..3).map(move |right| (row, right))) {
+                        let pixels = &row[index * SPREAD + right..][..extremes.len()];
+                        for ((least, most), &pixel) in least.iter_mut().zip(&mut most).zip(pixels) {
+                            (*least, *most) = ((*least).min(pixel), (*most).max(pixel));
+                        }
+                    }
+                    for ((extremes, &least), &most) in extremes.iter_mut().zip(&least).zip(&most) {
+                        *extremes = [least, most];
+                    }
                 }
-                let out = &mut chosen[y * width..][..width];
-                for x in 1..width.saturating_sub(1) {
-                    out[x] = choose(choose(columns[x - 1], columns[x]), columns[x + 1]);
-                }
-            }
-        },
-    );
+            },
+        );
+    });
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::workplaces::Workplaces;
     use super::*;
 
     const WIDTH: usize = 97;
@@ -172,7 +223,7 @@ mod tests {
 
     fn found(before: &Small, now: &Small, motion: Motion, is_free: bool) -> Option<(f64, f64)> {
         let mut movers = Movers::new();
-        movers.see(Some((before, now, motion, 2)));
+        movers.see(Some((before, now, motion, 2)), &Threads::new(1));
         movers.find((22.0, 18.0), |_| is_free)
     }
 
@@ -184,6 +235,40 @@ mod tests {
         // In pixels of the frame, of which two are one here.
         assert!((x - 2.0 * 57.5).abs() <= 4.0 && (y - 2.0 * 24.5).abs() <= 4.0, "{x}, {y}");
         assert_eq!(found(&before, &now, motion, false), None, "there is another target");
+    }
+
+    #[test]
+    fn sums_are_those_of_the_definition_on_any_number_of_threads() {
+        let motion = Motion::fit(&[((10.0, 5.0), (13.1, 4.2)), ((80.0, 50.0), (84.3, 51.9))]).unwrap();
+        let (before, now) = (picture((0.0, 0.0), Some((40, 30))), picture((3.4, -1.7), Some((52, 20))));
+        let back = motion.inverse();
+        let difference = |x: usize, y: usize| {
+            let (u, v) = back.apply((x as f64 + 0.5, y as f64 + 0.5));
+            let (u, v) = (libm::floor(u), libm::floor(v));
+            let is_inside = u >= 1.0 && v >= 1.0 && u < WIDTH as f64 - 1.0 && v < HEIGHT as f64 - 1.0;
+            let about = |i: usize| before.row(v as usize + i / 3 - 1)[u as usize + i % 3 - 1];
+            let pixel = now.row(y)[x];
+            let (least, most) = if is_inside {
+                ((0..9).map(about).min().unwrap(), (0..9).map(about).max().unwrap())
+            } else {
+                (0, 255)
+            };
+            u32::from(least.saturating_sub(pixel).max(pixel.saturating_sub(most)).saturating_sub(NOISE))
+        };
+        let mut sums = vec![0; (WIDTH + 1) * (HEIGHT + 1)];
+        for (x, y) in (0..HEIGHT).flat_map(|y| (0..WIDTH).map(move |x| (x, y))) {
+            let at = |x: usize, y: usize| y * (WIDTH + 1) + x;
+            sums[at(x + 1, y + 1)] =
+                difference(x, y) + sums[at(x, y + 1)] + sums[at(x + 1, y)] - sums[at(x, y)];
+        }
+        assert!(sums.last().is_some_and(|&sum| sum > 1000));
+        for threads in [1, 3] {
+            let mut movers = Movers { sums: vec![77; 5], ..Movers::new() };
+            Workplaces::new(threads).run(true, |workplaces| {
+                movers.see(Some((&before, &now, motion, 2)), &workplaces.threads);
+            });
+            assert!(movers.sums == sums, "{threads} threads");
+        }
     }
 
     #[test]
@@ -199,12 +284,12 @@ mod tests {
         let mut movers = Movers::new();
         assert_eq!(movers.find((22.0, 18.0), |_| true), None);
         let (before, now) = (picture((0.0, 0.0), Some((40, 30))), picture((0.0, 0.0), Some((52, 20))));
-        movers.see(Some((&before, &now, Motion::shift(0.0, 0.0), 2)));
+        movers.see(Some((&before, &now, Motion::shift(0.0, 0.0), 2)), &Threads::new(1));
         assert!(movers.find((22.0, 18.0), |_| true).is_some());
-        movers.see(None);
+        movers.see(None, &Threads::new(1));
         assert_eq!(movers.find((22.0, 18.0), |_| true), None);
         let small = |value| Small::new(3, 2, vec![value; 6]);
-        movers.see(Some((&small(9), &small(200), Motion::shift(0.0, 0.0), 1)));
+        movers.see(Some((&small(9), &small(200), Motion::shift(0.0, 0.0), 1)), &Threads::new(1));
         assert_eq!(movers.find((2.0, 2.0), |_| true), None);
     }
 }

@@ -142,12 +142,18 @@ impl Target {
         let sighting = self.look_for(frame, place, worth, &mut eyes.wide);
         let (x, y) = Self::inside(frame, place.0 + sighting.x, place.1 + sighting.y);
         // It may have come back nearer or farther by one step of what the search tolerates.
+        let boxes = [1.0, 1.0 / 1.2, 1.2].map(|factor| Window {
+            x,
+            y,
+            w: lost.w * factor,
+            h: lost.h * factor,
+            angle,
+        });
         let mut found = (f64::MIN, lost);
-        for factor in [1.0, 1.0 / 1.2, 1.2] {
-            self.at = Window { x, y, w: lost.w * factor, h: lost.h * factor, angle };
-            let (known, recent) = self.compare(eyes.looker.look(frame, self.at));
+        for (at, look) in boxes.into_iter().zip(eyes.looker.look_at(frame, &boxes)) {
+            let (known, recent) = self.compare(look);
             if known.max(recent) > found.0 {
-                found = (known.max(recent), self.at);
+                found = (known.max(recent), at);
             }
         }
         self.likeness = found.0;
