@@ -63,8 +63,11 @@ mod imp {
             let (prefix, padding) = (params.prefix(), params.padding());
             // Pages are aligned more than decoders ask for.
             let bytes = size.checked_add(prefix).and_then(|bytes| bytes.checked_add(padding));
-            let pinned = bytes.zip(self.device.get()).and_then(|(bytes, device)| device.pinned(bytes).ok());
-            let Some(pinned) = pinned else {
+            let pinned = bytes.zip(self.device.get()).map(|(bytes, device)| device.pinned(bytes));
+            let Some(Ok(pinned)) = pinned else {
+                if let Some(Err(error)) = pinned {
+                    tracing::debug!("ordinary memory is taken: {error}");
+                }
                 // SAFETY: the system's allocator, as if there were none here.
                 return unsafe {
                     gst::ffi::gst_allocator_alloc(std::ptr::null_mut(), size, params.as_ptr().cast_mut())
@@ -102,13 +105,23 @@ mod tests {
     use crate::source::{Decoder, Input, SourceSpec, VideoSource};
     use crate::testing::make_clip;
 
+    /// Bytes of a picture, at least.
+    const BYTES: usize = 322 * 242 * 3 / 2;
+
     /// Page-locked memory as far as a host without a device can have it: it knows where it lies.
     #[derive(Default)]
-    struct Device(Arc<Mutex<Vec<std::ops::Range<usize>>>>);
+    struct Device(Arc<Mutex<Vec<usize>>>);
 
-    struct Memory(Vec<u8>);
+    struct Memory(Vec<u8>, Arc<Mutex<Vec<usize>>>);
 
     impl PinnedMemory for Memory {}
+
+    impl Drop for Memory {
+        fn drop(&mut self) {
+            let first = self.as_ref().as_ptr() as usize;
+            self.1.lock().unwrap().retain(|place| *place != first);
+        }
+    }
 
     impl AsRef<[u8]> for Memory {
         fn as_ref(&self) -> &[u8] {
@@ -137,9 +150,8 @@ mod tests {
         }
 
         fn pinned(&self, bytes: usize) -> Result<Box<dyn PinnedMemory>> {
-            let memory = Memory(vec![0; bytes + 4096]);
-            let first = memory.as_ref().as_ptr() as usize;
-            self.0.lock().unwrap().push(first..first + bytes);
+            let memory = Memory(vec![0; bytes + 4096], self.0.clone());
+            self.0.lock().unwrap().push(memory.as_ref().as_ptr() as usize);
             Ok(Box::new(memory))
         }
     }
@@ -179,7 +191,8 @@ mod tests {
                 assert!(alike, "frame {frames}, plane {plane}");
             }
             let at = pinned.luma().first_byte() as usize;
-            in_it += usize::from(places.lock().unwrap().iter().any(|place| place.contains(&at)));
+            in_it +=
+                usize::from(places.lock().unwrap().iter().any(|first| (*first..first + BYTES).contains(&at)));
             frames += 1;
         }
         // Decoders allocate the first few before they ask.
