@@ -194,12 +194,9 @@ pub fn open_gpu(
         tell_cpu(&why);
         return Ok(None);
     }
-    let open = |standing| {
-        let opened = cuda::Cuda::open(standing, options.depth, options.kernels, number)?;
-        Ok(opened.counting(&options.traffic))
-    };
+    let open = |standing| cuda::open(standing, options, number);
     match standing().and_then(open) {
-        Ok(opened) => Ok(Some(Box::new(opened))),
+        Ok(opened) => Ok(Some(opened)),
         Err(why) if has_kernels => Err(without_kernels(why)),
         Err(why) if is_asked_for || !may_suit_the_cpu(&why) => Err(why),
         Err(why) => {

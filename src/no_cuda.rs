@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::backend::{Standing, cpu::Cpu};
-use crate::config::Kernels;
+use crate::backend::{Backend, Options, Standing};
 use crate::device_memory::{DeviceMemory, PinnedMemory, SurfaceDevice};
 use crate::error::{CudaVersion, DeviceFault, Error, Result};
 use crate::frame::{Picture, VideoFormat};
@@ -76,16 +75,10 @@ impl SurfaceDevice for Opened {
     }
 }
 
-/// A CUDA device.
-#[derive(Debug)]
-pub struct Cuda;
-
-impl Cuda {
-    /// Opens nothing, which some device has to be the type of.
-    ///
-    /// # Errors
-    /// `Backend`, always.
-    pub fn open(_: Standing, _: usize, _: Kernels, _: usize) -> Result<Cpu> {
-        Err(NOT_BUILT)
-    }
+/// Opens nothing.
+///
+/// # Errors
+/// `Backend`, always.
+pub fn open(_: Standing, _: &Options, _: usize) -> Result<Box<dyn Backend>> {
+    Err(NOT_BUILT)
 }

@@ -168,7 +168,7 @@ impl Request {
             return Ok(spec);
         }
         let searches_on_gpu = self.keeps_frames_on_gpu() && media::cuda::is_usable();
-        let is_real_time = searches_on_gpu && spec.is_real_time()?;
+        let is_real_time = searches_on_gpu && (spec.live == Some(true) || spec.is_real_time()?);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(SourceSpec { decoder: self.decoder.settled(searches_on_gpu, is_real_time, cores), ..spec })
     }

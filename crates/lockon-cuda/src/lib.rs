@@ -29,7 +29,7 @@ use std::time::Instant;
 
 use lockon_core::backend::peaks::Candidate;
 use lockon_core::backend::ring::Ring;
-use lockon_core::backend::{Backend, Device, Findings, Standing};
+use lockon_core::backend::{Backend, Device, Findings, Options, Standing};
 use lockon_core::config::{Kernel, Kernels, ThresholdMethod};
 use lockon_core::error::{DeviceFault, Error, Result};
 use lockon_core::frame::{FrameMeta, Picture, PlaneMut, PlaneRef, Size};
@@ -69,6 +69,15 @@ mod wgmma;
 
 pub use driver::{DeviceInfo, device, devices};
 pub use surface::Opened;
+
+/// A ring on the device of that number, as options ask for it.
+///
+/// # Errors
+/// As [`Cuda::open`].
+pub fn open(standing: Standing, options: &Options, number: usize) -> Result<Box<dyn Backend>> {
+    let opened = Cuda::open(standing, options.depth, options.kernels, number)?;
+    Ok(Box::new(opened.counting(&options.traffic)))
+}
 
 /// A CUDA device.
 pub struct Cuda {

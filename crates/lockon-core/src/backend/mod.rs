@@ -240,9 +240,9 @@ impl Standing {
     }
 }
 
-/// Slots of a ring, where nothing is said. With four an H200 does a template and a threshold of 1080p in
-/// 0.97 of the time that uploading alone takes; with two, a double buffer, in 0.74. A live frame would wait
-/// for three others in it where there is a backlog, so live sources have two.
+/// Slots of a ring, where nothing is said. With four an H200 searches 1080p at 0.97 of the rate at which it
+/// uploads alone; with two, a double buffer, at 0.74. A live frame would wait for three others where there is
+/// a backlog, so live sources have two.
 pub const fn usual_depth(is_live: bool) -> usize {
     if is_live { 2 } else { 4 }
 }
