@@ -105,10 +105,10 @@ fn the_frame_path_allocates_nothing_after_its_first_frames() {
         let mut source = util::MemorySource::new(pictures);
         job.run(&mut source, vec![Box::new(Meter { from, to, start: 0 })]).1.unwrap();
         let (allocations, frames) = (BETWEEN.load(Ordering::Relaxed), (to - from) as usize);
-        // Handing work to a thread pool takes a block of queue entries now and then; nothing may happen every
-        // frame.
+        // Handing work to a thread pool takes a block of queue entries now and then, and a frame hands some over
+        // two or three times; nothing may happen every frame.
         assert!(
-            allocations < frames / 4,
+            allocations < frames / 2,
             "{backend:?}, {threads} threads: {allocations} allocations in {frames} frames"
         );
     }

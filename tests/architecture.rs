@@ -314,7 +314,7 @@ mod scanner {
         assert_eq!(
             said("crates/lockon-core/src/reference/ncc.rs", "\nuse crate::backend::peaks;"),
             "crates/lockon-core/src/reference/ncc.rs:2: uses backend: the reference may use only template, results, \
-             config, frame, error, reference"
+             config, frame, surface, error, reference"
         );
         assert_eq!(
             said("src/cli/run.rs", "use lockon::reference::ncc;"),
