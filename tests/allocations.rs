@@ -87,8 +87,10 @@ fn the_frame_path_allocates_nothing_after_its_first_frames() {
     let there = vec![picture.clone(); 250];
     let mut gone = vec![picture; 15];
     gone.resize(250, util::noise(4, size));
-    let cases = [(&there, util::Job::default().threads), (&gone, 3)];
-    for (backend, (pictures, threads)) in
+    // Each with the frames to an allocation. Handing work to a thread pool takes a block of queue entries now
+    // and then, and a frame with a lost target hands some over three times; nothing may happen every frame.
+    let cases = [(&there, util::Job::default().threads, 4), (&gone, 3, 2)];
+    for (backend, (pictures, threads, least)) in
         util::backends().into_iter().flat_map(|b| cases.map(|case| (b, case)))
     {
         let job = util::Job {
@@ -105,10 +107,8 @@ fn the_frame_path_allocates_nothing_after_its_first_frames() {
         let mut source = util::MemorySource::new(pictures);
         job.run(&mut source, vec![Box::new(Meter { from, to, start: 0 })]).1.unwrap();
         let (allocations, frames) = (BETWEEN.load(Ordering::Relaxed), (to - from) as usize);
-        // Handing work to a thread pool takes a block of queue entries now and then, and a frame hands some over
-        // two or three times; nothing may happen every frame.
         assert!(
-            allocations < frames / 2,
+            allocations < frames / least,
             "{backend:?}, {threads} threads: {allocations} allocations in {frames} frames"
         );
     }

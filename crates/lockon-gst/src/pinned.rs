@@ -110,7 +110,10 @@ mod tests {
 
     /// Page-locked memory as far as a host without a device can have it: it knows where it lies.
     #[derive(Default)]
-    struct Device(Arc<Mutex<Vec<usize>>>);
+    struct Device {
+        places: Arc<Mutex<Vec<usize>>>,
+        is_full: bool,
+    }
 
     struct Memory(Vec<u8>, Arc<Mutex<Vec<usize>>>);
 
@@ -150,8 +153,11 @@ mod tests {
         }
 
         fn pinned(&self, bytes: usize) -> Result<Box<dyn PinnedMemory>> {
-            let memory = Memory(vec![0; bytes + 4096], self.0.clone());
-            self.0.lock().unwrap().push(memory.as_ref().as_ptr() as usize);
+            if self.is_full {
+                return Err(Error::Usage("there is none".into()));
+            }
+            let memory = Memory(vec![0; bytes + 4096], self.places.clone());
+            self.places.lock().unwrap().push(memory.as_ref().as_ptr() as usize);
             Ok(Box::new(memory))
         }
     }
@@ -175,7 +181,7 @@ mod tests {
     #[test]
     fn software_decodes_into_page_locked_memory_and_every_picture_is_the_same() {
         let device = Arc::new(Device::default());
-        let places = device.0.clone();
+        let places = device.places.clone();
         let folder = tempfile::tempdir().unwrap();
         let clip = clip(folder.path());
         let mut pinned = open(&clip, Surfaces::new(move || Some(device.clone())));
@@ -201,26 +207,11 @@ mod tests {
 
     #[test]
     fn where_no_page_locked_memory_is_left_ordinary_memory_does() {
-        struct Full;
-        impl SurfaceDevice for Full {
-            fn context(&self) -> (usize, i32) {
-                unreachable!("nothing is decoded on a device")
-            }
-
-            fn adopt(&self, _: DeviceMemory, _: &VideoFormat) -> Result<Arc<dyn Picture>> {
-                unreachable!("nothing is decoded on a device")
-            }
-
-            fn paint(&self, _: &DeviceMemory, _: &VideoFormat, _: &Drawing) -> Result<bool> {
-                unreachable!("nothing is painted")
-            }
-
-            fn pinned(&self, _: usize) -> Result<Box<dyn PinnedMemory>> {
-                Err(Error::Usage("there is none".into()))
-            }
-        }
         let folder = tempfile::tempdir().unwrap();
-        let mut source = open(&clip(folder.path()), Surfaces::new(|| Some(Arc::new(Full))));
+        let mut source = open(
+            &clip(folder.path()),
+            Surfaces::new(|| Some(Arc::new(Device { is_full: true, ..Device::default() }))),
+        );
         assert!(matches!(source.wait_next(std::time::Duration::from_secs(10)), Ok(Next::Frame(_))));
     }
 }
