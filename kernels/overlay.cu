@@ -26,8 +26,8 @@ struct Step {
   unsigned char over[3];
   unsigned char opacity;
   int components;  // how many of luma, Cb and Cr are mixed
-  // Of a letter, whose opacity is not that above: where its own begin in the coverage, and how many pixels of
-  // the picture, each way, have the same one. 0 of all other steps.
+  // A letter's opacity is not that above: where its own begin in the coverage, and how many pixels of the
+  // picture, each way, have the same one. 0 of all other steps.
   unsigned first;
   int zoom;
 };
@@ -70,7 +70,7 @@ __device__ __forceinline__ int opacity_at(const Step& step, const unsigned char*
 // A block looks at as many steps at once as it has threads, each thread at one: those that do not touch the
 // block's tile cost its threads nothing more.
 extern "C" __global__ void overlay(const Step* steps, int count, const unsigned char* coverage, Samples samples) {
-  // Of each step that is looked at, a bit: it touches the tile.
+  // A bit for each step that is looked at: it touches the tile.
   __shared__ unsigned touching[TILE_Y];
   const int left = samples.area.left + int(blockIdx.x) * TILE_X, top = samples.area.top + int(blockIdx.y) * TILE_Y;
   const int x = left + int(threadIdx.x), y = top + int(threadIdx.y);

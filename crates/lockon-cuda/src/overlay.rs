@@ -176,7 +176,7 @@ impl Painter {
 impl Drop for Painter {
     /// The device may still be reading the host's memory.
     fn drop(&mut self) {
-        // Of a context that is lost nothing reads any more.
+        // In a context that is lost nothing reads any more.
         let _ = self.uploaded.wait();
     }
 }
@@ -235,7 +235,7 @@ struct PackedArea {
 pod_structure!(PackedArea, 16 bytes { left: i32, top: i32, right: i32, bottom: i32 = 12 });
 
 impl PackedArea {
-    /// Of a box in a picture whose sides fit in 31 bits.
+    /// A box in a picture whose sides fit in 31 bits.
     fn of(area: Rect) -> Self {
         let [left, top, right, bottom] =
             [area.x, area.y, area.x + area.w, area.y + area.h].map(|edge| edge as i32);

@@ -7,7 +7,7 @@ use super::drawing::Drawing;
 use super::look::Line;
 use crate::frame::Size;
 
-/// Of all letters.
+/// All letters have it.
 pub(super) const WEIGHT: FontWeight = FontWeight::Bold;
 
 /// Sizes of what is drawn, in pixels of the picture.

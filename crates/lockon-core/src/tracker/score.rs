@@ -5,7 +5,8 @@
 //! regression over both says how likely the box overlaps the target by more than a half (D. Cox, "The
 //! Regression Analysis of Binary Sequences", 1958).
 
-/// Of the first half of 31 sequences, six starts each, each sequence with the same weight (docs/tracking.md).
+/// Fitted to the first half of 31 sequences, six starts each, each sequence with the same weight
+/// (docs/tracking.md).
 const BIAS: f64 = 2.8;
 const FIRST_LIKENESS: f64 = 6.8;
 const SECOND_PEAK: f64 = -6.8;
@@ -13,8 +14,8 @@ const SECOND_PEAK: f64 = -6.8;
 /// A box with a score below that is more likely off its target than on it, and its track is not sure.
 pub(super) const LIKELY: f64 = 0.5;
 
-/// Of frames with a score in each tenth from 0 to 1, the share in which the box was on its target: in the
-/// second half of those sequences, which the constants were not made from. Lost ones do not count.
+/// In how many of the frames with a score in each tenth from 0 to 1 the box was on its target, as a share: in
+/// the second half of those sequences, which the constants were not made from. Lost ones do not count.
 pub const RELIABILITY: [f64; 10] = [0.16, 0.34, 0.36, 0.42, 0.45, 0.62, 0.74, 0.83, 0.81, 0.97];
 
 /// The share of frames in which a box is on its target, from its likeness to the first look and the second

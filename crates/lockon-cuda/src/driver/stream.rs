@@ -11,7 +11,7 @@ use std::sync::Arc;
 use cudarc::driver::{CudaStream, result, sys};
 
 use lockon_core::error::{DeviceFault, Result};
-use lockon_core::frame::PlaneRef;
+use lockon_core::frame::{PlaneRef, Size};
 
 #[cfg(test)]
 use super::counted;
@@ -36,6 +36,26 @@ pub(crate) struct Stream {
     pub(super) queue: Quiet<Arc<CudaStream>>,
     /// Kernels that may begin early do.
     overlaps: bool,
+}
+
+/// One end of a copy of a rectangle.
+#[derive(Clone, Copy)]
+struct End {
+    kind: sys::CUmemorytype,
+    host: *mut c_void,
+    device: u64,
+    pitch: usize,
+}
+
+impl End {
+    fn device(Rows { address, pitch }: Rows) -> Self {
+        let kind = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+        Self { kind, host: std::ptr::null_mut(), device: address, pitch }
+    }
+
+    fn host(host: *mut c_void, pitch: usize) -> Self {
+        Self { kind: sys::CUmemorytype::CU_MEMORYTYPE_HOST, host, device: 0, pitch }
+    }
 }
 
 impl Stream {
@@ -124,29 +144,10 @@ impl Stream {
     /// - until the copy is done, which a wait for this stream or for a later event of it tells, the plane is
     ///   kept, and nobody writes to it.
     pub(crate) unsafe fn upload_rows(&self, plane: PlaneRef<'_>, to: Rows) -> Result<()> {
-        self.gpu.bind()?;
-        let copy = sys::CUDA_MEMCPY2D {
-            srcXInBytes: 0,
-            srcY: 0,
-            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
-            srcHost: plane.first_byte().cast(),
-            srcDevice: 0,
-            srcArray: std::ptr::null_mut(),
-            srcPitch: plane.stride(),
-            dstXInBytes: 0,
-            dstY: 0,
-            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
-            dstHost: std::ptr::null_mut(),
-            dstDevice: to.address,
-            dstArray: std::ptr::null_mut(),
-            dstPitch: to.pitch,
-            WidthInBytes: plane.size().width,
-            Height: plane.size().height,
-        };
-        // SAFETY: a `PlaneRef` has its rows; the rest is the caller's. All of the description is set.
-        unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.handle()) }
-            .result()
-            .map_err(failed("uploading"))
+        let Size { width, height } = plane.size();
+        let from = End::host(plane.first_byte().cast_mut().cast(), plane.stride());
+        // SAFETY: a `PlaneRef` has its rows, which are only read; the rest is the caller's.
+        unsafe { self.copy_2d(from, End::device(to), [width, height], "uploading") }
     }
 
     /// Copies to the device and waits.
@@ -169,6 +170,41 @@ impl Stream {
         self.wait()
     }
 
+    /// Copies a rectangle of `[width, height]` bytes, without waiting for page-locked memory or the device.
+    ///
+    /// # Safety
+    /// As many rows of as many bytes lie at both ends, and are kept as [`Self::upload`], [`Self::download`] and
+    /// [`Self::copy_rows`] ask.
+    unsafe fn copy_2d(
+        &self,
+        from: End,
+        to: End,
+        [width, height]: [usize; 2],
+        doing: &'static str,
+    ) -> Result<()> {
+        self.gpu.bind()?;
+        let copy = sys::CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: from.kind,
+            srcHost: from.host,
+            srcDevice: from.device,
+            srcArray: std::ptr::null_mut(),
+            srcPitch: from.pitch,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: to.kind,
+            dstHost: to.host,
+            dstDevice: to.device,
+            dstArray: std::ptr::null_mut(),
+            dstPitch: to.pitch,
+            WidthInBytes: width,
+            Height: height,
+        };
+        // SAFETY: the rectangles are the caller's; all of the description is set.
+        unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.handle()) }.result().map_err(failed(doing))
+    }
+
     /// Copies `height` rows of `width` bytes within the device.
     ///
     /// # Safety
@@ -178,29 +214,10 @@ impl Stream {
     ///
     /// Neither need be kept: freeing it waits for the copy.
     pub(crate) unsafe fn copy_rows(&self, from: Rows, to: Rows, width: usize, height: usize) -> Result<()> {
-        self.gpu.bind()?;
-        let copy = sys::CUDA_MEMCPY2D {
-            srcXInBytes: 0,
-            srcY: 0,
-            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
-            srcHost: std::ptr::null(),
-            srcDevice: from.address,
-            srcArray: std::ptr::null_mut(),
-            srcPitch: from.pitch,
-            dstXInBytes: 0,
-            dstY: 0,
-            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
-            dstHost: std::ptr::null_mut(),
-            dstDevice: to.address,
-            dstArray: std::ptr::null_mut(),
-            dstPitch: to.pitch,
-            WidthInBytes: width,
-            Height: height,
-        };
-        // SAFETY: the rectangles are the caller's; all of the description is set.
-        unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.handle()) }
-            .result()
-            .map_err(failed("copying within the device"))
+        // SAFETY: the rectangles are the caller's.
+        unsafe {
+            self.copy_2d(End::device(from), End::device(to), [width, height], "copying within the device")
+        }
     }
 
     /// Copies `height` rows of `width` bytes to the start of `to`, where they lie without gaps, without
@@ -221,30 +238,9 @@ impl Stream {
         height: usize,
     ) -> Result<()> {
         assert!(width * height <= to.length, "download of {width} x {height} bytes into {}", to.length);
-        self.gpu.bind()?;
-        let copy = sys::CUDA_MEMCPY2D {
-            srcXInBytes: 0,
-            srcY: 0,
-            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
-            srcHost: std::ptr::null(),
-            srcDevice: from.address,
-            srcArray: std::ptr::null_mut(),
-            srcPitch: from.pitch,
-            dstXInBytes: 0,
-            dstY: 0,
-            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
-            dstHost: to.pointer.cast(),
-            dstDevice: 0,
-            dstArray: std::ptr::null_mut(),
-            dstPitch: width,
-            WidthInBytes: width,
-            Height: height,
-        };
-        // SAFETY: the rows are the caller's, and there is room for them, as asserted; all of the description
-        // is set.
-        unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.handle()) }
-            .result()
-            .map_err(failed("reading back"))
+        let to = End::host(to.pointer.cast(), width);
+        // SAFETY: the rows are the caller's, and there is room for them, as asserted.
+        unsafe { self.copy_2d(End::device(from), to, [width, height], "reading back") }
     }
 
     /// Copies `height` rows of `width` bytes from memory of another context, of whatever device, without
