@@ -3,16 +3,19 @@
 //!
 //! A decoder asks downstream what to allocate its pictures with. It is told of this allocator, and makes its
 //! own pool of buffers with the padding that it needs.
+//!
+//! Those of `FFmpeg` keep their pictures mapped for writing, since others refer to them, and GStreamer hands such
+//! a picture on as a copy. What copies a memory asks the memory's own allocator for another one, so a
+//! picture lies in page-locked memory only if its memory is this allocator's, not one that wraps some bytes.
 
 #![expect(unsafe_code, reason = "an allocator of GStreamer's is a table of functions of C")]
 
 use std::sync::{Arc, OnceLock};
 
 use gst::glib;
-use gst::glib::translate::IntoGlibPtr;
 use gst::subclass::prelude::ObjectSubclassIsExt;
 
-use lockon_core::device_memory::{PinnedMemory, SurfaceDevice};
+use lockon_core::device_memory::SurfaceDevice;
 
 glib::wrapper! {
     /// Allocates page-locked memory, as long as there is some, and then ordinary memory.
@@ -28,22 +31,37 @@ impl PinnedAllocator {
     }
 }
 
-/// Page-locked bytes as GStreamer's memory holds them.
-struct Bytes(Box<dyn PinnedMemory>);
-
-impl AsMut<[u8]> for Bytes {
-    fn as_mut(&mut self) -> &mut [u8] {
-        (*self.0).as_mut()
-    }
-}
-
 mod imp {
-    use super::{Arc, Bytes, IntoGlibPtr, OnceLock, SurfaceDevice, glib};
+    use std::ffi::CStr;
+    use std::ptr;
+    use std::sync::{Mutex, PoisonError};
+
+    use super::{Arc, OnceLock, SurfaceDevice, glib};
+    use gst::ffi;
+    use gst::glib::object::ObjectType;
     use gst::subclass::prelude::*;
+    use lockon_core::device_memory::PinnedMemory;
+
+    /// What this memory is called.
+    const MEMORY: &CStr = c"lockon.pinned";
+
+    /// A memory of this allocator.
+    #[repr(C)]
+    struct Memory {
+        base: ffi::GstMemory,
+        /// The first byte of all.
+        first: *mut u8,
+        /// All bytes; a part of another memory has none of its own.
+        block: Option<Block>,
+    }
+
+    type Block = Box<dyn PinnedMemory>;
 
     #[derive(Default)]
     pub struct PinnedAllocator {
         pub(super) device: OnceLock<Arc<dyn SurfaceDevice>>,
+        /// Blocks that were given back, all of about one length: to page-lock one takes milliseconds.
+        spare: Mutex<Vec<Block>>,
     }
 
     #[glib::object_subclass]
@@ -53,37 +71,158 @@ mod imp {
         type ParentType = gst::Allocator;
     }
 
-    impl ObjectImpl for PinnedAllocator {}
+    impl ObjectImpl for PinnedAllocator {
+        fn constructed(&self) {
+            self.parent_constructed();
+            // SAFETY: nobody else knows the new allocator, which begins with this structure.
+            let functions = unsafe { &mut *self.as_ptr() };
+            functions.mem_type = MEMORY.as_ptr();
+            functions.mem_map = Some(map);
+            functions.mem_unmap = Some(unmap);
+            functions.mem_share = Some(share);
+        }
+    }
+
     impl GstObjectImpl for PinnedAllocator {}
 
-    // SAFETY: what `alloc` gives is a memory of `gst::Memory::from_mut_slice`, whose own allocator maps and
-    // frees it; `free` is never called on this one.
+    // SAFETY: `alloc` gives a memory that begins with GStreamer's own structure, initialised, and `free` is
+    // called with such memories alone. Ordinary memory has the system's allocator, which frees it.
     unsafe impl AllocatorImpl for PinnedAllocator {
-        unsafe fn alloc(&self, size: usize, params: &gst::AllocationParams) -> *mut gst::ffi::GstMemory {
+        unsafe fn alloc(&self, size: usize, params: &gst::AllocationParams) -> *mut ffi::GstMemory {
             let (prefix, padding) = (params.prefix(), params.padding());
-            // Pages are aligned more than decoders ask for.
             let bytes = size.checked_add(prefix).and_then(|bytes| bytes.checked_add(padding));
-            let pinned = bytes.zip(self.device.get()).map(|(bytes, device)| device.pinned(bytes));
-            let Some(Ok(pinned)) = pinned else {
-                if let Some(Err(error)) = pinned {
-                    tracing::debug!("ordinary memory is taken: {error}");
+            match bytes.and_then(|bytes| self.block(bytes)) {
+                // Pages are aligned more than decoders ask for.
+                Some(mut block) => {
+                    let flags = params.flags();
+                    let bytes = (*block).as_mut();
+                    if flags.contains(gst::MemoryFlags::ZERO_PREFIXED) {
+                        bytes[..prefix].fill(0);
+                    }
+                    if flags.contains(gst::MemoryFlags::ZERO_PADDED) {
+                        bytes[prefix + size..].fill(0);
+                    }
+                    self.memory(block, flags.bits(), prefix, size)
                 }
                 // SAFETY: the system's allocator, as if there were none here.
-                return unsafe {
-                    gst::ffi::gst_allocator_alloc(std::ptr::null_mut(), size, params.as_ptr().cast_mut())
-                };
-            };
-            let mut memory = gst::Memory::from_mut_slice(Bytes(pinned));
-            if prefix + padding > 0
-                && let Some(memory) = memory.get_mut()
-            {
-                memory.resize(prefix..prefix + size);
+                None => unsafe {
+                    ffi::gst_allocator_alloc(ptr::null_mut(), size, params.as_ptr().cast_mut())
+                },
             }
-            memory.into_glib_ptr()
         }
 
-        unsafe fn free(&self, memory: *mut gst::ffi::GstMemory) {
-            unreachable!("{memory:?} has an allocator of its own");
+        unsafe fn free(&self, memory: *mut ffi::GstMemory) {
+            // SAFETY: it is one of `memory` or `share`, which boxed it, and nobody has it any more.
+            let memory = unsafe { Box::from_raw(memory.cast::<Memory>()) };
+            if let Some(block) = memory.block {
+                let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+                spare.retain(|other| fits(other, length(&block)) || fits(&block, length(other)));
+                spare.push(block);
+            }
+        }
+    }
+
+    impl PinnedAllocator {
+        fn as_ptr(&self) -> *mut ffi::GstAllocator {
+            self.obj().as_ptr().cast()
+        }
+
+        /// Page-locked bytes, if there are some.
+        fn block(&self, bytes: usize) -> Option<Block> {
+            let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(index) = spare.iter().position(|block| fits(block, bytes)) {
+                return Some(spare.swap_remove(index));
+            }
+            drop(spare);
+            match self.device.get()?.pinned(bytes) {
+                Ok(block) => Some(block),
+                Err(error) => {
+                    tracing::debug!("ordinary memory is taken: {error}");
+                    None
+                }
+            }
+        }
+
+        /// A memory of all bytes of a block, of which `size` from `offset` on count.
+        fn memory(&self, mut block: Block, flags: u32, offset: usize, size: usize) -> *mut ffi::GstMemory {
+            let bytes = (*block).as_mut();
+            let (first, all) = (bytes.as_mut_ptr(), bytes.len());
+            self.init(first, Some(block), ptr::null_mut(), flags, (all, offset, size))
+        }
+
+        fn init(
+            &self,
+            first: *mut u8,
+            block: Option<Block>,
+            parent: *mut ffi::GstMemory,
+            flags: u32,
+            (all, offset, size): (usize, usize, usize),
+        ) -> *mut ffi::GstMemory {
+            // SAFETY: zeros are a memory that is not initialised, which the call then does; it keeps the
+            // allocator and the parent.
+            unsafe {
+                let memory = Memory { base: std::mem::zeroed(), first, block };
+                let memory = Box::into_raw(Box::new(memory)).cast::<ffi::GstMemory>();
+                ffi::gst_memory_init(memory, flags, self.as_ptr(), parent, all, 0, offset, size);
+                memory
+            }
+        }
+    }
+
+    fn length(block: &Block) -> usize {
+        (**block).as_ref().len()
+    }
+
+    /// True if so many bytes lie well in a block: a copy may be asked for with less padding than what it is of.
+    fn fits(block: &Block, bytes: usize) -> bool {
+        (bytes..=bytes + bytes / 8).contains(&length(block))
+    }
+
+    /// The allocator of one of its memories.
+    ///
+    /// # Safety
+    /// It is one.
+    unsafe fn owner<'a>(memory: *mut ffi::GstMemory) -> &'a PinnedAllocator {
+        // SAFETY: a memory keeps its allocator, whose instances are these.
+        unsafe { (*(*memory).allocator.cast::<<PinnedAllocator as ObjectSubclass>::Instance>()).imp() }
+    }
+
+    /// How much of a memory is meant by a size of -1: all from `offset` on.
+    ///
+    /// # Safety
+    /// It is a memory.
+    unsafe fn rest(memory: *mut ffi::GstMemory, offset: isize, size: isize) -> usize {
+        // SAFETY: the caller's.
+        let whole = unsafe { (*memory).size };
+        usize::try_from(size).unwrap_or_else(|_| whole.saturating_add_signed(-offset))
+    }
+
+    unsafe extern "C" fn map(
+        memory: *mut ffi::GstMemory,
+        _: usize,
+        _: ffi::GstMapFlags,
+    ) -> glib::ffi::gpointer {
+        // SAFETY: GStreamer calls this for this allocator's memories. It adds the offset by itself.
+        unsafe { (*memory.cast::<Memory>()).first.cast() }
+    }
+
+    unsafe extern "C" fn unmap(_: *mut ffi::GstMemory) {}
+
+    /// A part of a memory.
+    unsafe extern "C" fn share(
+        memory: *mut ffi::GstMemory,
+        offset: isize,
+        size: isize,
+    ) -> *mut ffi::GstMemory {
+        // SAFETY: GStreamer calls this for this allocator's memories, and for parts that lie in them. The
+        // bytes are those of the memory that is no part, which is kept.
+        unsafe {
+            let whole = if (*memory).parent.is_null() { memory } else { (*memory).parent };
+            let flags = (*memory).mini_object.flags | ffi::GST_MINI_OBJECT_FLAG_LOCK_READONLY;
+            let size = rest(memory, offset, size);
+            let at = (*memory).offset.saturating_add_signed(offset);
+            let first = (*memory.cast::<Memory>()).first;
+            owner(memory).init(first, None, whole, flags, ((*memory).maxsize, at, size))
         }
     }
 }
@@ -93,8 +232,10 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::sync::Mutex;
 
+    use gst::prelude::AllocatorExt;
+
     use lockon_core::control::Control;
-    use lockon_core::device_memory::DeviceMemory;
+    use lockon_core::device_memory::{DeviceMemory, PinnedMemory};
     use lockon_core::error::{Error, Result};
     use lockon_core::frame::{Picture, VideoFormat};
     use lockon_core::overlay::Drawing;
@@ -104,9 +245,6 @@ mod tests {
     use crate::cuda::Surfaces;
     use crate::source::{Decoder, Input, SourceSpec, VideoSource};
     use crate::testing::make_clip;
-
-    /// Bytes of a picture, at least.
-    const BYTES: usize = 322 * 242 * 3 / 2;
 
     /// Page-locked memory as far as a host without a device can have it: it knows where it lies.
     #[derive(Default)]
@@ -128,14 +266,14 @@ mod tests {
 
     impl AsRef<[u8]> for Memory {
         fn as_ref(&self) -> &[u8] {
-            &self.0[self.0.as_ptr().align_offset(4096)..]
+            &self.0[self.0.as_ptr().align_offset(4096)..][..self.0.len() - 4096]
         }
     }
 
     impl AsMut<[u8]> for Memory {
         fn as_mut(&mut self) -> &mut [u8] {
-            let at = self.0.as_ptr().align_offset(4096);
-            &mut self.0[at..]
+            let (at, bytes) = (self.0.as_ptr().align_offset(4096), self.0.len() - 4096);
+            &mut self.0[at..][..bytes]
         }
     }
 
@@ -162,13 +300,15 @@ mod tests {
         }
     }
 
-    /// 90 frames of H.264, of a width that decoders pad.
-    fn clip(folder: &Path) -> PathBuf {
+    /// 90 frames of H.264, of such a size.
+    fn clip(folder: &Path, width: usize, height: usize) -> PathBuf {
         crate::launch::init().unwrap();
         let clip = folder.join("clip.mp4");
-        let text = "videotestsrc num-buffers=90 pattern=ball ! video/x-raw,format=I420,width=322,height=242 \
-                    ! x264enc tune=zerolatency ! mp4mux ! filesink name=file";
-        make_clip(&clip, text);
+        let text = format!(
+            "videotestsrc num-buffers=90 pattern=ball ! video/x-raw,format=I420,width={width},height={height} \
+             ! x264enc tune=zerolatency ! mp4mux ! filesink name=file"
+        );
+        make_clip(&clip, &text);
         clip
     }
 
@@ -180,36 +320,79 @@ mod tests {
 
     #[test]
     fn software_decodes_into_page_locked_memory_and_every_picture_is_the_same() {
+        // The first is one that decoders cut, and so copy; the second one they hand on while they refer to it.
+        for (width, height) in [(322, 242), (640, 360)] {
+            let device = Arc::new(Device::default());
+            let places = device.places.clone();
+            let folder = tempfile::tempdir().unwrap();
+            let clip = clip(folder.path(), width, height);
+            let mut pinned = open(&clip, Surfaces::new(move || Some(device.clone())));
+            let mut plain = open(&clip, Surfaces::default());
+            let mut next = || {
+                let frame = |source: &mut VideoSource| source.wait_next(std::time::Duration::from_secs(10));
+                Some((frame(&mut pinned).unwrap(), frame(&mut plain).unwrap()))
+            };
+            let (mut frames, mut in_it) = (0, 0);
+            while let Some((Next::Frame(pinned), Next::Frame(plain))) = next() {
+                for plane in 0..plain.format.pixels.planes() {
+                    let alike =
+                        pinned.picture.plane(plane).to_plane() == plain.picture.plane(plane).to_plane();
+                    assert!(alike, "{width} x {height}: frame {frames}, plane {plane}");
+                }
+                let at = pinned.luma().first_byte() as usize;
+                let holds = |first: &usize| (*first..first + width * height * 3 / 2).contains(&at);
+                let is_in_it = places.lock().unwrap().iter().any(holds);
+                in_it += usize::from(is_in_it);
+                frames += 1;
+            }
+            // Decoders allocate the first few before they ask.
+            assert!(
+                frames > 50 && in_it + 20 > frames,
+                "{width} x {height}: {in_it} of {frames} frames lie in page-locked memory"
+            );
+            let made = places.lock().unwrap().len();
+            assert!(made < 60, "{width} x {height}: memory was page-locked {made} times for {frames} frames");
+        }
+    }
+
+    #[test]
+    fn copies_lie_in_page_locked_memory_and_what_was_freed_is_used_again() {
+        crate::launch::init().unwrap();
         let device = Arc::new(Device::default());
         let places = device.places.clone();
-        let folder = tempfile::tempdir().unwrap();
-        let clip = clip(folder.path());
-        let mut pinned = open(&clip, Surfaces::new(move || Some(device.clone())));
-        let mut plain = open(&clip, Surfaces::default());
-        let mut next = || {
-            let frame = |source: &mut VideoSource| source.wait_next(std::time::Duration::from_secs(10));
-            Some((frame(&mut pinned).unwrap(), frame(&mut plain).unwrap()))
-        };
-        let (mut frames, mut in_it) = (0, 0);
-        while let Some((Next::Frame(pinned), Next::Frame(plain))) = next() {
-            for plane in 0..plain.format.pixels.planes() {
-                let alike = pinned.picture.plane(plane).to_plane() == plain.picture.plane(plane).to_plane();
-                assert!(alike, "frame {frames}, plane {plane}");
-            }
-            let at = pinned.luma().first_byte() as usize;
-            in_it +=
-                usize::from(places.lock().unwrap().iter().any(|first| (*first..first + BYTES).contains(&at)));
-            frames += 1;
+        let allocator = PinnedAllocator::new(device);
+        let params = gst::AllocationParams::new(gst::MemoryFlags::ZERO_PADDED, 63, 3, 5);
+        let counted = (0..100).collect::<Vec<u8>>();
+        for turn in 0..3 {
+            let memory = allocator.alloc(100, Some(&params)).unwrap();
+            let mut memory = memory.into_mapped_memory_writable().unwrap();
+            memory.copy_from_slice(&counted);
+            let mut memory = memory.into_memory();
+            let part = memory.share(10..30);
+            assert_eq!(part.map_readable().unwrap().as_slice(), &counted[10..30]);
+            assert_eq!(part.copy_range(5..15).map_readable().unwrap().as_slice(), &counted[15..25]);
+            let copy = memory.copy();
+            drop(part);
+            memory.get_mut().unwrap().resize_maxsize(0..108);
+            assert_eq!(memory.map_readable().unwrap()[103..], [0; 5], "the padding is not written to");
+            drop(memory);
+            let bytes = copy.map_readable().unwrap();
+            assert_eq!(bytes.as_slice(), counted);
+            let at = bytes.as_ptr() as usize;
+            let is_in_it = places.lock().unwrap().iter().any(|first| (*first..first + 108).contains(&at));
+            assert!(is_in_it, "turn {turn}");
         }
-        // Decoders allocate the first few before they ask.
-        assert!(frames > 50 && in_it + 20 > frames, "{in_it} of {frames} frames lie in page-locked memory");
+        let made = places.lock().unwrap().len();
+        assert_eq!(made, 2, "one for the memory, and one for its copy");
+        drop(allocator);
+        assert!(places.lock().unwrap().is_empty(), "all was given back");
     }
 
     #[test]
     fn where_no_page_locked_memory_is_left_ordinary_memory_does() {
         let folder = tempfile::tempdir().unwrap();
         let mut source = open(
-            &clip(folder.path()),
+            &clip(folder.path(), 322, 242),
             Surfaces::new(|| Some(Arc::new(Device { is_full: true, ..Device::default() }))),
         );
         assert!(matches!(source.wait_next(std::time::Duration::from_secs(10)), Ok(Next::Frame(_))));
