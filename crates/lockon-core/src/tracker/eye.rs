@@ -48,8 +48,6 @@ pub(super) struct Sighting {
     pub(super) y: f64,
     /// About 1 where the target is as it was learnt.
     pub(super) peak: f64,
-    /// The best response elsewhere over `peak`.
-    pub(super) second: f64,
 }
 
 /// All that is looked with; one for each thread.
@@ -222,7 +220,10 @@ impl Eye {
             let (x, y) = turning(x * self.cell, y * self.cell);
             *response *= weight(x, y);
         }
-        self.best(w, h)
+        let Top { x, y, dx, dy, response, .. } = self.top();
+        let in_cells = (displacement(x) + dx, displacement(y) + dy);
+        let (x, y) = turning(in_cells.0 * self.cell, in_cells.1 * self.cell);
+        Sighting { x, y, peak: response }
     }
 
     /// The best of the filter's responses, between cells, without the colours.
@@ -273,9 +274,10 @@ impl Eye {
         Top { x, y, dx, dy, response: middle, peak }
     }
 
-    fn best(&self, w: f64, h: f64) -> Sighting {
-        let Top { x, y, dx, dy, response, .. } = self.top();
-        // Elsewhere is where the box would share less than half of its width or height.
+    /// The best response elsewhere than where the target of `w` x `h` pixels was found, over the response
+    /// there. Elsewhere is where the box would share less than half of its width or height.
+    pub(super) fn second_peak_ratio(&self, w: f64, h: f64) -> f64 {
+        let Top { x, y, response, .. } = self.top();
         let (near_x, near_y) = ((w / self.cell / 2.0).max(2.0), (h / self.cell / 2.0).max(2.0));
         let mut second = 0.0_f64;
         for (index, &response) in self.responses.iter().enumerate() {
@@ -285,9 +287,7 @@ impl Eye {
                 second = second.max(f64::from(response));
             }
         }
-        let in_cells = (displacement(x) + dx, displacement(y) + dy);
-        let (x, y) = self.window.turning()(in_cells.0 * self.cell, in_cells.1 * self.cell);
-        Sighting { x, y, peak: response, second: second / response.max(f64::MIN_POSITIVE) }
+        second / response.max(f64::MIN_POSITIVE)
     }
 }
 

@@ -195,8 +195,9 @@ pub(super) struct Target {
     departure_of_late: f64,
     /// Frames from which was learnt.
     age: u32,
-    /// Where the windows of a search lie, nearest first.
+    /// Where the windows of a search lie, nearest first, and in how many frames there was one.
     places: Vec<(f64, f64)>,
+    searched: u32,
 }
 
 impl Target {
@@ -237,6 +238,7 @@ impl Target {
             departure_of_late: 0.0,
             age: 0,
             places: Vec::new(),
+            searched: 0,
         }
     }
 
@@ -421,7 +423,7 @@ impl Target {
         self.velocity.0 += MOTION_RATE * (moved.0 - self.velocity.0);
         self.velocity.1 += MOTION_RATE * (moved.1 - self.velocity.1);
         self.usual_look.learn(self.likeness);
-        self.usual_second.learn(sighting.second);
+        self.usual_second.learn(self.second_peak_ratio);
         self.usual_response += RESPONSE_RATE * (sighting.peak - self.usual_response);
         self.learn((known, recent), expected, near, eyes);
     }
@@ -534,7 +536,7 @@ impl Target {
         eye: &mut Eye,
     ) -> Sighting {
         let sighting = self.look_about(frame, Window { x, y, ..self.at }, worth, false, eye);
-        self.second_peak_ratio = sighting.second;
+        self.second_peak_ratio = eye.second_peak_ratio(self.at.w, self.at.h);
         sighting
     }
 
