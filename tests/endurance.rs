@@ -8,11 +8,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaContext;
-use lockon::backend::{self, Options, Standing};
+use lockon::backend::{self, Ahead, Options, Standing};
 use lockon::config::{BackendChoice, View};
 use lockon::control::Control;
 use lockon::engine::Engine;
 use lockon::frame::VideoFormat;
+use lockon::media::cuda::Surfaces;
 use lockon::media::sink::VideoSink;
 use lockon::media::source::{Decoder, Input, SourceSpec, VideoSource};
 use lockon::ports::{Delivery, Sink};
@@ -72,19 +73,32 @@ impl Sink for Heart {
     }
 }
 
-/// One run from a live source, with a box that is followed and a sink pipeline, until it is stopped or has
+/// A picture that is made, or the file that `LOCKON_CLIP` names, decoded where the frames then are.
+fn spec(caps: &str, options: &Options) -> SourceSpec {
+    let Some(clip) = std::env::var_os("LOCKON_CLIP") else {
+        let text = format!("videotestsrc is-live=true pattern=checkers-8 ! {caps} ! appsink name=frames");
+        let launch = lockon::media::launch::Launch::user("--source", &text).unwrap();
+        return SourceSpec::new(Input::Launch(launch), Decoder::Software);
+    };
+    let input = Input::File(clip.into());
+    if options.choice == BackendChoice::Cpu {
+        return SourceSpec::new(input, Decoder::Software);
+    }
+    let ahead = Ahead::open(options.choice, &options.traffic);
+    let surfaces = Surfaces::new(move || Some(ahead.device()?));
+    SourceSpec { surfaces, ..SourceSpec::new(input, Decoder::Hardware) }
+}
+
+/// One run from a live source or a file, with a box that is followed and a sink pipeline, until it is stopped or has
 /// had so many frames.
 fn run(caps: &str, max_frames: Option<u64>, control: &Control, sinks: Vec<Box<dyn Sink>>) -> Summary {
-    let text = format!("videotestsrc is-live=true pattern=checkers-8 ! {caps} ! appsink name=frames");
-    let launch = lockon::media::launch::Launch::user("--source", &text).unwrap();
-    let spec = SourceSpec::new(Input::Launch(launch), Decoder::Software);
-    let mut source = match VideoSource::open(&spec, control) {
+    let options = Options { choice: choice(), threads: 2, control: control.clone(), ..Options::default() };
+    let mut source = match VideoSource::open(&spec(caps, &options), control) {
         Err(_) if control.is_stopped() => return Summary::default(),
         source => source.unwrap(),
     };
     let mut all = sinks;
     all.push(Box::new(VideoSink::user("appsrc name=results ! fakesink", View::Overlay, true).unwrap()));
-    let options = Options { choice: choice(), threads: 2, control: control.clone(), ..Options::default() };
     let threshold = "mean:15:5".parse().unwrap();
     let open = |format: &VideoFormat| {
         backend::open(&options, &Standing::new(format.size).thresholding(Some(threshold), false))
