@@ -4,8 +4,8 @@
 //! A decoder asks downstream what to allocate its pictures with. It is told of this allocator, and makes its
 //! own pool of buffers with the padding that it needs.
 //!
-//! Those of `FFmpeg` keep their pictures mapped for writing, since others refer to them, and GStreamer hands such
-//! a picture on as a copy. What copies a memory asks the memory's own allocator for another one, so a
+//! Those of `FFmpeg` keep their pictures mapped for writing, since others refer to them, and GStreamer hands
+//! such a picture on as a copy. What copies a memory asks the memory's own allocator for another one, so a
 //! picture lies in page-locked memory only if its memory is this allocator's, not one that wraps some bytes.
 
 #![expect(unsafe_code, reason = "an allocator of GStreamer's is a table of functions of C")]
@@ -173,7 +173,7 @@ mod imp {
         (**block).as_ref().len()
     }
 
-    /// True if so many bytes lie well in a block: a copy may be asked for with less padding than what it is of.
+    /// True if so many bytes lie well in a block: copies are asked for without padding.
     fn fits(block: &Block, bytes: usize) -> bool {
         (bytes..=bytes + bytes / 8).contains(&length(block))
     }
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn software_decodes_into_page_locked_memory_and_every_picture_is_the_same() {
-        // The first is one that decoders cut, and so copy; the second one they hand on while they refer to it.
+        // The first is one that decoders cut, and so copy; the second they hand on while they refer to it.
         for (width, height) in [(322, 242), (640, 360)] {
             let device = Arc::new(Device::default());
             let places = device.places.clone();

@@ -173,8 +173,8 @@ impl Stream {
     /// Copies a rectangle of `[width, height]` bytes, without waiting for page-locked memory or the device.
     ///
     /// # Safety
-    /// As many rows of as many bytes lie at both ends, and are kept as [`Self::upload`], [`Self::download`] and
-    /// [`Self::copy_rows`] ask.
+    /// As many rows of as many bytes lie at both ends, and are kept as [`Self::upload`], [`Self::download`]
+    /// and [`Self::copy_rows`] ask.
     unsafe fn copy_2d(
         &self,
         from: End,
