@@ -138,3 +138,10 @@ extern "C" __global__ void shrink(const unsigned char* pixels, int pitch, int fa
   const unsigned count = factor * factor;
   means[place] = (unsigned char)((sum + count / 2) / count);
 }
+
+// Writes the upper bytes of `width` x `height` samples of 16 bits. Grid (width / BLOCK, height), block BLOCK.
+extern "C" __global__ void narrow(const unsigned char* samples, int pitch, unsigned char* upper, int upper_pitch,
+                                  int width) {
+  const int x = blockIdx.x * BLOCK + threadIdx.x, y = blockIdx.y;
+  if (x < width) upper[(long long)y * upper_pitch + x] = samples[(long long)y * pitch + 2 * x + 1];
+}

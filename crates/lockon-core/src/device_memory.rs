@@ -16,6 +16,7 @@ pub struct DeviceMemory {
     context: usize,
     planes: Vec<DevicePlane>,
     stream: Option<usize>,
+    has_wide_samples: bool,
     _keeper: Box<dyn Any + Send + Sync>,
 }
 
@@ -44,7 +45,18 @@ impl DeviceMemory {
         stream: Option<usize>,
         keeper: Box<dyn Any + Send + Sync>,
     ) -> Self {
-        Self { context, planes, stream, _keeper: keeper }
+        Self { context, planes, stream, has_wide_samples: false, _keeper: keeper }
+    }
+
+    /// The same, where samples have 16 bits, the lower byte first: the picture is their upper bytes.
+    #[must_use]
+    pub fn with_wide_samples(self) -> Self {
+        Self { has_wide_samples: true, ..self }
+    }
+
+    /// True if samples have 16 bits, the upper bytes of which are the picture.
+    pub fn has_wide_samples(&self) -> bool {
+        self.has_wide_samples
     }
 
     /// The driver's handle of the context that the memory belongs to.
@@ -65,11 +77,12 @@ impl DeviceMemory {
 
 impl fmt::Debug for DeviceMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { context, planes, stream, _keeper } = self;
+        let Self { context, planes, stream, has_wide_samples, _keeper } = self;
         f.debug_struct("DeviceMemory")
             .field("context", context)
             .field("planes", planes)
             .field("stream", stream)
+            .field("has_wide_samples", has_wide_samples)
             .finish_non_exhaustive()
     }
 }

@@ -80,6 +80,7 @@ struct Shared {
     /// Whole planes on the host that nobody has any more.
     planes: Mutex<Vec<PinnedBuffer<u8>>>,
     painter: Mutex<Option<Painter>>,
+    narrower: Mutex<Option<Narrower>>,
     /// Whether it was said that pictures come from another context.
     has_told: OnceLock<()>,
 }
@@ -87,6 +88,14 @@ struct Shared {
 struct SurfaceKernels {
     sample: Kernel,
     shrink: Kernel,
+}
+
+/// What makes pictures of 8 bits, one after the other.
+struct Narrower {
+    kernel: Kernel,
+    stream: Stream,
+    /// Room of pictures that nobody has any more.
+    spare: Vec<DeviceBuffer<u8>>,
 }
 
 /// What one asks with, at a time.
@@ -119,6 +128,7 @@ impl Opened {
             rooms: Mutex::default(),
             planes: Mutex::default(),
             painter: Mutex::default(),
+            narrower: Mutex::default(),
             has_told: OnceLock::new(),
         })))
     }
@@ -250,9 +260,11 @@ pub(super) struct DevicePicture {
 impl DevicePicture {
     fn new(device: Arc<Shared>, memory: DeviceMemory, format: &VideoFormat) -> Result<Self> {
         let VideoFormat { pixels, size, .. } = format;
+        let bytes = if memory.has_wide_samples() { 2 } else { 1 };
         let planes = memory.planes().iter().enumerate().map(|(index, &DevicePlane { address, stride })| {
             let rows = Rows { address, pitch: stride };
-            Rectangle { rows, size: pixels.plane_size(index, *size) }
+            let Size { width, height } = pixels.plane_size(index, *size);
+            Rectangle { rows, size: Size::new(bytes * width, height) }
         });
         let planes: Vec<_> = planes.collect();
         let is_whole = planes.len() == pixels.planes();
@@ -263,21 +275,26 @@ impl DevicePicture {
         }
         let on_host = planes.iter().map(|_| OnceLock::new()).collect();
         let failure = Mutex::default();
-        if memory.context() != device.gpu.handle() as usize {
-            let (copy, planes) = copy_over(&device, &memory, &planes)?;
-            return Ok(Self { device, planes, finished: None, on_host, failure, _keeper: Box::new(copy) });
-        }
-        let finished = match memory.stream() {
-            Some(stream) => {
+        let is_wide = memory.has_wide_samples();
+        let (planes, finished, keeper): (_, _, Box<dyn Any + Send + Sync>) =
+            if memory.context() != device.gpu.handle() as usize {
+                let (copy, planes) = copy_over(&device, &memory, &planes)?;
+                (planes, None, Box::new(copy))
+            } else if let Some(stream) = memory.stream() {
                 device.gpu.bind()?;
                 let event = device.gpu.event()?;
                 // SAFETY: the stream is of this context, and lives as `DeviceMemory::new` asks.
                 unsafe { event.record_in(stream)? };
-                Some(event)
-            }
-            None => None,
-        };
-        Ok(Self { device, planes, finished, on_host, failure, _keeper: Box::new(memory) })
+                (planes, Some(event), Box::new(memory))
+            } else {
+                (planes, None, Box::new(memory))
+            };
+        if is_wide {
+            let (planes, narrowed) = Narrowed::new(&device, &planes, finished.as_ref(), keeper)?;
+            let keeper = Box::new(narrowed);
+            return Ok(Self { device, planes, finished: None, on_host, failure, _keeper: keeper });
+        }
+        Ok(Self { device, planes, finished, on_host, failure, _keeper: keeper })
     }
 
     /// The picture behind a surface, if it lies in this context.
@@ -428,6 +445,71 @@ impl DevicePicture {
     /// Keeps the first error; the answer is what is given where nothing can be read.
     fn note(&self, error: Error) {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+}
+
+/// The upper bytes of a picture whose samples have 16 bits.
+struct Narrowed {
+    device: Arc<Shared>,
+    bytes: Option<DeviceBuffer<u8>>,
+}
+
+impl Narrowed {
+    /// Makes them of the rows of samples that `keeper` keeps, which are finished when `finished` is passed, and
+    /// waits for that: it takes some microseconds, and the decoder has its memory back.
+    fn new(
+        device: &Arc<Shared>,
+        wide: &[Rectangle],
+        finished: Option<&Event>,
+        keeper: Box<dyn Any + Send + Sync>,
+    ) -> Result<(Vec<Rectangle>, Self)> {
+        let gpu = &device.gpu;
+        let pitch = |plane: &Rectangle| (plane.size.width / 2).next_multiple_of(256);
+        let length = wide.iter().map(|plane| pitch(plane) * plane.size.height).sum();
+        let mut narrower = device.narrower.lock().unwrap_or_else(PoisonError::into_inner);
+        let narrower = match &mut *narrower {
+            Some(narrower) => narrower,
+            none => none.insert(Narrower {
+                kernel: gpu.share(PTX)?.kernel("narrow")?,
+                stream: gpu.stream(Priority::High)?,
+                spare: Vec::new(),
+            }),
+        };
+        let Narrower { kernel, stream, spare } = narrower;
+        // Those of another size are of no use any more.
+        spare.retain(|bytes| bytes.len() == length);
+        let bytes = match spare.pop() {
+            Some(bytes) => bytes,
+            None => gpu.alloc("a frame of 8 bits", length)?,
+        };
+        finished.map_or(Ok(()), |finished| stream.wait_for(finished))?;
+        let (mut at, mut made, mut planes) = (0, Ok(()), Vec::with_capacity(wide.len()));
+        for plane in wide {
+            let rows = Rows { address: bytes.address_of(at), pitch: pitch(plane) };
+            let size = Size::new(plane.size.width / 2, plane.size.height);
+            let [from_pitch, to_pitch, width] = [plane.rows.pitch, rows.pitch, size.width].map(|n| n as i32);
+            let grid = [size.width.div_ceil(BLOCK), size.height, 1];
+            let (from, to) = (plane.rows.address, rows.address);
+            let arguments = &mut [arg(&from), arg(&from_pitch), arg(&to), arg(&to_pitch), arg(&width)];
+            // SAFETY: these are the kernel's arguments. The samples lie in memory that `keeper` keeps, there is
+            // room for their upper bytes, and both are kept until the stream was waited for.
+            made = made.and_then(|()| unsafe { stream.launch(kernel, grid, [BLOCK, 1, 1], 0, arguments) });
+            at += rows.pitch * size.height;
+            planes.push(Rectangle { rows, size });
+        }
+        made.and(stream.wait())?;
+        drop(keeper);
+        let device = device.clone();
+        Ok((planes, Self { device, bytes: Some(bytes) }))
+    }
+}
+
+impl Drop for Narrowed {
+    fn drop(&mut self) {
+        let mut narrower = self.device.narrower.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(narrower), Some(bytes)) = (&mut *narrower, self.bytes.take()) {
+            narrower.spare.push(bytes);
+        }
     }
 }
 
@@ -656,6 +738,43 @@ mod tests {
                 }
                 surface.check().unwrap();
             }
+        }
+    }
+
+    #[test]
+    fn pictures_of_16_bits_a_sample_are_their_upper_bytes() {
+        let Some(gpu) = testing::gpu() else { return };
+        let device = Opened::open(0).unwrap();
+        let stream = gpu.stream(Priority::Normal).unwrap();
+        let mut random = Random(17);
+        for size in [Size::new(211, 157), Size::new(2, 1), Size::new(640, 361), Size::new(640, 361)] {
+            let format = format(PixelFormat::from_name("NV12").unwrap(), size);
+            let (mut bytes, mut places, mut upper) = (Vec::new(), Vec::new(), Vec::new());
+            for index in 0..2 {
+                let plane = random.picture(format.pixels.plane_size(index, size));
+                let stride = 2 * plane.size().width + 2 * random.below(20);
+                places.push((bytes.len(), stride));
+                for row in plane.as_ref().rows() {
+                    let end = bytes.len() + stride;
+                    bytes.extend(row.iter().flat_map(|&upper| [random.below(256) as u8, upper]));
+                    bytes.resize(end, 0xA5);
+                }
+                upper.push(plane);
+            }
+            let mut buffer = gpu.alloc("a picture", bytes.len()).unwrap();
+            stream.upload_now(&bytes, &mut buffer).unwrap();
+            let place = |(at, stride)| DevicePlane { address: buffer.address_of(at), stride };
+            let places = places.into_iter().map(place).collect();
+            // SAFETY: `buffer` has all planes, is kept, and nobody writes to it.
+            let memory = unsafe { DeviceMemory::new(gpu.handle() as usize, places, None, Box::new(buffer)) };
+            let picture = device.adopt(memory.with_wide_samples(), &format).unwrap();
+            for (index, upper) in upper.iter().enumerate() {
+                assert!(picture.plane(index).to_plane() == *upper, "{size}: plane {index}");
+            }
+            let surface = picture.surface().unwrap();
+            let rect = random.place(Size::new(2, 1), size);
+            assert_eq!(surface.fetch(rect), upper[0].as_ref().crop(rect).to_plane());
+            surface.check().unwrap();
         }
     }
 

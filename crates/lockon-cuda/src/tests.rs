@@ -947,8 +947,8 @@ fn uploads_overlap_kernels_and_frames_neither_allocate_nor_wait_twice() {
     let mut random = Random(21);
     let size = Size::new(1920, 1080);
     let frames: Vec<_> = (0..3).map(|_| random.picture(size)).collect();
-    // Kernels that take longer than an upload, as the fastest do not.
-    let template = random.template(frames[0].as_ref(), Size::new(48, 48), "t");
+    // Kernels that take several times as long as an upload, also on a host that is busy; the fastest do not.
+    let template = random.template(frames[0].as_ref(), Size::new(128, 128), "t");
     let standing = Standing::new(size)
         .thresholding(Some("mean:31:5".parse().unwrap()), true)
         .searching(&Bank::new(vec![template]).unwrap(), None, Limits::default())

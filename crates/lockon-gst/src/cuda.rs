@@ -345,7 +345,8 @@ unsafe fn describe(
         let stream = functions.stream.map(|stream_of| stream_of(cuda)).filter(|stream| !stream.is_null());
         let stream =
             functions.stream_handle.zip(stream).map(|(handle_of, stream)| handle_of(stream) as usize);
-        Some(DeviceMemory::new(context, planes, stream, keeper))
+        let memory = DeviceMemory::new(context, planes, stream, keeper);
+        Some(if info.comp_depth(0) > 8 { memory.with_wide_samples() } else { memory })
     }
 }
 

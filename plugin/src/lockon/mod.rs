@@ -8,9 +8,10 @@
 //!
 //! `video/x-raw` in system memory, in any format with an 8-bit luma plane (I420, NV12, GRAY8, YV12, NV21,
 //! Y42B, Y444, NV16, NV61, NV24, Y41B, YUV9), with sides of 1 to 65535 pixels; a `videoconvert` in front
-//! takes the rest. Luma is searched where it lies, nothing is converted. Frames of `CUDAMemory` are not
-//! taken, whatever the backend: boxes are followed and results are drawn on the host, so that such a frame
-//! would have to be fetched from the device all the same. Put `cudadownload` in front.
+//! takes the rest. Luma is searched where it lies, nothing is converted. Frames in a GPU's memory
+//! (`memory:CUDAMemory`, same formats; `cudaconvert` takes others, such as P010) are searched and drawn on
+//! there with `backend=cuda`; what is followed is looked at in windows of some kB that are fetched. With
+//! `backend=cpu` put `cudadownload` in front.
 //!
 //! What goes out is the buffer that came in: `view` decides what is drawn into it. It is drawn on in place if
 //! nobody else has it, and on a copy otherwise. With `view=none` its pixels are never touched.

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gst::prelude::*;
 
 use super::errors::no_video;
+use super::picture::pixels;
 use super::{Input, LOG, SourceSpec};
 use crate::cuda::FEATURE;
 use crate::launch;
 use lockon_core::error::Result;
-use lockon_core::frame::PixelFormat;
 
 /// What a conversion may end in: 8-bit luma and the chroma that is there, as planes that `videoflip` and
 /// `deinterlace` take.
@@ -28,7 +28,11 @@ pub(super) fn adaptation(caps: &gst::Caps, pad: &gst::Pad, spec: &SourceSpec) ->
     let info = gst_video::VideoInfo::from_caps(caps)
         .map_err(|_| no_video(&spec.input, format!("not video: {caps}")))?;
     let name = info.format().to_str().as_str();
-    let has_luma = PixelFormat::from_name(name).is_some();
+    let has_luma = pixels(name).is_some();
+    let depth = info.comp_depth(0);
+    if depth > 8 {
+        tracing::warn!(target: LOG, "{}: {name} has no 8-bit luma plane: {depth} bits are reduced to 8", spec.input);
+    }
     // What a user wrote is run as written, except for what cannot work.
     let is_ours = !matches!(spec.input, Input::Launch(_));
     let is_interlaced = info.is_interlaced();
@@ -62,11 +66,8 @@ pub(super) fn adaptation(caps: &gst::Caps, pad: &gst::Pad, spec: &SourceSpec) ->
     if converts {
         chain.push(CONVERTED);
     }
-    if !has_luma {
-        let depth = info.comp_depth(0);
-        let what =
-            if depth > 8 { format!("{depth} bits are reduced to 8") } else { "luma is computed".into() };
-        tracing::warn!(target: LOG, "{}: {name} has no 8-bit luma plane: {what}", spec.input);
+    if !has_luma && depth <= 8 {
+        tracing::warn!(target: LOG, "{}: {name} has no 8-bit luma plane: luma is computed", spec.input);
     }
     if deinterlaces {
         tracing::warn!(target: LOG, "{}: interlaced: frames are made of the top fields", spec.input);

@@ -184,7 +184,9 @@ impl SourceSpec {
         }
         let is_ours = !matches!(self.input, Input::Launch(_)) && launch.has("memory");
         if is_ours && !software && self.surfaces.are_usable() {
-            launch.set("memory", "caps", on_device_or_not());
+            // All formats: decoders of GStreamer 1.22 choose a memory without a look at them. What cannot be
+            // searched there is fetched and converted behind it.
+            launch.set("memory", "caps", format!("video/x-raw({FEATURE});video/x-raw"));
         }
         // An appsink keeps time by default, which would play a file at its own speed.
         if !launch.sets("frames", "sync") {
@@ -192,12 +194,6 @@ impl SourceSpec {
         }
         Ok(launch)
     }
-}
-
-/// Caps of pictures that lie on a device, in the formats that are searched as they are, or of others.
-fn on_device_or_not() -> String {
-    let formats: Vec<_> = PixelFormat::ALL.iter().map(|format| format.name).collect();
-    format!("video/x-raw({FEATURE}),format=(string){{{}}};video/x-raw", formats.join(","))
 }
 
 fn is_real_time_uri(uri: &str) -> bool {

@@ -187,6 +187,29 @@ fn ten_bit_files_become_eight_bit() {
     }
 }
 
+#[test]
+fn pictures_of_16_bits_a_sample_are_their_upper_bytes_as_a_converter_makes_them() {
+    // P012 and P016 are newer than GStreamer 1.22's converter.
+    for (width, height) in [(66, 50), (51, 37)] {
+        let pattern = format!(
+            "videotestsrc num-buffers=2 pattern=smpte ! video/x-raw,format=P010_10LE,width={width},height={height}"
+        );
+        let mut narrowed = open(&text(&format!("{pattern} ! appsink name=frames"))).unwrap();
+        assert!(!narrowed.launch().to_string().contains("videoconvert"), "{}", narrowed.launch());
+        let convert = "videoconvert dither=none ! video/x-raw,format=NV12";
+        let mut converted = open(&text(&format!("{pattern} ! {convert} ! appsink name=frames"))).unwrap();
+        let (narrowed, converted) = (all(&mut narrowed).unwrap(), all(&mut converted).unwrap());
+        for (narrowed, converted) in narrowed.iter().zip(&converted) {
+            assert_eq!(narrowed.format.pixels.name, "NV12");
+            for plane in 0..2 {
+                let [narrowed, converted] = [narrowed, converted].map(|f| f.picture.plane(plane).to_plane());
+                assert!(narrowed == converted, "{width} x {height}, plane {plane}");
+            }
+        }
+        assert_eq!((narrowed.len(), converted.len()), (2, 2));
+    }
+}
+
 /// Says in a `QuickTime` file that it is to be turned by 90 degrees clockwise, as a telephone held
 /// upright does.
 fn turn(path: &Path) {
