@@ -17,6 +17,8 @@ pub const PAUSE_CHECK: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone, Default)]
 pub struct Control {
     is_stopped: Arc<AtomicBool>,
+    /// What stops all runs that this one is among.
+    all_are_stopped: Option<Arc<AtomicBool>>,
     pace: Arc<Mutex<Pace>>,
 }
 
@@ -48,6 +50,13 @@ impl Control {
         Self::default()
     }
 
+    /// A handle on another run, which ends by itself, and with this one at the latest.
+    #[must_use]
+    pub fn child(&self) -> Self {
+        debug_assert!(self.all_are_stopped.is_none(), "children have no children");
+        Self { all_are_stopped: Some(self.is_stopped.clone()), ..Self::default() }
+    }
+
     /// Asks for the end, as soon as possible. There is no way back. A run that pauses goes on to its end.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
@@ -63,7 +72,8 @@ impl Control {
 
     /// True once somebody has asked for the end. Cheap enough to be asked between any two pieces of work.
     pub fn is_stopped(&self) -> bool {
-        self.is_stopped.load(Ordering::Relaxed)
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        is_set(&self.is_stopped) || self.all_are_stopped.as_deref().is_some_and(is_set)
     }
 
     /// Asks for a pause before the next frame, or ends it.
@@ -148,6 +158,19 @@ mod tests {
         assert!(!other.is_stopped());
         control.stop();
         assert!(control.is_stopped() && other.is_stopped() && !unrelated.is_stopped());
+    }
+
+    #[test]
+    fn a_child_ends_alone_or_with_all() {
+        let all = Control::new();
+        let [one, other] = [all.child(), all.child()];
+        one.stop();
+        assert!(one.is_stopped() && !other.is_stopped() && !all.is_stopped());
+        one.pause(true);
+        other.pause(true);
+        assert!(other.is_paused() && !all.is_paused());
+        all.stop();
+        assert!(other.is_stopped() && !other.is_paused());
     }
 
     #[test]

@@ -39,5 +39,6 @@ pub mod tally;
 pub mod template;
 pub mod text;
 pub mod tracker;
+pub mod workers;
 
 pub use error::{Error, Result};

@@ -1,11 +1,12 @@
 //! The threads that follow targets, and what each of them needs for that.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
 
 use super::eye::Eyes;
 use super::sample::Window;
+use crate::workers;
 
 /// What one thread needs to follow a target.
 pub(super) struct Workplace {
@@ -24,7 +25,7 @@ impl Workplace {
 pub(super) struct Threads {
     /// 0 is the calling thread alone, as is 1.
     count: usize,
-    pool: Option<rayon::ThreadPool>,
+    pool: Option<Arc<rayon::ThreadPool>>,
 }
 
 impl Threads {
@@ -70,8 +71,7 @@ impl Threads {
         if self.pool.is_some() || self.count < 2 {
             return;
         }
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.count);
-        match pool.thread_name(|index| format!("tracker-{index}")).build() {
+        match workers::pool("tracker", self.count) {
             Ok(pool) => self.pool = Some(pool),
             Err(error) => {
                 tracing::warn!("targets are followed on one thread: {error}");

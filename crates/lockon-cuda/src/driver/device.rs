@@ -6,7 +6,8 @@
 )]
 
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::result::{self, DriverError};
@@ -130,30 +131,50 @@ fn describe(number: usize, driver: CudaVersion) -> Result<DeviceInfo> {
     ask().map_err(failed_to_open("asking what the device is"))
 }
 
-/// A device with its context, shared by all that lives on it.
+/// A device with its context, shared by all of the process that lives on it.
 #[derive(Clone)]
-pub(crate) struct Gpu {
+pub(crate) struct Gpu(Arc<OpenDevice>);
+
+/// What is there once for a device.
+pub(crate) struct OpenDevice {
     pub(super) context: Arc<CudaContext>,
-    info: Arc<DeviceInfo>,
-    max_shared_bytes: Arc<OnceLock<usize>>,
+    info: DeviceInfo,
+    max_shared_bytes: OnceLock<usize>,
     /// What [`Gpu::share`] has loaded, by its PTX.
-    pub(super) shared: Arc<Mutex<LoadedModules>>,
+    pub(super) shared: Mutex<LoadedModules>,
     /// The first error of what was dropped.
-    dropped: Arc<OnceLock<DriverError>>,
+    dropped: OnceLock<DriverError>,
 }
 
+impl Deref for Gpu {
+    type Target = OpenDevice;
+
+    fn deref(&self) -> &OpenDevice {
+        &self.0
+    }
+}
+
+/// The devices that somebody has opened, by their numbers.
+static OPEN: Mutex<Vec<(usize, Weak<OpenDevice>)>> = Mutex::new(Vec::new());
+
 impl Gpu {
-    /// Opens the device of that number.
+    /// Opens the device of that number. While somebody has it open, all have the same: kernels are loaded once.
     pub(crate) fn open(number: usize) -> Result<Self> {
-        let info = Arc::new(device(number)?);
-        let context = CudaContext::new(number).map_err(failed_to_open("opening the device"))?;
-        Ok(Self {
-            context,
-            info,
-            max_shared_bytes: Arc::default(),
-            shared: Arc::default(),
-            dropped: Arc::default(),
-        })
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = open.iter().find(|(other, _)| *other == number).and_then(|(_, context)| context.upgrade());
+        if let Some(context) = same {
+            return Ok(Self(context));
+        }
+        open.retain(|(other, _)| *other != number);
+        let context = Arc::new(OpenDevice {
+            info: device(number)?,
+            context: CudaContext::new(number).map_err(failed_to_open("opening the device"))?,
+            max_shared_bytes: OnceLock::new(),
+            shared: Mutex::default(),
+            dropped: OnceLock::new(),
+        });
+        open.push((number, Arc::downgrade(&context)));
+        Ok(Self(context))
     }
 
     pub(crate) fn info(&self) -> &DeviceInfo {
@@ -201,7 +222,7 @@ impl Gpu {
 
     /// True if launches can begin before the one before has ended: see [`Module::early_kernel`].
     pub(crate) fn begins_early(&self) -> bool {
-        let DeviceInfo { capability, driver, .. } = &*self.info;
+        let DeviceInfo { capability, driver, .. } = &self.info;
         *capability >= EARLY_CAPABILITY && *driver >= EARLY_DRIVER
     }
 

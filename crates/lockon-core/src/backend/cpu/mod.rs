@@ -8,7 +8,6 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender};
-use rayon::ThreadPoolBuilder;
 
 use crate::backend::ring::Poison;
 use crate::backend::{Backend, Device, Findings, Options, Standing, Variants};
@@ -19,6 +18,7 @@ use crate::memory;
 use crate::recycle::Recycler;
 use crate::surface::{Surface, Traffic};
 use crate::template::Bank;
+use crate::workers;
 
 use ncc::{Matcher, Planner};
 use pyramid::Pyramid;
@@ -72,11 +72,7 @@ impl Cpu {
     pub fn open(standing: Standing, options: &Options) -> Result<Self> {
         standing.check()?;
         let (depth, threads) = (options.depth, options.threads);
-        let pool = ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|index| format!("standing-{index}"))
-            .build()
-            .map_err(|error| failed(&error))?;
+        let pool = workers::pool("standing", threads).map_err(|error| failed(&error))?;
         let is_idle = standing.is_idle();
         let frame = if is_idle { Size::new(1, 1) } else { standing.frame };
         let mut work = StandingWork::new(standing, options)?;

@@ -1,0 +1,49 @@
+//! Threads that many runs of a process share.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+
+/// Pools that somebody has.
+static POOLS: Mutex<Vec<(&str, usize, Weak<ThreadPool>)>> = Mutex::new(Vec::new());
+
+/// The pool of that name and number of threads, which all share who ask for it while one of them has it: a run
+/// more needs no threads more. One thread is nobody else's, or runs would wait for each other that were told
+/// to share nothing.
+///
+/// # Errors
+/// If the system gives no more threads.
+pub fn pool(name: &'static str, threads: usize) -> Result<Arc<ThreadPool>, ThreadPoolBuildError> {
+    let build = || ThreadPoolBuilder::new().num_threads(threads).thread_name(move |n| format!("{name}-{n}"));
+    if threads == 1 {
+        return build().build().map(Arc::new);
+    }
+    let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+    pools.retain(|(.., pool)| pool.strong_count() > 0);
+    let same = pools.iter().find(|(other, count, _)| (*other, *count) == (name, threads));
+    if let Some(pool) = same.and_then(|(.., pool)| pool.upgrade()) {
+        return Ok(pool);
+    }
+    let pool = Arc::new(build().build()?);
+    pools.push((name, threads, Arc::downgrade(&pool)));
+    Ok(pool)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_shared_by_those_who_ask_for_the_same_and_by_nobody_after_them() {
+        let [first, same, other, more] = [("a test", 2), ("a test", 2), ("another test", 2), ("a test", 3)]
+            .map(|(n, t)| pool(n, t).unwrap());
+        assert!(Arc::ptr_eq(&first, &same) && !Arc::ptr_eq(&first, &other) && !Arc::ptr_eq(&first, &more));
+        assert_eq!((first.current_num_threads(), more.current_num_threads()), (2, 3));
+        let alone = [pool("a test", 1).unwrap(), pool("a test", 1).unwrap()];
+        assert!(!Arc::ptr_eq(&alone[0], &alone[1]));
+        let gone = Arc::downgrade(&first);
+        drop((first, same));
+        assert!(gone.upgrade().is_none());
+        assert_eq!(pool("a test", 2).unwrap().install(|| 5), 5);
+    }
+}
