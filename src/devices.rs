@@ -2,6 +2,7 @@
 //! lost.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,6 +14,51 @@ use crate::error::{DeviceFault, Error, Result};
 use crate::hardware::may_have_gpu;
 use crate::surface::Traffic;
 
+/// How many runs of this process are on each GPU.
+static RUNS: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+
+/// A run's place on a GPU, which it has until this is dropped.
+#[derive(Debug)]
+pub struct Place(usize);
+
+impl Place {
+    /// A place on the GPU that a choice stands for, and that choice: of several the one with the fewest runs.
+    ///
+    /// # Errors
+    /// `Backend` if one of several is not there.
+    pub fn of(choice: BackendChoice) -> Result<(BackendChoice, Option<Self>)> {
+        Ok(match choice {
+            BackendChoice::Cpu => (choice, None),
+            BackendChoice::Auto => (choice, Self::take([AUTO_GPU])),
+            BackendChoice::Cuda(number) => (choice, Self::take([number])),
+            BackendChoice::CudaOf(gpus) => {
+                let count = cuda::devices()?.len();
+                // What is said of one that is not there.
+                let is_empty = gpus.among(count).next().is_none();
+                let missing = gpus.beyond(count).or_else(|| is_empty.then(|| gpus.first()));
+                missing.map_or(Ok(()), |number| cuda::device(number).map(drop))?;
+                let place = Self::take(gpus.among(count));
+                (place.as_ref().map_or(choice, |place| BackendChoice::Cuda(place.0)), place)
+            }
+        })
+    }
+
+    /// One on the GPU with the fewest runs, the first of several.
+    fn take(gpus: impl IntoIterator<Item = usize>) -> Option<Self> {
+        let mut runs = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
+        let gpu = gpus.into_iter().min_by_key(|gpu| (runs.get(gpu).copied().unwrap_or(0), *gpu))?;
+        *runs.entry(gpu).or_default() += 1;
+        Some(Self(gpu))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut runs = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.entry(self.0).and_modify(|count| *count -= 1);
+    }
+}
+
 /// The devices of one run.
 ///
 /// What `auto` took for the first frame stays for the run, whatever sizes frames have later.
@@ -20,15 +66,30 @@ pub struct Devices {
     options: Options,
     on_loss: OnDeviceLoss,
     choice: Cell<BackendChoice>,
+    place: RefCell<Option<Place>>,
+    /// What took over when the device was lost.
+    spare: Cell<Option<BackendChoice>>,
     has_opened: Cell<bool>,
     ahead: RefCell<Option<Ahead>>,
 }
 
 impl Devices {
-    /// Those that `options` ask for, none of which is open yet.
-    pub fn new(options: Options, on_loss: OnDeviceLoss) -> Self {
-        let choice = Cell::new(options.choice);
-        Self { options, on_loss, choice, has_opened: Cell::new(false), ahead: RefCell::new(None) }
+    /// Those that `options` ask for, none of which is open yet. Of several GPUs it is decided here which the
+    /// run takes.
+    ///
+    /// # Errors
+    /// `Backend` if one of them is not there.
+    pub fn new(options: Options, on_loss: OnDeviceLoss) -> Result<Self> {
+        let (choice, place) = Place::of(options.choice)?;
+        Ok(Self {
+            options: Options { choice, ..options },
+            on_loss,
+            choice: Cell::new(choice),
+            place: RefCell::new(place),
+            spare: Cell::new(None),
+            has_opened: Cell::new(false),
+            ahead: RefCell::new(None),
+        })
     }
 
     /// Tells, without opening it, that the device is not to be had that was asked for, or that the kernels
@@ -42,6 +103,7 @@ impl Devices {
             choice if self.options.kernels == Kernels::default() => probe(choice),
             BackendChoice::Auto => cuda::device(AUTO_GPU).map(drop).map_err(without_kernels),
             BackendChoice::Cuda(number) => cuda::device(number).map(drop).map_err(without_kernels),
+            BackendChoice::CudaOf(gpus) => cuda::device(gpus.first()).map(drop).map_err(without_kernels),
         }
     }
 
@@ -68,12 +130,53 @@ impl Devices {
         Ok(backend)
     }
 
-    /// How the device that takes over is opened when one is lost; `None` if the run is to end then.
-    pub fn spare(&self) -> Option<Options> {
-        match self.on_loss {
-            OnDeviceLoss::End => None,
-            OnDeviceLoss::Cpu => Some(self.options.on_cpu()),
+    /// True if another device is to take over when this one is lost.
+    pub fn has_spare(&self) -> bool {
+        self.on_loss != OnDeviceLoss::End
+    }
+
+    /// Opens the device that takes over when one is lost, by `open`, and the same when it is opened again.
+    ///
+    /// # Errors
+    /// Those of `open`, on the CPU.
+    pub fn open_spare(
+        &self,
+        open: impl Fn(&Options) -> Result<Box<dyn Backend>>,
+    ) -> Result<Box<dyn Backend>> {
+        let on = |choice| match choice {
+            BackendChoice::Cpu => self.options.on_cpu(),
+            choice => Options { choice, ..self.options.clone() },
+        };
+        if let Some(spare) = self.spare.get() {
+            return open(&on(spare));
         }
+        let lost = self.place.take().map(|place| place.0);
+        let mut others = self.other_gpus(lost);
+        while let Some(place) = Place::take(others.iter().copied()) {
+            let choice = BackendChoice::Cuda(place.0);
+            match open(&on(choice)) {
+                Ok(opened) => {
+                    self.spare.set(Some(choice));
+                    self.place.replace(Some(place));
+                    return Ok(opened);
+                }
+                Err(error) => {
+                    tracing::warn!("{choice} cannot take over: {error}");
+                    others.retain(|other| *other != place.0);
+                }
+            }
+        }
+        self.spare.set(Some(BackendChoice::Cpu));
+        open(&on(BackendChoice::Cpu))
+    }
+
+    /// The GPUs that may take over.
+    fn other_gpus(&self, lost: Option<usize>) -> Vec<usize> {
+        if self.on_loss != OnDeviceLoss::Gpu {
+            return Vec::new();
+        }
+        let count = cuda::devices().map_or(0, |devices| devices.len());
+        (0..count).filter(|gpu| Some(*gpu) != lost).collect()
     }
 
     /// What counts the bytes that are moved.
@@ -117,6 +220,7 @@ pub fn probe(choice: BackendChoice) -> Result<()> {
     match choice {
         BackendChoice::Auto | BackendChoice::Cpu => Ok(()),
         BackendChoice::Cuda(number) => cuda::device(number).map(drop),
+        BackendChoice::CudaOf(gpus) => cuda::device(gpus.first()).map(drop),
     }
 }
 
@@ -142,6 +246,7 @@ impl Ahead {
             BackendChoice::Cpu => None,
             BackendChoice::Auto => Some(AUTO_GPU),
             BackendChoice::Cuda(number) => Some(number),
+            BackendChoice::CudaOf(gpus) => Some(gpus.first()),
         };
         let open = |number| {
             let thread = std::thread::Builder::new().name("lockon-open".into());
@@ -187,6 +292,7 @@ pub fn open_gpu(
     let (number, is_asked_for) = match options.choice {
         BackendChoice::Cpu => return Ok(None),
         BackendChoice::Cuda(number) => (number, true),
+        BackendChoice::CudaOf(gpus) => (gpus.first(), true),
         // Kernels that were chosen are meant to run.
         BackendChoice::Auto => (AUTO_GPU, has_kernels),
     };
@@ -247,7 +353,7 @@ pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> 
         || -> Result<Box<dyn Backend>> { Ok(Box::new(cpu::Cpu::open(standing.clone(), options)?)) };
     if standing.pyramid.is_some() {
         return match options.choice {
-            BackendChoice::Cuda(_) => {
+            BackendChoice::Cuda(_) | BackendChoice::CudaOf(_) => {
                 Err(Error::Usage("--search pyramid is the CPU backend's: it needs --backend cpu".into()))
             }
             BackendChoice::Auto => {
@@ -304,6 +410,45 @@ mod tests {
         assert!(!open(BackendChoice::Auto, limit()).unwrap());
         assert!(!open(BackendChoice::Auto, too_many()).unwrap());
         assert!(open(BackendChoice::Cuda(0), limit()).is_err());
+    }
+
+    #[test]
+    fn runs_take_the_gpu_with_the_fewest_and_give_it_back() {
+        // Numbers that no other test takes.
+        let gpus = [901, 902, 903];
+        let mut places: Vec<_> = (0..5).map(|_| Place::take(gpus).unwrap()).collect();
+        assert_eq!(places.iter().map(|place| place.0).collect::<Vec<_>>(), [901, 902, 903, 901, 902]);
+        drop(places.remove(0));
+        drop(places.remove(2));
+        assert_eq!(Place::take(gpus).unwrap().0, 901);
+        assert_eq!(Place::take([902]).unwrap().0, 902);
+        assert!(Place::take([]).is_none());
+    }
+
+    #[test]
+    fn a_spare_device_is_the_same_when_it_is_opened_again() {
+        let options = Options { choice: BackendChoice::Cpu, depth: 1, threads: 1, ..Options::default() };
+        let open = |options: &Options| open(options, &Standing::new(Size::new(8, 8)));
+        for (on_loss, has_spare) in
+            [(OnDeviceLoss::End, false), (OnDeviceLoss::Cpu, true), (OnDeviceLoss::Gpu, true)]
+        {
+            let devices = Devices::new(options.clone(), on_loss).unwrap();
+            assert_eq!(devices.has_spare(), has_spare);
+            if has_spare {
+                let opened = [(); 2].map(|()| devices.open_spare(open).unwrap().describe());
+                assert_eq!(opened[0].name, opened[1].name, "{on_loss}");
+            }
+        }
+        let gone = BackendChoice::CudaOf(
+            "cuda:5,63"
+                .parse::<BackendChoice>()
+                .map(|choice| match choice {
+                    BackendChoice::CudaOf(gpus) => gpus,
+                    other => panic!("{other}"),
+                })
+                .unwrap(),
+        );
+        assert!(Devices::new(Options { choice: gone, ..options }, OnDeviceLoss::End).is_err());
     }
 
     #[test]

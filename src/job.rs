@@ -210,7 +210,7 @@ pub fn check_device(
 ) -> Result<()> {
     let usage = |text: String| Err(Error::Usage(text));
     let is_coarse = search == Some(SearchMethod::Pyramid);
-    if is_coarse && matches!(backend, BackendChoice::Cuda(_)) {
+    if is_coarse && matches!(backend, BackendChoice::Cuda(_) | BackendChoice::CudaOf(_)) {
         return usage("--search pyramid is the CPU backend's: it needs --backend cpu".into());
     }
     if let Some(kernel) = kernels.first().filter(|_| is_coarse) {

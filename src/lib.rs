@@ -41,6 +41,8 @@
 
 pub mod backend;
 pub mod devices;
+#[cfg(feature = "gst")]
+pub mod fleet;
 mod hardware;
 pub mod job;
 #[cfg(feature = "gst")]

@@ -12,16 +12,17 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::excerpt::Excerpt;
 use crate::files;
+use crate::fleet;
 use crate::frame::{Frame, FrameMeta, VideoFormat};
 use crate::job::{self, Job, NamedTemplate};
 use crate::media::cuda::Surfaces;
 use crate::media::launch;
 use crate::media::sink::{Shown, VideoSink};
 use crate::media::source::{Input, SourceSpec, VideoSource};
-use crate::metrics::MetricsSink;
+use crate::metrics::{MetricsServer, MetricsSink};
 use crate::output::{self, report};
 use crate::ports::Sink;
-use crate::request::Request;
+use crate::request::{Request, Share};
 use crate::results::{CommandRecord, RunRecord, Summary};
 use crate::surface::Traffic;
 use crate::text;
@@ -29,9 +30,10 @@ use crate::text;
 /// A request that was checked, with the files that it reads. Nothing is written yet, and no video open.
 pub struct Prepared {
     request: Request,
+    share: Share,
     spec: SourceSpec,
     templates: Vec<NamedTemplate>,
-    metrics: Option<MetricsSink>,
+    metrics: Option<MetricsServer>,
     traffic: Traffic,
 }
 
@@ -48,6 +50,8 @@ pub struct Run {
     command: Option<CommandRecord>,
     /// Held until the end, so that whoever reads a pipe stays for all of it.
     readers: Vec<File>,
+    /// Serves as long as the run goes on.
+    metrics: Option<MetricsServer>,
 }
 
 impl Request {
@@ -57,14 +61,23 @@ impl Request {
     /// # Errors
     /// As [`Self::check`] and [`job::load_templates`]; `File` if the video is a file that cannot be read.
     pub fn prepare(&self) -> Result<Prepared> {
+        self.prepare_for(Share::WHOLE)
+    }
+
+    /// The same for a run that has a share of the machine.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`].
+    pub fn prepare_for(&self, share: Share) -> Result<Prepared> {
         launch::init()?;
-        let spec = self.source_spec()?;
+        let spec = self.source_spec_for(share)?;
         self.check_with(&spec)?;
         let templates = job::load_templates(&self.template)?;
         if let Input::File(path) = &spec.input {
             path.metadata().map_err(Error::file("read", path))?;
         }
-        Ok(Prepared { request: self.clone(), spec, templates, metrics: None, traffic: Traffic::default() })
+        let (request, traffic) = (self.clone(), Traffic::default());
+        Ok(Prepared { request, share, spec, templates, metrics: None, traffic })
     }
 }
 
@@ -76,9 +89,9 @@ impl Prepared {
     pub fn serve_metrics(&mut self) -> Result<Option<String>> {
         let Some(address) = &self.request.metrics else { return Ok(None) };
         if self.metrics.is_none() {
-            self.metrics = Some(MetricsSink::serve(address, &self.traffic)?);
+            self.metrics = Some(MetricsServer::start(address)?);
         }
-        Ok(self.metrics.as_ref().map(MetricsSink::url))
+        Ok(self.metrics.as_ref().map(MetricsServer::url))
     }
 
     /// Opens everything, outputs before the video: what cannot be written is refused before a camera is
@@ -88,8 +101,9 @@ impl Prepared {
     /// `Stopped` if `control` was; whatever cannot be opened.
     pub fn start(mut self, control: &Control) -> Result<Run> {
         let job = self.request.checked_job(std::mem::take(&mut self.templates), control)?;
-        let options = Options { traffic: self.traffic.clone(), ..self.request.options(control) };
-        let devices = Devices::new(options, self.request.on_device_loss);
+        let threads = self.share.threads(self.request.threads);
+        let options = Options { threads, traffic: self.traffic.clone(), ..self.request.options(control) };
+        let devices = Devices::new(options, self.request.on_device_loss)?;
         devices.probe()?;
         // While the video is opened. Pyramids are the CPU's.
         if self.request.search != SearchMethod::Pyramid {
@@ -101,8 +115,11 @@ impl Prepared {
         let readers = await_readers(&self.request, control)?.ok_or(Error::Stopped)?;
         let mut sinks = file_sinks(&self.request, &self.spec)?;
         self.serve_metrics()?;
-        sinks.extend(self.metrics.take().map(|metrics| Box::new(metrics) as Box<dyn Sink>));
-        let Self { request, spec, .. } = self;
+        let watch = |server: &MetricsServer| {
+            Box::new(server.watch(&fleet::name_of(&self.spec.input), &self.traffic)) as Box<dyn Sink>
+        };
+        sinks.extend(self.metrics.as_ref().map(watch));
+        let Self { request, spec, metrics, .. } = self;
         let source = match VideoSource::open(&spec, control) {
             Err(_) if control.is_stopped() => return Err(Error::Stopped),
             opened => opened?,
@@ -112,7 +129,19 @@ impl Prepared {
         sinks.extend(watched);
         let frames = Excerpt::new(source, request.part()).refusing_earlier(&request.track);
         let control = control.clone();
-        Ok(Run { request, spec, job, devices, frames, sinks, shown, control, command: None, readers })
+        Ok(Run {
+            request,
+            spec,
+            job,
+            devices,
+            frames,
+            sinks,
+            shown,
+            control,
+            command: None,
+            readers,
+            metrics,
+        })
     }
 }
 
@@ -129,6 +158,7 @@ impl Run {
     pub fn note_command(&mut self, line: impl IntoIterator<Item = String>) {
         let Self { request, spec, .. } = self;
         self.command = Some(CommandRecord {
+            job: request.digest(&self.job.templates),
             line: line.into_iter().map(|word| text::without_secrets(&word).into_owned()).collect(),
             view: request.shown_view().name(),
             decoders: spec.decoder.name(),
@@ -147,6 +177,11 @@ impl Run {
     /// Adds an output. It gets every frame that is processed.
     pub fn add_sink(&mut self, sink: Box<dyn Sink>) {
         self.sinks.push(sink);
+    }
+
+    /// What counts this run for a server of several, under a name.
+    pub fn metrics(&self, server: &MetricsServer, video: &str) -> MetricsSink {
+        server.watch(video, self.devices.traffic())
     }
 
     /// The first frame that will be processed, before it is; `None` if there is none, or if the run was
@@ -197,7 +232,9 @@ impl Run {
     /// Processes the video to its end, or until the run is stopped. Outputs are complete then, whatever
     /// happened: the summary tells what was done, the result whether something went wrong.
     pub fn finish(self) -> (Summary, Result<()>) {
-        let Self { request, spec, job, devices, mut frames, sinks, control, command, readers, .. } = self;
+        let Self {
+            request, spec, job, devices, mut frames, sinks, control, command, readers, metrics, ..
+        } = self;
         let job = Job { wants_mask: sinks.iter().any(|sink| sink.wants_mask()), ..job };
         let open_backend = |format: &VideoFormat| {
             devices.open(|options, has_opened| {
@@ -205,8 +242,7 @@ impl Run {
                 if has_opened { job.reopen(options, format) } else { job.open(options, format) }
             })
         };
-        let spare = devices.spare();
-        let open_spare = |format: &VideoFormat| job.reopen(spare.as_ref().expect("there is a spare"), format);
+        let open_spare = |format: &VideoFormat| devices.open_spare(|options| job.reopen(options, format));
         let decoder = frames.source().decoder_name().map(str::to_owned);
         let describe = |format: &VideoFormat, device: &Device| {
             let input = request.source.clone().unwrap_or_else(|| spec.input.to_string());
@@ -215,7 +251,7 @@ impl Run {
         let engine = Engine {
             source: &mut frames,
             open_backend: &open_backend,
-            open_spare: spare.is_some().then_some(&open_spare as _),
+            open_spare: devices.has_spare().then_some(&open_spare as _),
             describe: &describe,
             tracker: job.tracker(devices.threads()),
             sinks,
@@ -224,7 +260,7 @@ impl Run {
             traffic: devices.traffic().clone(),
         };
         let (summary, outcome) = engine.run();
-        drop(readers);
+        drop((readers, metrics));
         if outcome.is_ok() && summary.frames == 0 && !summary.interrupted {
             let reason = match frames.missed() {
                 Some(last) => none_in(request.part(), last),

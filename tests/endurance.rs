@@ -12,11 +12,13 @@ use lockon::backend::{self, Ahead, Options, Standing};
 use lockon::config::{BackendChoice, View};
 use lockon::control::Control;
 use lockon::engine::Engine;
+use lockon::fleet::{Fleet, Order};
 use lockon::frame::VideoFormat;
 use lockon::media::cuda::Surfaces;
 use lockon::media::sink::VideoSink;
 use lockon::media::source::{Decoder, Input, SourceSpec, VideoSource};
 use lockon::ports::{Delivery, Sink};
+use lockon::request::Request;
 use lockon::results::{RunRecord, Summary};
 use lockon::tracker::Tracker;
 
@@ -165,6 +167,48 @@ fn sixteen_streams_run_in_one_process() {
         let dropped: u64 = summaries.iter().map(|summary| summary.dropped).sum();
         format!("{frames} frames, {dropped} dropped")
     });
+}
+
+/// A request of so many frames of a picture that is made, or of the file that `LOCKON_CLIP` names.
+fn request(max_frames: Option<u64>) -> Request {
+    let made = "videotestsrc is-live=true pattern=checkers-8 ! video/x-raw,format=NV12,width=160,height=120,framerate=60/1 ! \
+         appsink name=frames";
+    let mut request = match std::env::var_os("LOCKON_CLIP") {
+        Some(clip) => Request { live: true, decoder: Decoder::Hardware, ..Request::new(clip).unwrap() },
+        None => Request { source: Some(made.into()), ..Request::default() },
+    };
+    request.backend = choice();
+    request.track.push("20,20,40,40".parse().unwrap());
+    request.threshold = Some("mean:15:5".parse().unwrap());
+    Request { max_frames, ..request }
+}
+
+#[test]
+#[ignore = "takes minutes: scripts/endurance"]
+fn a_thousand_runs_come_and_go_while_one_stays() {
+    let cycles = asked("LOCKON_CYCLES", 1000);
+    watch();
+    let started = Instant::now();
+    let mut fleet = Fleet::new(4);
+    // Of a clip it ends, and nobody minds.
+    let stays = fleet.add(Order::new("stays", request(None)));
+    let mut looked = Vec::new();
+    for cycle in 1..=cycles {
+        let ids: Vec<_> = (0..3).map(|_| fleet.add(Order::new("comes and goes", request(Some(6))))).collect();
+        // One is ended from outside, wherever it is.
+        fleet.remove(ids[cycle as usize % 3]);
+        let mut left = ids.len();
+        while left > 0 {
+            let ended = fleet.wait().unwrap();
+            left -= usize::from(ended.id != stays);
+            assert!(ended.outcome.is_ok() || ended.summary.interrupted, "{:?}", ended.outcome);
+        }
+        lives();
+        if cycle % (cycles / 20).max(1) == 0 {
+            looked.push(held_at_rest().tell(&format!("cycle {cycle}"), started));
+        }
+    }
+    looked[looked.len() / 4].check(*looked.last().unwrap());
 }
 
 #[test]

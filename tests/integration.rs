@@ -8,6 +8,7 @@ mod cli;
 mod endurance;
 mod engine;
 mod excerpt;
+mod fleet;
 mod held;
 #[cfg(unix)]
 mod interrupts;

@@ -112,8 +112,11 @@ impl Drop for Served {
     }
 }
 
-/// The value of a sample.
+/// The value of a sample of the one video, with the rest of its labels in braces.
 fn value(text: &str, sample: &str) -> f64 {
+    let (name, labels) = sample.split_once('{').unwrap_or((sample, "}"));
+    let comma = if labels == "}" { "" } else { "," };
+    let sample = &format!("{name}{{video=\"source\"{comma}{labels}");
     let line = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("{sample} is not in {text}")).parse().unwrap()
 }
@@ -144,7 +147,11 @@ fn metrics_are_served_while_it_runs() {
             assert!(name.starts_with(typed) && number.parse::<f64>().is_ok(), "{line}");
         }
     }
-    assert!(text.contains("lockon_info{version=\"") && text.contains(",backend=\"cpu\",device=\""), "{text}");
+    assert!(
+        text.contains("lockon_info{video=\"source\",version=\"")
+            && text.contains(",backend=\"cpu\",device=\""),
+        "{text}"
+    );
     for latency in ["lockon_latency_seconds", "lockon_capture_latency_seconds"] {
         assert_eq!(value(&text, &format!("{latency}_count")), frames);
         assert_eq!(value(&text, &format!("{latency}_bucket{{le=\"+Inf\"}}")), frames);

@@ -71,6 +71,8 @@ Examples:
     lockon run belt.mp4 --template clip.png --angles -180..180/5 --scales 0.8..1.25/1.05 --max-matches 3 --results -
   Binarise a camera's picture:
     lockon run camera --threshold sauvola:31:0.2 --view mask --display
+  Many videos at once, results beside each other ({stem}: the video's name without its extension; {name}, {index} too):
+    lockon run *.mp4 --template logo.png --results '{stem}.jsonl' --skip-done
   Any GStreamer source and sink:
     lockon run --source 'videotestsrc ! appsink name=frames' --track 10,10,40,40 --sink 'appsrc name=results ! fakesink'
 
@@ -111,6 +113,24 @@ pub(super) struct RunArgs {
     /// No progress bar, no progress lines
     #[arg(long, help_heading = "How")]
     pub(super) no_progress: bool,
+    #[command(flatten, next_help_heading = "Several videos")]
+    pub(super) several: SeveralArgs,
+}
+
+#[derive(ClapArgs)]
+pub(super) struct SeveralArgs {
+    /// More videos: a file with a line each, an INPUT or a job as --print-job=json writes it, whose options
+    /// count more than those that are typed; - for standard input
+    #[arg(long, value_name = "LIST", value_hint = ValueHint::FilePath)]
+    pub(super) inputs: Option<PathBuf>,
+    /// Files at a time; cameras and streams do not wait for others [default: a core each on the CPU, half a
+    /// core each beside a GPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(super) jobs: Option<u16>,
+    /// Leave out each video whose results are complete, by its --results FILE.jsonl; what an interrupted run
+    /// left is made anew
+    #[arg(long)]
+    pub(super) skip_done: bool,
 }
 
 /// How a job file is written.

@@ -38,6 +38,7 @@ pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
             percent(foreground.most)
         ));
     }
+    lines.extend(short_of(summary));
     let troubles = [
         (summary.stalls, "stall", "stalls"),
         (summary.gaps, "gap", "gaps"),
@@ -55,6 +56,30 @@ pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
     lines.join("\n")
 }
 
+/// What was found, for one of several videos.
+pub(super) fn in_one_line(summary: &Summary, min_score: f64) -> String {
+    describe(summary, min_score).lines().collect::<Vec<_>>().join("; ")
+}
+
+/// Which step was too slow, where frames of a live source were dropped: the longest of those that follow one
+/// another, if a frame takes longer in it than frames take to come; else the machine as a whole, which decodes.
+fn short_of(summary: &Summary) -> Option<String> {
+    let all = summary.frames + summary.dropped;
+    if summary.dropped == 0 || summary.seconds <= 0.0 {
+        return None;
+    }
+    let interval_us = summary.seconds * 1e6 / all as f64;
+    let own = summary.stages.iter().filter(|stage| stage.stage != Stage::Source.name());
+    let longest = own.max_by(|a, b| a.mean_us.total_cmp(&b.mean_us))?;
+    Some(if longest.mean_us > interval_us {
+        let (step, took, come) = (step(longest.stage), longest.mean_us / 1000.0, interval_us / 1000.0);
+        format!("{step} took {took:.1} ms of a frame, and one came every {come:.1} ms")
+    } else {
+        "no step of a frame took longer than frames to come: the processor was short of time for all runs"
+            .into()
+    })
+}
+
 /// Where the time went, several lines without a final line break.
 pub(super) fn describe_times(summary: &Summary, decoder: Option<&str>) -> String {
     let mut lines = vec![format!("latency {}", in_ms(summary.latency_us))];
@@ -68,13 +93,6 @@ pub(super) fn describe_times(summary: &Summary, decoder: Option<&str>) -> String
             text::in_one_line(&output.name)
         ));
     }
-    let step = |stage: &str| match Stage::ALL.into_iter().find(|known| known.name() == stage) {
-        Some(Stage::Source) => "waiting for the source",
-        Some(Stage::Upload) => "copying",
-        Some(Stage::Standing) => "searching and thresholding",
-        Some(Stage::Tracker) => "following tracks",
-        Some(Stage::Sinks) | None => "drawing and writing",
-    };
     let steps: Vec<_> = summary
         .stages
         .iter()
@@ -104,6 +122,17 @@ pub(super) fn describe_files(summary: &Summary) -> Option<String> {
     (!files.is_empty()).then(|| format!("written: {}", files.join(", ")))
 }
 
+/// A stage in words.
+fn step(stage: &str) -> &'static str {
+    match Stage::ALL.into_iter().find(|known| known.name() == stage) {
+        Some(Stage::Source) => "waiting for the source",
+        Some(Stage::Upload) => "copying",
+        Some(Stage::Standing) => "searching and thresholding",
+        Some(Stage::Tracker) => "following tracks",
+        Some(Stage::Sinks) | None => "drawing and writing",
+    }
+}
+
 fn head(summary: &Summary) -> String {
     let mut head = format!(
         "{} in {:.2} s, {:.1} fps",
@@ -115,7 +144,7 @@ fn head(summary: &Summary) -> String {
         let _ = write!(head, ", {} dropped", summary.dropped);
     }
     if let Some(frame) = summary.device_lost {
-        let _ = write!(head, ", on the CPU from frame {frame} on");
+        let _ = write!(head, ", on another device from frame {frame} on");
     }
     if summary.interrupted {
         head.push_str(", interrupted");

@@ -14,6 +14,7 @@ mod closing;
 mod completions;
 mod doctor;
 mod explain;
+mod fleet;
 mod log;
 mod man;
 mod overwrite;

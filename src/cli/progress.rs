@@ -12,12 +12,16 @@ use lockon::ports::{Delivery, Sink};
 use lockon::results::{FrameRecord, Percentiles, RunRecord, Summary};
 use lockon::stats::Durations;
 use lockon::tally::Tally;
+use lockon::text;
 
 use super::closing::in_ms;
 use super::log::{self, BARS};
 
 /// Between two lines in a log.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Characters of a video's name.
+const LONGEST_NAME: usize = 32;
 
 /// Templates, and tracks, whose counts are shown.
 const MOST_COUNTS: usize = 3;
@@ -40,15 +44,28 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(duration_ns: Option<u64>, shown: Option<Arc<Shown>>) -> Self {
+        Self::named(String::new(), duration_ns, shown)
+    }
+
+    /// How far one of several videos is: a bar on a terminal with its name, above the bar of all.
+    pub(super) fn of_one(video: &str, duration_ns: Option<u64>) -> Self {
+        let name = text::in_one_line(video);
+        let short = name.char_indices().nth(LONGEST_NAME).map_or(&*name, |(end, _)| &name[..end]);
+        Self::named(format!("{short}  "), duration_ns, None)
+    }
+
+    fn named(name: String, duration_ns: Option<u64>, shown: Option<Arc<Shown>>) -> Self {
         let now = Instant::now();
         let bar = log::is_terminal().then(|| {
             let template = if duration_ns.is_some() {
-                "{bar:32.cyan/dim} {percent:>3}%  {msg}  {eta} left"
+                "{bar:32.cyan/dim} {percent:>3}%  {prefix}{msg}  {eta} left"
             } else {
-                "{spinner} {elapsed}  {msg}"
+                "{spinner} {elapsed}  {prefix}{msg}"
             };
             let style = ProgressStyle::with_template(template).expect("the template is valid");
-            BARS.add(ProgressBar::new(duration_ns.unwrap_or(0))).with_style(style)
+            let bar = ProgressBar::new(duration_ns.unwrap_or(0));
+            let bar = if name.is_empty() { BARS.add(bar) } else { BARS.insert_from_back(1, bar) };
+            bar.with_style(style).with_prefix(name)
         });
         let capture = Durations::default();
         let tally = Tally::default();

@@ -64,31 +64,52 @@ impl<S: Selection> Typed<S> {
     /// What was typed, over what a job file says if one was named.
     ///
     /// # Errors
-    /// Those of [`Request::read`].
+    /// Those of [`Request::read`]; `Usage` if several inputs were named.
     pub(super) fn request(&self) -> lockon::Result<Request> {
-        let mut request = match self.job() {
-            Some(path) => Request::read(Path::new(path))?,
-            None => Request::default(),
-        };
-        for (field, texts) in &self.texts {
-            if job_name(field, texts).is_none() {
-                let typed = field.join(texts);
-                field.give(&mut request, texts, &typed)?;
-            }
+        match self.inputs() {
+            [_, _, ..] => Err(lockon::Error::Usage("one INPUT is taken here".into())),
+            inputs => self.request_of(inputs.first().map(OsString::as_os_str)),
         }
-        Ok(request)
     }
 
-    /// The file that `@JOB` names.
-    fn job(&self) -> Option<&str> {
-        self.texts.iter().find_map(|(field, texts)| job_name(field, texts))
+    /// A request for each input that was named: what was typed, over what a job file says if it is one.
+    ///
+    /// # Errors
+    /// Those of [`Request::read`].
+    pub(super) fn requests(&self) -> lockon::Result<Vec<Request>> {
+        self.inputs().iter().map(|input| self.request_of(Some(input))).collect()
+    }
+
+    /// What was typed besides inputs.
+    ///
+    /// # Errors
+    /// `Value`.
+    pub(super) fn options(&self) -> lockon::Result<Request> {
+        self.request_of(None)
+    }
+
+    fn inputs(&self) -> &[OsString] {
+        let inputs = self.texts.iter().find(|(field, _)| field.spec.is_positional);
+        inputs.map_or(&[], |(_, texts)| texts)
+    }
+
+    fn request_of(&self, input: Option<&OsStr>) -> lockon::Result<Request> {
+        let mut request = match input.map(|input| (input, job_name(input))) {
+            Some((_, Some(path))) => Request::read(Path::new(path))?,
+            Some((input, None)) => Request::new(input)?,
+            None => Request::default(),
+        };
+        for (field, texts) in self.texts.iter().filter(|(field, _)| !field.spec.is_positional) {
+            let typed = field.join(texts);
+            field.give(&mut request, texts, &typed)?;
+        }
+        Ok(request)
     }
 }
 
 /// The file that is named by `@JOB` where an input stands.
-fn job_name<'a>(field: &Field, texts: &'a [OsString]) -> Option<&'a str> {
-    let text = texts.first().filter(|_| field.spec.is_positional)?;
-    text.to_str()?.strip_prefix('@')
+fn job_name(input: &OsStr) -> Option<&str> {
+    input.to_str()?.strip_prefix('@')
 }
 
 impl<S: Selection> FromArgMatches for Typed<S> {
@@ -138,7 +159,12 @@ fn arg(field: &'static Field) -> Arg {
     if field.shape == Shape::Switch {
         return arg.action(ArgAction::SetTrue);
     }
-    let action = if field.shape == Shape::List { ArgAction::Append } else { ArgAction::Set };
+    // Each input is a video of its own.
+    let takes_many = field.shape == Shape::List || spec.is_positional;
+    let action = if takes_many { ArgAction::Append } else { ArgAction::Set };
+    if spec.is_positional {
+        arg = arg.num_args(1..);
+    }
     arg = arg
         .action(action)
         .value_name(spec.value)
@@ -170,11 +196,10 @@ impl TypedValueParser for Checked {
         let field = self.0;
         let is_text = value.to_str().is_some();
         let check = move |typed: OsString| {
-            let texts = [typed.clone()];
-            if job_name(field, &texts).is_some() {
+            if field.spec.is_positional && job_name(&typed).is_some() {
                 return Ok(typed);
             }
-            field.put(&mut Request::default(), &texts).map(|()| typed)
+            field.put(&mut Request::default(), std::slice::from_ref(&typed)).map(|()| typed)
         };
         let checked = OsStringValueParser::new().try_map(check).parse_ref(command, arg, value);
         // Which of the words is no text is said where all words are known.

@@ -13,13 +13,24 @@ use lockon::request::Request;
 use super::args::{JobFormat, RunArgs};
 use super::progress::Progress;
 use super::signals::Signals;
-use super::{Outcome, closing, log, pick, system};
+use super::{Outcome, closing, fleet, log, pick, system};
 
 pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
-    let request = args.typed.request()?;
-    system::check_threads(job::threads(request.threads))?;
     launch::init()?;
     log::join_gstreamer();
+    let mut videos = fleet::videos(args)?;
+    if let (Some(format), false) = (args.print_job, is_alone(args, &videos)) {
+        return print_jobs(&videos, format);
+    }
+    if !is_alone(args, &videos) {
+        return if args.print_pipeline {
+            Err(Error::Usage("--print-pipeline is for one video".into()).into())
+        } else {
+            fleet::run(args, videos)
+        };
+    }
+    let (_, request) = videos.remove(0);
+    system::check_threads(job::threads(request.threads))?;
     if let Some(format) = args.print_job {
         return print_job(&request, format);
     }
@@ -65,26 +76,54 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     Ok(if summary.interrupted { signals.outcome() } else { Outcome::Done })
 }
 
+/// True if there is one video, of which more can be said and shown than of several.
+fn is_alone(args: &RunArgs, videos: &[(String, Request)]) -> bool {
+    videos.len() == 1
+        && args.several.inputs.is_none()
+        && args.several.jobs.is_none()
+        && !args.several.skip_done
+}
+
 /// True if somebody sees anything of what is found.
-fn keeps_anything(request: &Request) -> bool {
+pub(super) fn keeps_anything(request: &Request) -> bool {
     let written = request.output.len() + request.results.len() + request.sink.len();
     written > 0 || request.report.is_some() || request.display || request.metrics.is_some()
 }
 
 fn print_job(request: &Request, format: JobFormat) -> Result<Outcome> {
     request.check()?;
-    let (shown, had_secrets) = request.without_secrets();
-    if had_secrets {
-        tracing::warn!(
-            "passwords are left out of the job: give them by --credentials FILE or LOCKON_CREDENTIALS"
-        );
-    }
+    let shown = without_secrets(request);
     let text = match format {
         JobFormat::Toml => shown.to_toml()?,
         JobFormat::Json => shown.to_json()? + "\n",
     };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(Outcome::Done)
+}
+
+/// Jobs as a list has them that --inputs reads: a line each.
+fn print_jobs(videos: &[(String, Request)], format: JobFormat) -> Result<Outcome> {
+    if format == JobFormat::Toml {
+        return Err(Error::Usage("several jobs are JSON, a line each: --print-job=json".into()).into());
+    }
+    let mut text = String::new();
+    for (_, request) in videos {
+        request.check()?;
+        writeln!(text, "{}", without_secrets(request).to_json()?)?;
+    }
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(Outcome::Done)
+}
+
+/// The request as it may be shown. That something is left out is said.
+fn without_secrets(request: &Request) -> Request {
+    let (shown, had_secrets) = request.without_secrets();
+    if had_secrets {
+        tracing::warn!(
+            "passwords are left out of the job: give them by --credentials FILE or LOCKON_CREDENTIALS"
+        );
+    }
+    shown
 }
 
 fn print_pipelines(request: &Request, as_element: bool) -> Result<Outcome> {

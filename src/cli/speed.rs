@@ -80,7 +80,7 @@ fn request(args: &BenchKernelsArgs) -> Request {
 }
 
 fn say_speed(backend: BackendChoice, threads: Option<u16>) -> anyhow::Result<()> {
-    if matches!(backend, BackendChoice::Cuda(_)) && threads.is_some() {
+    if matches!(backend, BackendChoice::Cuda(_) | BackendChoice::CudaOf(_)) && threads.is_some() {
         return Err(Error::Usage("--threads is for the CPU backend".into()).into());
     }
     let sentence = sentence(backend, job::threads(threads))?;

@@ -50,6 +50,20 @@ pub(super) fn check_threads(working: usize) -> Result<()> {
     Ok(())
 }
 
+/// Lets the process open as many files as it may: a video takes some twenty, and 1024 is what is usual.
+pub(super) fn allow_files() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, getrlimit, setrlimit};
+        let mut limit = getrlimit(Resource::Nofile);
+        limit.current = limit.maximum;
+        // With fewer some videos may fail, which is told then.
+        if let Err(error) = setrlimit(Resource::Nofile, limit) {
+            tracing::debug!("the limit of open files stays: {error}");
+        }
+    }
+}
+
 /// How many of `wanted` threads there can be at one time.
 fn start_at_once(wanted: usize, builder: impl Fn() -> Builder) -> usize {
     let (hold, held) = crossbeam_channel::bounded::<()>(0);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{FIELDS, Field, Request, login};
+use super::{FIELDS, Field, Request, Share, login};
 use crate::backend::cuda;
 use crate::config::{BackendChoice, Moment, OnDeviceLoss, Part, SearchMethod, View};
 use crate::error::{Error, Result};
@@ -121,7 +121,7 @@ impl Request {
     pub fn keeps_frames_on_gpu(&self) -> bool {
         let has_gpu = || match self.backend {
             BackendChoice::Cpu => false,
-            BackendChoice::Cuda(_) => true,
+            BackendChoice::Cuda(_) | BackendChoice::CudaOf(_) => true,
             BackendChoice::Auto => cuda::device(0).is_ok(),
         };
         let is_asked = self.on_device_loss == OnDeviceLoss::End && self.search != SearchMethod::Pyramid;
@@ -134,6 +134,14 @@ impl Request {
     /// `Usage` if there is none, or an option is for another kind of source; `Launch` if pipeline text is
     /// wrong; `File` if the login cannot be read.
     pub fn source_spec(&self) -> Result<SourceSpec> {
+        self.source_spec_for(Share::WHOLE)
+    }
+
+    /// The same for a run that has a share of the machine.
+    ///
+    /// # Errors
+    /// As [`Self::source_spec`].
+    pub fn source_spec_for(&self, share: Share) -> Result<SourceSpec> {
         let input = match (&self.source, &self.input) {
             (Some(text), _) => Input::Launch(Launch::user("--source", text)?.with_appsink()),
             (None, Some(input)) => input.input()?,
@@ -169,7 +177,6 @@ impl Request {
         }
         let searches_on_gpu = self.keeps_frames_on_gpu() && media::cuda::is_usable();
         let is_real_time = searches_on_gpu && (spec.live == Some(true) || spec.is_real_time()?);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Ok(SourceSpec { decoder: self.decoder.settled(searches_on_gpu, is_real_time, cores), ..spec })
+        Ok(SourceSpec { decoder: self.decoder.settled(searches_on_gpu, is_real_time, share.cores()), ..spec })
     }
 }

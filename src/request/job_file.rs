@@ -48,12 +48,12 @@ impl Request {
         toml::to_string(self).map_err(|error| Error::Usage(error.to_string()))
     }
 
-    /// The request as JSON.
+    /// The request as JSON in one line, as lists of videos have it.
     ///
     /// # Errors
     /// `Usage` if a name in it is not UTF-8.
     pub fn to_json(&self) -> Result<String> {
-        serde_json::to_string_pretty(self).map_err(|error| Error::Usage(error.to_string()))
+        serde_json::to_string(self).map_err(|error| Error::Usage(error.to_string()))
     }
 
     /// The request without passwords in addresses and in pipeline text, as it may be shown; and whether it

@@ -23,12 +23,16 @@ mod element;
 mod field;
 mod job_file;
 mod login;
+mod share;
 
 pub use field::{Field, FrameRate, InElement, InputText, Number, Shape, Spec, Text};
 pub use login::login;
+pub use share::Share;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+use sha2::{Digest, Sha256};
 
 use crate::backend::{self, Options};
 use crate::config::{
@@ -48,6 +52,9 @@ const TO_DO: &str = "What to do";
 const SEARCH: &str = "Search of templates (tracks have their own)";
 const OUTPUT: &str = "Output";
 const HOW: &str = "How";
+
+/// Fields besides what to do and how to search that decide what is found.
+const DECISIVE: [&str; 8] = ["input", "source", "size", "fps", "start", "end", "every", "max-frames"];
 
 /// Most threads.
 const MOST_THREADS: f64 = 1024.0;
@@ -131,7 +138,8 @@ request! {
     /// Write a page about the run when it ends: trajectories, score and state over time, latency
     report: Option<String> = None, Spec { value: "FILE.html", group: OUTPUT, is_file: true, ..SPEC };
 
-    /// The device that does the work: auto, cpu, cuda, cuda:N
+    /// The device that does the work: auto, cpu, cuda, cuda:N; of several GPUs (`cuda:0,1`, `cuda:all`) each run
+    /// takes the one with the fewest runs
     backend: BackendChoice = BackendChoice::default(),
         Spec { value: "BACKEND", group: HOW, offers: &["auto", "cpu", "cuda"], element: InElement::Ready, ..SPEC };
     /// Threads of the CPU backend, and for several tracks
@@ -147,10 +155,10 @@ request! {
     /// Frames in flight on the device; 2 is a double buffer [default: 4, of a live source 2]
     depth: Option<u8> = None,
         Spec { value: "N", group: HOW, range: Some((1.0, 32.0)), element: InElement::Ready, ..SPEC };
-    /// When the GPU fails in the middle of a run: end (with an error, what was written is kept), or cpu (it
-    /// does the rest)
+    /// When the GPU fails in the middle of a run: end (with an error, what was written is kept), gpu (another
+    /// one does the rest, or the CPU), or cpu (it does the rest)
     on_device_loss: OnDeviceLoss = OnDeviceLoss::default(),
-        Spec { value: "WHAT", group: HOW, offers: &["end", "cpu"], element: InElement::Ready, ..SPEC };
+        Spec { value: "WHAT", group: HOW, offers: &["end", "gpu", "cpu"], element: InElement::Ready, ..SPEC };
     /// Which decoders may be used: auto, software, hardware; auto takes hardware where a GPU searches, unless
     /// the video is a file and 12 cores or more decode it faster
     decoder: Decoder = Decoder::Auto,
@@ -217,6 +225,41 @@ impl Request {
             }
         }
         words
+    }
+
+    /// This, and of what it does not say what `base` says.
+    #[must_use]
+    pub fn over(&self, base: &Self) -> Self {
+        let mut both = base.clone();
+        for field in FIELDS.iter().filter(|field| field.is_set(self)) {
+            // What one request has another can have.
+            let put = field.put(&mut both, &field.texts(self));
+            debug_assert_eq!(put, Ok(()), "{}", field.name);
+        }
+        both
+    }
+
+    /// A number of what is asked, as SHA-256 in hexadecimal digits: requests that have the same, with these
+    /// templates, which were read for it, get the same results. Outputs are not in it, nor what does the work,
+    /// and passwords are not either.
+    pub fn digest(&self, templates: &[NamedTemplate]) -> String {
+        let (open, _) = self.without_secrets();
+        let mut hash = Sha256::new();
+        for field in FIELDS
+            .iter()
+            .filter(|field| DECISIVE.contains(&field.name) || [TO_DO, SEARCH].contains(&field.spec.group))
+        {
+            if field.name == "template" {
+                continue;
+            }
+            for text in field.texts(&open) {
+                hash.update(format!("{}={}\0", field.name, text.display()));
+            }
+        }
+        for NamedTemplate { template, sha256 } in templates {
+            hash.update(format!("template={}={sha256}\0", template.name()));
+        }
+        hash.finalize().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
     }
 
     /// What outputs show: where nothing is searched or followed, the picture itself would show nothing of the

@@ -40,6 +40,7 @@ pub fn kernels(args: &Request, say: fn(&str)) -> Result<()> {
     let number = match args.backend {
         BackendChoice::Cpu => None,
         BackendChoice::Cuda(number) => Some(number),
+        BackendChoice::CudaOf(gpus) => Some(gpus.first()),
         BackendChoice::Auto => match gpu::first() {
             Ok(number) => Some(number),
             // What was chosen is meant to be measured.

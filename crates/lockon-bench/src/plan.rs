@@ -104,7 +104,9 @@ pub(super) fn check_request(args: &Request) -> lockon_core::Result<()> {
         BackendChoice::Cpu if args.only.iter().any(|subject| !on_both.contains(subject)) => {
             usage("--backend cpu measures ncc and threshold only".into())
         }
-        BackendChoice::Cuda(_) if args.threads.is_some() => usage("--threads is for the CPU backend".into()),
+        BackendChoice::Cuda(_) | BackendChoice::CudaOf(_) if args.threads.is_some() => {
+            usage("--threads is for the CPU backend".into())
+        }
         _ => Ok(()),
     }
 }

@@ -17,7 +17,7 @@ mod threshold;
 mod typed;
 mod view;
 
-pub use device::{BackendChoice, OnDeviceLoss};
+pub use device::{BackendChoice, Gpus, OnDeviceLoss};
 pub use part::{Moment, Part, TrackSpec};
 pub use search::{Angles, Limits, Scales, SearchMethod};
 pub use threshold::{ThresholdMethod, ThresholdSpec};

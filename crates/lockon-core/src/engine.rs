@@ -79,11 +79,16 @@ impl Engine<'_> {
             }
         }
         let mut summary = self.summary(&run);
-        for (index, sink) in self.sinks.iter_mut().enumerate().filter(|(index, _)| !run.is_closed[*index]) {
+        // Results are the first of them: their summary says that all is there, and what was wrong.
+        for (index, sink) in
+            self.sinks.iter_mut().enumerate().rev().filter(|(index, _)| !run.is_closed[*index])
+        {
+            summary.error = outcome.as_ref().err().map(in_words);
             let finished = finish(&mut **sink, &summary);
             run.has_failed[index] |= finished.is_err();
             outcome = first_error(outcome, finished);
         }
+        summary.error = outcome.as_ref().err().map(in_words);
         // What failed may have left a part of a file, or the file that was there before.
         let whole = self.sinks.iter().zip(&run.has_failed).filter(|(_, has_failed)| !**has_failed);
         summary.files = whole.flat_map(|(sink, _)| sink.files()).collect();
@@ -101,7 +106,7 @@ impl Engine<'_> {
             }
             let Err(error) = guarded(&mut *self.sinks[index], &call) else { continue };
             (run.is_closed[index], run.has_failed[index]) = (true, true);
-            let summary = self.summary(run);
+            let summary = Summary { error: Some(in_words(&error)), ..self.summary(run) };
             let error = first_error(Err(error), finish(&mut *self.sinks[index], &summary));
             let failed = first_error(run.failed.take().map_or(Ok(()), Err), error);
             if !self.sinks.iter().zip(&run.is_closed).any(|(sink, closed)| sink.is_output() && !closed) {
@@ -522,6 +527,11 @@ fn first_error(first: Result<()>, later: Result<()>) -> Result<()> {
         (Err(_), Ok(())) => {}
     }
     first
+}
+
+/// An error as a results file has it.
+fn in_words(error: &Error) -> String {
+    text::for_people(&error.to_string())
 }
 
 fn micros(duration: Duration) -> u64 {

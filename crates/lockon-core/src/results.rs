@@ -142,6 +142,8 @@ pub struct SettingsRecord {
 pub struct CommandRecord {
     /// The words of the command line, without secrets.
     pub line: Vec<String>,
+    /// What was asked, as SHA-256 in hexadecimal: the same for runs that have the same results.
+    pub job: String,
     /// What outputs show: `overlay`, `mask` or `split`.
     pub view: &'static str,
     /// Decoders that might be used: `auto`, `software` or `hardware`.
@@ -165,7 +167,7 @@ pub struct CommandRecord {
     /// Kernels that were chosen by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<String>,
-    /// What would be done if the device were lost: `end` or `cpu`.
+    /// What would be done if the device were lost: `end`, `gpu` or `cpu`.
     pub on_device_loss: &'static str,
 }
 
@@ -370,10 +372,13 @@ pub struct Summary {
     pub stages: Vec<StageSummary>,
     /// True if it was interrupted before the end of the input.
     pub interrupted: bool,
+    /// What went wrong, if something did: what is there may not be all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// Searches that were done again, because there were more peaks than the device had room for at first.
     pub redone: u64,
-    /// The first frame that was not done by the device of `run`, which was lost: from here on the CPU did the
-    /// work.
+    /// The first frame that was not done by the device of `run`, which was lost: from here on another
+    /// one did the work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_lost: Option<u64>,
     /// Bytes that were moved on the way.

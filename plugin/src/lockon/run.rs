@@ -40,17 +40,17 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
     let depth = element.imp().depth();
     let options = Options { control: control.clone(), depth, ..device.options.clone() };
     let traffic = options.traffic.clone();
-    let devices = Devices::new(options, device.on_loss);
+    let devices = Devices::new(options, device.on_loss)?;
     let open_backend = |format: &VideoFormat| {
         devices.open(|options, has_opened| Retuned::open(element, options.clone(), format, has_opened))
     };
-    let spare = devices.spare();
-    let open_spare =
-        |format: &VideoFormat| Retuned::open(element, spare.clone().expect("there is a spare"), format, true);
+    let open_spare = |format: &VideoFormat| {
+        devices.open_spare(|options| Retuned::open(element, options.clone(), format, true))
+    };
     let engine = Engine {
         source: &mut Frames::of(element),
         open_backend: &open_backend,
-        open_spare: spare.is_some().then_some(&open_spare as _),
+        open_spare: devices.has_spare().then_some(&open_spare as _),
         describe: &|format, device| {
             let job = element.imp().work().opened().job;
             job.describe(input, None, format, device)

@@ -1,7 +1,8 @@
 //! A run's counts and states as Prometheus reads them: a sink that counts, and a small server that tells.
 //!
 //! The text is Prometheus' exposition format 0.0.4. Names and units follow its conventions: seconds, `_total`
-//! for what only grows. The input is not among the labels: a URI may hold a password.
+//! for what only grows. Each series has the name of its video as a label, not its whole address, which may hold
+//! a password.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -64,83 +65,100 @@ impl Metrics {
         // Counts that a panic left behind are still counts.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// The text, of one moment.
-    fn text(&self) -> String {
-        // Copied, so that the engine never waits while text is written.
-        let state = self.state().clone();
-        let mut text = String::new();
-        // Writing into a String cannot fail.
-        let _ = write_text(&mut text, &state);
-        text
-    }
 }
 
-fn write_text(out: &mut String, state: &State) -> std::fmt::Result {
-    if let Some(run) = &state.run {
+/// The runs whose counts are told, each with what its video is called.
+type Runs = Arc<Mutex<Vec<(String, Metrics)>>>;
+
+fn lock(runs: &Runs) -> MutexGuard<'_, Vec<(String, Metrics)>> {
+    runs.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The text of all runs, each of one moment.
+fn text(runs: &Runs) -> String {
+    // Copied, so that no engine ever waits while text is written.
+    let copy = |(video, metrics): &(String, Metrics)| (quoted(video), metrics.state().clone());
+    let runs: Vec<_> = lock(runs).iter().map(copy).collect();
+    let mut text = String::new();
+    // Writing into a String cannot fail.
+    let _ = write_text(&mut text, &runs);
+    text
+}
+
+/// What is known of runs, with the names of their videos in quotes.
+type States<'a> = &'a [(String, State)];
+
+/// What only grows: its name, where it stands, and what it is.
+type Counter = (&'static str, fn(&State) -> u64, &'static str);
+
+fn write_text(out: &mut String, runs: States<'_>) -> std::fmt::Result {
+    head(out, "lockon_videos", "gauge", "Videos that are being processed.")?;
+    writeln!(out, "lockon_videos {}", runs.len())?;
+    if runs.iter().any(|(_, state)| state.run.is_some()) {
         head(out, "lockon_info", "gauge", "What does the work.")?;
-        write!(out, "lockon_info{{version={}", quoted(run.version))?;
-        write!(out, ",backend={},device={}", quoted(run.backend), quoted(&run.device))?;
-        for (name, value) in [("driver", &run.driver), ("decoder", &run.decoder)] {
-            write!(out, ",{name}={}", quoted(value.as_deref().unwrap_or("")))?;
+        for (video, run) in runs.iter().filter_map(|(video, state)| Some((video, state.run.as_ref()?))) {
+            write!(out, "lockon_info{{video={video},version={}", quoted(run.version))?;
+            write!(out, ",backend={},device={}", quoted(run.backend), quoted(&run.device))?;
+            for (name, value) in [("driver", &run.driver), ("decoder", &run.decoder)] {
+                write!(out, ",{name}={}", quoted(value.as_deref().unwrap_or("")))?;
+            }
+            writeln!(out, "}} 1")?;
         }
-        writeln!(out, "}} 1")?;
         head(out, "lockon_start_time_seconds", "gauge", "When the run started, since 1970.")?;
-        writeln!(out, "lockon_start_time_seconds {}", run.started)?;
+        for (video, run) in runs.iter().filter_map(|(video, state)| Some((video, state.run.as_ref()?))) {
+            writeln!(out, "lockon_start_time_seconds{{video={video}}} {}", run.started)?;
+        }
     }
-    for (name, value, help) in [
-        ("frames", state.frames, "Frames whose results are final."),
+    let counters: [Counter; 9] = [
+        ("frames", |state| state.frames, "Frames whose results are final."),
         (
             "frames_dropped",
-            state.dropped,
+            |state| state.dropped,
             "Frames of a live source that were dropped because newer ones waited.",
         ),
-        ("stalls", state.stalls, "Times that nothing came from the source for two seconds."),
-        ("gaps", state.gaps, "Times that the source was gone and was connected anew."),
-        ("format_changes", state.changes, "Times that frames changed their size, format or rate."),
-        ("times_interpolated", state.interpolated, "Frames whose time was interpolated."),
-    ] {
-        head(out, &format!("lockon_{name}_total"), "counter", help)?;
-        writeln!(out, "lockon_{name}_total {value}")?;
+        ("stalls", |state| state.stalls, "Times that nothing came from the source for two seconds."),
+        ("gaps", |state| state.gaps, "Times that the source was gone and was connected anew."),
+        ("format_changes", |state| state.changes, "Times that frames changed their size, format or rate."),
+        ("times_interpolated", |state| state.interpolated, "Frames whose time was interpolated."),
+        ("bytes_to_device", |state| state.traffic.so_far().0, "Bytes that went from the host to the device."),
+        (
+            "bytes_from_device",
+            |state| state.traffic.so_far().1,
+            "Bytes that came from the device to the host.",
+        ),
+        (
+            "bytes_copied_on_host",
+            |state| state.traffic.so_far().2,
+            "Bytes of frames that the host copied on their way to the search.",
+        ),
+    ];
+    for (name, count, help) in counters {
+        series(out, runs, (&format!("lockon_{name}_total"), "counter", help), |state| count(state) as f64)?;
     }
-    let (to_device, from_device, on_host) = state.traffic.so_far();
-    for (name, value, help) in [
-        ("to_device", to_device, "Bytes that went from the host to the device."),
-        ("from_device", from_device, "Bytes that came from the device to the host."),
-        ("copied_on_host", on_host, "Bytes of frames that the host copied on their way to the search."),
-    ] {
-        head(out, &format!("lockon_bytes_{name}_total"), "counter", help)?;
-        writeln!(out, "lockon_bytes_{name}_total {value}")?;
-    }
-    head(out, "lockon_device_seconds_total", "counter", "Time that the device worked on frames.")?;
-    writeln!(out, "lockon_device_seconds_total {}", state.traffic.device_us() as f64 / 1e6)?;
-    head(out, "lockon_stalled", "gauge", "1 while nothing comes from the source.")?;
-    writeln!(out, "lockon_stalled {}", u8::from(state.is_stalled))?;
-    histogram(
-        out,
-        "lockon_latency_seconds",
-        "Arrival of a frame to its results being final.",
-        &state.latency,
-    )?;
-    histogram(
-        out,
-        "lockon_capture_latency_seconds",
-        "Capture of a live source's frame to its results being final.",
-        &state.capture,
-    )?;
-    if state.tracks.is_empty() {
+    let what = ("lockon_device_seconds_total", "counter", "Time that the device worked on frames.");
+    series(out, runs, what, |state| state.traffic.device_us() as f64 / 1e6)?;
+    let what = ("lockon_stalled", "gauge", "1 while nothing comes from the source.");
+    series(out, runs, what, |state| f64::from(u8::from(state.is_stalled)))?;
+    let what = ("lockon_latency_seconds", "Arrival of a frame to its results being final.");
+    histograms(out, runs, what, |state| &state.latency)?;
+    let what =
+        ("lockon_capture_latency_seconds", "Capture of a live source's frame to its results being final.");
+    histograms(out, runs, what, |state| &state.capture)?;
+    if runs.iter().all(|(_, state)| state.tracks.is_empty()) {
         return Ok(());
     }
+    let tracks =
+        || runs.iter().flat_map(|(video, state)| state.tracks.iter().map(move |track| (video, track)));
     head(out, "lockon_track_state", "gauge", "1 for the state that a track is in.")?;
-    for track in &state.tracks {
+    for (video, track) in tracks() {
         for one in TrackState::ALL {
             let (id, name, is_it) = (track.id, one.name(), u8::from(one == track.state));
-            writeln!(out, "lockon_track_state{{track=\"{id}\",state=\"{name}\"}} {is_it}")?;
+            writeln!(out, "lockon_track_state{{video={video},track=\"{id}\",state=\"{name}\"}} {is_it}")?;
         }
     }
     head(out, "lockon_track_score", "gauge", "How likely a track's box is on its target, from 0 to 1.")?;
-    for track in &state.tracks {
-        writeln!(out, "lockon_track_score{{track=\"{}\"}} {}", track.id, track.score)?;
+    for (video, track) in tracks() {
+        writeln!(out, "lockon_track_score{{video={video},track=\"{}\"}} {}", track.id, track.score)?;
     }
     Ok(())
 }
@@ -149,15 +167,37 @@ fn head(out: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Resul
     writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}")
 }
 
-fn histogram(out: &mut String, name: &str, help: &str, buckets: &Buckets) -> std::fmt::Result {
+/// A number of each run.
+fn series(
+    out: &mut String,
+    runs: States<'_>,
+    (name, kind, help): (&str, &str, &str),
+    value: impl Fn(&State) -> f64,
+) -> std::fmt::Result {
+    head(out, name, kind, help)?;
+    runs.iter().try_for_each(|(video, state)| writeln!(out, "{name}{{video={video}}} {}", value(state)))
+}
+
+/// Durations of each run.
+fn histograms(
+    out: &mut String,
+    runs: States<'_>,
+    (name, help): (&str, &str),
+    buckets: impl Fn(&State) -> &Buckets,
+) -> std::fmt::Result {
     head(out, name, "histogram", help)?;
+    runs.iter().try_for_each(|(video, state)| histogram(out, name, video, buckets(state)))
+}
+
+fn histogram(out: &mut String, name: &str, video: &str, buckets: &Buckets) -> std::fmt::Result {
     let mut count = 0;
     for (in_bucket, end) in buckets.counts.iter().zip(BUCKETS_US.map(Some).into_iter().chain([None])) {
         count += in_bucket;
         let end = end.map_or_else(|| "+Inf".to_owned(), |us| (us as f64 / 1e6).to_string());
-        writeln!(out, "{name}_bucket{{le=\"{end}\"}} {count}")?;
+        writeln!(out, "{name}_bucket{{video={video},le=\"{end}\"}} {count}")?;
     }
-    writeln!(out, "{name}_sum {}\n{name}_count {count}", buckets.sum_us as f64 / 1e6)
+    let sum = buckets.sum_us as f64 / 1e6;
+    writeln!(out, "{name}_sum{{video={video}}} {sum}\n{name}_count{{video={video}}} {count}")
 }
 
 /// A label's value in quotes, with what would end it escaped.
@@ -165,30 +205,50 @@ fn quoted(value: &str) -> String {
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
-/// Counts what the engine tells, for a [`Server`].
+/// Serves the counts of any number of runs at one address, until it is dropped.
 #[derive(Debug)]
-pub struct MetricsSink {
-    metrics: Metrics,
-    /// Serves until the run has ended.
-    server: Option<Server>,
+pub struct MetricsServer {
+    runs: Runs,
+    server: Server,
 }
 
-impl MetricsSink {
-    /// Counts, and serves what it counts at an address, and the bytes that `traffic` counts.
+impl MetricsServer {
+    /// Serves from now on.
     ///
     /// # Errors
     /// `Listen` if the address is taken, or is none of this machine's.
-    pub fn serve(address: &Address, traffic: &Traffic) -> Result<Self> {
-        let metrics = Metrics::default();
-        metrics.state().traffic = traffic.clone();
-        let told = metrics.clone();
-        let server = Server::start(address, move || told.text())?;
-        Ok(Self { metrics, server: Some(server) })
+    pub fn start(address: &Address) -> Result<Self> {
+        let runs = Runs::default();
+        let told = runs.clone();
+        let server = Server::start(address, move || text(&told))?;
+        Ok(Self { runs, server })
     }
 
     /// Where it serves: with the port that was chosen, if 0 was asked for.
     pub fn url(&self) -> String {
-        self.server.as_ref().map_or_else(String::new, Server::url)
+        self.server.url()
+    }
+
+    /// What counts a run, and the bytes that `traffic` counts, under the name of its video. The run is told of
+    /// as long as this lives.
+    pub fn watch(&self, video: &str, traffic: &Traffic) -> MetricsSink {
+        let metrics = Metrics::default();
+        metrics.state().traffic = traffic.clone();
+        lock(&self.runs).push((video.to_owned(), metrics.clone()));
+        MetricsSink { metrics, runs: self.runs.clone() }
+    }
+}
+
+/// Counts what the engine tells, for a [`MetricsServer`].
+#[derive(Debug)]
+pub struct MetricsSink {
+    metrics: Metrics,
+    runs: Runs,
+}
+
+impl Drop for MetricsSink {
+    fn drop(&mut self) {
+        lock(&self.runs).retain(|(_, metrics)| !Arc::ptr_eq(&metrics.0, &self.metrics.0));
     }
 }
 
@@ -237,7 +297,6 @@ impl Sink for MetricsSink {
     }
 
     fn finish(&mut self, _: &Summary) -> Result<()> {
-        self.server = None;
         Ok(())
     }
 }
@@ -253,15 +312,13 @@ mod tests {
             buckets.record(us);
         }
         let mut out = String::new();
-        histogram(&mut out, "x", "Help.", &buckets).unwrap();
+        histogram(&mut out, "x", "\"v\"", &buckets).unwrap();
         let lines: Vec<_> = out.lines().collect();
-        assert_eq!(lines[..2], ["# HELP x Help.", "# TYPE x histogram"]);
-        assert_eq!(
-            lines[2..5],
-            [r#"x_bucket{le="0.0005"} 2"#, r#"x_bucket{le="0.001"} 3"#, r#"x_bucket{le="0.002"} 3"#]
-        );
-        assert_eq!(lines[7], r#"x_bucket{le="0.016"} 4"#);
-        assert_eq!(lines[16..], [r#"x_bucket{le="+Inf"} 5"#, "x_sum 10.017002", "x_count 5"]);
+        assert_eq!(lines[0], r#"x_bucket{video="v",le="0.0005"} 2"#);
+        assert_eq!(lines[1], r#"x_bucket{video="v",le="0.001"} 3"#);
+        assert_eq!(lines[5], r#"x_bucket{video="v",le="0.016"} 4"#);
+        assert_eq!(lines[14], r#"x_bucket{video="v",le="+Inf"} 5"#);
+        assert_eq!(lines[15..], [r#"x_sum{video="v"} 10.017002"#, r#"x_count{video="v"} 5"#]);
     }
 
     #[test]
@@ -274,10 +331,26 @@ mod tests {
         let track = Track { id: 3, state: TrackState::Lost, score: 0.25, ..Track::default() };
         let metrics = Metrics::default();
         metrics.state().tracks.push(track);
-        let text = metrics.text();
-        assert_eq!(text.matches("lockon_track_state{track=\"3\"").count(), 4);
-        assert!(text.contains("lockon_track_state{track=\"3\",state=\"lost\"} 1\n"), "{text}");
-        assert!(text.contains("lockon_track_state{track=\"3\",state=\"tracked\"} 0\n"), "{text}");
-        assert!(text.contains("lockon_track_score{track=\"3\"} 0.25\n"), "{text}");
+        let text = text(&Arc::new(Mutex::new(vec![("v".into(), metrics)])));
+        assert_eq!(text.matches("lockon_track_state{video=\"v\",track=\"3\"").count(), 4);
+        assert!(text.contains("lockon_track_state{video=\"v\",track=\"3\",state=\"lost\"} 1\n"), "{text}");
+        assert!(text.contains("lockon_track_state{video=\"v\",track=\"3\",state=\"tracked\"} 0\n"), "{text}");
+        assert!(text.contains("lockon_track_score{video=\"v\",track=\"3\"} 0.25\n"), "{text}");
+    }
+
+    #[test]
+    fn each_run_has_a_line_of_each_series_as_long_as_it_is_watched() {
+        let server = MetricsServer::start(&"0".parse().unwrap()).unwrap();
+        let sinks = ["a", "b"].map(|video| server.watch(video, &Traffic::default()));
+        sinks[1].metrics.state().frames = 7;
+        let said = text(&server.runs);
+        assert!(said.contains("lockon_videos 2\n"), "{said}");
+        let lines = "lockon_frames_total{video=\"a\"} 0\nlockon_frames_total{video=\"b\"} 7\n";
+        assert!(said.contains(lines), "{said}");
+        assert_eq!(said.matches("# TYPE lockon_frames_total counter").count(), 1);
+        let [first, _second] = sinks;
+        drop(first);
+        let said = text(&server.runs);
+        assert!(said.contains("lockon_videos 1\n") && !said.contains("video=\"a\""), "{said}");
     }
 }

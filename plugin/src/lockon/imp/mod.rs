@@ -16,6 +16,7 @@ use gst::subclass::prelude::*;
 use lockon::backend::{self, Ahead};
 use lockon::config::{BackendChoice, OnDeviceLoss};
 use lockon::control::Control;
+use lockon::devices::Place;
 use lockon::error::{Error, Result};
 use lockon::files;
 use lockon::frame::PixelFormat;
@@ -49,6 +50,7 @@ pub struct Lockon {
     device: Mutex<Option<Device>>,
     /// The device that upstream may leave frames on, once it is known whether there is one: from READY on.
     surfaces: Mutex<Option<Surfaces>>,
+    place: Mutex<Option<Placed>>,
     traffic: Traffic,
     /// What the sink pad was told last.
     input: Mutex<InputStream>,
@@ -132,6 +134,7 @@ impl ObjectSubclass for Lockon {
             work: Mutex::default(),
             device: Mutex::default(),
             surfaces: Mutex::default(),
+            place: Mutex::default(),
             traffic: Traffic::default(),
             input: Mutex::default(),
             control: Mutex::default(),
@@ -240,18 +243,32 @@ impl ElementImpl for Lockon {
                 *lock(&self.device) = None;
                 *lock(&self.input) = InputStream::default();
             }
-            gst::StateChange::ReadyToNull => *lock(&self.surfaces) = None,
+            gst::StateChange::ReadyToNull => {
+                *lock(&self.surfaces) = None;
+                *lock(&self.place) = None;
+            }
             _ => {}
         }
         Ok(changed)
     }
 }
 
+/// The GPU on which an element is, from READY on.
+struct Placed {
+    asked: BackendChoice,
+    choice: BackendChoice,
+    _place: Option<Place>,
+}
+
 impl Lockon {
     /// NULL to READY: what was set can be read, and the device is there.
     fn probe(&self) -> Result<()> {
-        let Device { options, on_loss, .. } = lock(&self.settings).device()?;
-        backend::probe(options.choice)?;
+        let Device { mut options, on_loss, .. } = lock(&self.settings).device()?;
+        let asked = options.choice;
+        let (choice, place) = Place::of(asked)?;
+        options.choice = choice;
+        backend::probe(choice)?;
+        *lock(&self.place) = Some(Placed { asked, choice, _place: place });
         // Frames that are lost with the device cannot be given to another.
         let may_stay = options.choice != BackendChoice::Cpu && on_loss == OnDeviceLoss::End;
         let surfaces = if may_stay {
@@ -275,6 +292,12 @@ impl Lockon {
         let settings = lock(&self.settings).clone();
         let (mut device, job) = self.logging(|| Ok::<_, Error>((settings.device()?, settings.job()?)))?;
         device.options.traffic = self.traffic.clone();
+        // Of several GPUs, that on which frames may stay.
+        if let Some(Placed { asked, choice, .. }) = &*lock(&self.place)
+            && *asked == device.options.choice
+        {
+            device.options.choice = *choice;
+        }
         let mut written = Vec::new();
         for path in device.results.iter().filter(|path| *path != "-") {
             output::Format::of(path)?;

@@ -69,7 +69,7 @@ impl Page<'_> {
         if let Some(frame) = summary.device_lost {
             writeln!(
                 page,
-                "<p class=\"warn\">The device was lost: the CPU did the work from frame {frame} on.</p>"
+                "<p class=\"warn\">The device was lost: another one did the work from frame {frame} on.</p>"
             )?;
         }
         if summary.dropped > 0 {

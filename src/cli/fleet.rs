@@ -1,0 +1,327 @@
+//! `lockon run` of several videos: which there are, what each is called, and words about all of them.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use lockon::Error;
+use lockon::fleet::{self, Completion, Ended, Fleet, Order};
+use lockon::frame::VideoFormat;
+use lockon::job;
+use lockon::media::source::Input;
+use lockon::metrics::MetricsServer;
+use lockon::ports::{Delivery, Sink};
+use lockon::request::Request;
+use lockon::results::{RunRecord, Summary};
+use lockon::text;
+
+use super::args::RunArgs;
+use super::log::{self, BARS};
+use super::progress::Progress;
+use super::signals::Signals;
+use super::{Outcome, closing, run, system};
+
+/// Between two lines about all videos in a log.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Between two looks at how far all are.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Videos that failed and are told once more at the end.
+const MOST_FAILED: usize = 20;
+
+/// Threads that a run needs beside those that work for all: its own, GStreamer's and a codec's.
+const THREADS_EACH: usize = 8;
+
+/// A video, and what is asked of it.
+type Named = (String, Request);
+
+/// The videos that were named, each with what it is called.
+pub(super) fn videos(args: &RunArgs) -> Result<Vec<Named>> {
+    let mut requests = args.typed.requests()?;
+    if let Some(list) = &args.several.inputs {
+        requests.extend(fleet::read_list(list, &args.typed.options()?)?);
+        if requests.is_empty() {
+            bail!(Error::Usage(format!("{} names no video", text::path(list))));
+        }
+    }
+    if requests.is_empty() {
+        // From a source of one's own, or an error that says so.
+        requests.push(args.typed.options()?);
+    }
+    let inputs = requests.iter().map(|request| Ok(request.source_spec()?.input));
+    let inputs = inputs.collect::<lockon::Result<Vec<_>>>()?;
+    let address = |input: &Input| match input {
+        Input::Launch(_) => fleet::name_of(input),
+        input => input.to_string(),
+    };
+    let (mut names, mut addresses) = (HashMap::<String, usize>::new(), HashMap::<String, usize>::new());
+    for input in &inputs {
+        *names.entry(fleet::name_of(input)).or_default() += 1;
+        *addresses.entry(address(input)).or_default() += 1;
+    }
+    let mut videos = Vec::with_capacity(requests.len());
+    for (index, (mut request, input)) in requests.into_iter().zip(&inputs).enumerate() {
+        let name = fleet::name_of(input);
+        fleet::expand(&mut request, &name, index + 1)?;
+        let whole = address(input);
+        // Those who have a name together are told by their addresses, and those who have these too by their
+        // places.
+        let name = match (names[&name], addresses[&whole]) {
+            (1, _) => name,
+            (_, 1) => whole,
+            _ => format!("{whole} ({})", index + 1),
+        };
+        videos.push((name, request));
+    }
+    Ok(videos)
+}
+
+/// Runs them beside each other.
+pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
+    videos.iter().try_for_each(|(name, request)| request.check().map_err(|error| in_front(name, error)))?;
+    fleet::check(&videos)?;
+    let all = videos.len();
+    let may_be_lost = if args.several.skip_done { leave_out_done(&mut videos)? } else { outputs(&videos) };
+    let skipped = all - videos.len();
+    if skipped > 0 {
+        log::say(&format!("{skipped} of {all} videos are done already"));
+    }
+    if videos.is_empty() {
+        return Ok(Outcome::Done);
+    }
+    args.overwrite.allow(&may_be_lost)?;
+    let jobs = args.several.jobs.map_or_else(|| fleet::usual_jobs(&videos[0].1), usize::from);
+    system::allow_files();
+    system::check_threads(job::threads(None) + THREADS_EACH * jobs.min(videos.len()))?;
+    let signals = Signals::watch()?;
+    let metrics = videos[0].1.metrics.as_ref().map(MetricsServer::start).transpose()?.map(Arc::new);
+    if let Some(metrics) = &metrics {
+        log::say(&format!("metrics: {}", metrics.url()));
+    }
+    let keeps = videos.iter().any(|(_, request)| run::keeps_anything(request));
+    let shows = !args.no_progress && !log::is_quiet();
+    let total = Arc::new(Total::default());
+    let mut told = Told::new(videos.len(), shows);
+    let mut fleet = Fleet::under(jobs, signals.control());
+    let orders: Vec<_> = videos
+        .into_iter()
+        .map(|(name, request)| order(name, request, shows, &total, metrics.as_ref()))
+        .collect();
+    fleet.add_all(orders);
+    while !fleet.is_done() {
+        if let Some(ended) = fleet.wait_timeout(TICK) {
+            told.tell(&ended);
+        }
+        told.tick(&fleet, &total);
+    }
+    drop(fleet);
+    told.close(&total, keeps)?;
+    Ok(signals.outcome())
+}
+
+/// What is asked of one of several videos: its metrics are told together with the others'.
+fn order(
+    name: String,
+    mut request: Request,
+    shows: bool,
+    total: &Arc<Total>,
+    metrics: Option<&Arc<MetricsServer>>,
+) -> Order {
+    let line = ["lockon".to_owned(), "run".to_owned()].into_iter();
+    let line: Vec<_> =
+        line.chain(request.words().iter().map(|word| word.to_string_lossy().into_owned())).collect();
+    request.metrics = None;
+    let (total, metrics, video) = (total.clone(), metrics.cloned(), name.clone());
+    Order::new(name, request).when_opened(move |run| {
+        run.note_command(line);
+        run.add_sink(Box::new(Counting(total)));
+        if shows && log::is_terminal() {
+            run.add_sink(Box::new(Progress::of_one(&video, run.length_ns())));
+        }
+        if let Some(metrics) = metrics {
+            let sink = run.metrics(&metrics, &video);
+            run.add_sink(Box::new(sink));
+        }
+        Ok(())
+    })
+}
+
+/// Leaves out the videos that are done; gives the files that would be lost of those that are not. What an
+/// interrupted run left is none of them.
+fn leave_out_done(videos: &mut Vec<Named>) -> Result<Vec<PathBuf>> {
+    let mut lost = Vec::new();
+    let mut left = Vec::with_capacity(videos.len());
+    for (name, request) in std::mem::take(videos) {
+        match fleet::completion(&request).map_err(|error| in_front(&name, error))? {
+            Completion::Done => continue,
+            Completion::Part => {}
+            Completion::None | Completion::Other => lost.extend(request.output_files()),
+        }
+        left.push((name, request));
+    }
+    *videos = left;
+    Ok(lost)
+}
+
+fn outputs(videos: &[Named]) -> Vec<PathBuf> {
+    videos.iter().flat_map(|(_, request)| request.output_files()).collect()
+}
+
+/// An error about one of several videos, of the same kind.
+fn in_front(name: &str, error: Error) -> anyhow::Error {
+    anyhow::Error::new(error).context(text::in_one_line(name).into_owned())
+}
+
+/// Frames of all videos so far.
+#[derive(Debug, Default)]
+struct Total {
+    frames: AtomicU64,
+}
+
+impl Total {
+    fn frames(&self) -> u64 {
+        self.frames.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts the frames of a run among those of all.
+struct Counting(Arc<Total>);
+
+impl Sink for Counting {
+    fn name(&self) -> &'static str {
+        "total"
+    }
+
+    fn is_output(&self) -> bool {
+        false
+    }
+
+    fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> lockon::Result<()> {
+        Ok(())
+    }
+
+    fn deliver(&mut self, _: &Delivery<'_>) -> lockon::Result<()> {
+        self.0.frames.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &Summary) -> lockon::Result<()> {
+        Ok(())
+    }
+}
+
+/// What is said of all videos.
+struct Told {
+    videos: usize,
+    ended: usize,
+    interrupted: usize,
+    dropped: u64,
+    /// Names and reasons.
+    failed: Vec<(String, String)>,
+    started: Instant,
+    last_line: Instant,
+    shows: bool,
+    bar: Option<ProgressBar>,
+}
+
+impl Told {
+    fn new(videos: usize, shows: bool) -> Self {
+        let bar = (shows && log::is_terminal()).then(|| {
+            let style = ProgressStyle::with_template("{bar:32.green/dim} {pos}/{len} videos  {msg}");
+            BARS.add(ProgressBar::new(videos as u64)).with_style(style.expect("the template is valid"))
+        });
+        let now = Instant::now();
+        let (started, last_line) = (now, now);
+        Self {
+            videos,
+            ended: 0,
+            interrupted: 0,
+            dropped: 0,
+            failed: Vec::new(),
+            started,
+            last_line,
+            shows,
+            bar,
+        }
+    }
+
+    /// A line about a run that has ended.
+    fn tell(&mut self, Ended { name, request, summary, outcome, .. }: &Ended) {
+        self.ended += 1;
+        self.dropped += summary.dropped;
+        self.interrupted += usize::from(summary.interrupted);
+        let name = text::in_one_line(name).into_owned();
+        if summary.frames > 0 {
+            log::say(&format!("{name}: {}", closing::in_one_line(summary, request.min_score)));
+        }
+        match outcome {
+            Ok(()) | Err(Error::Stopped) => {}
+            Err(error) => {
+                let reason = text::for_people(&error.to_string());
+                log::error(&format!("{name}: {reason}"));
+                self.failed.push((name, reason));
+            }
+        }
+    }
+
+    fn tick(&mut self, fleet: &Fleet, total: &Total) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(self.ended as u64);
+            bar.set_message(self.rate(total));
+        } else if self.shows && self.last_line.elapsed() >= LINE_INTERVAL {
+            let (counts, rate) = (fleet.counts(), self.rate(total));
+            log::say(&format!(
+                "{} of {} videos ended, {} run: {rate}",
+                self.ended, self.videos, counts.running
+            ));
+            self.last_line = Instant::now();
+        }
+    }
+
+    /// `1234 frames, 98.7 fps`
+    fn rate(&self, total: &Total) -> String {
+        let frames = total.frames();
+        let seconds = self.started.elapsed().as_secs_f64().max(1e-9);
+        let mut rate = format!("{frames} frames in {seconds:.1} s, {:.1} fps", frames as f64 / seconds);
+        for (count, what) in [(self.dropped, "dropped"), (self.failed.len() as u64, "failed")] {
+            if count > 0 {
+                let _ = write!(rate, ", {count} {what}");
+            }
+        }
+        rate
+    }
+
+    /// The last line, and those that failed once more.
+    fn close(self, total: &Total, keeps: bool) -> Result<()> {
+        let rate = self.rate(total);
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        let interrupted = match self.interrupted {
+            0 => String::new(),
+            count => format!(", {count} interrupted"),
+        };
+        log::say(&format!("{} videos, {rate}{interrupted}", self.videos));
+        if !keeps && total.frames() > 0 {
+            log::say(closing::NOTHING_KEPT);
+        }
+        if self.failed.is_empty() {
+            return Ok(());
+        }
+        let mut said = format!("{} of {} videos failed:", self.failed.len(), self.videos);
+        for (name, reason) in self.failed.iter().take(MOST_FAILED) {
+            let _ = write!(said, "\n  {name}: {reason}");
+        }
+        if let Some(more) = self.failed.len().checked_sub(MOST_FAILED).filter(|more| *more > 0) {
+            let _ = write!(said, "\n  and {more} more");
+        }
+        bail!(said)
+    }
+}

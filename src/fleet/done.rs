@@ -1,0 +1,129 @@
+//! Whether the results of a run are there already, so that a batch that was interrupted can go on.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::job;
+use crate::output::Format;
+use crate::request::Request;
+
+/// How far a run has come that may have been done before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completion {
+    /// None of its results are there.
+    None,
+    /// A part is there, or what a run left that was stopped or failed.
+    Part,
+    /// All is there.
+    Done,
+    /// What is there is whole, and the answer to another question.
+    Other,
+}
+
+/// How far a run has come, by its JSON Lines: they end with a summary when all other outputs are complete, and
+/// tell in their first line what was asked ([`Request::digest`]).
+///
+/// # Errors
+/// `Usage` if it writes no JSON Lines to a file; `File` if what is there cannot be read; those of
+/// [`job::load_templates`].
+pub fn completion(request: &Request) -> Result<Completion> {
+    let is_lines =
+        |path: &&String| *path != "-" && Format::of(path).is_ok_and(|format| format == Format::JsonLines);
+    let Some(lines) = request.results.iter().find(is_lines) else {
+        return Err(Error::Usage(
+            "--skip-done needs --results FILE.jsonl, which tells what is complete".into(),
+        ));
+    };
+    let lines = Path::new(lines);
+    let file = match File::open(lines) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Completion::None),
+        Err(error) => return Err(Error::file("read", lines)(error)),
+    };
+    let (first, last) = ends(file).map_err(Error::file("read", lines))?;
+    let is_complete = last["type"] == "summary" && last["interrupted"] == false && last["error"].is_null();
+    if !is_complete || !request.output_files().iter().all(|path| path.exists()) {
+        return Ok(Completion::Part);
+    }
+    let asked = request.digest(&job::load_templates(&request.template)?);
+    Ok(if first["command"]["job"] == asked { Completion::Done } else { Completion::Other })
+}
+
+/// The first record of a file and the last one, if that has its line break; null where there is none.
+fn ends(mut file: File) -> std::io::Result<(Value, Value)> {
+    /// A summary of very many tracks and templates.
+    const LONGEST: u64 = 16 << 20;
+    let parsed = |line: &[u8]| serde_json::from_slice(line).unwrap_or(Value::Null);
+    let mut first = Vec::new();
+    BufReader::new(&file).take(LONGEST).read_until(b'\n', &mut first)?;
+    let length = file.metadata()?.len();
+    let mut size = 4096;
+    loop {
+        let start = length.saturating_sub(size);
+        file.seek(SeekFrom::Start(start))?;
+        let mut end = Vec::new();
+        (&mut file).take(length - start).read_to_end(&mut end)?;
+        let Some((b'\n', line)) = end.split_last() else { return Ok((parsed(&first), Value::Null)) };
+        let begin = line.iter().rposition(|&byte| byte == b'\n').map(|at| at + 1);
+        match begin {
+            Some(begin) => return Ok((parsed(&first), parsed(&line[begin..]))),
+            None if start == 0 => return Ok((parsed(&first), parsed(line))),
+            None if size > LONGEST => return Ok((parsed(&first), Value::Null)),
+            None => size *= 8,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_done_if_they_end_with_the_summary_of_a_whole_run_of_the_same_request() {
+        let folder = tempfile::tempdir().unwrap();
+        let [lines, video] = ["a.jsonl", "a.mkv"].map(|name| folder.path().join(name));
+        let mut request = Request::new("a.mp4").unwrap();
+        request.track.push("1,2,30,40".parse().unwrap());
+        assert!(completion(&request).unwrap_err().to_string().contains("needs --results FILE.jsonl"));
+        request.results = vec![lines.to_str().unwrap().into()];
+        assert_eq!(completion(&request).unwrap(), Completion::None);
+        let run = |job: &str| format!("{{\"type\":\"run\",\"command\":{{\"job\":\"{job}\"}}}}\n");
+        let run = run(&request.digest(&[]));
+        // Longer than what is read at first.
+        let frame = format!("{{\"type\":\"frame\",\"n\":\"{}\"}}\n", "x".repeat(9000));
+        let summary = "{\"type\":\"summary\",\"interrupted\":false,\"frames\":1}\n";
+        let whole = format!("{run}{frame}{summary}");
+        let stopped = whole.replace("false", "true");
+        let failed = whole.replace("\"frames\":1", "\"error\":\"no\"");
+        let torn = whole.trim_end();
+        let long =
+            format!("{run}{}", summary.replace("\"frames\":1", &format!("\"n\":\"{}\"", "x".repeat(9000))));
+        for (text, expected) in [
+            (&*whole, Completion::Done),
+            (&long, Completion::Done),
+            (&stopped, Completion::Part),
+            (&failed, Completion::Part),
+            (torn, Completion::Part),
+            (&format!("{run}{frame}"), Completion::Part),
+            ("", Completion::Part),
+            ("no JSON\n", Completion::Part),
+        ] {
+            std::fs::write(&lines, text).unwrap();
+            assert_eq!(completion(&request).unwrap(), expected, "{text:.200}");
+        }
+        std::fs::write(&lines, &whole).unwrap();
+        let other = Request { min_score: 0.5, ..request.clone() };
+        assert_eq!(completion(&other).unwrap(), Completion::Other);
+        // Where and how it is done changes nothing.
+        let same = Request { threads: Some(3), depth: Some(7), ..request.clone() };
+        assert_eq!(completion(&same).unwrap(), Completion::Done);
+        request.output = vec![video.clone()];
+        assert_eq!(completion(&request).unwrap(), Completion::Part);
+        std::fs::write(video, "").unwrap();
+        assert_eq!(completion(&request).unwrap(), Completion::Done);
+    }
+}

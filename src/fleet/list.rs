@@ -1,0 +1,119 @@
+//! Lists of videos, and what several runs must not ask for together.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::names::has_words;
+use crate::error::{Error, Result};
+use crate::files;
+use crate::request::Request;
+
+/// Reads a list of videos: a line each, an INPUT as it is typed, or a job as `--print-job=json` writes it; what
+/// a line does not say is as in `base`. Empty lines, and those that begin with `#`, say nothing. `-` is standard
+/// input.
+///
+/// # Errors
+/// `File` if it cannot be read; `Usage` if a line is wrong, with its number.
+pub fn read_list(path: &Path, base: &Request) -> Result<Vec<Request>> {
+    let mut text = String::new();
+    let read = if path == Path::new("-") {
+        std::io::stdin().read_to_string(&mut text)
+    } else {
+        std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text))
+    };
+    read.map_err(Error::file("read", path))?;
+    let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
+    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let read = |(number, line): (usize, &str)| {
+        let request = match line.strip_prefix('{') {
+            Some(_) => Request::from_json(line).map(|job| job.over(base)),
+            None => Request::new(line).map(|input| input.over(base)),
+        };
+        request.map_err(|error| Error::Usage(format!("{}: line {number}: {error}", path.display())))
+    };
+    lines.map(read).collect()
+}
+
+/// Refuses what several runs cannot do at the same time: write the same file, all write to standard output,
+/// read a file that another writes, ask somebody at the screen.
+///
+/// # Errors
+/// `Usage`, which names both videos and the remedy.
+pub fn check(runs: &[(String, Request)]) -> Result<()> {
+    let usage = |text: String| Err(Error::Usage(text));
+    let [(first, one), _, ..] = runs else { return Ok(()) };
+    if runs.iter().any(|(_, request)| request.pick) {
+        return usage(
+            "--pick is for one video: with several give --track, or a job for each by --inputs".into(),
+        );
+    }
+    if runs.iter().filter(|(_, request)| request.results.iter().any(|path| path == "-")).count() > 1 {
+        return usage("--results - is for one video: give --results '{stem}.jsonl'".into());
+    }
+    if let Some((other, _)) = runs.iter().find(|(_, request)| request.metrics != one.metrics) {
+        return usage(format!("--metrics of {first} and {other} are not the same: one address serves all"));
+    }
+    let mut writers: HashMap<PathBuf, &str> = HashMap::new();
+    for (name, request) in runs {
+        for path in request.output_files() {
+            if let Some(other) = writers.insert(path.clone(), name) {
+                let word =
+                    if path.to_str().is_some_and(has_words) { "another name" } else { "{stem} or {index}" };
+                return usage(format!(
+                    "{other} and {name} would both be written to {}: put {word} into it, as in '{{stem}}.jsonl'",
+                    path.display()
+                ));
+            }
+        }
+    }
+    let specs = runs.iter().map(|(_, request)| Ok(request.input_files(&request.source_spec()?)));
+    let inputs = specs.collect::<Result<Vec<_>>>()?.concat();
+    let outputs: Vec<_> = runs.iter().flat_map(|(_, request)| request.output_files()).collect();
+    files::check_distinct(&inputs, &outputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_an_input_or_a_job_over_what_was_typed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("list");
+        std::fs::write(&path, "a b.mp4\n\n# not this\n{\"input\":\"c.mp4\",\"track\":[\"1,2,30,40\"]}\n")
+            .unwrap();
+        let mut base = Request { min_score: 0.5, ..Request::default() };
+        base.track = vec!["5,6,70,80".parse().unwrap()];
+        let read = read_list(&path, &base).unwrap();
+        let inputs: Vec<_> =
+            read.iter().map(|request| request.source_spec().unwrap().input.to_string()).collect();
+        assert_eq!(inputs, ["a b.mp4", "c.mp4"]);
+        assert_eq!((&read[0].track, read[0].min_score), (&base.track, 0.5));
+        assert_eq!((read[1].track[0].to_string().as_str(), read[1].min_score), ("1,2,30,40", 0.5));
+        std::fs::write(&path, "a.mp4\n{\"wobble\":1}\n").unwrap();
+        let error = read_list(&path, &base).unwrap_err().to_string();
+        assert!(error.contains("line 2") && error.contains("wobble"), "{error}");
+        assert!(read_list(&folder.path().join("none"), &base).is_err());
+    }
+
+    #[test]
+    fn what_two_videos_would_both_write_is_refused_with_both_names() {
+        let run = |name: &str, results: &str| {
+            let mut request = Request::new(format!("{name}.mp4")).unwrap();
+            request.results = vec![results.into()];
+            (name.to_owned(), request)
+        };
+        let said = |runs: &[(String, Request)]| check(runs).unwrap_err().to_string();
+        let same = said(&[run("a", "x.jsonl"), run("b", "y.jsonl"), run("c", "x.jsonl")]);
+        assert!(
+            same.starts_with("a and c would both be written to x.jsonl") && same.contains("{stem}"),
+            "{same}"
+        );
+        assert!(said(&[run("a", "-"), run("b", "-")]).contains("--results - is for one video"));
+        let both = said(&[run("a", "x.jsonl"), run("b", "./x.jsonl")]);
+        assert!(both.contains("x.jsonl is given twice"), "{both}");
+        check(&[run("a", "-")]).unwrap();
+        check(&[run("a", "x.jsonl"), run("b", "-")]).unwrap();
+    }
+}

@@ -1,0 +1,122 @@
+//! What a video is called beside others, and names of outputs that are made of that.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use crate::error::Result;
+use crate::media::source::Input;
+use crate::request::{Field, Request};
+
+/// Fields in which words in braces stand for what a video is called.
+const EXPANDED: [&str; 4] = ["output", "results", "report", "sink"];
+
+/// What a video's file is called, or else what tells it best, without anything that a file's name cannot have.
+pub fn name_of(input: &Input) -> String {
+    let last = |text: &str| {
+        let end = text.split(['?', '#']).next().unwrap_or(text).trim_end_matches('/');
+        end.rsplit('/').next().unwrap_or(end).to_owned()
+    };
+    let name = match input {
+        Input::File(path) => path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into()),
+        Input::Stdin => "stdin".into(),
+        // Of pictures whose names have a place for a number, the folder.
+        Input::Pictures(pictures) => {
+            let text = pictures.to_string();
+            let folder = text
+                .find(['%', '*', '?', '['])
+                .map_or(&*text, |at| text[..at].rfind('/').map_or("pictures", |end| &text[..end]));
+            last(folder)
+        }
+        Input::Uri(uri) => last(uri.to_string().split_once("://").map_or("", |(_, rest)| rest)),
+        Input::Camera(Some(device)) => last(device),
+        Input::Camera(None) => "camera".into(),
+        Input::Launch(_) => "source".into(),
+    };
+    let harmless = |c: char| if c == '/' || c.is_control() { '_' } else { c };
+    let name: String = name.chars().map(harmless).collect();
+    if matches!(&*name, "" | "." | "..") { "video".into() } else { name }
+}
+
+/// A name without its last extension.
+fn stem(name: &str) -> &str {
+    Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or(name)
+}
+
+/// Puts into the names of outputs what `{name}` stands for (`a.mp4`), `{stem}` (`a`) and `{index}`, the video's
+/// place in the list, from 1 on.
+///
+/// # Errors
+/// Those of [`Field::give`].
+pub fn expand(request: &mut Request, name: &str, index: usize) -> Result<()> {
+    for field in EXPANDED.into_iter().filter_map(Field::named) {
+        let texts = field.texts(request);
+        let expanded: Vec<OsString> = texts.iter().map(|text| put_in(text, name, index)).collect();
+        if expanded != texts {
+            field.give(request, &expanded, &expanded.join(" ".as_ref()).to_string_lossy())?;
+        }
+    }
+    Ok(())
+}
+
+/// True if a word of these stands in a name.
+pub(super) fn has_words(text: &str) -> bool {
+    ["{name}", "{stem}", "{index}"].iter().any(|word| text.contains(word))
+}
+
+fn put_in(text: &OsString, name: &str, index: usize) -> OsString {
+    match text.to_str() {
+        Some(text) if has_words(text) => {
+            // One after the other, from the left: a name may have braces of its own.
+            let (mut out, mut rest) = (String::new(), text);
+            while let Some(at) = rest.find('{') {
+                out.push_str(&rest[..at]);
+                rest = &rest[at..];
+                let index = index.to_string();
+                let words = [("{name}", name), ("{stem}", stem(name)), ("{index}", &*index)];
+                let word = words.into_iter().find(|(word, _)| rest.starts_with(word));
+                let (word, value) = word.unwrap_or(("{", "{"));
+                out.push_str(value);
+                rest = &rest[word.len()..];
+            }
+            (out + rest).into()
+        }
+        _ => text.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_input_has_a_name_that_a_file_can_have() {
+        for (typed, name) in [
+            ("videos/a b.mp4", "a b.mp4"),
+            ("-", "stdin"),
+            ("rtsp://me:secret@cam.local:554/yard/1?x=2", "1"),
+            ("rtsp://cam.local", "cam.local"),
+            ("file:///tmp/b.mkv", "b.mkv"),
+            ("camera", "camera"),
+            ("camera:/dev/video3", "video3"),
+            ("seq/%04d.jpg", "seq"),
+            ("seq/x*.png", "seq"),
+            ("%d.png", "pictures"),
+        ] {
+            assert_eq!(name_of(&typed.parse().unwrap()), name, "{typed}");
+        }
+    }
+
+    #[test]
+    fn words_in_braces_are_put_into_names_of_outputs_and_other_braces_stay() {
+        let mut request = Request::new("a.mp4").unwrap();
+        request.results = vec!["out/{stem}.{index}.jsonl".into(), "{x}.csv".into()];
+        request.output = vec!["{name}.mkv".into()];
+        request.report = Some("{{stem}}.html".into());
+        request.template = vec!["{stem}.png".into()];
+        expand(&mut request, "{index}.mp4", 7).unwrap();
+        assert_eq!(request.results, ["out/{index}.7.jsonl", "{x}.csv"]);
+        assert_eq!(request.output, [Path::new("{index}.mp4.mkv")]);
+        assert_eq!(request.report.as_deref(), Some("{{index}}.html"));
+        assert_eq!(request.template, ["{stem}.png"], "that is read, not written");
+    }
+}

@@ -1,0 +1,48 @@
+//! What a run may count on of a machine that it shares with other runs.
+
+use crate::job;
+
+/// A share of the machine's cores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    videos: usize,
+}
+
+impl Share {
+    /// All of it.
+    pub const WHOLE: Self = Self { videos: 1 };
+
+    /// That of one of so many videos that are processed at the same time.
+    pub fn among(videos: usize) -> Self {
+        Self { videos: videos.max(1) }
+    }
+
+    /// Cores for each video, rounded down.
+    pub fn cores(self) -> usize {
+        job::threads(None) / self.videos
+    }
+
+    /// Threads for the work of the CPU, where `asked` does not say. Runs share pools of threads, so that few of
+    /// them take all cores by turns; where each has hardly more than a core, its own thread does it all, and
+    /// hands nothing over.
+    pub fn threads(self, asked: Option<u16>) -> usize {
+        match asked {
+            None if self.videos > 1 && self.cores() < 2 => 1,
+            asked => job::threads(asked),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_videos_have_a_thread_each_and_few_share_all() {
+        let cores = job::threads(None);
+        assert_eq!((Share::WHOLE.cores(), Share::WHOLE.threads(None)), (cores, cores));
+        assert_eq!((Share::among(cores).cores(), Share::among(0)), (1, Share::WHOLE));
+        assert_eq!((Share::among(2 * cores).cores(), Share::among(2 * cores).threads(None)), (0, 1));
+        assert_eq!(Share::among(100 * cores).threads(Some(3)), 3);
+    }
+}
