@@ -248,6 +248,8 @@ impl Ahead {
             BackendChoice::Cuda(number) => Some(number),
             BackendChoice::CudaOf(gpus) => Some(gpus.first()),
         };
+        #[cfg(feature = "gst")]
+        crate::media::cuda::forget_lost();
         let open = |number| {
             let thread = std::thread::Builder::new().name("lockon-open".into());
             let traffic = traffic.clone();

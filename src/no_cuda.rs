@@ -70,6 +70,10 @@ impl SurfaceDevice for Opened {
         Err(NOT_BUILT)
     }
 
+    fn is_lost(&self) -> bool {
+        false
+    }
+
     fn pinned(&self, _: usize) -> Result<Box<dyn PinnedMemory>> {
         Err(NOT_BUILT)
     }

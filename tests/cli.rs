@@ -333,7 +333,7 @@ fn wrong_usage_ends_with_code_2_before_anything_is_written() {
         ("--track 1,2,3,4 --view mask", "give --threshold"),
         ("--template ball.png --min-score 1.5", "not between -1 and 1"),
         ("--threshold mean:31:5 --live --lossless", "cannot be used with"),
-        ("--threshold mean:31:5 --on-device-loss gpu", "expected end or cpu"),
+        ("--threshold mean:31:5 --on-device-loss tpu", "expected end, gpu or cpu"),
         ("--threshold mean:31:5 --kernel box", "expected one of ncc-texture"),
         ("--threshold mean:31:5 --kernel box-tile --backend cpu", "it needs --backend cuda"),
         ("", "nothing to do"),

@@ -91,8 +91,8 @@ fn spec(caps: &str, options: &Options) -> SourceSpec {
     SourceSpec { surfaces, ..SourceSpec::new(input, Decoder::Hardware) }
 }
 
-/// One run from a live source or a file, with a box that is followed and a sink pipeline, until it is stopped or has
-/// had so many frames.
+/// One run from a live source or a file, with a box that is followed and a sink pipeline, until it is
+/// stopped or has had so many frames.
 fn run(caps: &str, max_frames: Option<u64>, control: &Control, sinks: Vec<Box<dyn Sink>>) -> Summary {
     let options = Options { choice: choice(), threads: 2, control: control.clone(), ..Options::default() };
     let mut source = match VideoSource::open(&spec(caps, &options), control) {

@@ -243,7 +243,8 @@ fn a_batch_that_was_killed_goes_on_where_it_was() {
     batch_with_kills(videos, kills);
 }
 
-/// A batch of so many videos is killed at so many random moments, by either signal; then it is run to its end.
+/// A batch of so many videos is killed at so many random moments, by either signal; then it is run to its
+/// end.
 fn batch_with_kills(count: usize, kills: usize) {
     let dir = videos(count);
     let jobs = || (0..count).map(job);

@@ -1608,6 +1608,41 @@ fn on_a_gpu_the_element_finds_what_it_finds_on_the_cpu() {
     assert_eq!(cpu, cuda);
 }
 
+/// NVDEC is not needed for this, only GStreamer's CUDA plugin.
+#[test]
+fn frames_that_lie_on_a_gpu_have_the_results_and_the_drawings_of_those_on_the_host() {
+    let is_required = std::env::var_os("LOCKON_REQUIRE_GPU").is_some_and(|value| value == "1");
+    let here = Place::new();
+    let is_there = |name: &str| gst::ElementFactory::find(name).is_some();
+    if !is_there("cudaupload") || !lockon::media::cuda::is_usable() {
+        assert!(!is_required, "LOCKON_REQUIRE_GPU is set, and GStreamer has no CUDA");
+        return say::skipped("GStreamer has no CUDA here");
+    }
+    // Rows without padding, whose bytes nobody promises.
+    for (width, height, format) in [(320, 240, "NV12"), (216, 158, "I420"), (320, 182, "Y444")] {
+        let [host, gpu] = [("cpu", "identity", "identity"), ("cuda", "cudaupload", "cudadownload")].map(|(backend, up, down)| {
+            let (results, pictures) = (here.text(&format!("{backend}.jsonl")), here.text(&format!("{backend}.raw")));
+            let text = format!(
+                "videotestsrc num-buffers=40 pattern=ball motion=wavy ! video/x-raw,format={format},width={width},height={height} \
+                 ! {up} ! lockon backend={backend} track=10,10,40,40 threshold=mean:15:3 view=overlay results={results} \
+                 ! {down} ! video/x-raw ! filesink location={pictures}"
+            );
+            let pipeline = gst::parse::launch(&text).unwrap();
+            pipeline.set_state(gst::State::Playing).unwrap();
+            let end = pipeline.bus().unwrap().timed_pop_filtered(
+                gst::ClockTime::from_seconds(60),
+                &[gst::MessageType::Eos, gst::MessageType::Error],
+            );
+            pipeline.set_state(gst::State::Null).unwrap();
+            assert_eq!(end.map(|end| end.type_()), Some(gst::MessageType::Eos), "{text}");
+            (timeless(here.records(&format!("{backend}.jsonl"))), std::fs::read(pictures).unwrap())
+        });
+        assert_eq!(host.0, gpu.0, "{format}");
+        assert!(host.1 == gpu.1, "{format}: pictures differ");
+        assert_eq!(host.0.len(), 42, "a run, its frames, a summary");
+    }
+}
+
 /// What the tracer of leaks says is still alive. What it says of itself is no leak: `object-alive.class`, and
 /// the format of its lines.
 fn alive(said: &str) -> Vec<&str> {

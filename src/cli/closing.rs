@@ -61,8 +61,9 @@ pub(super) fn in_one_line(summary: &Summary, min_score: f64) -> String {
     describe(summary, min_score).lines().collect::<Vec<_>>().join("; ")
 }
 
-/// Which step was too slow, where frames of a live source were dropped: the longest of those that follow one
-/// another, if a frame takes longer in it than frames take to come; else the machine as a whole, which decodes.
+/// Which step was too slow, where frames of a live source were dropped: the longest of those that follow
+/// one another, if a frame takes longer in it than frames take to come; else the machine as a whole, which
+/// decodes.
 fn short_of(summary: &Summary) -> Option<String> {
     let all = summary.frames + summary.dropped;
     if summary.dropped == 0 || summary.seconds <= 0.0 {

@@ -55,7 +55,7 @@ pub(super) fn videos(args: &RunArgs) -> Result<Vec<Named>> {
         // From a source of one's own, or an error that says so.
         requests.push(args.typed.options()?);
     }
-    let inputs = requests.iter().map(|request| Ok(request.source_spec()?.input));
+    let inputs = requests.iter().map(Request::parsed_input);
     let inputs = inputs.collect::<lockon::Result<Vec<_>>>()?;
     let address = |input: &Input| match input {
         Input::Launch(_) => fleet::name_of(input),

@@ -24,8 +24,8 @@ pub enum Completion {
     Other,
 }
 
-/// How far a run has come, by its JSON Lines: they end with a summary when all other outputs are complete, and
-/// tell in their first line what was asked ([`Request::digest`]).
+/// How far a run has come, by its JSON Lines: they end with a summary when all other outputs are complete,
+/// and tell in their first line what was asked ([`Request::digest`]).
 ///
 /// # Errors
 /// `Usage` if it writes no JSON Lines to a file; `File` if what is there cannot be read; those of

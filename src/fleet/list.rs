@@ -9,9 +9,9 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::request::Request;
 
-/// Reads a list of videos: a line each, an INPUT as it is typed, or a job as `--print-job=json` writes it; what
-/// a line does not say is as in `base`. Empty lines, and those that begin with `#`, say nothing. `-` is standard
-/// input.
+/// Reads a list of videos: a line each, an INPUT as it is typed, or a job as `--print-job=json` writes it;
+/// what a line does not say is as in `base`. Empty lines, and those that begin with `#`, say nothing. `-`
+/// is standard input.
 ///
 /// # Errors
 /// `File` if it cannot be read; `Usage` if a line is wrong, with its number.
@@ -67,7 +67,7 @@ pub fn check(runs: &[(String, Request)]) -> Result<()> {
             }
         }
     }
-    let specs = runs.iter().map(|(_, request)| Ok(request.input_files(&request.source_spec()?)));
+    let specs = runs.iter().map(|(_, request)| Ok(request.input_files(&request.parsed_input()?)));
     let inputs = specs.collect::<Result<Vec<_>>>()?.concat();
     let outputs: Vec<_> = runs.iter().flat_map(|(_, request)| request.output_files()).collect();
     files::check_distinct(&inputs, &outputs)
@@ -86,8 +86,7 @@ mod tests {
         let mut base = Request { min_score: 0.5, ..Request::default() };
         base.track = vec!["5,6,70,80".parse().unwrap()];
         let read = read_list(&path, &base).unwrap();
-        let inputs: Vec<_> =
-            read.iter().map(|request| request.source_spec().unwrap().input.to_string()).collect();
+        let inputs: Vec<_> = read.iter().map(|request| request.parsed_input().unwrap().to_string()).collect();
         assert_eq!(inputs, ["a b.mp4", "c.mp4"]);
         assert_eq!((&read[0].track, read[0].min_score), (&base.track, 0.5));
         assert_eq!((read[1].track[0].to_string().as_str(), read[1].min_score), ("1,2,30,40", 0.5));

@@ -1,8 +1,8 @@
 //! Many videos at once: a run of its own for each, in one process.
 //!
-//! Runs share what the process has once: the devices that are open, the kernels that are loaded, the pools of
-//! threads. Each has its own thread for the engine, its own pipeline, and its own results, which are those of a
-//! run that is alone, to the bit. One that fails leaves the others as they are.
+//! Runs share what the process has once: the devices that are open, the kernels that are loaded, the pools
+//! of threads. Each has its own thread for the engine, its own pipeline, and its own results, which are
+//! those of a run that is alone, to the bit. One that fails leaves the others as they are.
 //!
 //! ```no_run
 //! use lockon::fleet::{Fleet, Order};
@@ -312,7 +312,12 @@ impl Shared {
 
     /// Tells that the system gives no thread for a run.
     fn refuse(&self, Task { id, order, is_file, .. }: Task, error: &std::io::Error) {
-        drop(self.end(id, is_file));
+        let mut state = self.end(id, is_file);
+        // Those who wait are begun by those who end.
+        if state.files == 0 {
+            self.leave_out_all(&mut state);
+        }
+        drop(state);
         let Order { name, request, .. } = order;
         let message = format!("the system gives no thread for it: {error}");
         let outcome = Err(Error::Panicked { what: name.clone(), message });

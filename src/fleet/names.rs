@@ -10,7 +10,8 @@ use crate::request::{Field, Request};
 /// Fields in which words in braces stand for what a video is called.
 const EXPANDED: [&str; 4] = ["output", "results", "report", "sink"];
 
-/// What a video's file is called, or else what tells it best, without anything that a file's name cannot have.
+/// What a video's file is called, or else what tells it best, without anything that a file's name cannot
+/// have.
 pub fn name_of(input: &Input) -> String {
     let last = |text: &str| {
         let end = text.split(['?', '#']).next().unwrap_or(text).trim_end_matches('/');
@@ -42,8 +43,8 @@ fn stem(name: &str) -> &str {
     Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or(name)
 }
 
-/// Puts into the names of outputs what `{name}` stands for (`a.mp4`), `{stem}` (`a`) and `{index}`, the video's
-/// place in the list, from 1 on.
+/// Puts into the names of outputs what `{name}` stands for (`a.mp4`), `{stem}` (`a`) and `{index}`, the
+/// video's place in the list, from 1 on.
 ///
 /// # Errors
 /// Those of [`Field::give`].

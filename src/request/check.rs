@@ -40,7 +40,7 @@ impl Request {
         for text in &self.sink {
             VideoSink::user(text, self.shown_view(), false)?;
         }
-        files::check_distinct(&self.input_files(spec), &self.output_files())?;
+        files::check_distinct(&self.input_files(&spec.input), &self.output_files())?;
         self.check_part()?;
         if self.start != Moment::default() && spec.is_real_time()? {
             return usage(
@@ -105,9 +105,9 @@ impl Request {
     }
 
     /// The files that are read: the video or its pictures, the templates, the login.
-    pub(crate) fn input_files(&self, spec: &SourceSpec) -> Vec<PathBuf> {
+    pub(crate) fn input_files(&self, input: &Input) -> Vec<PathBuf> {
         let templates = self.template.iter().map(|text| job::name_and_path(text).1);
-        spec.input.files().into_iter().chain(templates).chain(self.credentials.clone()).collect()
+        input.files().into_iter().chain(templates).chain(self.credentials.clone()).collect()
     }
 
     /// The files that are written.
@@ -128,6 +128,18 @@ impl Request {
         is_asked && has_gpu()
     }
 
+    /// Where the video comes from.
+    ///
+    /// # Errors
+    /// `Usage` if nothing is said of it; `Launch` if pipeline text is wrong.
+    pub fn parsed_input(&self) -> Result<Input> {
+        match (&self.source, &self.input) {
+            (Some(text), _) => Ok(Input::Launch(Launch::user("--source", text)?.with_appsink())),
+            (None, Some(input)) => input.input(),
+            (None, None) => Err(Error::Usage("no input: give a file, a URI, camera, or --source".into())),
+        }
+    }
+
     /// What is opened, and how.
     ///
     /// # Errors
@@ -142,13 +154,7 @@ impl Request {
     /// # Errors
     /// As [`Self::source_spec`].
     pub fn source_spec_for(&self, share: Share) -> Result<SourceSpec> {
-        let input = match (&self.source, &self.input) {
-            (Some(text), _) => Input::Launch(Launch::user("--source", text)?.with_appsink()),
-            (None, Some(input)) => input.input()?,
-            (None, None) => {
-                return Err(Error::Usage("no input: give a file, a URI, camera, or --source".into()));
-            }
-        };
+        let input = self.parsed_input()?;
         let live = if self.live || self.lossless { Some(self.live) } else { None };
         let usage = |text: &str| Err(Error::Usage(text.into()));
         let is_network = matches!(input, Input::Uri(_)) && input.file().is_none();
@@ -168,7 +174,18 @@ impl Request {
         let reconnect = self.reconnect;
         let surfaces = Surfaces::default();
         let decoder = self.decoder;
-        let spec = SourceSpec { input, decoder, live, reconnect, camera, login, jitter_ms, surfaces };
+        let decoder_threads = share.decoder_threads();
+        let spec = SourceSpec {
+            input,
+            decoder,
+            live,
+            reconnect,
+            camera,
+            login,
+            jitter_ms,
+            surfaces,
+            decoder_threads,
+        };
         if reconnect && !spec.can_reconnect() {
             return usage("--reconnect is for cameras and streams: a file is not lost");
         }

@@ -138,8 +138,8 @@ request! {
     /// Write a page about the run when it ends: trajectories, score and state over time, latency
     report: Option<String> = None, Spec { value: "FILE.html", group: OUTPUT, is_file: true, ..SPEC };
 
-    /// The device that does the work: auto, cpu, cuda, cuda:N; of several GPUs (`cuda:0,1`, `cuda:all`) each run
-    /// takes the one with the fewest runs
+    /// The device that does the work: auto, cpu, cuda, cuda:N; of several GPUs (`cuda:0,1`, `cuda:all`)
+    /// each run takes the one with the fewest runs
     backend: BackendChoice = BackendChoice::default(),
         Spec { value: "BACKEND", group: HOW, offers: &["auto", "cpu", "cuda"], element: InElement::Ready, ..SPEC };
     /// Threads of the CPU backend, and for several tracks
@@ -240,8 +240,8 @@ impl Request {
     }
 
     /// A number of what is asked, as SHA-256 in hexadecimal digits: requests that have the same, with these
-    /// templates, which were read for it, get the same results. Outputs are not in it, nor what does the work,
-    /// and passwords are not either.
+    /// templates, which were read for it, get the same results. Outputs are not in it, nor what does the
+    /// work, and passwords are not either.
     pub fn digest(&self, templates: &[NamedTemplate]) -> String {
         let (open, _) = self.without_secrets();
         let mut hash = Sha256::new();

@@ -22,9 +22,15 @@ impl Share {
         job::threads(None) / self.videos
     }
 
-    /// Threads for the work of the CPU, where `asked` does not say. Runs share pools of threads, so that few of
-    /// them take all cores by turns; where each has hardly more than a core, its own thread does it all, and
-    /// hands nothing over.
+    /// Threads of a decoder in software: where several videos are decoded they are the threads, and more of
+    /// each would only take memory.
+    pub fn decoder_threads(self) -> Option<u32> {
+        (self.videos > 1).then(|| self.cores().max(1) as u32)
+    }
+
+    /// Threads for the work of the CPU, where `asked` does not say. Runs share pools of threads, so that
+    /// few of them take all cores by turns; where each has hardly more than a core, its own thread does it
+    /// all, and hands nothing over.
     pub fn threads(self, asked: Option<u16>) -> usize {
         match asked {
             None if self.videos > 1 && self.cores() < 2 => 1,
@@ -44,5 +50,8 @@ mod tests {
         assert_eq!((Share::among(cores).cores(), Share::among(0)), (1, Share::WHOLE));
         assert_eq!((Share::among(2 * cores).cores(), Share::among(2 * cores).threads(None)), (0, 1));
         assert_eq!(Share::among(100 * cores).threads(Some(3)), 3);
+        let decoders = [Share::WHOLE, Share::among(cores + 1)].map(Share::decoder_threads);
+        assert_eq!(decoders[1], (cores > 0).then_some(1), "{decoders:?}");
+        assert_eq!(decoders[0], None);
     }
 }

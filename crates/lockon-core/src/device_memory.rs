@@ -109,6 +109,9 @@ pub trait SurfaceDevice: Send + Sync {
     /// If the drawing is not of the picture's size.
     fn paint(&self, memory: &DeviceMemory, format: &VideoFormat, drawing: &Drawing) -> Result<bool>;
 
+    /// True if the device has failed for good: nothing can be done in its context any more.
+    fn is_lost(&self) -> bool;
+
     /// Page-locked memory of the host, from which the device takes frames without a copy.
     ///
     /// # Errors

@@ -7,9 +7,9 @@ use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 /// Pools that somebody has.
 static POOLS: Mutex<Vec<(&str, usize, Weak<ThreadPool>)>> = Mutex::new(Vec::new());
 
-/// The pool of that name and number of threads, which all share who ask for it while one of them has it: a run
-/// more needs no threads more. One thread is nobody else's, or runs would wait for each other that were told
-/// to share nothing.
+/// The pool of that name and number of threads, which all share who ask for it while one of them has it: a
+/// run more needs no threads more. One thread is nobody else's, or runs would wait for each other that were
+/// told to share nothing.
 ///
 /// # Errors
 /// If the system gives no more threads.

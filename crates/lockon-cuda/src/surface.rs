@@ -2,14 +2,16 @@
 //!
 //! Whoever asks waits for the answer, on a stream of its own with a high priority, so that a tracker's
 //! windows need not wait for the next frame's search. What comes back is written by kernels straight into
-//! page-locked memory: a few dozen kB.
+//! page-locked memory: 24 kB a window at most, of which a lost target has some sixteen.
 
 #![expect(unsafe_code, reason = "launching a kernel: what it reads and writes are addresses without lengths")]
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::driver::{DeviceBuffer, Event, Gpu, Kernel, Pinned, PinnedBuffer, Priority, Rows, Stream, arg};
+use super::driver::{
+    self, DeviceBuffer, Event, Gpu, Kernel, Pinned, PinnedBuffer, Priority, Rows, Stream, arg,
+};
 use super::ncc::DeviceFrame;
 use super::overlay::Painter;
 use super::shared::{constant, pod_structure};
@@ -80,21 +82,22 @@ struct Shared {
     /// Whole planes on the host that nobody has any more.
     planes: Mutex<Vec<PinnedBuffer<u8>>>,
     painter: Mutex<Option<Painter>>,
-    narrower: Mutex<Option<Narrower>>,
-    /// Whether it was said that pictures come from another context.
-    has_told: OnceLock<()>,
+    /// What makes copies of pictures that cannot stay where they lie.
+    copier: Mutex<Option<Copier>>,
+    /// Whether it was said that pictures come from another context, and that they are not painted there.
+    has_told: [OnceLock<()>; 2],
 }
 
 struct SurfaceKernels {
     sample: Kernel,
     shrink: Kernel,
+    narrow: Kernel,
 }
 
-/// What makes pictures of 8 bits, one after the other.
-struct Narrower {
-    kernel: Kernel,
+/// What makes copies, one after the other.
+struct Copier {
     stream: Stream,
-    /// Room of pictures that nobody has any more.
+    /// Room of copies that nobody has any more.
     spare: Vec<DeviceBuffer<u8>>,
 }
 
@@ -128,8 +131,8 @@ impl Opened {
             rooms: Mutex::default(),
             planes: Mutex::default(),
             painter: Mutex::default(),
-            narrower: Mutex::default(),
-            has_told: OnceLock::new(),
+            copier: Mutex::default(),
+            has_told: Default::default(),
         })))
     }
 }
@@ -145,8 +148,12 @@ impl SurfaceDevice for Opened {
 
     fn paint(&self, memory: &DeviceMemory, format: &VideoFormat, drawing: &Drawing) -> Result<bool> {
         assert_eq!(drawing.size(), format.size, "a drawing of another size");
-        let Shared { gpu, painter, .. } = &*self.0;
-        if memory.context() != gpu.handle() as usize {
+        let Shared { gpu, painter, has_told, .. } = &*self.0;
+        // Drawings have bytes, and kernels of this context.
+        if memory.context() != gpu.handle() as usize || memory.has_wide_samples() {
+            if has_told[1].set(()).is_ok() {
+                tracing::info!("frames that lie in another CUDA context are drawn on by the host");
+            }
             return Ok(false);
         }
         let mut painter = painter.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,6 +170,10 @@ impl SurfaceDevice for Opened {
         let painted = unsafe { painter.paint(drawing, format.pixels, memory.planes()) };
         let waited = painter.wait();
         painted.and(waited).map(|()| true)
+    }
+
+    fn is_lost(&self) -> bool {
+        self.0.gpu.is_lost()
     }
 
     fn pinned(&self, bytes: usize) -> Result<Box<dyn PinnedMemory>> {
@@ -193,8 +204,11 @@ impl Shared {
             return Ok(kernels);
         }
         let module = self.gpu.share(PTX)?;
-        let kernels =
-            SurfaceKernels { sample: module.kernel("sample_grids")?, shrink: module.kernel("shrink")? };
+        let kernels = SurfaceKernels {
+            sample: module.kernel("sample_grids")?,
+            shrink: module.kernel("shrink")?,
+            narrow: module.kernel("narrow")?,
+        };
         Ok(self.kernels.get_or_init(|| kernels))
     }
 
@@ -252,7 +266,7 @@ pub(super) struct DevicePicture {
     finished: Option<Event>,
     /// Planes that were asked for as a whole.
     on_host: Vec<OnceLock<OnHost>>,
-    failure: Mutex<Option<Error>>,
+    failure: Mutex<Option<DeviceFault>>,
     /// What keeps it where it is.
     _keeper: Box<dyn Any + Send + Sync>,
 }
@@ -278,8 +292,8 @@ impl DevicePicture {
         let is_wide = memory.has_wide_samples();
         let (planes, finished, keeper): (_, _, Box<dyn Any + Send + Sync>) =
             if memory.context() != device.gpu.handle() as usize {
-                let (copy, planes) = copy_over(&device, &memory, &planes)?;
-                (planes, None, Box::new(copy))
+                let (planes, copied) = Copied::over(&device, &memory, &planes)?;
+                (planes, None, Box::new(copied))
             } else if let Some(stream) = memory.stream() {
                 device.gpu.bind()?;
                 let event = device.gpu.event()?;
@@ -290,7 +304,8 @@ impl DevicePicture {
                 (planes, None, Box::new(memory))
             };
         if is_wide {
-            let (planes, narrowed) = Narrowed::new(&device, &planes, finished.as_ref(), keeper)?;
+            let (planes, narrowed) = Copied::narrow(&device, &planes, finished.as_ref())?;
+            drop(keeper);
             let keeper = Box::new(narrowed);
             return Ok(Self { device, planes, finished: None, on_host, failure, _keeper: keeper });
         }
@@ -444,109 +459,110 @@ impl DevicePicture {
 
     /// Keeps the first error; the answer is what is given where nothing can be read.
     fn note(&self, error: Error) {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        let fault = match error {
+            Error::Backend { fault, .. } => fault,
+            other => DeviceFault::Other(other.to_string()),
+        };
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
     }
 }
 
-/// The upper bytes of a picture whose samples have 16 bits.
-struct Narrowed {
+/// A copy of a picture, whose room is used again.
+struct Copied {
     device: Arc<Shared>,
     bytes: Option<DeviceBuffer<u8>>,
 }
 
-impl Narrowed {
-    /// Makes them of the rows of samples that `keeper` keeps, which are finished when `finished` is passed, and
+impl Copied {
+    /// Makes it, of planes of these sizes in bytes, by what `copy` puts into the stream for each plane, and
     /// waits for that: it takes some microseconds, and the decoder has its memory back.
     fn new(
         device: &Arc<Shared>,
-        wide: &[Rectangle],
-        finished: Option<&Event>,
-        keeper: Box<dyn Any + Send + Sync>,
+        sizes: &[Size],
+        copy: impl Fn(&Stream, usize, Rows) -> Result<()>,
     ) -> Result<(Vec<Rectangle>, Self)> {
         let gpu = &device.gpu;
-        let pitch = |plane: &Rectangle| (plane.size.width / 2).next_multiple_of(256);
-        let length = wide.iter().map(|plane| pitch(plane) * plane.size.height).sum();
-        let mut narrower = device.narrower.lock().unwrap_or_else(PoisonError::into_inner);
-        let narrower = match &mut *narrower {
-            Some(narrower) => narrower,
-            none => none.insert(Narrower {
-                kernel: gpu.share(PTX)?.kernel("narrow")?,
-                stream: gpu.stream(Priority::High)?,
-                spare: Vec::new(),
-            }),
+        let pitch = |size: &Size| size.width.next_multiple_of(256);
+        let length = sizes.iter().map(|size| pitch(size) * size.height).sum();
+        let mut copier = device.copier.lock().unwrap_or_else(PoisonError::into_inner);
+        let Copier { stream, spare } = match &mut *copier {
+            Some(copier) => copier,
+            none => none.insert(Copier { stream: gpu.stream(Priority::High)?, spare: Vec::new() }),
         };
-        let Narrower { kernel, stream, spare } = narrower;
         // Those of another size are of no use any more.
         spare.retain(|bytes| bytes.len() == length);
         let bytes = match spare.pop() {
             Some(bytes) => bytes,
-            None => gpu.alloc("a frame of 8 bits", length)?,
+            None => gpu.alloc("a copy of a frame", length)?,
         };
-        finished.map_or(Ok(()), |finished| stream.wait_for(finished))?;
-        let (mut at, mut made, mut planes) = (0, Ok(()), Vec::with_capacity(wide.len()));
-        for plane in wide {
-            let rows = Rows { address: bytes.address_of(at), pitch: pitch(plane) };
-            let size = Size::new(plane.size.width / 2, plane.size.height);
-            let [from_pitch, to_pitch, width] = [plane.rows.pitch, rows.pitch, size.width].map(|n| n as i32);
-            let grid = [size.width.div_ceil(BLOCK), size.height, 1];
-            let (from, to) = (plane.rows.address, rows.address);
-            let arguments = &mut [arg(&from), arg(&from_pitch), arg(&to), arg(&to_pitch), arg(&width)];
-            // SAFETY: these are the kernel's arguments. The samples lie in memory that `keeper` keeps, there is
-            // room for their upper bytes, and both are kept until the stream was waited for.
-            made = made.and_then(|()| unsafe { stream.launch(kernel, grid, [BLOCK, 1, 1], 0, arguments) });
+        let (mut at, mut copied, mut planes) = (0, Ok(()), Vec::with_capacity(sizes.len()));
+        for (index, &size) in sizes.iter().enumerate() {
+            let rows = Rows { address: bytes.address_of(at), pitch: pitch(&size) };
+            copied = copied.and_then(|()| copy(stream, index, rows));
             at += rows.pitch * size.height;
             planes.push(Rectangle { rows, size });
         }
-        made.and(stream.wait())?;
-        drop(keeper);
-        let device = device.clone();
-        Ok((planes, Self { device, bytes: Some(bytes) }))
+        // Also where it failed: what was started still writes.
+        copied.and(stream.wait())?;
+        Ok((planes, Self { device: device.clone(), bytes: Some(bytes) }))
+    }
+
+    /// The upper bytes of samples of 16 bits that are finished when `finished` is passed. Whoever calls keeps
+    /// them meanwhile.
+    fn narrow(
+        device: &Arc<Shared>,
+        wide: &[Rectangle],
+        finished: Option<&Event>,
+    ) -> Result<(Vec<Rectangle>, Self)> {
+        let kernel = &device.kernels()?.narrow;
+        let sizes: Vec<_> =
+            wide.iter().map(|plane| Size::new(plane.size.width / 2, plane.size.height)).collect();
+        Self::new(device, &sizes, |stream, index, to| {
+            finished.map_or(Ok(()), |finished| stream.wait_for(finished))?;
+            let (size, from) = (sizes[index], wide[index].rows);
+            let [from_pitch, to_pitch, width] = [from.pitch, to.pitch, size.width].map(|n| n as i32);
+            let grid = [size.width.div_ceil(BLOCK), size.height, 1];
+            let (from, to) = (from.address, to.address);
+            let arguments = &mut [arg(&from), arg(&from_pitch), arg(&to), arg(&to_pitch), arg(&width)];
+            // SAFETY: these are the kernel's arguments. The caller keeps the samples, there is room for their
+            // upper bytes, and both are kept until the stream was waited for.
+            unsafe { stream.launch(kernel, grid, [BLOCK, 1, 1], 0, arguments) }
+        })
+    }
+
+    /// A picture from another context, or another device.
+    fn over(
+        device: &Arc<Shared>,
+        memory: &DeviceMemory,
+        planes: &[Rectangle],
+    ) -> Result<(Vec<Rectangle>, Self)> {
+        if device.has_told[0].set(()).is_ok() {
+            let number = device.gpu.info().number;
+            tracing::info!(
+                "frames come from another CUDA context: each is copied to that of device {number}"
+            );
+        }
+        if let Some(stream) = memory.stream() {
+            // SAFETY: both live, as `DeviceMemory::new` asks.
+            unsafe { Gpu::wait_for_stream_of(memory.context(), stream)? };
+        }
+        let sizes: Vec<_> = planes.iter().map(|plane| plane.size).collect();
+        Self::new(device, &sizes, |stream, index, to| {
+            let Rectangle { rows, size: Size { width, height } } = planes[index];
+            // SAFETY: the plane lies there, as `DeviceMemory::new` asks; there is room for it; and both are
+            // kept until the stream was waited for.
+            unsafe { stream.copy_rows_from(memory.context(), rows, to, width, height) }
+        })
     }
 }
 
-impl Drop for Narrowed {
+impl Drop for Copied {
     fn drop(&mut self) {
-        let mut narrower = self.device.narrower.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(narrower), Some(bytes)) = (&mut *narrower, self.bytes.take()) {
-            narrower.spare.push(bytes);
+        let mut copier = self.device.copier.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(copier), Some(bytes)) = (&mut *copier, self.bytes.take()) {
+            copier.spare.push(bytes);
         }
     }
-}
-
-/// Copies a picture from another context, or another device, to this one, and waits for that.
-fn copy_over(
-    device: &Shared,
-    memory: &DeviceMemory,
-    planes: &[Rectangle],
-) -> Result<(DeviceBuffer<u8>, Vec<Rectangle>)> {
-    let gpu = &device.gpu;
-    if device.has_told.set(()).is_ok() {
-        let number = gpu.info().number;
-        tracing::info!("frames come from another CUDA context: each is copied to that of device {number}");
-    }
-    if let Some(stream) = memory.stream() {
-        // SAFETY: both live, as `DeviceMemory::new` asks.
-        unsafe { Gpu::wait_for_stream_of(memory.context(), stream)? };
-    }
-    let pitch = |plane: &Rectangle| plane.size.width.next_multiple_of(256);
-    let bytes = planes.iter().map(|plane| pitch(plane) * plane.size.height).sum();
-    let copy = gpu.alloc("a frame of another context", bytes)?;
-    let stream = gpu.stream(Priority::High)?;
-    let (mut at, mut copied, mut moved) = (0, Ok(()), Vec::with_capacity(planes.len()));
-    for plane in planes {
-        let to = Rows { address: copy.address_of(at), pitch: pitch(plane) };
-        let Size { width, height } = plane.size;
-        let copy_plane = || {
-            // SAFETY: the plane lies there, as `DeviceMemory::new` asks; `copy` has room for all of them; and
-            // both are kept until the stream was waited for, below.
-            unsafe { stream.copy_rows_from(memory.context(), plane.rows, to, width, height) }
-        };
-        copied = copied.and_then(|()| copy_plane());
-        at += to.pitch * height;
-        moved.push(Rectangle { rows: to, size: plane.size });
-    }
-    copied.and(stream.wait())?;
-    Ok((copy, moved))
 }
 
 impl Drop for DevicePicture {
@@ -610,12 +626,15 @@ impl Surface for DevicePicture {
     }
 
     fn check(&self) -> Result<()> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+        // Told to each who asks: planes that are black are so for all.
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.as_ref().map_or(Ok(()), |fault| Err(driver::fault(fault.clone())))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use cudarc::driver::{result, sys};
     use lockon_core::backend::{Backend, Findings, Standing};
     use lockon_core::config::Kernels;
     use lockon_core::frame::{FrameMeta, PixelFormat};
@@ -776,6 +795,84 @@ mod tests {
             assert_eq!(surface.fetch(rect), upper[0].as_ref().crop(rect).to_plane());
             surface.check().unwrap();
         }
+    }
+
+    /// A context beside the one that the process shares.
+    struct Foreign(sys::CUcontext);
+
+    impl Foreign {
+        fn new(gpu: &Gpu) -> Self {
+            gpu.bind().unwrap();
+            let mut context = std::ptr::null_mut();
+            // SAFETY: the driver is started; what is written is a handle.
+            unsafe { sys::cuCtxCreate_v2(&raw mut context, 0, 0).result().unwrap() };
+            Self(context)
+        }
+
+        /// Bytes there, until what is given is dropped.
+        fn upload(&self, bytes: &[u8]) -> ForeignBytes {
+            // SAFETY: the context lives, and the room is as large as what is copied.
+            let address = unsafe {
+                result::ctx::set_current(self.0).unwrap();
+                let address = result::malloc_sync(bytes.len()).unwrap();
+                result::memcpy_htod_sync(address, bytes).unwrap();
+                address
+            };
+            ForeignBytes { context: self.0 as usize, address }
+        }
+    }
+
+    impl Drop for Foreign {
+        fn drop(&mut self) {
+            // SAFETY: nobody uses it any more.
+            let _ = unsafe { sys::cuCtxDestroy_v2(self.0) };
+        }
+    }
+
+    struct ForeignBytes {
+        context: usize,
+        address: u64,
+    }
+
+    impl Drop for ForeignBytes {
+        fn drop(&mut self) {
+            // SAFETY: it was allocated in that context, which lives, and nobody uses it any more.
+            let _ = unsafe {
+                result::ctx::set_current(self.context as sys::CUcontext)
+                    .and_then(|()| result::free_sync(self.address))
+            };
+        }
+    }
+
+    #[test]
+    fn pictures_of_another_context_are_copied_and_their_room_is_used_again() {
+        let Some(gpu) = testing::gpu() else { return };
+        let device = Opened::open(0).unwrap();
+        let foreign = Foreign::new(&gpu);
+        let mut random = Random(18);
+        let size = Size::new(211, 157);
+        let format = format(PixelFormat::from_name("NV12").unwrap(), size);
+        for _ in 0..3 {
+            let luma = random.picture(size);
+            let chroma = random.picture(format.pixels.plane_size(1, size));
+            let bytes = [luma.data(), chroma.data()].concat();
+            let buffer = foreign.upload(&bytes);
+            let address = buffer.address;
+            let plane = |at: usize, plane: &Plane| DevicePlane {
+                address: address + at as u64,
+                stride: plane.size().width,
+            };
+            let places = vec![plane(0, &luma), plane(luma.data().len(), &chroma)];
+            // SAFETY: `buffer` has both planes, is kept, and nobody writes to it.
+            let memory = unsafe { DeviceMemory::new(foreign.0 as usize, places, None, Box::new(buffer)) };
+            let mut drawing = Drawing::default();
+            drawing.start(size);
+            assert!(!device.paint(&memory, &format, &drawing).unwrap(), "the host is to draw on it");
+            let picture = device.adopt(memory, &format).unwrap();
+            assert!(picture.plane(0).to_plane() == luma && picture.plane(1).to_plane() == chroma);
+        }
+        let rooms = device.0.copier.lock().unwrap().as_ref().map(|copier| copier.spare.len());
+        assert_eq!(rooms, Some(1), "one picture at a time needs room for one");
     }
 
     #[test]

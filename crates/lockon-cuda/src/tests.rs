@@ -896,6 +896,40 @@ fn backends_open_while_others_allocate_and_free() {
     });
 }
 
+/// Decoders work in the same context, and know nothing of our locks.
+#[test]
+fn backends_open_while_somebody_else_allocates_and_frees_in_the_context() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let Some(gpu) = testing::gpu() else { return };
+    let frames = [Random(90).picture(Size::new(61, 47))];
+    let standing = Standing::new(frames[0].size()).thresholding(Some("mean:15:3".parse().unwrap()), true);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stranger = scope.spawn(|| {
+            let (mut rounds, mut refused) = (0, 0);
+            while !is_over.load(Ordering::Relaxed) {
+                // SAFETY: nobody else has the memory.
+                let freed = unsafe {
+                    cudarc::driver::result::ctx::set_current(gpu.handle()).unwrap();
+                    let address = cudarc::driver::result::malloc_sync(100_000);
+                    address.and_then(|address| cudarc::driver::result::free_sync(address))
+                };
+                rounds += 1;
+                refused += u32::from(freed.is_err());
+            }
+            (rounds, refused)
+        });
+        for round in 0..60 {
+            compare(&standing, 3, Kernels::default(), &frames, &format!("round {round}"));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let (rounds, refused) = stranger.join().unwrap();
+        println!("{refused} of {rounds} allocations beside 60 rings were refused");
+    });
+    gpu.check_dropped().unwrap();
+}
+
 /// Here too where there is no device: this is looked at first.
 #[test]
 fn a_template_that_does_not_fit_is_refused_when_the_ring_is_opened() {

@@ -144,17 +144,18 @@ impl Surfaces {
     /// them, unless it is told of memory by somebody else. Waits until the device is open.
     pub fn offer_pinned_memory(&self, query: &mut gst::query::Allocation) {
         let is_taken = query.allocation_params().any(|(allocator, _)| allocator.is_some());
+        let params = query.allocation_params().next().map(|(_, params)| params);
         let (caps, _) = query.get();
         let is_on_device = caps.and_then(|caps| caps.features(0)).is_some_and(|f| f.contains(FEATURE));
         if is_taken || is_on_device {
             return;
         }
         let Some(device) = self.0.as_ref().and_then(|ask| ask()) else { return };
-        let (allocator, params) = (PinnedAllocator::new(device), gst::AllocationParams::default());
-        if query.allocation_params().next().is_some() {
-            query.set_nth_allocation_param(0, Some(&allocator), params);
-        } else {
-            query.add_allocation_param(Some(&allocator), params);
+        let allocator = PinnedAllocator::new(device);
+        match params {
+            // What downstream wishes of memory beside who gives it stays its wish.
+            Some(params) => query.set_nth_allocation_param(0, Some(&allocator), params),
+            None => query.add_allocation_param(Some(&allocator), gst::AllocationParams::default()),
         }
     }
 
@@ -219,17 +220,25 @@ pub fn is_on_device(buffer: &gst::BufferRef) -> bool {
     }
 }
 
-/// GStreamer's context of a device: one for all pipelines. The device stays open from then on.
+/// GStreamer's contexts of devices. A device stays open from when it has one on: who decodes there may keep
+/// what belongs to it for longer than anything of ours.
+static KNOWN: Mutex<Vec<(Arc<dyn SurfaceDevice>, gst::Context)>> = Mutex::new(Vec::new());
+
+/// Lets go of devices that have failed for good, so that they can be opened anew.
+pub fn forget_lost() {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).retain(|(device, _)| !device.is_lost());
+}
+
+/// GStreamer's context of a device: one for all pipelines.
 fn context_of(device: &Arc<dyn SurfaceDevice>) -> Option<gst::Context> {
-    static KNOWN: Mutex<Vec<(Arc<dyn SurfaceDevice>, gst::Context)>> = Mutex::new(Vec::new());
     let functions = library()?;
     let (handle, number) = device.context();
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, context)) = known.iter().find(|(device, _)| device.context().0 == handle) {
         return Some(context.clone());
     }
-    // SAFETY: the driver's context lives as long as `device`, which `known` keeps for ever. What comes back
-    // is null or ours.
+    // SAFETY: the driver's context lives as long as `device`, which `known` keeps until nothing works
+    // there. What comes back is null or ours.
     let context = unsafe {
         let wrapped = (functions.wrap)(handle as *mut c_void, number);
         if wrapped.is_null() {

@@ -290,6 +290,10 @@ mod tests {
             unreachable!("nothing is painted")
         }
 
+        fn is_lost(&self) -> bool {
+            false
+        }
+
         fn pinned(&self, bytes: usize) -> Result<Box<dyn PinnedMemory>> {
             if self.is_full {
                 return Err(Error::Usage("there is none".into()));

@@ -16,10 +16,10 @@
 //! What goes out is the buffer that came in: `view` decides what is drawn into it. It is drawn on in place if
 //! nobody else has it, and on a copy otherwise. With `view=none` its pixels are never touched.
 //!
-//! The element is a border between threads, as a `queue` is: up to `depth` frames (4, of a live source 2) are in flight on the device
-//! and two more wait. Events keep their place between frames, a flush drops what is inside, the end of the
-//! stream waits for it. Downstream runs on the element's thread, so put a `queue` behind it where that is
-//! slow, an encoder for example.
+//! The element is a border between threads, as a `queue` is: up to `depth` frames (4, of a live source 2)
+//! are in flight on the device and two more wait. Events keep their place between frames, a flush drops
+//! what is inside, the end of the stream waits for it. Downstream runs on the element's thread, so put a
+//! `queue` behind it where that is slow, an encoder for example.
 //!
 //! # Time
 //!

@@ -1,8 +1,8 @@
 //! A run's counts and states as Prometheus reads them: a sink that counts, and a small server that tells.
 //!
-//! The text is Prometheus' exposition format 0.0.4. Names and units follow its conventions: seconds, `_total`
-//! for what only grows. Each series has the name of its video as a label, not its whole address, which may hold
-//! a password.
+//! The text is Prometheus' exposition format 0.0.4. Names and units follow its conventions: seconds,
+//! `_total` for what only grows. Each series has the name of its video as a label, not its whole address,
+//! which may hold a password.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -229,8 +229,8 @@ impl MetricsServer {
         self.server.url()
     }
 
-    /// What counts a run, and the bytes that `traffic` counts, under the name of its video. The run is told of
-    /// as long as this lives.
+    /// What counts a run, and the bytes that `traffic` counts, under the name of its video. The run is told
+    /// of as long as this lives.
     pub fn watch(&self, video: &str, traffic: &Traffic) -> MetricsSink {
         let metrics = Metrics::default();
         metrics.state().traffic = traffic.clone();

@@ -17,7 +17,7 @@ use lockon_core::backend::Device;
 use lockon_core::error::{CudaVersion, DeviceFault, Result};
 
 use super::Attribute;
-use super::error::{failed, failed_to_open, fault};
+use super::error::{failed, failed_to_open, fault, is_fatal};
 use super::graph::hold_captures_up;
 use super::module::LoadedModules;
 
@@ -158,7 +158,8 @@ impl Deref for Gpu {
 static OPEN: Mutex<Vec<(usize, Weak<OpenDevice>)>> = Mutex::new(Vec::new());
 
 impl Gpu {
-    /// Opens the device of that number. While somebody has it open, all have the same: kernels are loaded once.
+    /// Opens the device of that number. While somebody has it open, all have the same: kernels are loaded
+    /// once.
     pub(crate) fn open(number: usize) -> Result<Self> {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let same = open.iter().find(|(other, _)| *other == number).and_then(|(_, context)| context.upgrade());
@@ -199,6 +200,12 @@ impl Gpu {
             }
         };
         wait().map_err(failed("waiting for a decoder"))
+    }
+
+    /// True if the context is at its end: after some errors everything in it fails.
+    pub(crate) fn is_lost(&self) -> bool {
+        let asked = self.set_current().and_then(|()| result::mem_get_info().map(drop));
+        asked.is_err_and(is_fatal)
     }
 
     /// A number that the driver tells of the device.

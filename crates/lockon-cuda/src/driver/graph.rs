@@ -21,6 +21,12 @@ use super::stream::Stream;
 /// stream of the context is capturing, and what it has to wait for spoils the capture.
 static CAPTURES: RwLock<()> = RwLock::new(());
 
+/// What the driver says of a capture that another's call has ended.
+const SPOILT: sys::CUresult = sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+
+/// Captures take microseconds: that so many in a row are spoilt is no accident.
+const MOST_TRIES: u32 = 100;
+
 thread_local! {
     /// How often this thread holds [`CAPTURES`]: it is locked once only.
     static HELD: Cell<u32> = const { Cell::new(0) };
@@ -104,14 +110,26 @@ impl Stream {
         self.gpu.bind()?;
         assert_eq!(HELD.get(), 0, "a capture within a capture or an allocation");
         let _alone = Held::new(|| CAPTURES.write().unwrap_or_else(PoisonError::into_inner));
-        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        // SAFETY: the stream lives, and `ended` ends its capture whatever `work` does.
-        unsafe { result::stream::begin_capture(self.handle(), mode) }.map_err(failed("capturing"))?;
-        // SAFETY: the capture was begun just above, and `work` has no way to end it.
-        let end = || unsafe { result::stream::end_capture(self.handle()) }.map(Captured);
-        let (outcome, captured) = ended(work, end);
-        outcome?;
-        let captured = captured.map_err(failed("capturing"))?;
+        let mut tries = 0;
+        let captured = loop {
+            let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+            // SAFETY: the stream lives, and `ended` ends its capture whatever `work` does.
+            unsafe { result::stream::begin_capture(self.handle(), mode) }.map_err(failed("capturing"))?;
+            // SAFETY: the capture was begun just above, and `work` has no way to end it.
+            let end = || unsafe { result::stream::end_capture(self.handle()) }.map(Captured);
+            let (outcome, captured) = ended(&mut *work, end);
+            tries += 1;
+            match captured {
+                // Decoders of the same context do not know of the lock.
+                Err(error) if error.0 == SPOILT && tries < MOST_TRIES => {
+                    tracing::debug!("a capture was spoilt by somebody else's allocation: once more");
+                }
+                captured => {
+                    outcome?;
+                    break captured.map_err(failed("capturing"))?;
+                }
+            }
+        };
         // SAFETY: the graph was just captured, and lives until `captured` is dropped.
         let made = unsafe { result::graph::instantiate(captured.0, sys::CUgraphInstantiate_flags_enum(0)) };
         Ok(Graph { gpu: self.gpu.clone(), graph: made.map_err(failed("making a graph"))? })

@@ -71,6 +71,24 @@ pub(super) fn decoder_of(pipeline: &gst::Pipeline) -> Option<gst::ElementFactory
     })
 }
 
+/// Gives decoders in software so many threads at most, those of the pipeline and those that come to it.
+pub(super) fn limit_threads(pipeline: &gst::Pipeline, threads: u32) {
+    let limit = move |element: &gst::Element| {
+        let is_decoder = element.factory().is_some_and(|factory| {
+            factory
+                .metadata("klass")
+                .is_some_and(|class| class.contains("Decoder") && !class.contains("Hardware"))
+        });
+        // As libav, libvpx and dav1d call it.
+        let names = ["max-threads", "threads", "n-threads"].into_iter();
+        for name in names.filter(|name| is_decoder && element.has_property(name)) {
+            element.set_property_from_str(name, &threads.to_string());
+        }
+    };
+    pipeline.iterate_recurse().into_iter().flatten().for_each(|element| limit(&element));
+    pipeline.connect_deep_element_added(move |_, _, element| limit(element));
+}
+
 pub(super) fn is_hardware(factory: &gst::ElementFactory) -> bool {
     factory.metadata("klass").is_some_and(|class| class.contains("Hardware"))
 }
@@ -103,6 +121,30 @@ pub(super) fn prefer_hardware() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn decoders_have_no_more_threads_than_they_are_given() {
+        crate::launch::init().unwrap();
+        let pipeline = gst::parse::launch("fakesrc ! avdec_h264 name=a ! fakesink").unwrap();
+        let pipeline = pipeline.downcast::<gst::Pipeline>().unwrap();
+        limit_threads(&pipeline, 3);
+        let of = |name: &str| pipeline.by_name(name).unwrap();
+        assert_eq!(of("a").property::<i32>("max-threads"), 3);
+        for (factory, property) in [("avdec_h265", "max-threads"), ("vp9dec", "threads")] {
+            let later = gst::ElementFactory::make(factory).name(factory).build().unwrap();
+            pipeline.add(&later).unwrap();
+            let value = later.property_value(property);
+            assert!(
+                value.get::<i32>().is_ok_and(|n| n == 3) || value.get::<u32>().is_ok_and(|n| n == 3),
+                "{value:?}"
+            );
+        }
+        // What encodes has its own.
+        let encoder = gst::ElementFactory::make("vp8enc").build().unwrap();
+        let before = encoder.property::<i32>("threads");
+        pipeline.add(&encoder).unwrap();
+        assert_eq!(encoder.property::<i32>("threads"), before);
+    }
 
     #[test]
     fn auto_is_hardware_for_live_sources_and_few_cores_beside_a_gpu_that_searches() {

@@ -12,7 +12,7 @@ use gst::prelude::*;
 
 use super::adapt::{adapt_in_place, adaptation};
 use super::check::check;
-use super::decoder::{decoder_of, is_hardware, prefer_hardware};
+use super::decoder::{decoder_of, is_hardware, limit_threads, prefer_hardware};
 use super::ending::Ending;
 use super::errors::{explained, failure, in_words_of_the_input, no_video, unreachable};
 use super::feed::{Counts, Feed, NumberedSample, answer_allocation_queries};
@@ -381,6 +381,9 @@ fn built(
     }
     if let Some(login) = login {
         give_login(&pipeline, login);
+    }
+    if let Some(threads) = spec.decoder_threads.filter(|_| !matches!(spec.input, Input::Launch(_))) {
+        limit_threads(&pipeline, threads);
     }
     // Given before anybody asks: all decoders work where we do.
     if spec.decoder != Decoder::Software

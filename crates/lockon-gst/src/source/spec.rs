@@ -39,6 +39,9 @@ pub struct SourceSpec {
     pub jitter_ms: u32,
     /// The device that hardware decoders may leave their pictures on.
     pub surfaces: Surfaces,
+    /// Threads that decoders in software may have, of those that can be told; by themselves most take all
+    /// cores.
+    pub decoder_threads: Option<u32>,
 }
 
 /// What is asked of a camera. What is left open it chooses itself.
@@ -68,8 +71,9 @@ impl SourceSpec {
     pub fn new(input: Input, decoder: Decoder) -> Self {
         let camera = CameraMode::default();
         let (live, login) = (None, None);
-        let surfaces = Surfaces::default();
-        Self { input, decoder, live, reconnect: false, camera, login, jitter_ms: DEFAULT_JITTER_MS, surfaces }
+        let (surfaces, decoder_threads) = (Surfaces::default(), None);
+        let jitter_ms = DEFAULT_JITTER_MS;
+        Self { input, decoder, live, reconnect: false, camera, login, jitter_ms, surfaces, decoder_threads }
     }
 
     fn is_software(&self) -> bool {

@@ -16,6 +16,7 @@ use crate::frame::{Frame, Rect, USUAL_INTERVAL_NS, VideoFormat};
 use crate::ports::{Delivery, Sink};
 use crate::results::{Event, FrameRecord, Match, RunRecord, Summary, TrackState};
 use crate::still;
+use crate::surface::Surface;
 
 mod charts;
 mod page;
@@ -164,6 +165,8 @@ impl Report {
 
     fn picture(&self, frame: &Frame, crop: Rect, side: usize) -> Result<Picture> {
         let (rgb, size) = colour::shrunk(frame, crop, side);
+        // What could not be fetched from a device would be black.
+        frame.picture.surface().map_or(Ok(()), Surface::check)?;
         still::jpeg(&rgb, size).map(Picture).map_err(|error| self.failure(&error))
     }
 
