@@ -103,7 +103,7 @@ fn script(shell: Shell) -> String {
                 _ if line.contains("[NAME=]PATH:") || line.starts_with("'*::templates -- ") => {
                     line.replace(":_default'", ":_lockon_template'")
                 }
-                _ if line.starts_with("'::input -- ") || line.starts_with("':input -- ") => {
+                _ if line.starts_with("'*::input -- ") || line.starts_with("':input -- ") => {
                     line.replace(":_default'", ":_lockon_input'")
                 }
                 _ if line.starts_with("'*::command -- ") => {

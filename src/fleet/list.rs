@@ -89,7 +89,7 @@ mod tests {
         let inputs: Vec<_> = read.iter().map(|request| request.parsed_input().unwrap().to_string()).collect();
         assert_eq!(inputs, ["a b.mp4", "c.mp4"]);
         assert_eq!((&read[0].track, read[0].min_score), (&base.track, 0.5));
-        assert_eq!((read[1].track[0].to_string().as_str(), read[1].min_score), ("1,2,30,40", 0.5));
+        assert_eq!((read[1].track[0].to_string().as_str(), read[1].min_score), ("1,2,30,40@0", 0.5));
         std::fs::write(&path, "a.mp4\n{\"wobble\":1}\n").unwrap();
         let error = read_list(&path, &base).unwrap_err().to_string();
         assert!(error.contains("line 2") && error.contains("wobble"), "{error}");

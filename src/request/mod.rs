@@ -61,7 +61,8 @@ const MOST_THREADS: f64 = 1024.0;
 
 request! {
     /// A file, a URI, `camera[:/dev/videoN]`, pictures (`seq/%04d.jpg`, a folder, a quoted glob), - for
-    /// standard input, or @JOB: a file with the options of a run, as --print-job writes it
+    /// standard input, or @JOB: a file with the options of a run, as --print-job writes it; several are
+    /// processed at once, each as a run of its own
     input: Option<InputText> = None, Spec { value: "INPUT", is_positional: true, ..SPEC };
     /// A source of your own: gst-launch text that ends in `appsink name=frames`, which may be left out, or
     /// @FILE with such text
