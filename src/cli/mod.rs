@@ -3,6 +3,7 @@
 //! Standard output carries results only (records, pipeline text, completions); messages, progress and the
 //! summary go to standard error.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -76,6 +77,7 @@ pub(crate) fn main() -> ExitCode {
     let args = Args::try_parse().unwrap_or_else(|error| args::refuse(&with_run(error)));
     log::start(args.verbose, args.quiet, args.log_format);
     let is_match = matches!(args.command, Command::Match(_));
+    let is_run = matches!(args.command, Command::Run(_));
     let outcome = match args.command {
         Command::Run(args) => run::run(&args),
         Command::Match(args) => stills::find(&args),
@@ -86,14 +88,28 @@ pub(crate) fn main() -> ExitCode {
         Command::Completions { shell } => completions::print(shell),
         Command::Man(args) => man::man(&args),
     };
-    match outcome {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::Incomplete | Outcome::NoMatch) => ExitCode::from(1),
-        Ok(Outcome::Interrupted(code)) => ExitCode::from(code),
+    let code = match outcome {
+        Ok(Outcome::Done) => 0,
+        Ok(Outcome::Incomplete | Outcome::NoMatch) => 1,
+        Ok(Outcome::Interrupted(code)) => code,
         Err(error) => {
             log::error(&format!("{error:#}"));
             let is_usage = error.downcast_ref::<lockon::Error>().is_some_and(lockon::Error::is_usage);
-            ExitCode::from(if is_usage || is_match { 2 } else { 1 })
+            if is_usage || is_match { 2 } else { 1 }
         }
+    };
+    if is_run {
+        end(code);
     }
+    ExitCode::from(code)
+}
+
+/// Ends the process after a run, whose outputs are closed, without what libraries do at the end: NVIDIA's
+/// EGL, which `GStreamer`'s decoders load, then takes down what the ends of its threads still use, and
+/// threads of pipelines may be about to end for a moment after these are stopped. One process of eight
+/// crashed so.
+fn end(code: u8) {
+    let _ = std::io::stdout().flush();
+    #[cfg(unix)]
+    signal_hook::low_level::exit(i32::from(code));
 }
