@@ -81,8 +81,13 @@ pub(super) fn limit_threads(pipeline: &gst::Pipeline, threads: u32) {
         });
         // As libav, libvpx and dav1d call it.
         let names = ["max-threads", "threads", "n-threads"].into_iter();
-        for name in names.filter(|name| is_decoder && element.has_property(name)) {
-            element.set_property_from_str(name, &threads.to_string());
+        for property in names.filter(|_| is_decoder).filter_map(|name| element.find_property(name)) {
+            // libvpx takes 16 at most.
+            if let Some(most) = property.downcast_ref::<gst::glib::ParamSpecInt>().map(|range| range.maximum()) {
+                element.set_property(property.name(), i32::try_from(threads).map_or(most, |n| n.min(most)));
+            } else if let Some(range) = property.downcast_ref::<gst::glib::ParamSpecUInt>() {
+                element.set_property(property.name(), threads.min(range.maximum()));
+            }
         }
     };
     pipeline.iterate_recurse().into_iter().flatten().for_each(|element| limit(&element));
@@ -125,8 +130,16 @@ mod tests {
     #[test]
     fn decoders_have_no_more_threads_than_they_are_given() {
         crate::launch::init().unwrap();
-        let pipeline = gst::parse::launch("fakesrc ! avdec_h264 name=a ! fakesink").unwrap();
-        let pipeline = pipeline.downcast::<gst::Pipeline>().unwrap();
+        let pipeline = || {
+            let pipeline = gst::parse::launch("fakesrc ! avdec_h264 name=a ! fakesink").unwrap();
+            pipeline.downcast::<gst::Pipeline>().unwrap()
+        };
+        let many = pipeline();
+        limit_threads(&many, u32::MAX);
+        let decoder = gst::ElementFactory::make("vp8dec").build().unwrap();
+        many.add(&decoder).unwrap();
+        assert_eq!(decoder.property::<u32>("threads"), 16, "as many as it takes");
+        let pipeline = pipeline();
         limit_threads(&pipeline, 3);
         let of = |name: &str| pipeline.by_name(name).unwrap();
         assert_eq!(of("a").property::<i32>("max-threads"), 3);
