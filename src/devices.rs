@@ -2,70 +2,109 @@
 //! lost.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::backend::{Backend, Device, Options, Standing, cpu, cuda};
+use crate::backend::{Backend, Options, Standing, cpu, cuda};
 use crate::config::{BackendChoice, Kernels, OnDeviceLoss};
 use crate::error::{DeviceFault, Error, Result};
 use crate::hardware::may_have_gpu;
 use crate::surface::Traffic;
 
-/// How many runs of this process are on each GPU.
-static RUNS: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+/// What this process knows of its GPUs.
+static LOAD: Mutex<Load> = Mutex::new(Load { runs: BTreeMap::new(), failed: BTreeSet::new() });
+
+/// What is known of GPUs, by their numbers.
+struct Load {
+    /// How many runs are on each.
+    runs: BTreeMap<usize, usize>,
+    /// Those that could not be opened, or that a run has lost: others are taken first.
+    failed: BTreeSet<usize>,
+}
+
+impl Load {
+    fn get() -> MutexGuard<'static, Self> {
+        // It is whole at every moment.
+        LOAD.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// A run's place on a GPU, which it has until this is dropped.
 #[derive(Debug)]
 pub struct Place(usize);
 
 impl Place {
-    /// A place on the GPU that a choice stands for, and that choice: of several the one with the fewest runs.
+    /// A place for a run that nobody moves, and the choice that is left: of several GPUs it is the one with the
+    /// fewest runs.
     ///
     /// # Errors
     /// `Backend` if one of several is not there.
     pub fn of(choice: BackendChoice) -> Result<(BackendChoice, Option<Self>)> {
-        Ok(match choice {
-            BackendChoice::Cpu => (choice, None),
-            BackendChoice::Auto => (choice, Self::take([AUTO_GPU])),
-            BackendChoice::Cuda(number) => (choice, Self::take([number])),
-            BackendChoice::CudaOf(gpus) => {
-                let count = cuda::devices()?.len();
-                // What is said of one that is not there.
-                let is_empty = gpus.among(count).next().is_none();
-                let missing = gpus.beyond(count).or_else(|| is_empty.then(|| gpus.first()));
-                missing.map_or(Ok(()), |number| cuda::device(number).map(drop))?;
-                let place = Self::take(gpus.among(count));
-                (place.as_ref().map_or(choice, |place| BackendChoice::Cuda(place.0)), place)
-            }
-        })
+        let place = Self::take(eligible(choice, false)?);
+        let left = match (choice, &place) {
+            (BackendChoice::CudaOf(_), Some(place)) => BackendChoice::Cuda(place.0),
+            _ => choice,
+        };
+        Ok((left, place))
     }
 
     /// One on the GPU with the fewest runs, the first of several.
     fn take(gpus: impl IntoIterator<Item = usize>) -> Option<Self> {
-        let mut runs = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
-        let gpu = gpus.into_iter().min_by_key(|gpu| (runs.get(gpu).copied().unwrap_or(0), *gpu))?;
-        *runs.entry(gpu).or_default() += 1;
+        let mut load = Load::get();
+        let order = |gpu: &usize| {
+            let runs = load.runs.get(gpu).copied().unwrap_or(0);
+            (load.failed.contains(gpu), runs, *gpu)
+        };
+        let gpu = gpus.into_iter().min_by_key(order)?;
+        *load.runs.entry(gpu).or_default() += 1;
         Some(Self(gpu))
+    }
+
+    /// Runs that come later are to take others if they can.
+    fn has_failed(&self) {
+        Load::get().failed.insert(self.0);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut runs = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
-        runs.entry(self.0).and_modify(|count| *count -= 1);
+        Load::get().runs.entry(self.0).and_modify(|count| *count -= 1);
     }
+}
+
+/// The GPUs that a choice leaves open; `auto` means the first, and all that the kernels run on for one of
+/// several runs.
+fn eligible(choice: BackendChoice, is_one_of_several: bool) -> Result<Vec<usize>> {
+    Ok(match choice {
+        BackendChoice::Cpu => Vec::new(),
+        BackendChoice::Cuda(number) => vec![number],
+        BackendChoice::Auto if is_one_of_several => {
+            let count = cuda::devices().map_or(0, |devices| devices.len());
+            (0..count).filter(|&number| cuda::device(number).is_ok()).collect()
+        }
+        BackendChoice::Auto => vec![AUTO_GPU],
+        BackendChoice::CudaOf(gpus) => {
+            let count = cuda::devices()?.len();
+            let is_empty = gpus.among(count).next().is_none();
+            // What is said of one that is not there.
+            let missing = gpus.beyond(count).or_else(|| is_empty.then(|| gpus.first()));
+            missing.map_or(Ok(()), |number| cuda::device(number).map(drop))?;
+            gpus.among(count).collect()
+        }
+    })
 }
 
 /// The devices of one run.
 ///
 /// What `auto` took for the first frame stays for the run, whatever sizes frames have later.
 pub struct Devices {
-    options: Options,
+    options: RefCell<Options>,
     on_loss: OnDeviceLoss,
-    choice: Cell<BackendChoice>,
+    /// GPUs that have not been tried.
+    untried: RefCell<Vec<usize>>,
     place: RefCell<Option<Place>>,
     /// What took over when the device was lost.
     spare: Cell<Option<BackendChoice>>,
@@ -75,21 +114,53 @@ pub struct Devices {
 
 impl Devices {
     /// Those that `options` ask for, none of which is open yet. Of several GPUs it is decided here which the
-    /// run takes.
+    /// run takes: the one with the fewest runs of this process.
     ///
     /// # Errors
     /// `Backend` if one of them is not there.
-    pub fn new(options: Options, on_loss: OnDeviceLoss) -> Result<Self> {
-        let (choice, place) = Place::of(options.choice)?;
-        Ok(Self {
-            options: Options { choice, ..options },
+    pub fn new(options: Options, on_loss: OnDeviceLoss, is_one_of_several: bool) -> Result<Self> {
+        let eligible = eligible(options.choice, is_one_of_several)?;
+        Ok(Self::among(eligible, options, on_loss))
+    }
+
+    fn among(gpus: Vec<usize>, options: Options, on_loss: OnDeviceLoss) -> Self {
+        let devices = Self {
+            options: RefCell::new(options),
             on_loss,
-            choice: Cell::new(choice),
-            place: RefCell::new(place),
+            untried: RefCell::new(gpus),
+            place: RefCell::new(None),
             spare: Cell::new(None),
             has_opened: Cell::new(false),
             ahead: RefCell::new(None),
-        })
+        };
+        devices.take_place();
+        devices
+    }
+
+    /// Takes a place on a GPU that has not been tried; false if there is none.
+    fn take_place(&self) -> bool {
+        let mut untried = self.untried.borrow_mut();
+        let Some(place) = Place::take(untried.iter().copied()) else { return false };
+        untried.retain(|gpu| *gpu != place.0);
+        let mut options = self.options.borrow_mut();
+        options.auto_gpu = place.0;
+        if options.choice != BackendChoice::Auto {
+            options.choice = BackendChoice::Cuda(place.0);
+        }
+        self.place.replace(Some(place));
+        true
+    }
+
+    /// The GPU could not be opened: takes another one if there is one.
+    fn take_other_place(&self) -> bool {
+        let is_unopened = self.ahead.borrow().as_ref().is_some_and(|ahead| ahead.device().is_none());
+        if self.has_opened.get() || !is_unopened || self.untried.borrow().is_empty() {
+            return false;
+        }
+        self.place.borrow().iter().for_each(Place::has_failed);
+        let has_place = self.take_place();
+        self.open_ahead();
+        has_place
     }
 
     /// Tells, without opening it, that the device is not to be had that was asked for, or that the kernels
@@ -98,36 +169,57 @@ impl Devices {
     /// # Errors
     /// As [`open`].
     pub fn probe(&self) -> Result<()> {
-        match self.options.choice {
+        let options = self.options.borrow();
+        let has_kernels = options.kernels != Kernels::default();
+        match options.choice {
             BackendChoice::Cpu => Ok(()),
-            choice if self.options.kernels == Kernels::default() => probe(choice),
-            BackendChoice::Auto => cuda::device(AUTO_GPU).map(drop).map_err(without_kernels),
-            BackendChoice::Cuda(number) => cuda::device(number).map(drop).map_err(without_kernels),
-            BackendChoice::CudaOf(gpus) => cuda::device(gpus.first()).map(drop).map_err(without_kernels),
+            choice if !has_kernels => probe(choice),
+            choice => cuda::device(gpu_of(choice, options.auto_gpu)).map(drop).map_err(without_kernels),
         }
     }
 
     /// Begins to open a GPU, which takes a while, so that the first call of [`Self::open`] finds it open.
     pub fn open_ahead(&self) -> Ahead {
-        let ahead = Ahead::open(self.options.choice, &self.options.traffic);
+        let options = self.options.borrow();
+        let ahead = Ahead::on(options.choice, options.auto_gpu, &options.traffic);
         self.ahead.replace(Some(ahead.clone()));
         ahead
     }
 
-    /// Opens a device by `open`, which is told the options, and whether the run has had one before.
+    /// Opens a device by `open`, which is told the options, and whether the run has had one before. Where
+    /// several GPUs may be taken, one that cannot be opened leaves the run to the next.
     ///
     /// # Errors
     /// Those of `open`.
     pub fn open(
         &self,
-        open: impl FnOnce(&Options, bool) -> Result<Box<dyn Backend>>,
+        open: impl Fn(&Options, bool) -> Result<Box<dyn Backend>>,
     ) -> Result<Box<dyn Backend>> {
-        let options = Options { choice: self.choice.get(), ..self.options.clone() };
-        let backend = open(&options, self.has_opened.get())?;
+        let backend = loop {
+            let options = self.options.borrow().clone();
+            match open(&options, self.has_opened.get()) {
+                Err(error @ Error::Backend { .. }) if self.take_other_place() => {
+                    let gpu = self.options.borrow().auto_gpu;
+                    tracing::warn!(
+                        "cuda:{} cannot be opened, cuda:{gpu} is taken: {error}",
+                        options.auto_gpu
+                    );
+                }
+                opened => break opened?,
+            }
+        };
         self.has_opened.set(true);
         drop(self.ahead.take());
-        self.choice.set(settled(self.choice.get(), &backend.describe()));
+        let mut options = self.options.borrow_mut();
+        options.settle(&backend.describe());
         Ok(backend)
+    }
+
+    /// How the run ended: one that lost its GPU makes others take another.
+    pub fn note(&self, outcome: &Result<()>) {
+        if outcome.as_ref().is_err_and(Error::is_device_lost) {
+            self.place.borrow().iter().for_each(Place::has_failed);
+        }
     }
 
     /// True if another device is to take over when this one is lost.
@@ -143,14 +235,18 @@ impl Devices {
         &self,
         open: impl Fn(&Options) -> Result<Box<dyn Backend>>,
     ) -> Result<Box<dyn Backend>> {
+        let options = self.options.borrow().clone();
         let on = |choice| match choice {
-            BackendChoice::Cpu => self.options.on_cpu(),
-            choice => Options { choice, ..self.options.clone() },
+            BackendChoice::Cpu => options.on_cpu(),
+            choice => Options { choice, ..options.clone() },
         };
         if let Some(spare) = self.spare.get() {
             return open(&on(spare));
         }
-        let lost = self.place.take().map(|place| place.0);
+        let lost = self.place.take().map(|place| {
+            place.has_failed();
+            place.0
+        });
         let mut others = self.other_gpus(lost);
         while let Some(place) = Place::take(others.iter().copied()) {
             let choice = BackendChoice::Cuda(place.0);
@@ -180,34 +276,34 @@ impl Devices {
     }
 
     /// What counts the bytes that are moved.
-    pub fn traffic(&self) -> &Traffic {
-        &self.options.traffic
+    pub fn traffic(&self) -> Traffic {
+        self.options.borrow().traffic.clone()
     }
 
     /// The same with so many frames in flight.
     #[must_use]
     pub fn with_depth(mut self, depth: usize) -> Self {
-        self.options.depth = depth;
+        self.options.get_mut().depth = depth;
         self
     }
 
     /// Frames in flight.
     pub fn depth(&self) -> usize {
-        self.options.depth
+        self.options.borrow().depth
     }
 
     /// Threads of the CPU.
     pub fn threads(&self) -> usize {
-        self.options.threads
+        self.options.borrow().threads
     }
 }
 
-/// The choice that opens that device again, whatever `auto` would take later.
-pub fn settled(choice: BackendChoice, device: &Device) -> BackendChoice {
+/// The GPU that a choice means, unless that is the CPU.
+fn gpu_of(choice: BackendChoice, auto_gpu: usize) -> usize {
     match choice {
-        BackendChoice::Auto if device.backend == "cpu" => BackendChoice::Cpu,
-        BackendChoice::Auto => BackendChoice::Cuda(AUTO_GPU),
-        chosen => chosen,
+        BackendChoice::Cpu | BackendChoice::Auto => auto_gpu,
+        BackendChoice::Cuda(number) => number,
+        BackendChoice::CudaOf(gpus) => gpus.first(),
     }
 }
 
@@ -224,7 +320,7 @@ pub fn probe(choice: BackendChoice) -> Result<()> {
     }
 }
 
-/// The GPU that `Auto` takes.
+/// The GPU that `auto` takes for a run that is alone.
 const AUTO_GPU: usize = 0;
 
 /// A device that is being opened on a thread of its own, so that it is there when [`open`] asks for it. It
@@ -242,12 +338,11 @@ impl Ahead {
     /// of a second. What goes wrong is for [`open`] to say. `traffic` counts the bytes of frames that are
     /// fetched from there.
     pub fn open(choice: BackendChoice, traffic: &Traffic) -> Self {
-        let number = match choice {
-            BackendChoice::Cpu => None,
-            BackendChoice::Auto => Some(AUTO_GPU),
-            BackendChoice::Cuda(number) => Some(number),
-            BackendChoice::CudaOf(gpus) => Some(gpus.first()),
-        };
+        Self::on(choice, AUTO_GPU, traffic)
+    }
+
+    fn on(choice: BackendChoice, auto_gpu: usize, traffic: &Traffic) -> Self {
+        let number = (choice != BackendChoice::Cpu).then(|| gpu_of(choice, auto_gpu));
         #[cfg(feature = "gst")]
         crate::media::cuda::forget_lost();
         let open = |number| {
@@ -291,13 +386,12 @@ pub fn open_gpu(
     standing: impl FnOnce() -> Result<Standing>,
 ) -> Result<Option<Box<dyn Backend>>> {
     let has_kernels = options.kernels != Kernels::default();
-    let (number, is_asked_for) = match options.choice {
-        BackendChoice::Cpu => return Ok(None),
-        BackendChoice::Cuda(number) => (number, true),
-        BackendChoice::CudaOf(gpus) => (gpus.first(), true),
-        // Kernels that were chosen are meant to run.
-        BackendChoice::Auto => (AUTO_GPU, has_kernels),
-    };
+    if options.choice == BackendChoice::Cpu {
+        return Ok(None);
+    }
+    let number = gpu_of(options.choice, options.auto_gpu);
+    // Kernels that were chosen are meant to run.
+    let is_asked_for = options.choice != BackendChoice::Auto || has_kernels;
     if !is_asked_for && let Err(why) = cuda::device(number) {
         tell_cpu(&why);
         return Ok(None);
@@ -428,13 +522,49 @@ mod tests {
     }
 
     #[test]
+    fn a_run_takes_the_next_gpu_if_one_cannot_be_opened_and_later_runs_take_that_first() {
+        // Numbers that no other test takes, and no machine has.
+        let gpus = || vec![911, 912, 913];
+        let options = |choice| Options { choice, depth: 1, threads: 1, ..Options::default() };
+        let among = |gpus, choice| Devices::among(gpus, options(choice), OnDeviceLoss::End);
+        let refused = || Error::Backend { backend: "cuda", fault: DeviceFault::Other("it is gone".into()) };
+        let open_but = |broken: usize| {
+            let broken = move |options: &Options| gpu_of(options.choice, options.auto_gpu) <= broken;
+            move |asked: &Options, _: bool| match broken(asked) {
+                true => Err(refused()),
+                false => open(&options(BackendChoice::Cpu), &Standing::new(Size::new(8, 8))),
+            }
+        };
+        let first = among(gpus(), BackendChoice::Cuda(911));
+        assert!(
+            first.open(open_but(911)).is_err(),
+            "nothing was opened ahead: it is not the GPU that failed"
+        );
+        first.open_ahead();
+        first.open(open_but(911)).unwrap();
+        assert_eq!(first.options.borrow().choice, BackendChoice::Cuda(912));
+        // The third has no run, the second one.
+        let second = among(gpus(), BackendChoice::Auto);
+        assert_eq!(second.options.borrow().auto_gpu, 913);
+        second
+            .note(&Err(Error::Backend { backend: "cuda", fault: DeviceFault::Lost { reason: "x".into() } }));
+        let third = among(gpus(), BackendChoice::Auto);
+        assert_eq!(third.options.borrow().auto_gpu, 912, "with a run, but not lost");
+        // All failed: the error is told.
+        let none = among(gpus(), BackendChoice::Cuda(912));
+        none.open_ahead();
+        assert!(none.open(open_but(999)).err().unwrap().to_string().contains("it is gone"));
+        assert!(none.untried.borrow().is_empty());
+    }
+
+    #[test]
     fn a_spare_device_is_the_same_when_it_is_opened_again() {
         let options = Options { choice: BackendChoice::Cpu, depth: 1, threads: 1, ..Options::default() };
         let open = |options: &Options| open(options, &Standing::new(Size::new(8, 8)));
         for (on_loss, has_spare) in
             [(OnDeviceLoss::End, false), (OnDeviceLoss::Cpu, true), (OnDeviceLoss::Gpu, true)]
         {
-            let devices = Devices::new(options.clone(), on_loss).unwrap();
+            let devices = Devices::new(options.clone(), on_loss, false).unwrap();
             assert_eq!(devices.has_spare(), has_spare);
             if has_spare {
                 let opened = [(); 2].map(|()| devices.open_spare(open).unwrap().describe());
@@ -450,7 +580,7 @@ mod tests {
                 })
                 .unwrap(),
         );
-        assert!(Devices::new(Options { choice: gone, ..options }, OnDeviceLoss::End).is_err());
+        assert!(Devices::new(Options { choice: gone, ..options }, OnDeviceLoss::End, true).is_err());
     }
 
     #[test]

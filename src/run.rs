@@ -103,7 +103,7 @@ impl Prepared {
         let job = self.request.checked_job(std::mem::take(&mut self.templates), control)?;
         let threads = self.share.threads(self.request.threads);
         let options = Options { threads, traffic: self.traffic.clone(), ..self.request.options(control) };
-        let devices = Devices::new(options, self.request.on_device_loss)?;
+        let devices = Devices::new(options, self.request.on_device_loss, self.share.is_one_of_several())?;
         devices.probe()?;
         // While the video is opened. Pyramids are the CPU's.
         if self.request.search != SearchMethod::Pyramid {
@@ -181,7 +181,7 @@ impl Run {
 
     /// What counts this run for a server of several, under a name.
     pub fn metrics(&self, server: &MetricsServer, video: &str) -> MetricsSink {
-        server.watch(video, self.devices.traffic())
+        server.watch(video, &self.devices.traffic())
     }
 
     /// The first frame that will be processed, before it is; `None` if there is none, or if the run was
@@ -257,9 +257,10 @@ impl Run {
             sinks,
             max_frames: request.max_frames,
             control,
-            traffic: devices.traffic().clone(),
+            traffic: devices.traffic(),
         };
         let (summary, outcome) = engine.run();
+        devices.note(&outcome);
         drop((readers, metrics));
         if outcome.is_ok() && summary.frames == 0 && !summary.interrupted {
             let reason = match frames.missed() {

@@ -37,7 +37,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 
 use crate::backend::cuda;
-use crate::config::{BackendChoice, Gpus};
+use crate::config::BackendChoice;
 use crate::control::Control;
 use crate::error::{Error, Result, catch_panic};
 use crate::job;
@@ -174,7 +174,7 @@ impl Fleet {
         for task in tasks {
             let (shared, name) = (self.shared.clone(), format!("run-{}", task.id));
             let thread = std::thread::Builder::new().name(name);
-            // Only a system without threads refuses, and then this one does the work.
+            // Without a thread the run is told as failed.
             let task = Arc::new(Mutex::new(Some(task)));
             let taken = task.clone();
             let take =
@@ -327,8 +327,7 @@ impl Shared {
 
 impl Task {
     fn run(self, share: Share) -> Ended {
-        let Self { id, order: Order { name, mut request, opened }, control, .. } = self;
-        request.backend = among_all(request.backend);
+        let Self { id, order: Order { name, request, opened }, control, .. } = self;
         let _said_of_it = tracing::error_span!("video", name).entered();
         let run = || -> Result<(Summary, Result<()>)> {
             control.check()?;
@@ -343,15 +342,6 @@ impl Task {
             (Summary { interrupted, ..Summary::default() }, Err(error))
         });
         Ended { id, name, request, summary, outcome }
-    }
-}
-
-/// Of several GPUs all, where nobody says which.
-fn among_all(choice: BackendChoice) -> BackendChoice {
-    let has_several = || cuda::devices().is_ok_and(|devices| devices.len() > 1);
-    match choice {
-        BackendChoice::Auto if has_several() => BackendChoice::CudaOf(Gpus::ALL),
-        choice => choice,
     }
 }
 

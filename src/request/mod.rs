@@ -45,7 +45,6 @@ use crate::frame::{Rect, Size};
 use crate::job::{self, Job, NamedTemplate, Sought};
 use crate::media::source::Decoder;
 use crate::metrics::Address;
-use crate::surface::Traffic;
 use field::{SPEC, request};
 
 const TO_DO: &str = "What to do";
@@ -299,7 +298,7 @@ impl Request {
             kernels: self.kernel.iter().copied().collect(),
             control: control.clone(),
             memory: self.memory.as_ref().map(|memory| **memory),
-            traffic: Traffic::default(),
+            ..Options::default()
         }
     }
 

@@ -17,6 +17,11 @@ impl Share {
         Self { videos: videos.max(1) }
     }
 
+    /// True if others are processed at the same time.
+    pub fn is_one_of_several(self) -> bool {
+        self.videos > 1
+    }
+
     /// Cores for each video, rounded down.
     pub fn cores(self) -> usize {
         job::threads(None) / self.videos

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use gst::subclass::prelude::*;
 use lockon::backend::{Backend, Findings, Options};
 use lockon::control::Control;
-use lockon::devices::{self, Devices};
+use lockon::devices::Devices;
 use lockon::engine::Engine;
 use lockon::error::{Error, Result};
 use lockon::frame::{Circumstances, Frame, FrameMeta, Picture, VideoFormat};
@@ -40,7 +40,7 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
     let depth = element.imp().depth();
     let options = Options { control: control.clone(), depth, ..device.options.clone() };
     let traffic = options.traffic.clone();
-    let devices = Devices::new(options, device.on_loss)?;
+    let devices = Devices::new(options, device.on_loss, false)?;
     let open_backend = |format: &VideoFormat| {
         devices.open(|options, has_opened| Retuned::open(element, options.clone(), format, has_opened))
     };
@@ -279,10 +279,11 @@ impl Retuned {
                 }
             }
         };
-        let choice = devices::settled(options.choice, &backend.describe());
+        let mut options = options;
+        options.settle(&backend.describe());
         Ok(Box::new(Self {
             element: element.clone(),
-            options: Options { choice, ..options },
+            options,
             format: format.clone(),
             change,
             opened: VecDeque::from([Tuned { backend, in_flight: 0 }]),

@@ -252,6 +252,8 @@ pub const fn usual_depth(is_live: bool) -> usize {
 pub struct Options {
     /// On which device.
     pub choice: BackendChoice,
+    /// The number of the GPU that [`BackendChoice::Auto`] takes.
+    pub auto_gpu: usize,
     /// Number of slots, 1 or more: 2 is a double buffer.
     pub depth: usize,
     /// Threads of the CPU backend. A run's tracker has as many of its own.
@@ -271,6 +273,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             choice: BackendChoice::Auto,
+            auto_gpu: 0,
             depth: usual_depth(false),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             kernels: Kernels::default(),
@@ -286,6 +289,15 @@ impl Options {
     #[must_use]
     pub fn on_cpu(&self) -> Self {
         Self { choice: BackendChoice::Cpu, kernels: Kernels::default(), ..self.clone() }
+    }
+
+    /// What opens that device again, whatever `auto` would take later.
+    pub fn settle(&mut self, device: &Device) {
+        self.choice = match self.choice {
+            BackendChoice::Auto if device.backend == "cpu" => BackendChoice::Cpu,
+            BackendChoice::Auto => BackendChoice::Cuda(self.auto_gpu),
+            chosen => chosen,
+        };
     }
 }
 

@@ -163,8 +163,9 @@ impl Gpu {
     pub(crate) fn open(number: usize) -> Result<Self> {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let same = open.iter().find(|(other, _)| *other == number).and_then(|(_, context)| context.upgrade());
-        if let Some(context) = same {
-            return Ok(Self(context));
+        if let Some(gpu) = same.map(Self) {
+            let reason = || "another run of this process lost it".into();
+            return if gpu.is_lost() { Err(fault(DeviceFault::Lost { reason: reason() })) } else { Ok(gpu) };
         }
         open.retain(|(other, _)| *other != number);
         let context = Arc::new(OpenDevice {

@@ -83,7 +83,9 @@ pub(super) fn limit_threads(pipeline: &gst::Pipeline, threads: u32) {
         let names = ["max-threads", "threads", "n-threads"].into_iter();
         for property in names.filter(|_| is_decoder).filter_map(|name| element.find_property(name)) {
             // libvpx takes 16 at most.
-            if let Some(most) = property.downcast_ref::<gst::glib::ParamSpecInt>().map(|range| range.maximum()) {
+            if let Some(most) =
+                property.downcast_ref::<gst::glib::ParamSpecInt>().map(gst::glib::ParamSpecInt::maximum)
+            {
                 element.set_property(property.name(), i32::try_from(threads).map_or(most, |n| n.min(most)));
             } else if let Some(range) = property.downcast_ref::<gst::glib::ParamSpecUInt>() {
                 element.set_property(property.name(), threads.min(range.maximum()));
