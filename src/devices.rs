@@ -530,9 +530,9 @@ mod tests {
         let refused = || Error::Backend { backend: "cuda", fault: DeviceFault::Other("it is gone".into()) };
         let open_but = |broken: usize| {
             let broken = move |options: &Options| gpu_of(options.choice, options.auto_gpu) <= broken;
-            move |asked: &Options, _: bool| match broken(asked) {
-                true => Err(refused()),
-                false => open(&options(BackendChoice::Cpu), &Standing::new(Size::new(8, 8))),
+            move |asked: &Options, _: bool| {
+                let open_cpu = || open(&options(BackendChoice::Cpu), &Standing::new(Size::new(8, 8)));
+                if broken(asked) { Err(refused()) } else { open_cpu() }
             }
         };
         let first = among(gpus(), BackendChoice::Cuda(911));

@@ -62,8 +62,8 @@ pub(super) fn in_one_line(summary: &Summary, min_score: f64) -> String {
 }
 
 /// Which step was too slow, where frames of a live source were dropped: the longest of those that follow
-/// one another, if a frame takes longer in it than frames take to come; else the machine as a whole, which
-/// decodes.
+/// one another, if a frame takes longer in it than frames take to come. Else frames came before the first
+/// was searched, or late out of a decoder that had too little of the processor.
 fn short_of(summary: &Summary) -> Option<String> {
     let all = summary.frames + summary.dropped;
     if summary.dropped == 0 || summary.seconds <= 0.0 {
@@ -76,8 +76,7 @@ fn short_of(summary: &Summary) -> Option<String> {
         let (step, took, come) = (step(longest.stage), longest.mean_us / 1000.0, interval_us / 1000.0);
         format!("{step} took {took:.1} ms of a frame, and one came every {come:.1} ms")
     } else {
-        "no step of a frame took longer than frames to come: the processor was short of time for all runs"
-            .into()
+        "no step of this run took longer than frames to come: it was the start, or the decoder".into()
     })
 }
 

@@ -88,7 +88,11 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
     videos.iter().try_for_each(|(name, request)| request.check().map_err(|error| in_front(name, error)))?;
     fleet::check(&videos)?;
     let all = videos.len();
-    let may_be_lost = if args.several.skip_done { leave_out_done(&mut videos)? } else { outputs(&videos) };
+    let may_be_lost = if args.several.skip_done {
+        leave_out_done(&mut videos, args.overwrite.no_overwrite)?
+    } else {
+        outputs(&videos)
+    };
     let skipped = all - videos.len();
     if skipped > 0 {
         log::say(&format!("{skipped} of {all} videos are done already"));
@@ -154,16 +158,17 @@ fn order(
 }
 
 /// Leaves out the videos that are done; gives the files that would be lost of those that are not. What an
-/// interrupted run left is none of them.
-fn leave_out_done(videos: &mut Vec<Named>) -> Result<Vec<PathBuf>> {
+/// interrupted run left is none of them, unless `keeps_all`.
+fn leave_out_done(videos: &mut Vec<Named>, keeps_all: bool) -> Result<Vec<PathBuf>> {
     let mut lost = Vec::new();
     let mut left = Vec::with_capacity(videos.len());
     for (name, request) in std::mem::take(videos) {
-        match fleet::completion(&request).map_err(|error| in_front(&name, error))? {
+        let of_interrupted = match fleet::completion(&request).map_err(|error| in_front(&name, error))? {
             Completion::Done => continue,
-            Completion::Part => {}
-            Completion::None | Completion::Other => lost.extend(request.output_files()),
-        }
+            Completion::Part(files) if !keeps_all => files,
+            Completion::None | Completion::Part(_) | Completion::Other => Vec::new(),
+        };
+        lost.extend(request.output_files().into_iter().filter(|path| !of_interrupted.contains(path)));
         left.push((name, request));
     }
     *videos = left;
@@ -260,6 +265,9 @@ impl Told {
         let name = text::in_one_line(name).into_owned();
         if summary.frames > 0 {
             log::say(&format!("{name}: {}", closing::in_one_line(summary, request.min_score)));
+            if log::is_verbose() {
+                log::say(&closing::describe_times(summary, None));
+            }
         }
         match outcome {
             Ok(()) | Err(Error::Stopped) => {}

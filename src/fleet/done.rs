@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -12,15 +12,15 @@ use crate::output::Format;
 use crate::request::Request;
 
 /// How far a run has come that may have been done before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Completion {
     /// None of its results are there.
     None,
-    /// A part is there, or what a run left that was stopped or failed.
-    Part,
+    /// A part is there, what a run of the same request left that was stopped or failed: these files are its.
+    Part(Vec<PathBuf>),
     /// All is there.
     Done,
-    /// What is there is whole, and the answer to another question.
+    /// What is there is the answer to another question, or no results of lockon.
     Other,
 }
 
@@ -44,29 +44,46 @@ pub fn completion(request: &Request) -> Result<Completion> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Completion::None),
         Err(error) => return Err(Error::file("read", lines)(error)),
     };
-    let (first, last) = ends(file).map_err(Error::file("read", lines))?;
-    let is_complete = last["type"] == "summary" && last["interrupted"] == false && last["error"].is_null();
-    if !is_complete || !request.output_files().iter().all(|path| path.exists()) {
-        return Ok(Completion::Part);
+    let (first, last) = ends(&file).map_err(Error::file("read", lines))?;
+    if first.is_null() && file.metadata().is_ok_and(|file| file.len() == 0) {
+        // It was stopped before its first frame, and wrote nothing.
+        return Ok(Completion::Part(vec![lines.into()]));
     }
     let asked = request.digest(&job::load_templates(&request.template)?);
-    Ok(if first["command"]["job"] == asked { Completion::Done } else { Completion::Other })
+    if first["type"] != "run" || first["command"]["job"] != asked {
+        return Ok(Completion::Other);
+    }
+    let is_complete = last["type"] == "summary" && last["interrupted"] == false && last["error"].is_null();
+    let (outputs, words) = (request.output_files(), &first["command"]["line"]);
+    if is_complete && outputs.iter().all(|path| path.exists()) {
+        return Ok(Completion::Done);
+    }
+    // As they were typed, or as `Request::words` writes them.
+    let has_written = |path: &PathBuf| {
+        let is_named = |word: &Value| {
+            let path = path.to_str().zip(word.as_str());
+            let stands_before = path.and_then(|(path, word)| word.strip_suffix(path));
+            stands_before.is_some_and(|option| option.is_empty() || option.ends_with('='))
+        };
+        path == lines || words.as_array().is_some_and(|words| words.iter().any(is_named))
+    };
+    Ok(Completion::Part(outputs.into_iter().filter(has_written).collect()))
 }
 
 /// The first record of a file and the last one, if that has its line break; null where there is none.
-fn ends(mut file: File) -> std::io::Result<(Value, Value)> {
+fn ends(mut file: &File) -> std::io::Result<(Value, Value)> {
     /// A summary of very many tracks and templates.
     const LONGEST: u64 = 16 << 20;
     let parsed = |line: &[u8]| serde_json::from_slice(line).unwrap_or(Value::Null);
     let mut first = Vec::new();
-    BufReader::new(&file).take(LONGEST).read_until(b'\n', &mut first)?;
+    BufReader::new(file).take(LONGEST).read_until(b'\n', &mut first)?;
     let length = file.metadata()?.len();
     let mut size = 4096;
     loop {
         let start = length.saturating_sub(size);
         file.seek(SeekFrom::Start(start))?;
         let mut end = Vec::new();
-        (&mut file).take(length - start).read_to_end(&mut end)?;
+        file.take(length - start).read_to_end(&mut end)?;
         let Some((b'\n', line)) = end.split_last() else { return Ok((parsed(&first), Value::Null)) };
         let begin = line.iter().rposition(|&byte| byte == b'\n').map(|at| at + 1);
         match begin {
@@ -80,7 +97,10 @@ fn ends(mut file: File) -> std::io::Result<(Value, Value)> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::config::View;
 
     #[test]
     fn results_are_done_if_they_end_with_the_summary_of_a_whole_run_of_the_same_request() {
@@ -91,12 +111,18 @@ mod tests {
         assert!(completion(&request).unwrap_err().to_string().contains("needs --results FILE.jsonl"));
         request.results = vec![lines.to_str().unwrap().into()];
         assert_eq!(completion(&request).unwrap(), Completion::None);
-        let run = |job: &str| format!("{{\"type\":\"run\",\"command\":{{\"job\":\"{job}\"}}}}\n");
-        let run = run(&request.digest(&[]));
+        let run_of = |request: &Request| {
+            let (job, line) = (request.digest(&[]), request.words());
+            let line: Vec<_> = line.iter().map(|word| word.to_str().unwrap()).collect();
+            format!("{}\n", json!({ "type": "run", "command": { "job": job, "line": line } }))
+        };
+        let part = || Completion::Part(vec![lines.clone()]);
+        let run = run_of(&request);
         // Longer than what is read at first.
         let frame = format!("{{\"type\":\"frame\",\"n\":\"{}\"}}\n", "x".repeat(9000));
         let summary = "{\"type\":\"summary\",\"interrupted\":false,\"frames\":1}\n";
-        let whole = format!("{run}{frame}{summary}");
+        let whole_of = |request: &Request| format!("{}{frame}{summary}", run_of(request));
+        let whole = whole_of(&request);
         let stopped = whole.replace("false", "true");
         let failed = whole.replace("\"frames\":1", "\"error\":\"no\"");
         let torn = whole.trim_end();
@@ -105,12 +131,13 @@ mod tests {
         for (text, expected) in [
             (&*whole, Completion::Done),
             (&long, Completion::Done),
-            (&stopped, Completion::Part),
-            (&failed, Completion::Part),
-            (torn, Completion::Part),
-            (&format!("{run}{frame}"), Completion::Part),
-            ("", Completion::Part),
-            ("no JSON\n", Completion::Part),
+            (&stopped, part()),
+            (&failed, part()),
+            (torn, part()),
+            (&format!("{run}{frame}"), part()),
+            ("", part()),
+            ("no JSON\n", Completion::Other),
+            ("{\"type\":\"run\"}\n", Completion::Other),
         ] {
             std::fs::write(&lines, text).unwrap();
             assert_eq!(completion(&request).unwrap(), expected, "{text:.200}");
@@ -121,8 +148,15 @@ mod tests {
         // Where and how it is done changes nothing.
         let same = Request { threads: Some(3), depth: Some(7), ..request.clone() };
         assert_eq!(completion(&same).unwrap(), Completion::Done);
+        // Files that the run did not write are not its.
         request.output = vec![video.clone()];
-        assert_eq!(completion(&request).unwrap(), Completion::Part);
+        assert_eq!(completion(&request).unwrap(), part());
+        std::fs::write(&lines, whole_of(&request).replace("false", "true")).unwrap();
+        let both = Completion::Part(vec![video.clone(), lines.clone()]);
+        assert_eq!(completion(&request).unwrap(), both);
+        let masked = Request { view: Some(View::Split), ..request.clone() };
+        assert_eq!(completion(&masked).unwrap(), Completion::Other, "the picture would be another one");
+        std::fs::write(&lines, whole_of(&request)).unwrap();
         std::fs::write(video, "").unwrap();
         assert_eq!(completion(&request).unwrap(), Completion::Done);
     }

@@ -27,8 +27,8 @@ pub fn read_list(path: &Path, base: &Request) -> Result<Vec<Request>> {
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let read = |(number, line): (usize, &str)| {
         let request = match line.strip_prefix('{') {
-            Some(_) => Request::from_json(line).map(|job| job.over(base)),
-            None => Request::new(line).map(|input| input.over(base)),
+            Some(_) => Request::from_json_over(line, base),
+            None => Request::new(line).map(|typed| Request { input: typed.input, ..base.clone() }),
         };
         request.map_err(|error| Error::Usage(format!("{}: line {number}: {error}", path.display())))
     };
@@ -42,12 +42,12 @@ pub fn read_list(path: &Path, base: &Request) -> Result<Vec<Request>> {
 /// `Usage`, which names both videos and the remedy.
 pub fn check(runs: &[(String, Request)]) -> Result<()> {
     let usage = |text: String| Err(Error::Usage(text));
-    let [(first, one), _, ..] = runs else { return Ok(()) };
     if runs.iter().any(|(_, request)| request.pick) {
         return usage(
-            "--pick is for one video: with several give --track, or a job for each by --inputs".into(),
+            "--pick is for one video, and not for a list or a batch: give --track, or a job for each by --inputs".into(),
         );
     }
+    let [(first, one), _, ..] = runs else { return Ok(()) };
     if runs.iter().filter(|(_, request)| request.results.iter().any(|path| path == "-")).count() > 1 {
         return usage("--results - is for one video: give --results '{stem}.jsonl'".into());
     }
@@ -65,6 +65,17 @@ pub fn check(runs: &[(String, Request)]) -> Result<()> {
                     path.display()
                 ));
             }
+        }
+    }
+    let mut sinks: HashMap<&str, &str> = HashMap::new();
+    for (name, text) in
+        runs.iter().flat_map(|(name, request)| request.sink.iter().map(move |sink| (name, sink)))
+    {
+        let is_same = sinks.insert(text, name);
+        if let Some(other) = is_same.filter(|_| text.contains("location=") || text.starts_with('@')) {
+            return usage(format!(
+                "--sink {text} of {other} and {name} would write the same file: put {{stem}} or {{index}} into it, in the text itself"
+            ));
         }
     }
     let specs = runs.iter().map(|(_, request)| Ok(request.input_files(&request.parsed_input()?)));
@@ -90,6 +101,12 @@ mod tests {
         assert_eq!(inputs, ["a b.mp4", "c.mp4"]);
         assert_eq!((&read[0].track, read[0].min_score), (&base.track, 0.5));
         assert_eq!((read[1].track[0].to_string().as_str(), read[1].min_score), ("1,2,30,40@0", 0.5));
+        // What a job says counts, also if it is what would be without a word.
+        let default = Request::default().min_score;
+        std::fs::write(&path, format!("{{\"input\":\"a.mp4\",\"min-score\":{default},\"track\":[]}}\n"))
+            .unwrap();
+        let read = read_list(&path, &base).unwrap();
+        assert_eq!((read[0].min_score, read[0].track.len()), (default, 0));
         std::fs::write(&path, "a.mp4\n{\"wobble\":1}\n").unwrap();
         let error = read_list(&path, &base).unwrap_err().to_string();
         assert!(error.contains("line 2") && error.contains("wobble"), "{error}");
@@ -112,6 +129,17 @@ mod tests {
         assert!(said(&[run("a", "-"), run("b", "-")]).contains("--results - is for one video"));
         let both = said(&[run("a", "x.jsonl"), run("b", "./x.jsonl")]);
         assert!(both.contains("x.jsonl is given twice"), "{both}");
+        let sink = |name: &str, sink: &str| {
+            let (name, request) = run(name, &format!("{name}.jsonl"));
+            (name, Request { sink: vec![sink.into()], ..request })
+        };
+        let same = said(&[sink("a", "filesink location=x"), sink("b", "filesink location=x")]);
+        assert!(same.contains("of a and b would write the same file"), "{same}");
+        check(&[sink("a", "fakesink"), sink("b", "fakesink")]).unwrap();
+        check(&[sink("a", "filesink location=x"), sink("b", "filesink location=y")]).unwrap();
+        let (name, request) = run("a", "x.jsonl");
+        let picks = check(&[(name, Request { pick: true, ..request })]).unwrap_err().to_string();
+        assert!(picks.contains("--pick is for one video"), "{picks}");
         check(&[run("a", "-")]).unwrap();
         check(&[run("a", "x.jsonl"), run("b", "-")]).unwrap();
     }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::ser::{Error as _, Serialize, SerializeMap, Serializer};
 
 use super::{FIELDS, Field, Number, Request, Shape};
@@ -37,7 +37,17 @@ impl Request {
     /// # Errors
     /// `Usage`, with the place.
     pub fn from_json(text: &str) -> Result<Self> {
-        serde_json::from_str(text).map_err(|error| Error::Usage(error.to_string()))
+        Self::from_json_over(text, &Self::default())
+    }
+
+    /// Reads JSON; what has no key in it is as in `base`.
+    ///
+    /// # Errors
+    /// `Usage`, with the place.
+    pub fn from_json_over(text: &str, base: &Self) -> Result<Self> {
+        let mut json = serde_json::Deserializer::from_str(text);
+        let read = Over(base).deserialize(&mut json).and_then(|request| json.end().map(|()| request));
+        read.map_err(|error| Error::Usage(error.to_string()))
     }
 
     /// The request as TOML.
@@ -158,31 +168,39 @@ impl<'de> Deserialize<'de> for Given {
 
 impl<'de> Deserialize<'de> for Request {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Read;
+        Over(&Self::default()).deserialize(deserializer)
+    }
+}
 
-        impl<'de> Visitor<'de> for Read {
-            type Value = Request;
+/// Reads a job over what is asked already.
+struct Over<'a>(&'a Request);
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a job: a key for each option")
-            }
+impl<'de> DeserializeSeed<'de> for Over<'_> {
+    type Value = Request;
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Request, A::Error> {
-                let mut request = Request::default();
-                while let Some(key) = map.next_key::<String>()? {
-                    let Some(field) = Field::named(&key) else {
-                        let near = near(&key).map_or_else(String::new, |near| format!(" (is {near} meant?)"));
-                        return Err(de::Error::custom(format!("a job has no key {key:?}{near}")));
-                    };
-                    let Given(texts) = map.next_value()?;
-                    field
-                        .put(&mut request, &texts)
-                        .map_err(|what| de::Error::custom(format!("{key}: {what}")))?;
-                }
-                Ok(request)
-            }
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Request, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Over<'_> {
+    type Value = Request;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a job: a key for each option")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Request, A::Error> {
+        let mut request = self.0.clone();
+        while let Some(key) = map.next_key::<String>()? {
+            let Some(field) = Field::named(&key) else {
+                let near = near(&key).map_or_else(String::new, |near| format!(" (is {near} meant?)"));
+                return Err(de::Error::custom(format!("a job has no key {key:?}{near}")));
+            };
+            let Given(texts) = map.next_value()?;
+            field.put(&mut request, &texts).map_err(|what| de::Error::custom(format!("{key}: {what}")))?;
         }
-        deserializer.deserialize_map(Read)
+        Ok(request)
     }
 }
 

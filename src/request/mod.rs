@@ -53,7 +53,11 @@ const OUTPUT: &str = "Output";
 const HOW: &str = "How";
 
 /// Fields besides what to do and how to search that decide what is found.
-const DECISIVE: [&str; 8] = ["input", "source", "size", "fps", "start", "end", "every", "max-frames"];
+const DECISIVE: [&str; 10] =
+    ["input", "source", "live", "lossless", "size", "fps", "start", "end", "every", "max-frames"];
+
+/// Fields that decide what an encoded output shows.
+const SHOWN: [&str; 2] = ["view", "no-audio"];
 
 /// Most threads.
 const MOST_THREADS: f64 = 1024.0;
@@ -227,28 +231,17 @@ impl Request {
         words
     }
 
-    /// This, and of what it does not say what `base` says.
-    #[must_use]
-    pub fn over(&self, base: &Self) -> Self {
-        let mut both = base.clone();
-        for field in FIELDS.iter().filter(|field| field.is_set(self)) {
-            // What one request has another can have.
-            let put = field.put(&mut both, &field.texts(self));
-            debug_assert_eq!(put, Ok(()), "{}", field.name);
-        }
-        both
-    }
-
     /// A number of what is asked, as SHA-256 in hexadecimal digits: requests that have the same, with these
-    /// templates, which were read for it, get the same results. Outputs are not in it, nor what does the
-    /// work, and passwords are not either.
+    /// templates, which were read for it, get the same results, of a source that has not changed. Names of
+    /// outputs are not in it, nor what does the work, and passwords are not either.
     pub fn digest(&self, templates: &[NamedTemplate]) -> String {
         let (open, _) = self.without_secrets();
         let mut hash = Sha256::new();
-        for field in FIELDS
-            .iter()
-            .filter(|field| DECISIVE.contains(&field.name) || [TO_DO, SEARCH].contains(&field.spec.group))
-        {
+        for field in FIELDS.iter().filter(|field| {
+            DECISIVE.contains(&field.name)
+                || [TO_DO, SEARCH].contains(&field.spec.group)
+                || !self.output.is_empty() && SHOWN.contains(&field.name)
+        }) {
             if field.name == "template" {
                 continue;
             }
