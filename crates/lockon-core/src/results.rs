@@ -361,7 +361,8 @@ pub struct Summary {
     /// Times that the source was gone and was connected anew.
     pub gaps: u64,
     /// Errors that demuxers and decoders told and went on from. libav does not say which of its decoders
-    /// complains, so these are the process's.
+    /// complains: where several videos are decoded in one process, by several threads each, its errors are in
+    /// the log alone.
     pub damaged: u64,
     /// Frames whose time was interpolated.
     pub interpolated: u64,

@@ -3,15 +3,85 @@
 //! Demuxers warn on the bus: packets of a transport stream that are missing. Decoders are silent there. A
 //! damaged packet is concealed as far as that goes: the frame comes out, with no flag on it. The only trace
 //! is in GStreamer's log, so that is where we listen: errors of libav, which decodes nearly everything, and
-//! of the base class of GStreamer's own decoders. libav does not say which of its decoders complains, so the
-//! count is the process's.
+//! of the base class of GStreamer's own decoders. libav does not say which of its decoders complains: what
+//! comes from the thread that gives a decoder its packets is that decoder's, and what comes from libav's own
+//! threads is counted for a source that is alone in the process.
 
-use std::sync::Once;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Once};
 
 use gst::DebugLevel;
 
-static ERRORS: AtomicU64 = AtomicU64::new(0);
+/// Errors of one pipeline.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Errors(Arc<AtomicU64>);
+
+thread_local! {
+    /// The pipeline whose decoder this thread gives packets.
+    static OF_THREAD: RefCell<Option<Errors>> = const { RefCell::new(None) };
+}
+
+impl Errors {
+    pub(super) fn count(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn so_far(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// From now on what the calling thread complains of is counted here.
+    pub(super) fn are_of_this_thread(&self) {
+        // A thread that ends has nothing to count any more.
+        let _ = OF_THREAD.try_with(|of_thread| {
+            let is_set =
+                of_thread.borrow().as_ref().is_some_and(|of_thread| Arc::ptr_eq(&of_thread.0, &self.0));
+            if !is_set {
+                of_thread.replace(Some(self.clone()));
+            }
+        });
+    }
+}
+
+/// Errors on threads that work for no pipeline, as far as we know.
+static ELSEWHERE: AtomicU64 = AtomicU64::new(0);
+
+/// Sources that are open, and how many have been opened.
+static OPEN: AtomicU64 = AtomicU64::new(0);
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
+/// Whether a source is alone in the process.
+#[derive(Debug)]
+pub(super) struct Company {
+    was_alone: bool,
+    opened: u64,
+    elsewhere_before: u64,
+}
+
+impl Default for Company {
+    fn default() -> Self {
+        Self {
+            was_alone: OPEN.fetch_add(1, Ordering::Relaxed) == 0,
+            opened: OPENED.fetch_add(1, Ordering::Relaxed) + 1,
+            elsewhere_before: ELSEWHERE.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Company {
+    /// Errors of threads that belong to nobody: the source's, if there has been no other one.
+    pub(super) fn errors_elsewhere(&self) -> u64 {
+        let is_alone = self.was_alone && OPENED.load(Ordering::Relaxed) == self.opened;
+        if is_alone { ELSEWHERE.load(Ordering::Relaxed) - self.elsewhere_before } else { 0 }
+    }
+}
+
+impl Drop for Company {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// What is damaged was told once.
 static TOLD: AtomicBool = AtomicBool::new(false);
@@ -37,7 +107,11 @@ pub(super) fn watch() {
                 _ => false,
             };
             if is_damage {
-                count();
+                let ours = OF_THREAD.try_with(|of_thread| of_thread.borrow().clone()).ok().flatten();
+                match ours {
+                    Some(errors) => errors.count(),
+                    None => _ = ELSEWHERE.fetch_add(1, Ordering::Relaxed),
+                }
             }
             if is_damage && !TOLD.swap(true, Ordering::Relaxed) {
                 let text = message.get();
@@ -48,14 +122,4 @@ pub(super) fn watch() {
             }
         });
     });
-}
-
-/// Something was damaged.
-pub(super) fn count() {
-    ERRORS.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Errors so far.
-pub(super) fn errors() -> u64 {
-    ERRORS.load(Ordering::Relaxed)
 }

@@ -8,7 +8,6 @@ use gst::prelude::*;
 use super::missing::missing_plugin;
 use super::running::Heard;
 use super::{LOG, News};
-use crate::damage;
 use lockon_core::error::Error;
 use lockon_core::text::without_secrets;
 
@@ -35,7 +34,7 @@ pub(super) fn sort(message: &gst::Message, heard: &Heard, sender: &Sender<News>)
         gst::MessageView::Warning(warning) => {
             let (element, said) = (source_name(message), warning.error());
             if said.is::<gst::StreamError>() {
-                damage::count();
+                heard.errors.count();
             }
             let text = without_secrets(said.message()).into_owned();
             if said.matches(gst::CoreError::Clock) && heard.is_late.swap(true, Ordering::Relaxed) {

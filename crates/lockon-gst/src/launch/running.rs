@@ -9,6 +9,7 @@ use gst::prelude::*;
 
 use super::LOG;
 use super::bus::sort;
+use crate::damage::Errors;
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result, catch_panic};
 
@@ -33,6 +34,8 @@ pub(super) struct Heard {
     pub(super) is_closed: AtomicBool,
     /// It did not stop in time.
     pub(super) is_left: AtomicBool,
+    /// What its threads went on from.
+    pub(super) errors: Errors,
     /// That frames come too late to be shown, which outputs say each second.
     pub(super) is_late: AtomicBool,
 }
@@ -97,6 +100,11 @@ impl Running {
     /// The pipeline.
     pub fn pipeline(&self) -> &gst::Pipeline {
         &self.pipeline
+    }
+
+    /// Errors so far that its elements went on from.
+    pub(crate) fn errors(&self) -> &Errors {
+        &self.heard.errors
     }
 
     /// What the pipeline says, in order, for a `select!`; what is taken out belongs into [`Running::attend`].

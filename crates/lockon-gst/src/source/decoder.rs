@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use gst::prelude::*;
 
+use crate::damage::Errors;
 use lockon_core::error::{Error, Result};
 
 /// Which decoders are used. It does not apply to gst-launch text, which names its own.
@@ -74,11 +75,7 @@ pub(super) fn decoder_of(pipeline: &gst::Pipeline) -> Option<gst::ElementFactory
 /// Gives decoders in software so many threads at most, those of the pipeline and those that come to it.
 pub(super) fn limit_threads(pipeline: &gst::Pipeline, threads: u32) {
     let limit = move |element: &gst::Element| {
-        let is_decoder = element.factory().is_some_and(|factory| {
-            factory
-                .metadata("klass")
-                .is_some_and(|class| class.contains("Decoder") && !class.contains("Hardware"))
-        });
+        let is_decoder = is_software_decoder(element);
         // As libav, libvpx and dav1d call it.
         let names = ["max-threads", "threads", "n-threads"].into_iter();
         for property in names.filter(|_| is_decoder).filter_map(|name| element.find_property(name)) {
@@ -92,8 +89,33 @@ pub(super) fn limit_threads(pipeline: &gst::Pipeline, threads: u32) {
             }
         }
     };
-    pipeline.iterate_recurse().into_iter().flatten().for_each(|element| limit(&element));
-    pipeline.connect_deep_element_added(move |_, _, element| limit(element));
+    for_each_element(pipeline, limit);
+}
+
+/// Counts what decoders in software complain of as a pipeline's own, as far as it is told by the thread that
+/// gives them packets.
+pub(super) fn count_errors(pipeline: &gst::Pipeline, errors: &Errors) {
+    let errors = errors.clone();
+    for_each_element(pipeline, move |element| {
+        if let Some(pad) = element.static_pad("sink").filter(|_| is_software_decoder(element)) {
+            let errors = errors.clone();
+            pad.add_probe(gst::PadProbeType::DATA_DOWNSTREAM, move |_, _| {
+                errors.are_of_this_thread();
+                gst::PadProbeReturn::Ok
+            });
+        }
+    });
+}
+
+fn is_software_decoder(element: &gst::Element) -> bool {
+    let class = element.factory().and_then(|factory| factory.metadata("klass").map(str::to_owned));
+    class.is_some_and(|class| class.contains("Decoder") && !class.contains("Hardware"))
+}
+
+/// Those of the pipeline and those that come to it.
+fn for_each_element(pipeline: &gst::Pipeline, to_do: impl Fn(&gst::Element) + Send + Sync + 'static) {
+    pipeline.iterate_recurse().into_iter().flatten().for_each(|element| to_do(&element));
+    pipeline.connect_deep_element_added(move |_, _, element| to_do(element));
 }
 
 pub(super) fn is_hardware(factory: &gst::ElementFactory) -> bool {

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, TryRecvError, select};
 use gst::prelude::*;
 
-use crate::damage;
+use crate::damage::Company;
 use crate::launch::{self, Launch, News, Running};
 use crate::stuck::{Stuck, Watchdog};
 use crate::truncated::Truncation;
@@ -96,8 +96,9 @@ pub struct VideoSource {
     /// When the last frame was delivered, or the source opened.
     heard: Instant,
     times: PtsInterpolator,
-    /// Errors of decoders before this source was opened.
+    /// Errors of decoders before the source was connected anew.
     damaged_before: u64,
+    company: Arc<Company>,
     /// The run that may be stopped while it waits.
     control: Control,
 }
@@ -376,7 +377,7 @@ impl Source for VideoSource {
     }
 
     fn damaged(&self) -> u64 {
-        damage::errors() - self.damaged_before
+        self.damaged_before + self.connection.running.errors().so_far() + self.company.errors_elsewhere()
     }
 }
 

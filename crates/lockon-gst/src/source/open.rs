@@ -12,7 +12,7 @@ use gst::prelude::*;
 
 use super::adapt::{adapt_in_place, adaptation};
 use super::check::check;
-use super::decoder::{decoder_of, is_hardware, limit_threads, prefer_hardware};
+use super::decoder::{count_errors, decoder_of, is_hardware, limit_threads, prefer_hardware};
 use super::ending::Ending;
 use super::errors::{explained, failure, in_words_of_the_input, no_video, unreachable};
 use super::feed::{Counts, Feed, NumberedSample, answer_allocation_queries};
@@ -23,9 +23,10 @@ use super::reconnect::ResumePoint;
 use super::spec::decoding_element;
 use super::{Connection, Decoder, Input, LOG, PtsInterpolator, SourceSpec, SourceState, VideoSource};
 use crate::cuda::Surfaces;
+use crate::damage::{self, Company};
 use crate::launch::{self, Launch, Milestone, Running};
 use crate::stuck::{Stillness, Stuck, Watchdog};
-use crate::{damage, truncated};
+use crate::truncated;
 use lockon_core::control::{Control, STOP_CHECK};
 use lockon_core::error::{Error, Result};
 
@@ -127,6 +128,7 @@ struct Prerolled {
     /// What was put in front of the appsink of what can be read once.
     put_in: Arc<Mutex<Option<String>>>,
     damaged_before: u64,
+    company: Arc<Company>,
     watch: Option<Watchdog>,
 }
 
@@ -186,7 +188,6 @@ impl Prerolled {
         control: &Control,
         resume: &ResumePoint,
     ) -> Result<Self, NotPrerolled> {
-        let damaged_before = damage::errors();
         let pipeline = built(spec, launch, inlet, control, resume)?;
         let sink = the_appsink(launch, &pipeline)?;
         let pad = sink.static_pad("sink").ok_or_else(|| failure("an appsink has no pad"))?;
@@ -205,6 +206,7 @@ impl Prerolled {
             if inlet::is_pipe(&spec.input) { adapt_in_place(&pipeline, &pad, spec) } else { Arc::default() };
 
         let running = Running::new(pipeline);
+        count_errors(running.pipeline(), running.errors());
         let in_words = |error| in_words_of_the_input(error, &spec.input);
         let can_expose_all = !matches!(spec.input, Input::Launch(_) | Input::Camera(_))
             && !launch.was_set(decoding_element(&spec.input), "expose-all-streams");
@@ -272,7 +274,8 @@ impl Prerolled {
             is_live,
             is_real_time,
             put_in,
-            damaged_before,
+            damaged_before: resume.damaged,
+            company: resume.company.clone(),
             watch,
         })
     }
@@ -300,6 +303,7 @@ impl Prerolled {
             is_live,
             is_real_time,
             damaged_before,
+            company,
             watch,
             ..
         } = self;
@@ -352,6 +356,7 @@ impl Prerolled {
             heard: Instant::now(),
             times: PtsInterpolator::default(),
             damaged_before,
+            company,
             control: control.clone(),
         })
     }

@@ -1,5 +1,6 @@
 //! Connecting anew to a live source that was lost, and waiting for one that is not there yet.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use crossbeam_channel::Receiver;
 
 use super::errors::{failure, has_fault, may_pass};
 use super::{LOG, SourceSpec, SourceState, VideoSource};
+use crate::damage::Company;
 use lockon_core::control::{Control, STOP_CHECK};
 use lockon_core::error::{Error, Result};
 use lockon_core::ports::Next;
@@ -23,6 +25,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 pub(super) struct ResumePoint {
     pub(super) arrived: u64,
     pub(super) dropped: u64,
+    pub(super) damaged: u64,
+    pub(super) company: Arc<Company>,
     /// The clock and its time at the start of the run, so that times go on.
     pub(super) clock: Option<(gst::Clock, gst::ClockTime)>,
 }
@@ -115,7 +119,8 @@ impl VideoSource {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let counts = &self.connection.counts;
         let (arrived, dropped) = (load(&counts.arrived), load(&counts.dropped));
-        let resume = ResumePoint { arrived, dropped, clock };
+        let damaged = self.damaged_before + self.connection.running.errors().so_far();
+        let resume = ResumePoint { arrived, dropped, damaged, company: self.company.clone(), clock };
         let search = Reconnection::start(self.spec.clone(), resume, self.heard, reason)?;
         self.state = SourceState::Reconnecting(search);
         Ok(())
@@ -127,7 +132,9 @@ impl VideoSource {
         else {
             unreachable!("only a source that is away comes back");
         };
-        self.connection = found?.connection;
+        let found = found?;
+        self.damaged_before = found.damaged_before;
+        self.connection = found.connection;
         (self.state, self.heard) = (SourceState::Playing, Instant::now());
         Ok(Next::Gap { away: search.since.elapsed(), reason: search.reason.clone() })
     }
