@@ -61,11 +61,12 @@ fn frames(path: &Path) -> Vec<Value> {
     frames
 }
 
-/// The frames of each job, by runs of their own.
+/// The frames of each job, by processes of their own.
 fn alone(dir: &Path, indices: &[usize]) -> Vec<Vec<Value>> {
     let one = |index: &usize| {
-        fs::write(dir.join("one"), list([job(*index)])).unwrap();
-        let run = output(dir, &["--inputs", "one", "-y", "--results", "alone.jsonl"]);
+        let job = job(*index);
+        let [video, track] = [&job["input"], &job["track"][0]].map(|word| word.as_str().unwrap());
+        let run = output(dir, &[video, "--track", track, "-y", "--results", "alone.jsonl"]);
         assert!(run.status.success(), "{}", stderr(&run));
         frames(&dir.join("alone.jsonl"))
     };
@@ -252,19 +253,39 @@ fn batch_with_kills(count: usize, kills: usize) {
     let whole = output(dir.path(), &["--inputs", "list", "--results", "{stem}.whole.jsonl"]);
     assert!(whole.status.success(), "{}", stderr(&whole));
     let words = ["--inputs", "list", "--skip-done", "--results", "{stem}.jsonl", "-o", "{stem}.mkv"];
+    let is_done = |index: &usize| {
+        fs::read_to_string(dir.path().join(format!("v{index}.jsonl")))
+            .is_ok_and(|text| text.contains("\"interrupted\":false"))
+    };
+    let done = || (0..count).filter(is_done).count();
     let mut random = Random::new(5);
     for kill in 0..kills {
-        let mut run = lockon(dir.path(), &words).stderr(Stdio::null()).spawn().unwrap();
-        let all = Duration::from_millis(60 * count as u64 / kills as u64);
-        std::thread::sleep(all * u32::from(random.byte()) / 128);
-        interrupt(&run, if kill % 2 == 0 { "-KILL" } else { "-INT" });
-        let _ = run.wait().unwrap();
+        let mut run = Killed(lockon(dir.path(), &words).stderr(Stdio::null()).spawn().unwrap());
+        // Some more videos are done, and others are in the middle of it.
+        let enough = (kill + 1) * count / (kills + 2);
+        let deadline = Instant::now() + Duration::from_mins(2);
+        while done() < enough {
+            assert!(Instant::now() < deadline, "{} of {count} videos are done", done());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_millis(u64::from(random.byte())));
+        assert!(run.0.try_wait().unwrap().is_none(), "it ended before it was killed");
+        interrupt(&run.0, if kill % 2 == 0 { "-KILL" } else { "-INT" });
+        let _ = run.0.wait().unwrap();
     }
+    let before = done();
+    assert!((1..count).contains(&before), "{before} of {count} videos were done");
     let run = output(dir.path(), &words);
     assert!(run.status.success(), "{}", stderr(&run));
+    assert!(
+        stderr(&run).contains(&format!("{before} of {count} videos are done already")),
+        "{}",
+        stderr(&run)
+    );
     for index in 0..count {
         let of = |name: &str| frames(&dir.path().join(format!("v{index}{name}")));
         assert!(of(".jsonl") == of(".whole.jsonl"), "v{index}");
+        assert_eq!(frames_of_video(&dir.path().join(format!("v{index}.mkv"))), 60, "v{index}");
     }
     let again = output(dir.path(), &words);
     let said = stderr(&again);
@@ -273,6 +294,46 @@ fn batch_with_kills(count: usize, kills: usize) {
     let other = output(dir.path(), &[&words[..], &["--max-frames", "5"]].concat());
     assert_eq!(other.status.code(), Some(1), "{}", stderr(&other));
     assert!(stderr(&other).contains("exist already"), "{}", stderr(&other));
+}
+
+fn frames_of_video(path: &Path) -> usize {
+    use lockon::control::Control;
+    use lockon::media::source::{Decoder, Input, SourceSpec, VideoSource};
+    use lockon::ports::{Next, Source};
+
+    let spec = SourceSpec::new(Input::File(path.into()), Decoder::Software);
+    let mut source = VideoSource::open(&spec, &Control::new()).unwrap();
+    let mut count = 0;
+    loop {
+        match source.wait_next(Duration::from_secs(20)).unwrap() {
+            Next::Frame(_) => count += 1,
+            Next::End => return count,
+            _ => panic!("{}: nothing comes after {count} frames", path.display()),
+        }
+    }
+}
+
+#[test]
+fn keep_what_exists_holds_for_what_an_interrupted_run_left() {
+    let dir = videos(1);
+    let words = ["v0.mp4", "--track", "9,9,30,30", "--skip-done", "--results", "{stem}.jsonl"];
+    let whole = output(dir.path(), &words);
+    assert!(whole.status.success(), "{}", stderr(&whole));
+    let path = dir.path().join("v0.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let part = text.rsplit_once("{\"type\":\"summary\"").unwrap().0;
+    fs::write(&path, part).unwrap();
+    let kept = output(dir.path(), &[&words[..], &["-n"]].concat());
+    assert_eq!(kept.status.code(), Some(1), "{}", stderr(&kept));
+    assert_eq!(fs::read_to_string(&path).unwrap(), part);
+    let on = output(dir.path(), &words);
+    assert!(on.status.success(), "{}", stderr(&on));
+    assert_eq!(frames(&path).len(), 60);
+    // What is no lockon's results is nobody's to overwrite.
+    fs::write(&path, "mine\n").unwrap();
+    let other = output(dir.path(), &words);
+    assert_eq!(other.status.code(), Some(1), "{}", stderr(&other));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mine\n");
 }
 
 #[test]
