@@ -55,6 +55,8 @@ pub(super) struct Feed {
     ending: Arc<Ending>,
     /// Times are those of capture.
     is_real_time: AtomicBool,
+    /// The first frame was taken while the pipeline paused, and is not to come again.
+    is_first_taken: AtomicBool,
 }
 
 /// Where samples go.
@@ -94,6 +96,9 @@ impl Feed {
                     of_samples.ending.hear_frame(at);
                     let is_real_time = of_samples.is_real_time.load(Ordering::Relaxed);
                     let captured = if is_real_time { captured(sink, &sample, at) } else { None };
+                    if of_samples.is_first_taken.swap(false, Ordering::Relaxed) {
+                        return Ok(gst::FlowSuccess::Ok);
+                    }
                     let index = of_samples.counts.arrived.fetch_add(1, Ordering::Relaxed);
                     of_samples.push(NumberedSample { index, at, captured, sample })
                 })
@@ -103,6 +108,14 @@ impl Feed {
                 })
                 .build(),
         );
+    }
+
+    /// The frame that is in the appsink of a pipeline that pauses; it does not arrive once more when it plays.
+    pub(super) fn take_first(&self, sink: &gst_app::AppSink) -> Option<NumberedSample> {
+        let sample = sink.try_pull_preroll(gst::ClockTime::ZERO)?;
+        self.is_first_taken.store(true, Ordering::Relaxed);
+        let index = self.counts.arrived.fetch_add(1, Ordering::Relaxed);
+        Some(NumberedSample { index, at: Instant::now(), captured: None, sample })
     }
 
     /// Opens the channel, before the pipeline plays.

@@ -90,6 +90,8 @@ pub struct VideoSource {
     is_live: bool,
     /// It gives frames only while it plays: a camera or a network stream, or something that behaves so.
     is_real_time: bool,
+    /// A file that plays at its own speed, until its second frame is asked for.
+    is_paused: bool,
     duration_ns: Option<u64>,
     /// What is missing of the file, to be told when what is there has been delivered.
     truncation: Option<Truncation>,
@@ -174,6 +176,12 @@ impl VideoSource {
 
     /// The next frame if it comes before `deadline`. `None` does not wait at all.
     fn next(&mut self, deadline: Option<Instant>) -> Result<Next> {
+        if self.is_paused && self.connection.waiting.is_empty() {
+            self.is_paused = false;
+            if let Err(error) = self.connection.running.set_state(gst::State::Playing) {
+                self.state = SourceState::Failing(error, Instant::now());
+            }
+        }
         loop {
             match &self.state {
                 SourceState::Playing | SourceState::Failing(..) => {}

@@ -258,6 +258,11 @@ impl Prerolled {
                 return Err(unreachable(&spec.input, format!("no frame came within {seconds} s")).into());
             }
         }
+        // A file that plays at its own speed begins when its first frame has been searched: to open a device
+        // takes longer than a frame.
+        if is_live && !gives_no_preroll {
+            first = feed.take_first(&sink);
+        }
         // The end can only be there in PAUSED if no frame was held up before it.
         let caps = pad.current_caps().filter(|_| first.is_some() || !sink.is_eos());
         let caps = caps.ok_or_else(|| unreachable(&spec.input, "it has no frame"))?;
@@ -325,7 +330,12 @@ impl Prerolled {
             .filter(|ns| *ns > 0)
             .or_else(|| Some(inlet.pictures.as_ref()?.duration_ns(spec.camera.frame_rate)));
         tracing::debug!(target: LOG, "{}: {caps}", spec.input);
-        running.set_state(gst::State::Playing).map_err(|error| in_words_of_the_input(error, &spec.input))?;
+        let is_paused = is_live && !is_real_time;
+        if !is_paused {
+            running
+                .set_state(gst::State::Playing)
+                .map_err(|error| in_words_of_the_input(error, &spec.input))?;
+        }
         let truncation = match &spec.input {
             Input::File(path) => truncated::truncation(path),
             _ => None,
@@ -351,6 +361,7 @@ impl Prerolled {
             spec: spec.clone(),
             is_live,
             is_real_time,
+            is_paused,
             duration_ns,
             truncation,
             heard: Instant::now(),

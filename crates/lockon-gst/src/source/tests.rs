@@ -772,3 +772,22 @@ fn every_input_pipeline_can_be_built() {
         }
     }
 }
+
+#[test]
+fn a_file_at_its_own_speed_begins_when_its_second_frame_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let video = "videotestsrc num-buffers=30 ! video/x-raw,width=64,height=48,framerate=30/1";
+    let path = clip(&folder, "a.mkv", &format!("{video} ! x264enc ! h264parse ! matroskamux"));
+    let mut source = open(&SourceSpec { live: Some(true), ..spec(Input::File(path)) }).unwrap();
+    // As a device does that is opened first, and then opens slowly.
+    std::thread::sleep(Duration::from_millis(400));
+    let mut indices = vec![wait(&mut source).meta.index];
+    std::thread::sleep(Duration::from_millis(400));
+    let begun = Instant::now();
+    indices.extend(all(&mut source).unwrap().iter().map(|frame| frame.meta.index));
+    let lasted = begun.elapsed();
+    // A busy machine may drop a frame, but not the dozen that would be gone by now.
+    assert!(indices.len() as u64 + source.dropped() == 30 && source.dropped() < 6, "{indices:?}");
+    assert_eq!(indices[..2], [0, 1], "the first comes once, and the second waits");
+    assert!(lasted > Duration::from_millis(800), "30 frames at 30 a second came in {lasted:?}");
+}
