@@ -37,8 +37,8 @@ impl Load {
 pub struct Place(usize);
 
 impl Place {
-    /// A place for a run that nobody moves, and the choice that is left: of several GPUs it is the one with the
-    /// fewest runs.
+    /// A place for a run that nobody moves, and the choice that is left: of several GPUs it is the one with
+    /// the fewest runs.
     ///
     /// # Errors
     /// `Backend` if one of several is not there.

@@ -110,7 +110,7 @@ impl Feed {
         );
     }
 
-    /// The frame that is in the appsink of a pipeline that pauses; it does not arrive once more when it plays.
+    /// The frame in the appsink of a pipeline that pauses; it does not arrive once more when it plays.
     pub(super) fn take_first(&self, sink: &gst_app::AppSink) -> Option<NumberedSample> {
         let sample = sink.try_pull_preroll(gst::ClockTime::ZERO)?;
         self.is_first_taken.store(true, Ordering::Relaxed);
