@@ -245,7 +245,7 @@ impl Follow for Tracker {
             });
         });
         doubles.part(targets, frame);
-        let begin = |id, rect| workplaces.with_own(|own| Target::new(id, rect, frame, &mut own.eyes));
+        let begin = |id, rect| workplaces.with_one(|own| Target::new(id, rect, frame, &mut own.eyes));
         // After a drop it may be a later frame than was asked for.
         for Waiting { id, spec, .. } in &begun {
             let target = begin(*id, spec.rect);

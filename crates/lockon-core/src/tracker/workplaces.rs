@@ -1,6 +1,6 @@
 //! The threads that follow targets, and what each of them needs for that.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rayon::prelude::*;
 
@@ -42,9 +42,9 @@ impl Threads {
         }
     }
 
-    /// This thread's number, if it is one of the pool's.
-    fn index(&self) -> Option<usize> {
-        self.pool.as_ref()?.current_thread_index()
+    /// True if this thread is one of the pool's.
+    fn is_among_them(&self) -> bool {
+        self.pool.as_ref().is_some_and(|pool| pool.current_thread_index().is_some())
     }
 
     /// Does `work` for each row of `width` items with its number, in any order; a thread takes `at_once` of
@@ -60,7 +60,7 @@ impl Threads {
                 work(y, row);
             }
         };
-        if self.index().is_some() {
+        if self.is_among_them() {
             items.par_chunks_mut(width * at_once).enumerate().with_max_len(1).for_each(band);
         } else {
             items.chunks_mut(width * at_once).enumerate().for_each(band);
@@ -81,22 +81,26 @@ impl Threads {
     }
 }
 
-/// The threads that follow targets, and a workplace for each of them: these are large, and made when they are
-/// needed.
+/// Workplaces that nobody works in, the one that was left last on top: that is likeliest to be in a cache still.
+type Idle = Mutex<Vec<Box<Workplace>>>;
+
+/// The workplaces of all trackers of the process, while there is one: many videos at once need no more of them
+/// than threads are at work, and these find them in their caches.
+static IDLE: Mutex<Weak<Idle>> = Mutex::new(Weak::new());
+
+/// The threads that follow targets, and what they work with.
 pub(super) struct Workplaces {
     pub(super) threads: Threads,
-    /// Each thread of the pool has its own, which it finds in its caches again, and waits for no other. The
-    /// first one is the calling thread's while the pool rests.
-    places: Vec<Mutex<Option<Workplace>>>,
+    idle: Arc<Idle>,
 }
 
 impl Workplaces {
     /// For so many threads.
     pub(super) fn new(threads: usize) -> Self {
-        Self {
-            threads: Threads::new(threads),
-            places: (0..threads.max(1)).map(|_| Mutex::default()).collect(),
-        }
+        let mut shared = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = shared.upgrade().unwrap_or_default();
+        *shared = Arc::downgrade(&idle);
+        Self { threads: Threads::new(threads), idle }
     }
 
     /// Runs `work` on the calling thread alone, or where it can share with all.
@@ -109,22 +113,47 @@ impl Workplaces {
         this.threads.run(|| work(this))
     }
 
-    /// Does `work` for each item, in any order, on all threads where it is run among them. It must not share
-    /// out anything itself: while a thread waits for that, it may be given another item, and its workplace is
-    /// taken.
+    /// Does `work` for each item, in any order, on all threads where it is run among them.
     pub(super) fn each<T: Send>(&self, items: &mut [T], work: impl Fn(&mut T, &mut Workplace) + Sync) {
-        let one = |item: &mut T| self.with_own(|place| work(item, place));
+        let one = |item: &mut T| self.with_one(|place| work(item, place));
         // One by one: a target that has turned takes longer than another.
-        match self.threads.index() {
-            Some(_) => items.par_iter_mut().with_max_len(1).for_each(one),
-            None => items.iter_mut().for_each(one),
+        if self.threads.is_among_them() {
+            items.par_iter_mut().with_max_len(1).for_each(one);
+        } else {
+            items.iter_mut().for_each(one);
         }
     }
 
-    /// Does `work` in this thread's workplace.
-    pub(super) fn with_own<R>(&self, work: impl FnOnce(&mut Workplace) -> R) -> R {
-        let place = &self.places[self.threads.index().unwrap_or(0)];
-        let mut place = place.lock().expect("what fails in a workplace ends the run");
-        work(place.get_or_insert_with(Workplace::new))
+    /// Does `work` in a workplace.
+    pub(super) fn with_one<R>(&self, work: impl FnOnce(&mut Workplace) -> R) -> R {
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = idle().pop();
+        let mut place = left.unwrap_or_else(|| Box::new(Workplace::new()));
+        let result = work(&mut place);
+        idle().push(place);
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workplace_that_was_left_is_taken_by_the_next_tracker_and_gone_with_the_last() {
+        // Other tests have trackers at the same time, so these have a pool of their own.
+        let idle = Arc::new(Idle::default());
+        let [one, other] = [0, 1].map(|_| Workplaces { threads: Threads::new(1), idle: idle.clone() });
+        let place = |workplaces: &Workplaces| workplaces.with_one(|place| std::ptr::from_ref(place).addr());
+        let first = place(&one);
+        assert_eq!(place(&other), first);
+        // While it is taken another one is made.
+        one.with_one(|_| assert_ne!(place(&other), first));
+        assert_eq!(idle.lock().unwrap().len(), 2);
+        let shared = [Workplaces::new(1), Workplaces::new(2)];
+        assert!(Arc::ptr_eq(&shared[0].idle, &shared[1].idle));
+        let weak = Arc::downgrade(&idle);
+        drop((idle, one, other));
+        assert!(weak.upgrade().is_none());
     }
 }
