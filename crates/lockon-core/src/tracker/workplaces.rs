@@ -1,6 +1,6 @@
 //! The threads that follow targets, and what each of them needs for that.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rayon::prelude::*;
 
@@ -81,11 +81,51 @@ impl Threads {
     }
 }
 
-/// Workplaces that nobody works in, the one that was left last on top: that is likeliest to be in a cache still.
-type Idle = Mutex<Vec<Box<Workplace>>>;
+/// Workplaces that nobody works in.
+///
+/// They are as large as a processor's second cache, so each processor takes the one that was left on it last,
+/// which that cache still has, whatever its threads do.
+struct Idle {
+    of_processors: [Mutex<Vec<Box<Workplace>>>; PROCESSORS],
+}
+
+/// Beyond so many, several processors share their places.
+const PROCESSORS: usize = 64;
+
+impl Default for Idle {
+    fn default() -> Self {
+        Self { of_processors: std::array::from_fn(|_| Mutex::default()) }
+    }
+}
+
+impl Idle {
+    fn on(&self, processor: usize) -> MutexGuard<'_, Vec<Box<Workplace>>> {
+        self.of_processors[processor % PROCESSORS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One that was left on this processor, if there is none on any other, or a new one.
+    fn take(&self) -> Box<Workplace> {
+        let here = processor();
+        (here..here + PROCESSORS)
+            .find_map(|processor| self.on(processor).pop())
+            .unwrap_or_else(|| Box::new(Workplace::new()))
+    }
+
+    fn leave(&self, place: Box<Workplace>) {
+        self.on(processor()).push(place);
+    }
+}
+
+/// The processor that this thread is on just now; 0 where that is not known.
+fn processor() -> usize {
+    #[cfg(target_os = "linux")]
+    return rustix::thread::sched_getcpu();
+    #[cfg(not(target_os = "linux"))]
+    return 0;
+}
 
 /// The workplaces of all trackers of the process, while there is one: many videos at once need no more of them
-/// than threads are at work, and these find them in their caches.
+/// than threads are at work.
 static IDLE: Mutex<Weak<Idle>> = Mutex::new(Weak::new());
 
 /// The threads that follow targets, and what they work with.
@@ -126,11 +166,9 @@ impl Workplaces {
 
     /// Does `work` in a workplace.
     pub(super) fn with_one<R>(&self, work: impl FnOnce(&mut Workplace) -> R) -> R {
-        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = idle().pop();
-        let mut place = left.unwrap_or_else(|| Box::new(Workplace::new()));
+        let mut place = self.idle.take();
         let result = work(&mut place);
-        idle().push(place);
+        self.idle.leave(place);
         result
     }
 }
@@ -149,7 +187,7 @@ mod tests {
         assert_eq!(place(&other), first);
         // While it is taken another one is made.
         one.with_one(|_| assert_ne!(place(&other), first));
-        assert_eq!(idle.lock().unwrap().len(), 2);
+        assert_eq!(idle.of_processors.iter().map(|places| places.lock().unwrap().len()).sum::<usize>(), 2);
         let shared = [Workplaces::new(1), Workplaces::new(2)];
         assert!(Arc::ptr_eq(&shared[0].idle, &shared[1].idle));
         let weak = Arc::downgrade(&idle);
