@@ -86,7 +86,7 @@ impl Threads {
 /// They are as large as a processor's second cache, so each processor takes the one that was left on it last,
 /// which that cache still has, whatever its threads do.
 struct Idle {
-    of_processors: [Mutex<Vec<Box<Workplace>>>; PROCESSORS],
+    of_processors: [Mutex<Vec<Workplace>>; PROCESSORS],
 }
 
 /// Beyond so many, several processors share their places.
@@ -99,19 +99,19 @@ impl Default for Idle {
 }
 
 impl Idle {
-    fn on(&self, processor: usize) -> MutexGuard<'_, Vec<Box<Workplace>>> {
+    fn on(&self, processor: usize) -> MutexGuard<'_, Vec<Workplace>> {
         self.of_processors[processor % PROCESSORS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One that was left on this processor, if there is none on any other, or a new one.
-    fn take(&self) -> Box<Workplace> {
+    fn take(&self) -> Workplace {
         let here = processor();
         (here..here + PROCESSORS)
             .find_map(|processor| self.on(processor).pop())
-            .unwrap_or_else(|| Box::new(Workplace::new()))
+            .unwrap_or_else(Workplace::new)
     }
 
-    fn leave(&self, place: Box<Workplace>) {
+    fn leave(&self, place: Workplace) {
         self.on(processor()).push(place);
     }
 }
@@ -182,7 +182,13 @@ mod tests {
         // Other tests have trackers at the same time, so these have a pool of their own.
         let idle = Arc::new(Idle::default());
         let [one, other] = [0, 1].map(|_| Workplaces { threads: Threads::new(1), idle: idle.clone() });
-        let place = |workplaces: &Workplaces| workplaces.with_one(|place| std::ptr::from_ref(place).addr());
+        // Its buffers stay where they are, however it is moved.
+        let place = |workplaces: &Workplaces| {
+            workplaces.with_one(|place| {
+                place.rivals.reserve(1);
+                place.rivals.as_ptr().addr()
+            })
+        };
         let first = place(&one);
         assert_eq!(place(&other), first);
         // While it is taken another one is made.
