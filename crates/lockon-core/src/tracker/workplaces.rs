@@ -124,8 +124,8 @@ fn processor() -> usize {
     return 0;
 }
 
-/// The workplaces of all trackers of the process, while there is one: many videos at once need no more of them
-/// than threads are at work.
+/// The workplaces of all trackers of the process, while there is one: many videos at once need no more of
+/// them than threads are at work.
 static IDLE: Mutex<Weak<Idle>> = Mutex::new(Weak::new());
 
 /// The threads that follow targets, and what they work with.
