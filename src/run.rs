@@ -100,6 +100,7 @@ impl Prepared {
     /// # Errors
     /// `Stopped` if `control` was; whatever cannot be opened.
     pub fn start(mut self, control: &Control) -> Result<Run> {
+        control.repeat(self.request.orders()?);
         let job = self.request.checked_job(std::mem::take(&mut self.templates), control)?;
         let threads = self.share.threads(self.request.threads);
         let options = Options { threads, traffic: self.traffic.clone(), ..self.request.options(control) };

@@ -5,6 +5,7 @@
 
 mod architecture;
 mod cli;
+mod driven;
 mod endurance;
 mod engine;
 mod excerpt;

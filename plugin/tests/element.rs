@@ -825,12 +825,17 @@ fn what_is_searched_can_be_changed_while_frames_pass() {
     assert_eq!(element.property::<String>("template"), format!("a={}", here.text("pattern.png")));
 }
 
-/// The next warning, of a change that could not be made.
-fn is_refused(bus: &gst::Bus, says: &str) {
+/// The next warning, of a setting. Other messages before it are gone then.
+fn warning(bus: &gst::Bus) -> String {
     let message = wait_for(bus, &[gst::MessageType::Warning]);
     let gst::MessageView::Warning(warning) = message.view() else { unreachable!() };
     assert!(warning.error().matches(gst::LibraryError::Settings));
-    let said = warning.error().message().to_owned();
+    warning.error().message().to_owned()
+}
+
+/// The next warning, of a change that could not be made.
+fn is_refused(bus: &gst::Bus, says: &str) {
+    let said = warning(bus);
     assert!(said.contains(says) && said.ends_with("what was set before goes on"), "{said}");
 }
 
@@ -1740,4 +1745,108 @@ fn a_straight_run_leaks_nothing() {
         succeeds(&command.arg(format!("template={template}")).args(["!", "fakesink"]).output().unwrap());
     assert!(said.contains("object-alive.class"), "the tracer did not run: {said}");
     assert!(alive(&said).is_empty(), "{}", alive(&said).join("\n"));
+}
+
+/// The ids and states of a frame's tracks.
+fn states(message: &gst::StructureRef) -> Vec<(u32, String)> {
+    let track = |track: &gst::Structure| (track.get("id").unwrap(), track.get("state").unwrap());
+    list(message, "tracks").iter().map(track).collect()
+}
+
+#[test]
+fn what_is_followed_can_be_changed_by_signals_while_frames_pass_and_repeated_from_the_records() {
+    let here = Place::new();
+    let element = || {
+        gst::ElementFactory::make("lockon")
+            .property("backend", "cpu")
+            .property("threshold", "mean:5:2")
+            .property_from_str("view", "none")
+    };
+    let driven = element().property("results", here.text("driven.jsonl")).build().unwrap();
+    let box_of = |n: u64| {
+        let (x, y) = place(n);
+        [x as u32, y as u32, 15, 13]
+    };
+    let follow = |[x, y, w, h]: [u32; 4]| driven.emit_by_name::<u32>("follow", &[&x, &y, &w, &h]);
+    let bus = bus_of(&driven);
+    let mut harness = harness(&driven, PixelFormat::GRAY8);
+    // Nothing was shown yet of which that could be a box.
+    assert_eq!(follow(box_of(0)), 0);
+    assert!(warning(&bus).contains("no run goes on"));
+    let mut n = 0;
+    let mut push = |count: u64| {
+        for _ in 0..count {
+            harness.push_and_pull(frame(n, PixelFormat::GRAY8)).unwrap();
+            n += 1;
+        }
+    };
+    let pass = |push: &mut dyn FnMut(u64), count: u64| {
+        push(count);
+        messages(&bus).iter().map(|message| states(message)).collect::<Vec<_>>()
+    };
+    assert_eq!(pass(&mut push, 3), [vec![], vec![], vec![]]);
+    assert_eq!(follow(box_of(3)), 1);
+    assert_eq!(follow([30, 20, 12, 12]), 2);
+    let said = pass(&mut push, 4);
+    let both = |state: &str| vec![(1, state.to_owned()), (2, state.to_owned())];
+    assert_eq!(said[0], both("tracked"), "from the next frame on");
+    assert_eq!(said.len(), 4);
+    let [x, y, w, h] = box_of(7);
+    assert!(driven.emit_by_name::<bool>("correct", &[&2_u32, &x, &y, &w, &h]));
+    assert!(driven.emit_by_name::<bool>("forget", &[&1_u32]));
+    let said = pass(&mut push, 4);
+    assert!(said.iter().all(|tracks| *tracks == [(2, "tracked".to_owned())]), "{said:?}");
+    // What cannot be done is told when it is tried.
+    assert_eq!(follow([90, 60, 15, 13]), 3);
+    assert!(driven.emit_by_name::<bool>("forget", &[&1_u32]));
+    push(1);
+    let said = [warning(&bus), warning(&bus)];
+    assert!(
+        said[0].contains("cannot follow 90,60,15,13 as track 3: track box 90,60,15,13 does not lie"),
+        "{said:?}"
+    );
+    assert!(said[1].contains("cannot forget track 1: there is no such track: there are 2"), "{said:?}");
+    assert!(driven.emit_by_name::<bool>("clear", &[]));
+    messages(&bus);
+    push(3);
+    assert!(messages(&bus).iter().all(|message| states(message).is_empty()));
+    harness.push_event(gst::event::Eos::new());
+    drop(harness);
+    driven.set_state(gst::State::Null).unwrap();
+
+    let records = here.records("driven.jsonl");
+    let orders: Vec<_> = records.iter().filter(|record| record["type"] == "control").collect();
+    let words: Vec<_> = orders.iter().map(|record| record["order"].as_str().unwrap()).collect();
+    assert_eq!(words, ["follow", "follow", "correct", "forget", "follow", "forget", "clear"]);
+    assert_eq!(orders.iter().filter(|record| record["refused"].is_string()).count(), 2, "{orders:?}");
+
+    let again = element()
+        .property("results", here.text("again.jsonl"))
+        .property("control", here.text("driven.jsonl"))
+        .build()
+        .unwrap();
+    let mut harness = self::harness(&again, PixelFormat::GRAY8);
+    for index in 0..n {
+        harness.push_and_pull(frame(index, PixelFormat::GRAY8)).unwrap();
+    }
+    harness.push_event(gst::event::Eos::new());
+    drop(harness);
+    again.set_state(gst::State::Null).unwrap();
+    assert_eq!(timeless(records), timeless(here.records("again.jsonl")));
+}
+
+#[test]
+fn the_first_error_on_the_bus_says_what_was_wrong() {
+    // Upstream posts one of its own when it hears of the failure, which says nothing.
+    for _ in 0..20 {
+        let pipeline = parse(
+            "videotestsrc num-buffers=50 ! video/x-raw,format=I420,width=320,height=240 ! \
+             lockon track=300,200,50,50 backend=cpu ! fakesink",
+        );
+        pipeline.set_state(gst::State::Playing).unwrap();
+        let error = wait_for(&pipeline.bus().unwrap(), &[gst::MessageType::Error]);
+        let gst::MessageView::Error(error) = error.view() else { unreachable!() };
+        let said = error.error().to_string();
+        assert!(said.contains("track box 300,200,50,50 does not lie inside the 320x240 frame"), "{said}");
+    }
 }

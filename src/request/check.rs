@@ -47,7 +47,8 @@ impl Request {
                 "--start is for files: what came before a camera or stream was opened cannot be had",
             );
         }
-        if self.template.is_empty() && self.track.is_empty() && !self.pick && self.threshold.is_none() {
+        let follows = !self.track.is_empty() || self.pick || self.control.is_some();
+        if self.template.is_empty() && !follows && self.threshold.is_none() {
             return usage("nothing to do: give --template, --track, --pick or --threshold");
         }
         let search = (!self.template.is_empty()).then_some(self.search);
@@ -104,10 +105,11 @@ impl Request {
         Ok(())
     }
 
-    /// The files that are read: the video or its pictures, the templates, the login.
+    /// The files that are read: the video or its pictures, the templates, the login, an earlier run's orders.
     pub(crate) fn input_files(&self, input: &Input) -> Vec<PathBuf> {
         let templates = self.template.iter().map(|text| job::name_and_path(text).1);
-        input.files().into_iter().chain(templates).chain(self.credentials.clone()).collect()
+        let others = [&self.credentials, &self.control].into_iter().flatten().cloned();
+        input.files().into_iter().chain(templates).chain(others).collect()
     }
 
     /// The files that are written.

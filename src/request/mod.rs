@@ -19,6 +19,7 @@
 //! [`crate::run::Run::start`] does what a request asks for.
 
 mod check;
+mod control;
 mod element;
 mod field;
 mod job_file;
@@ -87,6 +88,10 @@ request! {
     /// is lost for long. --max-matches says how many of each template are looked for
     track_matches: bool = false,
         Spec { group: TO_DO, needs: &["template"], element: InElement::Ready, ..SPEC };
+    /// Follow, correct and forget again what an earlier run was asked to while it went on, at the same
+    /// frames: its results file, JSON Lines
+    control: Option<PathBuf> = None,
+        Spec { value: "FILE.jsonl", group: TO_DO, element: InElement::Ready, ..SPEC };
     /// Binarise: `mean:BLOCK:C`, `gaussian:BLOCK:C`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`; `:inv` inverts
     threshold: Option<ThresholdSpec> = None,
         Spec { value: "METHOD:BLOCK:VALUE[:inv]", group: TO_DO, element: InElement::Playing, ..SPEC };

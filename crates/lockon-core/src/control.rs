@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::frame::Rect;
+use crate::orders::{Order, Orders, Repeated, Reply};
 
 /// How long at most anything waits before it looks whether the run was stopped.
 pub const STOP_CHECK: Duration = Duration::from_millis(50);
@@ -12,14 +14,30 @@ pub const STOP_CHECK: Duration = Duration::from_millis(50);
 /// How long at most a run that pauses waits before it looks whether it may go on.
 pub const PAUSE_CHECK: Duration = Duration::from_millis(10);
 
-/// A handle on a run, which everybody may hold: whoever asks for the end or for a pause, and all that wait or
-/// work for long and so have to hear of it. Clones are handles on the same run.
+/// A handle on a run, which everybody may hold: whoever asks for the end, for a pause or for something else
+/// to be followed, and all that wait or work for long and so have to hear of it. Clones are handles on the
+/// same run.
+///
+/// What is to be followed can be changed from any thread while frames pass:
+///
+/// ```
+/// # use lockon_core::{control::Control, frame::Rect, Result};
+/// # use std::time::Duration;
+/// fn follow_from_now_on(run: &Control) -> Result<()> {
+///     let reply = run.follow(Rect::new(310, 120, 64, 128), None)?;
+///     let id = reply.id().expect("a track has a number");
+///     let frame = reply.wait(Duration::from_secs(1))?;
+///     println!("track {id} begins with frame {frame}");
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Control {
     is_stopped: Arc<AtomicBool>,
     /// What stops all runs that this one is among.
     all_are_stopped: Option<Arc<AtomicBool>>,
     pace: Arc<Mutex<Pace>>,
+    pub(crate) orders: Orders,
 }
 
 /// Whether a run may go on with its next frame.
@@ -102,6 +120,53 @@ impl Control {
     pub fn paused(&self) -> Duration {
         let pace = self.pace();
         pace.before + pace.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Follows what is in a box, as the frame of number `at` shows it, or the next one that is processed. The
+    /// reply has the track's number at once.
+    ///
+    /// A frame that has passed must be one of those that are kept ([`Control::keep_frames`]): the target is
+    /// followed through the frames since, so that its track begins where it is now.
+    ///
+    /// # Errors
+    /// `Order` if no run goes on.
+    pub fn follow(&self, rect: Rect, at: Option<u64>) -> Result<Reply> {
+        self.orders.ask(|numbers| Some(Order::Follow { id: numbers.next()?, rect, at }))
+    }
+
+    /// Tells that a track's target is in this box. It is learnt anew from there, under its number.
+    ///
+    /// # Errors
+    /// `Order` if no run goes on.
+    pub fn correct(&self, id: u32, rect: Rect, at: Option<u64>) -> Result<Reply> {
+        self.orders.ask(|_| Some(Order::Correct { id, rect, at }))
+    }
+
+    /// Follows a track no more. A template that finds its target may begin another one there.
+    ///
+    /// # Errors
+    /// `Order` if no run goes on.
+    pub fn forget(&self, id: u32) -> Result<Reply> {
+        self.orders.ask(|_| Some(Order::Forget { id }))
+    }
+
+    /// Follows no track any more.
+    ///
+    /// # Errors
+    /// `Order` if no run goes on.
+    pub fn clear(&self) -> Result<Reply> {
+        self.orders.ask(|_| Some(Order::Clear))
+    }
+
+    /// Keeps copies of the last so many frames, for boxes that are given in a frame that has passed. Each
+    /// takes as many bytes as a picture; none are kept unless this is called.
+    pub fn keep_frames(&self, count: usize) {
+        self.orders.keep(count);
+    }
+
+    /// Gives the orders of an earlier run again, at the same frames. To be called before the run begins.
+    pub fn repeat(&self, orders: Vec<Repeated>) {
+        self.orders.repeat(orders);
     }
 
     fn pace(&self) -> MutexGuard<'_, Pace> {

@@ -14,6 +14,7 @@ use crate::backend::{Backend, Device, Findings};
 use crate::control::{Control, PAUSE_CHECK, STOP_CHECK, Turnstile};
 use crate::error::{DeviceFault, Error, Result, catch_panic};
 use crate::frame::{Frame, Size, VideoFormat};
+use crate::kept::Kept;
 use crate::ports::{Delivery, Follow, Next, Sink, Source};
 use crate::recycle::Recycler;
 use crate::results::{
@@ -66,6 +67,7 @@ impl Engine<'_> {
         let mut run = Run { is_closed: none.clone(), has_failed: none, ..Run::default() };
         let mut outcome = catch_panic(|| self.pump(&mut run))
             .unwrap_or_else(|message| Err(Error::Panicked { what: "the engine".into(), message }));
+        self.control.orders.end();
         // Slots and device memory go before the sinks are waited for.
         run.open = None;
         if let Err(Error::Stopped) = outcome {
@@ -123,6 +125,7 @@ impl Engine<'_> {
         for sink in &mut self.sinks {
             sink.belong_to(&self.control);
         }
+        self.tracker.number_by(self.control.orders.begin());
         let mut submitted = 0;
         let mut turnstile = Turnstile::new(&self.control);
         loop {
@@ -337,8 +340,35 @@ impl Engine<'_> {
         Ok(())
     }
 
+    /// Carries out what was asked of the run, before the oldest frame in flight.
+    fn obey(&mut self, run: &mut Run) -> Result<()> {
+        let next = run.in_flight.front().expect("called with a frame in flight").clone();
+        let frame = next.meta.index;
+        for asked in self.control.orders.due(frame) {
+            let order = asked.order.clone();
+            let done = match asked.refused.clone() {
+                None => self.tracker.obey(&order, &next, &run.kept),
+                // As in the run that is repeated.
+                Some(reason) => Err(Error::Order { order: order.to_string(), reason }),
+            };
+            let refused = done.as_ref().err().map(|error| match error {
+                Error::Order { reason, .. } => text::for_people(reason),
+                error => in_words(error),
+            });
+            if let Err(error) = &done {
+                tracing::warn!("frame {frame}: {error}");
+            }
+            asked.answer(done.map(|()| frame));
+            self.tell(run, |sink| {
+                sink.note(&Event::Control { frame, order: order.clone(), refused: refused.clone() })
+            })?;
+        }
+        Ok(())
+    }
+
     /// Completes the oldest frame in flight: waits for its results, asks the tracker, tells the sinks.
     fn complete(&mut self, run: &mut Run) -> Result<()> {
+        self.obey(run)?;
         let record = loop {
             match self.decide(run) {
                 Ok(record) => break record,
@@ -351,6 +381,7 @@ impl Engine<'_> {
 
         let started = Instant::now();
         let mask = run.findings.mask.take();
+        run.kept.keep(&frame, self.control.orders.kept());
         // Asked once, so that every sink hears of it or none.
         if self.source.has_discarded(record.frame) {
             return Ok(());
@@ -484,6 +515,8 @@ struct Run {
     stalls: u64,
     gaps: u64,
     interpolated: u64,
+    /// Frames that have passed, for orders that tell of one.
+    kept: Kept,
     /// Which sinks have failed and are finished already.
     is_closed: Vec<bool>,
     /// Which sinks have failed, whether they are finished or not.

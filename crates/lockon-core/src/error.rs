@@ -93,6 +93,14 @@ pub enum Error {
         /// The frame's size.
         frame: Size,
     },
+    /// An order to a run that goes on and that it does not carry out.
+    #[error("cannot {order}: {reason}")]
+    Order {
+        /// What was asked: `forget track 7`.
+        order: String,
+        /// Why not.
+        reason: String,
+    },
     /// gst-launch text that GStreamer does not accept, or that lacks an element that we need.
     #[error("pipeline {}: {reason}", text::in_one_line(name))]
     Launch {

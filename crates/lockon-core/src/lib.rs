@@ -20,8 +20,10 @@ pub mod excerpt;
 pub mod files;
 pub mod frame;
 pub mod judge;
+pub mod kept;
 pub mod memory;
 pub mod metrics;
+pub mod orders;
 #[cfg(feature = "output")]
 pub mod output;
 pub mod overlay;

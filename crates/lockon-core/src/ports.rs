@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::control::Control;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::frame::{Frame, Picture, Size, VideoFormat};
+use crate::kept::Kept;
+use crate::orders::{Numbers, Order};
 use crate::results::{Event, FrameRecord, Match, OutputSummary, RunRecord, Summary, Track};
 
 /// What a source answers when it is asked for a frame.
@@ -118,6 +120,17 @@ pub trait Follow: Send {
     /// Follows everything into the next frame, in which `matches` were found, and appends what is followed to
     /// `tracks`, in the order of ids.
     fn step(&mut self, frame: &Frame, matches: &[Match], tracks: &mut Vec<Track>);
+
+    /// Numbers tracks so that are not numbered yet. Called once, before the first frame.
+    fn number_by(&mut self, _numbers: Numbers) {}
+
+    /// Carries an order out, before it follows anything into `next`. `kept` are frames before that one.
+    ///
+    /// # Errors
+    /// `Outside` or `Order` if it cannot be done: then nothing has changed.
+    fn obey(&mut self, order: &Order, _next: &Frame, _kept: &Kept) -> Result<()> {
+        Err(Error::Order { order: order.to_string(), reason: "what follows takes no orders".into() })
+    }
 
     /// Ids of boxes that are not followed yet, and why that is so if the video has ended.
     fn not_started(&self) -> Vec<(u32, String)>;

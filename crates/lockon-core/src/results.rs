@@ -14,6 +14,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::frame::Rect;
+use crate::orders::Order;
 use crate::stats::Durations;
 use crate::surface::Traffic;
 
@@ -68,6 +69,19 @@ pub enum Event {
         format: &'static str,
         /// Nominal frames a second, 0 where it varies or is unknown.
         frame_rate: f64,
+    },
+    /// The run was asked for something else while it went on. `--control` with such a file asks for the same
+    /// again.
+    Control {
+        /// The frame from which the order holds, or would.
+        frame: u64,
+        /// What was asked for: `order` is `follow`, `correct`, `forget` or `clear`, with `id`, `box` and
+        /// `at`.
+        #[serde(flatten)]
+        order: Order,
+        /// Why it was not done, if it was not.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        refused: Option<String>,
     },
 }
 

@@ -75,8 +75,22 @@
 //! on): it counts from the next frame that is submitted, and what was found of the frames before stays valid,
 //! tracks go on. A value that cannot be used gives a warning on the bus, and the one before goes on: the
 //! property has it again. What only a frame tells, that a box lies outside of it, is told with the next one;
-//! all that was set since the one before is taken back then. The device, the boxes to follow and
+//! all that was set since the one before is taken back then. The device, the boxes of `track` and
 //! `track-matches` are taken on the way from READY to PAUSED.
+//!
+//! What is followed is changed by action signals, from any thread, from the first frame to the end of the
+//! stream. They count from the next frame that is searched:
+//!
+//! | signal | arguments (guint) | gives | what |
+//! |---|---|---|---|
+//! | `follow` | x, y, w, h | guint: the track's id, 0 if no run goes on | follows what is in this box of the next frame |
+//! | `correct` | id, x, y, w, h | gboolean | the target of a track is in this box: it is learnt anew under its id |
+//! | `forget` | id | gboolean | follows this track no more |
+//! | `clear` | | gboolean | follows no track any more |
+//!
+//! What turns out then to be impossible, such as a box outside of the frame, is a warning on the bus. Each
+//! is a record of the type `control` in results files; `control` with such a file asks for the same again, at
+//! the same frames, so that the same video has the same results.
 //!
 //! # Errors
 //!

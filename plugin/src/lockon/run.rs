@@ -38,6 +38,7 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
     sinks.push(Box::new(ResultsToLine { element: element.clone() }));
     let tracker = element.imp().work().asked().job.tracker(device.options.threads);
     let depth = element.imp().depth();
+    control.repeat(device.orders.clone());
     let options = Options { control: control.clone(), depth, ..device.options.clone() };
     let traffic = options.traffic.clone();
     let devices = Devices::new(options, device.on_loss, false)?;
@@ -217,6 +218,13 @@ impl Sink for ResultsToLine {
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
         let outcome = Outcome { record: delivery.record.clone(), mask: delivery.mask.cloned() };
         self.element.imp().line.found(delivery.record.frame, outcome);
+        Ok(())
+    }
+
+    fn note(&mut self, event: &Event) -> Result<()> {
+        if let Event::Control { frame, order, refused: Some(reason) } = event {
+            self.element.imp().refuse(&format!("frame {frame}: cannot {order}: {reason}"));
+        }
         Ok(())
     }
 

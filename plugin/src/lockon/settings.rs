@@ -14,6 +14,7 @@ use lockon::config::OnDeviceLoss;
 use lockon::control::Control;
 use lockon::error::Result;
 use lockon::job::{self, Job};
+use lockon::orders::Repeated;
 use lockon::output;
 use lockon::request::{Field, InElement, Number, Request, Shape};
 
@@ -56,6 +57,8 @@ pub(super) struct Device {
     pub(super) on_loss: OnDeviceLoss,
     /// Results files.
     pub(super) results: Vec<String>,
+    /// What an earlier run was asked for while it went on.
+    pub(super) orders: Vec<Repeated>,
 }
 
 const OF_TYPE: &str = "GObject has checked the type";
@@ -143,7 +146,7 @@ impl Settings {
 
     /// True if there is anything to search, follow or threshold.
     pub(super) fn has_work(&self) -> bool {
-        ["template", "track", "threshold"].iter().any(|name| !self.texts(name).is_empty())
+        ["template", "track", "threshold", "control"].iter().any(|name| !self.texts(name).is_empty())
     }
 
     /// What the properties ask for.
@@ -170,6 +173,7 @@ impl Settings {
         Ok(Device {
             options: request.options(&Control::new()),
             on_loss: request.on_device_loss,
+            orders: request.orders()?,
             results: request.results,
         })
     }

@@ -292,6 +292,7 @@ impl Sink for MetricsSink {
             Event::Resumed { .. } => state.is_stalled = false,
             Event::Gap { .. } => state.gaps += 1,
             Event::Caps { .. } => state.changes += 1,
+            Event::Control { .. } => {}
         }
         Ok(())
     }

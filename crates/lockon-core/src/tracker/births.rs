@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use super::flat;
 use crate::frame::{Frame, Rect, Size, iou, visible};
+use crate::orders::Numbers;
 use crate::results::{Match, Track, TrackState};
 
 /// Frames in succession in which a candidate must be found: SORT's least hits. A single false match is
@@ -54,8 +55,6 @@ const MOST_CANDIDATES: usize = 4 * MOST_TRACKS;
 
 /// Makes tracks of matches, and ends them.
 pub(super) struct Births {
-    /// The number of the track that begins next.
-    next_id: u32,
     lives: Vec<Life>,
     candidates: Vec<Candidate>,
     /// Tracks that ended in this frame, or go on from another place.
@@ -104,10 +103,8 @@ struct Begun {
 }
 
 impl Births {
-    /// The first track will have the number `next_id`.
-    pub(super) fn new(next_id: u32) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            next_id,
             lives: Vec::new(),
             candidates: Vec::new(),
             replaced: Vec::new(),
@@ -142,15 +139,27 @@ impl Births {
         self.candidates.clear();
     }
 
+    /// Somebody wants these tracks no more. What they followed may begin another one.
+    pub(super) fn forget(&mut self, is_meant: impl Fn(u32) -> bool) {
+        self.lives.retain(|life| !is_meant(life.id));
+    }
+
     /// Says which tracks end and begin in a frame, `seconds` after the last, in which `matches` were found
     /// and all tracks, given ones included, are at `tracks`.
-    pub(super) fn decide(&mut self, frame: &Frame, seconds: f64, matches: &[Match], tracks: &[Track]) {
+    pub(super) fn decide(
+        &mut self,
+        frame: &Frame,
+        seconds: f64,
+        matches: &[Match],
+        tracks: &[Track],
+        numbers: &Numbers,
+    ) {
         self.replaced.clear();
         self.begun.clear();
         self.pair(matches, tracks);
         self.end(frame.format.size, seconds, tracks);
         self.sight(matches, tracks);
-        self.confirm(frame);
+        self.confirm(frame, numbers);
     }
 
     /// Writes into the records of tracks what only is known here.
@@ -270,8 +279,8 @@ impl Births {
     }
 
     /// The second half of rule 2, and rule 3.
-    fn confirm(&mut self, frame: &Frame) {
-        let Self { next_id, lives, candidates, replaced, begun, is_full, .. } = self;
+    fn confirm(&mut self, frame: &Frame, numbers: &Numbers) {
+        let Self { lives, candidates, replaced, begun, is_full, .. } = self;
         candidates.retain(|candidate| {
             if candidate.sightings < CONFIRMATIONS {
                 return true;
@@ -300,22 +309,16 @@ impl Births {
                 tracing::debug!("track {} ({}) is resumed", life.id, life.template);
                 return false;
             }
-            if lives.len() >= MOST_TRACKS || *next_id == u32::MAX {
+            let next = if lives.len() < MOST_TRACKS { numbers.next() } else { None };
+            let Some(id) = next else {
                 if !std::mem::replace(is_full, true) {
                     tracing::warn!("{MOST_TRACKS} matches are followed, others have to wait until one ends");
                 }
                 return true;
-            }
-            tracing::debug!("track {next_id} ({}) begins", candidate.template);
-            lives.push(Life {
-                id: *next_id,
-                template: candidate.template.clone(),
-                at,
-                lost: 0.0,
-                was_lost: false,
-            });
-            begun.push(Begun { id: *next_id, at: candidate.at, is_resumed: false });
-            *next_id += 1;
+            };
+            tracing::debug!("track {id} ({}) begins", candidate.template);
+            lives.push(Life { id, template: candidate.template.clone(), at, lost: 0.0, was_lost: false });
+            begun.push(Begun { id, at: candidate.at, is_resumed: false });
             false
         });
     }

@@ -31,9 +31,12 @@ mod turn;
 mod usual;
 mod workplaces;
 
+use crate::config::Moment;
 use crate::config::TrackSpec;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, FrameMeta, Rect, Size, USUAL_INTERVAL_NS};
+use crate::kept::Kept;
+use crate::orders::{Numbers, Order};
 use crate::ports::Follow;
 use crate::results::{Match, Track, TrackState};
 
@@ -62,6 +65,9 @@ const LEAST_CONTRAST: u8 = 2;
 pub struct Tracker {
     targets: Vec<Target>,
     waiting: Vec<Waiting>,
+    /// The boxes that were given before the first frame.
+    given: u32,
+    numbers: Numbers,
     /// What makes tracks of matches, if that is asked for.
     births: Option<Births>,
     /// The frame before.
@@ -127,6 +133,8 @@ impl Tracker {
         Self {
             targets: Vec::new(),
             waiting: (1..).zip(specs).map(|(id, &spec)| Waiting { id, spec, flat_since: None }).collect(),
+            given: specs.len() as u32,
+            numbers: Numbers::after(specs.len() as u32),
             births: None,
             last: None,
             workplaces: Workplaces::new(1),
@@ -148,8 +156,102 @@ impl Tracker {
 
     /// The same, and matches become tracks too. These are numbered on from the boxes.
     pub fn following_matches(mut self) -> Self {
-        self.births = Some(Births::new(self.waiting.len() as u32 + 1));
+        self.births = Some(Births::new());
         self
+    }
+
+    /// Follows what a frame's box shows, from `next` on.
+    fn follow(&mut self, id: u32, spec: TrackSpec, next: &Frame, kept: &Kept) -> Result<()> {
+        let waiting = Waiting { id, spec, flat_since: None };
+        let at = match spec.from {
+            Moment::Frame(at) if at < next.meta.index => at,
+            _ => {
+                self.waiting.push(waiting);
+                return Ok(());
+            }
+        };
+        // Alone through the frames that have passed: where the others were then is not kept.
+        let mut alone = Self::new(&[]);
+        alone.waiting.push(waiting);
+        for frame in kept.since(at) {
+            alone.step(&frame, &[], &mut Vec::new());
+        }
+        // Where nothing was followed nobody has watched the camera.
+        if self.targets.is_empty() {
+            self.camera = alone.camera;
+        }
+        self.waiting.append(&mut alone.waiting);
+        for target in alone.targets {
+            self.doubles.begin(&target, &self.targets);
+            self.targets.push(target);
+        }
+        self.targets.sort_by_key(Target::id);
+        Ok(())
+    }
+
+    /// The box of an order as one to follow, if that can be done.
+    fn spec(rect: Rect, at: Option<u64>, next: &Frame, kept: &Kept) -> Result<TrackSpec, Obstacle> {
+        let size = next.format.size;
+        if !rect.is_inside(size) {
+            return Err(Obstacle::Outside(rect, size));
+        }
+        let at = at.unwrap_or(next.meta.index);
+        if at < next.meta.index {
+            match kept.oldest() {
+                Some(oldest) if oldest <= at => {}
+                Some(oldest) => {
+                    return Err(Obstacle::Other(format!(
+                        "frame {at} has passed, and of those that have the first that is kept is {oldest}: keep more"
+                    )));
+                }
+                None => {
+                    return Err(Obstacle::Other(format!(
+                        "frame {at} has passed, the next one is {}, and none are kept",
+                        next.meta.index
+                    )));
+                }
+            }
+        }
+        Ok(TrackSpec { rect, from: Moment::Frame(at) })
+    }
+
+    /// Lets go of a track.
+    fn let_go(&mut self, is_meant: impl Fn(u32) -> bool) {
+        self.waiting.retain(|waiting| !is_meant(waiting.id));
+        self.targets.retain(|target| !is_meant(target.id()));
+        self.doubles.forget(is_meant);
+    }
+
+    /// Refuses a number that no track has.
+    fn check_known(&self, id: u32) -> Result<(), Obstacle> {
+        let mut known: Vec<u32> = self.waiting.iter().map(|waiting| waiting.id).collect();
+        known.extend(self.targets.iter().map(Target::id));
+        known.sort_unstable();
+        if known.contains(&id) {
+            return Ok(());
+        }
+        let known: Vec<_> = known.iter().map(ToString::to_string).collect();
+        let there = if known.is_empty() {
+            "none is followed".into()
+        } else {
+            format!("there are {}", known.join(", "))
+        };
+        Err(Obstacle::Other(format!("there is no such track: {there}")))
+    }
+}
+
+/// Why an order cannot be carried out.
+enum Obstacle {
+    Outside(Rect, Size),
+    Other(String),
+}
+
+impl Obstacle {
+    fn of(self, order: &Order) -> Error {
+        match self {
+            Self::Outside(rect, frame) => Error::Outside { what: "track box", rect, frame },
+            Self::Other(reason) => Error::Order { order: order.to_string(), reason },
+        }
     }
 }
 
@@ -185,6 +287,42 @@ impl Follow for Tracker {
             rect.y = scaled(rect.y, y_factor).min(after.height - 1);
             rect.w = scaled(rect.w, x_factor).clamp(1, after.width - rect.x);
             rect.h = scaled(rect.h, y_factor).clamp(1, after.height - rect.y);
+        }
+    }
+
+    fn number_by(&mut self, numbers: Numbers) {
+        numbers.restart(self.given);
+        self.numbers = numbers;
+    }
+
+    fn obey(&mut self, order: &Order, next: &Frame, kept: &Kept) -> Result<()> {
+        let refuse = |obstacle: Obstacle| obstacle.of(order);
+        match *order {
+            Order::Follow { id, rect, at } => {
+                let spec = Self::spec(rect, at, next, kept).map_err(refuse)?;
+                self.follow(id, spec, next, kept)
+            }
+            Order::Correct { id, rect, at } => {
+                self.check_known(id).map_err(refuse)?;
+                let spec = Self::spec(rect, at, next, kept).map_err(refuse)?;
+                self.let_go(|other| other == id);
+                self.follow(id, spec, next, kept)
+            }
+            Order::Forget { id } => {
+                self.check_known(id).map_err(refuse)?;
+                self.let_go(|other| other == id);
+                if let Some(births) = &mut self.births {
+                    births.forget(|other| other == id);
+                }
+                Ok(())
+            }
+            Order::Clear => {
+                self.let_go(|_| true);
+                if let Some(births) = &mut self.births {
+                    births.forget(|_| true);
+                }
+                Ok(())
+            }
         }
     }
 
@@ -256,7 +394,7 @@ impl Follow for Tracker {
         let before = tracks.len();
         tracks.extend(targets.iter().map(Target::track));
         if let Some(births) = births {
-            births.decide(frame, seconds, matches, &tracks[before..]);
+            births.decide(frame, seconds, matches, &tracks[before..], &self.numbers);
             targets.retain(|target| !births.is_replaced(target.id()));
             doubles.forget(|id| births.is_replaced(id));
             targets.extend(births.begun().map(|(id, rect)| begin(id, rect)));

@@ -36,6 +36,7 @@ use super::work::{Asked, Work};
 use super::{CAT, trouble};
 
 mod latency;
+mod signals;
 mod sink_pad;
 mod src_pad;
 
@@ -156,6 +157,11 @@ impl ObjectImpl for Lockon {
     fn properties() -> &'static [glib::ParamSpec] {
         static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(super::settings::properties);
         &PROPERTIES
+    }
+
+    fn signals() -> &'static [glib::subclass::Signal] {
+        static SIGNALS: LazyLock<Vec<glib::subclass::Signal>> = LazyLock::new(signals::signals);
+        &SIGNALS
     }
 
     fn constructed(&self) {

@@ -66,8 +66,10 @@ impl Lockon {
                 if let Err(error) = outcome
                     && !control.is_stopped()
                 {
-                    self.line.fail();
+                    // Upstream hears of it when the line has failed, and posts an error that says nothing:
+                    // this one is to be the first.
                     self.post_error_message(trouble::error_message(&error));
+                    self.line.fail();
                 }
                 self.line.settle();
             }

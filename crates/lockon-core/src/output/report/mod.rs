@@ -265,6 +265,11 @@ impl Sink for Report {
             Event::Caps { frame, width, height, format, .. } => {
                 format!("frame {frame}: frames are {width}x{height} {format} from here on")
             }
+            Event::Control { frame, order, refused } => {
+                let refused =
+                    refused.as_ref().map_or_else(String::new, |reason| format!(" (refused: {reason})"));
+                format!("frame {frame}: asked to {order}{refused}")
+            }
         });
         Ok(())
     }

@@ -1,0 +1,361 @@
+//! What is asked of a run while it goes on: orders, answered with the frame from which they hold.
+//!
+//! Anybody gives them, from any thread, by a [`Control`](crate::control::Control). The engine carries them
+//! out between two frames, in the order in which they came, and tells outputs of each
+//! ([`Event::Control`](crate::results::Event)). A run to which the same orders are given at the same frames
+//! has the same results.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::frame::Rect;
+
+/// Orders that wait at most: far more than any frame should have to carry out.
+const MOST_WAITING: usize = 4096;
+
+/// Something that is asked of a run while it goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "kebab-case")]
+pub enum Order {
+    /// Follow what is in a box.
+    Follow {
+        /// The track's number.
+        id: u32,
+        /// The box: `X,Y,W,H`, in pixels.
+        #[serde(rename = "box", with = "as_text")]
+        rect: Rect,
+        /// The frame that shows the box. The one from which the order holds if it is not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<u64>,
+    },
+    /// A track's target is in this box: it is learnt anew, under its number.
+    Correct {
+        /// The track's number.
+        id: u32,
+        /// The box: `X,Y,W,H`, in pixels.
+        #[serde(rename = "box", with = "as_text")]
+        rect: Rect,
+        /// The frame that shows the box. The one from which the order holds if it is not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<u64>,
+    },
+    /// Follow this one no more.
+    Forget {
+        /// The track's number.
+        id: u32,
+    },
+    /// Follow none of them any more.
+    Clear,
+}
+
+impl Order {
+    /// The number of the track that it is about; none of [`Order::Clear`].
+    pub fn id(&self) -> Option<u32> {
+        match *self {
+            Self::Follow { id, .. } | Self::Correct { id, .. } | Self::Forget { id } => Some(id),
+            Self::Clear => None,
+        }
+    }
+
+    /// How many frames before `frame` the one is that shows its box.
+    fn age(&self, frame: u64) -> u64 {
+        match *self {
+            Self::Follow { at: Some(at), .. } | Self::Correct { at: Some(at), .. } => {
+                frame.saturating_sub(at)
+            }
+            _ => 0,
+        }
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Follow { id, rect, at } => {
+                write!(f, "follow {rect} as track {id}")?;
+                at.map_or(Ok(()), |at| write!(f, ", shown by frame {at}"))
+            }
+            Self::Correct { id, rect, at } => {
+                write!(f, "correct track {id} to {rect}")?;
+                at.map_or(Ok(()), |at| write!(f, ", shown by frame {at}"))
+            }
+            Self::Forget { id } => write!(f, "forget track {id}"),
+            Self::Clear => write!(f, "forget all tracks"),
+        }
+    }
+}
+
+/// Boxes as results files have them: `X,Y,W,H`.
+mod as_text {
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::Serializer;
+
+    use crate::frame::Rect;
+
+    pub(super) fn serialize<S: Serializer>(rect: &Rect, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(rect)
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Rect, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// An order of an earlier run, to be given again at the same frame: a `control` record of a results file.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Repeated {
+    /// The frame from which it held.
+    pub frame: u64,
+    /// The order.
+    #[serde(flatten)]
+    pub order: Order,
+    /// Why it was refused, if it was.
+    pub refused: Option<String>,
+}
+
+/// What an order comes to: the frame from which it holds.
+#[derive(Debug)]
+pub struct Reply {
+    id: Option<u32>,
+    order: String,
+    answer: Receiver<Result<u64>>,
+}
+
+impl Reply {
+    /// The number of the track that the order is about.
+    pub fn id(&self) -> Option<u32> {
+        self.id
+    }
+
+    /// The frame from which the order holds, waited for: there has to come a next frame.
+    ///
+    /// # Errors
+    /// `Outside` or `Order` if it cannot be done, or was not within this time; it still may be done then.
+    pub fn wait(&self, timeout: Duration) -> Result<u64> {
+        let refused = |reason: String| Err(Error::Order { order: self.order.clone(), reason });
+        match self.answer.recv_timeout(timeout) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => refused(format!("no frame has come for {timeout:?}")),
+            Err(RecvTimeoutError::Disconnected) => refused("the run has ended".into()),
+        }
+    }
+}
+
+/// The numbers of tracks, each of which is given once in a run. Clones give the same numbers.
+#[derive(Debug, Clone, Default)]
+pub struct Numbers(Arc<Mutex<Numbering>>);
+
+#[derive(Debug, Default)]
+struct Numbering {
+    /// The last that was given.
+    last: u32,
+    /// Those that orders have that will be given again.
+    taken: BTreeSet<u32>,
+}
+
+impl Numbers {
+    /// Numbers from 1 on that were not given to any of the first `count` tracks.
+    pub fn after(count: u32) -> Self {
+        Self(Arc::new(Mutex::new(Numbering { last: count, taken: BTreeSet::new() })))
+    }
+
+    /// Begins anew behind the first `count` tracks.
+    pub(crate) fn restart(&self, count: u32) {
+        self.lock().last = count;
+    }
+
+    fn take(&self, ids: impl Iterator<Item = u32>) {
+        self.lock().taken = ids.collect();
+    }
+
+    /// The next one; none if all were given.
+    pub(crate) fn next(&self) -> Option<u32> {
+        let mut numbering = self.lock();
+        loop {
+            numbering.last = numbering.last.checked_add(1)?;
+            if !numbering.taken.contains(&numbering.last) {
+                return Some(numbering.last);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Numbering> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The orders that a run was given. Clones are of the same run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Orders(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// There are frames to come.
+    is_running: bool,
+    waiting: VecDeque<Asked>,
+    /// By the frames from which they held.
+    repeated: VecDeque<Repeated>,
+    numbers: Numbers,
+    /// How many frames are kept for boxes that are given in one that has passed.
+    kept: usize,
+}
+
+/// An order that somebody waits for.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) order: Order,
+    /// Why it was refused in the run that is repeated, if it was.
+    pub(crate) refused: Option<String>,
+    answer: Option<Sender<Result<u64>>>,
+}
+
+impl Asked {
+    pub(crate) fn answer(self, answer: Result<u64>) {
+        // Nobody may be waiting.
+        let _ = self.answer.map(|to| to.send(answer));
+    }
+}
+
+impl Orders {
+    /// Takes what `order` makes of a number.
+    pub(crate) fn ask(&self, order: impl FnOnce(&Numbers) -> Option<Order>) -> Result<Reply> {
+        let refused = |order: &str, reason: &str| {
+            Err(Error::Order { order: order.to_owned(), reason: reason.to_owned() })
+        };
+        let mut state = self.lock();
+        if !state.is_running {
+            return refused("an order", "no run goes on: it has not begun, or has ended");
+        }
+        if state.waiting.len() >= MOST_WAITING {
+            return refused("an order", &format!("{MOST_WAITING} orders wait for the next frame already"));
+        }
+        let Some(order) = order(&state.numbers) else {
+            return refused("follow", "all numbers of tracks were given");
+        };
+        let (to, answer) = crossbeam_channel::bounded(1);
+        let reply = Reply { id: order.id(), order: order.to_string(), answer };
+        state.waiting.push_back(Asked { order, refused: None, answer: Some(to) });
+        Ok(reply)
+    }
+
+    pub(crate) fn repeat(&self, mut orders: Vec<Repeated>) {
+        orders.sort_by_key(|repeated| repeated.frame);
+        let mut state = self.lock();
+        let oldest = orders.iter().map(|repeated| repeated.order.age(repeated.frame)).max().unwrap_or(0);
+        state.kept = state.kept.max(oldest as usize);
+        let begun = orders.iter().filter_map(|repeated| match repeated.order {
+            Order::Follow { id, .. } => Some(id),
+            _ => None,
+        });
+        state.numbers.take(begun);
+        state.repeated = orders.into();
+    }
+
+    pub(crate) fn keep(&self, frames: usize) {
+        self.lock().kept = frames;
+    }
+
+    pub(crate) fn kept(&self) -> usize {
+        self.lock().kept
+    }
+
+    /// A run begins: it takes orders, and numbers its tracks so.
+    pub(crate) fn begin(&self) -> Numbers {
+        let mut state = self.lock();
+        state.is_running = true;
+        state.numbers.clone()
+    }
+
+    /// Those that hold from this frame on.
+    pub(crate) fn due(&self, frame: u64) -> Vec<Asked> {
+        let mut state = self.lock();
+        let mut due = Vec::new();
+        while state.repeated.front().is_some_and(|repeated| repeated.frame <= frame) {
+            let repeated = state.repeated.pop_front();
+            due.extend(repeated.map(|Repeated { order, refused, .. }| Asked {
+                order,
+                refused,
+                answer: None,
+            }));
+        }
+        due.extend(state.waiting.drain(..));
+        due
+    }
+
+    /// No frame comes any more: what waits is refused.
+    pub(crate) fn end(&self) {
+        let mut state = self.lock();
+        state.is_running = false;
+        state.waiting.clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn follow(orders: &Orders) -> Result<Reply> {
+        let rect = Rect::new(1, 2, 3, 4);
+        orders.ask(|numbers| Some(Order::Follow { id: numbers.next()?, rect, at: None }))
+    }
+
+    #[test]
+    fn an_order_is_refused_before_a_run_begins_and_after_it_has_ended() {
+        let orders = Orders::default();
+        assert!(follow(&orders).unwrap_err().to_string().contains("no run goes on"));
+        orders.begin();
+        let reply = follow(&orders).unwrap();
+        orders.end();
+        assert!(reply.wait(Duration::ZERO).unwrap_err().to_string().contains("the run has ended"));
+        assert!(follow(&orders).is_err());
+    }
+
+    #[test]
+    fn no_more_orders_wait_than_may() {
+        let orders = Orders::default();
+        orders.begin();
+        let replies: Vec<_> = (0..MOST_WAITING).map(|_| follow(&orders).unwrap()).collect();
+        assert!(follow(&orders).unwrap_err().to_string().contains("4096 orders wait"));
+        assert_eq!(orders.due(7).len(), replies.len());
+        assert!(follow(&orders).is_ok());
+    }
+
+    #[test]
+    fn a_number_is_given_once_and_not_to_others_than_in_the_run_that_is_repeated() {
+        let numbers = Numbers::after(2);
+        numbers.take([4, 5, 9].into_iter());
+        assert_eq!((0..4).map(|_| numbers.next()).collect::<Vec<_>>(), [3, 6, 7, 8].map(Some));
+        assert_eq!(numbers.next(), Some(10));
+        assert_eq!(Numbers::after(u32::MAX).next(), None);
+    }
+
+    #[test]
+    fn orders_are_repeated_at_their_frames_and_the_frames_that_they_need_are_kept() {
+        let orders = Orders::default();
+        let order = |id, at| Order::Follow { id, rect: Rect::new(1, 2, 3, 4), at };
+        let repeated = |frame, order| Repeated { frame, order, refused: None };
+        orders.repeat(vec![
+            repeated(9, order(3, Some(2))),
+            repeated(5, order(2, None)),
+            repeated(9, Order::Clear),
+        ]);
+        assert_eq!(orders.kept(), 7);
+        assert!(orders.due(4).is_empty());
+        assert_eq!(
+            orders.due(6).iter().map(|asked| asked.order.clone()).collect::<Vec<_>>(),
+            [order(2, None)]
+        );
+        assert_eq!(orders.due(9).len(), 2);
+        assert!(orders.due(10).is_empty());
+    }
+}

@@ -1,0 +1,73 @@
+//! Action signals: what an application asks of the element while frames pass.
+
+use gst::glib;
+use gst::glib::subclass::Signal;
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+use lockon::control::Control;
+use lockon::error::Result;
+use lockon::frame::Rect;
+use lockon::orders::Reply;
+
+use super::super::{CAT, Lockon as Element};
+use super::{Lockon, lock};
+
+/// The arguments are an element and, in this order, whole numbers.
+pub(super) fn signals() -> Vec<Signal> {
+    let numbers = |count: usize| vec![u32::static_type(); count];
+    let action = |name, count| Signal::builder(name).param_types(numbers(count)).run_last().action();
+    vec![
+        action("follow", 4)
+            .return_type::<u32>()
+            .class_handler(|args| {
+                let asked = ask(args, |run, n| run.follow(rect(n), None));
+                Some(asked.and_then(|reply| reply.id()).unwrap_or(0).to_value())
+            })
+            .build(),
+        action("correct", 5)
+            .return_type::<bool>()
+            .class_handler(|args| is_taken(ask(args, |run, n| run.correct(n[0], rect(&n[1..]), None))))
+            .build(),
+        action("forget", 1)
+            .return_type::<bool>()
+            .class_handler(|args| is_taken(ask(args, |run, n| run.forget(n[0]))))
+            .build(),
+        action("clear", 0)
+            .return_type::<bool>()
+            .class_handler(|args| is_taken(ask(args, |run, _| run.clear())))
+            .build(),
+    ]
+}
+
+fn rect(numbers: &[u32]) -> Rect {
+    let number = |index: usize| numbers[index] as usize;
+    Rect::new(number(0), number(1), number(2), number(3))
+}
+
+/// Gives the run that goes on an order. One that is not taken is told on the bus.
+fn ask(args: &[glib::Value], order: impl FnOnce(&Control, &[u32]) -> Result<Reply>) -> Option<Reply> {
+    let element = args[0].get::<Element>().expect("a signal's first argument is its element");
+    let number = |value: &glib::Value| value.get::<u32>().expect("GObject has checked the type");
+    let numbers: Vec<u32> = args[1..].iter().map(number).collect();
+    let this = element.imp();
+    let control = lock(&this.control).clone();
+    match order(&control, &numbers) {
+        Ok(reply) => Some(reply),
+        Err(error) => {
+            this.refuse(&error.to_string());
+            None
+        }
+    }
+}
+
+fn is_taken(reply: Option<Reply>) -> Option<glib::Value> {
+    Some(reply.is_some().to_value())
+}
+
+impl Lockon {
+    /// Tells that something which was asked for while frames pass is not done.
+    pub(in crate::lockon) fn refuse(&self, text: &str) {
+        gst::warning!(CAT, imp = self, "{text}");
+        gst::element_imp_warning!(self, gst::LibraryError::Settings, ("{text}"));
+    }
+}

@@ -1,0 +1,361 @@
+//! Runs that are asked for something else while they go on, on every backend.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lockon::Result;
+use lockon::config::{BackendChoice, Limits};
+use lockon::control::Control;
+use lockon::frame::{Plane, Rect, Size, VideoFormat};
+use lockon::orders::{Order, Repeated, Reply};
+use lockon::ports::{Delivery, Sink};
+use lockon::results::{Event, FrameRecord, RunRecord, Summary, Track, TrackState};
+use lockon::template::Template;
+
+use crate::util::{Heard, Job, MemorySink, MemorySource, Random, backends, noise, paste, timeless};
+
+const FRAME: Size = Size::new(323, 241);
+const PART: Size = Size::new(44, 36);
+const FRAMES: u64 = 50;
+
+/// What is asked when a frame was delivered.
+type Words = fn(&Control) -> Result<Reply>;
+
+/// Asks at set frames: what it asks holds from the next frame on.
+struct Driver {
+    control: Control,
+    script: BTreeMap<u64, Vec<Words>>,
+    replies: Arc<Mutex<Vec<Reply>>>,
+}
+
+impl Sink for Driver {
+    fn name(&self) -> &'static str {
+        "driver"
+    }
+
+    fn is_output(&self) -> bool {
+        false
+    }
+
+    fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> Result<()> {
+        Ok(())
+    }
+
+    fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
+        for words in self.script.get(&delivery.record.frame).into_iter().flatten() {
+            self.replies.lock().unwrap().push(words(&self.control)?);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &Summary) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What came of a run.
+struct Driven {
+    records: Vec<FrameRecord>,
+    orders: Vec<Event>,
+    replies: Vec<Reply>,
+}
+
+impl Driven {
+    /// The records of a track, by their frames.
+    fn track(&self, id: u32) -> Vec<(u64, Track)> {
+        let of = |record: &FrameRecord| {
+            let track = record.tracks.iter().find(|track| track.id == id)?;
+            Some((record.frame, track.clone()))
+        };
+        self.records.iter().filter_map(of).collect()
+    }
+
+    fn answer(&self, index: usize) -> Result<u64> {
+        self.replies[index].wait(Duration::ZERO)
+    }
+
+    /// Its orders, as who repeats them reads them from its results file.
+    fn repeated(&self) -> Vec<Repeated> {
+        let text = |event: &Event| serde_json::to_string(event).unwrap();
+        self.orders.iter().map(|event| serde_json::from_str(&text(event)).unwrap()).collect()
+    }
+}
+
+fn drive(job: &Job, pictures: &[Plane], script: &[(u64, Words)]) -> Driven {
+    let (sink, replies) = (MemorySink::default(), Arc::<Mutex<Vec<Reply>>>::default());
+    let heard: Arc<Mutex<Heard>> = sink.heard.clone();
+    let mut by_frame = BTreeMap::<u64, Vec<Words>>::new();
+    for (frame, words) in script {
+        by_frame.entry(*frame).or_default().push(*words);
+    }
+    let driver = Driver { control: job.control.clone(), script: by_frame, replies: replies.clone() };
+    job.run(&mut MemorySource::new(pictures), vec![Box::new(sink), Box::new(driver)]).1.unwrap();
+    let heard = heard.lock().unwrap();
+    let records = heard.records.iter().map(|record| FrameRecord::clone(record)).collect();
+    let mut orders = Vec::new();
+    for (before, event) in &heard.events {
+        let Event::Control { frame, .. } = event else { continue };
+        assert_eq!(*before as u64, *frame, "an order stands before the frame from which it holds");
+        orders.push(event.clone());
+    }
+    Driven { records, orders, replies: std::mem::take(&mut replies.lock().unwrap()) }
+}
+
+/// A smooth picture, as cameras make them: blurred noise.
+fn smooth(seed: u64, size: Size) -> Plane {
+    let noise = noise(seed, size);
+    let at = |x: usize, y: usize| u32::from(noise.data()[y % size.height * size.width + x % size.width]);
+    let mean = |x: usize, y: usize| (0..25).map(|k| at(x + k % 5, y + k / 5)).sum::<u32>() / 25;
+    let value = |i: usize| ((mean(i % size.width, i / size.width).max(60) - 60) * 2).min(255) as u8;
+    Plane::from_vec((0..size.area()).map(value).collect(), size)
+}
+
+/// Where the first and the second part are.
+fn places(frame: u64) -> [(usize, usize); 2] {
+    let frame = frame as usize;
+    [(20 + 4 * frame, 30 + frame), (250 - 3 * frame, 180)]
+}
+
+/// Two parts that move over a still ground.
+fn video() -> Vec<Plane> {
+    let (ground, parts) = (smooth(7, FRAME), [smooth(99, PART), smooth(5, PART)]);
+    let picture = |frame: u64| {
+        let mut picture = ground.clone();
+        for (part, (x, y)) in parts.iter().zip(places(frame)) {
+            paste(&mut picture, part, x, y);
+        }
+        picture
+    };
+    (0..FRAMES).map(picture).collect()
+}
+
+/// The box of a part in a frame.
+fn part(index: usize, frame: u64) -> Rect {
+    let (x, y) = places(frame)[index];
+    Rect::new(x, y, PART.width, PART.height)
+}
+
+fn job() -> Job {
+    Job { control: Control::new(), ..Job::default() }
+}
+
+fn asked_at(tracks: &[(u64, Track)]) -> Option<u64> {
+    tracks.first().map(|(frame, _)| *frame)
+}
+
+#[test]
+fn a_box_that_is_given_while_frames_pass_is_followed_as_one_that_was_asked_for_at_that_frame() {
+    let pictures = video();
+    for backend in backends() {
+        let expected = Job { backend, tracks: vec![format!("{}@10", part(0, 10)).parse().unwrap()], ..job() };
+        let driven = drive(&Job { backend, ..job() }, &pictures, &[(9, |run| run.follow(part(0, 10), None))]);
+        assert_eq!(timeless(&driven.records), timeless(&expected.records(&pictures)), "{backend:?}");
+        assert_eq!((driven.replies[0].id(), driven.answer(0).unwrap()), (Some(1), 10));
+        assert_eq!(asked_at(&driven.track(1)), Some(10));
+    }
+}
+
+#[test]
+fn a_box_of_a_frame_that_has_passed_is_where_one_is_that_was_followed_since() {
+    let pictures = video();
+    for backend in backends() {
+        let asked = Job { backend, tracks: vec![format!("{}@5", part(0, 5)).parse().unwrap()], ..job() };
+        let job = Job { backend, ..job() };
+        job.control.keep_frames(20);
+        let driven = drive(&job, &pictures, &[(19, |run| run.follow(part(0, 5), Some(5)))]);
+        let (found, expected) = (timeless(&driven.records), timeless(&asked.records(&pictures)));
+        assert_eq!(found[20..], expected[20..], "{backend:?}");
+        assert_eq!(asked_at(&driven.track(1)), Some(20));
+    }
+}
+
+#[test]
+fn a_track_that_is_corrected_keeps_its_number_and_goes_on_from_its_new_box() {
+    let job = job();
+    job.control.keep_frames(10);
+    let driven = drive(
+        &job,
+        &video(),
+        &[
+            (1, |run| run.follow(part(0, 2), None)),
+            (11, |run| run.correct(1, part(1, 12), None)),
+            (25, |run| run.correct(1, part(0, 20), Some(20))),
+        ],
+    );
+    for (frame, track) in driven.track(1) {
+        let index = usize::from((12..26).contains(&frame));
+        let iou = lockon::frame::iou(track.bounds(), part(index, frame).bounds());
+        assert!(iou > 0.7, "frame {frame}: {track:?}, overlap {iou:.2}");
+    }
+    assert_eq!(driven.track(1).len() as u64, FRAMES - 2);
+}
+
+#[test]
+fn tracks_that_are_forgotten_have_no_records_any_more_and_their_numbers_are_not_used_again() {
+    let driven = drive(
+        &Job { tracks: vec![part(0, 0).to_string().parse().unwrap()], ..job() },
+        &video(),
+        &[
+            (4, |run| run.follow(part(1, 5), None)),
+            (9, |run| run.forget(1)),
+            (14, Control::clear),
+            (19, |run| run.follow(part(1, 20), None)),
+        ],
+    );
+    let frames = |id| driven.track(id).iter().map(|(frame, _)| *frame).collect::<Vec<_>>();
+    assert_eq!(frames(1), (0..10).collect::<Vec<_>>());
+    assert_eq!(frames(2), (5..15).collect::<Vec<_>>());
+    assert_eq!(frames(3), (20..FRAMES).collect::<Vec<_>>());
+    assert!(driven.track(3).iter().all(|(_, track)| track.state == TrackState::Tracked));
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_its_reason_and_changes_nothing() {
+    let pictures = video();
+    let job = Job { tracks: vec![part(0, 0).to_string().parse().unwrap()], ..job() };
+    job.control.keep_frames(3);
+    let driven = drive(
+        &job,
+        &pictures,
+        &[
+            (9, |run| run.follow(Rect::new(300, 10, 40, 40), None)),
+            (9, |run| run.follow(part(1, 2), Some(2))),
+            (9, |run| run.correct(7, part(1, 10), None)),
+            (9, |run| run.correct(1, Rect::new(0, 0, 0, 4), None)),
+            (9, |run| run.forget(2)),
+        ],
+    );
+    let reasons = [
+        "track box 300,10,40,40 does not lie inside the 323x241 frame",
+        "frame 2 has passed, and of those that have the first that is kept is 7",
+        "there is no such track: there are 1",
+        "track box 0,0,0,4 does not lie inside the 323x241 frame",
+        "there is no such track: there are 1",
+    ];
+    assert_eq!(driven.orders.len(), reasons.len());
+    for (index, (reason, event)) in reasons.iter().zip(&driven.orders).enumerate() {
+        let Event::Control { frame: 10, refused: Some(refused), .. } = event else { panic!("{event:?}") };
+        assert!(refused.contains(reason), "{refused}");
+        assert!(driven.answer(index).unwrap_err().to_string().contains(reason));
+    }
+    let undisturbed = Job { control: Control::new(), ..job.clone() }.records(&pictures);
+    assert_eq!(timeless(&driven.records), timeless(&undisturbed));
+    // Without frames that are kept none can be gone back to.
+    let driven = drive(&self::job(), &pictures, &[(9, |run| run.follow(part(1, 2), Some(2)))]);
+    assert!(driven.answer(0).unwrap_err().to_string().contains("the next one is 10, and none are kept"));
+}
+
+#[test]
+fn a_run_that_is_asked_the_same_at_the_same_frames_has_the_same_results() {
+    let pictures = video();
+    let template = || Template::new("part", smooth(99, PART), None).unwrap();
+    let limits = Limits { min_score: 0.9, max_matches: 2, max_overlap: 0.3 };
+    for backend in backends() {
+        let job = || Job {
+            backend,
+            templates: vec![template()],
+            track_matches: true,
+            limits,
+            control: Control::new(),
+            ..Job::default()
+        };
+        let first = job();
+        first.control.keep_frames(12);
+        let driven = drive(
+            &first,
+            &pictures,
+            &[
+                // Before and after matches have become tracks, which take numbers too.
+                (0, |run| run.follow(part(1, 1), None)),
+                (0, |run| run.follow(Rect::new(400, 0, 9, 9), None)),
+                (7, |run| run.follow(Rect::new(150, 90, 30, 30), None)),
+                (12, |run| run.correct(1, part(1, 6), Some(6))),
+                (15, |run| run.forget(99)),
+                (18, Control::clear),
+                (24, |run| run.follow(part(1, 20), Some(20))),
+            ],
+        );
+        assert_eq!(driven.orders.len(), 7);
+        let again = job();
+        again.control.repeat(driven.repeated());
+        let repeated = drive(&again, &pictures, &[]);
+        assert_eq!(timeless(&repeated.records), timeless(&driven.records), "{backend:?}");
+        assert_eq!(repeated.orders, driven.orders, "{backend:?}");
+        // Numbers that were given to orders went to no match.
+        let ids: Vec<u32> =
+            driven.records.iter().flat_map(|r| r.tracks.iter().map(|track| track.id)).collect();
+        assert!(ids.contains(&3) && ids.contains(&4) && !ids.contains(&2), "{ids:?}");
+    }
+}
+
+#[test]
+fn every_call_is_answered_however_many_threads_ask_at_once() {
+    let pictures = video();
+    let (control, is_over) = (Control::new(), AtomicBool::new(false));
+    let (done, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+    let ids = Mutex::new(Vec::new());
+    let heard = std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let (control, is_over, done, refused, ids) = (&control, &is_over, &done, &refused, &ids);
+            scope.spawn(move || {
+                let mut random = Random::new(seed + 1);
+                while !is_over.load(Ordering::Relaxed) {
+                    let (x, y) = (usize::from(random.byte()), usize::from(random.byte()));
+                    let rect = Rect::new(x, y, 20, 20);
+                    let id = 1 + u32::from(random.byte() % 8);
+                    let reply = match random.byte() % 8 {
+                        0..3 => control.follow(rect, Some(u64::from(random.byte() % 64))),
+                        3 | 4 => control.correct(id, rect, None),
+                        5 => control.clear(),
+                        _ => control.forget(id),
+                    };
+                    let Ok(reply) = reply else {
+                        std::thread::yield_now();
+                        continue;
+                    };
+                    ids.lock().unwrap().extend(reply.id());
+                    match reply.wait(Duration::from_secs(60)) {
+                        Ok(_) => done.fetch_add(1, Ordering::Relaxed),
+                        Err(error) => {
+                            assert!(!error.to_string().contains("no frame has come"), "{error}");
+                            refused.fetch_add(1, Ordering::Relaxed)
+                        }
+                    };
+                }
+            });
+        }
+        control.keep_frames(8);
+        let sink = MemorySink::default();
+        let heard = sink.heard.clone();
+        let job = Job { control: control.clone(), backend: BackendChoice::Cpu, ..Job::default() };
+        let many: Vec<Plane> = (0..6).flat_map(|_| pictures.iter().cloned()).collect();
+        let outcome = job.run(&mut MemorySource::new(&many), vec![Box::new(sink)]);
+        is_over.store(true, Ordering::Relaxed);
+        outcome.1.unwrap();
+        heard
+    });
+    let heard = heard.lock().unwrap();
+    let told: Vec<_> =
+        heard.events.iter().filter(|(_, event)| matches!(event, Event::Control { .. })).collect();
+    let (done, refused) = (done.into_inner(), refused.into_inner());
+    // What the end of the run found waiting was refused without a record.
+    assert!(told.len() as u64 <= done + refused && told.len() as u64 + 4 >= done + refused);
+    assert!(done > 0 && refused > 0, "{done} done, {refused} refused");
+    assert!(
+        told.iter()
+            .all(|(before, event)| matches!(event, Event::Control { frame, .. } if *frame == *before as u64))
+    );
+    let mut followed: Vec<_> = told
+        .iter()
+        .filter_map(|(_, event)| match event {
+            Event::Control { order: Order::Follow { id, .. }, .. } => Some(*id),
+            _ => None,
+        })
+        .collect();
+    let count = followed.len();
+    followed.sort_unstable();
+    followed.dedup();
+    assert_eq!(followed.len(), count, "a number was given twice");
+}
