@@ -27,6 +27,10 @@ use crate::results::{CommandRecord, RunRecord, Summary};
 use crate::surface::Traffic;
 use crate::text;
 
+/// Frames that are kept for boxes which are dragged in a window: more than lie between what is in the window
+/// and what is searched.
+const KEPT_FOR_A_WINDOW: usize = 16;
+
 /// A request that was checked, with the files that it reads. Nothing is written yet, and no video open.
 pub struct Prepared {
     request: Request,
@@ -101,6 +105,9 @@ impl Prepared {
     /// `Stopped` if `control` was; whatever cannot be opened.
     pub fn start(mut self, control: &Control) -> Result<Run> {
         control.repeat(self.request.orders()?);
+        if self.request.display {
+            control.keep_frames(KEPT_FOR_A_WINDOW);
+        }
         let job = self.request.checked_job(std::mem::take(&mut self.templates), control)?;
         let threads = self.share.threads(self.request.threads);
         let options = Options { threads, traffic: self.traffic.clone(), ..self.request.options(control) };

@@ -47,9 +47,10 @@ impl Request {
                 "--start is for files: what came before a camera or stream was opened cannot be had",
             );
         }
-        let follows = !self.track.is_empty() || self.pick || self.control.is_some();
+        // In a window boxes can be dragged later.
+        let follows = !self.track.is_empty() || self.pick || self.control.is_some() || self.display;
         if self.template.is_empty() && !follows && self.threshold.is_none() {
-            return usage("nothing to do: give --template, --track, --pick or --threshold");
+            return usage("nothing to do: give --template, --track, --pick, --threshold or --display");
         }
         let search = (!self.template.is_empty()).then_some(self.search);
         job::check_device(&self.kernel, self.backend, search, self.threshold)?;

@@ -129,9 +129,9 @@ request! {
         Spec { value: "FILE", short: Some('o'), group: OUTPUT, is_file: true, ..SPEC };
     /// Leave the input's sound out of -o
     no_audio: bool = false, Spec { group: OUTPUT, needs: &["output"], ..SPEC };
-    /// Show it in a window. There space pauses and goes on, `.` goes on by one frame, q and Esc end the run
-    /// as if the video had ended, and so does closing the window; a camera's frames are dropped while it
-    /// pauses
+    /// Show it in a window. Drag a box there to follow what is in it, click a track to forget it; space
+    /// pauses and goes on, `.` goes on by one frame, q and Esc end the run as if the video had ended, and so
+    /// does closing the window; a camera's frames are dropped while it pauses
     display: bool = false, Spec { group: OUTPUT, ..SPEC };
     /// Send it into a pipeline of your own: gst-launch text that begins with `appsrc name=results`, which may
     /// be left out, or @FILE with such text

@@ -487,3 +487,56 @@ fn a_run_follows_what_was_picked_on_its_first_frame() {
     assert_eq!((frames.len(), &frames[0]["frame"]), (FRAMES - 5, &Value::from(5)));
     assert_eq!(frames[0]["tracks"][0]["x"], 20.0);
 }
+
+#[test]
+fn what_is_dragged_over_a_running_video_is_followed_what_is_clicked_forgotten_and_both_are_repeated() {
+    let Some(screen) = Screen::new() else { return };
+    let place = Place::new();
+    place.gst(
+        "videotestsrc num-buffers=1500 pattern=smpte ! video/x-raw,format=I420,width=160,height=120,framerate=25/1 \
+         ! x264enc speed-preset=ultrafast ! mp4mux ! filesink location=bars.mp4",
+    );
+    // Nothing is asked for but the window.
+    let run = screen.lockon(&place, "run bars.mp4 --display --results out.jsonl --no-progress");
+    let window = screen.window("bars.mp4");
+    let said = |what: &str| {
+        let text = std::fs::read_to_string(place.path("out.jsonl")).unwrap_or_default();
+        text.contains(what)
+    };
+    let press = |key: &str| screen.xdotool(&format!("key --window {window} {key}"));
+    wait_until("some frames", || said("\"frame\":5,"));
+    press("space");
+    drag(&screen, &window, (60, 70), (92, 106));
+    press("space");
+    wait_until("a track", || said("\"state\":\"tracked\""));
+    drag(&screen, &window, (75, 85), (75, 85));
+    wait_until("that it is forgotten", || said("\"order\":\"forget\""));
+    std::thread::sleep(A_WHILE);
+    press("q");
+    succeeds(ends(run));
+    let records = place.records("out.jsonl");
+    let orders: Vec<_> = records.iter().filter(|record| record["type"] == "control").collect();
+    assert_eq!(orders.len(), 2, "{orders:?}");
+    assert_eq!(
+        (&orders[0]["id"], &orders[0]["box"], &orders[1]["id"]),
+        (&1.into(), &"60,70,32,36".into(), &1.into())
+    );
+    // It was dragged over what the window showed, some frames before what was searched.
+    let (at, from) = (orders[0]["at"].as_u64().unwrap(), orders[0]["frame"].as_u64().unwrap());
+    assert!(at < from && from - at < 16, "{at}, {from}");
+    let until = orders[1]["frame"].as_u64().unwrap();
+    for record in frames(&records) {
+        let is_followed = (from..until).contains(&record["frame"].as_u64().unwrap());
+        assert_eq!(record["tracks"].as_array().unwrap().len(), usize::from(is_followed), "{record}");
+    }
+    let count = frames(&records).len();
+    let again =
+        place.lockon(&format!("run bars.mp4 --control out.jsonl --max-frames {count} --results again.jsonl"));
+    succeeds(again);
+    let found = |name: &str| {
+        let of =
+            |record: &Value| (record["frame"].clone(), record["matches"].clone(), record["tracks"].clone());
+        frames(&place.records(name)).iter().map(|record| of(record)).collect::<Vec<_>>()
+    };
+    assert_eq!(found("out.jsonl"), found("again.jsonl"));
+}

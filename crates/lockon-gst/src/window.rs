@@ -4,10 +4,14 @@
 //! that scale the picture on the way turn places in the window into places in it. That a window was closed
 //! they tell as an error, which [`launch`](super::launch) sorts out.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use gst::prelude::*;
 
 use super::launch;
 use lockon_core::control::Control;
+use lockon_core::frame::{Rect, Size};
+use lockon_core::results::{FrameRecord, Track};
 
 /// What somebody did in a window. Places are in pixels of the frames that it shows, and may lie beside them.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,16 +65,89 @@ pub(super) fn watch(appsrc: &gst_app::AppSrc, hear: impl Fn(Action) + Send + Syn
     });
 }
 
-/// Steers a run by keys, as video players do: `q` and Escape end it, space pauses it and lets it go on, `.`
-/// goes on by one frame.
-pub(super) fn steer(control: &Control, action: &Action) {
-    let Action::Key(key) = action else { return };
-    match key.as_str() {
-        "q" | "Q" | "Escape" => control.stop(),
-        "space" => control.pause(!control.is_paused()),
-        "period" | "KP_Decimal" => control.step(),
-        _ => {}
+/// A box whose sides are shorter, in pixels, was a click.
+const LEAST_SIDE: f64 = 4.0;
+
+/// What steers a run from the window in which it is watched.
+///
+/// Keys do what they do in video players: `q` and Escape end the run, space pauses it and lets it go on, `.`
+/// goes on by one frame. A box that is dragged is followed, a track that is clicked is forgotten.
+pub(super) struct Steering {
+    control: Control,
+    size: Size,
+    /// What is in the window.
+    shown: Mutex<Option<Arc<FrameRecord>>>,
+    pressed: Mutex<Option<(f64, f64)>>,
+}
+
+impl Steering {
+    /// Steers a run whose frames are of that size.
+    pub(super) fn new(control: Control, size: Size) -> Self {
+        Self { control, size, shown: Mutex::default(), pressed: Mutex::default() }
     }
+
+    /// The frame of this record is in the window from now on.
+    pub(super) fn show(&self, record: &Arc<FrameRecord>) {
+        *lock(&self.shown) = Some(record.clone());
+    }
+
+    /// Does what is meant. It waits for nothing: the run tells what it cannot do.
+    pub(super) fn hear(&self, action: &Action) {
+        match *action {
+            Action::Key(ref key) => match key.as_str() {
+                "q" | "Q" | "Escape" => self.control.stop(),
+                "space" => self.control.pause(!self.control.is_paused()),
+                "period" | "KP_Decimal" => self.control.step(),
+                _ => {}
+            },
+            Action::Press(x, y) => *lock(&self.pressed) = Some((x, y)),
+            Action::Release(x, y) => {
+                let Some(from) = lock(&self.pressed).take() else { return };
+                let Some(shown) = lock(&self.shown).clone() else { return };
+                let asked = match meant(from, (x, y), self.size, &shown.tracks) {
+                    Some(Meant::Follow(rect)) => self.control.follow(rect, Some(shown.frame)),
+                    Some(Meant::Forget(id)) => self.control.forget(id),
+                    None => return,
+                };
+                if let Err(error) = asked {
+                    tracing::warn!("{error}");
+                }
+            }
+            Action::Move(..) | Action::KeyUp(_) => {}
+        }
+    }
+}
+
+/// What the mouse means.
+#[derive(Debug, PartialEq)]
+enum Meant {
+    Follow(Rect),
+    Forget(u32),
+}
+
+/// What is meant where the button went down in one place and up in another, over a frame of that size with
+/// these tracks: a box, cut off at the frame's borders, or the smallest track there.
+fn meant(from: (f64, f64), to: (f64, f64), size: Size, tracks: &[Track]) -> Option<Meant> {
+    let side = |a: f64, b: f64, length: usize| {
+        let inside = |at: f64| at.clamp(0.0, length as f64);
+        (inside(a.min(b)), inside(a.max(b)))
+    };
+    let ((left, right), (top, bottom)) = (side(from.0, to.0, size.width), side(from.1, to.1, size.height));
+    if right - left >= LEAST_SIDE && bottom - top >= LEAST_SIDE {
+        let whole = |at: f64| at.round() as usize;
+        let (x, y) = (whole(left), whole(top));
+        return Some(Meant::Follow(Rect::new(x, y, whole(right) - x, whole(bottom) - y)));
+    }
+    let is_there = |track: &&Track| {
+        (track.x..track.x + track.w).contains(&to.0) && (track.y..track.y + track.h).contains(&to.1)
+    };
+    let area = |track: &&Track| track.w * track.h;
+    let clicked = tracks.iter().filter(is_there).min_by(|a, b| area(a).total_cmp(&area(b)))?;
+    Some(Meant::Forget(clicked.id))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Names the window where the pipeline behind `appsrc` ends: a video output takes its name from the title of
@@ -127,4 +204,28 @@ pub(super) fn show_late_frames(pipeline: &gst::Pipeline) {
     pipeline.iterate_recurse().into_iter().flatten().for_each(|element| show(&element));
     // An automatic output finds the one that it uses later.
     pipeline.connect_deep_element_added(move |_, _, element| show(element));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drag_is_a_box_in_the_frame_and_a_click_the_smallest_track_there() {
+        let size = Size::new(100, 60);
+        let track = |id, x, y, w, h| Track { id, x, y, w, h, ..Track::default() };
+        let tracks = [track(1, 0.0, 0.0, 90.0, 50.0), track(2, 20.0, 20.0, 10.0, 10.0)];
+        let meant = |from, to| super::meant(from, to, size, &tracks);
+        let follow = |x, y, w, h| Some(Meant::Follow(Rect::new(x, y, w, h)));
+        assert_eq!(meant((10.2, 5.0), (30.0, 25.6)), follow(10, 5, 20, 21));
+        assert_eq!(meant((30.0, 25.6), (10.2, 5.0)), follow(10, 5, 20, 21));
+        assert_eq!(meant((-20.0, 50.0), (30.0, 90.0)), follow(0, 50, 30, 10));
+        assert_eq!(meant((25.0, 25.0), (26.0, 25.0)), Some(Meant::Forget(2)));
+        assert_eq!(meant((5.0, 5.0), (5.0, 5.0)), Some(Meant::Forget(1)));
+        // Beside all of them, and a line.
+        assert_eq!(meant((95.0, 55.0), (95.0, 55.0)), None);
+        assert_eq!(meant((92.0, 1.0), (93.0, 40.0)), None);
+        // Beside the frame there is nothing to follow.
+        assert_eq!(meant((120.0, 70.0), (160.0, 90.0)), None);
+    }
 }

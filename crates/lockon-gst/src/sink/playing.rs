@@ -18,7 +18,7 @@ use super::worker::{DrawJob, Worker};
 use super::{Destination, LOG, Shown, VideoSink, fault};
 use crate::launch::{self, Milestone, News};
 use crate::sound::{self, Gate};
-use crate::window;
+use crate::window::{self, Steering};
 use lockon_core::control::{Control, Turnstile};
 use lockon_core::error::Result;
 use lockon_core::frame::VideoFormat;
@@ -100,7 +100,7 @@ impl Playing {
         if let Some(control) = &sink.control {
             running.stop_when_closed(control);
         }
-        let mut turnstile = None;
+        let (mut turnstile, mut steering) = (None, None);
         if let Destination::Display { title } = &sink.target {
             window::set_title(&appsrc, title);
             window::show_late_frames(pipeline);
@@ -110,7 +110,9 @@ impl Playing {
             if let Some(control) = sink.control.clone() {
                 // A live source has few frames waiting, and they are the newest.
                 turnstile = (!sink.is_live).then(|| Turnstile::new(&control));
-                window::watch(&appsrc, move |action| window::steer(&control, &action));
+                let steers = Arc::new(Steering::new(control, format.size));
+                steering = Some(steers.clone());
+                window::watch(&appsrc, move |action| steers.hear(&action));
             }
         }
         // A pad's property, which text cannot set before the pad is there.
@@ -151,6 +153,7 @@ impl Playing {
             progress: progress.clone(),
             shown: sink.shown.clone(),
             turnstile,
+            steering,
         };
         let mut playing = Self {
             pipeline: running,

@@ -11,6 +11,7 @@ use super::painter::Painter;
 use super::progress::PipelineProgress;
 use super::timeline::Timeline;
 use crate::sound::Gate;
+use crate::window::Steering;
 use lockon_core::control::{PAUSE_CHECK, Turnstile};
 use lockon_core::frame::{Frame, Picture, VideoFormat};
 use lockon_core::results::FrameRecord;
@@ -33,6 +34,8 @@ pub(super) struct Worker {
     pub(super) shown: Arc<Shown>,
     /// Where frames wait while the run pauses.
     pub(super) turnstile: Option<Turnstile>,
+    /// What steers the run by what it shows.
+    pub(super) steering: Option<Arc<Steering>>,
 }
 
 impl Worker {
@@ -49,6 +52,7 @@ impl Worker {
             let times = self.times.next(&job.frame.meta, || running_time(&self.appsrc));
             let painted = self.painter.paint(&job.frame, &job.record, job.mask.as_ref(), times);
             self.shown.expect(times.pts, job.frame.circumstances.captured);
+            let record = job.record.clone();
             // Back to the decoder before we wait for the encoder.
             drop(job);
             let buffer = match painted {
@@ -67,6 +71,9 @@ impl Worker {
             }
             if self.appsrc.push_buffer(buffer).is_err() {
                 return;
+            }
+            if let Some(steering) = &self.steering {
+                steering.show(&record);
             }
             self.shown.pushed.fetch_add(1, Ordering::Relaxed);
             self.progress.moved.fetch_add(1, Ordering::Relaxed);
