@@ -19,6 +19,7 @@ use crate::media::cuda::Surfaces;
 use crate::media::launch;
 use crate::media::sink::{Shown, VideoSink};
 use crate::media::source::{Input, SourceSpec, VideoSource};
+use crate::media::window;
 use crate::metrics::{MetricsServer, MetricsSink};
 use crate::output::{self, report};
 use crate::ports::Sink;
@@ -26,10 +27,6 @@ use crate::request::{Request, Share};
 use crate::results::{CommandRecord, RunRecord, Summary};
 use crate::surface::Traffic;
 use crate::text;
-
-/// Frames that are kept for boxes which are dragged in a window: more than lie between what is in the window
-/// and what is searched.
-const KEPT_FOR_A_WINDOW: usize = 16;
 
 /// A request that was checked, with the files that it reads. Nothing is written yet, and no video open.
 pub struct Prepared {
@@ -106,7 +103,7 @@ impl Prepared {
     pub fn start(mut self, control: &Control) -> Result<Run> {
         control.repeat(self.request.orders()?);
         if self.request.display {
-            control.keep_frames(KEPT_FOR_A_WINDOW);
+            control.keep_frames(window::KEPT);
         }
         let job = self.request.checked_job(std::mem::take(&mut self.templates), control)?;
         let threads = self.share.threads(self.request.threads);

@@ -316,7 +316,7 @@ fn every_call_is_answered_however_many_threads_ask_at_once() {
                         continue;
                     };
                     ids.lock().unwrap().extend(reply.id());
-                    match reply.wait(Duration::from_secs(60)) {
+                    match reply.wait(Duration::from_mins(1)) {
                         Ok(_) => done.fetch_add(1, Ordering::Relaxed),
                         Err(error) => {
                             assert!(!error.to_string().contains("no frame has come"), "{error}");

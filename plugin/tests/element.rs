@@ -223,8 +223,8 @@ fn frames_of_every_format_pass_untouched_with_their_times_in_order() {
             let (x, y) = place(n);
             let found = regions(&came);
             assert_eq!(found.len(), 1, "frame {n} of {}", format.name);
-            let (kind, id, rect, parameter) = &found[0];
-            assert_eq!((kind.as_str(), *id, *rect), ("match", 0, (x as u32, y as u32, 15, 13)));
+            let (kind, _, rect, parameter) = &found[0];
+            assert_eq!((kind.as_str(), *rect), ("pattern", (x as u32, y as u32, 15, 13)));
             assert_eq!(parameter.get::<f64>("score").unwrap(), 1.0);
             assert_eq!(parameter.get::<&str>("template").unwrap(), "pattern");
         }
@@ -394,8 +394,15 @@ fn the_message_of_a_frame_has_its_times_and_what_was_found() {
     );
     let regions = regions(&buffer);
     assert_eq!(regions.len(), 2);
-    assert_eq!((regions[0].0.as_str(), &regions[0].3), ("match", &matches[0]));
-    assert_eq!((regions[1].0.as_str(), regions[1].1, &regions[1].3), ("track", 1, &tracks[0]));
+    assert_eq!((regions[0].0.as_str(), &regions[0].3), ("pattern", &matches[0]));
+    assert_eq!((regions[1].0.as_str(), &regions[1].3), ("track", &tracks[0]));
+    for (region, found) in regions.iter().zip([&matches[0], &tracks[0]]) {
+        assert_eq!(found.get::<i32>("roi-id").unwrap(), region.1);
+    }
+    assert_eq!(matches[0].get::<u32>("track").unwrap(), 1);
+    let parents: Vec<_> =
+        buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>().map(|meta| meta.parent_id()).collect();
+    assert_eq!(parents, [regions[1].1, 0]);
     #[cfg(feature = "v1_24")]
     {
         use gst_analytics::prelude::*;
@@ -411,7 +418,7 @@ fn the_message_of_a_frame_has_its_times_and_what_was_found() {
         let followed: Vec<_> = relations.iter::<AnalyticsTrackingMtd>().map(|entry| entry.info().0).collect();
         assert_eq!(followed, [1]);
     }
-    element.set_property("post-messages", false);
+    element.set_property_from_str("post-messages", "none");
     harness.push_and_pull(frame(200, PixelFormat::GRAY8)).unwrap();
     assert!(messages(&bus).is_empty());
 }
@@ -868,6 +875,7 @@ fn what_no_device_can_be_opened_for_is_taken_back_and_does_not_block_later_chang
     let element = here.element();
     element.set_property("min-score", 0.1);
     element.set_property("max-matches", 9u32);
+    element.set_property_from_str("post-messages", "all");
     let bus = bus_of(&element);
     let mut harness = harness(&element, PixelFormat::GRAY8);
     let found = |harness: &mut Harness, frame| {
@@ -1849,4 +1857,163 @@ fn the_first_error_on_the_bus_says_what_was_wrong() {
         let said = error.error().to_string();
         assert!(said.contains("track box 300,200,50,50 does not lie inside the 320x240 frame"), "{said}");
     }
+}
+
+#[test]
+fn a_change_of_one_setting_reads_no_file_again() {
+    let here = Place::new();
+    let element = here.element();
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    harness.push_and_pull(frame(0, PixelFormat::GRAY8)).unwrap();
+    // Another picture has the name by now, and then none.
+    lockon::still::save(&here.path("pattern.png"), noise(7, Size::new(9, 9)).as_ref()).unwrap();
+    element.set_property("min-score", 0.7);
+    harness.push_and_pull(frame(1, PixelFormat::GRAY8)).unwrap();
+    std::fs::remove_file(here.path("pattern.png")).unwrap();
+    element.set_property("max-matches", 2u32);
+    element.set_property("threshold", "mean:7:3");
+    harness.push_and_pull(frame(2, PixelFormat::GRAY8)).unwrap();
+    let said = messages(&bus);
+    let found: Vec<_> = said.iter().map(|s| list(s, "matches")[0].get::<u32>("w").unwrap()).collect();
+    assert_eq!(found, [15; 3]);
+    assert!(said[2].has_field("foreground"));
+    // Where other files are named they are read.
+    element.set_property("template", here.text("pattern.png"));
+    element.set_property("template", here.text("other.png"));
+    is_refused(&bus, "cannot read");
+}
+
+#[test]
+fn a_property_that_counts_from_the_next_start_on_says_so_when_it_is_set_later() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("track", "10,10,15,13");
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    harness.push_and_pull(frame(0, PixelFormat::GRAY8)).unwrap();
+    assert!(bus.pop_filtered(&[gst::MessageType::Warning]).is_none());
+    for property in ["track", "backend"] {
+        element.set_property(property, Some(if property == "track" { "1,1,15,13" } else { "auto" }));
+        let said = warning(&bus);
+        assert!(said.starts_with(&format!("{property} was set while the element runs")), "{said}");
+    }
+}
+
+#[test]
+fn a_track_that_is_lost_is_told_and_does_not_lie_on_the_frame() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("min-score", 0.95);
+    let (x, y) = place(0);
+    element.set_property("track", format!("{x},{y},15,13"));
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    harness.push_and_pull(frame(0, PixelFormat::GRAY8)).unwrap();
+    let mut states_and_regions = Vec::new();
+    for n in 1..30 {
+        let mut black = frame(n, PixelFormat::GRAY8);
+        black.get_mut().unwrap().map_writable().unwrap().fill(16);
+        let passed = harness.push_and_pull(black).unwrap();
+        let said = messages(&bus);
+        states_and_regions.push((states(&said[0])[0].1 == "lost", regions(&passed).len()));
+    }
+    assert!(states_and_regions.last().unwrap().0, "{states_and_regions:?}");
+    assert!(
+        states_and_regions.iter().all(|(is_lost, count)| *is_lost == (*count == 0)),
+        "{states_and_regions:?}"
+    );
+}
+
+#[test]
+fn two_elements_put_regions_with_different_ids_on_a_frame_and_keep_what_others_put_there() {
+    let here = Place::new();
+    let first = here.element();
+    let second = here.element();
+    let (x, y) = place(0);
+    for element in [&first, &second] {
+        element.set_property("track", format!("{x},{y},15,13"));
+    }
+    let bin = gst::Bin::new();
+    bin.add_many([&first, &second]).unwrap();
+    first.link(&second).unwrap();
+    for (element, name) in [(&first, "sink"), (&second, "src")] {
+        let pad = gst::GhostPad::with_target(&element.static_pad(name).unwrap()).unwrap();
+        bin.add_pad(&pad).unwrap();
+    }
+    let mut harness = Harness::with_element(&bin, Some("sink"), Some("src"));
+    harness.set_src_caps(caps(PixelFormat::GRAY8));
+    let mut ids = Vec::new();
+    for n in 0..5 {
+        let mut buffer = frame(n, PixelFormat::GRAY8);
+        let mut region =
+            gst_video::VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), "person", (1, 2, 3, 4));
+        region.set_id(-7);
+        let passed = harness.push_and_pull(buffer).unwrap();
+        let metas = passed.iter_meta::<gst_video::VideoRegionOfInterestMeta>();
+        ids.push(metas.map(|meta| (meta.roi_type().to_owned(), meta.id())).collect::<Vec<_>>());
+    }
+    assert_eq!(ids[0].len(), 5);
+    assert!(ids.iter().all(|found| *found == ids[0]), "a track keeps its id: {ids:?}");
+    assert_eq!(ids[0][0], ("person".to_owned(), -7));
+    let mut all: Vec<_> = ids[0].iter().map(|(_, id)| *id).collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 5, "{ids:?}");
+}
+
+#[test]
+fn where_nobody_reads_the_bus_messages_stop_and_come_again_when_one_was_read() {
+    let here = Place::new();
+    let element = here.element();
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    let mut n = 0;
+    let mut push = |count: u64| {
+        for _ in 0..count {
+            harness.push_and_pull(frame(n, PixelFormat::GRAY8)).unwrap();
+            n += 1;
+        }
+    };
+    push(600);
+    let unread = messages(&bus).len();
+    assert!((200..=260).contains(&unread), "{unread}");
+    push(10);
+    assert_eq!(messages(&bus).len(), 10);
+}
+
+#[test]
+fn a_box_that_is_dragged_in_a_window_downstream_is_followed_and_a_click_forgets_it() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("navigation", true);
+    element.set_property("min-score", 0.999);
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    let mouse = |harness: &mut Harness, event: &str, (x, y): (f64, f64)| {
+        let structure = gst::Structure::builder("application/x-gst-navigation")
+            .field("event", event)
+            .field("button", 1)
+            .field("pointer_x", x)
+            .field("pointer_y", y)
+            .build();
+        harness.push_upstream_event(gst::event::Navigation::new(structure));
+    };
+    let push = |harness: &mut Harness, frames: std::ops::Range<u64>| {
+        for n in frames {
+            harness.push_and_pull(frame(n, PixelFormat::GRAY8)).unwrap();
+        }
+        messages(&bus).iter().map(|message| states(message)).collect::<Vec<_>>()
+    };
+    push(&mut harness, 0..10);
+    let (x, y) = place(9);
+    mouse(&mut harness, "mouse-button-press", (x as f64, y as f64));
+    mouse(&mut harness, "mouse-button-release", (x as f64 + 15.0, y as f64 + 13.0));
+    let said = push(&mut harness, 10..14);
+    assert!(said.iter().all(|tracks| *tracks == [(1, "tracked".to_owned())]), "{said:?}");
+    let (x, y) = place(13);
+    for event in ["mouse-button-press", "mouse-button-release"] {
+        mouse(&mut harness, event, (x as f64 + 7.0, y as f64 + 6.0));
+    }
+    assert!(push(&mut harness, 14..17).iter().all(Vec::is_empty));
 }

@@ -58,13 +58,13 @@ impl Kept {
             return;
         }
         let mut picture = oldest.map(|oldest| oldest.picture).unwrap_or_default();
-        match Arc::get_mut(&mut picture) {
-            Some(picture) => picture.copy(frame),
-            None => {
-                let mut copied = Planes::default();
-                copied.copy(frame);
-                picture = Arc::new(copied);
-            }
+        if let Some(picture) = Arc::get_mut(&mut picture) {
+            picture.copy(frame);
+        } else {
+            // Somebody still looks at it.
+            let mut copied = Planes::default();
+            copied.copy(frame);
+            picture = Arc::new(copied);
         }
         let (meta, circumstances, format) = (frame.meta, frame.circumstances, frame.format.clone());
         self.frames.push_back(Copied { meta, circumstances, format, picture });

@@ -65,6 +65,10 @@ pub(super) fn watch(appsrc: &gst_app::AppSrc, hear: impl Fn(Action) + Send + Syn
     });
 }
 
+/// Frames that a run keeps for boxes which are dragged in a window: more than lie between what is in the
+/// window and what is searched.
+pub const KEPT: usize = 16;
+
 /// A box whose sides are shorter, in pixels, was a click.
 const LEAST_SIDE: f64 = 4.0;
 
@@ -72,23 +76,29 @@ const LEAST_SIDE: f64 = 4.0;
 ///
 /// Keys do what they do in video players: `q` and Escape end the run, space pauses it and lets it go on, `.`
 /// goes on by one frame. A box that is dragged is followed, a track that is clicked is forgotten.
-pub(super) struct Steering {
+pub struct Steering {
     control: Control,
-    size: Size,
-    /// What is in the window.
-    shown: Mutex<Option<Arc<FrameRecord>>>,
+    /// What is in the window: a frame's record and its size.
+    shown: Mutex<Option<(Arc<FrameRecord>, Size)>>,
     pressed: Mutex<Option<(f64, f64)>>,
 }
 
 impl Steering {
-    /// Steers a run whose frames are of that size.
-    pub(super) fn new(control: Control, size: Size) -> Self {
-        Self { control, size, shown: Mutex::default(), pressed: Mutex::default() }
+    /// Steers a run.
+    pub fn new(control: Control) -> Self {
+        Self { control, shown: Mutex::default(), pressed: Mutex::default() }
     }
 
-    /// The frame of this record is in the window from now on.
-    pub(super) fn show(&self, record: &Arc<FrameRecord>) {
-        *lock(&self.shown) = Some(record.clone());
+    /// The frame of this record, of this size, is in the window from now on.
+    pub fn show(&self, record: &Arc<FrameRecord>, size: Size) {
+        *lock(&self.shown) = Some((record.clone(), size));
+    }
+
+    /// Does what the mouse means by a navigation event, whose places are in pixels of the frame.
+    pub fn hear_mouse(&self, event: &gst::StructureRef) {
+        if let Some(action) = Action::of(event).filter(|action| !matches!(action, Action::Key(_))) {
+            self.hear(&action);
+        }
     }
 
     /// Does what is meant. It waits for nothing: the run tells what it cannot do.
@@ -103,8 +113,8 @@ impl Steering {
             Action::Press(x, y) => *lock(&self.pressed) = Some((x, y)),
             Action::Release(x, y) => {
                 let Some(from) = lock(&self.pressed).take() else { return };
-                let Some(shown) = lock(&self.shown).clone() else { return };
-                let asked = match meant(from, (x, y), self.size, &shown.tracks) {
+                let Some((shown, size)) = lock(&self.shown).clone() else { return };
+                let asked = match meant(from, (x, y), size, &shown.tracks) {
                     Some(Meant::Follow(rect)) => self.control.follow(rect, Some(shown.frame)),
                     Some(Meant::Forget(id)) => self.control.forget(id),
                     None => return,

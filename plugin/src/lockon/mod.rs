@@ -38,26 +38,31 @@
 //!
 //! # Results
 //!
-//! On the bus, before the frame is pushed: an element message with the structure `lockon` for every frame,
-//! unless `post-messages` is false.
+//! On the bus, before the frame is pushed: an element message with the structure `lockon` for every frame in
+//! which something was found, is followed or thresholded; `post-messages` says `all` or `none` instead. Where
+//! nobody reads the bus no more than 256 are posted.
 //!
 //! | field | type | what |
 //! |---|---|---|
 //! | `frame` | guint64 | zero-based count of the frames that came, dropped ones included |
 //! | `pts`, `duration` | guint64 | the buffer's, in nanoseconds; missing where it has none |
 //! | `stream-time`, `running-time` | guint64 | the PTS in its segment; stream time is `pts_ns` of results files |
-//! | `matches` | list of `match` | `template` (string), `x`, `y`, `w`, `h` (guint), `score`, `scale`, `angle`, `cx`, `cy` (double) |
-//! | `tracks` | list of `track` | `id` (guint), `template` (string; of tracks of matches), `state` (string), `x`, `y`, `w`, `h`, `score`, `second-peak-ratio` (double) |
+//! | `matches` | list of `match` | `template` (string), `x`, `y`, `w`, `h` (guint), `score`, `scale`, `angle`, `cx`, `cy` (double), `roi-id` (gint), `track` (guint: the track that lies on it; missing if none does) |
+//! | `tracks` | list of `track` | `id` (guint), `template` (string; of tracks of matches), `state` (string), `x`, `y`, `w`, `h`, `score`, `second-peak-ratio` (double), `roi-id` (gint) |
 //! | `foreground` | double | share of the pixels above the threshold; missing without one |
 //!
 //! They mean what they mean in results files: see `lockon::results`. `state` is `tracked`, `uncertain`,
 //! `lost` or `reacquired`.
 //!
-//! On the buffer: a `GstVideoRegionOfInterestMeta` of the type `match` or `track` for each of them, with the
-//! same structure as its parameter. Its `id` is the track's, or the match's number in the frame; its box is
-//! cut off at the frame's borders. Built with the feature `v1_24`, as `scripts/install-plugin` does where
-//! GStreamer is new enough and the headers of its plugins-bad are installed, also analytics metadata:
-//! detections, and tracking entries related to them.
+//! On the buffer: a `GstVideoRegionOfInterestMeta` for each match, and for each track that is not lost. Its
+//! type is the template's name, or `track` for a box that was given: names survive converters. Its parameter
+//! is the structure of the message, `match` or `track`; converters of GStreamer before 1.24 drop it. Its `id`
+//! is `roi-id`, which no other region has, of other `lockon` elements of the process neither; of the first of
+//! these it is the track's. A match that is followed has the track's `id` as its `parent_id`. Boxes are cut
+//! off at the frame's borders, and what upstream has put on the buffer stays. Built with the feature `v1_24`,
+//! as `scripts/install-plugin` does where GStreamer is new enough and the headers of its plugins-bad are
+//! installed, also analytics metadata: detections, and tracking entries related to them; an entry of a lost
+//! track says so, and has no detection.
 //!
 //! In files: `results` writes what `lockon run --results` does, records of changed caps and of stalls
 //! included; a pause, or a downstream that takes its time, is no stall. A frame without a PTS gets one there
@@ -88,6 +93,9 @@
 //! | `forget` | id | gboolean | follows this track no more |
 //! | `clear` | | gboolean | follows no track any more |
 //!
+//! With `navigation` a box that is dragged in a window downstream is followed too, from the frame that is in
+//! the window on, and a track that is clicked is forgotten.
+//!
 //! What turns out then to be impossible, such as a box outside of the frame, is a warning on the bus. Each
 //! is a record of the type `control` in results files; `control` with such a file asks for the same again, at
 //! the same frames, so that the same video has the same results.
@@ -115,6 +123,7 @@ use std::sync::LazyLock;
 use gst::glib;
 use gst::prelude::*;
 
+mod audience;
 mod imp;
 mod latency;
 mod line;
@@ -174,8 +183,26 @@ impl View {
     }
 }
 
+/// For which frames a message is posted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, glib::Enum)]
+#[repr(u32)]
+#[enum_type(name = "GstLockonPostMessages")]
+pub enum PostMessages {
+    /// For none.
+    #[enum_value(name = "None: no messages", nick = "none")]
+    None,
+    /// For those in which something was found, is followed or thresholded.
+    #[default]
+    #[enum_value(name = "Results: for frames with matches, tracks or a threshold", nick = "results")]
+    Results,
+    /// For every frame.
+    #[enum_value(name = "All: for every frame", nick = "all")]
+    All,
+}
+
 pub(crate) fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
     // Registers the type where documentation tools look for it.
     View::static_type().mark_as_plugin_api(gst::PluginAPIFlags::empty());
+    PostMessages::static_type().mark_as_plugin_api(gst::PluginAPIFlags::empty());
     gst::Element::register(Some(plugin), "lockon", gst::Rank::NONE, Lockon::static_type())
 }

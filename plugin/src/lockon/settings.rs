@@ -2,7 +2,7 @@
 //!
 //! Most properties are fields of lockon's [`Request`], of the same name: what they are called, what they take
 //! and what they do is declared there. `template`, a text, has `templates` beside it, an array; `view`,
-//! `post-messages` and `qos` are the element's own.
+//! `post-messages`, `navigation` and `qos` are the element's own.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,12 +13,12 @@ use lockon::backend::{self, Options};
 use lockon::config::OnDeviceLoss;
 use lockon::control::Control;
 use lockon::error::Result;
-use lockon::job::{self, Job};
+use lockon::job::{self, Job, NamedTemplate};
 use lockon::orders::Repeated;
 use lockon::output;
 use lockon::request::{Field, InElement, Number, Request, Shape};
 
-use super::View;
+use super::{PostMessages, View};
 
 /// The properties' values, as they were set. Texts are checked when they are used.
 #[derive(Debug, Clone)]
@@ -26,8 +26,9 @@ pub(super) struct Settings {
     /// Those of the request, by their names.
     texts: BTreeMap<&'static str, Vec<OsString>>,
     pub(super) view: View,
-    pub(super) posts_messages: bool,
+    pub(super) posts: PostMessages,
     pub(super) has_qos: bool,
+    pub(super) navigates: bool,
     /// Frames in flight on the device, 0 for the usual number: it is asked for with each frame.
     depth: u32,
     /// The stream ends after so many frames, 0 for none, as a number for the same reason.
@@ -41,8 +42,9 @@ impl Default for Settings {
         Self {
             texts: BTreeMap::new(),
             view: View::default(),
-            posts_messages: true,
+            posts: PostMessages::default(),
             has_qos: true,
+            navigates: false,
             depth: 0,
             max_frames: 0,
             changes: 0,
@@ -74,8 +76,9 @@ impl Settings {
                 self.texts.insert("template", texts.map(OsString::from).collect());
             }
             "view" => self.view = value.get().expect(OF_TYPE),
-            "post-messages" => self.posts_messages = switch(),
+            "post-messages" => self.posts = value.get().expect(OF_TYPE),
             "qos" => self.has_qos = switch(),
+            "navigation" => self.navigates = switch(),
             name => {
                 let field = Field::named(name).expect("a property is the element's own or a field");
                 self.texts.insert(field.name, texts_of(field, value));
@@ -102,8 +105,9 @@ impl Settings {
                 gst::Array::new(texts).to_value()
             }
             "view" => self.view.to_value(),
-            "post-messages" => self.posts_messages.to_value(),
+            "post-messages" => self.posts.to_value(),
             "qos" => self.has_qos.to_value(),
+            "navigation" => self.navigates.to_value(),
             name => {
                 let field = Field::named(name).expect("a property is the element's own or a field");
                 let default = field.texts(&Request::default());
@@ -135,6 +139,14 @@ impl Settings {
         }
     }
 
+    /// The property's name, if a change counts from the next start on only.
+    pub(super) fn of_the_start(property: &str) -> Option<&'static str> {
+        // What a stream is to end after is looked at with each frame.
+        let is_of_the_start =
+            |field: &&Field| field.spec.element == InElement::Ready && field.name != "max-frames";
+        Field::named(property).filter(is_of_the_start).map(|field| field.name)
+    }
+
     fn texts(&self, name: &str) -> &[OsString] {
         self.texts.get(name).map_or(&[], Vec::as_slice)
     }
@@ -161,8 +173,21 @@ impl Settings {
 
     /// Reads the templates.
     pub(super) fn job(&self) -> Result<Job> {
+        self.job_with(job::load_templates(&self.request()?.template)?)
+    }
+
+    /// The same after a change, from the job that was asked for before. Its templates are read anew only if
+    /// others are named: a file may be gone by now, or be another.
+    pub(super) fn job_after(&self, before: &Self, job: &Job) -> Result<Job> {
+        if self.texts("template") == before.texts("template") {
+            self.job_with(job.templates.clone())
+        } else {
+            self.job()
+        }
+    }
+
+    fn job_with(&self, templates: Vec<NamedTemplate>) -> Result<Job> {
         let request = self.request()?;
-        let templates = job::load_templates(&request.template)?;
         let job = request.job(templates, &Control::new())?;
         Ok(Job { wants_mask: self.wants_mask(), ..job })
     }
@@ -223,10 +248,16 @@ pub(super) fn properties() -> Vec<glib::ParamSpec> {
             .blurb("What frames show when they leave")
             .mutable_playing()
             .build(),
-        glib::ParamSpecBoolean::builder("post-messages")
+        glib::ParamSpecEnum::builder::<PostMessages>("post-messages")
             .nick("Post messages")
-            .blurb("Post an element message with the results of every frame")
-            .default_value(true)
+            .blurb("For which frames an element message with the results is posted")
+            .mutable_playing()
+            .build(),
+        glib::ParamSpecBoolean::builder("navigation")
+            .nick("Navigation")
+            .blurb(
+                "Follow boxes that are dragged in the window downstream, and forget tracks that are clicked",
+            )
             .mutable_playing()
             .build(),
         glib::ParamSpecBoolean::builder("qos")

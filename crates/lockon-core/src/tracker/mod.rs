@@ -161,13 +161,13 @@ impl Tracker {
     }
 
     /// Follows what a frame's box shows, from `next` on.
-    fn follow(&mut self, id: u32, spec: TrackSpec, next: &Frame, kept: &Kept) -> Result<()> {
+    fn follow(&mut self, id: u32, spec: TrackSpec, next: &Frame, kept: &Kept) {
         let waiting = Waiting { id, spec, flat_since: None };
         let at = match spec.from {
             Moment::Frame(at) if at < next.meta.index => at,
             _ => {
                 self.waiting.push(waiting);
-                return Ok(());
+                return;
             }
         };
         // Alone through the frames that have passed: where the others were then is not kept.
@@ -186,7 +186,6 @@ impl Tracker {
             self.targets.push(target);
         }
         self.targets.sort_by_key(Target::id);
-        Ok(())
     }
 
     /// The box of an order as one to follow, if that can be done.
@@ -300,13 +299,13 @@ impl Follow for Tracker {
         match *order {
             Order::Follow { id, rect, at } => {
                 let spec = Self::spec(rect, at, next, kept).map_err(refuse)?;
-                self.follow(id, spec, next, kept)
+                self.follow(id, spec, next, kept);
             }
             Order::Correct { id, rect, at } => {
                 self.check_known(id).map_err(refuse)?;
                 let spec = Self::spec(rect, at, next, kept).map_err(refuse)?;
                 self.let_go(|other| other == id);
-                self.follow(id, spec, next, kept)
+                self.follow(id, spec, next, kept);
             }
             Order::Forget { id } => {
                 self.check_known(id).map_err(refuse)?;
@@ -314,16 +313,15 @@ impl Follow for Tracker {
                 if let Some(births) = &mut self.births {
                     births.forget(|other| other == id);
                 }
-                Ok(())
             }
             Order::Clear => {
                 self.let_go(|_| true);
                 if let Some(births) = &mut self.births {
                     births.forget(|_| true);
                 }
-                Ok(())
             }
         }
+        Ok(())
     }
 
     /// The boxes that are not followed yet, by their one-based ids, and why that is so if the video has

@@ -110,7 +110,7 @@ impl Playing {
             if let Some(control) = sink.control.clone() {
                 // A live source has few frames waiting, and they are the newest.
                 turnstile = (!sink.is_live).then(|| Turnstile::new(&control));
-                let steers = Arc::new(Steering::new(control, format.size));
+                let steers = Arc::new(Steering::new(control));
                 steering = Some(steers.clone());
                 window::watch(&appsrc, move |action| steers.hear(&action));
             }

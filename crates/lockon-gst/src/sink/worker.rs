@@ -52,7 +52,7 @@ impl Worker {
             let times = self.times.next(&job.frame.meta, || running_time(&self.appsrc));
             let painted = self.painter.paint(&job.frame, &job.record, job.mask.as_ref(), times);
             self.shown.expect(times.pts, job.frame.circumstances.captured);
-            let record = job.record.clone();
+            let (record, size) = (job.record.clone(), job.frame.format.size);
             // Back to the decoder before we wait for the encoder.
             drop(job);
             let buffer = match painted {
@@ -73,7 +73,7 @@ impl Worker {
                 return;
             }
             if let Some(steering) = &self.steering {
-                steering.show(&record);
+                steering.show(&record, size);
             }
             self.shown.pushed.fetch_add(1, Ordering::Relaxed);
             self.progress.moved.fetch_add(1, Ordering::Relaxed);

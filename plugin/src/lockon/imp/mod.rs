@@ -22,14 +22,15 @@ use lockon::files;
 use lockon::frame::PixelFormat;
 use lockon::media::cuda::{self, Surfaces};
 use lockon::media::source;
+use lockon::media::window::{self, Steering};
 use lockon::output;
 use lockon::overlay::{Drawing, Trails};
 use lockon::surface::Traffic;
 
+use super::audience::Audience;
 use super::latency::{ExcludedTime, Stay};
 use super::line::{Layout, Line};
 use super::log::ToGStreamersLog;
-#[cfg(feature = "v1_24")]
 use super::marks;
 use super::settings::{Device, Settings};
 use super::work::{Asked, Work};
@@ -57,6 +58,8 @@ pub struct Lockon {
     input: Mutex<InputStream>,
     /// Controls the run that goes on, from one activation of the source pad to the next.
     control: Mutex<Control>,
+    /// What steers it from a window downstream.
+    steering: Mutex<Option<Arc<Steering>>>,
     pub(super) dropped: AtomicU64,
     pushed: AtomicU64,
     /// Upstream is live, as far as it was asked.
@@ -69,8 +72,12 @@ pub struct Lockon {
     earliest: AtomicU64,
     /// Where tracks came along, and the list of what is drawn, which is made anew for each frame.
     drawing: Mutex<(Trails, Drawing)>,
+    /// The ids of what is put on frames: there from READY to PAUSED until back.
+    ids: Mutex<Option<marks::Ids>>,
+    /// Who reads the messages.
+    pub(super) audience: Mutex<Audience>,
     #[cfg(feature = "v1_24")]
-    first_seen: Mutex<marks::FirstSeen>,
+    seen: Mutex<marks::Seen>,
 }
 
 /// What describes frames that come.
@@ -139,6 +146,7 @@ impl ObjectSubclass for Lockon {
             traffic: Traffic::default(),
             input: Mutex::default(),
             control: Mutex::default(),
+            steering: Mutex::default(),
             dropped: AtomicU64::new(0),
             pushed: AtomicU64::new(0),
             is_live: AtomicBool::new(false),
@@ -147,8 +155,10 @@ impl ObjectSubclass for Lockon {
             excluded: ExcludedTime::default(),
             earliest: AtomicU64::new(0),
             drawing: Mutex::default(),
+            ids: Mutex::default(),
+            audience: Mutex::default(),
             #[cfg(feature = "v1_24")]
-            first_seen: Mutex::default(),
+            seen: Mutex::default(),
         }
     }
 }
@@ -177,6 +187,9 @@ impl ObjectImpl for Lockon {
         settings.set(spec.name(), value);
         let after = settings.clone();
         drop(settings);
+        if after.navigates && !before.navigates {
+            lock(&self.control).keep_frames(window::KEPT);
+        }
         self.apply(&before, after, spec.name());
     }
 
@@ -192,7 +205,7 @@ impl ElementImpl for Lockon {
         static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
             gst::subclass::ElementMetadata::new(
                 "lockon: template matching, tracking, adaptive thresholds",
-                "Filter/Analyzer/Effect/Video",
+                "Filter/Analyzer/Video",
                 "Finds and follows known patterns by exact NCC, on the CPU or an NVIDIA GPU",
                 "the authors of lockon",
             )
@@ -247,6 +260,7 @@ impl ElementImpl for Lockon {
             gst::StateChange::PausedToReady => {
                 *lock(&self.work) = Work::default();
                 *lock(&self.device) = None;
+                *lock(&self.ids) = None;
                 *lock(&self.input) = InputStream::default();
             }
             gst::StateChange::ReadyToNull => {
@@ -322,6 +336,8 @@ impl Lockon {
         }
         *lock(&self.work) = Work::new(Asked::new(job, settings));
         *lock(&self.device) = Some(device);
+        *lock(&self.ids) = Some(marks::Ids::new());
+        *lock(&self.audience) = Audience::default();
         self.dropped.store(0, Ordering::Relaxed);
         self.pushed.store(0, Ordering::Relaxed);
         *lock(&self.stay) = Stay::default();
@@ -333,14 +349,23 @@ impl Lockon {
     /// Makes a change of the search count from the next frame on. What cannot be used is told and taken back.
     fn apply(&self, before: &Settings, after: Settings, property: &str) {
         // Before PAUSED nothing has been read: that happens on the way there, once.
-        let Some(property) = Settings::of_the_search(property).filter(|_| lock(&self.device).is_some())
-        else {
+        if lock(&self.device).is_none() {
             return;
-        };
+        }
+        if let Some(property) = Settings::of_the_start(property) {
+            gst::element_imp_warning!(
+                self,
+                gst::LibraryError::Settings,
+                ("{property} was set while the element runs: it counts from the next start on, after READY")
+            );
+            return;
+        }
+        let Some(property) = Settings::of_the_search(property) else { return };
         if property == "view" && before.wants_mask() == after.wants_mask() {
             return;
         }
-        match self.logging(|| after.job()) {
+        let asked = lock(&self.work).asked();
+        match self.logging(|| after.job_after(asked.settings(), &asked.job)) {
             Ok(job) => lock(&self.work).ask(property, job, after),
             Err(error) => {
                 lock(&self.settings).restore(property, before);

@@ -26,15 +26,17 @@ pub(super) fn signals() -> Vec<Signal> {
             .build(),
         action("correct", 5)
             .return_type::<bool>()
-            .class_handler(|args| is_taken(ask(args, |run, n| run.correct(n[0], rect(&n[1..]), None))))
+            .class_handler(|args| {
+                Some(ask(args, |run, n| run.correct(n[0], rect(&n[1..]), None)).is_some().to_value())
+            })
             .build(),
         action("forget", 1)
             .return_type::<bool>()
-            .class_handler(|args| is_taken(ask(args, |run, n| run.forget(n[0]))))
+            .class_handler(|args| Some(ask(args, |run, n| run.forget(n[0])).is_some().to_value()))
             .build(),
         action("clear", 0)
             .return_type::<bool>()
-            .class_handler(|args| is_taken(ask(args, |run, _| run.clear())))
+            .class_handler(|args| Some(ask(args, |run, _| run.clear()).is_some().to_value()))
             .build(),
     ]
 }
@@ -58,10 +60,6 @@ fn ask(args: &[glib::Value], order: impl FnOnce(&Control, &[u32]) -> Result<Repl
             None
         }
     }
-}
-
-fn is_taken(reply: Option<Reply>) -> Option<glib::Value> {
-    Some(reply.is_some().to_value())
 }
 
 impl Lockon {

@@ -1,5 +1,6 @@
 //! The source pad: its task runs the engine and pushes, and it answers what downstream asks.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use gst::glib;
@@ -8,9 +9,11 @@ use gst::subclass::prelude::*;
 use lockon::config;
 use lockon::control::Control;
 use lockon::media::sink;
+use lockon::media::window::{self, Steering};
+use lockon::results::FrameRecord;
 
-use super::super::line::{Ahead, Arrival, Departure, Layout, Outcome};
-use super::super::{CAT, marks, run, trouble};
+use super::super::line::{Ahead, Arrival, BufferTimes, Departure, Layout, Outcome};
+use super::super::{CAT, PostMessages, marks, run, trouble};
 use super::{Lockon, lock};
 
 impl Lockon {
@@ -24,7 +27,12 @@ impl Lockon {
             return Err(gst::loggable_error!(CAT, "only push mode is there"));
         }
         if is_active {
-            *lock(&self.control) = Control::new();
+            let control = Control::new();
+            if lock(&self.settings).navigates {
+                control.keep_frames(window::KEPT);
+            }
+            *lock(&self.steering) = Some(Arc::new(Steering::new(control.clone())));
+            *lock(&self.control) = control;
             self.line.open();
             let element = self.obj().downgrade();
             pad.start_task(move || {
@@ -60,7 +68,7 @@ impl Lockon {
                 let Some(device) = lock(&self.device).clone() else { return false };
                 let input = self.input_name();
                 #[cfg(feature = "v1_24")]
-                lock(&self.first_seen).clear();
+                lock(&self.seen).clear();
                 let control = lock(&self.control).clone();
                 let outcome = self.logging(|| run::run(&self.obj(), &device, &input, &control));
                 if let Err(error) = outcome
@@ -110,18 +118,20 @@ impl Lockon {
         Arrival { index, at, excluded, mut buffer, layout, times }: Arrival,
         outcome: Outcome,
     ) -> std::result::Result<gst::FlowSuccess, gst::FlowError> {
-        let (view, posts_messages) = {
+        let (view, posts) = {
             let settings = lock(&self.settings);
-            (settings.view, settings.posts_messages)
+            (settings.view, settings.posts)
         };
         let record = &outcome.record;
         let has_results = !record.matches.is_empty() || !record.tracks.is_empty();
         if has_results {
             let buffer = buffer.make_mut();
-            marks::add_regions(buffer, record, layout.format.size);
+            if let Some(ids) = &*lock(&self.ids) {
+                marks::add_regions(buffer, record, layout.format.size, ids);
+            }
             #[cfg(feature = "v1_24")]
             {
-                let mut seen = lock(&self.first_seen);
+                let mut seen = lock(&self.seen);
                 let now = times.running_time.unwrap_or_default();
                 if let Err(error) = marks::add_analytics(buffer, record, layout.format.size, now, &mut seen) {
                     gst::warning!(CAT, imp = self, "frame {index} has no analytics metadata: {error}");
@@ -134,11 +144,16 @@ impl Lockon {
         {
             gst::warning!(CAT, imp = self, "frame {index} cannot be drawn on: {error}");
         }
-        if posts_messages {
-            let structure = marks::structure(record, &times);
-            let message = gst::message::Element::builder(structure).src(&*self.obj()).build();
-            // Nobody may be listening.
-            let _ = self.obj().post_message(message);
+        let is_told = match posts {
+            PostMessages::None => false,
+            PostMessages::Results => has_results || record.threshold.is_some(),
+            PostMessages::All => true,
+        };
+        if is_told {
+            self.tell_of_results(record, &times);
+        }
+        if let Some(steering) = &*lock(&self.steering) {
+            steering.show(record, layout.format.size);
         }
         // Back to the backend before downstream is waited for.
         drop(outcome);
@@ -150,6 +165,19 @@ impl Lockon {
             self.tell_of(error);
         }
         flow
+    }
+
+    /// Posts a frame's results, unless nobody reads them.
+    fn tell_of_results(&self, record: &FrameRecord, times: &BufferTimes) {
+        let element = self.obj();
+        if !lock(&self.audience).listens(element.upcast_ref()) {
+            return;
+        }
+        let structure = lock(&self.ids).as_ref().map(|ids| marks::structure(record, times, ids));
+        if let Some(structure) = structure {
+            // There may be no bus.
+            let _ = element.post_message(gst::message::Element::builder(structure).src(&*element).build());
+        }
     }
 
     /// Draws what was found into the buffer of a frame.
@@ -200,6 +228,12 @@ impl Lockon {
             let earliest = i64::try_from(time.nseconds()).unwrap_or(i64::MAX).saturating_add(jitter).max(0);
             let earliest = if jitter > 0 { earliest.unsigned_abs() } else { 0 };
             self.earliest.store(earliest, Ordering::Relaxed);
+        }
+        if let gst::EventView::Navigation(navigation) = event.view()
+            && lock(&self.settings).navigates
+            && let (Some(steering), Some(what)) = (lock(&self.steering).clone(), navigation.structure())
+        {
+            self.logging(|| steering.hear_mouse(what));
         }
         gst::Pad::event_default(pad, Some(&*self.obj()), event)
     }

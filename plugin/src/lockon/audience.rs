@@ -1,0 +1,52 @@
+//! Whether anybody reads what is posted on the bus.
+//!
+//! A bus keeps messages until somebody takes them, and many applications never look: one for each frame would
+//! fill the memory.
+
+use gst::prelude::*;
+
+/// So many messages are posted in front of one that nobody takes: an application that is busy for some
+/// seconds misses none.
+const MOST_UNREAD: u32 = 256;
+
+/// Who reads the bus.
+#[derive(Debug, Default)]
+pub(super) struct Audience {
+    /// The message that is the next to be read, when that was looked at last.
+    head: Option<gst::Seqnum>,
+    /// How many were posted since it is.
+    posted: u32,
+}
+
+impl Audience {
+    /// True if a message should be posted: not if the bus's oldest message has stayed there while
+    /// [`MOST_UNREAD`] were. As soon as it was read they are posted again.
+    pub(super) fn listens(&mut self, element: &gst::Element) -> bool {
+        let head = bus_of(element).and_then(|bus| bus.peek()).map(|message| message.seqnum());
+        if head.is_none() || head != self.head {
+            (self.head, self.posted) = (head, 0);
+        }
+        if self.posted == MOST_UNREAD {
+            return false;
+        }
+        self.posted += 1;
+        if self.posted == MOST_UNREAD {
+            gst::warning!(
+                super::CAT,
+                obj = element,
+                "nobody reads the bus: after {MOST_UNREAD} messages no more are posted until one was read \
+                 (post-messages=none says so)"
+            );
+        }
+        true
+    }
+}
+
+/// The bus that an application reads: that of the outermost bin. Those inside pass on what they get.
+fn bus_of(element: &gst::Element) -> Option<gst::Bus> {
+    let mut outermost = element.clone();
+    while let Some(parent) = outermost.parent().and_then(|parent| parent.downcast::<gst::Element>().ok()) {
+        outermost = parent;
+    }
+    outermost.bus()
+}
