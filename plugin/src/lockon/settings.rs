@@ -156,9 +156,10 @@ impl Settings {
         !self.texts("threshold").is_empty() && self.view.has_mask()
     }
 
-    /// True if there is anything to search, follow or threshold.
+    /// True if there is anything to search, follow or threshold, or will be as soon as somebody drags a box.
     pub(super) fn has_work(&self) -> bool {
-        ["template", "track", "threshold", "control"].iter().any(|name| !self.texts(name).is_empty())
+        self.navigates
+            || ["template", "track", "threshold", "control"].iter().any(|name| !self.texts(name).is_empty())
     }
 
     /// What the properties ask for.

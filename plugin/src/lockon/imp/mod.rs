@@ -331,7 +331,7 @@ impl Lockon {
             gst::element_imp_warning!(
                 self,
                 gst::LibraryError::Settings,
-                ("nothing to do: set template, track or threshold; frames pass untouched")
+                ("nothing to do yet: set template, track or threshold, or emit `follow`; until then frames pass untouched")
             );
         }
         *lock(&self.work) = Work::new(Asked::new(job, settings));
