@@ -2,7 +2,7 @@
 //!
 //! GStreamer's video outputs tell keys and the mouse as navigation events, which travel upstream; elements
 //! that scale the picture on the way turn places in the window into places in it. That a window was closed
-//! they tell as an error, which [`launch`](super::launch) sorts out.
+//! they tell as an error, which [`launch`] sorts out.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
