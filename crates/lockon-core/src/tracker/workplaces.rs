@@ -1,5 +1,6 @@
 //! The threads that follow targets, and what each of them needs for that.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rayon::prelude::*;
@@ -86,6 +87,8 @@ impl Threads {
 /// They are as large as a processor's second cache, so each processor takes the one that was left on it last,
 /// which that cache still has, whatever its threads do.
 struct Idle {
+    /// How many there are, those that somebody works in included.
+    made: AtomicUsize,
     of_processors: [Mutex<Vec<Workplace>>; PROCESSORS],
 }
 
@@ -94,7 +97,7 @@ const PROCESSORS: usize = 64;
 
 impl Default for Idle {
     fn default() -> Self {
-        Self { of_processors: std::array::from_fn(|_| Mutex::default()) }
+        Self { made: AtomicUsize::new(0), of_processors: std::array::from_fn(|_| Mutex::default()) }
     }
 }
 
@@ -106,9 +109,20 @@ impl Idle {
     /// One that was left on this processor, if there is none on any other, or a new one.
     fn take(&self) -> Workplace {
         let here = processor();
-        (here..here + PROCESSORS)
-            .find_map(|processor| self.on(processor).pop())
-            .unwrap_or_else(Workplace::new)
+        let left = (here..here + PROCESSORS).find_map(|processor| self.on(processor).pop());
+        left.unwrap_or_else(|| self.make())
+    }
+
+    fn make(&self) -> Workplace {
+        self.made.fetch_add(1, Ordering::Relaxed);
+        Workplace::new()
+    }
+
+    /// Sees to it that there are so many, so that none has to be made as soon as so many work at once.
+    fn provide(&self, count: usize) {
+        while self.made.load(Ordering::Relaxed) < count {
+            self.leave(self.make());
+        }
     }
 
     fn leave(&self, place: Workplace) {
@@ -158,6 +172,7 @@ impl Workplaces {
         let one = |item: &mut T| self.with_one(|place| work(item, place));
         // One by one: a target that has turned takes longer than another.
         if self.threads.is_among_them() {
+            self.idle.provide(self.threads.count.min(items.len()));
             items.par_iter_mut().with_max_len(1).for_each(one);
         } else {
             items.iter_mut().for_each(one);
