@@ -257,6 +257,8 @@ pub struct Job {
     pub tracks: Vec<TrackSpec>,
     /// Whether matches are followed too.
     pub track_matches: bool,
+    /// Whether what a detector in front finds is followed too.
+    pub track_detections: bool,
     /// The adaptive threshold.
     pub threshold: Option<ThresholdSpec>,
     /// Whether somebody wants to see the thresholded frames.
@@ -309,7 +311,11 @@ impl Job {
     /// What follows the boxes, and the matches if they are to be followed, on so many threads.
     pub fn tracker(&self, threads: usize) -> Box<dyn Follow> {
         let tracker = Tracker::new(&self.tracks).with_threads(threads);
-        Box::new(if self.track_matches { tracker.following_matches() } else { tracker })
+        Box::new(match (self.track_matches, self.track_detections) {
+            (true, _) => tracker.following_matches(),
+            (false, true) => tracker.following_detections(),
+            (false, false) => tracker,
+        })
     }
 
     /// What is run on frames of `format`, from now on. What is secret in `input` is left out. `decoder` is

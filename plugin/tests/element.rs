@@ -2017,3 +2017,81 @@ fn a_box_that_is_dragged_in_a_window_downstream_is_followed_and_a_click_forgets_
     }
     assert!(push(&mut harness, 14..17).iter().all(Vec::is_empty));
 }
+
+#[test]
+fn what_a_detector_finds_now_and_then_is_followed_in_between_under_one_number() {
+    let here = Place::new();
+    let element = gst::ElementFactory::make("lockon")
+        .property("backend", "cpu")
+        .property("track-detections", true)
+        .property("detection-type", "thing")
+        .property("min-detection-score", 0.5)
+        .property("results", here.text("out.jsonl"))
+        .property_from_str("view", "none")
+        .build()
+        .unwrap();
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    let detect = |buffer: &mut gst::Buffer, label: &str, n: u64, score: f64| {
+        let (x, y) = place(n);
+        // A detector's box is off by a pixel.
+        let rect = (x as u32 + (n / 10 % 2) as u32, y as u32, 15, 13);
+        let mut region = gst_video::VideoRegionOfInterestMeta::add(buffer.get_mut().unwrap(), label, rect);
+        region.add_param(gst::Structure::builder("detection").field("confidence", score).build());
+    };
+    for n in 0..40 {
+        let mut buffer = frame(n, PixelFormat::GRAY8);
+        match n % 10 {
+            2 => detect(&mut buffer, "thing", n, 0.9),
+            // Not sure enough, and of another class.
+            0 => detect(&mut buffer, "thing", n, 0.4),
+            5 => detect(&mut buffer, "other", n, 0.9),
+            _ => {}
+        }
+        let passed = harness.push_and_pull(buffer).unwrap();
+        let (x, y) = place(n);
+        let said = messages(&bus);
+        if n < 2 {
+            assert!(said.is_empty(), "frame {n}");
+            continue;
+        }
+        let tracks = list(&said[0], "tracks");
+        assert_eq!(tracks.len(), 1, "frame {n}: {tracks:?}");
+        let track = &tracks[0];
+        assert_eq!(
+            (track.get::<u32>("id").unwrap(), track.get::<&str>("template").unwrap()),
+            (1, "thing"),
+            "frame {n}"
+        );
+        let off =
+            (track.get::<f64>("x").unwrap() - x as f64).hypot(track.get::<f64>("y").unwrap() - y as f64);
+        assert!(off < 4.0, "frame {n}: {off:.1} pixels off");
+        let regions: Vec<_> = passed
+            .iter_meta::<gst_video::VideoRegionOfInterestMeta>()
+            .map(|meta| {
+                let params: Vec<_> = meta.params().map(|param| param.name().to_string()).collect();
+                (meta.roi_type().to_string(), params)
+            })
+            .collect();
+        let region = |label: &str, params: &[&str]| {
+            (label.to_owned(), params.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let expected = match n % 10 {
+            // The object lies on the frame once.
+            2 => vec![region("thing", &["detection", "object_id"])],
+            0 => vec![region("thing", &["detection"]), region("thing", &["track"])],
+            5 => vec![region("other", &["detection"]), region("thing", &["track"])],
+            _ => vec![region("thing", &["track"])],
+        };
+        assert_eq!(regions, expected, "frame {n}");
+    }
+    harness.push_event(gst::event::Eos::new());
+    drop(harness);
+    element.set_state(gst::State::Null).unwrap();
+    let records = here.records("out.jsonl");
+    let detections: Vec<_> = records
+        .iter()
+        .filter_map(|record| Some((record["frame"].as_u64()?, record["detections"].as_array()?.len())))
+        .collect();
+    assert_eq!(detections, [(2, 1), (12, 1), (22, 1), (32, 1)]);
+}

@@ -48,7 +48,8 @@ impl Request {
             );
         }
         // In a window boxes can be dragged later.
-        let follows = !self.track.is_empty() || self.pick || self.control.is_some() || self.display;
+        let later = self.pick || self.control.is_some() || self.display || self.track_detections;
+        let follows = !self.track.is_empty() || later;
         if self.template.is_empty() && !follows && self.threshold.is_none() {
             return usage("nothing to do: give --template, --track, --pick, --threshold or --display");
         }
@@ -186,6 +187,7 @@ impl Request {
             camera,
             login,
             jitter_ms,
+            detections: self.detections(),
             surfaces,
             decoder_threads,
         };

@@ -44,6 +44,7 @@ use crate::control::Control;
 use crate::error::{Bytes, Result};
 use crate::frame::{Rect, Size};
 use crate::job::{self, Job, NamedTemplate, Sought};
+use crate::media::detections::Wanted;
 use crate::media::source::Decoder;
 use crate::metrics::Address;
 use field::{SPEC, request};
@@ -88,6 +89,17 @@ request! {
     /// is lost for long. --max-matches says how many of each template are looked for
     track_matches: bool = false,
         Spec { group: TO_DO, needs: &["template"], element: InElement::Ready, ..SPEC };
+    /// Follow what a detector in front finds: regions of interest (`GstVideoRegionOfInterestMeta`) that an
+    /// element of --source has put on frames, in some of them or in each; every object becomes a track with a
+    /// number of its own, until it is lost for long
+    track_detections: bool = false,
+        Spec { group: TO_DO, excludes: &["track-matches"], element: InElement::Ready, ..SPEC };
+    /// Follow detections of this class only, as the detector names it; may be given several times
+    detection_type: Vec<String> = Vec::new(),
+        Spec { value: "CLASS", group: TO_DO, needs: &["track-detections"], element: InElement::Ready, ..SPEC };
+    /// Least score of a detection, from 0 to 1: the field `confidence` of a region's parameters
+    min_detection_score: f64 = 0.0,
+        Spec { value: "SCORE", group: TO_DO, needs: &["track-detections"], range: Some((0.0, 1.0)), element: InElement::Ready, ..SPEC };
     /// Follow, correct and forget again what an earlier run was asked to while it went on, at the same
     /// frames: its results file, JSON Lines
     control: Option<PathBuf> = None,
@@ -208,6 +220,12 @@ request! {
 }
 
 impl Request {
+    /// What of a detector's is followed.
+    pub fn detections(&self) -> Option<Wanted> {
+        self.track_detections
+            .then(|| Wanted { labels: self.detection_type.clone(), min_score: self.min_detection_score })
+    }
+
     /// A run of `input`, of which nothing else is asked yet.
     ///
     /// # Errors
@@ -325,6 +343,7 @@ impl Request {
             limits: self.limits(),
             tracks: self.track.clone(),
             track_matches: self.track_matches,
+            track_detections: self.track_detections,
             threshold: self.threshold,
             wants_mask: false,
         })

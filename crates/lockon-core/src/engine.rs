@@ -414,8 +414,9 @@ impl Engine<'_> {
             record.matches.append(&mut findings.matches);
             record.threshold = findings.foreground.map(|foreground| ThresholdResult { foreground });
             let started = Instant::now();
-            let FrameRecord { matches, tracks, .. } = record;
-            self.tracker.step(frame, matches, tracks);
+            let FrameRecord { matches, tracks, detections, .. } = record;
+            self.source.detections(meta.index, detections);
+            self.tracker.step_with(frame, matches, detections, tracks);
             seen = frame.picture.surface().map_or(Ok(()), Surface::check);
             *redone += findings.redone;
             stats.stage(Stage::Upload, findings.upload_us);

@@ -12,6 +12,7 @@ use crate::control::{Control, STOP_CHECK};
 use crate::error::{Error, Result};
 use crate::frame::{Frame, FrameMeta, VideoFormat};
 use crate::ports::{Next, Source};
+use crate::results::Detection;
 
 /// Frames are let go for so long before whoever asked for one hears that none is there yet, and can look
 /// whether to stop.
@@ -202,6 +203,10 @@ impl<S: Source> Source for Excerpt<S> {
 
     fn passed(&self) -> u64 {
         self.passed
+    }
+
+    fn detections(&mut self, frame: u64, found: &mut Vec<Detection>) {
+        self.source.detections(frame, found);
     }
 
     fn has_discarded(&self, frame: u64) -> bool {

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::frame::{Frame, Picture, Size, VideoFormat};
 use crate::kept::Kept;
 use crate::orders::{Numbers, Order};
-use crate::results::{Event, FrameRecord, Match, OutputSummary, RunRecord, Summary, Track};
+use crate::results::{Detection, Event, FrameRecord, Match, OutputSummary, RunRecord, Summary, Track};
 
 /// What a source answers when it is asked for a frame.
 pub enum Next {
@@ -65,6 +65,10 @@ pub trait Source: Send {
         0
     }
 
+    /// What a detector found in a frame that it gave, if there is one in front. Asked once for each frame, in
+    /// their order.
+    fn detections(&mut self, _frame: u64, _found: &mut Vec<Detection>) {}
+
     /// True for a frame that it gave and that nobody wants any more, such as one that a flush dropped: the
     /// engine tells no sink of it, and does not count it.
     fn has_discarded(&self, _frame: u64) -> bool {
@@ -97,6 +101,10 @@ impl<S: Source + ?Sized> Source for &mut S {
         (**self).passed()
     }
 
+    fn detections(&mut self, frame: u64, found: &mut Vec<Detection>) {
+        (**self).detections(frame, found);
+    }
+
     fn has_discarded(&self, frame: u64) -> bool {
         (**self).has_discarded(frame)
     }
@@ -120,6 +128,17 @@ pub trait Follow: Send {
     /// Follows everything into the next frame, in which `matches` were found, and appends what is followed to
     /// `tracks`, in the order of ids.
     fn step(&mut self, frame: &Frame, matches: &[Match], tracks: &mut Vec<Track>);
+
+    /// The same of a frame in which a detector in front found something too.
+    fn step_with(
+        &mut self,
+        frame: &Frame,
+        matches: &[Match],
+        _detections: &[Detection],
+        tracks: &mut Vec<Track>,
+    ) {
+        self.step(frame, matches, tracks);
+    }
 
     /// Numbers tracks so that are not numbered yet. Called once, before the first frame.
     fn number_by(&mut self, _numbers: Numbers) {}

@@ -229,6 +229,9 @@ pub struct FrameRecord {
     /// Tracks by their numbers: those that were asked for from the frame on which they start, those of
     /// matches from the frame on which they begin to the one before they end.
     pub tracks: Vec<Track>,
+    /// What a detector in front of lockon found, where it is followed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub detections: Vec<Detection>,
     /// The adaptive threshold, where one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<ThresholdResult>,
@@ -239,7 +242,32 @@ impl FrameRecord {
     pub fn clear(&mut self) {
         self.matches.clear();
         self.tracks.clear();
+        self.detections.clear();
         (self.tracker_us, self.capture_us, self.threshold) = (None, None, None);
+    }
+}
+
+/// An object that a detector in front of lockon found in a frame.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Detection {
+    /// The object's class, as the detector names it.
+    pub label: Arc<str>,
+    /// Left column of the box.
+    pub x: usize,
+    /// Its top row.
+    pub y: usize,
+    /// Its width.
+    pub w: usize,
+    /// Its height.
+    pub h: usize,
+    /// How sure the detector is, in [0, 1]; 1 if it does not say.
+    pub score: f64,
+}
+
+impl Detection {
+    /// The box in whole pixels.
+    pub fn rect(&self) -> Rect {
+        Rect::new(self.x, self.y, self.w, self.h)
     }
 }
 
@@ -317,7 +345,7 @@ pub struct Track {
     /// One-based number, in the order in which tracks were asked for. Tracks of matches are counted on from
     /// there as they begin, and no number is used again.
     pub id: u32,
-    /// The template whose match became this track; none if its box was given.
+    /// The template whose match, or the class whose detection, became this track; none if its box was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<Arc<str>>,
     /// How sure the tracker is.

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use lockon::frame::{Size, iou};
-use lockon::results::{FrameRecord, Match, Track, TrackState};
+use lockon::frame::{Rect, Size, iou};
+use lockon::media::detections::OWN_FIELD;
+use lockon::results::{Detection, FrameRecord, Match, Track, TrackState};
 
 use super::line::BufferTimes;
 
@@ -78,8 +79,8 @@ fn of_match(index: usize, m: &Match, record: &FrameRecord, ids: &Ids) -> gst::St
         .field("angle", m.angle)
         .field("cx", m.cx)
         .field("cy", m.cy)
-        .field("roi-id", ids.of_match(index))
-        .field_if_some("track", owner(m, &record.tracks))
+        .field(OWN_FIELD, ids.of_match(index))
+        .field_if_some("track", owner(m.rect(), &record.tracks))
         .build()
 }
 
@@ -94,14 +95,14 @@ fn of_track(t: &Track, ids: &Ids) -> gst::Structure {
         .field("h", t.h)
         .field("score", t.score)
         .field("second-peak-ratio", t.second_peak_ratio)
-        .field("roi-id", ids.of_track(t.id))
+        .field(OWN_FIELD, ids.of_track(t.id))
         .build()
 }
 
-/// The track that lies on the object of a match, if one does.
-fn owner(m: &Match, tracks: &[Track]) -> Option<u32> {
+/// The track that lies on the object of a match or a detection, if one does.
+fn owner(found: Rect, tracks: &[Track]) -> Option<u32> {
     let there = tracks.iter().filter(|track| track.state != TrackState::Lost);
-    let overlaps = there.map(|track| (track.id, iou(track.bounds(), m.bounds())));
+    let overlaps = there.map(|track| (track.id, iou(track.bounds(), found.bounds())));
     let most = overlaps.filter(|(_, iou)| *iou >= SAME).max_by(|(_, a), (_, b)| a.total_cmp(b));
     most.map(|(id, _)| id)
 }
@@ -114,6 +115,9 @@ fn label(track: &Track) -> &str {
 /// Adds a region of interest for every match, and for every track that is not lost and touches the frame. Its
 /// type is the template's name, or `track`; its parameter has the same fields as in the message. A match
 /// whose object is followed has the track's region as its parent.
+///
+/// A track that lies on a detection of this frame gets no region of its own: the detection's gets the track's
+/// number, as `id` of a parameter `object_id`, which is how DL Streamer has it.
 pub(super) fn add_regions(buffer: &mut gst::BufferRef, record: &FrameRecord, frame: Size, ids: &Ids) {
     let mut add = |kind: &str, (id, parent): (i32, Option<i32>), rect, parameter| {
         let mut region = gst_video::VideoRegionOfInterestMeta::add(buffer, kind, rect);
@@ -124,13 +128,26 @@ pub(super) fn add_regions(buffer: &mut gst::BufferRef, record: &FrameRecord, fra
         region.add_param(parameter);
     };
     for (index, m) in record.matches.iter().enumerate() {
-        let parent = owner(m, &record.tracks).map(|id| ids.of_track(id));
+        let parent = owner(m.rect(), &record.tracks).map(|id| ids.of_track(id));
         let rect = (m.x as u32, m.y as u32, m.w as u32, m.h as u32);
         add(&m.template, (ids.of_match(index), parent), rect, of_match(index, m, record, ids));
     }
+    let followed: Vec<_> =
+        record.detections.iter().map(|found| (found, owner(found.rect(), &record.tracks))).collect();
     for track in record.tracks.iter().filter(|track| track.state != TrackState::Lost) {
-        if let Some(rect) = pixels(track, frame) {
+        let is_detected = followed.iter().any(|(_, owner)| *owner == Some(track.id));
+        if let Some(rect) = pixels(track, frame).filter(|_| !is_detected) {
             add(label(track), (ids.of_track(track.id), None), rect, of_track(track, ids));
+        }
+    }
+    for mut region in buffer.iter_meta_mut::<gst_video::VideoRegionOfInterestMeta>() {
+        let (x, y, w, h) = region.rect();
+        let rect = Rect::new(x as usize, y as usize, w as usize, h as usize).cut_to(frame);
+        let is_own = region.params().any(|param| param.has_field(OWN_FIELD));
+        let is_it = |found: &Detection| *found.label == *region.roi_type() && Some(found.rect()) == rect;
+        let id = followed.iter().find(|(found, _)| !is_own && is_it(found)).and_then(|(_, owner)| *owner);
+        if let Some(id) = id {
+            region.add_param(gst::Structure::builder("object_id").field("id", id as i32).build());
         }
     }
 }
@@ -227,8 +244,8 @@ mod tests {
         };
         let track = |id, x, state| Track { id, x, y: 10.0, w: 20.0, h: 20.0, state, ..Track::default() };
         let (held, lost) = (TrackState::Tracked, TrackState::Lost);
-        assert_eq!(owner(&found, &[track(1, 18.0, held), track(2, 12.0, held)]), Some(2));
-        assert_eq!(owner(&found, &[track(1, 18.0, held), track(2, 12.0, lost)]), Some(1));
-        assert_eq!(owner(&found, &[track(1, 25.0, held)]), None);
+        assert_eq!(owner(found.rect(), &[track(1, 18.0, held), track(2, 12.0, held)]), Some(2));
+        assert_eq!(owner(found.rect(), &[track(1, 18.0, held), track(2, 12.0, lost)]), Some(1));
+        assert_eq!(owner(found.rect(), &[track(1, 25.0, held)]), None);
     }
 }

@@ -64,7 +64,18 @@
 //! installed, also analytics metadata: detections, and tracking entries related to them; an entry of a lost
 //! track says so, and has no detection.
 //!
-//! In files: `results` writes what `lockon run --results` does, records of changed caps and of stalls
+//! # Behind a detector
+//!
+//! With `track-detections` the regions of interest that upstream has put on frames become tracks, by the rules
+//! of `track-matches`, but at their first sighting; the detector may look at each Nth frame only.
+//! `detection-type` and `min-detection-score` say which; the score is the field `confidence` of one of a
+//! region's parameters, 1 where there is none. A track has the region's type as its `template`. On a frame
+//! whose region it lies on it has no region of its own: that one gets the parameter `object_id` with the
+//! track's number as `id`, as DL Streamer's trackers do it. Results files have the regions as `detections`.
+//!
+//! # Files
+//!
+//! `results` writes what `lockon run --results` does, records of changed caps and of stalls
 //! included; a pause, or a downstream that takes its time, is no stall. A frame without a PTS gets one there
 //! that continues those before, marked `pts_interpolated`; the frame itself, and its message, are left
 //! without. A file is complete before the end of the stream is pushed. One that fails while frames pass, on a

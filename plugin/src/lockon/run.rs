@@ -18,10 +18,11 @@ use lockon::engine::Engine;
 use lockon::error::{Error, Result};
 use lockon::frame::{Circumstances, Frame, FrameMeta, Picture, VideoFormat};
 use lockon::media::cuda::Surfaces;
+use lockon::media::detections::{Detected, Wanted};
 use lockon::media::source::{self, PtsInterpolator};
 use lockon::output;
 use lockon::ports::{Delivery, Next, Sink, Source};
-use lockon::results::{Event, RunRecord, Summary};
+use lockon::results::{Detection, Event, RunRecord, Summary};
 
 use super::line::{Arrival, Layout, Outcome, Step};
 use super::settings::Device;
@@ -49,7 +50,7 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
         devices.open_spare(|options| Retuned::open(element, options.clone(), format, true))
     };
     let engine = Engine {
-        source: &mut Frames::of(element),
+        source: &mut Frames::of(element, device.detections.clone()),
         open_backend: &open_backend,
         open_spare: devices.has_spare().then_some(&open_spare as _),
         describe: &|format, device| {
@@ -79,13 +80,15 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
 struct Frames {
     element: super::Lockon,
     times: PtsInterpolator,
+    detected: Detected,
     /// Time that was spent on pushing, or in PAUSED, where no frame comes.
     held_up: Duration,
 }
 
 impl Frames {
-    fn of(element: &super::Lockon) -> Self {
-        Self { element: element.clone(), times: PtsInterpolator::default(), held_up: Duration::ZERO }
+    fn of(element: &super::Lockon, wanted: Option<Wanted>) -> Self {
+        let (element, times) = (element.clone(), PtsInterpolator::default());
+        Self { element, times, detected: Detected::new(wanted), held_up: Duration::ZERO }
     }
 
     fn next(&mut self, deadline: Option<Instant>) -> Result<Next> {
@@ -103,6 +106,7 @@ impl Frames {
                     self.held_up += started.elapsed();
                 }
                 Step::Search(arrival) => {
+                    self.detected.see(arrival.index, &arrival.buffer, arrival.layout.format.size);
                     return frame(arrival, &mut self.times, &imp.surfaces()).map(Next::Frame);
                 }
                 Step::Pending => return Ok(Next::Pending),
@@ -150,6 +154,10 @@ impl Source for Frames {
 
     fn held_up(&self) -> Duration {
         self.held_up
+    }
+
+    fn detections(&mut self, frame: u64, found: &mut Vec<Detection>) {
+        self.detected.take(frame, found);
     }
 
     fn has_discarded(&self, frame: u64) -> bool {

@@ -14,6 +14,7 @@ use lockon::config::OnDeviceLoss;
 use lockon::control::Control;
 use lockon::error::Result;
 use lockon::job::{self, Job, NamedTemplate};
+use lockon::media::detections::Wanted;
 use lockon::orders::Repeated;
 use lockon::output;
 use lockon::request::{Field, InElement, Number, Request, Shape};
@@ -61,6 +62,8 @@ pub(super) struct Device {
     pub(super) results: Vec<String>,
     /// What an earlier run was asked for while it went on.
     pub(super) orders: Vec<Repeated>,
+    /// What upstream's detector found is followed if it is this.
+    pub(super) detections: Option<Wanted>,
 }
 
 const OF_TYPE: &str = "GObject has checked the type";
@@ -159,7 +162,9 @@ impl Settings {
     /// True if there is anything to search, follow or threshold, or will be as soon as somebody drags a box.
     pub(super) fn has_work(&self) -> bool {
         self.navigates
-            || ["template", "track", "threshold", "control"].iter().any(|name| !self.texts(name).is_empty())
+            || ["template", "track", "threshold", "control", "track-detections"]
+                .iter()
+                .any(|name| !self.texts(name).is_empty())
     }
 
     /// What the properties ask for.
@@ -200,6 +205,7 @@ impl Settings {
             options: request.options(&Control::new()),
             on_loss: request.on_device_loss,
             orders: request.orders()?,
+            detections: request.detections(),
             results: request.results,
         })
     }

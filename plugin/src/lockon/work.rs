@@ -63,8 +63,8 @@ impl Work {
         self.unproven.insert(property);
         if settings.changes() > self.asked.change() {
             // What is followed was taken when the run began.
-            let (tracks, track_matches) = (self.asked.job.tracks.clone(), self.asked.job.track_matches);
-            self.asked = Asked::new(Job { tracks, track_matches, ..job }, settings);
+            let Job { tracks, track_matches, track_detections, .. } = (*self.asked.job).clone();
+            self.asked = Asked::new(Job { tracks, track_matches, track_detections, ..job }, settings);
         }
     }
 

@@ -17,13 +17,16 @@
 //!    is there gets its own number.
 //!
 //! Boxes that were given are never ended or resumed: they only own matches.
+//!
+//! What a detector in front found is taken in the same way, with two differences: it has a threshold of its
+//! own, so one sighting is enough; and it need not look at every frame.
 
 use std::sync::Arc;
 
 use super::flat;
 use crate::frame::{Frame, Rect, Size, iou, visible};
 use crate::orders::Numbers;
-use crate::results::{Match, Track, TrackState};
+use crate::results::{Detection, Match, Track, TrackState};
 
 /// Frames in succession in which a candidate must be found: SORT's least hits. A single false match is
 /// common, the same one three times is not.
@@ -53,8 +56,26 @@ const MOST_TRACKS: usize = 16;
 /// Candidates at once: more matches than that which no track explains are noise.
 const MOST_CANDIDATES: usize = 4 * MOST_TRACKS;
 
-/// Makes tracks of matches, and ends them.
+/// What is found in frames, of which births are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Evidence {
+    /// Matches of templates.
+    Matches,
+    /// What a detector found, which looked at some frames only: one that has nothing says nothing.
+    Detections,
+}
+
+/// An object that was found in a frame.
+struct Found {
+    name: Arc<str>,
+    at: Rect,
+}
+
+/// Makes tracks of what is found, and ends them.
 pub(super) struct Births {
+    evidence: Evidence,
+    /// What was found in this frame.
+    found: Vec<Found>,
     lives: Vec<Life>,
     candidates: Vec<Candidate>,
     /// Tracks that ended in this frame, or go on from another place.
@@ -103,8 +124,10 @@ struct Begun {
 }
 
 impl Births {
-    pub(super) fn new() -> Self {
+    pub(super) fn of(evidence: Evidence) -> Self {
         Self {
+            evidence,
+            found: Vec::new(),
             lives: Vec::new(),
             candidates: Vec::new(),
             replaced: Vec::new(),
@@ -113,11 +136,6 @@ impl Births {
             owners: Vec::new(),
             is_full: false,
         }
-    }
-
-    /// True if a frame without matches and tracks changes nothing.
-    pub(super) fn is_idle(&self) -> bool {
-        self.candidates.is_empty() && self.lives.is_empty()
     }
 
     /// True if the track ended in the last frame, or begins again elsewhere.
@@ -144,22 +162,39 @@ impl Births {
         self.lives.retain(|life| !is_meant(life.id));
     }
 
-    /// Says which tracks end and begin in a frame, `seconds` after the last, in which `matches` were found
-    /// and all tracks, given ones included, are at `tracks`.
-    pub(super) fn decide(
-        &mut self,
-        frame: &Frame,
-        seconds: f64,
-        matches: &[Match],
-        tracks: &[Track],
-        numbers: &Numbers,
-    ) {
+    /// Takes in what was found in the next frame. True if that is nothing, as before.
+    pub(super) fn see(&mut self, matches: &[Match], detections: &[Detection]) -> bool {
+        self.found.clear();
+        match self.evidence {
+            Evidence::Matches => {
+                let found = |m: &Match| Found { name: m.template.clone(), at: m.rect() };
+                self.found.extend(matches.iter().map(found));
+            }
+            Evidence::Detections => {
+                let found = |d: &Detection| Found { name: d.label.clone(), at: d.rect() };
+                self.found.extend(detections.iter().map(found));
+            }
+        }
+        self.found.is_empty() && self.candidates.is_empty() && self.lives.is_empty()
+    }
+
+    /// Says which tracks end and begin in the frame of which it has seen what was found, `seconds` after the
+    /// last; all tracks, given ones included, are at `tracks`.
+    pub(super) fn decide(&mut self, frame: &Frame, seconds: f64, tracks: &[Track], numbers: &Numbers) {
         self.replaced.clear();
         self.begun.clear();
-        self.pair(matches, tracks);
+        self.pair(tracks);
         self.end(frame.format.size, seconds, tracks);
-        self.sight(matches, tracks);
+        self.sight(tracks);
         self.confirm(frame, numbers);
+    }
+
+    /// Sightings after which a candidate is a track.
+    fn confirmations(&self) -> u32 {
+        match self.evidence {
+            Evidence::Matches => CONFIRMATIONS,
+            Evidence::Detections => 1,
+        }
     }
 
     /// Writes into the records of tracks what only is known here.
@@ -175,12 +210,12 @@ impl Births {
     }
 
     /// Rule 1.
-    fn pair(&mut self, matches: &[Match], tracks: &[Track]) {
-        let Self { lives, pairs, owners, .. } = self;
+    fn pair(&mut self, tracks: &[Track]) {
+        let Self { found, lives, pairs, owners, .. } = self;
         pairs.clear();
-        for (found, m) in matches.iter().enumerate() {
+        for (found, Found { at, .. }) in found.iter().enumerate() {
             pairs.extend(tracks.iter().enumerate().filter_map(|(track, t)| {
-                let iou = iou(t.bounds(), m.bounds());
+                let iou = iou(t.bounds(), at.bounds());
                 let was_held = !lives.iter().any(|life| life.id == t.id && life.lost > 0.0);
                 (iou >= SAME).then_some(Pair { found, track, iou, was_held })
             }));
@@ -244,35 +279,34 @@ impl Births {
     }
 
     /// The first half of rule 2.
-    fn sight(&mut self, matches: &[Match], tracks: &[Track]) {
-        let Self { lives, candidates, owners, replaced, .. } = self;
+    fn sight(&mut self, tracks: &[Track]) {
+        let Self { found, lives, candidates, owners, replaced, .. } = self;
         for candidate in candidates.iter_mut() {
             candidate.is_seen = false;
         }
-        for found in matches {
+        for Found { name, at } in found.iter() {
             // A box that was given explains what lies on it even where it is lost: it cannot be resumed.
             let explains = |(index, track): (usize, &Track)| {
                 let is_given = !lives.iter().any(|life| life.id == track.id);
                 (is_given || Self::is_held(owners, tracks, index))
                     && !replaced.contains(&track.id)
-                    && iou(track.bounds(), found.bounds()) >= SAME
+                    && iou(track.bounds(), at.bounds()) >= SAME
             };
             if tracks.iter().enumerate().any(explains) {
                 continue;
             }
             let near = candidates
                 .iter_mut()
-                .filter(|candidate| !candidate.is_seen && candidate.template == found.template)
-                .filter(|candidate| candidate.at.x.abs_diff(found.x) <= found.w)
-                .filter(|candidate| candidate.at.y.abs_diff(found.y) <= found.h)
-                .min_by_key(|candidate| candidate.at.x.abs_diff(found.x) + candidate.at.y.abs_diff(found.y));
+                .filter(|candidate| !candidate.is_seen && candidate.template == *name)
+                .filter(|candidate| candidate.at.x.abs_diff(at.x) <= at.w)
+                .filter(|candidate| candidate.at.y.abs_diff(at.y) <= at.h)
+                .min_by_key(|candidate| candidate.at.x.abs_diff(at.x) + candidate.at.y.abs_diff(at.y));
             if let Some(candidate) = near {
-                candidate.at = found.rect();
+                candidate.at = *at;
                 candidate.sightings += 1;
                 candidate.is_seen = true;
             } else if candidates.len() < MOST_CANDIDATES {
-                let template = found.template.clone();
-                candidates.push(Candidate { template, at: found.rect(), sightings: 1, is_seen: true });
+                candidates.push(Candidate { template: name.clone(), at: *at, sightings: 1, is_seen: true });
             }
         }
         candidates.retain(|candidate| candidate.is_seen);
@@ -280,9 +314,10 @@ impl Births {
 
     /// The second half of rule 2, and rule 3.
     fn confirm(&mut self, frame: &Frame, numbers: &Numbers) {
+        let confirmations = self.confirmations();
         let Self { lives, candidates, replaced, begun, is_full, .. } = self;
         candidates.retain(|candidate| {
-            if candidate.sightings < CONFIRMATIONS {
+            if candidate.sightings < confirmations {
                 return true;
             }
             let at = candidate.at.bounds();

@@ -38,9 +38,9 @@ use crate::frame::{Frame, FrameMeta, Rect, Size, USUAL_INTERVAL_NS};
 use crate::kept::Kept;
 use crate::orders::{Numbers, Order};
 use crate::ports::Follow;
-use crate::results::{Match, Track, TrackState};
+use crate::results::{Detection, Match, Track, TrackState};
 
-use births::Births;
+use births::{Births, Evidence};
 use camera::Camera;
 use doubles::Doubles;
 use movers::Movers;
@@ -156,7 +156,13 @@ impl Tracker {
 
     /// The same, and matches become tracks too. These are numbered on from the boxes.
     pub fn following_matches(mut self) -> Self {
-        self.births = Some(Births::new());
+        self.births = Some(Births::of(Evidence::Matches));
+        self
+    }
+
+    /// The same, and what a detector in front finds becomes tracks too.
+    pub fn following_detections(mut self) -> Self {
+        self.births = Some(Births::of(Evidence::Detections));
         self
     }
 
@@ -336,10 +342,20 @@ impl Follow for Tracker {
     /// A box begins with the first frame from its moment on in which it is not flat; there is no record of it
     /// before.
     fn step(&mut self, frame: &Frame, matches: &[Match], tracks: &mut Vec<Track>) {
+        self.step_with(frame, matches, &[], tracks);
+    }
+
+    fn step_with(
+        &mut self,
+        frame: &Frame,
+        matches: &[Match],
+        detections: &[Detection],
+        tracks: &mut Vec<Track>,
+    ) {
         let seconds = self.last.map_or(USUAL_INTERVAL, |last| interval(last, frame.meta));
         self.last = Some(frame.meta);
         let begun: Vec<_> = self.waiting.extract_if(.., |waiting| waiting.is_ready(frame)).collect();
-        let is_idle = self.births.as_ref().is_none_or(|births| matches.is_empty() && births.is_idle());
+        let is_idle = self.births.as_mut().is_none_or(|births| births.see(matches, detections));
         if is_idle && self.targets.is_empty() && begun.is_empty() {
             return;
         }
@@ -392,7 +408,7 @@ impl Follow for Tracker {
         let before = tracks.len();
         tracks.extend(targets.iter().map(Target::track));
         if let Some(births) = births {
-            births.decide(frame, seconds, matches, &tracks[before..], &self.numbers);
+            births.decide(frame, seconds, &tracks[before..], &self.numbers);
             targets.retain(|target| !births.is_replaced(target.id()));
             doubles.forget(|id| births.is_replaced(id));
             targets.extend(births.begun().map(|(id, rect)| begin(id, rect)));

@@ -32,6 +32,9 @@ use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::{Circumstances, Frame, FrameMeta, VideoFormat};
 use lockon_core::ports::{Next, Source};
+use lockon_core::results::Detection;
+
+use crate::detections::Detected;
 
 use ending::Ending;
 use errors::{explained, failure, in_words_of_the_input, no_video};
@@ -101,6 +104,7 @@ pub struct VideoSource {
     /// Errors of decoders before the source was connected anew.
     damaged_before: u64,
     company: Arc<Company>,
+    detected: Detected,
     /// The run that may be stopped while it waits.
     control: Control,
 }
@@ -353,6 +357,7 @@ impl VideoSource {
             tracing::debug!("frame {index}: the format changes to {caps}");
         }
         let buffer = sample.buffer_owned().ok_or_else(|| failure("a frame has no buffer"))?;
+        self.detected.see(index, &buffer, self.connection.format.size);
         let is_first = !self.times.has_begun();
         let own = presentation_time(sample.segment(), buffer.pts(), self.is_real_time);
         let (pts_ns, is_pts_interpolated) = self.times.next(own, self.connection.format.frame_rate);
@@ -382,6 +387,10 @@ impl Source for VideoSource {
 
     fn dropped(&self) -> u64 {
         self.connection.counts.dropped.load(Ordering::Relaxed)
+    }
+
+    fn detections(&mut self, frame: u64, found: &mut Vec<Detection>) {
+        self.detected.take(frame, found);
     }
 
     fn damaged(&self) -> u64 {

@@ -24,6 +24,7 @@ use super::spec::decoding_element;
 use super::{Connection, Decoder, Input, LOG, PtsInterpolator, SourceSpec, SourceState, VideoSource};
 use crate::cuda::Surfaces;
 use crate::damage::{self, Company};
+use crate::detections::Detected;
 use crate::launch::{self, Launch, Milestone, Running};
 use crate::stuck::{Stillness, Stuck, Watchdog};
 use crate::truncated;
@@ -367,6 +368,7 @@ impl Prerolled {
             heard: Instant::now(),
             times: PtsInterpolator::default(),
             damaged_before,
+            detected: Detected::new(spec.detections.clone()),
             company,
             control: control.clone(),
         })

@@ -7,6 +7,7 @@ use gst_app::gst_base::prelude::BaseSrcExt;
 use super::image_sequence::PictureFiles;
 use super::{Decoder, Input, LOG, Login, inlet};
 use crate::cuda::{FEATURE, Surfaces};
+use crate::detections::Wanted;
 use crate::doctor;
 use crate::launch::{self, Launch};
 use lockon_core::error::Result;
@@ -42,6 +43,8 @@ pub struct SourceSpec {
     /// Threads that decoders in software may have, of those that can be told; by themselves most take all
     /// cores.
     pub decoder_threads: Option<u32>,
+    /// What of a detector's in the pipeline is followed.
+    pub detections: Option<Wanted>,
 }
 
 /// What is asked of a camera. What is left open it chooses itself.
@@ -73,7 +76,18 @@ impl SourceSpec {
         let (live, login) = (None, None);
         let (surfaces, decoder_threads) = (Surfaces::default(), None);
         let jitter_ms = DEFAULT_JITTER_MS;
-        Self { input, decoder, live, reconnect: false, camera, login, jitter_ms, surfaces, decoder_threads }
+        Self {
+            input,
+            decoder,
+            live,
+            reconnect: false,
+            camera,
+            login,
+            jitter_ms,
+            surfaces,
+            decoder_threads,
+            detections: None,
+        }
     }
 
     fn is_software(&self) -> bool {

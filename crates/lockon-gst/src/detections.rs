@@ -1,0 +1,140 @@
+//! What detectors in front of lockon found: regions of interest that lie on frames.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use lockon_core::frame::{Rect, Size};
+use lockon_core::results::Detection;
+
+/// Which detections are followed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Wanted {
+    /// Their classes, as the detector names them; all if none is named.
+    pub labels: Vec<String>,
+    /// The least score.
+    pub min_score: f64,
+}
+
+/// A field that the regions of lockon's own elements have, and no detector's.
+pub const OWN_FIELD: &str = "roi-id";
+
+/// The detections that lie on a buffer, in their order, cut off at the frame's borders: regions of interest,
+/// whose type is the class. The score is the field `confidence` of one of the region's parameters, as DL
+/// Streamer has it; 1 where there is none.
+pub fn of(buffer: &gst::BufferRef, wanted: &Wanted, frame: Size) -> impl Iterator<Item = Detection> {
+    buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>().filter_map(move |region| {
+        let params = || region.params();
+        if params().any(|param| param.has_field(OWN_FIELD)) {
+            return None;
+        }
+        let score = params().find_map(|param| param.get::<f64>("confidence").ok()).unwrap_or(1.0);
+        let label = region.roi_type();
+        let is_wanted = wanted.labels.is_empty() || wanted.labels.iter().any(|name| name == label);
+        let (x, y, w, h) = region.rect();
+        let rect = Rect::new(x as usize, y as usize, w as usize, h as usize).cut_to(frame)?;
+        let Rect { x, y, w, h } = rect;
+        // What is no number is no score.
+        (is_wanted && score >= wanted.min_score).then(|| Detection {
+            label: Arc::from(label),
+            x,
+            y,
+            w,
+            h,
+            score,
+        })
+    })
+}
+
+/// Detections of frames that are on their way to the tracker.
+#[derive(Debug, Default)]
+pub struct Detected {
+    wanted: Option<Wanted>,
+    waiting: VecDeque<(u64, Vec<Detection>)>,
+}
+
+impl Detected {
+    /// Keeps those that are wanted, if any are.
+    pub fn new(wanted: Option<Wanted>) -> Self {
+        Self { wanted, waiting: VecDeque::new() }
+    }
+
+    /// A frame passes.
+    pub fn see(&mut self, index: u64, buffer: &gst::BufferRef, frame: Size) {
+        let Some(wanted) = &self.wanted else { return };
+        let found: Vec<_> = of(buffer, wanted, frame).collect();
+        if !found.is_empty() {
+            self.waiting.push_back((index, found));
+        }
+    }
+
+    /// Adds those of a frame. Those of frames before it are forgotten.
+    pub fn take(&mut self, frame: u64, found: &mut Vec<Detection>) {
+        while self.waiting.front().is_some_and(|(index, _)| *index <= frame) {
+            let next = self.waiting.pop_front();
+            found.extend(next.filter(|(index, _)| *index == frame).into_iter().flat_map(|(_, found)| found));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(
+        buffer: &mut gst::BufferRef,
+        label: &str,
+        rect: (u32, u32, u32, u32),
+        params: &[gst::Structure],
+    ) {
+        let mut region = gst_video::VideoRegionOfInterestMeta::add(buffer, label, rect);
+        for param in params {
+            region.add_param(param.clone());
+        }
+    }
+
+    fn confidence(value: f64) -> gst::Structure {
+        gst::Structure::builder("detection").field("confidence", value).build()
+    }
+
+    #[test]
+    fn detections_are_regions_of_the_wanted_classes_cut_off_at_the_frame_and_none_of_ours() {
+        gst::init().unwrap();
+        let mut buffer = gst::Buffer::new();
+        let writable = buffer.get_mut().unwrap();
+        region(writable, "person", (1, 2, 30, 40), &[confidence(0.75)]);
+        region(writable, "car", (90, 50, 30, 40), &[]);
+        region(writable, "person", (5, 5, 9, 9), &[confidence(0.25)]);
+        region(writable, "person", (200, 5, 9, 9), &[]);
+        let own = gst::Structure::builder("track").field(OWN_FIELD, 1).build();
+        region(writable, "person", (7, 7, 9, 9), &[own]);
+        let found = |labels: &[&str], min_score| {
+            let wanted = Wanted { labels: labels.iter().map(|&label| label.into()).collect(), min_score };
+            let place = |d: Detection| (d.label.to_string(), (d.x, d.y, d.w, d.h), d.score);
+            of(&buffer, &wanted, Size::new(100, 60)).map(place).collect::<Vec<_>>()
+        };
+        let person = ("person".to_owned(), (1, 2, 30, 40), 0.75);
+        let car = ("car".to_owned(), (90, 50, 10, 10), 1.0);
+        assert_eq!(found(&[], 0.5), [person.clone(), car.clone()]);
+        assert_eq!(found(&["person"], 0.5), [person]);
+        assert_eq!(found(&["car", "dog"], 0.0), [car]);
+    }
+
+    #[test]
+    fn each_frame_gets_its_own_detections_and_those_of_dropped_frames_nobody() {
+        gst::init().unwrap();
+        let mut detected = Detected::new(Some(Wanted::default()));
+        for index in 0..6 {
+            let mut buffer = gst::Buffer::new();
+            if index % 2 == 0 {
+                region(buffer.get_mut().unwrap(), "a", (index, 0, 5, 5), &[]);
+            }
+            detected.see(u64::from(index), &buffer, Size::new(50, 50));
+        }
+        let mut taken = |frame| {
+            let mut found = Vec::new();
+            detected.take(frame, &mut found);
+            found.iter().map(|found: &Detection| found.x).collect::<Vec<_>>()
+        };
+        assert_eq!([taken(0), taken(1), taken(4), taken(5)], [vec![0], vec![], vec![4], vec![]]);
+    }
+}
