@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Follows what a detector finds in each Nth frame: examples/behind_a_detector.py VIDEO BOXES.csv [N] (scripts/install-plugin first).
 
 The detector is yours: `detect` here, which takes its boxes from a file, `frame,x,y,w,h` a line. Prints a line for each frame in

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Shows a video in a window: drag a box to follow what is in it, click a track to forget it.
 
   python3 examples/drag_to_follow.py [INPUT]

@@ -1544,15 +1544,44 @@ fn the_printed_line_drops_frames_where_the_program_does() {
     }
 }
 
-#[test]
-fn the_example_in_python_prints_every_match() {
-    let here = Place::new();
+/// True if examples in Python can be started. That they cannot is said.
+fn has_pygobject() -> bool {
     let tried =
         Command::new("/usr/bin/python3").args(["-c", "import gi; gi.require_version('Gst', '1.0')"]).output();
-    if !tried.is_ok_and(|tried| tried.status.success()) {
+    let is_there = tried.is_ok_and(|tried| tried.status.success());
+    if !is_there {
         // scripts/setup --to-test installs it where there is apt.
         assert!(std::env::var_os("LOCKON_REQUIRE_RTSP").is_none(), "python3-gi is missing");
         say::skipped("no PyGObject (apt-get install python3-gi)");
+    }
+    is_there
+}
+
+#[test]
+fn the_example_behind_a_detector_follows_what_it_finds_in_one_frame() {
+    let here = Place::new();
+    if !has_pygobject() {
+        return;
+    }
+    std::fs::write(here.path("boxes.csv"), "frame,x,y,w,h\n18,318,245,172,110\n").unwrap();
+    let mut command = with_plugin("/usr/bin/python3", &here);
+    command.arg(root().join("examples/behind_a_detector.py")).arg(root().join("examples/media/cars.mp4"));
+    // PyGObject's own warnings are no fault of ours.
+    let output = command.args(["boxes.csv", "9"]).env_remove("G_DEBUG").output().unwrap();
+    succeeds(&output);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said.lines().next(), Some("18 1 object tracked 318.0 245.0 172.0 110.0"), "{said}");
+    // The frames after it, up to the last in which there is a track.
+    assert!(said.lines().count() > 20, "{said}");
+    for (frame, line) in (18..).zip(said.lines()) {
+        assert!(line.starts_with(&format!("{frame} 1 object ")), "{line}");
+    }
+}
+
+#[test]
+fn the_example_in_python_prints_every_match() {
+    let here = Place::new();
+    if !has_pygobject() {
         return;
     }
     let media = root().join("examples/media");
