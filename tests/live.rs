@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -316,4 +317,67 @@ fn reconnect_waits_for_a_server_that_is_not_there_yet() {
     assert!(said.contains(&format!("nobody listens at 127.0.0.1 port {port}")), "{said}");
     assert!(said.contains("waiting until it is there"), "{said}");
     assert_eq!(count(&records, "frame"), 20);
+}
+
+#[test]
+fn a_server_that_is_killed_ends_its_own_video_and_no_other() {
+    let (Some(first), Some(second)) = (port(), port()) else { return };
+    let (killed, _other) = (Server::start(first, "320x240"), Server::start(second, "320x240"));
+    let dir = tempfile::tempdir().unwrap();
+    let cars = root().join("examples/media/cars.mp4");
+    let child = Command::new("timeout")
+        .args(["--foreground", "--signal=KILL", "120"])
+        .arg(program())
+        .arg("run")
+        .args([first, second].map(|port| format!("rtsp://127.0.0.1:{port}/test")))
+        .arg(&cars)
+        .args(["--track", "140,150,40,40", "--max-frames", "150", "--no-progress"])
+        .args(["--results", "{index}.jsonl"])
+        // As in `Run::of`.
+        .env_remove("G_DEBUG")
+        .current_dir(dir.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Of each results file its input and its records.
+    let videos = || {
+        let files = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+        let read = |path: PathBuf| {
+            let text = std::fs::read_to_string(path).unwrap();
+            let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            let records: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+            Some((records.first()?["input"].as_str()?.to_owned(), records))
+        };
+        files.filter_map(read).collect::<Vec<_>>()
+    };
+    let of = |input: &str| {
+        videos()
+            .into_iter()
+            .find(|(name, _)| name.contains(input))
+            .map_or_else(Vec::new, |(_, records)| records)
+    };
+    let deadline = Instant::now() + Duration::from_secs(40);
+    while count(&of(&format!(":{first}/")), "frame") < 20 {
+        assert!(Instant::now() < deadline, "no frames");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(killed);
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains(&format!("127.0.0.1 port {first}")) && said.contains("1 of 3 videos failed"),
+        "{said}"
+    );
+    let (lost, other, file) = (of(&format!(":{first}/")), of(&format!(":{second}/")), of("cars.mp4"));
+    assert!(lost.last().unwrap()["error"].is_string() && count(&lost, "frame") < 150, "{said}");
+    for (records, frames) in [(&other, 150), (&file, 60)] {
+        let summary = records.last().unwrap();
+        assert_eq!(
+            (&summary["type"], count(records, "frame") >= frames),
+            (&"summary".into(), true),
+            "{said}"
+        );
+        assert!(summary["error"].is_null(), "{said}");
+    }
 }
