@@ -106,7 +106,7 @@ impl Idle {
         self.of_processors[processor % PROCESSORS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One that was left on this processor, if there is none on any other, or a new one.
+    /// One that was left on this processor; else one of any other; else a new one.
     fn take(&self) -> Workplace {
         let here = processor();
         let left = (here..here + PROCESSORS).find_map(|processor| self.on(processor).pop());
