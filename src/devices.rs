@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::backend::{Backend, Options, Standing, cpu, cuda};
-use crate::config::{BackendChoice, Kernels, OnDeviceLoss};
+use crate::config::{BackendChoice, Gpus, Kernels, OnDeviceLoss};
 use crate::error::{DeviceFault, Error, Result};
 use crate::hardware::may_have_gpu;
 use crate::surface::Traffic;
@@ -63,9 +63,12 @@ impl Place {
         Some(Self(gpu))
     }
 
-    /// Runs that come later are to take others if they can.
-    fn has_failed(&self) {
-        Load::get().failed.insert(self.0);
+    /// Runs that come later are to take others if they can, which is said once where there are others.
+    fn has_failed(&self, why: &dyn fmt::Display) {
+        let is_new = Load::get().failed.insert(self.0);
+        if is_new && cuda::devices().is_ok_and(|gpus| gpus.len() > 1) {
+            tracing::warn!("later runs take other GPUs than cuda:{}: {why}", self.0);
+        }
     }
 }
 
@@ -75,15 +78,15 @@ impl Drop for Place {
     }
 }
 
-/// The GPUs that a choice leaves open; `auto` means the first, and all that the kernels run on for one of
-/// several runs.
+/// The GPUs that a choice leaves open: `auto` means the first, and for one of several runs all that the
+/// kernels run on; `cuda:all` means those too.
 fn eligible(choice: BackendChoice, is_one_of_several: bool) -> Result<Vec<usize>> {
     Ok(match choice {
         BackendChoice::Cpu => Vec::new(),
         BackendChoice::Cuda(number) => vec![number],
         BackendChoice::Auto if is_one_of_several => {
             let count = cuda::devices().map_or(0, |devices| devices.len());
-            (0..count).filter(|&number| cuda::device(number).is_ok()).collect()
+            usable(0..count)
         }
         BackendChoice::Auto => vec![AUTO_GPU],
         BackendChoice::CudaOf(gpus) => {
@@ -92,9 +95,22 @@ fn eligible(choice: BackendChoice, is_one_of_several: bool) -> Result<Vec<usize>
             // What is said of one that is not there.
             let missing = gpus.beyond(count).or_else(|| is_empty.then(|| gpus.first()));
             missing.map_or(Ok(()), |number| cuda::device(number).map(drop))?;
-            gpus.among(count).collect()
+            let usable = usable(gpus.among(count));
+            // Those that were named are all meant, as one that is not there is.
+            let unusable = gpus.among(count).find(|number| !usable.contains(number));
+            match unusable {
+                Some(number) if gpus != Gpus::ALL || usable.is_empty() => {
+                    return cuda::device(number).map(|_| vec![number]);
+                }
+                _ => usable,
+            }
         }
     })
+}
+
+/// Those on which the kernels run.
+fn usable(gpus: impl Iterator<Item = usize>) -> Vec<usize> {
+    gpus.filter(|&number| cuda::device(number).is_ok()).collect()
 }
 
 /// The devices of one run.
@@ -151,16 +167,21 @@ impl Devices {
         true
     }
 
-    /// The GPU could not be opened: takes another one if there is one.
-    fn take_other_place(&self) -> bool {
-        let is_unopened = self.ahead.borrow().as_ref().is_some_and(|ahead| ahead.device().is_none());
-        if self.has_opened.get() || !is_unopened || self.untried.borrow().is_empty() {
-            return false;
+    /// Leaves a GPU that could not be opened for the next one, until one is open or there is no other.
+    fn leave_unopened(&self) {
+        while !self.has_opened.get() && !self.untried.borrow().is_empty() {
+            let ahead = self.ahead.borrow().clone();
+            let Some(ahead) = ahead else { return };
+            let Some(why) = ahead.failure() else { return };
+            let left = self.options.borrow().auto_gpu;
+            self.place.borrow().iter().for_each(|place| place.has_failed(why));
+            self.take_place();
+            tracing::warn!(
+                "cuda:{left} cannot be opened, cuda:{} is taken: {why}",
+                self.options.borrow().auto_gpu
+            );
+            self.open_ahead();
         }
-        self.place.borrow().iter().for_each(Place::has_failed);
-        let has_place = self.take_place();
-        self.open_ahead();
-        has_place
     }
 
     /// Tells, without opening it, that the device is not to be had that was asked for, or that the kernels
@@ -195,19 +216,9 @@ impl Devices {
         &self,
         open: impl Fn(&Options, bool) -> Result<Box<dyn Backend>>,
     ) -> Result<Box<dyn Backend>> {
-        let backend = loop {
-            let options = self.options.borrow().clone();
-            match open(&options, self.has_opened.get()) {
-                Err(error @ Error::Backend { .. }) if self.take_other_place() => {
-                    let gpu = self.options.borrow().auto_gpu;
-                    tracing::warn!(
-                        "cuda:{} cannot be opened, cuda:{gpu} is taken: {error}",
-                        options.auto_gpu
-                    );
-                }
-                opened => break opened?,
-            }
-        };
+        self.leave_unopened();
+        let options = self.options.borrow().clone();
+        let backend = open(&options, self.has_opened.get())?;
         self.has_opened.set(true);
         drop(self.ahead.take());
         let mut options = self.options.borrow_mut();
@@ -217,8 +228,15 @@ impl Devices {
 
     /// How the run ended: one that lost its GPU makes others take another.
     pub fn note(&self, outcome: &Result<()>) {
-        if outcome.as_ref().is_err_and(Error::is_device_lost) {
-            self.place.borrow().iter().for_each(Place::has_failed);
+        if let Err(error) = outcome {
+            self.note_error(error);
+        }
+    }
+
+    /// A GPU that has failed is marked; one that has no room may have it for the next run.
+    fn note_error(&self, error: &Error) {
+        if let Error::Backend { fault: fault @ DeviceFault::Lost { .. }, .. } = error {
+            self.place.borrow().iter().for_each(|place| place.has_failed(fault));
         }
     }
 
@@ -227,12 +245,14 @@ impl Devices {
         self.on_loss != OnDeviceLoss::End
     }
 
-    /// Opens the device that takes over when one is lost, by `open`, and the same when it is opened again.
+    /// Opens the device that takes over when one is lost by an `error`, by `open`, and the same when it is
+    /// opened again.
     ///
     /// # Errors
     /// Those of `open`, on the CPU.
     pub fn open_spare(
         &self,
+        error: Option<&Error>,
         open: impl Fn(&Options) -> Result<Box<dyn Backend>>,
     ) -> Result<Box<dyn Backend>> {
         let options = self.options.borrow().clone();
@@ -243,10 +263,10 @@ impl Devices {
         if let Some(spare) = self.spare.get() {
             return open(&on(spare));
         }
-        let lost = self.place.take().map(|place| {
-            place.has_failed();
-            place.0
-        });
+        if let Some(error) = error {
+            self.note_error(error);
+        }
+        let lost = self.place.take().map(|place| place.0);
         let mut others = self.other_gpus(lost);
         while let Some(place) = Place::take(others.iter().copied()) {
             let choice = BackendChoice::Cuda(place.0);
@@ -329,8 +349,9 @@ const AUTO_GPU: usize = 0;
 pub struct Ahead(Arc<Opening>);
 
 struct Opening {
-    thread: Mutex<Option<JoinHandle<Option<cuda::Opened>>>>,
-    device: OnceLock<Option<Arc<cuda::Opened>>>,
+    thread: Mutex<Option<JoinHandle<Result<cuda::Opened>>>>,
+    /// `None` if nobody opens anything.
+    device: OnceLock<Option<Result<Arc<cuda::Opened>>>>,
 }
 
 impl Ahead {
@@ -348,24 +369,29 @@ impl Ahead {
         let open = |number| {
             let thread = std::thread::Builder::new().name("lockon-open".into());
             let traffic = traffic.clone();
-            thread.spawn(move || cuda::Opened::counting(number, &traffic).ok()).ok()
+            thread.spawn(move || cuda::Opened::counting(number, &traffic)).ok()
         };
         Self(Arc::new(Opening { thread: Mutex::new(number.and_then(open)), device: OnceLock::new() }))
     }
 
     /// The device, once it is open; `None` if there is none.
     pub fn device(&self) -> Option<Arc<cuda::Opened>> {
-        self.0.wait()
+        self.0.wait().and_then(|opened| opened.as_ref().ok().cloned())
+    }
+
+    /// Why it could not be opened, if that was tried.
+    fn failure(&self) -> Option<&Error> {
+        self.0.wait().and_then(|opened| opened.as_ref().err())
     }
 }
 
 impl Opening {
-    fn wait(&self) -> Option<Arc<cuda::Opened>> {
+    fn wait(&self) -> Option<&Result<Arc<cuda::Opened>>> {
         let join = || {
             let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-            thread.and_then(|thread| thread.join().ok().flatten()).map(Arc::new)
+            thread.and_then(|thread| thread.join().ok()).map(|opened| opened.map(Arc::new))
         };
-        self.device.get_or_init(join).clone()
+        self.device.get_or_init(join).as_ref()
     }
 }
 
@@ -524,37 +550,60 @@ mod tests {
     #[test]
     fn a_run_takes_the_next_gpu_if_one_cannot_be_opened_and_later_runs_take_that_first() {
         // Numbers that no other test takes, and no machine has.
-        let gpus = || vec![911, 912, 913];
         let options = |choice| Options { choice, depth: 1, threads: 1, ..Options::default() };
-        let among = |gpus, choice| Devices::among(gpus, options(choice), OnDeviceLoss::End);
-        let refused = || Error::Backend { backend: "cuda", fault: DeviceFault::Other("it is gone".into()) };
-        let open_but = |broken: usize| {
-            let broken = move |options: &Options| gpu_of(options.choice, options.auto_gpu) <= broken;
-            move |asked: &Options, _: bool| {
-                let open_cpu = || open(&options(BackendChoice::Cpu), &Standing::new(Size::new(8, 8)));
-                if broken(asked) { Err(refused()) } else { open_cpu() }
-            }
-        };
-        let first = among(gpus(), BackendChoice::Cuda(911));
-        assert!(
-            first.open(open_but(911)).is_err(),
-            "nothing was opened ahead: it is not the GPU that failed"
-        );
-        first.open_ahead();
-        first.open(open_but(911)).unwrap();
-        assert_eq!(first.options.borrow().choice, BackendChoice::Cuda(912));
-        // The third has no run, the second one.
-        let second = among(gpus(), BackendChoice::Auto);
-        assert_eq!(second.options.borrow().auto_gpu, 913);
-        second
-            .note(&Err(Error::Backend { backend: "cuda", fault: DeviceFault::Lost { reason: "x".into() } }));
-        let third = among(gpus(), BackendChoice::Auto);
-        assert_eq!(third.options.borrow().auto_gpu, 912, "with a run, but not lost");
-        // All failed: the error is told.
-        let none = among(gpus(), BackendChoice::Cuda(912));
-        none.open_ahead();
-        assert!(none.open(open_but(999)).err().unwrap().to_string().contains("it is gone"));
-        assert!(none.untried.borrow().is_empty());
+        let among = |gpus: &[usize], choice| Devices::among(gpus.into(), options(choice), OnDeviceLoss::End);
+        let standing = Standing::new(Size::new(8, 8));
+        let open = |devices: &Devices| devices.open(|options, _| open(options, &standing));
+        let has_failed = |gpu| Load::get().failed.contains(&gpu);
+        // All are tried; then `auto` takes the CPU, and whoever asked for a GPU is told.
+        let auto = among(&[911, 912, 913], BackendChoice::Auto);
+        auto.open_ahead();
+        assert_eq!(open(&auto).unwrap().describe().backend, "cpu");
+        assert!(auto.untried.borrow().is_empty());
+        assert_eq!([911, 912, 913].map(has_failed), [true, true, false], "the last one is left to nobody");
+        let asked = among(&[914, 915], BackendChoice::Cuda(914));
+        asked.open_ahead();
+        assert!(matches!(open(&asked), Err(Error::Backend { .. })));
+        assert_eq!(asked.options.borrow().choice, BackendChoice::Cuda(915));
+        // Nothing was opened ahead: it is not the GPU that failed.
+        let pyramid = among(&[916, 917], BackendChoice::Auto);
+        assert_eq!(open(&pyramid).unwrap().describe().backend, "cpu");
+        assert!(!has_failed(916));
+        // A GPU that has failed comes after those with runs.
+        let later = among(&[911, 918], BackendChoice::Auto);
+        let last = among(&[911, 918], BackendChoice::Auto);
+        assert_eq!([later, last].map(|devices| devices.options.borrow().auto_gpu), [918, 918]);
+        if cuda::device(AUTO_GPU).is_ok() {
+            // Runs on the one that is there make the other one the first.
+            let _held = Place::take([AUTO_GPU]);
+            let devices = among(&[919, AUTO_GPU], BackendChoice::Auto);
+            assert_eq!(devices.options.borrow().auto_gpu, 919);
+            devices.open_ahead();
+            assert_eq!(open(&devices).unwrap().describe().backend, "cuda");
+        }
+    }
+
+    #[test]
+    fn a_gpu_that_was_lost_is_left_by_later_runs_and_one_without_room_is_not() {
+        let options = Options { depth: 1, threads: 1, ..Options::default() };
+        let among = |gpus: &[usize]| Devices::among(gpus.into(), options.clone(), OnDeviceLoss::Cpu);
+        let failed = |fault| Err(Error::Backend { backend: "cuda", fault });
+        let full = || DeviceFault::OutOfMemory { what: "a test", wanted: 1, free: 0, total: 1 };
+        let lost = || DeviceFault::Lost { reason: "a test".into() };
+        let taken = |gpus: &[usize]| among(gpus).options.borrow().auto_gpu;
+        among(&[921]).note(&failed(full()));
+        assert_eq!(taken(&[921, 922]), 921);
+        among(&[921]).note(&failed(lost()));
+        assert_eq!(taken(&[921, 922]), 922);
+        // The same where another device takes over.
+        let standing = Standing::new(Size::new(8, 8));
+        for (fault, next) in [(full(), 923), (lost(), 924)] {
+            let error = failed(fault).unwrap_err();
+            let devices = among(&[923]);
+            let open = |options: &Options| open(options, &standing);
+            assert_eq!(devices.open_spare(Some(&error), open).unwrap().describe().backend, "cpu");
+            assert_eq!(taken(&[923, 924]), next);
+        }
     }
 
     #[test]
@@ -567,7 +616,7 @@ mod tests {
             let devices = Devices::new(options.clone(), on_loss, false).unwrap();
             assert_eq!(devices.has_spare(), has_spare);
             if has_spare {
-                let opened = [(); 2].map(|()| devices.open_spare(open).unwrap().describe());
+                let opened = [(); 2].map(|()| devices.open_spare(None, open).unwrap().describe());
                 assert_eq!(opened[0].name, opened[1].name, "{on_loss}");
             }
         }

@@ -164,6 +164,7 @@ impl Run {
         let Self { request, spec, .. } = self;
         self.command = Some(CommandRecord {
             job: request.digest(&self.job.templates),
+            outputs: request.output_files().iter().map(|path| path.to_string_lossy().into_owned()).collect(),
             line: line.into_iter().map(|word| text::without_secrets(&word).into_owned()).collect(),
             view: request.shown_view().name(),
             decoders: spec.decoder.name(),
@@ -247,7 +248,9 @@ impl Run {
                 if has_opened { job.reopen(options, format) } else { job.open(options, format) }
             })
         };
-        let open_spare = |format: &VideoFormat| devices.open_spare(|options| job.reopen(options, format));
+        let open_spare = |format: &VideoFormat, error: Option<&Error>| {
+            devices.open_spare(error, |options| job.reopen(options, format))
+        };
         let decoder = frames.source().decoder_name().map(str::to_owned);
         let describe = |format: &VideoFormat, device: &Device| {
             let input = request.source.clone().unwrap_or_else(|| spec.input.to_string());

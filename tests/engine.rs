@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockon::backend::{Backend, Device, Findings};
 use lockon::config::{BackendChoice, Kernel, Limits};
 use lockon::control::Control;
-use lockon::engine::OpenBackend;
+use lockon::engine::OpenSpare;
 use lockon::error::DeviceFault;
 use lockon::frame::{FrameMeta, Picture, Plane, Rect, Size, VideoFormat};
 use lockon::ports::Sink;
@@ -369,10 +369,10 @@ fn run_failing(
         Ok(Box::new(Failing { inner, call, good, fault: fault.clone(), has_failed: false }))
     };
     let on_cpu = Job { backend: BackendChoice::Cpu, ..job.clone() };
-    let spare = |format: &VideoFormat| on_cpu.open_backend(format.size);
+    let spare = |format: &VideoFormat, _: Option<&Error>| on_cpu.open_backend(format.size);
     let sink = MemorySink::default();
     let heard = sink.heard.clone();
-    let open_spare = has_spare.then_some(&spare as &OpenBackend<'_>);
+    let open_spare = has_spare.then_some(&spare as &OpenSpare<'_>);
     let (summary, outcome) =
         job.run_on(&mut MemorySource::new(pictures), vec![Box::new(sink)], &open, open_spare);
     let heard = heard.lock().unwrap();
@@ -459,7 +459,7 @@ fn a_spare_device_that_is_lost_too_ends_the_run() {
         Ok(Box::new(Failing { inner, call: Call::WaitNext, good: 3, fault: lost(), has_failed: false }))
     };
     let mut source = MemorySource::new(&pictures);
-    let (summary, outcome) = job.run_on(&mut source, vec![], &open, Some(&open));
+    let (summary, outcome) = job.run_on(&mut source, vec![], &open, Some(&|format, _| open(format)));
     assert!(outcome.unwrap_err().is_device_lost());
     assert_eq!((summary.frames, summary.device_lost), (6, Some(3)));
 }

@@ -131,14 +131,29 @@ fn what_happens_to_one_of_sixteen_videos_leaves_the_others_unharmed() {
     assert_eq!(run.status.code(), Some(1), "{said}");
     assert!(said.contains("4 of 16 videos failed:\n"), "{said}");
     let list = said.rsplit_once("failed:\n").unwrap().1;
-    for (video, reason) in
-        [("v3", "No such file"), ("v5", "v5.mp4"), ("v7", "v7.mp4"), ("v9", "No space left on device")]
-    {
+    for (video, reason) in [
+        ("v3", "No such file"),
+        ("v5", "the file is cut off"),
+        ("v7", "enough data"),
+        ("v9", "No space left on device"),
+    ] {
         let line = list.lines().find(|line| line.starts_with(&format!("  {video}.mp4: ")));
         assert!(line.is_some_and(|line| line.contains(reason)), "{video}: {said}");
     }
     for (index, expected) in whole.iter().zip(&expected) {
         assert!(frames(&path(&format!("v{index}.jsonl"))) == *expected, "v{index}");
+    }
+}
+
+#[test]
+fn standard_input_is_one_list_or_one_video() {
+    let dir = tempfile::tempdir().unwrap();
+    let track = ["--track", "9,9,30,30", "--results", "{index}.jsonl"];
+    for words in [&["--inputs", "-", "-"][..], &["-", "-"]] {
+        let run = output(dir.path(), &[words, &track].concat());
+        let said = stderr(&run);
+        assert_eq!(run.status.code(), Some(2), "{said}");
+        assert!(said.contains("both read from standard input"), "{said}");
     }
 }
 

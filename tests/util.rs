@@ -10,7 +10,7 @@ use crate::say;
 use lockon::backend::{self, Backend, Device, Options, Standing};
 use lockon::config::{BackendChoice, Kernels, Limits, ThresholdSpec, TrackSpec};
 use lockon::control::Control;
-use lockon::engine::{Engine, OpenBackend};
+use lockon::engine::{Engine, OpenBackend, OpenSpare};
 use lockon::frame::{
     Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat,
 };
@@ -352,7 +352,7 @@ impl Job {
         source: &mut dyn Source,
         sinks: Vec<Box<dyn Sink>>,
         open_backend: &OpenBackend<'_>,
-        open_spare: Option<&OpenBackend<'_>>,
+        open_spare: Option<&OpenSpare<'_>>,
     ) -> (Summary, Result<()>) {
         let tracker = Tracker::new(&self.tracks).with_threads(self.threads);
         let tracker = if self.track_matches { tracker.following_matches() } else { tracker };

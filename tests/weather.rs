@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockon::backend::{Backend, Device, Findings};
-use lockon::engine::OpenBackend;
+use lockon::engine::OpenSpare;
 use lockon::error::DeviceFault;
 use lockon::frame::{FrameMeta, Picture, Plane, Size, VideoFormat};
 use lockon::ports::{Delivery, Next, Sink, Source};
@@ -286,8 +286,8 @@ fn check(weather: &Weather) -> Result<(), TestCaseError> {
         let (inner, delays) = (job.open_backend(format.size)?, Delays::new(weather, 7));
         Ok(Box::new(Shaky { inner, delays, failure: weather.device, submitted: 0, waited: 0 }))
     };
-    let spare = |format: &VideoFormat| job.open_backend(format.size);
-    let open_spare = weather.has_spare.then_some(&spare as &OpenBackend<'_>);
+    let spare = |format: &VideoFormat, _: Option<&Error>| job.open_backend(format.size);
+    let open_spare = weather.has_spare.then_some(&spare as &OpenSpare<'_>);
     let sinks = sinks.into_iter().map(|sink| Box::new(sink) as Box<dyn Sink>).collect();
     let (summary, outcome) = job.run_on(&mut source, sinks, &open, open_spare);
 

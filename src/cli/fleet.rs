@@ -46,6 +46,13 @@ type Named = (String, Request);
 pub(super) fn videos(args: &RunArgs) -> Result<Vec<Named>> {
     let mut requests = args.typed.requests()?;
     if let Some(list) = &args.several.inputs {
+        let is_stdin = |request: &Request| matches!(request.parsed_input(), Ok(Input::Stdin));
+        if list.as_os_str() == "-" && requests.iter().any(is_stdin) {
+            bail!(Error::Usage(
+                "--inputs - and the video - are both read from standard input: put the list into a file"
+                    .into()
+            ));
+        }
         requests.extend(fleet::read_list(list, &args.typed.options()?)?);
         if requests.is_empty() {
             bail!(Error::Usage(format!("{} names no video", text::path(list))));
@@ -103,7 +110,12 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
     args.overwrite.allow(&may_be_lost)?;
     let jobs = args.several.jobs.map_or_else(|| fleet::usual_jobs(&videos[0].1), usize::from);
     system::allow_files();
-    system::check_threads(job::threads(None) + THREADS_EACH * jobs.min(videos.len()))?;
+    let live = videos.iter().filter(|(_, request)| fleet::is_live(request)).count();
+    let at_once = live + jobs.min(videos.len() - live);
+    system::check_threads(
+        job::threads(None) + THREADS_EACH * at_once,
+        "--jobs takes fewer files at a time; cameras and streams all run at once",
+    )?;
     let signals = Signals::watch()?;
     let metrics = videos[0].1.metrics.as_ref().map(MetricsServer::start).transpose()?.map(Arc::new);
     if let Some(metrics) = &metrics {

@@ -30,7 +30,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         };
     }
     let (_, request) = videos.remove(0);
-    system::check_threads(job::threads(request.threads))?;
+    system::check_threads(job::threads(request.threads), "--threads takes fewer")?;
     if let Some(format) = args.print_job {
         return print_job(&request, format);
     }

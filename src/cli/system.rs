@@ -39,13 +39,13 @@ fn stack_limit(limits: &str) -> Option<u64> {
 ///
 /// # Errors
 /// If the system gives fewer.
-pub(super) fn check_threads(working: usize) -> Result<()> {
+pub(super) fn check_threads(working: usize, remedy: &str) -> Result<()> {
     let needed = working + THREADS;
     let started = start_at_once(needed, || Builder::new().stack_size(64 << 10));
     anyhow::ensure!(
         started == needed,
         "the system gives only {started} more threads, and {needed} are needed \
-         (ulimit -u, or the container's limit of processes; --threads takes fewer)"
+         (ulimit -u, or the container's limit of processes; {remedy})"
     );
     Ok(())
 }

@@ -39,14 +39,16 @@ pub fn completion(request: &Request) -> Result<Completion> {
         ));
     };
     let lines = Path::new(lines);
-    let file = match File::open(lines) {
-        Ok(file) => file,
+    let file = match lines.metadata() {
+        // Whatever goes through a pipe is not kept there, and to open one waits for its writer.
+        Ok(found) if !found.is_file() => return Ok(Completion::None),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Completion::None),
-        Err(error) => return Err(Error::file("read", lines)(error)),
+        found => found.and_then(|_| File::open(lines)).map_err(Error::file("read", lines))?,
     };
     let (first, last) = ends(&file).map_err(Error::file("read", lines))?;
     if first.is_null() && file.metadata().is_ok_and(|file| file.len() == 0) {
-        // It was stopped before its first frame, and wrote nothing.
+        // Whoever wrote it was stopped before the first frame: there is nothing in it to lose. Nothing is
+        // known of the other files.
         return Ok(Completion::Part(vec![lines.into()]));
     }
     let asked = request.digest(&job::load_templates(&request.template)?);
@@ -54,18 +56,13 @@ pub fn completion(request: &Request) -> Result<Completion> {
         return Ok(Completion::Other);
     }
     let is_complete = last["type"] == "summary" && last["interrupted"] == false && last["error"].is_null();
-    let (outputs, words) = (request.output_files(), &first["command"]["line"]);
+    let (outputs, written) = (request.output_files(), &first["command"]["outputs"]);
     if is_complete && outputs.iter().all(|path| path.exists()) {
         return Ok(Completion::Done);
     }
-    // As they were typed, or as `Request::words` writes them.
     let has_written = |path: &PathBuf| {
-        let is_named = |word: &Value| {
-            let path = path.to_str().zip(word.as_str());
-            let stands_before = path.and_then(|(path, word)| word.strip_suffix(path));
-            stands_before.is_some_and(|option| option.is_empty() || option.ends_with('='))
-        };
-        path == lines || words.as_array().is_some_and(|words| words.iter().any(is_named))
+        let is_named = |name: &Value| name.as_str().is_some_and(|name| Path::new(name) == path);
+        path == lines || written.as_array().is_some_and(|names| names.iter().any(is_named))
     };
     Ok(Completion::Part(outputs.into_iter().filter(has_written).collect()))
 }
@@ -112,9 +109,8 @@ mod tests {
         request.results = vec![lines.to_str().unwrap().into()];
         assert_eq!(completion(&request).unwrap(), Completion::None);
         let run_of = |request: &Request| {
-            let (job, line) = (request.digest(&[]), request.words());
-            let line: Vec<_> = line.iter().map(|word| word.to_str().unwrap()).collect();
-            format!("{}\n", json!({ "type": "run", "command": { "job": job, "line": line } }))
+            let command = json!({ "job": request.digest(&[]), "outputs": request.output_files() });
+            format!("{}\n", json!({ "type": "run", "command": command }))
         };
         let part = || Completion::Part(vec![lines.clone()]);
         let run = run_of(&request);
@@ -135,12 +131,23 @@ mod tests {
             (&failed, part()),
             (torn, part()),
             (&format!("{run}{frame}"), part()),
-            ("", part()),
             ("no JSON\n", Completion::Other),
             ("{\"type\":\"run\"}\n", Completion::Other),
         ] {
             std::fs::write(&lines, text).unwrap();
             assert_eq!(completion(&request).unwrap(), expected, "{text:.200}");
+        }
+        // An empty file is nobody's, and tells nothing of the others.
+        std::fs::write(&lines, "").unwrap();
+        let with_video = Request { output: vec![video.clone()], ..request.clone() };
+        assert_eq!(completion(&with_video).unwrap(), part());
+        #[cfg(unix)]
+        {
+            // A pipe keeps nothing, and is not opened: that would wait for a writer.
+            let pipe = folder.path().join("pipe.jsonl");
+            assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            let piped = Request { results: vec![pipe.to_str().unwrap().into()], ..request.clone() };
+            assert_eq!(completion(&piped).unwrap(), Completion::None);
         }
         std::fs::write(&lines, &whole).unwrap();
         let other = Request { min_score: 0.5, ..request.clone() };

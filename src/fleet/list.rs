@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::names::has_words;
 use crate::error::{Error, Result};
 use crate::files;
+use crate::media::source::Input;
 use crate::request::Request;
 
 /// Reads a list of videos: a line each, an INPUT as it is typed, or a job as `--print-job=json` writes it;
@@ -53,6 +54,10 @@ pub fn check(runs: &[(String, Request)]) -> Result<()> {
     }
     if let Some((other, _)) = runs.iter().find(|(_, request)| request.metrics != one.metrics) {
         return usage(format!("--metrics of {first} and {other} are not the same: one address serves all"));
+    }
+    let from_stdin = |(_, request): &&(String, Request)| matches!(request.parsed_input(), Ok(Input::Stdin));
+    if let [(first, _), (other, _), ..] = runs.iter().filter(from_stdin).collect::<Vec<_>>()[..] {
+        return usage(format!("{first} and {other} are both read from standard input, which has one video"));
     }
     let mut writers: HashMap<PathBuf, &str> = HashMap::new();
     for (name, request) in runs {
@@ -140,6 +145,12 @@ mod tests {
         let (name, request) = run("a", "x.jsonl");
         let picks = check(&[(name, Request { pick: true, ..request })]).unwrap_err().to_string();
         assert!(picks.contains("--pick is for one video"), "{picks}");
+        let stdin = |name: &str| {
+            let (name, request) = run(name, &format!("{name}.jsonl"));
+            (name, Request { input: Request::new("-").unwrap().input, ..request })
+        };
+        assert!(said(&[stdin("a"), stdin("b")]).contains("a and b are both read from standard input"));
+        check(&[stdin("a"), run("b", "b.jsonl")]).unwrap();
         check(&[run("a", "-")]).unwrap();
         check(&[run("a", "x.jsonl"), run("b", "-")]).unwrap();
     }

@@ -357,7 +357,7 @@ pub fn usual_jobs(request: &Request) -> usize {
 }
 
 /// True if frames come whether or not anybody takes them, so that the run cannot wait for another to end.
-fn is_live(request: &Request) -> bool {
+pub fn is_live(request: &Request) -> bool {
     let is_real_time = || {
         launch::init().is_ok() && request.source_spec().and_then(|spec| spec.is_real_time()).unwrap_or(false)
     };

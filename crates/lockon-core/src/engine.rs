@@ -31,6 +31,10 @@ const STALL: Duration = Duration::from_secs(2);
 /// Opens a device for frames of a format.
 pub type OpenBackend<'a> = dyn Fn(&VideoFormat) -> Result<Box<dyn Backend>> + 'a;
 
+/// Opens the device that takes over when one was lost by an error; later, for frames of another format,
+/// without one.
+pub type OpenSpare<'a> = dyn Fn(&VideoFormat, Option<&Error>) -> Result<Box<dyn Backend>> + 'a;
+
 /// What a run is made of.
 pub struct Engine<'a> {
     /// Where frames come from.
@@ -39,7 +43,7 @@ pub struct Engine<'a> {
     pub open_backend: &'a OpenBackend<'a>,
     /// Opens what takes over for the rest of the run if that device is lost, with as many slots; without it
     /// the run ends with the error.
-    pub open_spare: Option<&'a OpenBackend<'a>>,
+    pub open_spare: Option<&'a OpenSpare<'a>>,
     /// Describes the run, once the first frame's format and the device are known.
     pub describe: &'a dyn Fn(&VideoFormat, &Device) -> RunRecord,
     /// Follows what it was asked to.
@@ -269,11 +273,10 @@ impl Engine<'_> {
 
     fn open(&mut self, run: &mut Run, format: &Arc<VideoFormat>) -> Result<()> {
         run.open = None;
-        let open_backend = match self.open_spare {
-            Some(open_spare) if run.device_lost.is_some() => open_spare,
-            _ => self.open_backend,
+        let backend = match self.open_spare {
+            Some(open_spare) if run.device_lost.is_some() => open_spare(format, None)?,
+            _ => (self.open_backend)(format)?,
         };
-        let backend = open_backend(format)?;
         match run.size {
             None => {
                 self.tracker.check(format.size)?;
@@ -303,7 +306,7 @@ impl Engine<'_> {
         // What it still holds of the host's memory is free before the spare one asks for its own.
         drop(lost);
         let open_spare = self.open_spare.expect("there is one, or nothing would be lost");
-        let mut open = Open { backend: open_spare(&format)?, format };
+        let mut open = Open { backend: open_spare(&format, Some(&error))?, format };
         for frame in &run.in_flight {
             open.submit(frame)?;
         }

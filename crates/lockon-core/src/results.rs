@@ -158,6 +158,8 @@ pub struct CommandRecord {
     pub line: Vec<String>,
     /// What was asked, as SHA-256 in hexadecimal: the same for runs that have the same results.
     pub job: String,
+    /// The files that the run writes, by their names as they were given, with what words in braces stand for.
+    pub outputs: Vec<String>,
     /// What outputs show: `overlay`, `mask` or `split`.
     pub view: &'static str,
     /// Decoders that might be used: `auto`, `software` or `hardware`.

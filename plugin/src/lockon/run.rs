@@ -46,8 +46,8 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
     let open_backend = |format: &VideoFormat| {
         devices.open(|options, has_opened| Retuned::open(element, options.clone(), format, has_opened))
     };
-    let open_spare = |format: &VideoFormat| {
-        devices.open_spare(|options| Retuned::open(element, options.clone(), format, true))
+    let open_spare = |format: &VideoFormat, error: Option<&Error>| {
+        devices.open_spare(error, |options| Retuned::open(element, options.clone(), format, true))
     };
     let engine = Engine {
         source: &mut Frames::of(element, device.detections.clone()),
