@@ -8,12 +8,12 @@
 //! threads is counted for a source that is alone in the process.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 
 use gst::DebugLevel;
 
-/// Errors of one pipeline.
+/// Errors of one pipeline, the first of which is told.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Errors(Arc<AtomicU64>);
 
@@ -23,8 +23,9 @@ thread_local! {
 }
 
 impl Errors {
-    pub(super) fn count(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    /// Counts one; true for the first.
+    pub(super) fn count(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) == 0
     }
 
     pub(super) fn so_far(&self) -> u64 {
@@ -46,6 +47,9 @@ impl Errors {
 
 /// Errors on threads that work for no pipeline, as far as we know.
 static ELSEWHERE: AtomicU64 = AtomicU64::new(0);
+
+/// How many sources had been opened when the last of these was told.
+static TOLD_ELSEWHERE: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Sources that are open, and how many have been opened.
 static OPEN: AtomicU64 = AtomicU64::new(0);
@@ -83,9 +87,6 @@ impl Drop for Company {
     }
 }
 
-/// What is damaged was told once.
-static TOLD: AtomicBool = AtomicBool::new(false);
-
 /// Listens from now on. GStreamer must have been started.
 pub(super) fn watch() {
     static WATCHING: Once = Once::new();
@@ -108,12 +109,17 @@ pub(super) fn watch() {
             };
             if is_damage {
                 let ours = OF_THREAD.try_with(|of_thread| of_thread.borrow().clone()).ok().flatten();
-                match ours {
-                    Some(errors) => errors.count(),
-                    None => _ = ELSEWHERE.fetch_add(1, Ordering::Relaxed),
+                let is_first = if let Some(errors) = ours {
+                    errors.count()
+                } else {
+                    ELSEWHERE.fetch_add(1, Ordering::Relaxed);
+                    // Once for each video that was opened: nobody knows whose it is.
+                    let opened = OPENED.load(Ordering::Relaxed);
+                    TOLD_ELSEWHERE.swap(opened, Ordering::Relaxed) != opened
+                };
+                if !is_first {
+                    return;
                 }
-            }
-            if is_damage && !TOLD.swap(true, Ordering::Relaxed) {
                 let text = message.get();
                 tracing::warn!(
                     "the video is damaged, the decoder goes on: {}",
