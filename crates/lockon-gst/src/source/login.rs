@@ -1,10 +1,12 @@
 //! User and password for a server, which nobody gets to see.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 
 use gst::glib;
 use gst::prelude::*;
@@ -23,6 +25,9 @@ pub struct Login {
     password: String,
 }
 
+/// What pipes said. They say it once, and several videos of a process may name the same one.
+static SAID_ONCE: Mutex<BTreeMap<PathBuf, Login>> = Mutex::new(BTreeMap::new());
+
 impl Login {
     /// This user with this password.
     pub fn new(user: &str, password: &str) -> Self {
@@ -30,14 +35,27 @@ impl Login {
     }
 
     /// What a file says in its only line: `user:password`. Warns of a file that other users of the machine
-    /// can read.
+    /// can read. A pipe is read by whoever asks first; the others hear the same.
     ///
     /// # Errors
     /// `File` if it cannot be read, `Usage` if it says something else. No error repeats what it says.
     pub fn read(path: &Path) -> Result<Self> {
+        let about = path.metadata().map_err(Error::file("read", path))?;
+        if about.is_file() {
+            return Self::read_now(path, &about);
+        }
+        let mut said = SAID_ONCE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(login) = said.get(path) {
+            return Ok(login.clone());
+        }
+        let login = Self::read_now(path, &about)?;
+        said.insert(path.to_owned(), login.clone());
+        Ok(login)
+    }
+
+    fn read_now(path: &Path, about: &Metadata) -> Result<Self> {
         let mut said = String::new();
         let mut file = File::open(path).map_err(Error::file("read", path))?;
-        let about = file.metadata().map_err(Error::file("read", path))?;
         (&mut file).take(MAX_LENGTH).read_to_string(&mut said).map_err(Error::file("read", path))?;
         #[cfg(unix)]
         {
@@ -137,6 +155,20 @@ mod tests {
             let error = wrong.parse::<Login>().unwrap_err();
             assert!(error.is_usage() && !error.to_string().contains("s3cret"), "{error}");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_login_that_can_be_read_once_is_that_of_all_who_name_it() {
+        use std::io::Write;
+        use std::os::fd::AsRawFd;
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"admin:s3cret\n").unwrap();
+        drop(writer);
+        // As a shell names what a command prints.
+        let path = PathBuf::from(format!("/dev/fd/{}", reader.as_raw_fd()));
+        let login = Login::new("admin", "s3cret");
+        assert_eq!([Login::read(&path).unwrap(), Login::read(&path).unwrap()], [login.clone(), login]);
     }
 
     #[test]
