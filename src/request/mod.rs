@@ -265,17 +265,24 @@ impl Request {
                 || [TO_DO, SEARCH].contains(&field.spec.group)
                 || !self.output.is_empty() && SHOWN.contains(&field.name)
         }) {
-            if field.name == "template" {
-                continue;
-            }
-            for text in field.texts(&open) {
-                hash.update(format!("{}={}\0", field.name, text.display()));
+            match (field.name, &self.control) {
+                ("template", _) => {}
+                // Its name says nothing of what it asks. A pipe was read already, for the run.
+                ("control", Some(path)) if path.is_file() => {
+                    let orders = std::fs::read(path).map(Sha256::digest).unwrap_or_default();
+                    hash.update(format!("control={}\0", in_hexadecimal(&orders)));
+                }
+                _ => {
+                    for text in field.texts(&open) {
+                        hash.update(format!("{}={}\0", field.name, text.display()));
+                    }
+                }
             }
         }
         for NamedTemplate { template, sha256 } in templates {
             hash.update(format!("template={}={sha256}\0", template.name()));
         }
-        hash.finalize().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+        in_hexadecimal(&hash.finalize())
     }
 
     /// What outputs show: where nothing is searched or followed, the picture itself would show nothing of the
@@ -347,5 +354,27 @@ impl Request {
             threshold: self.threshold,
             wants_mask: false,
         })
+    }
+}
+
+fn in_hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_repeated_is_told_by_what_its_file_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let digest = |name: &str, orders: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, orders).unwrap();
+            Request { control: Some(path), ..Request::new("a.mp4").unwrap() }.digest(&[])
+        };
+        let one = digest("a.jsonl", "one");
+        assert_eq!(digest("b.jsonl", "one"), one);
+        assert_ne!(digest("a.jsonl", "other"), one);
     }
 }
