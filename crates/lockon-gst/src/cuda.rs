@@ -185,6 +185,11 @@ impl Surfaces {
         context_of(&self.device()?)
     }
 
+    /// The device's number among those that CUDA counts.
+    pub(crate) fn gpu(&self) -> Option<u32> {
+        self.device().and_then(|device| device.context().1.try_into().ok())
+    }
+
     /// The picture in a buffer, if it lies on a device and there is one here to read it. One on another
     /// device is copied.
     ///

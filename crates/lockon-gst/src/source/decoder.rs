@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use gst::glib::{self, subclass::SignalId};
 use gst::prelude::*;
 
 use crate::damage::Errors;
@@ -80,11 +81,10 @@ pub(super) fn limit_threads(pipeline: &gst::Pipeline, threads: u32) {
         let names = ["max-threads", "threads", "n-threads"].into_iter();
         for property in names.filter(|_| is_decoder).filter_map(|name| element.find_property(name)) {
             // libvpx takes 16 at most.
-            if let Some(most) =
-                property.downcast_ref::<gst::glib::ParamSpecInt>().map(gst::glib::ParamSpecInt::maximum)
+            if let Some(most) = property.downcast_ref::<glib::ParamSpecInt>().map(glib::ParamSpecInt::maximum)
             {
                 element.set_property(property.name(), i32::try_from(threads).map_or(most, |n| n.min(most)));
-            } else if let Some(range) = property.downcast_ref::<gst::glib::ParamSpecUInt>() {
+            } else if let Some(range) = property.downcast_ref::<glib::ParamSpecUInt>() {
                 element.set_property(property.name(), threads.min(range.maximum()));
             }
         }
@@ -147,6 +147,35 @@ pub(super) fn prefer_hardware() {
     }
 }
 
+/// Leaves out NVIDIA's decoders of other GPUs than `number`: there is one element for each codec and GPU.
+pub(super) fn keep_to_gpu(pipeline: &gst::Pipeline, number: u32) {
+    // Those within a `uridecodebin` ask through it.
+    let choosers = pipeline.children().into_iter().filter_map(|element| {
+        let signal = SignalId::lookup("autoplug-select", element.type_())?;
+        Some((element, signal.query().return_type().type_()))
+    });
+    for (chooser, answer) in choosers {
+        // The type has no bindings.
+        let Some(answer) = glib::EnumClass::with_type(answer) else { continue };
+        chooser.connect("autoplug-select", false, move |values| {
+            let factory = values.last().and_then(|value| value.get::<gst::ElementFactory>().ok());
+            let is_elsewhere = factory.and_then(|f| gpu_of(&f)).is_some_and(|gpu| gpu != number);
+            answer.to_value_by_nick(if is_elsewhere { "skip" } else { "try" })
+        });
+    }
+}
+
+/// The GPU that a decoder of NVIDIA's works on, as its name tells: `nvh264dec` is the first one's,
+/// `nvh264device1dec` the second one's.
+fn gpu_of(factory: &gst::ElementFactory) -> Option<u32> {
+    (factory.plugin_name()? == "nvcodec").then(|| number_in(&factory.name()))
+}
+
+fn number_in(name: &str) -> u32 {
+    let digits = name.split_once("device").and_then(|(_, rest)| rest.strip_suffix("dec"));
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +210,28 @@ mod tests {
         let before = encoder.property::<i32>("threads");
         pipeline.add(&encoder).unwrap();
         assert_eq!(encoder.property::<i32>("threads"), before);
+    }
+
+    /// Without a GPU there is no decoder that could be left out; a wrong answer would end the process.
+    #[test]
+    fn decoders_that_are_on_no_gpu_are_taken_whatever_the_gpu_is() {
+        crate::launch::init().unwrap();
+        let text = "videotestsrc num-buffers=5 ! jpegenc ! decodebin ! fakesink name=end";
+        let pipeline = gst::parse::launch(text).unwrap().downcast::<gst::Pipeline>().unwrap();
+        keep_to_gpu(&pipeline, 7);
+        pipeline.set_state(gst::State::Playing).unwrap();
+        let end = [gst::MessageType::Eos, gst::MessageType::Error];
+        let message = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(20), &end);
+        let decoder = decoder_of(&pipeline).map(|factory| factory.name().to_string());
+        pipeline.set_state(gst::State::Null).unwrap();
+        assert_eq!(message.unwrap().type_(), gst::MessageType::Eos);
+        assert_eq!(decoder.as_deref(), Some("jpegdec"));
+    }
+
+    #[test]
+    fn a_decoder_of_nvidias_tells_its_gpu_by_its_name() {
+        let names = ["nvh264dec", "nvh265sldevice1dec", "nvvp9device12dec", "nvdevicedec"];
+        assert_eq!(names.map(number_in), [0, 1, 12, 0]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use gst::prelude::*;
 
 use super::adapt::{adapt_in_place, adaptation};
 use super::check::check;
-use super::decoder::{count_errors, decoder_of, is_hardware, limit_threads, prefer_hardware};
+use super::decoder::{count_errors, decoder_of, is_hardware, keep_to_gpu, limit_threads, prefer_hardware};
 use super::ending::Ending;
 use super::errors::{explained, failure, in_words_of_the_input, no_video, unreachable};
 use super::feed::{Counts, Feed, NumberedSample, answer_allocation_queries};
@@ -408,6 +408,7 @@ fn built(
         && let Some(context) = spec.surfaces.context()
     {
         pipeline.set_context(&context);
+        spec.surfaces.gpu().iter().for_each(|gpu| keep_to_gpu(&pipeline, *gpu));
     }
     if let Some(pictures) = &inlet.pictures {
         pictures.watch(launch, &pipeline)?;
