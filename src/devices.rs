@@ -207,18 +207,15 @@ impl Devices {
         ahead
     }
 
-    /// Opens a device by `open`, which is told the options, and whether the run has had one before. Where
-    /// several GPUs may be taken, one that cannot be opened leaves the run to the next.
+    /// Opens a device by `open`, which is told the options. Where several GPUs may be taken, one that cannot be
+    /// opened leaves the run to the next.
     ///
     /// # Errors
     /// Those of `open`.
-    pub fn open(
-        &self,
-        open: impl Fn(&Options, bool) -> Result<Box<dyn Backend>>,
-    ) -> Result<Box<dyn Backend>> {
+    pub fn open(&self, open: impl Fn(&Options) -> Result<Box<dyn Backend>>) -> Result<Box<dyn Backend>> {
         self.leave_unopened();
         let options = self.options.borrow().clone();
-        let backend = open(&options, self.has_opened.get())?;
+        let backend = open(&options)?;
         self.has_opened.set(true);
         drop(self.ahead.take());
         let mut options = self.options.borrow_mut();
@@ -553,7 +550,7 @@ mod tests {
         let options = |choice| Options { choice, depth: 1, threads: 1, ..Options::default() };
         let among = |gpus: &[usize], choice| Devices::among(gpus.into(), options(choice), OnDeviceLoss::End);
         let standing = Standing::new(Size::new(8, 8));
-        let open = |devices: &Devices| devices.open(|options, _| open(options, &standing));
+        let open = |devices: &Devices| devices.open(|options| open(options, &standing));
         let has_failed = |gpu| Load::get().failed.contains(&gpu);
         // All are tried; then `auto` takes the CPU, and whoever asked for a GPU is told.
         let auto = among(&[911, 912, 913], BackendChoice::Auto);

@@ -54,9 +54,9 @@ pub mod run;
 mod say;
 
 pub use lockon_core::{
-    Error, Result, colour, config, control, device_memory, engine, error, excerpt, files, frame, judge, kept,
-    memory, metrics, orders, output, overlay, ports, recycle, reference, results, shell, simd, stats, still,
-    surface, tally, template, text, tracker, workers,
+    Error, Result, change, colour, config, control, device_memory, engine, error, excerpt, files, frame,
+    judge, kept, memory, metrics, orders, output, overlay, ports, recycle, reference, results, search, shell,
+    simd, stats, still, surface, tally, template, text, tracker, workers,
 };
 #[cfg(feature = "gst")]
 pub use lockon_gst as media;

@@ -8,7 +8,7 @@ use crate::backend::{Device, Options};
 use crate::config::{Moment, Part, SearchMethod, TrackSpec};
 use crate::control::Control;
 use crate::devices::Devices;
-use crate::engine::Engine;
+use crate::engine::{Engine, Purpose};
 use crate::error::{Error, Result};
 use crate::excerpt::Excerpt;
 use crate::files;
@@ -134,6 +134,7 @@ impl Prepared {
         sinks.extend(watched);
         let frames = Excerpt::new(source, request.part()).refusing_earlier(&request.track);
         let control = control.clone();
+        control.begin(job.tracks.len() as u32);
         Ok(Run {
             request,
             spec,
@@ -207,6 +208,12 @@ impl Run {
     /// Follows these boxes too.
     pub fn follow(&mut self, tracks: impl IntoIterator<Item = TrackSpec>) {
         self.job.tracks.extend(tracks);
+        self.control.begin(self.job.tracks.len() as u32);
+    }
+
+    /// A handle on it, to drive it from elsewhere.
+    pub fn control(&self) -> &Control {
+        &self.control
     }
 
     /// Where the video comes from.
@@ -241,15 +248,9 @@ impl Run {
         let Self {
             request, spec, job, devices, mut frames, sinks, control, command, readers, metrics, ..
         } = self;
-        let job = Job { wants_mask: sinks.iter().any(|sink| sink.wants_mask()), ..job };
-        let open_backend = |format: &VideoFormat| {
-            devices.open(|options, has_opened| {
-                // Frames that do not fit what was asked are an error at the beginning, and may pass later.
-                if has_opened { job.reopen(options, format) } else { job.open(options, format) }
-            })
-        };
-        let open_spare = |format: &VideoFormat, error: Option<&Error>| {
-            devices.open_spare(error, |options| job.reopen(options, format))
+        let open_backend = |purpose: &Purpose<'_>| devices.open(|options| job::open(options, purpose));
+        let open_spare = |purpose: &Purpose<'_>, error: Option<&Error>| {
+            devices.open_spare(error, |options| job::open(options, purpose))
         };
         let decoder = frames.source().decoder_name().map(str::to_owned);
         let describe = |format: &VideoFormat, device: &Device| {
@@ -258,6 +259,7 @@ impl Run {
         };
         let engine = Engine {
             source: &mut frames,
+            search: job.search.clone(),
             open_backend: &open_backend,
             open_spare: devices.has_spare().then_some(&open_spare as _),
             describe: &describe,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockon::Result;
+use lockon::change::Change;
 use lockon::config::{BackendChoice, Limits};
 use lockon::control::Control;
 use lockon::frame::{Plane, Rect, Size, VideoFormat};
@@ -23,10 +24,12 @@ const FRAMES: u64 = 50;
 /// What is asked when a frame was delivered.
 type Words = fn(&Control) -> Result<Reply>;
 
-/// Asks at set frames: what it asks holds from the next frame on.
+/// Asks at set frames: what it asks of tracks holds from the next frame on, what it asks of the search from
+/// the next one that is submitted.
 struct Driver {
     control: Control,
     script: BTreeMap<u64, Vec<Words>>,
+    changes: Vec<(u64, Change)>,
     replies: Arc<Mutex<Vec<Reply>>>,
 }
 
@@ -47,6 +50,9 @@ impl Sink for Driver {
         for words in self.script.get(&delivery.record.frame).into_iter().flatten() {
             self.replies.lock().unwrap().push(words(&self.control)?);
         }
+        for (_, change) in self.changes.iter().filter(|(at, _)| *at == delivery.record.frame) {
+            self.replies.lock().unwrap().push(self.control.change(change.clone())?);
+        }
         Ok(())
     }
 
@@ -60,6 +66,7 @@ struct Driven {
     records: Vec<FrameRecord>,
     orders: Vec<Event>,
     replies: Vec<Reply>,
+    summary: Summary,
 }
 
 impl Driven {
@@ -84,14 +91,22 @@ impl Driven {
 }
 
 fn drive(job: &Job, pictures: &[Plane], script: &[(u64, Words)]) -> Driven {
+    drive_with(job, pictures, script, &[])
+}
+
+/// The same, with changes of the search too.
+fn drive_with(job: &Job, pictures: &[Plane], script: &[(u64, Words)], changes: &[(u64, Change)]) -> Driven {
     let (sink, replies) = (MemorySink::default(), Arc::<Mutex<Vec<Reply>>>::default());
     let heard: Arc<Mutex<Heard>> = sink.heard.clone();
     let mut by_frame = BTreeMap::<u64, Vec<Words>>::new();
     for (frame, words) in script {
         by_frame.entry(*frame).or_default().push(*words);
     }
-    let driver = Driver { control: job.control.clone(), script: by_frame, replies: replies.clone() };
-    job.run(&mut MemorySource::new(pictures), vec![Box::new(sink), Box::new(driver)]).1.unwrap();
+    let (control, changes) = (job.control.clone(), changes.to_vec());
+    let driver = Driver { control, script: by_frame, changes, replies: replies.clone() };
+    let sinks: Vec<Box<dyn Sink>> = vec![Box::new(sink), Box::new(driver)];
+    let (summary, outcome) = job.run(&mut MemorySource::new(pictures), sinks);
+    outcome.unwrap();
     let heard = heard.lock().unwrap();
     let records = heard.records.iter().map(|record| FrameRecord::clone(record)).collect();
     let mut orders = Vec::new();
@@ -100,7 +115,7 @@ fn drive(job: &Job, pictures: &[Plane], script: &[(u64, Words)]) -> Driven {
         assert_eq!(*before as u64, *frame, "an order stands before the frame from which it holds");
         orders.push(event.clone());
     }
-    Driven { records, orders, replies: std::mem::take(&mut replies.lock().unwrap()) }
+    Driven { records, orders, replies: std::mem::take(&mut replies.lock().unwrap()), summary }
 }
 
 /// A smooth picture, as cameras make them: blurred noise.
@@ -290,6 +305,41 @@ fn a_run_that_is_asked_the_same_at_the_same_frames_has_the_same_results() {
     }
 }
 
+/// The picture of a part, under that name.
+fn template(name: &str, part: usize) -> Template {
+    Template::new(name, smooth([99, 5][part], PART), None).unwrap()
+}
+
+/// A change of one thing or of several, about every fifth of which cannot be done.
+fn random_change(random: &mut Random) -> Change {
+    let mut below = |most: u8| random.byte() % most;
+    let name = ["a", "b", "c"][usize::from(below(3))];
+    let mut change = match below(6) {
+        0 | 1 => Change::adding(template(name, usize::from(below(2)))),
+        2 => Change::removing(name),
+        3 => {
+            let (x, y) = (usize::from(below(120)), usize::from(below(60)));
+            let roi = Rect::new(x, y, 60 + usize::from(below(200)), 40 + usize::from(below(160)));
+            Change { roi: Some((below(3) > 0).then_some(roi)), ..Change::default() }
+        }
+        4 => Change {
+            threshold: Some(
+                ["mean:9:3", "sauvola:15:0.2"].get(usize::from(below(3))).map(|text| text.parse().unwrap()),
+            ),
+            ..Change::default()
+        },
+        _ => Change {
+            scales: Some(["1", "0.9..1.1/1.1"][usize::from(below(2))].parse().unwrap()),
+            ..Change::default()
+        },
+    };
+    if below(2) == 0 {
+        change.min_score = Some(f64::from(below(100)) / 60.0);
+        change.max_matches = Some(1 + usize::from(below(3)));
+    }
+    change
+}
+
 #[test]
 fn every_call_is_answered_however_many_threads_ask_at_once() {
     let pictures = video();
@@ -305,11 +355,12 @@ fn every_call_is_answered_however_many_threads_ask_at_once() {
                     let (x, y) = (usize::from(random.byte()), usize::from(random.byte()));
                     let rect = Rect::new(x, y, 20, 20);
                     let id = 1 + u32::from(random.byte() % 8);
-                    let reply = match random.byte() % 8 {
-                        0..3 => control.follow(rect, Some(u64::from(random.byte() % 64))),
-                        3 | 4 => control.correct(id, rect, None),
-                        5 => control.clear(),
-                        _ => control.forget(id),
+                    let reply = match random.byte() % 16 {
+                        0..4 => control.follow(rect, Some(u64::from(random.byte() % 64))),
+                        4..7 => control.correct(id, rect, None),
+                        7 => control.clear(),
+                        8..11 => control.forget(id),
+                        _ => control.change(random_change(&mut random)),
                     };
                     let Ok(reply) = reply else {
                         std::thread::yield_now();
@@ -358,4 +409,170 @@ fn every_call_is_answered_however_many_threads_ask_at_once() {
     followed.sort_unstable();
     followed.dedup();
     assert_eq!(followed.len(), count, "a number was given twice");
+}
+
+/// From its frame on, a driven run finds what one finds that searched so from the start.
+#[test]
+fn a_change_of_the_search_holds_from_the_frame_that_it_is_answered_with() {
+    let pictures = video();
+    let roi = part(1, 20);
+    let first = || Job { templates: vec![template("a", 0)], limits: LIMITS, ..job() };
+    let changes = [
+        (9, Change::adding(template("b", 1))),
+        (14, Change { min_score: Some(0.999), max_matches: Some(1), ..Change::default() }),
+        (19, Change { roi: Some(Some(Rect::new(0, 150, 323, 91))), ..Change::removing("a") }),
+        (24, Change { threshold: Some(Some("mean:9:3".parse().unwrap())), ..Change::default() }),
+        (29, Change { roi: Some(None), threshold: Some(None), ..Change::adding(template("b", 0)) }),
+        (34, Change::removing("b")),
+    ];
+    for backend in backends() {
+        let driven = drive_with(&Job { backend, ..first() }, &pictures, &[], &changes);
+        let mut search = Job { backend, ..first() }.search();
+        let mut expected = timeless(&Job { backend, ..first() }.records(&pictures));
+        for (index, (asked, change)) in changes.iter().enumerate() {
+            let from = driven.answer(index).unwrap();
+            // Frames that were in flight are through the device before.
+            assert!((asked + 1..=asked + 2).contains(&from), "asked at {asked}, holds from {from}");
+            search = search.changed(change).unwrap();
+            let so_from_the_start = Job { backend, searched: Some(search.clone()), ..first() };
+            expected.truncate(from as usize);
+            let later = timeless(&so_from_the_start.records(&pictures));
+            expected.extend_from_slice(&later[from as usize..]);
+        }
+        assert_eq!(timeless(&driven.records), expected, "{backend:?}");
+        let found =
+            |name: &str| driven.summary.found.iter().find(|found| *found.template == *name).unwrap().frames;
+        assert!(found("a") > 15 && found("b") > 15 && roi.w > 0, "{:?}", driven.summary.found);
+    }
+}
+
+#[test]
+fn a_run_with_nothing_to_do_waits_for_its_first_order() {
+    let pictures = video();
+    for backend in backends() {
+        let driven =
+            drive_with(&Job { backend, ..job() }, &pictures, &[], &[(7, Change::adding(template("a", 0)))]);
+        let from = driven.answer(0).unwrap();
+        for record in &driven.records {
+            let at: Vec<_> = record.matches.iter().map(lockon::results::Match::rect).collect();
+            let expected = if record.frame < from { Vec::new() } else { vec![part(0, record.frame)] };
+            assert_eq!(at, expected, "{backend:?}, frame {}", record.frame);
+        }
+    }
+}
+
+#[test]
+fn several_settings_are_changed_together_or_not_at_all() {
+    let pictures = video();
+    let roi = Rect::new(0, 0, 30, 30);
+    let small = Template::new("small", smooth(3, Size::new(20, 20)), None).unwrap();
+    let job = || {
+        let mut search = Job { templates: vec![small.clone()], ..job() }.search();
+        search.roi = Some(roi);
+        Job { searched: Some(search), templates: vec![small.clone()], ..job() }
+    };
+    let large = || Change { remove: vec!["small".into()], ..Change::adding(template("a", 0)) };
+    let changes = [
+        // It does not fit in the region...
+        (9, large()),
+        // ...this one is not there...
+        (14, Change { min_score: Some(0.1), ..Change::removing("b") }),
+        (14, Change { min_score: Some(2.0), roi: Some(None), ..Change::default() }),
+        (
+            14,
+            Change { roi: Some(Some(Rect::new(300, 0, 30, 30))), max_matches: Some(4), ..Change::default() },
+        ),
+        // ...and with a region that is large enough it does.
+        (24, Change { roi: Some(None), ..large() }),
+    ];
+    for backend in backends() {
+        let driven = drive_with(&Job { backend, ..job() }, &pictures, &[], &changes);
+        let reasons = [
+            "no template fits: the smallest is 44x36, the searched area 30x30",
+            "no template is named \"b\": there are \"small\"",
+            "min-score \"2\": expected a score from -1 to 1",
+            "region of interest 300,0,30,30 does not lie inside the 323x241 frame",
+        ];
+        for (index, reason) in reasons.iter().enumerate() {
+            let error = driven.answer(index).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+            let Event::Control { refused: Some(refused), .. } = &driven.orders[index] else { panic!() };
+            assert!(refused.contains(reason), "{refused}");
+        }
+        let from = driven.answer(4).unwrap() as usize;
+        let undisturbed = Job { backend, ..job() }.records(&pictures);
+        assert_eq!(timeless(&driven.records)[..from], timeless(&undisturbed)[..from], "{backend:?}");
+        assert!(driven.records[from..].iter().all(|record| record.matches.len() == 1), "{backend:?}");
+    }
+}
+
+#[test]
+fn those_of_many_changes_before_a_frame_are_refused_that_cannot_be_done_and_no_others() {
+    let pictures = video();
+    let outside = || Change { roi: Some(Some(Rect::new(300, 0, 30, 30))), ..Change::default() };
+    let changes: Vec<_> = (0..40)
+        .map(|n| (9, if n % 7 == 3 { outside() } else { Change::adding(template(&n.to_string(), n % 2)) }))
+        .collect();
+    let driven = drive_with(&job(), &pictures, &[], &changes);
+    for n in 0..40 {
+        assert_eq!(driven.answer(n).is_ok(), n % 7 != 3, "{n}");
+    }
+    let last = driven.records.last().unwrap();
+    assert_eq!(last.matches.len(), (0..40).filter(|n| n % 7 != 3).count());
+}
+
+const LIMITS: Limits = Limits { min_score: 0.9, max_matches: 2, max_overlap: 0.3 };
+
+#[test]
+fn a_run_whose_search_is_changed_at_random_frames_is_repeated_from_its_records_to_the_bit() {
+    let pictures = video();
+    for backend in backends() {
+        for seed in 0..3 {
+            let mut random = Random::new(100 + seed);
+            let mut changes = Vec::new();
+            for frame in 0..FRAMES - 4 {
+                for _ in 0..random.byte() % 5 {
+                    changes.push((frame, random_change(&mut random)));
+                }
+            }
+            let job = || Job {
+                backend,
+                templates: vec![template("a", 0)],
+                track_matches: seed > 0,
+                limits: LIMITS,
+                depth: 1 + seed as usize,
+                ..job()
+            };
+            let script: &[(u64, Words)] =
+                &[(3, |run| run.follow(part(1, 4), None)), (30, |run| run.forget(1))];
+            let driven = drive_with(&job(), &pictures, script, &changes);
+            let refused = |event: &&Event| matches!(event, Event::Control { refused: Some(_), .. });
+            let count = driven.orders.iter().filter(refused).count();
+            assert_eq!(driven.orders.len(), changes.len() + script.len());
+            assert!(
+                count > 2 && driven.orders.len() - count > 20,
+                "{count} of {} refused",
+                driven.orders.len()
+            );
+            // With as many frames in flight as it likes.
+            let again = Job { depth: 4 - seed as usize, ..job() };
+            again.control.repeat(driven.repeated());
+            let repeated = drive(&again, &pictures, &[]);
+            assert_eq!(timeless(&repeated.records), timeless(&driven.records), "{backend:?}, seed {seed}");
+            assert_eq!(repeated.orders, driven.orders, "{backend:?}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_template_that_is_added_while_frames_pass_becomes_a_track_where_matches_do() {
+    let job = Job { templates: vec![template("a", 0)], track_matches: true, limits: LIMITS, ..job() };
+    let changes = [(9, Change::adding(template("b", 1))), (29, Change::removing("a"))];
+    let driven = drive_with(&job, &video(), &[], &changes);
+    let [first, second] = [1, 2].map(|id| driven.track(id));
+    assert!(first.iter().all(|(_, track)| track.template.as_deref() == Some("a")));
+    assert!(second.iter().all(|(_, track)| track.template.as_deref() == Some("b")));
+    assert!((10..20).contains(&asked_at(&second).unwrap()), "{:?}", asked_at(&second));
+    // What was found by a template that is gone is followed on.
+    assert_eq!(first.last().unwrap().0, FRAMES - 1);
 }

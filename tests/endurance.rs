@@ -8,18 +8,20 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaContext;
-use lockon::backend::{self, Ahead, Options, Standing};
+use lockon::backend::{Ahead, Options};
 use lockon::config::{BackendChoice, View};
 use lockon::control::Control;
 use lockon::engine::Engine;
 use lockon::fleet::{Fleet, Order};
 use lockon::frame::VideoFormat;
+use lockon::job;
 use lockon::media::cuda::Surfaces;
 use lockon::media::sink::VideoSink;
 use lockon::media::source::{Decoder, Input, SourceSpec, VideoSource};
 use lockon::ports::{Delivery, Sink};
 use lockon::request::Request;
 use lockon::results::{RunRecord, Summary};
+use lockon::search::Search;
 use lockon::tracker::Tracker;
 
 use crate::held::{Held, Pulse, asked, backend_name, lives, rounds, say, watch};
@@ -101,13 +103,12 @@ fn run(caps: &str, max_frames: Option<u64>, control: &Control, sinks: Vec<Box<dy
     };
     let mut all = sinks;
     all.push(Box::new(VideoSink::user("appsrc name=results ! fakesink", View::Overlay, true).unwrap()));
-    let threshold = "mean:15:5".parse().unwrap();
-    let open = |format: &VideoFormat| {
-        backend::open(&options, &Standing::new(format.size).thresholding(Some(threshold), false))
-    };
+    let mut search = Search::default();
+    search.threshold = Some("mean:15:5".parse().unwrap());
     let engine = Engine {
         source: &mut source,
-        open_backend: &open,
+        search: search.into(),
+        open_backend: &|purpose| job::open(&options, purpose),
         open_spare: None,
         describe: &run_record,
         tracker: Box::new(Tracker::new(&["40,40,64,64".parse().unwrap()])),

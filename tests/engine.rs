@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use lockon::backend::{Backend, Device, Findings};
+use lockon::change::Change;
 use lockon::config::{BackendChoice, Kernel, Limits};
 use lockon::control::Control;
-use lockon::engine::OpenSpare;
+use lockon::engine::{OpenSpare, Purpose};
 use lockon::error::DeviceFault;
-use lockon::frame::{FrameMeta, Picture, Plane, Rect, Size, VideoFormat};
+use lockon::frame::{FrameMeta, Picture, Plane, Rect, Size};
+use lockon::orders::{Order, Repeated};
 use lockon::ports::Sink;
 use lockon::results::{Event, FrameRecord, Summary};
 use lockon::template::Template;
@@ -364,12 +366,12 @@ fn run_failing(
     (call, good, fault): (Call, usize, &DeviceFault),
     has_spare: bool,
 ) -> (Vec<FrameRecord>, Masks, Summary, Result<()>) {
-    let open = |format: &VideoFormat| -> Result<Box<dyn Backend>> {
-        let inner = job.open_backend(format.size)?;
+    let open = |purpose: &Purpose<'_>| -> Result<Box<dyn Backend>> {
+        let inner = job.open_backend(purpose)?;
         Ok(Box::new(Failing { inner, call, good, fault: fault.clone(), has_failed: false }))
     };
     let on_cpu = Job { backend: BackendChoice::Cpu, ..job.clone() };
-    let spare = |format: &VideoFormat, _: Option<&Error>| on_cpu.open_backend(format.size);
+    let spare = |purpose: &Purpose<'_>, _: Option<&Error>| on_cpu.open_backend(purpose);
     let sink = MemorySink::default();
     let heard = sink.heard.clone();
     let open_spare = has_spare.then_some(&spare as &OpenSpare<'_>);
@@ -454,14 +456,43 @@ fn a_failure_that_is_no_loss_ends_the_run_although_there_is_a_spare() {
 #[test]
 fn a_spare_device_that_is_lost_too_ends_the_run() {
     let (job, pictures) = busy_job(BackendChoice::Cpu, 2);
-    let open = |format: &VideoFormat| -> Result<Box<dyn Backend>> {
-        let inner = job.open_backend(format.size)?;
+    let open = |purpose: &Purpose<'_>| -> Result<Box<dyn Backend>> {
+        let inner = job.open_backend(purpose)?;
         Ok(Box::new(Failing { inner, call: Call::WaitNext, good: 3, fault: lost(), has_failed: false }))
     };
     let mut source = MemorySource::new(&pictures);
-    let (summary, outcome) = job.run_on(&mut source, vec![], &open, Some(&|format, _| open(format)));
+    let (summary, outcome) = job.run_on(&mut source, vec![], &open, Some(&|purpose, _| open(purpose)));
     assert!(outcome.unwrap_err().is_device_lost());
     assert_eq!((summary.frames, summary.device_lost), (6, Some(3)));
+}
+
+#[test]
+fn frames_in_flight_when_a_device_is_lost_are_searched_as_they_were_submitted() {
+    let order = |frame, change| Repeated { frame, order: Order::Change(change), refused: None };
+    let looser = || Change { min_score: Some(-1.0), max_matches: Some(3), ..Change::default() };
+    let orders = || vec![order(4, looser()), order(5, Change::removing("patch")), order(6, looser())];
+    for backend in backends() {
+        for depth in [2, 4] {
+            let (job, pictures) = busy_job(backend, depth);
+            let orders = |job: &Job| {
+                let job = Job { control: Control::new(), ..job.clone() };
+                job.control.repeat(orders());
+                job
+            };
+            let expected = Job { backend: BackendChoice::Cpu, ..orders(&job) }.records(&pictures);
+            let counts: Vec<_> = expected[4..7].iter().map(|record| record.matches.len()).collect();
+            assert_eq!(counts, [3, 0, 0]);
+            // Lost with the first change on its way, and with all of them.
+            for good in [2, 3, 4] {
+                let failing = (orders(&job), pictures.clone());
+                let (records, _, summary, outcome) =
+                    run_failing(&failing, (Call::WaitNext, good, &lost()), true);
+                outcome.unwrap();
+                assert_eq!(timeless(&records), timeless(&expected), "{backend:?}, depth {depth}, {good}");
+                assert!(summary.device_lost.is_some());
+            }
+        }
+    }
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn heard(job: &Job, source: &mut dyn Source, part: Part) -> Heard {
     let sink = MemorySink::default();
     let heard = sink.heard.clone();
     let mut excerpt = Excerpt::new(source, part);
-    let open = |format: &lockon::frame::VideoFormat| job.open_backend(format.size);
+    let open = |purpose: &lockon::engine::Purpose<'_>| job.open_backend(purpose);
     job.run_on(&mut excerpt, vec![Box::new(sink)], &open, None).1.unwrap();
     std::mem::take(&mut *heard.lock().unwrap())
 }

@@ -7,18 +7,21 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::say;
-use lockon::backend::{self, Backend, Device, Options, Standing};
-use lockon::config::{BackendChoice, Kernels, Limits, ThresholdSpec, TrackSpec};
+use lockon::backend::{self, Backend, Device, Options};
+use lockon::config::{
+    Angles, BackendChoice, Kernels, Limits, Scales, SearchMethod, ThresholdSpec, TrackSpec,
+};
 use lockon::control::Control;
-use lockon::engine::{Engine, OpenBackend, OpenSpare};
+use lockon::engine::{Engine, OpenBackend, OpenSpare, Purpose};
 use lockon::frame::{
     Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat,
 };
 use lockon::ports::{Delivery, Next, Sink, Source};
 use lockon::reference::surface::OnDevice;
 use lockon::results::{Event, FrameRecord, RunRecord, Summary};
+use lockon::search::Search;
 use lockon::surface::Traffic;
-use lockon::template::{Bank, Template};
+use lockon::template::Template;
 use lockon::tracker::Tracker;
 use lockon::{Error, Result};
 
@@ -301,6 +304,8 @@ pub struct Job {
     pub backend: BackendChoice,
     pub kernels: Kernels,
     pub templates: Vec<Template>,
+    /// Instead of a search for the templates.
+    pub searched: Option<Search>,
     pub threshold: Option<ThresholdSpec>,
     pub tracks: Vec<TrackSpec>,
     pub track_matches: bool,
@@ -317,6 +322,7 @@ impl Default for Job {
             backend: BackendChoice::Cpu,
             kernels: Kernels::default(),
             templates: Vec::new(),
+            searched: None,
             threshold: None,
             tracks: Vec::new(),
             track_matches: false,
@@ -330,20 +336,28 @@ impl Default for Job {
 }
 
 impl Job {
-    pub fn open_backend(&self, size: Size) -> Result<Box<dyn Backend>> {
-        let mut standing = Standing::new(size).thresholding(self.threshold, self.threshold.is_some());
-        if !self.templates.is_empty() {
-            standing = standing.searching(&Bank::new(self.templates.clone())?, None, self.limits)?;
+    pub fn search(&self) -> Search {
+        if let Some(search) = &self.searched {
+            return search.clone();
         }
+        let (scales, angles) = (Scales::default(), Angles::default());
+        let templates = self.templates.clone();
+        let search = Search::new(templates, SearchMethod::Auto, &scales, &angles, &self.control);
+        let mut search = search.unwrap();
+        (search.limits, search.threshold) = (self.limits, self.threshold);
+        search
+    }
+
+    pub fn open_backend(&self, purpose: &Purpose<'_>) -> Result<Box<dyn Backend>> {
         let Self { backend: choice, kernels, depth, threads, .. } = *self;
         let control = self.control.clone();
         let options = Options { choice, depth, threads, kernels, control, ..Options::default() };
-        backend::open(&options, &standing)
+        lockon::job::open(&options, purpose)
     }
 
     /// Runs the engine from `source` to `sinks`.
     pub fn run(&self, source: &mut MemorySource, sinks: Vec<Box<dyn Sink>>) -> (Summary, Result<()>) {
-        self.run_on(source, sinks, &|format| self.open_backend(format.size), None)
+        self.run_on(source, sinks, &|purpose| self.open_backend(purpose), None)
     }
 
     /// Runs the engine on a backend that `open_backend` opens, with what `open_spare` opens to take over.
@@ -359,6 +373,7 @@ impl Job {
         let tracker = Box::new(tracker);
         let engine = Engine {
             source,
+            search: self.search().into(),
             open_backend,
             open_spare,
             describe: &run_record,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockon::backend::{Backend, Device, Findings};
-use lockon::engine::OpenSpare;
+use lockon::engine::{OpenSpare, Purpose};
 use lockon::error::DeviceFault;
 use lockon::frame::{FrameMeta, Picture, Plane, Size, VideoFormat};
 use lockon::ports::{Delivery, Next, Sink, Source};
@@ -282,11 +282,11 @@ fn check(weather: &Weather) -> Result<(), TestCaseError> {
         })
         .collect();
     let heard: Vec<_> = sinks.iter().map(|sink| sink.inner.heard.clone()).collect();
-    let open = |format: &VideoFormat| -> Result<Box<dyn Backend>> {
-        let (inner, delays) = (job.open_backend(format.size)?, Delays::new(weather, 7));
+    let open = |purpose: &Purpose<'_>| -> Result<Box<dyn Backend>> {
+        let (inner, delays) = (job.open_backend(purpose)?, Delays::new(weather, 7));
         Ok(Box::new(Shaky { inner, delays, failure: weather.device, submitted: 0, waited: 0 }))
     };
-    let spare = |format: &VideoFormat, _: Option<&Error>| job.open_backend(format.size);
+    let spare = |purpose: &Purpose<'_>, _: Option<&Error>| job.open_backend(purpose);
     let open_spare = weather.has_spare.then_some(&spare as &OpenSpare<'_>);
     let sinks = sinks.into_iter().map(|sink| Box::new(sink) as Box<dyn Sink>).collect();
     let (summary, outcome) = job.run_on(&mut source, sinks, &open, open_spare);

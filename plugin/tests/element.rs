@@ -899,9 +899,8 @@ fn what_no_device_can_be_opened_for_is_taken_back_and_does_not_block_later_chang
     assert_eq!(notified.load(Ordering::SeqCst), 2, "set, and taken back");
     element.set_property("max-matches", 1u32);
     assert_eq!(found(&mut harness, grey(2)), 1, "the next change is made");
-    // Two that are set before the same frame go together.
-    element.set_property("max-matches", 2u32);
-    element.set_property("template", here.text("wall.png"));
+    // Two that are set by one call go together.
+    element.set_properties(&[("max-matches", &2u32), ("template", &here.text("wall.png"))]);
     is_refused_with(&mut harness, grey(3), "no template fits");
     assert_eq!(element.property::<u32>("max-matches"), 1);
     assert_eq!(element.property::<Option<String>>("template"), Some(here.text("pattern.png")));

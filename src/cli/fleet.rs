@@ -92,7 +92,9 @@ pub(super) fn videos(args: &RunArgs) -> Result<Vec<Named>> {
 
 /// Runs them beside each other.
 pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
-    videos.iter().try_for_each(|(name, request)| request.check().map_err(|error| in_front(name, error)))?;
+    videos
+        .iter()
+        .try_for_each(|(name, request)| run::check(request).map_err(|error| in_front(name, error)))?;
     fleet::check(&videos)?;
     let all = videos.len();
     let may_be_lost = if args.several.skip_done {

@@ -38,6 +38,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         return print_pipelines(&request, args.as_element);
     }
     let mut prepared = request.prepare()?;
+    request.check_work()?;
     args.overwrite.allow(&request.output_files())?;
     let signals = Signals::watch()?;
     if let Some(url) = prepared.serve_metrics()? {
@@ -84,6 +85,12 @@ fn is_alone(args: &RunArgs, videos: &[(String, Request)]) -> bool {
         && !args.several.skip_done
 }
 
+/// Refuses what cannot be run, and what would find nothing.
+pub(super) fn check(request: &Request) -> lockon::Result<()> {
+    request.check()?;
+    request.check_work()
+}
+
 /// True if somebody sees anything of what is found.
 pub(super) fn keeps_anything(request: &Request) -> bool {
     let written = request.output.len() + request.results.len() + request.sink.len();
@@ -91,7 +98,7 @@ pub(super) fn keeps_anything(request: &Request) -> bool {
 }
 
 fn print_job(request: &Request, format: JobFormat) -> Result<Outcome> {
-    request.check()?;
+    check(request)?;
     let shown = without_secrets(request);
     let text = match format {
         JobFormat::Toml => shown.to_toml()?,
@@ -108,7 +115,7 @@ fn print_jobs(videos: &[(String, Request)], format: JobFormat) -> Result<Outcome
     }
     let mut text = String::new();
     for (_, request) in videos {
-        request.check()?;
+        check(request)?;
         writeln!(text, "{}", without_secrets(request).to_json()?)?;
     }
     std::io::stdout().write_all(text.as_bytes())?;
@@ -127,6 +134,7 @@ fn without_secrets(request: &Request) -> Request {
 }
 
 fn print_pipelines(request: &Request, as_element: bool) -> Result<Outcome> {
+    request.check_work()?;
     let mut text = String::new();
     if as_element {
         // Ctrl-C ends the stream, so that files are completed; standard output may be wanted for results.

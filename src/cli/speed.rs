@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lockon::backend::{Device, Options};
-use lockon::config::{Angles, BackendChoice, Limits, Scales, SearchMethod, TrackSpec};
+use lockon::config::{Angles, BackendChoice, Scales, SearchMethod, TrackSpec};
 use lockon::control::Control;
 use lockon::engine::Engine;
 use lockon::frame::{Circumstances, Frame, FrameMeta, Picture, PixelFormat, Rect, Size, VideoFormat};
-use lockon::job::{self, Job, NamedTemplate, Sought};
+use lockon::job::{self, Job};
 use lockon::ports::{Delivery, Next, Sink, Source};
 use lockon::results::{RunRecord, Summary};
+use lockon::search::Search;
 use lockon::template::Template;
 use lockon::{Error, Result};
 
@@ -122,14 +123,13 @@ fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Devic
     let middle =
         |part: usize| Rect::new(size.width / part - SIDE / 2, size.height / part - SIDE / 2, SIDE, SIDE);
     let template = Template::new("template", views[0].plane(0).crop(middle(2)).to_plane(), None)?;
-    let templates = vec![NamedTemplate { template, sha256: String::new() }];
-    let sought = Sought::new(&templates, SearchMethod::Exhaustive, &Scales::default(), &Angles::default())?;
+    let (scales, angles) = (Scales::default(), Angles::default());
+    let mut search =
+        Search::new(vec![template], SearchMethod::Exhaustive, &scales, &angles, &Control::new())?;
+    search.threshold = Some(THRESHOLD.parse()?);
     let job = Job {
-        templates,
-        sought,
-        limits: Limits::default(),
+        search: search.into(),
         tracks: vec![TrackSpec { rect: middle(3), from: lockon::config::Moment::default() }],
-        threshold: Some(THRESHOLD.parse()?),
         ..Job::default()
     };
     let options = Options { choice, threads, ..Options::default() };
@@ -145,7 +145,8 @@ fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Devic
     let used = Mutex::new(None);
     let engine = Engine {
         source: &mut source,
-        open_backend: &|format| job.open(&options, format),
+        search: job.search.clone(),
+        open_backend: &|purpose| job::open(&options, purpose),
         open_spare: None,
         describe: &|format, device| {
             *used.lock().unwrap_or_else(PoisonError::into_inner) = Some(device.clone());

@@ -35,9 +35,9 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     let started = Instant::now();
     let options = Options { depth: 1, ..request.options(&Control::new()) };
     let job = request.job(templates, &options.control)?;
-    let sought = job.sought.as_ref().expect("at least one template is required");
+    let sought = job.search.sought().expect("at least one template is required");
     let standing = Standing::new(scene.luma.size());
-    let backend = sought.open(&options, &standing, request.roi, request.limits())?;
+    let backend = job::open_for(sought, &options, &standing, request.roi, request.limits())?;
     let found = work(backend, scene.luma.as_ref())?;
     let mut record = FrameRecord { matches: found.matches, ..FrameRecord::default() };
     // The tie order of the peaks, across names too; the sort keeps the bank's order for the rest.
@@ -52,7 +52,7 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     if args.explain {
         let standing = Standing::new(scene.luma.size());
         let limits = explain::limits(request.limits());
-        let backend = sought.open(&options, &standing, request.roi, limits)?;
+        let backend = job::open_for(sought, &options, &standing, request.roi, limits)?;
         let found = work(backend, scene.luma.as_ref())?;
         for NamedTemplate { template, .. } in &job.templates {
             let of_template = |m: &&Match| m.template == *template.name();

@@ -47,18 +47,30 @@ impl Request {
                 "--start is for files: what came before a camera or stream was opened cannot be had",
             );
         }
-        // In a window boxes can be dragged later.
-        let later = self.pick || self.control.is_some() || self.display || self.track_detections;
-        let follows = !self.track.is_empty() || later;
-        if self.template.is_empty() && !follows && self.threshold.is_none() {
-            return usage("nothing to do: give --template, --track, --pick, --threshold or --display");
-        }
         let search = (!self.template.is_empty()).then_some(self.search);
         job::check_device(&self.kernel, self.backend, search, self.threshold)?;
         if self.threshold.is_none() && self.shown_view() != View::Overlay {
             return usage("--view mask and --view split show the thresholded picture: give --threshold too");
         }
         Ok(())
+    }
+
+    /// Refuses a run in which nothing is ever found, unless a program gives it orders.
+    ///
+    /// # Errors
+    /// `Usage`.
+    pub fn check_work(&self) -> Result<()> {
+        if self.track_matches && self.template.is_empty() && self.control.is_none() {
+            return Err(Error::Usage("--track-matches needs --template".into()));
+        }
+        // In a window boxes can be dragged later.
+        let later = self.pick || self.control.is_some() || self.display || self.track_detections;
+        let has_work = !(self.template.is_empty() && self.track.is_empty()) || self.threshold.is_some();
+        if has_work || later {
+            return Ok(());
+        }
+        let text = "nothing to do: give --template, --track, --pick, --threshold or --display";
+        Err(Error::Usage(text.into()))
     }
 
     /// Ranges, and what the declarations say about fields that need or exclude each other.

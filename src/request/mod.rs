@@ -18,6 +18,7 @@
 //!
 //! [`crate::run::Run::start`] does what a request asks for.
 
+mod change;
 mod check;
 mod control;
 mod element;
@@ -43,10 +44,11 @@ use crate::config::{
 use crate::control::Control;
 use crate::error::{Bytes, Result};
 use crate::frame::{Rect, Size};
-use crate::job::{self, Job, NamedTemplate, Sought};
+use crate::job::{self, Job, NamedTemplate};
 use crate::media::detections::Wanted;
 use crate::media::source::Decoder;
 use crate::metrics::Address;
+use crate::search::Search;
 use field::{SPEC, request};
 
 const TO_DO: &str = "What to do";
@@ -88,7 +90,7 @@ request! {
     /// Follow what --template finds: each match that lasts becomes a track with a number of its own, until it
     /// is lost for long. --max-matches says how many of each template are looked for
     track_matches: bool = false,
-        Spec { group: TO_DO, needs: &["template"], element: InElement::Ready, ..SPEC };
+        Spec { group: TO_DO, element: InElement::Ready, ..SPEC };
     /// Follow what a detector in front finds: regions of interest (`GstVideoRegionOfInterestMeta`) that an
     /// element of --source has put on frames, in some of them or in each; every object becomes a track with a
     /// number of its own, until it is lost for long
@@ -100,8 +102,8 @@ request! {
     /// Least score of a detection, from 0 to 1: the field `confidence` of a region's parameters
     min_detection_score: f64 = 0.0,
         Spec { value: "SCORE", group: TO_DO, needs: &["track-detections"], range: Some((0.0, 1.0)), element: InElement::Ready, ..SPEC };
-    /// Follow, correct and forget again what an earlier run was asked to while it went on, at the same
-    /// frames: its results file, JSON Lines
+    /// Do again what an earlier run was asked for while it went on, at the same frames: its results file,
+    /// JSON Lines
     control: Option<PathBuf> = None,
         Spec { value: "FILE.jsonl", group: TO_DO, element: InElement::Ready, ..SPEC };
     /// Binarise: `mean:BLOCK:C`, `gaussian:BLOCK:C`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`; `:inv` inverts
@@ -325,11 +327,10 @@ impl Request {
         }
     }
 
-    /// What is done to every frame, with these templates, which are the request's own once they were read.
-    /// Thresholded frames are not kept.
+    /// What a run begins with, with these templates, which are the request's own once they were read.
     ///
     /// # Errors
-    /// As [`Sought::new_under`] and [`job::check_device`].
+    /// As [`Search::new`] and [`job::check_device`].
     pub fn job(&self, templates: Vec<NamedTemplate>, control: &Control) -> Result<Job> {
         job::check_device(
             &self.kernel,
@@ -342,17 +343,15 @@ impl Request {
 
     /// The same for a request that was checked.
     pub(crate) fn checked_job(&self, templates: Vec<NamedTemplate>, control: &Control) -> Result<Job> {
-        let sought = Sought::new_under(&templates, self.search, &self.scales, &self.angles, control)?;
+        let sought = templates.iter().map(|named| named.template.clone()).collect();
+        let mut search = Search::new(sought, self.search, &self.scales, &self.angles, control)?;
+        (search.roi, search.limits, search.threshold) = (self.roi, self.limits(), self.threshold);
         Ok(Job {
             templates,
-            sought,
-            roi: self.roi,
-            limits: self.limits(),
+            search: search.into(),
             tracks: self.track.clone(),
             track_matches: self.track_matches,
             track_detections: self.track_detections,
-            threshold: self.threshold,
-            wants_mask: false,
         })
     }
 }

@@ -83,7 +83,7 @@ fn a_live_source_drops_what_comes_in_a_pause() {
     let frames = || heard.lock().unwrap().records.iter().map(|record| record.frame).collect::<Vec<_>>();
     std::thread::scope(|scope| {
         let run = scope.spawn(|| {
-            job.run_on(&mut source, vec![Box::new(sink)], &|format| job.open_backend(format.size), None)
+            job.run_on(&mut source, vec![Box::new(sink)], &|purpose| job.open_backend(purpose), None)
         });
         wait_until("the first frames", || frames().len() >= 3);
         job.control.pause(true);

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::change::Change;
 use crate::error::{Error, Result};
 use crate::frame::Rect;
 use crate::orders::{Order, Orders, Repeated, Reply};
@@ -18,16 +19,17 @@ pub const PAUSE_CHECK: Duration = Duration::from_millis(10);
 /// to be followed, and all that wait or work for long and so have to hear of it. Clones are handles on the
 /// same run.
 ///
-/// What is to be followed can be changed from any thread while frames pass:
+/// What is to be followed and searched can be changed from any thread while frames pass:
 ///
 /// ```
-/// # use lockon_core::{control::Control, frame::Rect, Result};
+/// # use lockon_core::{change::Change, control::Control, frame::Rect, Result};
 /// # use std::time::Duration;
 /// fn follow_from_now_on(run: &Control) -> Result<()> {
 ///     let reply = run.follow(Rect::new(310, 120, 64, 128), None)?;
 ///     let id = reply.id().expect("a track has a number");
 ///     let frame = reply.wait(Duration::from_secs(1))?;
 ///     println!("track {id} begins with frame {frame}");
+///     run.change(Change { min_score: Some(0.7), ..Change::default() })?;
 ///     Ok(())
 /// }
 /// ```
@@ -156,6 +158,27 @@ impl Control {
     /// `Order` if no run goes on.
     pub fn clear(&self) -> Result<Reply> {
         self.orders.ask(|_| Some(Order::Clear))
+    }
+
+    /// Changes what is searched from the next frame on that is taken: templates, limits, region, threshold.
+    /// All of it is done or nothing.
+    ///
+    /// # Errors
+    /// `Order` if no run goes on. The reply has those of what cannot be done: `Order`, `Value`, `Template`,
+    /// `NothingFits`, `Outside`, or what opening a device for it failed with.
+    pub fn change(&self, change: Change) -> Result<Reply> {
+        self.orders.ask(|_| Some(Order::Change(change)))
+    }
+
+    /// Takes orders from now on, for a run that begins soon and follows so many boxes from its start: they
+    /// are carried out with its first frame. A run does so by itself when it begins.
+    pub fn begin(&self, tracks: u32) {
+        self.orders.begin(tracks);
+    }
+
+    /// True while a run goes on, or begins soon: orders are taken.
+    pub fn takes_orders(&self) -> bool {
+        self.orders.are_taken()
     }
 
     /// Keeps copies of the last so many frames, for boxes that are given in a frame that has passed. Each

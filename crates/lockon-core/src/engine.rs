@@ -20,26 +20,46 @@ use crate::recycle::Recycler;
 use crate::results::{
     Event, FrameRecord, Percentiles, RunRecord, StageSummary, Summary, ThresholdResult, TrafficSummary,
 };
+use crate::search::Search;
 use crate::stats::{Stage, Stats};
 use crate::surface::{Surface, Traffic};
 use crate::tally::Tally;
 use crate::text;
+use orders::Carried;
+use relay::{Leg, Relay, Work};
+
+mod orders;
+mod relay;
 
 /// A source from which nothing has come for so long has stalled.
 const STALL: Duration = Duration::from_secs(2);
 
-/// Opens a device for frames of a format.
-pub type OpenBackend<'a> = dyn Fn(&VideoFormat) -> Result<Box<dyn Backend>> + 'a;
+/// What a device is opened for.
+#[derive(Debug, Clone, Copy)]
+pub struct Purpose<'a> {
+    /// What is searched, and the threshold.
+    pub search: &'a Search,
+    /// In frames of this format.
+    pub format: &'a VideoFormat,
+    /// The thresholded frame itself is wanted.
+    pub mask: bool,
+}
 
-/// Opens the device that takes over when one was lost by an error; later, for frames of another format,
-/// without one.
-pub type OpenSpare<'a> = dyn Fn(&VideoFormat, Option<&Error>) -> Result<Box<dyn Backend>> + 'a;
+/// Opens a device.
+pub type OpenBackend<'a> = dyn Fn(&Purpose<'_>) -> Result<Box<dyn Backend>> + 'a;
+
+/// Opens the device that takes over when one was lost by an error; later, for frames of another format or
+/// another search, without one.
+pub type OpenSpare<'a> = dyn Fn(&Purpose<'_>, Option<&Error>) -> Result<Box<dyn Backend>> + 'a;
 
 /// What a run is made of.
 pub struct Engine<'a> {
     /// Where frames come from.
     pub source: &'a mut dyn Source,
-    /// Opens the device for frames of a format: at the first frame, and again when their size changes.
+    /// What is searched from the start. Orders change it.
+    pub search: Arc<Search>,
+    /// Opens the device: at the first frame, and again when frames have another size or the search is
+    /// changed.
     pub open_backend: &'a OpenBackend<'a>,
     /// Opens what takes over for the rest of the run if that device is lost, with as many slots; without it
     /// the run ends with the error.
@@ -68,7 +88,8 @@ impl Engine<'_> {
     /// with.
     pub fn run(mut self) -> (Summary, Result<()>) {
         let none = vec![false; self.sinks.len()];
-        let mut run = Run { is_closed: none.clone(), has_failed: none, ..Run::default() };
+        let search = self.search.clone();
+        let mut run = Run { search, is_closed: none.clone(), has_failed: none, ..Run::default() };
         let mut outcome = catch_panic(|| self.pump(&mut run))
             .unwrap_or_else(|message| Err(Error::Panicked { what: "the engine".into(), message }));
         self.control.orders.end();
@@ -129,7 +150,8 @@ impl Engine<'_> {
         for sink in &mut self.sinks {
             sink.belong_to(&self.control);
         }
-        self.tracker.number_by(self.control.orders.begin());
+        self.control.begin(self.tracker.given());
+        self.tracker.number_by(self.control.orders.numbers());
         let mut submitted = 0;
         let mut turnstile = Turnstile::new(&self.control);
         loop {
@@ -200,10 +222,13 @@ impl Engine<'_> {
             self.control.check()?;
             self.change(run, &frame)?;
         }
+        self.change_search(run, &frame)?;
+        self.notice_mask(run)?;
         run.next_index = frame.meta.index + 1;
-        let open = run.open.as_mut().expect("opened above");
-        let submitted = open.submit(&frame);
-        run.in_flight.push_back(frame);
+        let relay = &mut run.open.as_mut().expect("opened above").relay;
+        let work = relay.last().work.clone();
+        let submitted = relay.submit(&frame);
+        run.in_flight.push_back(Flight { frame, work });
         submitted.or_else(|error| self.take_over(run, error))
     }
 
@@ -273,14 +298,13 @@ impl Engine<'_> {
 
     fn open(&mut self, run: &mut Run, format: &Arc<VideoFormat>) -> Result<()> {
         run.open = None;
-        let backend = match self.open_spare {
-            Some(open_spare) if run.device_lost.is_some() => open_spare(format, None)?,
-            _ => (self.open_backend)(format)?,
-        };
+        let work = Work { search: run.search.clone(), mask: self.wants_mask(run) };
+        // Frames that do not fit what was asked are an error at the beginning, and may pass later.
+        let leg = self.open_for(run, &work, format, run.size.is_some(), None)?;
         match run.size {
             None => {
                 self.tracker.check(format.size)?;
-                let record = (self.describe)(format, &backend.describe());
+                let record = (self.describe)(format, &leg.backend.describe());
                 run.tally.begin(&record);
                 for (sink, has_failed) in self.sinks.iter_mut().zip(&mut run.has_failed) {
                     let begun = guarded(&mut **sink, |sink| sink.begin(&record, format));
@@ -291,26 +315,90 @@ impl Engine<'_> {
             Some(before) => self.tracker.rescale(before, format.size),
         }
         run.size = Some(format.size);
-        run.open = Some(Open { backend, format: format.clone() });
+        run.open = Some(Open { relay: Relay::new(leg), format: format.clone() });
+        Ok(())
+    }
+
+    /// Opens a device for a work: if the run's was lost, or is now by an error, the spare one. With `may_cut`
+    /// frames that are too small are no error: what does not fit into them is not searched, and that is said.
+    fn open_for(
+        &self,
+        run: &Run,
+        work: &Work,
+        format: &VideoFormat,
+        may_cut: bool,
+        lost: Option<&Error>,
+    ) -> Result<Leg> {
+        let cut = match work.search.check(format.size) {
+            Err(error) if may_cut => {
+                let rest = work.search.cut_to(format.size);
+                match rest.roi.filter(|_| rest.sought().is_some()) {
+                    Some(roi) => tracing::warn!("{error}: what is left of it is searched, {roi}"),
+                    None => {
+                        tracing::warn!(
+                            "{error}: no template is searched for while frames are {}",
+                            format.size
+                        );
+                    }
+                }
+                Some(rest)
+            }
+            checked => checked.map(|()| None)?,
+        };
+        let is_cut = cut.is_some();
+        let search = cut.as_ref().unwrap_or(&work.search);
+        let purpose = Purpose { search, format, mask: work.mask };
+        let backend = match self.open_spare {
+            Some(open_spare) if run.device_lost.is_some() => open_spare(&purpose, lost)?,
+            _ => (self.open_backend)(&purpose)?,
+        };
+        Ok(Leg::new(backend, work.clone(), is_cut))
+    }
+
+    /// True if a sink wants to see thresholded frames.
+    fn wants_mask(&self, run: &Run) -> bool {
+        self.sinks.iter().zip(&run.is_closed).any(|(sink, is_closed)| !is_closed && sink.wants_mask())
+    }
+
+    /// Opens the device anew when sinks begin to want thresholded frames, or do so no more.
+    fn notice_mask(&self, run: &mut Run) -> Result<()> {
+        let open = run.open.as_ref().expect("a frame is about to be submitted");
+        let work = Work { mask: self.wants_mask(run), ..open.relay.last().work.clone() };
+        if work.search.threshold.is_some() && work.mask != open.relay.last().work.mask {
+            match self.open_for(run, &work, &open.format, open.relay.last().is_cut, None) {
+                Ok(leg) => run.hand_over(leg),
+                Err(error @ Error::Stopped) => return Err(error),
+                Err(error) => {
+                    tracing::warn!("frames go on, and nobody sees them thresholded: {error}");
+                    // Not tried again with each frame.
+                    run.open.as_mut().expect("as above").relay.last_mut().work.mask = work.mask;
+                }
+            }
+        }
         Ok(())
     }
 
     /// The backend failed. If that means that its device is lost and there is a spare one, that one gets the
     /// frames in flight, whose pictures are still held, and the run goes on; otherwise the error comes back.
     fn take_over(&mut self, run: &mut Run, error: Error) -> Result<()> {
-        let first = run.in_flight.front().expect("backends fail while they work on a frame").meta.index;
+        let first = run.in_flight.front().expect("backends fail while they work on a frame").frame.meta.index;
         if !self.lose(run, &error, first) {
             return Err(error);
         }
-        let Open { backend: lost, format } = run.open.take().expect("it failed, so it was open");
+        let Open { relay: lost, format } = run.open.take().expect("it failed, so it was open");
         // What it still holds of the host's memory is free before the spare one asks for its own.
         drop(lost);
-        let open_spare = self.open_spare.expect("there is one, or nothing would be lost");
-        let mut open = Open { backend: open_spare(&format, Some(&error))?, format };
-        for frame in &run.in_flight {
-            open.submit(frame)?;
+        let mut relay: Option<Relay> = None;
+        for Flight { frame, work } in &run.in_flight {
+            // Each gets what it was submitted for: between two of them the search may have been changed.
+            match &mut relay {
+                Some(relay) if relay.last().work.is(work) => {}
+                Some(relay) => relay.hand_over(self.open_for(run, work, &format, true, None)?),
+                None => relay = Some(Relay::new(self.open_for(run, work, &format, true, Some(&error))?)),
+            }
+            relay.as_mut().expect("opened above").submit(frame)?;
         }
-        run.open = Some(open);
+        run.open = relay.map(|relay| Open { relay, format });
         Ok(())
     }
 
@@ -343,32 +431,6 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Carries out what was asked of the run, before the oldest frame in flight.
-    fn obey(&mut self, run: &mut Run) -> Result<()> {
-        let next = run.in_flight.front().expect("called with a frame in flight").clone();
-        let frame = next.meta.index;
-        for asked in self.control.orders.due(frame) {
-            let order = asked.order.clone();
-            let done = match asked.refused.clone() {
-                None => self.tracker.obey(&order, &next, &run.kept),
-                // As in the run that is repeated.
-                Some(reason) => Err(Error::Order { order: order.to_string(), reason }),
-            };
-            let refused = done.as_ref().err().map(|error| match error {
-                Error::Order { reason, .. } => text::for_people(reason),
-                error => in_words(error),
-            });
-            if let Err(error) = &done {
-                tracing::warn!("frame {frame}: {error}");
-            }
-            asked.answer(done.map(|()| frame));
-            self.tell(run, |sink| {
-                sink.note(&Event::Control { frame, order: order.clone(), refused: refused.clone() })
-            })?;
-        }
-        Ok(())
-    }
-
     /// Completes the oldest frame in flight: waits for its results, asks the tracker, tells the sinks.
     fn complete(&mut self, run: &mut Run) -> Result<()> {
         self.obey(run)?;
@@ -379,7 +441,7 @@ impl Engine<'_> {
                 Err(error) => self.take_over(run, error)?,
             }
         };
-        let frame = run.in_flight.pop_front().expect("called with a frame in flight");
+        let Flight { frame, .. } = run.in_flight.pop_front().expect("called with a frame in flight");
         debug_assert_eq!(record.frame, frame.meta.index, "frames come back in order");
 
         let started = Instant::now();
@@ -403,10 +465,10 @@ impl Engine<'_> {
     /// If the backend fails, tracker and statistics are as if it had not been asked.
     fn decide(&mut self, run: &mut Run) -> Result<Arc<FrameRecord>> {
         let Run { open, findings, records, stats, redone, paused, in_flight, .. } = run;
-        let frame = in_flight.front().expect("called with a frame in flight");
+        let Flight { frame, .. } = in_flight.front().expect("called with a frame in flight");
         let circumstances = frame.circumstances;
-        let backend = &mut *open.as_mut().expect("a frame in flight lies in an open backend").backend;
-        let meta = backend.wait_next(findings)?.expect("the backend holds the frame that was submitted");
+        let relay = &mut open.as_mut().expect("a frame in flight lies in an open backend").relay;
+        let meta = relay.wait_next(findings)?.expect("the backend holds the frame that was submitted");
         // A tracker cannot fail: it goes on with what it saw, and that was nothing if the device failed.
         let mut seen = Ok(());
         let record = records.share(|record| {
@@ -482,10 +544,14 @@ impl Engine<'_> {
 /// What changes while a run goes on.
 #[derive(Default)]
 struct Run {
+    /// What is searched from the next frame on.
+    search: Arc<Search>,
     open: Option<Open>,
     /// Frames whose slots the backend holds, oldest first. Decoded pictures stay alive here for the sinks: at
     /// most `depth`.
-    in_flight: VecDeque<Frame>,
+    in_flight: VecDeque<Flight>,
+    /// Orders about the search that are not told yet, by their frames.
+    carried: VecDeque<Carried>,
     findings: Findings,
     records: Recycler<FrameRecord>,
     stats: Stats,
@@ -529,20 +595,26 @@ struct Run {
     failed: Option<Error>,
 }
 
+/// The devices that are open, and for what frames.
 struct Open {
-    backend: Box<dyn Backend>,
+    relay: Relay,
     format: Arc<VideoFormat>,
 }
 
-impl Open {
-    fn submit(&mut self, frame: &Frame) -> Result<()> {
-        self.backend.submit(frame.meta, &frame.picture)
-    }
+/// A frame in flight, and what is done to it.
+struct Flight {
+    frame: Frame,
+    work: Work,
 }
 
 impl Run {
     fn has_free_slot(&self) -> bool {
-        self.open.as_ref().is_none_or(|open| self.in_flight.len() < open.backend.depth())
+        self.open.as_ref().is_none_or(|open| self.in_flight.len() < open.relay.last().backend.depth())
+    }
+
+    /// Frames go into this device from now on.
+    fn hand_over(&mut self, to: Leg) {
+        self.open.as_mut().expect("called while a device is open").relay.hand_over(to);
     }
 }
 

@@ -8,7 +8,9 @@
 //! What writes files of results (`output`), reads pictures (`pictures`) and makes the page about a run
 //! (`report`) are features, all off unless asked for.
 
+mod as_text;
 pub mod backend;
+pub mod change;
 pub mod colour;
 pub mod config;
 pub mod control;
@@ -31,6 +33,7 @@ pub mod ports;
 pub mod recycle;
 pub mod reference;
 pub mod results;
+pub mod search;
 pub mod shell;
 pub mod simd;
 pub mod stats;

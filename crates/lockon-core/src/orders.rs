@@ -10,9 +10,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use serde::{Deserialize, Serialize};
 
+use crate::as_text;
+use crate::change::Change;
 use crate::error::{Error, Result};
 use crate::frame::Rect;
 
@@ -20,7 +22,7 @@ use crate::frame::Rect;
 const MOST_WAITING: usize = 4096;
 
 /// Something that is asked of a run while it goes on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "kebab-case")]
 pub enum Order {
     /// Follow what is in a box.
@@ -52,14 +54,16 @@ pub enum Order {
     },
     /// Follow none of them any more.
     Clear,
+    /// Search otherwise.
+    Change(Change),
 }
 
 impl Order {
-    /// The number of the track that it is about; none of [`Order::Clear`].
+    /// The number of the track that it is about, if it is about one.
     pub fn id(&self) -> Option<u32> {
         match *self {
             Self::Follow { id, .. } | Self::Correct { id, .. } | Self::Forget { id } => Some(id),
-            Self::Clear => None,
+            Self::Clear | Self::Change(_) => None,
         }
     }
 
@@ -87,28 +91,13 @@ impl fmt::Display for Order {
             }
             Self::Forget { id } => write!(f, "forget track {id}"),
             Self::Clear => write!(f, "forget all tracks"),
+            Self::Change(change) => change.fmt(f),
         }
     }
 }
 
-/// Boxes as results files have them: `X,Y,W,H`.
-mod as_text {
-    use serde::de::{Deserialize, Deserializer, Error};
-    use serde::ser::Serializer;
-
-    use crate::frame::Rect;
-
-    pub(super) fn serialize<S: Serializer>(rect: &Rect, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(rect)
-    }
-
-    pub(super) fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Rect, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
-}
-
 /// An order of an earlier run, to be given again at the same frame: a `control` record of a results file.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Repeated {
     /// The frame from which it held.
     pub frame: u64,
@@ -133,17 +122,32 @@ impl Reply {
         self.id
     }
 
-    /// The frame from which the order holds, waited for: there has to come a next frame.
+    /// The frame from which the order holds, or why it cannot be done; `None` as long as nobody knows.
+    ///
+    /// # Errors
+    /// `Some` of those of [`Self::wait`].
+    pub fn poll(&self) -> Option<Result<u64>> {
+        match self.answer.try_recv() {
+            Ok(answer) => Some(answer),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(self.refused("the run has ended")),
+        }
+    }
+
+    /// The same, waited for: there has to come a next frame.
     ///
     /// # Errors
     /// `Outside` or `Order` if it cannot be done, or was not within this time; it still may be done then.
     pub fn wait(&self, timeout: Duration) -> Result<u64> {
-        let refused = |reason: String| Err(Error::Order { order: self.order.clone(), reason });
         match self.answer.recv_timeout(timeout) {
             Ok(answer) => answer,
-            Err(RecvTimeoutError::Timeout) => refused(format!("no frame has come for {timeout:?}")),
-            Err(RecvTimeoutError::Disconnected) => refused("the run has ended".into()),
+            Err(RecvTimeoutError::Timeout) => self.refused(&format!("no frame has come for {timeout:?}")),
+            Err(RecvTimeoutError::Disconnected) => self.refused("the run has ended"),
         }
+    }
+
+    fn refused(&self, reason: &str) -> Result<u64> {
+        Err(Error::Order { order: self.order.clone(), reason: reason.to_owned() })
     }
 }
 
@@ -166,8 +170,14 @@ impl Numbers {
     }
 
     /// Begins anew behind the first `count` tracks.
-    pub(crate) fn restart(&self, count: u32) {
+    fn restart(&self, count: u32) {
         self.lock().last = count;
+    }
+
+    /// Gives none of the first `count` tracks.
+    fn skip(&self, count: u32) {
+        let mut numbering = self.lock();
+        numbering.last = numbering.last.max(count);
     }
 
     fn take(&self, ids: impl Iterator<Item = u32>) {
@@ -198,12 +208,43 @@ pub(crate) struct Orders(Arc<Mutex<State>>);
 struct State {
     /// There are frames to come.
     is_running: bool,
-    waiting: VecDeque<Asked>,
-    /// By the frames from which they held.
-    repeated: VecDeque<Repeated>,
+    /// Those about tracks, which are carried out when a frame is decided...
+    tracking: Queue,
+    /// ...and those about the search, which are when one is submitted.
+    searching: Queue,
     numbers: Numbers,
     /// How many frames are kept for boxes that are given in one that has passed.
     kept: usize,
+}
+
+impl State {
+    fn queue(&mut self, order: &Order) -> &mut Queue {
+        if matches!(order, Order::Change(_)) { &mut self.searching } else { &mut self.tracking }
+    }
+}
+
+/// Orders that wait for a frame.
+#[derive(Debug, Default)]
+struct Queue {
+    /// By the frames from which they held.
+    repeated: VecDeque<Repeated>,
+    waiting: VecDeque<Asked>,
+}
+
+impl Queue {
+    fn due(&mut self, frame: u64) -> Vec<Asked> {
+        let mut due = Vec::new();
+        while self.repeated.front().is_some_and(|repeated| repeated.frame <= frame) {
+            let repeated = self.repeated.pop_front();
+            due.extend(repeated.map(|Repeated { order, refused, .. }| Asked {
+                order,
+                refused,
+                answer: None,
+            }));
+        }
+        due.extend(self.waiting.drain(..));
+        due
+    }
 }
 
 /// An order that somebody waits for.
@@ -216,6 +257,16 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// As in the run that is repeated.
+    ///
+    /// # Errors
+    /// Why it was refused there, if it was.
+    pub(crate) fn as_before(&self) -> Result<()> {
+        let order = || self.order.to_string();
+        let refused = self.refused.clone();
+        refused.map_or(Ok(()), |reason| Err(Error::Order { order: order(), reason }))
+    }
+
     pub(crate) fn answer(self, answer: Result<u64>) {
         // Nobody may be waiting.
         let _ = self.answer.map(|to| to.send(answer));
@@ -232,7 +283,8 @@ impl Orders {
         if !state.is_running {
             return refused("an order", "no run goes on: it has not begun, or has ended");
         }
-        if state.waiting.len() >= MOST_WAITING {
+        let waiting = [&state.tracking, &state.searching].map(|queue| queue.waiting.len());
+        if waiting.into_iter().sum::<usize>() >= MOST_WAITING {
             return refused("an order", &format!("{MOST_WAITING} orders wait for the next frame already"));
         }
         let Some(order) = order(&state.numbers) else {
@@ -240,7 +292,7 @@ impl Orders {
         };
         let (to, answer) = crossbeam_channel::bounded(1);
         let reply = Reply { id: order.id(), order: order.to_string(), answer };
-        state.waiting.push_back(Asked { order, refused: None, answer: Some(to) });
+        state.queue(&order).waiting.push_back(Asked { order, refused: None, answer: Some(to) });
         Ok(reply)
     }
 
@@ -254,7 +306,10 @@ impl Orders {
             _ => None,
         });
         state.numbers.take(begun);
-        state.repeated = orders.into();
+        (state.tracking.repeated, state.searching.repeated) = Default::default();
+        for order in orders {
+            state.queue(&order.order).repeated.push_back(order);
+        }
     }
 
     pub(crate) fn keep(&self, frames: usize) {
@@ -265,34 +320,42 @@ impl Orders {
         self.lock().kept
     }
 
-    /// A run begins: it takes orders, and numbers its tracks so.
-    pub(crate) fn begin(&self) -> Numbers {
+    /// A run begins, which follows so many boxes from the start: it takes orders.
+    pub(crate) fn begin(&self, tracks: u32) {
         let mut state = self.lock();
-        state.is_running = true;
-        state.numbers.clone()
+        if std::mem::replace(&mut state.is_running, true) {
+            state.numbers.skip(tracks);
+        } else {
+            state.numbers.restart(tracks);
+        }
     }
 
-    /// Those that hold from this frame on.
+    /// True between [`Self::begin`] and [`Self::end`].
+    pub(crate) fn are_taken(&self) -> bool {
+        self.lock().is_running
+    }
+
+    /// The numbers that the run gives to tracks.
+    pub(crate) fn numbers(&self) -> Numbers {
+        self.lock().numbers.clone()
+    }
+
+    /// Orders about tracks that hold from this frame on.
     pub(crate) fn due(&self, frame: u64) -> Vec<Asked> {
-        let mut state = self.lock();
-        let mut due = Vec::new();
-        while state.repeated.front().is_some_and(|repeated| repeated.frame <= frame) {
-            let repeated = state.repeated.pop_front();
-            due.extend(repeated.map(|Repeated { order, refused, .. }| Asked {
-                order,
-                refused,
-                answer: None,
-            }));
-        }
-        due.extend(state.waiting.drain(..));
-        due
+        self.lock().tracking.due(frame)
+    }
+
+    /// The same about the search.
+    pub(crate) fn changes_due(&self, frame: u64) -> Vec<Asked> {
+        self.lock().searching.due(frame)
     }
 
     /// No frame comes any more: what waits is refused.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.is_running = false;
-        state.waiting.clear();
+        state.tracking.waiting.clear();
+        state.searching.waiting.clear();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -313,7 +376,7 @@ mod tests {
     fn an_order_is_refused_before_a_run_begins_and_after_it_has_ended() {
         let orders = Orders::default();
         assert!(follow(&orders).unwrap_err().to_string().contains("no run goes on"));
-        orders.begin();
+        orders.begin(0);
         let reply = follow(&orders).unwrap();
         orders.end();
         assert!(reply.wait(Duration::ZERO).unwrap_err().to_string().contains("the run has ended"));
@@ -323,7 +386,7 @@ mod tests {
     #[test]
     fn no_more_orders_wait_than_may() {
         let orders = Orders::default();
-        orders.begin();
+        orders.begin(0);
         let replies: Vec<_> = (0..MOST_WAITING).map(|_| follow(&orders).unwrap()).collect();
         assert!(follow(&orders).unwrap_err().to_string().contains("4096 orders wait"));
         assert_eq!(orders.due(7).len(), replies.len());

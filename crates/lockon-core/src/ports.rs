@@ -140,10 +140,16 @@ pub trait Follow: Send {
         self.step(frame, matches, tracks);
     }
 
+    /// How many boxes are to be followed from the start; they have the numbers from 1 on.
+    fn given(&self) -> u32 {
+        0
+    }
+
     /// Numbers tracks so that are not numbered yet. Called once, before the first frame.
     fn number_by(&mut self, _numbers: Numbers) {}
 
-    /// Carries an order out, before it follows anything into `next`. `kept` are frames before that one.
+    /// Carries an order about tracks out, before it follows anything into `next`. `kept` are frames before
+    /// that one.
     ///
     /// # Errors
     /// `Outside` or `Order` if it cannot be done: then nothing has changed.

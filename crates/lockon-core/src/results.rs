@@ -76,7 +76,7 @@ pub enum Event {
         /// The frame from which the order holds, or would.
         frame: u64,
         /// What was asked for: `order` is `follow`, `correct`, `forget` or `clear`, with `id`, `box` and
-        /// `at`.
+        /// `at`, or `change`, with the fields of a [`Change`](crate::change::Change).
         #[serde(flatten)]
         order: Order,
         /// Why it was not done, if it was not.

@@ -37,9 +37,14 @@ impl Tally {
     /// Prepares for what a run is asked for, so that the summary also has the templates that are never found.
     pub fn begin(&mut self, run: &RunRecord) {
         for template in &run.templates {
-            self.of_template(&template.name);
+            self.expect(&template.name);
         }
         self.births = run.track_matches.then_some(0);
+    }
+
+    /// A template is searched from now on: the summary has it, if it is never found too.
+    pub fn expect(&mut self, template: &Arc<str>) {
+        self.of_template(template);
     }
 
     /// Counts one frame.

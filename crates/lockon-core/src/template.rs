@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::config::{Angles, Scales};
-use crate::control::Control;
 use crate::error::{Bytes, Error, Result, TemplateFault};
 use crate::frame::{Plane, Size};
+
+mod written;
 
 /// Most pixels of a template: with more, the exact sums of products of 8-bit pixels could leave 64 bits.
 pub const MAX_PIXELS: u64 = 1 << 22;
@@ -33,7 +34,9 @@ pub fn check_count(templates: usize, scales: &Scales, angles: &Angles) -> Result
 }
 
 /// A pattern: luma pixels, the mask that says which of them count, and their sums. Clones share the pixels.
-#[derive(Debug, Clone)]
+///
+/// As text it has `name`, `w`, `h` and, in base64, `luma` and perhaps `mask`: a byte a pixel, row by row.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Template {
     name: Arc<str>,
     luma: Arc<Plane>,
@@ -289,7 +292,7 @@ impl Bank {
     /// `Template` if no member of some template is left; `Usage` if they would be more than [`MAX_MEMBERS`],
     /// or have more than [`MAX_BANK_PIXELS`].
     pub fn expanded(templates: &[Template], scales: &Scales, angles: &Angles) -> Result<Self> {
-        Self::expanded_within(templates, scales, angles, &Control::new(), Bytes(u64::MAX))
+        Self::expanded_within(templates, scales, angles, || Ok(()), Bytes(u64::MAX))
     }
 
     /// Refuses members that would be too many, or would take too much memory, before there is one of them.
@@ -332,16 +335,16 @@ impl Bank {
         Ok(())
     }
 
-    /// The same for a run that can be stopped, which may take so much memory.
+    /// The same for a run that may take so much memory, and that `check` ends.
     ///
     /// # Errors
-    /// As [`Self::expanded`]; `MemoryLimit` if the pixels and masks of all members would take more;
-    /// `Stopped`.
+    /// As [`Self::expanded`]; `MemoryLimit` if the pixels and masks of all members would take more; those of
+    /// `check`.
     pub fn expanded_within(
         templates: &[Template],
         scales: &Scales,
         angles: &Angles,
-        control: &Control,
+        check: impl Fn() -> Result<()>,
         limit: Bytes,
     ) -> Result<Self> {
         Self::check_expanded(templates, scales, angles, limit)?;
@@ -350,7 +353,7 @@ impl Bank {
             let (mut made, mut faults) = (0, Vec::new());
             for &scale in &scales.0 {
                 for &angle in &angles.0 {
-                    control.check()?;
+                    check()?;
                     match template.resampled(scale, angle) {
                         Ok(member) => {
                             members.push(member);

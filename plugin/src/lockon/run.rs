@@ -5,28 +5,26 @@
 //! engine asks for the next frame: by then it has let go of the last one, so that the buffer is the only one
 //! of its kind again, and drawing on it or adding metadata copies nothing.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use gst::subclass::prelude::*;
-use lockon::backend::{Backend, Findings, Options};
+use lockon::backend::Options;
 use lockon::control::Control;
 use lockon::devices::Devices;
-use lockon::engine::Engine;
+use lockon::engine::{Engine, Purpose};
 use lockon::error::{Error, Result};
-use lockon::frame::{Circumstances, Frame, FrameMeta, Picture, VideoFormat};
+use lockon::frame::{Circumstances, Frame, FrameMeta, VideoFormat};
 use lockon::media::cuda::Surfaces;
 use lockon::media::detections::{Detected, Wanted};
 use lockon::media::source::{self, PtsInterpolator};
+use lockon::orders::Order;
 use lockon::output;
 use lockon::ports::{Delivery, Next, Sink, Source};
 use lockon::results::{Detection, Event, RunRecord, Summary};
 
 use super::line::{Arrival, Layout, Outcome, Step};
 use super::settings::Device;
-use super::work::Asked;
 
 /// Runs the engine until the stream ends, the element is stopped, downstream takes no more, or something
 /// fails.
@@ -37,26 +35,27 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
         sinks.push(Box::new(ResultsFile { element: element.clone(), file: Some(output::open(path)?) }));
     }
     sinks.push(Box::new(ResultsToLine { element: element.clone() }));
-    let tracker = element.imp().work().asked().job.tracker(device.options.threads);
+    let job = element.imp().work().begin(control);
+    let _ended = Ended(element);
+    let tracker = job.tracker(device.options.threads);
     let depth = element.imp().depth();
     control.repeat(device.orders.clone());
     let options = Options { control: control.clone(), depth, ..device.options.clone() };
     let traffic = options.traffic.clone();
     let devices = Devices::new(options, device.on_loss, false)?;
-    let open_backend = |format: &VideoFormat| {
-        devices.open(|options, has_opened| Retuned::open(element, options.clone(), format, has_opened))
+    let open = |options: &Options, purpose: &Purpose<'_>| {
+        element.imp().excluded.during(|| lockon::job::open(options, purpose))
     };
-    let open_spare = |format: &VideoFormat, error: Option<&Error>| {
-        devices.open_spare(error, |options| Retuned::open(element, options.clone(), format, true))
+    let open_backend = |purpose: &Purpose<'_>| devices.open(|options| open(options, purpose));
+    let open_spare = |purpose: &Purpose<'_>, error: Option<&Error>| {
+        devices.open_spare(error, |options| open(options, purpose))
     };
     let engine = Engine {
         source: &mut Frames::of(element, device.detections.clone()),
+        search: job.search.clone(),
         open_backend: &open_backend,
         open_spare: devices.has_spare().then_some(&open_spare as _),
-        describe: &|format, device| {
-            let job = element.imp().work().opened().job;
-            job.describe(input, None, format, device)
-        },
+        describe: &|format, device| job.describe(input, None, format, device),
         tracker,
         sinks,
         max_frames: None,
@@ -74,6 +73,15 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
         summary.latency_us.p50
     );
     outcome
+}
+
+/// Tells that the run is over, also where it panics.
+struct Ended<'a>(&'a super::Lockon);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.imp().work().end();
+    }
 }
 
 /// The engine's source: the line.
@@ -229,8 +237,14 @@ impl Sink for ResultsToLine {
         Ok(())
     }
 
+    fn wants_mask(&self) -> bool {
+        self.element.imp().wants_mask()
+    }
+
     fn note(&mut self, event: &Event) -> Result<()> {
-        if let Event::Control { frame, order, refused: Some(reason) } = event {
+        let Event::Control { frame, order, refused } = event else { return Ok(()) };
+        let is_taken_back = matches!(order, Order::Change(_)) && self.element.imp().hear_of_change();
+        if let (Some(reason), false) = (refused, is_taken_back) {
             self.element.imp().refuse(&format!("frame {frame}: cannot {order}: {reason}"));
         }
         Ok(())
@@ -238,137 +252,5 @@ impl Sink for ResultsToLine {
 
     fn finish(&mut self, _: &Summary) -> Result<()> {
         Ok(())
-    }
-}
-
-/// A backend that is opened anew, between two frames, when the search is changed while frames pass.
-///
-/// The one before keeps its frames until they are through, so nothing is dropped, nothing waits, and tracks
-/// go on.
-struct Retuned {
-    element: super::Lockon,
-    options: Options,
-    format: VideoFormat,
-    /// Number of the change that the last opened one knows.
-    change: u64,
-    /// Oldest first. Frames go into the last one, results come out of the first.
-    opened: VecDeque<Tuned>,
-}
-
-/// A backend that was opened for one search, and how many frames it has.
-struct Tuned {
-    backend: Box<dyn Backend>,
-    in_flight: usize,
-}
-
-impl Retuned {
-    /// `is_running` is true if frames have passed already: then those that are too small for what is searched
-    /// are no error.
-    fn open(
-        element: &super::Lockon,
-        options: Options,
-        format: &VideoFormat,
-        is_running: bool,
-    ) -> Result<Box<dyn Backend>> {
-        let imp = element.imp();
-        let asked = imp.work().asked();
-        let (change, backend) = match Self::opened(element, &asked, &options, format) {
-            Ok(backend) => (asked.change(), backend),
-            Err(error) => {
-                // Was it frames of this size, or what was changed just before them?
-                let before = imp.work().before(&asked);
-                let tried = before.and_then(|before| {
-                    let backend = Self::opened(element, &before, &options, format).ok()?;
-                    Some((before, backend))
-                });
-                match tried {
-                    Some((before, backend)) => {
-                        imp.take_back(&asked, &before, &error);
-                        (before.change(), backend)
-                    }
-                    None if is_running => {
-                        let backend = imp.excluded.during(|| asked.job.reopen(&options, format))?;
-                        imp.work().prove(&asked);
-                        (asked.change(), backend)
-                    }
-                    None => return Err(error),
-                }
-            }
-        };
-        let mut options = options;
-        options.settle(&backend.describe());
-        Ok(Box::new(Self {
-            element: element.clone(),
-            options,
-            format: format.clone(),
-            change,
-            opened: VecDeque::from([Tuned { backend, in_flight: 0 }]),
-        }))
-    }
-
-    /// A device for what was asked for, which is noted as what works if it can be opened.
-    fn opened(
-        element: &super::Lockon,
-        asked: &Asked,
-        options: &Options,
-        format: &VideoFormat,
-    ) -> Result<Box<dyn Backend>> {
-        let imp = element.imp();
-        let backend = imp.excluded.during(|| asked.job.open(options, format))?;
-        imp.work().prove(asked);
-        Ok(backend)
-    }
-
-    fn retune(&mut self) {
-        let imp = self.element.imp();
-        let asked = imp.work().asked();
-        if asked.change() == self.change {
-            return;
-        }
-        self.change = asked.change();
-        match Self::opened(&self.element, &asked, &self.options, &self.format) {
-            Ok(backend) => {
-                self.opened.retain(|opened| opened.in_flight > 0);
-                self.opened.push_back(Tuned { backend, in_flight: 0 });
-            }
-            Err(error) => {
-                let before = imp.work().opened();
-                imp.take_back(&asked, &before, &error);
-                self.change = before.change();
-            }
-        }
-    }
-
-    /// The one that results come out of.
-    fn first(&mut self) -> &mut Tuned {
-        self.opened.front_mut().expect("one is always open")
-    }
-}
-
-impl Backend for Retuned {
-    fn describe(&self) -> lockon::backend::Device {
-        self.opened.back().expect("one is always open").backend.describe()
-    }
-
-    fn depth(&self) -> usize {
-        self.options.depth
-    }
-
-    fn submit(&mut self, meta: FrameMeta, picture: &Arc<dyn Picture>) -> Result<()> {
-        self.retune();
-        let last = self.opened.back_mut().expect("one is always open");
-        last.backend.submit(meta, picture)?;
-        last.in_flight += 1;
-        Ok(())
-    }
-
-    fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<FrameMeta>> {
-        let first = self.first();
-        let meta = first.backend.wait_next(findings)?;
-        first.in_flight -= usize::from(meta.is_some());
-        if first.in_flight == 0 && self.opened.len() > 1 {
-            self.opened.pop_front();
-        }
-        Ok(meta)
     }
 }

@@ -13,7 +13,7 @@ use lockon::backend::{self, Options};
 use lockon::config::OnDeviceLoss;
 use lockon::control::Control;
 use lockon::error::Result;
-use lockon::job::{self, Job, NamedTemplate};
+use lockon::job::{self, Job};
 use lockon::media::detections::Wanted;
 use lockon::orders::Repeated;
 use lockon::output;
@@ -34,8 +34,6 @@ pub(super) struct Settings {
     depth: u32,
     /// The stream ends after so many frames, 0 for none, as a number for the same reason.
     pub(super) max_frames: u64,
-    /// Counts how often something was set.
-    changes: u64,
 }
 
 impl Default for Settings {
@@ -48,7 +46,6 @@ impl Default for Settings {
             navigates: false,
             depth: 0,
             max_frames: 0,
-            changes: 0,
         }
     }
 }
@@ -92,7 +89,6 @@ impl Settings {
                 }
             }
         }
-        self.changes += 1;
     }
 
     /// Frames in flight on the device, of a source that is live or not.
@@ -126,20 +122,22 @@ impl Settings {
         self.set(property, &before.get(property));
     }
 
-    /// How often something was set: of two states of the same settings the later one has more.
-    pub(super) fn changes(&self) -> u64 {
-        self.changes
+    /// True if a property has the value that it has in `other`.
+    pub(super) fn has_same(&self, property: &str, other: &Self) -> bool {
+        let name = if property == "templates" { "template" } else { property };
+        self.texts(name) == other.texts(name)
     }
 
-    /// The property's name, if it says what is searched: such a one can be set while frames pass.
-    pub(super) fn of_the_search(property: &str) -> Option<&'static str> {
-        match property {
-            "templates" => Some("templates"),
-            "view" => Some("view"),
-            name => Field::named(name)
-                .filter(|field| field.spec.element == InElement::Playing)
-                .map(|field| field.name),
-        }
+    /// The properties of the search whose values are not those of `before`.
+    pub(super) fn changed_since(&self, before: &Self) -> Vec<&'static str> {
+        let names = Field::of_element().map(|field| field.name);
+        names.filter(|name| Self::is_of_the_search(name) && !self.has_same(name, before)).collect()
+    }
+
+    /// True of properties that say what is searched: such a one can be set while frames pass.
+    pub(super) fn is_of_the_search(property: &str) -> bool {
+        property == "templates"
+            || Field::named(property).is_some_and(|field| field.spec.element == InElement::Playing)
     }
 
     /// The property's name, if a change counts from the next start on only.
@@ -154,9 +152,9 @@ impl Settings {
         self.texts.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// True if the thresholded frame is drawn.
+    /// True if the thresholded frame is drawn, where there is one.
     pub(super) fn wants_mask(&self) -> bool {
-        !self.texts("threshold").is_empty() && self.view.has_mask()
+        self.view.has_mask()
     }
 
     /// True if there is anything to search, follow or threshold, or will be as soon as somebody drags a box.
@@ -179,23 +177,8 @@ impl Settings {
 
     /// Reads the templates.
     pub(super) fn job(&self) -> Result<Job> {
-        self.job_with(job::load_templates(&self.request()?.template)?)
-    }
-
-    /// The same after a change, from the job that was asked for before. Its templates are read anew only if
-    /// others are named: a file may be gone by now, or be another.
-    pub(super) fn job_after(&self, before: &Self, job: &Job) -> Result<Job> {
-        if self.texts("template") == before.texts("template") {
-            self.job_with(job.templates.clone())
-        } else {
-            self.job()
-        }
-    }
-
-    fn job_with(&self, templates: Vec<NamedTemplate>) -> Result<Job> {
         let request = self.request()?;
-        let job = request.job(templates, &Control::new())?;
-        Ok(Job { wants_mask: self.wants_mask(), ..job })
+        request.job(job::load_templates(&request.template)?, &Control::new())
     }
 
     pub(super) fn device(&self) -> Result<Device> {

@@ -1,94 +1,123 @@
-//! What is to be done to frames: what was asked for last, and what a device was opened for.
+//! What is to be done to frames: what a run begins with, and what it was asked to change since.
 //!
-//! A search can be changed while frames pass. Whether it can be done on frames of this size is known only
-//! when a device is opened for it, so what went before is kept until then, to go back to.
+//! Properties and signals that change the search while frames pass are orders to the run. Whether one can be
+//! done is known only when a device is opened for it, so the settings that hold are kept until then, to go
+//! back to.
 
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use lockon::change::Change;
+use lockon::control::Control;
+use lockon::error::{Error, Result};
 use lockon::job::Job;
+use lockon::orders::Reply;
 
 use super::settings::Settings;
-
-/// A job, and the settings that ask for it.
-#[derive(Clone, Default)]
-pub(super) struct Asked {
-    pub(super) job: Arc<Job>,
-    settings: Arc<Settings>,
-}
-
-impl Asked {
-    pub(super) fn new(job: Job, settings: Settings) -> Self {
-        Self { job: job.into(), settings: settings.into() }
-    }
-
-    pub(super) fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    /// Tells one change of the settings from the next.
-    pub(super) fn change(&self) -> u64 {
-        self.settings.changes()
-    }
-}
 
 /// There from READY to PAUSED until back.
 #[derive(Default)]
 pub(super) struct Work {
-    /// What was asked for last and could be read.
-    asked: Asked,
-    /// What a device was opened for last; none before the first frame.
-    opened: Option<Asked>,
-    /// Properties that were set since then.
-    unproven: BTreeSet<&'static str>,
+    /// What the next run begins with: what holds now.
+    job: Job,
+    /// The settings that hold...
+    held: Settings,
+    /// ...and those that were asked for last.
+    asked: Settings,
+    /// Orders that were not answered yet, oldest first.
+    waiting: VecDeque<Order>,
+}
+
+/// An order that the run was given.
+struct Order {
+    change: Change,
+    /// The properties that it stands for, and the settings that have their values.
+    properties: Vec<&'static str>,
+    settings: Settings,
+    reply: Reply,
+}
+
+/// An order that was refused.
+pub(super) struct Refused {
+    pub(super) error: Error,
+    /// The properties that are to have their values of `held` again, and the settings that were refused.
+    pub(super) properties: Vec<&'static str>,
+    pub(super) settings: Settings,
+    pub(super) held: Settings,
 }
 
 impl Work {
-    pub(super) fn new(asked: Asked) -> Self {
-        Self { asked, ..Self::default() }
+    pub(super) fn new(job: Job, settings: Settings) -> Self {
+        Self { job, held: settings.clone(), asked: settings, ..Self::default() }
     }
 
-    pub(super) fn asked(&self) -> Asked {
-        self.asked.clone()
+    /// The settings that were asked for last.
+    pub(super) fn asked(&self) -> &Settings {
+        &self.asked
     }
 
-    /// The last that worked, or is still to be tried.
-    pub(super) fn opened(&self) -> Asked {
-        self.opened.as_ref().unwrap_or(&self.asked).clone()
+    /// A run begins, with what it begins with. It takes orders from now on.
+    pub(super) fn begin(&mut self, control: &Control) -> Job {
+        control.begin(self.job.tracks.len() as u32);
+        self.job.clone()
     }
 
-    /// A property asks for something else. Of two that are set at the same time the settings that were read
-    /// last have both.
-    pub(super) fn ask(&mut self, property: &'static str, job: Job, settings: Settings) {
-        self.unproven.insert(property);
-        if settings.changes() > self.asked.change() {
-            // What is followed was taken when the run began.
-            let Job { tracks, track_matches, track_detections, .. } = (*self.asked.job).clone();
-            self.asked = Asked::new(Job { tracks, track_matches, track_detections, ..job }, settings);
+    /// The run is over. What it was asked and did not come to is left to the next.
+    pub(super) fn end(&mut self) {
+        for order in std::mem::take(&mut self.waiting) {
+            // It could be tried on no frame, so it may turn out then that it cannot be done.
+            let _ = self.hold(&order.change, &order.properties, &order.settings);
         }
     }
 
-    /// A device was opened for it.
-    pub(super) fn prove(&mut self, asked: &Asked) {
-        if self.asked.change() == asked.change() {
-            self.unproven.clear();
+    /// Asks for a change that makes `properties` have their values of `settings`: of the run, or before there
+    /// is one of what it will begin with.
+    ///
+    /// # Errors
+    /// Why it cannot be asked for, or cannot be done. Nothing has changed then.
+    pub(super) fn ask(
+        &mut self,
+        control: &Control,
+        change: Change,
+        properties: Vec<&'static str>,
+        settings: Settings,
+    ) -> Result<()> {
+        match control.change(change.clone()) {
+            Ok(reply) => {
+                self.waiting.push_back(Order { change, properties, settings: settings.clone(), reply });
+            }
+            Err(_) if !control.takes_orders() => {
+                self.job.search.changed(&change)?.make_bank(&Control::new())?;
+                self.hold(&change, &properties, &settings)?;
+            }
+            Err(error) => return Err(error),
         }
-        self.opened = Some(asked.clone());
+        self.asked = settings;
+        Ok(())
     }
 
-    /// What to go back to when no device can be opened for `asked`; none if there was nothing else before.
-    pub(super) fn before(&self, asked: &Asked) -> Option<Asked> {
-        self.opened.clone().filter(|opened| !Arc::ptr_eq(&opened.job, &asked.job))
+    /// Hears what came of the order that the run has answered, if it was one of these.
+    pub(super) fn hear(&mut self) -> Option<Refused> {
+        let answer = self.waiting.front()?.reply.poll()?;
+        let Order { change, properties, settings, .. } = self.waiting.pop_front()?;
+        let error = match answer {
+            Ok(_) => self.hold(&change, &properties, &settings).err()?,
+            Err(error) => error,
+        };
+        // Of those that were set anew since nobody knows yet.
+        let properties: Vec<_> =
+            properties.into_iter().filter(|property| self.asked.has_same(property, &settings)).collect();
+        for property in &properties {
+            self.asked.restore(property, &self.held);
+        }
+        Some(Refused { error, properties, settings, held: self.held.clone() })
     }
 
-    /// No device can be opened for `asked`: what was there before is asked for again. Gives the properties
-    /// whose values are to be those of `before`: none if something else was asked for meanwhile, which is to
-    /// be tried first.
-    pub(super) fn refuse(&mut self, asked: &Asked, before: &Asked) -> BTreeSet<&'static str> {
-        if self.asked.change() != asked.change() {
-            return BTreeSet::new();
+    fn hold(&mut self, change: &Change, properties: &[&'static str], settings: &Settings) -> Result<()> {
+        self.job.search = Arc::new(self.job.search.changed(change)?);
+        for property in properties {
+            self.held.restore(property, settings);
         }
-        self.asked = before.clone();
-        std::mem::take(&mut self.unproven)
+        Ok(())
     }
 }

@@ -22,6 +22,29 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Refuses what cannot mean anything.
+    ///
+    /// # Errors
+    /// `Value`.
+    pub fn check(&self) -> Result<()> {
+        let Self { min_score, max_matches, max_overlap } = *self;
+        let bad = |what, value: &dyn fmt::Display, expected: &str| {
+            Err(Error::value(what, &value.to_string(), expected))
+        };
+        if !(-1.0..=1.0).contains(&min_score) {
+            return bad("min-score", &min_score, "expected a score from -1 to 1");
+        }
+        if max_matches == 0 {
+            return bad("max-matches", &max_matches, "expected 1 or more");
+        }
+        if !(0.0..=1.0).contains(&max_overlap) {
+            return bad("max-overlap", &max_overlap, "expected a share from 0 to 1");
+        }
+        Ok(())
+    }
+}
+
 /// Sizes at which a template is searched, as factors in rising order: `A..B/F` gives every power of F between
 /// A and B, and 1; `A..B` those of [`Scales::USUAL_FACTOR`]; `A` that size alone.
 #[derive(Debug, Clone, PartialEq)]

@@ -295,8 +295,11 @@ impl Follow for Tracker {
         }
     }
 
+    fn given(&self) -> u32 {
+        self.given
+    }
+
     fn number_by(&mut self, numbers: Numbers) {
-        numbers.restart(self.given);
         self.numbers = numbers;
     }
 
@@ -326,6 +329,7 @@ impl Follow for Tracker {
                     births.forget(|_| true);
                 }
             }
+            Order::Change(_) => return Err(refuse(Obstacle::Other("a tracker searches nothing".into()))),
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use lockon::backend::{self, Ahead};
+use lockon::change::Change;
 use lockon::config::{BackendChoice, OnDeviceLoss};
 use lockon::control::Control;
 use lockon::devices::Place;
@@ -33,7 +34,7 @@ use super::line::{Layout, Line};
 use super::log::ToGStreamersLog;
 use super::marks;
 use super::settings::{Device, Settings};
-use super::work::{Asked, Work};
+use super::work::{Refused, Work};
 use super::{CAT, trouble};
 
 mod latency;
@@ -49,6 +50,8 @@ pub struct Lockon {
     pub(super) line: Line,
     /// What is done to frames, and where: there from READY to PAUSED until back.
     work: Mutex<Work>,
+    /// Held while a change of the search is made, so that each is made of what the one before asked for.
+    asking: Mutex<()>,
     device: Mutex<Option<Device>>,
     /// The device that upstream may leave frames on, once it is known whether there is one: from READY on.
     surfaces: Mutex<Option<Surfaces>>,
@@ -140,6 +143,7 @@ impl ObjectSubclass for Lockon {
             settings: Mutex::default(),
             line: Line::default(),
             work: Mutex::default(),
+            asking: Mutex::default(),
             device: Mutex::default(),
             surfaces: Mutex::default(),
             place: Mutex::default(),
@@ -183,14 +187,17 @@ impl ObjectImpl for Lockon {
 
     fn set_property(&self, _id: usize, value: &glib::Value, spec: &glib::ParamSpec) {
         let mut settings = lock(&self.settings);
-        let before = settings.clone();
+        let was_navigating = settings.navigates;
         settings.set(spec.name(), value);
-        let after = settings.clone();
-        drop(settings);
-        if after.navigates && !before.navigates {
+        if settings.navigates && !was_navigating {
             lock(&self.control).keep_frames(window::KEPT);
         }
-        self.apply(&before, after, spec.name());
+    }
+
+    /// Called when properties were set: with all that were set by one call.
+    fn dispatch_properties_changed(&self, specs: &[glib::ParamSpec]) {
+        self.apply(specs);
+        self.parent_dispatch_properties_changed(specs);
     }
 
     fn property(&self, _id: usize, spec: &glib::ParamSpec) -> glib::Value {
@@ -334,7 +341,7 @@ impl Lockon {
                 ("nothing to do yet: set template, track or threshold, or emit `follow`; until then frames pass untouched")
             );
         }
-        *lock(&self.work) = Work::new(Asked::new(job, settings));
+        *lock(&self.work) = Work::new(job, settings);
         *lock(&self.device) = Some(device);
         *lock(&self.ids) = Some(marks::Ids::new());
         *lock(&self.audience) = Audience::default();
@@ -346,48 +353,75 @@ impl Lockon {
         Ok(())
     }
 
-    /// Makes a change of the search count from the next frame on. What cannot be used is told and taken back.
-    fn apply(&self, before: &Settings, after: Settings, property: &str) {
+    /// Makes properties that were set by one call count from the next frame on: all of them or none. What
+    /// cannot be used is told and taken back.
+    fn apply(&self, specs: &[glib::ParamSpec]) {
         // Before PAUSED nothing has been read: that happens on the way there, once.
         if lock(&self.device).is_none() {
             return;
         }
-        if let Some(property) = Settings::of_the_start(property) {
+        for property in specs.iter().filter_map(|spec| Settings::of_the_start(spec.name())) {
             gst::element_imp_warning!(
                 self,
                 gst::LibraryError::Settings,
                 ("{property} was set while the element runs: it counts from the next start on, after READY")
             );
-            return;
         }
-        let Some(property) = Settings::of_the_search(property) else { return };
-        if property == "view" && before.wants_mask() == after.wants_mask() {
-            return;
-        }
-        let asked = lock(&self.work).asked();
-        match self.logging(|| after.job_after(asked.settings(), &asked.job)) {
-            Ok(job) => lock(&self.work).ask(property, job, after),
-            Err(error) => {
-                lock(&self.settings).restore(property, before);
-                self.warn(&error);
-            }
+        if specs.iter().any(|spec| Settings::is_of_the_search(spec.name())) {
+            // Told when nothing is held, since whoever hears of it may set something again.
+            self.ask_of_settings().unwrap_or_else(|error| self.warn(&error));
         }
     }
 
-    /// No device can be opened for what was asked for: what was there before goes on, and the properties say
-    /// so.
-    pub(super) fn take_back(&self, asked: &Asked, before: &Asked, error: &Error) {
-        let properties = lock(&self.work).refuse(asked, before);
-        {
-            let mut settings = lock(&self.settings);
-            for property in &properties {
-                settings.restore(property, before.settings());
-            }
+    /// Asks for what properties say otherwise than they did when they were asked for last.
+    fn ask_of_settings(&self) -> Result<()> {
+        let _one = lock(&self.asking);
+        let (after, asked) = (lock(&self.settings).clone(), self.work().asked().clone());
+        let properties = after.changed_since(&asked);
+        let change = self.logging(|| after.request()?.change_since(&asked.request()?));
+        let made = change.and_then(|change| {
+            if change.is_empty() { Ok(()) } else { self.ask(change, properties.clone(), after.clone()) }
+        });
+        if made.is_err() {
+            self.restore(&properties, &after, &asked);
         }
-        for property in properties {
+        made
+    }
+
+    /// Asks for a change of the search that makes properties have their values of `settings`.
+    fn ask(&self, change: Change, properties: Vec<&'static str>, settings: Settings) -> Result<()> {
+        let control = lock(&self.control).clone();
+        self.work().ask(&control, change, properties, settings)
+    }
+
+    /// Gives properties that still have the values of `refused` those of `held`, and tells which.
+    fn restore(&self, properties: &[&'static str], refused: &Settings, held: &Settings) -> Vec<&'static str> {
+        let mut settings = lock(&self.settings);
+        let are_same = properties.iter().filter(|property| settings.has_same(property, refused));
+        let restored: Vec<_> = are_same.copied().collect();
+        for property in &restored {
+            settings.restore(property, held);
+        }
+        restored
+    }
+
+    /// Hears of an answer to a change of the search: what was refused is taken back, and the properties say
+    /// so. True if that was told.
+    pub(super) fn hear_of_change(&self) -> bool {
+        let Some(Refused { error, properties, settings, held }) = self.work().hear() else { return false };
+        for property in self.restore(&properties, &settings, &held) {
             self.obj().notify(property);
         }
-        self.warn(error);
+        let is_of_properties = !properties.is_empty();
+        if is_of_properties {
+            self.warn(&error);
+        }
+        is_of_properties
+    }
+
+    /// True if the thresholded frame is drawn, where there is one.
+    pub(super) fn wants_mask(&self) -> bool {
+        lock(&self.settings).wants_mask()
     }
 
     /// Tells of a change that could not be made: what was set before goes on.

@@ -1,5 +1,8 @@
 //! Pictures on the page, and what they show of a frame.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
 use crate::frame::{Rect, Size};
 use crate::results::TrackState;
 
@@ -32,7 +35,7 @@ pub(super) struct Picture(pub(super) Vec<u8>);
 impl Picture {
     /// The picture as part of a page.
     pub(super) fn uri(&self) -> String {
-        format!("data:image/jpeg;base64,{}", base64(&self.0))
+        format!("data:image/jpeg;base64,{}", BASE64_STANDARD.encode(&self.0))
     }
 }
 
@@ -48,30 +51,9 @@ pub(super) fn crop([x, y, w, h]: [f64; 4], frame: Size) -> Rect {
     Rect::new(x, y, w, h)
 }
 
-/// RFC 4648, section 4.
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let bits = (0..3).fold(0, |bits, i| bits << 8 | u32::from(three.get(i).copied().unwrap_or(0)));
-        for letter in 0..4 {
-            let value = bits >> (18 - 6 * letter) & 63;
-            text.push(if letter <= three.len() { LETTERS[value as usize] as char } else { '=' });
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn letters_of_base64_are_those_of_the_rfc() {
-        let texts = ["", "f", "fo", "foo", "foob", "fooba", "foobar"].map(|text| base64(text.as_bytes()));
-        assert_eq!(texts, ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"]);
-        assert_eq!(base64(&[0xfb, 0xff, 0xfe]), "+//+");
-    }
 
     #[test]
     fn crops_stay_inside_the_frame() {

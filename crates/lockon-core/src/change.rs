@@ -1,0 +1,155 @@
+//! What can be changed of a search while a run goes on, as one order.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::as_text;
+use crate::config::{Angles, Scales, SearchMethod, ThresholdSpec, Typed};
+use crate::frame::Rect;
+use crate::template::Template;
+
+/// A change of what is searched. All of it is done between two frames, or, if something of it cannot be,
+/// nothing. What is `None` stays as it is.
+///
+/// ```
+/// # use lockon_core::{change::Change, template::Template, Result};
+/// # fn of(logo: Template) -> Result<Change> {
+/// // A template, and the box that it needs.
+/// let roi = Some(Some("0,0,640,200".parse()?));
+/// Ok(Change { add: vec![logo], roi, min_score: Some(0.7), ..Change::default() })
+/// # }
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Change {
+    /// Templates that are searched no more, by their names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remove: Vec<Arc<str>>,
+    /// Templates that are searched from now on: one that has the name of another takes its place, the others
+    /// come last. Done after `remove`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub add: Vec<Template>,
+    /// Least score of a match, in [-1, 1].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_score: Option<f64>,
+    /// Most matches of each template in a frame, 1 or more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_matches: Option<usize>,
+    /// Most overlap of two matches of one template: intersection over union, in [0, 1].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_overlap: Option<f64>,
+    /// At which sizes.
+    #[serde(with = "as_text::maybe", skip_serializing_if = "Option::is_none")]
+    pub scales: Option<Typed<Scales>>,
+    /// In which directions.
+    #[serde(with = "as_text::maybe", skip_serializing_if = "Option::is_none")]
+    pub angles: Option<Typed<Angles>>,
+    /// How: `auto`, `exhaustive` or `pyramid`.
+    #[serde(with = "as_text::maybe", skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchMethod>,
+    /// The box that is searched, `X,Y,W,H`; `Some(None)`, as text `null`, is the whole frame.
+    #[serde(with = "as_text::or_null", skip_serializing_if = "Option::is_none")]
+    pub roi: Option<Option<Rect>>,
+    /// The adaptive threshold, as it is typed; `Some(None)`, as text `null`, is none.
+    #[serde(with = "as_text::or_null", skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<Option<ThresholdSpec>>,
+}
+
+impl Change {
+    /// Searches for a template too, or for this one instead of the one that has its name.
+    pub fn adding(template: Template) -> Self {
+        Self { add: vec![template], ..Self::default() }
+    }
+
+    /// Searches for a template no more.
+    pub fn removing(name: impl Into<Arc<str>>) -> Self {
+        Self { remove: vec![name.into()], ..Self::default() }
+    }
+
+    /// True if it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for Change {
+    /// In words: `remove template "a", set min-score to 0.7`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { remove, add, min_score, max_matches, max_overlap, scales, angles, search, roi, threshold } =
+            self;
+        let mut parts = Vec::new();
+        parts.extend(remove.iter().map(|name| format!("remove template {:?}", &**name)));
+        parts
+            .extend(add.iter().map(|added| format!("add template {:?} ({})", &**added.name(), added.size())));
+        let mut set = |what: &str, value: Option<&dyn fmt::Display>| {
+            parts.extend(value.map(|value| format!("set {what} to {value}")));
+        };
+        fn shown<T: fmt::Display>(value: &Option<T>) -> Option<&dyn fmt::Display> {
+            value.as_ref().map(|value| value as &dyn fmt::Display)
+        }
+        set("min-score", shown(min_score));
+        set("max-matches", shown(max_matches));
+        set("max-overlap", shown(max_overlap));
+        set("scales", shown(scales));
+        set("angles", shown(angles));
+        set("search", shown(search));
+        set("roi", roi.as_ref().and_then(shown));
+        set("threshold", threshold.as_ref().and_then(shown));
+        parts.extend((*roi == Some(None)).then(|| "search the whole frame".into()));
+        parts.extend((*threshold == Some(None)).then(|| "threshold no more".into()));
+        f.write_str(if parts.is_empty() { "change nothing" } else { "" })?;
+        f.write_str(&parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Size;
+
+    fn all() -> Change {
+        Change {
+            remove: vec!["a".into()],
+            add: vec![Template::new("b", crate::reference::picture(Size::new(9, 7)), None).unwrap()],
+            min_score: Some(0.723_456_789_012_345_6),
+            max_matches: Some(3),
+            max_overlap: Some(0.1),
+            scales: Some("0.8..1.25/1.1".parse().unwrap()),
+            angles: Some("-30..30".parse().unwrap()),
+            search: Some(SearchMethod::Exhaustive),
+            roi: Some(Some(Rect::new(1, 2, 3, 4))),
+            threshold: Some(Some("sauvola:31:0.2:inv".parse().unwrap())),
+        }
+    }
+
+    #[test]
+    fn a_change_is_the_same_after_it_was_written_and_read() {
+        let none = Change { roi: Some(None), threshold: Some(None), ..Change::default() };
+        for change in [all(), none, Change::default(), Change::removing("a")] {
+            let text = serde_json::to_string(&change).unwrap();
+            assert_eq!(serde_json::from_str::<Change>(&text).unwrap(), change, "{text}");
+        }
+        assert_eq!(serde_json::to_string(&Change::default()).unwrap(), "{}");
+        let text = r#"{"roi":null,"threshold":"mean:31:5","min_score":0.5}"#;
+        let read: Change = serde_json::from_str(text).unwrap();
+        assert_eq!((read.roi, read.min_score, read.max_matches), (Some(None), Some(0.5), None));
+        for text in [r#"{"roi":"1,2,0,4"}"#, r#"{"threshold":"mean:30:5"}"#, r#"{"search":"guess"}"#] {
+            assert!(serde_json::from_str::<Change>(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_change_is_told_in_words() {
+        assert_eq!(
+            all().to_string(),
+            "remove template \"a\", add template \"b\" (9x7), set min-score to 0.7234567890123456, \
+             set max-matches to 3, set max-overlap to 0.1, set scales to 0.8..1.25/1.1, set angles to -30..30, \
+             set search to exhaustive, set roi to 1,2,3,4, set threshold to sauvola:31:0.2:inv"
+        );
+        let none = Change { roi: Some(None), threshold: Some(None), ..Change::default() };
+        assert_eq!(none.to_string(), "search the whole frame, threshold no more");
+        assert_eq!(Change::default().to_string(), "change nothing");
+    }
+}

@@ -1,0 +1,344 @@
+//! What is searched in frames, and how: what a run begins with, and what orders change of it.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::backend::Variants;
+use crate::change::Change;
+use crate::config::{Angles, Limits, Scales, SearchMethod, ThresholdSpec};
+use crate::control::Control;
+use crate::error::{Bytes, Error, Result};
+use crate::frame::{Rect, Size};
+use crate::template::{self, Bank, Template};
+
+/// What is searched in every frame. It can be changed between two frames: see [`Self::changed`].
+#[derive(Debug, Clone, Default)]
+pub struct Search {
+    /// The templates, in the order in which their matches are told.
+    templates: Vec<Template>,
+    scales: Scales,
+    angles: Angles,
+    method: SearchMethod,
+    /// The templates in all sizes and directions; none if there are none.
+    sought: Option<Arc<Sought>>,
+    /// Where they are searched: the whole frame if nothing is said.
+    pub roi: Option<Rect>,
+    /// What counts as a match.
+    pub limits: Limits,
+    /// The adaptive threshold.
+    pub threshold: Option<ThresholdSpec>,
+}
+
+impl Search {
+    /// A search for templates of different names, in the whole frame, by the usual limits.
+    ///
+    /// # Errors
+    /// As [`Bank::expanded`] and [`template::check_count`]; `Stopped` if `control` was while a bank is made.
+    pub fn new(
+        templates: Vec<Template>,
+        method: SearchMethod,
+        scales: &Scales,
+        angles: &Angles,
+        control: &Control,
+    ) -> Result<Self> {
+        let (scales, angles) = (scales.clone(), angles.clone());
+        let search = Self { templates, method, scales, angles, ..Self::default() }.with_sought()?;
+        search.make_bank(control)?;
+        Ok(search)
+    }
+
+    /// Makes the bank now if it will be needed, whatever the device.
+    ///
+    /// # Errors
+    /// As [`Bank::expanded`]; `Stopped`.
+    pub fn make_bank(&self, control: &Control) -> Result<()> {
+        if let Some(sought) = self.sought.as_ref().filter(|sought| sought.is_exhaustive()) {
+            sought.bank(control, Bytes(u64::MAX))?;
+        }
+        Ok(())
+    }
+
+    /// The templates, in the order in which their matches are told.
+    pub fn templates(&self) -> &[Template] {
+        &self.templates
+    }
+
+    /// The sizes at which they are searched.
+    pub fn scales(&self) -> &Scales {
+        &self.scales
+    }
+
+    /// The directions in which they are searched.
+    pub fn angles(&self) -> &Angles {
+        &self.angles
+    }
+
+    /// The templates in all sizes and directions, if there are any.
+    pub fn sought(&self) -> Option<&Sought> {
+        self.sought.as_deref()
+    }
+
+    /// True if neither is a template searched nor a threshold made.
+    pub fn is_idle(&self) -> bool {
+        self.sought.is_none() && self.threshold.is_none()
+    }
+
+    /// This search after a change. Banks are made when a device is opened for it; what is the same in both is
+    /// shared.
+    ///
+    /// # Errors
+    /// `Order` if a template is to be removed that is not there, `Value` for limits that mean nothing, and as
+    /// [`template::check_count`].
+    pub fn changed(&self, change: &Change) -> Result<Self> {
+        let mut search = self.clone();
+        for name in &change.remove {
+            let place = search.place(name).ok_or_else(|| search.missing(name, change))?;
+            search.templates.remove(place);
+        }
+        for added in &change.add {
+            match search.place(added.name()) {
+                Some(place) => search.templates[place] = added.clone(),
+                None => search.templates.push(added.clone()),
+            }
+        }
+        let Limits { min_score, max_matches, max_overlap } = &mut search.limits;
+        *min_score = change.min_score.unwrap_or(*min_score);
+        *max_matches = change.max_matches.unwrap_or(*max_matches);
+        *max_overlap = change.max_overlap.unwrap_or(*max_overlap);
+        search.limits.check()?;
+        search.threshold = change.threshold.unwrap_or(search.threshold);
+        search.roi = change.roi.unwrap_or(search.roi);
+        search.method = change.search.unwrap_or(search.method);
+        if let Some(scales) = &change.scales {
+            search.scales = (**scales).clone();
+        }
+        if let Some(angles) = &change.angles {
+            search.angles = (**angles).clone();
+        }
+        let is_same = search.templates == self.templates
+            && (&search.scales, &search.angles) == (&self.scales, &self.angles);
+        match &self.sought {
+            Some(sought) if is_same && search.method == self.method => {
+                if search.roi != self.roi {
+                    // How long a search takes depends on where.
+                    search.sought = Some(Arc::new(sought.undecided()));
+                }
+                Ok(search)
+            }
+            _ => search.with_sought(),
+        }
+    }
+
+    /// What of this can be done in frames of that size, of which not everything fits: the rest of the region,
+    /// or no search at all.
+    #[must_use]
+    pub fn cut_to(&self, frame: Size) -> Self {
+        let rest = Self { roi: self.roi.and_then(|roi| roi.cut_to(frame)), ..self.clone() };
+        // Without what is left of it the whole frame would be searched.
+        let is_left = self.roi.is_none() || rest.roi.is_some();
+        if is_left && rest.check(frame).is_ok() { rest } else { Self { sought: None, roi: None, ..rest } }
+    }
+
+    /// Refuses frames of a size in which nothing of it fits.
+    ///
+    /// # Errors
+    /// `Outside` if the region does not lie inside them, `NothingFits` if no template does, in no size or
+    /// direction.
+    pub fn check(&self, frame: Size) -> Result<()> {
+        let Some(sought) = &self.sought else { return Ok(()) };
+        let roi = self.roi.unwrap_or(Rect::whole(frame));
+        if !roi.is_inside(frame) {
+            return Err(Error::Outside { what: "region of interest", rect: roi, frame });
+        }
+        let sizes = || sought.members().map(|(_, size)| size);
+        if sizes().any(|size| size.fits_in(roi.size())) {
+            return Ok(());
+        }
+        let smallest = sizes().min_by_key(|size| size.area()).unwrap_or(Size::new(0, 0));
+        Err(Error::NothingFits { smallest, area: roi.size() })
+    }
+
+    fn place(&self, name: &str) -> Option<usize> {
+        self.templates.iter().position(|template| **template.name() == *name)
+    }
+
+    fn missing(&self, name: &str, change: &Change) -> Error {
+        let names: Vec<_> = self.templates.iter().map(|there| format!("{:?}", &**there.name())).collect();
+        let there =
+            if names.is_empty() { "there is none".into() } else { format!("there are {}", names.join(", ")) };
+        Error::Order { order: change.to_string(), reason: format!("no template is named {name:?}: {there}") }
+    }
+
+    fn with_sought(mut self) -> Result<Self> {
+        template::check_count(self.templates.len(), &self.scales, &self.angles)?;
+        let Self { templates, scales, angles, method, .. } = self.clone();
+        let variants = Variants { templates, scales, angles };
+        self.sought = (!variants.templates.is_empty())
+            .then(|| Arc::new(Sought { variants, method, bank: OnceLock::new(), taken: OnceLock::new() }));
+        Ok(self)
+    }
+}
+
+/// Every template at every scale and angle, and the way in which they are searched.
+#[derive(Debug, Clone)]
+pub struct Sought {
+    variants: Variants,
+    method: SearchMethod,
+    /// All variants, made beforehand: where that is asked for, or has turned out to be the way.
+    bank: OnceLock<Bank>,
+    /// The way that was taken for the first frame: it stays when the frames' size or the device changes.
+    taken: OnceLock<SearchMethod>,
+}
+
+impl Sought {
+    /// The templates, scales and angles.
+    pub fn variants(&self) -> &Variants {
+        &self.variants
+    }
+
+    /// All variants, made now if they are new, in so much memory.
+    ///
+    /// # Errors
+    /// As [`Bank::expanded_within`]; `Stopped`.
+    pub fn bank(&self, control: &Control, limit: Bytes) -> Result<&Bank> {
+        if let Some(bank) = self.bank.get() {
+            return Ok(bank);
+        }
+        let Variants { templates, scales, angles } = &self.variants;
+        let bank = Bank::expanded_within(templates, scales, angles, || control.check(), limit)?;
+        Ok(self.bank.get_or_init(|| bank))
+    }
+
+    /// The way that was asked for.
+    pub fn asked(&self) -> SearchMethod {
+        self.method
+    }
+
+    /// The way that was taken, once it is known.
+    pub fn taken(&self) -> Option<SearchMethod> {
+        self.taken.get().copied()
+    }
+
+    /// Stays with this way from now on.
+    pub fn take(&self, method: SearchMethod) {
+        let _ = self.taken.set(method);
+    }
+
+    /// The way that was taken, or would be if nothing else is known.
+    pub fn method(&self) -> SearchMethod {
+        self.taken().unwrap_or(self.method)
+    }
+
+    /// Names and sizes of all members.
+    pub fn members(&self) -> impl Iterator<Item = (&str, Size)> {
+        let bank = self.bank.get().filter(|_| self.method() != SearchMethod::Pyramid);
+        let made = bank.into_iter().flat_map(|bank| bank.members());
+        let made = made.map(|member| (&**member.name(), member.size()));
+        let count = if bank.is_some() { 0 } else { self.variants.count() };
+        let to_be = |variant| (&**self.variants.template(variant).name(), self.variants.size(variant));
+        made.chain((0..count).map(to_be))
+    }
+
+    /// True if all variants are needed, whatever the device.
+    fn is_exhaustive(&self) -> bool {
+        let is_one = self.variants.scales.0.len() * self.variants.angles.0.len() == 1;
+        self.method == SearchMethod::Exhaustive || is_one && self.method == SearchMethod::Auto
+    }
+
+    /// The same, of which nobody knows yet how it is searched.
+    fn undecided(&self) -> Self {
+        Self { taken: OnceLock::new(), ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: Size = Size::new(64, 48);
+
+    fn template(name: &str, width: usize) -> Template {
+        Template::new(name, crate::reference::picture(Size::new(width, 7)), None).unwrap()
+    }
+
+    fn search(names: &[&str]) -> Search {
+        let templates = names.iter().map(|name| template(name, 9)).collect();
+        let (scales, angles) = (Scales::default(), Angles::default());
+        Search::new(templates, SearchMethod::Auto, &scales, &angles, &Control::new()).unwrap()
+    }
+
+    fn names(search: &Search) -> Vec<&str> {
+        search.templates().iter().map(|template| &**template.name()).collect()
+    }
+
+    #[test]
+    fn templates_keep_their_places_and_new_ones_come_last() {
+        let before = search(&["a", "b", "c"]);
+        let change = Change {
+            remove: vec!["a".into()],
+            add: vec![template("d", 9), template("b", 11)],
+            ..Change::default()
+        };
+        let after = before.changed(&change).unwrap();
+        assert_eq!(names(&after), ["b", "c", "d"]);
+        assert_eq!(after.sought().unwrap().variants().size(0), Size::new(11, 7));
+        assert_eq!(names(&before), ["a", "b", "c"]);
+        let none =
+            before.changed(&Change { remove: ["a", "b", "c"].map(Into::into).into(), ..Change::default() });
+        assert!(none.unwrap().is_idle());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_reason() {
+        let (some, none) = (search(&["a", "b"]), search(&[]));
+        let refused = |search: &Search, change: Change| search.changed(&change).unwrap_err().to_string();
+        let remove = |name: &str| Change::removing(name);
+        assert_eq!(
+            refused(&some, remove("c")),
+            "cannot remove template \"c\": no template is named \"c\": there are \"a\", \"b\""
+        );
+        assert!(refused(&none, remove("c")).ends_with("there is none"));
+        for change in [
+            Change { min_score: Some(1.5), ..Change::default() },
+            Change { min_score: Some(f64::NAN), ..Change::default() },
+            Change { max_matches: Some(0), ..Change::default() },
+            Change { max_overlap: Some(-0.1), ..Change::default() },
+        ] {
+            assert!(matches!(some.changed(&change), Err(Error::Value { .. })), "{change}");
+        }
+        let many = Change {
+            scales: Some("0.01..100/1.001".parse().unwrap()),
+            angles: Some("-180..180/0.01".parse().unwrap()),
+            ..Change::default()
+        };
+        assert!(some.changed(&many).is_err() && none.changed(&many).is_ok());
+    }
+
+    #[test]
+    fn a_change_of_limits_makes_no_bank_anew_and_one_of_the_region_leaves_the_way_open() {
+        let before = search(&["a"]);
+        let sought = |search: &Search| Arc::as_ptr(search.sought.as_ref().unwrap());
+        before.sought().unwrap().take(SearchMethod::Pyramid);
+        let limits = before.changed(&Change { min_score: Some(0.5), ..Change::default() }).unwrap();
+        assert_eq!(sought(&limits), sought(&before));
+        let roi = before.changed(&Change { roi: Some(Some(Rect::new(1, 2, 20, 20))), ..Change::default() });
+        let roi = roi.unwrap();
+        assert_eq!(roi.sought().unwrap().taken(), None);
+        assert!(roi.sought().unwrap().bank.get().is_some());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_cut_off_and_nothing_is_searched_where_nothing_fits() {
+        let whole = search(&["a"]);
+        let with = |roi: &str| Search { roi: Some(roi.parse().unwrap()), ..whole.clone() };
+        assert!(whole.check(FRAME).is_ok() && with("50,40,14,8").check(FRAME).is_ok());
+        let outside = with("50,30,20,20");
+        assert!(matches!(outside.check(FRAME), Err(Error::Outside { .. })));
+        assert_eq!(outside.cut_to(FRAME).roi, Some(Rect::new(50, 30, 14, 18)));
+        let small = with("50,40,8,8");
+        assert!(matches!(small.check(FRAME), Err(Error::NothingFits { .. })));
+        for nowhere in [small.cut_to(FRAME), with("99,0,20,20").cut_to(FRAME), whole.cut_to(Size::new(8, 8))]
+        {
+            assert!(nowhere.is_idle());
+        }
+    }
+}
