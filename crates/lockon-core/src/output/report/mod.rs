@@ -8,15 +8,18 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::colour;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::frame::{Frame, Rect, USUAL_INTERVAL_NS, VideoFormat};
+use crate::orders::Order;
 use crate::ports::{Delivery, Sink};
 use crate::results::{Event, FrameRecord, Match, RunRecord, Summary, TrackState};
 use crate::still;
 use crate::surface::Surface;
+use crate::template::Template;
 
 mod charts;
 mod page;
@@ -66,6 +69,8 @@ pub fn check_name(path: &str) -> Result<()> {
 struct Report {
     path: String,
     run: Option<RunRecord>,
+    /// Names of the templates that were searched, from the start or later.
+    templates: Vec<Arc<str>>,
     frames: u64,
     /// Time of the first frame and of the last, in seconds.
     first: f64,
@@ -91,6 +96,7 @@ impl Report {
         Self {
             path: path.to_owned(),
             run: None,
+            templates: Vec::new(),
             frames: 0,
             first: 0.0,
             last: 0.0,
@@ -187,6 +193,7 @@ impl Sink for Report {
 
     fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {
         self.run = Some(run.clone());
+        self.templates = run.templates.iter().map(|template| template.name.clone()).collect();
         Ok(())
     }
 
@@ -248,6 +255,13 @@ impl Sink for Report {
     }
 
     fn note(&mut self, event: &Event) -> Result<()> {
+        if let Event::Control { order: Order::Change(change), refused: None, .. } = event {
+            for name in change.add.iter().map(Template::name) {
+                if !self.templates.contains(name) {
+                    self.templates.push(name.clone());
+                }
+            }
+        }
         if self.events.len() == MOST_EVENTS {
             self.unshown_events += 1;
             return Ok(());
@@ -285,6 +299,8 @@ impl Sink for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::change::Change;
+    use crate::frame::Size;
     use crate::output::samples;
     use crate::results::{TemplateRecord, Track};
 
@@ -458,6 +474,30 @@ mod tests {
             let body = page.split("</style>").nth(1).unwrap();
             assert!(!body.contains(text), "{text} is in {body}");
         }
+    }
+
+    #[test]
+    fn a_template_that_came_later_has_its_counts_too() {
+        let page = written(|report| {
+            report.begin(&samples::run(&[]), &samples::format()).unwrap();
+            samples::deliver(report, FrameRecord::default()).unwrap();
+            for (name, refused) in [("late", None), ("never", None), ("refused", Some("no".into()))] {
+                let picture = crate::reference::picture(Size::new(9, 7));
+                let change = Change::adding(Template::new(name, picture, None).unwrap());
+                report.note(&Event::Control { frame: 1, order: Order::Change(change), refused }).unwrap();
+            }
+            let matches = vec![samples::found("late")];
+            samples::deliver(report, FrameRecord { frame: 1, matches, ..FrameRecord::default() }).unwrap();
+            report.finish(&Summary { frames: 2, ..Summary::default() }).unwrap();
+        });
+        for text in [
+            "<td>late</td><td class=\"number\">1 of 2</td>",
+            "<td>never</td><td class=\"number\">0 of 2</td>",
+            "frame 1: asked to add template &quot;late&quot; (9x7)",
+        ] {
+            assert!(page.contains(text), "{text} is not in {page}");
+        }
+        assert!(!page.contains("<td>refused</td>"));
     }
 
     #[test]

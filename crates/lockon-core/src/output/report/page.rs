@@ -75,7 +75,7 @@ impl Page<'_> {
         if summary.dropped > 0 {
             writeln!(page, "<p>{} frames were dropped to keep up with the source.</p>", summary.dropped)?;
         }
-        let seeks = !self.run.templates.is_empty() || !self.run.tracks.is_empty();
+        let seeks = !report.templates.is_empty() || !self.run.tracks.is_empty();
         if seeks && report.series.is_empty() {
             page.push_str("<p class=\"warn\">Nothing was found.</p>\n");
         }
@@ -164,7 +164,7 @@ impl Page<'_> {
 
     /// How often each template was found, and how well; where matches are followed, tracks say that.
     fn write_templates(&self, page: &mut String) -> std::fmt::Result {
-        if self.run.templates.is_empty() || self.run.track_matches {
+        if self.report.templates.is_empty() || self.run.track_matches {
             return Ok(());
         }
         page.push_str("<section>\n<h2>Matches</h2>\n<div class=\"wide\"><table>\n<tr><th>template</th>");
@@ -173,9 +173,9 @@ impl Page<'_> {
         }
         page.push_str("</tr>\n");
         let frames = self.report.frames;
-        for template in &self.run.templates {
-            write!(page, "<tr><td>{}</td>", escaped(&template.name))?;
-            let found = self.report.found.iter().find(|found| *found.template == *template.name);
+        for template in &self.report.templates {
+            write!(page, "<tr><td>{}</td>", escaped(template))?;
+            let found = self.report.found.iter().find(|found| found.template == *template);
             let Some(Found { frames: count, matches, least, sum, most, first, last, .. }) = found else {
                 writeln!(page, "<td class=\"number\">0 of {frames}</td><td colspan=\"7\"></td></tr>")?;
                 continue;
