@@ -153,7 +153,7 @@ pub fn has_animation(bytes: &[u8]) -> bool {
 }
 
 /// OpenCV's integer luma. Grey stays what it is: the weights add up to 2^14.
-fn luma_of([r, g, b]: [u8; 3]) -> u8 {
+pub fn luma_of([r, g, b]: [u8; 3]) -> u8 {
     ((4899 * u32::from(r) + 9617 * u32::from(g) + 1868 * u32::from(b) + 8192) >> 14) as u8
 }
 

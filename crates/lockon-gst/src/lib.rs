@@ -17,6 +17,7 @@ pub mod launch;
 pub mod log;
 pub mod pick;
 mod pinned;
+pub mod sample;
 #[cfg(test)]
 #[path = "../../../tests/say.rs"]
 mod say;
