@@ -8,9 +8,10 @@ mod say;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Once;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use gst::glib::value::ToValue;
 use gst::prelude::*;
 use gst_check::Harness;
 use gst_video::prelude::*;
@@ -1873,6 +1874,168 @@ fn what_is_followed_can_be_changed_by_signals_while_frames_pass_and_repeated_fro
     drop(harness);
     again.set_state(gst::State::Null).unwrap();
     assert_eq!(timeless(records), timeless(here.records("again.jsonl")));
+}
+
+/// A sample of a picture.
+fn sample(picture: &Plane, format: gst_video::VideoFormat) -> gst::Sample {
+    let size = picture.size();
+    let info = gst_video::VideoInfo::builder(format, size.width as u32, size.height as u32).build().unwrap();
+    let pixels = info.format_info().pixel_stride()[0] as usize;
+    let mut bytes = vec![0xff; info.size()];
+    for (row, line) in bytes.chunks_mut(info.stride()[0] as usize).zip(picture.as_ref().rows()) {
+        for (pixel, &value) in row.chunks_mut(pixels).zip(line) {
+            pixel[..pixels.min(3)].fill(value);
+        }
+    }
+    gst::Sample::builder().buffer(&gst::Buffer::from_slice(bytes)).caps(&info.to_caps().unwrap()).build()
+}
+
+#[test]
+fn what_is_searched_can_be_changed_by_signals_and_properties_and_repeated_from_the_records() {
+    let here = Place::new();
+    let driven = here.element();
+    driven.set_property("results", here.text("driven.jsonl"));
+    let bus = bus_of(&driven);
+    let add =
+        |name: &str, sample: &gst::Sample| driven.emit_by_name::<bool>("add-template", &[&name, sample]);
+    let remove = |name: &str| driven.emit_by_name::<bool>("remove-template", &[&name]);
+    let kind = gst_video::VideoFormat::Bgra;
+    // In READY nothing is searched that it could be added to.
+    assert!(!add("a", &sample(&pattern(), kind)));
+    assert!(warning(&bus).contains("cannot add template \"a\" (15x13): the element is in READY or NULL"));
+    let mut harness = harness(&driven, PixelFormat::GRAY8);
+    let mut n = 0;
+    let mut pass = |count: u64| -> Vec<Vec<String>> {
+        for _ in 0..count {
+            let pushed = frame(n, PixelFormat::GRAY8);
+            let map = pushed.map_readable().unwrap();
+            let luma: Vec<u8> = map.chunks(100).flat_map(|row| row[..SIZE.width].to_vec()).collect();
+            let path = here.path(&format!("{n:04}.png"));
+            lockon::still::save(&path, Plane::from_vec(luma, SIZE).as_ref()).unwrap();
+            drop(map);
+            harness.push_and_pull(pushed).unwrap();
+            n += 1;
+        }
+        let names = |said: &gst::Structure| {
+            list(said, "matches").iter().map(|found| found.get::<String>("template").unwrap()).collect()
+        };
+        messages(&bus).iter().map(names).collect()
+    };
+    assert_eq!(pass(3), [["pattern"]; 3]);
+    assert!(add("a", &sample(&pattern(), kind)));
+    assert_eq!(pass(3), [["pattern", "a"]; 3]);
+    // The file is searched no more, and the property says so.
+    assert!(remove("pattern"));
+    assert_eq!(driven.property::<Option<String>>("template"), None);
+    assert_eq!(pass(3), [["a"]; 3]);
+    assert!(remove("pattern"));
+    assert!(!add("b", &sample(&Plane::new(Size::new(9, 9)), kind)));
+    assert!(!driven.emit_by_name::<bool>("add-template", &[&"b", &None::<gst::Sample>]));
+    let said = [warning(&bus), warning(&bus)];
+    assert!(said[0].contains("template \"b\"") && said[1].contains("there is no sample"), "{said:?}");
+    pass(1);
+    // (The warning of what the frame has told was passed by.)
+    // Several settings by one call are one change: the region alone would leave no room for the template.
+    let set = |settings: &[(&str, &dyn ToValue)]| driven.set_properties(settings);
+    set(&[("template", &here.text("pattern.png")), ("roi", &"0,0,12,12"), ("min-score", &0.5)]);
+    pass(1);
+    assert_eq!(driven.property::<f64>("min-score"), 0.8);
+    assert_eq!(driven.property::<Option<String>>("template"), None);
+    set(&[("template", &here.text("pattern.png")), ("roi", &"0,0,97,40"), ("threshold", &"mean:7:3")]);
+    pass(9);
+    // One that has the name of a file takes its place.
+    assert!(add("pattern", &sample(&noise(5, Size::new(9, 9)), gst_video::VideoFormat::Gray8)));
+    assert_eq!(driven.property::<Option<String>>("template"), None);
+    driven.set_property("min-score", -1.0);
+    assert_eq!(pass(3).last().unwrap(), &["a", "pattern"]);
+    harness.push_event(gst::event::Eos::new());
+    drop(harness);
+    driven.set_state(gst::State::Null).unwrap();
+
+    let records = here.records("driven.jsonl");
+    let orders: Vec<_> = records.iter().filter(|record| record["type"] == "control").collect();
+    assert!(orders.iter().all(|record| record["order"] == "change"), "{orders:?}");
+    let refused: Vec<_> = orders.iter().map(|record| record["refused"].is_string()).collect();
+    assert_eq!(refused, [false, false, true, true, false, false, false]);
+    assert_eq!(orders[4]["add"][0]["luma"].as_str().unwrap().len(), 260);
+
+    let again = here.element();
+    again.set_property("results", here.text("again.jsonl"));
+    again.set_property("control", here.text("driven.jsonl"));
+    let mut harness = self::harness(&again, PixelFormat::GRAY8);
+    for index in 0..n {
+        harness.push_and_pull(frame(index, PixelFormat::GRAY8)).unwrap();
+    }
+    harness.push_event(gst::event::Eos::new());
+    drop(harness);
+    again.set_state(gst::State::Null).unwrap();
+    let records = timeless(records);
+    assert_eq!(records, timeless(here.records("again.jsonl")));
+
+    let mut command = with_plugin(program(), &here);
+    command.args(["run", "%04d.png", "--template", "pattern.png", "--backend", "cpu", "--no-progress"]);
+    command.args(["--control", "driven.jsonl", "--results", "program.jsonl"]);
+    succeeds(&command.output().unwrap());
+    let between = |records: Vec<Value>| records[1..records.len() - 1].to_vec();
+    assert_eq!(between(timeless(here.records("program.jsonl"))), between(records));
+}
+
+#[test]
+fn threads_that_change_everything_at_once_hold_up_no_frame() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("results", here.text("driven.jsonl"));
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    harness.push_and_pull(frame(0, PixelFormat::GRAY8)).unwrap();
+    let is_over = std::sync::Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (0..4)
+        .map(|seed: u64| {
+            let (element, is_over) = (element.clone(), is_over.clone());
+            let (picture, file) =
+                (sample(&pattern(), gst_video::VideoFormat::Gray8), here.text("pattern.png"));
+            std::thread::spawn(move || {
+                let numbers = noise(seed, Size::new(1 << 16, 1));
+                for number in numbers.data().iter().take_while(|_| !is_over.load(Ordering::SeqCst)) {
+                    let name = ["pattern", "a", "b"][usize::from(number / 16 % 3)];
+                    let side = u32::from(number / 8) + 9;
+                    match number % 8 {
+                        0 => {
+                            let args: [&dyn ToValue; 2] = [&name, &picture];
+                            let _ = element.emit_by_name::<bool>("add-template", &args);
+                        }
+                        1 => _ = element.emit_by_name::<bool>("remove-template", &[&name]),
+                        2 => element.set_property("template", &file),
+                        3 => element.set_property("roi", format!("{number},0,{side},{side}")),
+                        4 => {
+                            let most = side % 5 + 1;
+                            let both: [(&str, &dyn ToValue); 2] = [("roi", &""), ("max-matches", &most)];
+                            element.set_properties(&both);
+                        }
+                        5 => element.set_property("threshold", if side % 2 == 0 { "" } else { "mean:7:3" }),
+                        6 => _ = element.emit_by_name::<u32>("follow", &[&(side / 2), &9_u32, &side, &side]),
+                        _ => _ = element.emit_by_name::<bool>("clear", &[]),
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            })
+        })
+        .collect();
+    for n in 1..120 {
+        harness.push_and_pull(frame(n, PixelFormat::GRAY8)).unwrap();
+    }
+    is_over.store(true, Ordering::SeqCst);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    harness.push_event(gst::event::Eos::new());
+    drop(harness);
+    element.set_state(gst::State::Null).unwrap();
+    let records = here.records("driven.jsonl");
+    let mut next = 0;
+    for record in &records[1..records.len() - 1] {
+        assert_eq!(record["frame"], next, "{record}");
+        next += u64::from(record["type"] == "frame");
+    }
+    let changes = records.iter().filter(|record| record["order"] == "change").count();
+    assert!(next == 120 && changes > 20, "{next} frames, {changes} changes");
 }
 
 #[test]

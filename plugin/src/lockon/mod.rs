@@ -89,13 +89,14 @@
 //!
 //! What decides the search can be set while frames pass (`template`, `threshold`, `min-score`, `roi` and so
 //! on): it counts from the next frame that is submitted, and what was found of the frames before stays valid,
-//! tracks go on. A value that cannot be used gives a warning on the bus, and the one before goes on: the
-//! property has it again. What only a frame tells, that a box lies outside of it, is told with the next one;
-//! all that was set since the one before is taken back then. The device, the boxes of `track` and
-//! `track-matches` are taken on the way from READY to PAUSED.
+//! tracks go on. Properties that are set by one call (`g_object_set` with several, or between
+//! `g_object_freeze_notify` and `g_object_thaw_notify`) are one change, of which all is done or nothing. A
+//! value that cannot be used gives a warning on the bus, and the one before goes on: the property has it
+//! again. What only a frame tells, that a box lies outside of it, is told with the next one. The device, the
+//! boxes of `track` and `track-matches` are taken on the way from READY to PAUSED.
 //!
 //! What is followed is changed by action signals, from any thread, from the first frame to the end of the
-//! stream. They count from the next frame that is searched:
+//! stream, and the templates from PAUSED on. They count from the next frame that is searched:
 //!
 //! | signal | arguments (guint) | gives | what |
 //! |---|---|---|---|
@@ -103,12 +104,20 @@
 //! | `correct` | id, x, y, w, h | gboolean | the target of a track is in this box: it is learnt anew under its id |
 //! | `forget` | id | gboolean | follows this track no more |
 //! | `clear` | | gboolean | follows no track any more |
+//! | `add-template` | name (string), sample (GstSample) | gboolean | searches for the sample's picture, instead of what has that name |
+//! | `remove-template` | name (string) | gboolean | searches for it no more |
+//!
+//! FALSE means that it was not taken; a warning on the bus says why. A sample has raw pixels in system
+//! memory, or is an encoded picture (`image/png`, `image/jpeg`, `image/bmp`). Its luma plane is taken as it is
+//! where frames of its format are; other YUV is converted to 8 bits, and RGB becomes luma as files do. Alpha is
+//! the mask. `template` lists files alone: a name that one of these signals is given is taken out of it. What
+//! they added is gone after READY.
 //!
 //! With `navigation` a box that is dragged in a window downstream is followed too, from the frame that is in
 //! the window on, and a track that is clicked is forgotten.
 //!
 //! What turns out then to be impossible, such as a box outside of the frame, is a warning on the bus. Each
-//! is a record of the type `control` in results files; `control` with such a file asks for the same again, at
+//! of these changes, those of properties too, is a record of the type `control` in results files; `control` with such a file asks for the same again, at
 //! the same frames, so that the same video has the same results.
 //!
 //! # Errors

@@ -134,6 +134,14 @@ impl Settings {
         names.filter(|name| Self::is_of_the_search(name) && !self.has_same(name, before)).collect()
     }
 
+    /// Takes the template of that name out of the property, and says whether it was there.
+    pub(super) fn forget_template(&mut self, name: &str) -> bool {
+        let Some(texts) = self.texts.get_mut("template") else { return false };
+        let before = texts.len();
+        texts.retain(|text| job::name_and_path(&text.to_string_lossy()).0 != name);
+        texts.len() < before
+    }
+
     /// True of properties that say what is searched: such a one can be set while frames pass.
     pub(super) fn is_of_the_search(property: &str) -> bool {
         property == "templates"

@@ -388,6 +388,28 @@ impl Lockon {
         made
     }
 
+    /// Asks for a change of the template of a name. Where the property lists a file under it, that file is
+    /// searched no more.
+    fn ask_of_template(&self, name: &str, change: Change) -> Result<()> {
+        if lock(&self.device).is_none() {
+            let reason = "the element is in READY or NULL: set `template`, or wait for PAUSED".into();
+            return Err(Error::Order { order: change.to_string(), reason });
+        }
+        let one = lock(&self.asking);
+        let mut after = self.work().asked().clone();
+        let is_listed = after.forget_template(name);
+        let properties = if is_listed { vec!["template"] } else { Vec::new() };
+        self.ask(change, properties, after.clone())?;
+        if is_listed {
+            lock(&self.settings).restore("template", &after);
+        }
+        drop(one);
+        if is_listed {
+            self.obj().notify("template");
+        }
+        Ok(())
+    }
+
     /// Asks for a change of the search that makes properties have their values of `settings`.
     fn ask(&self, change: Change, properties: Vec<&'static str>, settings: Settings) -> Result<()> {
         let control = lock(&self.control).clone();

@@ -4,15 +4,20 @@ use gst::glib;
 use gst::glib::subclass::Signal;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use lockon::change::Change;
 use lockon::control::Control;
-use lockon::error::Result;
+use lockon::error::{Error, Result};
 use lockon::frame::Rect;
+use lockon::judge;
+use lockon::media::sample;
 use lockon::orders::Reply;
+use lockon::template::Template;
 
-use super::super::{CAT, Lockon as Element};
+use super::super::{CAT, Lockon as Element, trouble};
 use super::{Lockon, lock};
 
-/// The arguments are an element and, in this order, whole numbers.
+/// What is asked of tracks has an element and whole numbers as arguments, what is asked of templates an
+/// element, a name and perhaps a sample.
 pub(super) fn signals() -> Vec<Signal> {
     let numbers = |count: usize| vec![u32::static_type(); count];
     let action = |name, count| Signal::builder(name).param_types(numbers(count)).run_last().action();
@@ -38,7 +43,50 @@ pub(super) fn signals() -> Vec<Signal> {
             .return_type::<bool>()
             .class_handler(|args| Some(ask(args, |run, _| run.clear()).is_some().to_value()))
             .build(),
+        Signal::builder("add-template")
+            .param_types([String::static_type(), gst::Sample::static_type()])
+            .return_type::<bool>()
+            .run_last()
+            .action()
+            .class_handler(|args| {
+                let sample = args[2].get::<Option<gst::Sample>>().expect(OF_TYPE);
+                let is_taken = search_otherwise(args, |name| {
+                    let sample = sample.ok_or_else(|| Error::Usage("there is no sample".into()))?;
+                    let (luma, alpha) = sample::planes(&sample)?;
+                    let template = Template::new(name, luma, alpha.as_ref())?;
+                    for doubt in judge::Measures::of(&template, None).doubts() {
+                        tracing::warn!("template {name:?} {doubt}");
+                    }
+                    Ok(Change::adding(template))
+                });
+                Some(is_taken.to_value())
+            })
+            .build(),
+        Signal::builder("remove-template")
+            .param_types([String::static_type()])
+            .return_type::<bool>()
+            .run_last()
+            .action()
+            .class_handler(|args| Some(search_otherwise(args, |name| Ok(Change::removing(name))).to_value()))
+            .build(),
     ]
+}
+
+const OF_TYPE: &str = "GObject has checked the type";
+
+/// Asks for a change that is about the template of a name, and tells whether that was taken.
+fn search_otherwise(args: &[glib::Value], change: impl FnOnce(&str) -> Result<Change>) -> bool {
+    let this = args[0].get::<Element>().expect("a signal's first argument is its element");
+    let this = this.imp();
+    let name = args[1].get::<Option<String>>().expect(OF_TYPE).filter(|name| !name.is_empty());
+    let asked = match name {
+        Some(name) => this.logging(|| change(&name)).and_then(|change| this.ask_of_template(&name, change)),
+        None => Err(Error::Usage("a template needs a name".into())),
+    };
+    if let Err(error) = &asked {
+        this.refuse(&trouble::in_properties(&error.to_string()));
+    }
+    asked.is_ok()
 }
 
 fn rect(numbers: &[u32]) -> Rect {
