@@ -80,18 +80,32 @@ pub struct Steering {
     control: Control,
     /// What is in the window: a frame's record and its size.
     shown: Mutex<Option<(Arc<FrameRecord>, Size)>>,
-    pressed: Mutex<Option<(f64, f64)>>,
+    drag: Mutex<Option<Drag>>,
+}
+
+/// From where to where the mouse was moved with its button down.
+#[derive(Debug, Clone, Copy)]
+struct Drag {
+    from: (f64, f64),
+    to: (f64, f64),
 }
 
 impl Steering {
     /// Steers a run.
     pub fn new(control: Control) -> Self {
-        Self { control, shown: Mutex::default(), pressed: Mutex::default() }
+        Self { control, shown: Mutex::default(), drag: Mutex::default() }
     }
 
     /// The frame of this record, of this size, is in the window from now on.
     pub fn show(&self, record: &Arc<FrameRecord>, size: Size) {
         *lock(&self.shown) = Some((record.clone(), size));
+    }
+
+    /// The box that is being dragged.
+    pub fn dragged(&self) -> Option<Rect> {
+        let Drag { from, to } = (*lock(&self.drag))?;
+        let (_, size) = lock(&self.shown).clone()?;
+        boxed(from, to, size)
     }
 
     /// Does what the mouse means by a navigation event, whose places are in pixels of the frame.
@@ -110,9 +124,14 @@ impl Steering {
                 "period" | "KP_Decimal" => self.control.step(),
                 _ => {}
             },
-            Action::Press(x, y) => *lock(&self.pressed) = Some((x, y)),
+            Action::Press(x, y) => *lock(&self.drag) = Some(Drag { from: (x, y), to: (x, y) }),
+            Action::Move(x, y) => {
+                if let Some(drag) = &mut *lock(&self.drag) {
+                    drag.to = (x, y);
+                }
+            }
             Action::Release(x, y) => {
-                let Some(from) = lock(&self.pressed).take() else { return };
+                let Some(Drag { from, .. }) = lock(&self.drag).take() else { return };
                 let Some((shown, size)) = lock(&self.shown).clone() else { return };
                 let asked = match meant(from, (x, y), size, &shown.tracks) {
                     Some(Meant::Follow(rect)) => self.control.follow(rect, Some(shown.frame)),
@@ -123,7 +142,7 @@ impl Steering {
                     tracing::warn!("{error}");
                 }
             }
-            Action::Move(..) | Action::KeyUp(_) => {}
+            Action::KeyUp(_) => {}
         }
     }
 }
@@ -138,15 +157,8 @@ enum Meant {
 /// What is meant where the button went down in one place and up in another, over a frame of that size with
 /// these tracks: a box, cut off at the frame's borders, or the smallest track there.
 fn meant(from: (f64, f64), to: (f64, f64), size: Size, tracks: &[Track]) -> Option<Meant> {
-    let side = |a: f64, b: f64, length: usize| {
-        let inside = |at: f64| at.clamp(0.0, length as f64);
-        (inside(a.min(b)), inside(a.max(b)))
-    };
-    let ((left, right), (top, bottom)) = (side(from.0, to.0, size.width), side(from.1, to.1, size.height));
-    if right - left >= LEAST_SIDE && bottom - top >= LEAST_SIDE {
-        let whole = |at: f64| at.round() as usize;
-        let (x, y) = (whole(left), whole(top));
-        return Some(Meant::Follow(Rect::new(x, y, whole(right) - x, whole(bottom) - y)));
+    if let Some(rect) = boxed(from, to, size) {
+        return Some(Meant::Follow(rect));
     }
     let is_there = |track: &&Track| {
         (track.x..track.x + track.w).contains(&to.0) && (track.y..track.y + track.h).contains(&to.1)
@@ -154,6 +166,20 @@ fn meant(from: (f64, f64), to: (f64, f64), size: Size, tracks: &[Track]) -> Opti
     let area = |track: &&Track| track.w * track.h;
     let clicked = tracks.iter().filter(is_there).min_by(|a, b| area(a).total_cmp(&area(b)))?;
     Some(Meant::Forget(clicked.id))
+}
+
+/// The box between two places, cut off at the borders of a frame of that size; none if it is too small to be
+/// more than a click.
+fn boxed(from: (f64, f64), to: (f64, f64), size: Size) -> Option<Rect> {
+    let side = |a: f64, b: f64, length: usize| {
+        let inside = |at: f64| at.clamp(0.0, length as f64);
+        (inside(a.min(b)), inside(a.max(b)))
+    };
+    let ((left, right), (top, bottom)) = (side(from.0, to.0, size.width), side(from.1, to.1, size.height));
+    let whole = |at: f64| at.round() as usize;
+    let (x, y) = (whole(left), whole(top));
+    (right - left >= LEAST_SIDE && bottom - top >= LEAST_SIDE)
+        .then(|| Rect::new(x, y, whole(right) - x, whole(bottom) - y))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -219,6 +245,20 @@ pub(super) fn show_late_frames(pipeline: &gst::Pipeline) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_box_is_dragged_while_the_button_is_down() {
+        let steering = Steering::new(Control::new());
+        steering.show(&Arc::default(), Size::new(100, 60));
+        steering.hear(&Action::Move(40.0, 40.0));
+        assert_eq!(steering.dragged(), None);
+        steering.hear(&Action::Press(10.0, 20.0));
+        assert_eq!(steering.dragged(), None);
+        steering.hear(&Action::Move(40.0, 90.0));
+        assert_eq!(steering.dragged(), Some(Rect::new(10, 20, 30, 40)));
+        steering.hear(&Action::Release(40.0, 90.0));
+        assert_eq!(steering.dragged(), None);
+    }
 
     #[test]
     fn a_drag_is_a_box_in_the_frame_and_a_click_the_smallest_track_there() {

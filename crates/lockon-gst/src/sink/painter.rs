@@ -7,7 +7,7 @@ use gst_video::prelude::*;
 
 use super::timeline::Timestamps;
 use lockon_core::config::View;
-use lockon_core::frame::{Chroma, Frame, Picture, PixelFormat, PlaneMut, Size, VideoFormat};
+use lockon_core::frame::{Chroma, Frame, Picture, PixelFormat, PlaneMut, Rect, Size, VideoFormat};
 use lockon_core::overlay::{self, Drawing, Trails};
 use lockon_core::results::FrameRecord;
 use lockon_core::surface::Surface;
@@ -115,6 +115,32 @@ impl Painter {
                 extend_edges(data, stride, inner, outer, sample);
             }
         }
+        drop(target);
+        Ok(buffer)
+    }
+}
+
+impl Painter {
+    /// A copy of a painted buffer, due at `times`, with the box that somebody drags on it.
+    pub(super) fn with_selection(
+        &self,
+        painted: &gst::BufferRef,
+        dragged: Rect,
+        times: Timestamps,
+    ) -> Result<gst::Buffer, String> {
+        let mut buffer = painted.copy_deep().map_err(|error| error.to_string())?;
+        let writable = buffer.get_mut().expect("a copy of one's own");
+        writable.set_pts(gst::ClockTime::from_nseconds(times.pts));
+        writable.set_duration(gst::ClockTime::from_nseconds(times.duration));
+        let mut target = gst_video::VideoFrameRef::from_buffer_ref_writable(writable, &self.info)
+            .map_err(|error| error.to_string())?;
+        let strides: Vec<usize> = target.plane_stride().iter().map(|&s| s as usize).collect();
+        let size = self.format.size;
+        let planes = target.planes_data_mut().into_iter().zip(&strides).take(self.pixels.planes());
+        let view =
+            |(index, (data, &stride))| PlaneMut::new(data, self.pixels.plane_size(index, size), stride);
+        let views = planes.enumerate().map(view).collect();
+        overlay::draw_selection(&mut overlay::Canvas::new(views, self.pixels, size), &[], Some(dragged), "");
         drop(target);
         Ok(buffer)
     }

@@ -154,6 +154,7 @@ impl Playing {
             shown: sink.shown.clone(),
             turnstile,
             steering,
+            last: None,
         };
         let mut playing = Self {
             pipeline: running,

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 use gst::prelude::*;
 
 use super::Shown;
 use super::painter::Painter;
 use super::progress::PipelineProgress;
-use super::timeline::Timeline;
+use super::timeline::{Timeline, Timestamps};
 use crate::sound::Gate;
 use crate::window::Steering;
 use lockon_core::control::{PAUSE_CHECK, Turnstile};
-use lockon_core::frame::{Frame, Picture, VideoFormat};
+use lockon_core::frame::{Frame, FrameMeta, Picture, Rect, VideoFormat};
 use lockon_core::results::FrameRecord;
 
 /// What the worker draws.
@@ -36,12 +36,21 @@ pub(super) struct Worker {
     pub(super) turnstile: Option<Turnstile>,
     /// What steers the run by what it shows.
     pub(super) steering: Option<Arc<Steering>>,
+    /// What is in the window, where somebody may drag a box on it.
+    pub(super) last: Option<Last>,
+}
+
+/// The frame that was pushed last, without the box that is being dragged, and that box.
+pub(super) struct Last {
+    meta: FrameMeta,
+    painted: gst::Buffer,
+    dragged: Option<Rect>,
 }
 
 impl Worker {
     /// Ends when no more frames come, or as soon as the pipeline takes none: why that is, its bus says.
     pub(super) fn run(mut self) {
-        while let Ok(job) = self.jobs.recv() {
+        while let Some(job) = self.next() {
             if !self.wait_for_turn() {
                 continue;
             }
@@ -52,7 +61,7 @@ impl Worker {
             let times = self.times.next(&job.frame.meta, || running_time(&self.appsrc));
             let painted = self.painter.paint(&job.frame, &job.record, job.mask.as_ref(), times);
             self.shown.expect(times.pts, job.frame.circumstances.captured);
-            let (record, size) = (job.record.clone(), job.frame.format.size);
+            let (record, size, meta) = (job.record.clone(), job.frame.format.size, job.frame.meta);
             // Back to the decoder before we wait for the encoder.
             drop(job);
             let buffer = match painted {
@@ -69,14 +78,17 @@ impl Worker {
             if let Some(gate) = &self.gate {
                 gate.video_reached(self.times.origin.unwrap_or(0), times.pts + times.duration);
             }
-            if self.appsrc.push_buffer(buffer).is_err() {
+            let pushed = if let Some(steering) = self.steering.clone() {
+                self.last = Some(Last { meta, painted: buffer, dragged: None });
+                let pushed = self.push_last(steering.dragged(), times);
+                steering.show(&record, size);
+                pushed
+            } else {
+                self.push(buffer)
+            };
+            if !pushed {
                 return;
             }
-            if let Some(steering) = &self.steering {
-                steering.show(&record, size);
-            }
-            self.shown.pushed.fetch_add(1, Ordering::Relaxed);
-            self.progress.moved.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(gate) = &self.gate {
             gate.close();
@@ -85,14 +97,70 @@ impl Worker {
         let _ = self.appsrc.end_of_stream();
     }
 
+    /// The next frame, waited for; none if no more come.
+    fn next(&mut self) -> Option<DrawJob> {
+        if self.steering.is_none() {
+            return self.jobs.recv().ok();
+        }
+        loop {
+            match self.jobs.recv_timeout(PAUSE_CHECK) {
+                Ok(job) => return Some(job),
+                Err(RecvTimeoutError::Timeout) => self.show_drag(),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
     /// Waits while the run pauses. False if nobody looks at frames any more.
     fn wait_for_turn(&mut self) -> bool {
-        let Some(turnstile) = &mut self.turnstile else { return true };
+        let Some(mut turnstile) = self.turnstile.take() else { return true };
         while !turnstile.is_open() && !self.progress.is_over.load(Ordering::Relaxed) {
             std::thread::sleep(PAUSE_CHECK);
+            self.show_drag();
         }
         turnstile.pass();
-        !turnstile.is_stopped()
+        let goes_on = !turnstile.is_stopped();
+        self.turnstile = Some(turnstile);
+        goes_on
+    }
+
+    /// While no frame comes, the last one is shown again when the box on it has changed.
+    fn show_drag(&mut self) {
+        let Some(steering) = &self.steering else { return };
+        let dragged = steering.dragged();
+        let Some(last) = self.last.as_ref().filter(|last| last.dragged != dragged) else { return };
+        let times = self.times.next(&last.meta, || running_time(&self.appsrc));
+        // A pipeline that takes no more is told of with the next frame.
+        self.push_last(dragged, times);
+    }
+
+    /// Pushes the last frame, with the box that is being dragged. False if the pipeline takes none.
+    fn push_last(&mut self, dragged: Option<Rect>, times: Timestamps) -> bool {
+        let Some(last) = &mut self.last else { return true };
+        last.dragged = dragged;
+        let mut buffer = last.painted.clone();
+        let selected = dragged.map(|rect| self.painter.with_selection(&buffer, rect, times));
+        match selected {
+            Some(Ok(selected)) => buffer = selected,
+            Some(Err(error)) => tracing::debug!("the box that is dragged cannot be drawn: {error}"),
+            // The same again, later: pixels are shared.
+            None if buffer.pts() != Some(gst::ClockTime::from_nseconds(times.pts)) => {
+                let again = buffer.make_mut();
+                again.set_pts(gst::ClockTime::from_nseconds(times.pts));
+                again.set_duration(gst::ClockTime::from_nseconds(times.duration));
+            }
+            None => {}
+        }
+        self.push(buffer)
+    }
+
+    fn push(&self, buffer: gst::Buffer) -> bool {
+        if self.appsrc.push_buffer(buffer).is_err() {
+            return false;
+        }
+        self.shown.pushed.fetch_add(1, Ordering::Relaxed);
+        self.progress.moved.fetch_add(1, Ordering::Relaxed);
+        true
     }
 
     /// Tells the pipeline about frames that are unlike those before.
@@ -101,6 +169,7 @@ impl Worker {
             return Ok(());
         }
         self.painter = self.painter.adapted(format)?;
+        self.last = None;
         self.times.set_rate(format.frame_rate);
         // Takes effect behind the buffers that wait.
         self.appsrc.set_caps(Some(&self.painter.info.to_caps()?));
