@@ -718,6 +718,47 @@ fn keys_in_the_window_pause_step_and_end_the_run() {
 }
 
 #[test]
+fn a_box_that_is_dragged_is_drawn_while_it_is_also_while_no_frame_comes() {
+    let control = Control::new();
+    let (mut sink, screen) = display("fakesink", Some(control.clone()));
+    screen.set_property("enable-last-sample", true);
+    let format = format("NV12", 64, 48, (25, 1));
+    begin_and_deliver(&mut sink, &format, &constant(1, (25, 1))).unwrap();
+    shows(&screen, 1);
+    control.pause(true);
+    let mouse = |event: &str, x: f64, y: f64| {
+        let event = gst::Structure::builder("application/x-gst-navigation")
+            .field("event", event)
+            .field("pointer_x", x)
+            .field("pointer_y", y)
+            .field("button", 1)
+            .build();
+        assert!(screen.send_event(gst::event::Navigation::new(event)));
+    };
+    let pixels = || {
+        let sample = screen.property::<gst::Sample>("last-sample");
+        sample.buffer().unwrap().map_readable().unwrap().to_vec()
+    };
+    let plain = pixels();
+    mouse("mouse-button-press", 10.0, 10.0);
+    shows(&screen, 1);
+    mouse("mouse-move", 40.0, 30.0);
+    shows(&screen, 2);
+    let boxed = pixels();
+    assert_ne!(boxed, plain);
+    mouse("mouse-move", 50.0, 40.0);
+    shows(&screen, 3);
+    assert!(pixels() != boxed && pixels() != plain, "another box, and nothing of the one before");
+    mouse("mouse-button-release", 50.0, 40.0);
+    shows(&screen, 4);
+    assert_eq!(pixels(), plain);
+    control.pause(false);
+    deliver(&mut sink, &frame(1, &format, Some(40_000_000))).unwrap();
+    shows(&screen, 5);
+    sink.finish(&Summary::default()).unwrap();
+}
+
+#[test]
 fn what_waits_to_be_shown_waits_for_the_end_of_a_pause_however_long_that_is() {
     let control = Control::new();
     let (mut sink, screen) = display("fakesink", Some(control.clone()));
