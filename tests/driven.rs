@@ -12,10 +12,12 @@ use lockon::control::Control;
 use lockon::frame::{Plane, Rect, Size, VideoFormat};
 use lockon::orders::{Order, Repeated, Reply};
 use lockon::ports::{Delivery, Sink};
+use lockon::request::Request;
 use lockon::results::{Event, FrameRecord, RunRecord, Summary, Track, TrackState};
+use lockon::run::Run;
 use lockon::template::Template;
 
-use crate::util::{Heard, Job, MemorySink, MemorySource, Random, backends, noise, paste, timeless};
+use crate::util::{Heard, Job, MemorySink, MemorySource, Random, backends, noise, paste, root, timeless};
 
 const FRAME: Size = Size::new(323, 241);
 const PART: Size = Size::new(44, 36);
@@ -459,6 +461,39 @@ fn a_run_with_nothing_to_do_waits_for_its_first_order() {
             assert_eq!(at, expected, "{backend:?}, frame {}", record.frame);
         }
     }
+}
+
+#[test]
+fn a_run_takes_orders_from_its_start_on_also_one_with_nothing_to_do() {
+    let here = tempfile::tempdir().unwrap();
+    let results = here.path().join("a.jsonl");
+    let request = Request {
+        track_matches: true,
+        backend: BackendChoice::Cpu,
+        max_frames: Some(6),
+        results: vec![results.to_str().unwrap().into()],
+        ..Request::new(root().join("examples/media/cars.mp4")).unwrap()
+    };
+    let control = Control::new();
+    let run = Run::start(&request, &control).unwrap();
+    let added = run.control().change(Change::adding(template("a", 0))).unwrap();
+    let followed = control.follow(Rect::new(20, 30, 44, 36), None).unwrap();
+    run.finish().1.unwrap();
+    assert_eq!((added.wait(Duration::ZERO).unwrap(), followed.wait(Duration::ZERO).unwrap()), (0, 0));
+    assert!(control.change(Change::removing("a")).is_err(), "the run is over");
+    let lines = std::fs::read_to_string(&results).unwrap();
+    let kinds: Vec<_> = lines.lines().map(|line| line[9..].split('"').next().unwrap()).collect();
+    assert_eq!(kinds[..4], ["run", "control", "control", "frame"]);
+    // The same from the records.
+    let again = here.path().join("b.jsonl");
+    let results = vec![again.to_str().unwrap().into()];
+    let request = Request { control: Some(here.path().join("a.jsonl")), results, ..request };
+    Run::start(&request, &Control::new()).unwrap().finish().1.unwrap();
+    let again = std::fs::read_to_string(again).unwrap();
+    assert_eq!(
+        again.lines().skip(1).take(2).collect::<Vec<_>>(),
+        lines.lines().skip(1).take(2).collect::<Vec<_>>()
+    );
 }
 
 #[test]
