@@ -468,7 +468,8 @@ fn a_spare_device_that_is_lost_too_ends_the_run() {
 
 #[test]
 fn frames_in_flight_when_a_device_is_lost_are_searched_as_they_were_submitted() {
-    let order = |frame, change| Repeated { frame, order: Order::Change(change), refused: None };
+    let order =
+        |frame, change: Change| Repeated { frame, order: Order::Change(change.into()), refused: None };
     let looser = || Change { min_score: Some(-1.0), max_matches: Some(3), ..Change::default() };
     let orders = || vec![order(4, looser()), order(5, Change::removing("patch")), order(6, looser())];
     for backend in backends() {

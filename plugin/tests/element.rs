@@ -2024,7 +2024,9 @@ fn threads_that_change_everything_at_once_hold_up_no_frame() {
         harness.push_and_pull(frame(n, PixelFormat::GRAY8)).unwrap();
     }
     is_over.store(true, Ordering::SeqCst);
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    for thread in threads {
+        thread.join().unwrap();
+    }
     harness.push_event(gst::event::Eos::new());
     drop(harness);
     element.set_state(gst::State::Null).unwrap();

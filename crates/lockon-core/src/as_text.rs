@@ -18,7 +18,7 @@ pub(crate) fn deserialize<'a, T: FromStr<Err: Display>, D: Deserializer<'a>>(
 
 /// Values that may be missing.
 pub(crate) mod maybe {
-    use super::*;
+    use super::{Deserialize, Deserializer, Display, Error, FromStr, Serializer};
 
     #[expect(clippy::ref_option, reason = "serde gives it so")]
     pub(crate) fn serialize<T: Display, S: Serializer>(
@@ -41,7 +41,9 @@ pub(crate) mod maybe {
 
 /// Values of which it can be said that there is to be none, by `null`.
 pub(crate) mod or_null {
-    use super::*;
+    #![expect(clippy::option_option, reason = "to leave it, to have none, and to have this are three things")]
+
+    use super::{Deserializer, Display, FromStr, Serializer, maybe};
 
     #[expect(clippy::ref_option, reason = "serde gives it so")]
     pub(crate) fn serialize<T: Display, S: Serializer>(

@@ -86,22 +86,23 @@ impl fmt::Display for Change {
         let mut set = |what: &str, value: Option<&dyn fmt::Display>| {
             parts.extend(value.map(|value| format!("set {what} to {value}")));
         };
-        fn shown<T: fmt::Display>(value: &Option<T>) -> Option<&dyn fmt::Display> {
-            value.as_ref().map(|value| value as &dyn fmt::Display)
-        }
-        set("min-score", shown(min_score));
-        set("max-matches", shown(max_matches));
-        set("max-overlap", shown(max_overlap));
-        set("scales", shown(scales));
-        set("angles", shown(angles));
-        set("search", shown(search));
-        set("roi", roi.as_ref().and_then(shown));
-        set("threshold", threshold.as_ref().and_then(shown));
+        set("min-score", shown(min_score.as_ref()));
+        set("max-matches", shown(max_matches.as_ref()));
+        set("max-overlap", shown(max_overlap.as_ref()));
+        set("scales", shown(scales.as_ref()));
+        set("angles", shown(angles.as_ref()));
+        set("search", shown(search.as_ref()));
+        set("roi", roi.as_ref().and_then(|roi| shown(roi.as_ref())));
+        set("threshold", threshold.as_ref().and_then(|threshold| shown(threshold.as_ref())));
         parts.extend((*roi == Some(None)).then(|| "search the whole frame".into()));
         parts.extend((*threshold == Some(None)).then(|| "threshold no more".into()));
         f.write_str(if parts.is_empty() { "change nothing" } else { "" })?;
         f.write_str(&parts.join(", "))
     }
+}
+
+fn shown<T: fmt::Display>(value: Option<&T>) -> Option<&dyn fmt::Display> {
+    value.map(|value| value as &dyn fmt::Display)
 }
 
 #[cfg(test)]

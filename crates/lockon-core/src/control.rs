@@ -167,7 +167,7 @@ impl Control {
     /// `Order` if no run goes on. The reply has those of what cannot be done: `Order`, `Value`, `Template`,
     /// `NothingFits`, `Outside`, or what opening a device for it failed with.
     pub fn change(&self, change: Change) -> Result<Reply> {
-        self.orders.ask(|_| Some(Order::Change(change)))
+        self.orders.ask(|_| Some(Order::Change(change.into())))
     }
 
     /// Takes orders from now on, for a run that begins soon and follows so many boxes from its start: they

@@ -55,7 +55,7 @@ pub enum Order {
     /// Follow none of them any more.
     Clear,
     /// Search otherwise.
-    Change(Change),
+    Change(Box<Change>),
 }
 
 impl Order {

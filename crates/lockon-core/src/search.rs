@@ -41,7 +41,7 @@ impl Search {
         control: &Control,
     ) -> Result<Self> {
         let (scales, angles) = (scales.clone(), angles.clone());
-        let search = Self { templates, method, scales, angles, ..Self::default() }.with_sought()?;
+        let search = Self { templates, scales, angles, method, ..Self::default() }.with_sought()?;
         search.make_bank(control)?;
         Ok(search)
     }
@@ -231,7 +231,7 @@ impl Sought {
     /// Names and sizes of all members.
     pub fn members(&self) -> impl Iterator<Item = (&str, Size)> {
         let bank = self.bank.get().filter(|_| self.method() != SearchMethod::Pyramid);
-        let made = bank.into_iter().flat_map(|bank| bank.members());
+        let made = bank.into_iter().flat_map(Bank::members);
         let made = made.map(|member| (&**member.name(), member.size()));
         let count = if bank.is_some() { 0 } else { self.variants.count() };
         let to_be = |variant| (&**self.variants.template(variant).name(), self.variants.size(variant));

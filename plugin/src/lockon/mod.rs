@@ -104,7 +104,7 @@
 //! | `correct` | id, x, y, w, h | gboolean | the target of a track is in this box: it is learnt anew under its id |
 //! | `forget` | id | gboolean | follows this track no more |
 //! | `clear` | | gboolean | follows no track any more |
-//! | `add-template` | name (string), sample (GstSample) | gboolean | searches for the sample's picture, instead of what has that name |
+//! | `add-template` | name (string), sample (`GstSample`) | gboolean | searches for the sample's picture, instead of what has that name |
 //! | `remove-template` | name (string) | gboolean | searches for it no more |
 //!
 //! FALSE means that it was not taken; a warning on the bus says why. A sample has raw pixels in system

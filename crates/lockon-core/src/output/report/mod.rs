@@ -484,7 +484,9 @@ mod tests {
             for (name, refused) in [("late", None), ("never", None), ("refused", Some("no".into()))] {
                 let picture = crate::reference::picture(Size::new(9, 7));
                 let change = Change::adding(Template::new(name, picture, None).unwrap());
-                report.note(&Event::Control { frame: 1, order: Order::Change(change), refused }).unwrap();
+                report
+                    .note(&Event::Control { frame: 1, order: Order::Change(change.into()), refused })
+                    .unwrap();
             }
             let matches = vec![samples::found("late")];
             samples::deliver(report, FrameRecord { frame: 1, matches, ..FrameRecord::default() }).unwrap();
