@@ -207,8 +207,8 @@ impl Devices {
         ahead
     }
 
-    /// Opens a device by `open`, which is told the options. Where several GPUs may be taken, one that cannot be
-    /// opened leaves the run to the next.
+    /// Opens a device by `open`, which is told the options. Where several GPUs may be taken, one that cannot
+    /// be opened leaves the run to the next.
     ///
     /// # Errors
     /// Those of `open`.
