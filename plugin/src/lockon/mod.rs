@@ -108,17 +108,17 @@
 //! | `remove-template` | name (string) | gboolean | searches for it no more |
 //!
 //! FALSE means that it was not taken; a warning on the bus says why. A sample has raw pixels in system
-//! memory, or is an encoded picture (`image/png`, `image/jpeg`, `image/bmp`). Its luma plane is taken as it is
-//! where frames of its format are; other YUV is converted to 8 bits, and RGB becomes luma as files do. Alpha is
-//! the mask. `template` lists files alone: a name that one of these signals is given is taken out of it. What
-//! they added is gone after READY.
+//! memory, or is an encoded picture (`image/png`, `image/jpeg`, `image/bmp`). Its luma plane is taken as it
+//! is where frames of its format are; other YUV is converted to 8 bits, and RGB becomes luma as files do.
+//! Alpha is the mask. `template` lists files alone: a name that one of these signals is given is taken out of
+//! it. What they added is gone after READY.
 //!
 //! With `navigation` a box that is dragged in a window downstream is followed too, from the frame that is in
 //! the window on, and a track that is clicked is forgotten.
 //!
 //! What turns out then to be impossible, such as a box outside of the frame, is a warning on the bus. Each
-//! of these changes, those of properties too, is a record of the type `control` in results files; `control` with such a file asks for the same again, at
-//! the same frames, so that the same video has the same results.
+//! of these changes, those of properties too, is a record of the type `control` in results files; `control`
+//! with such a file asks for the same again, at the same frames, so that the same video has the same results.
 //!
 //! # Errors
 //!
