@@ -170,7 +170,7 @@ pub(super) const BLACK: Colour = Colour::rgb(0, 0, 0);
 pub(super) const WHITE: Colour = Colour::rgb(255, 255, 255);
 
 /// `over` with an opacity of 0 to 255 over `under`.
-fn mix(under: u8, over: u8, opacity: u8) -> u8 {
+pub(super) fn mix(under: u8, over: u8, opacity: u8) -> u8 {
     let opacity = u32::from(opacity);
     ((u32::from(under) * (255 - opacity) + u32::from(over) * opacity + 127) / 255) as u8
 }

@@ -2,7 +2,7 @@
 //!
 //! It takes two steps. A [`Drawing`] is the list of what is to be mixed into which pixels, made from a
 //! record; a painter goes through the list where the picture lies: a [`Canvas`] on the host, or one of the
-//! CUDA backend on a device.
+//! CUDA backend on a device. [`layers`] makes small pictures of it that others lay over the large one.
 //!
 //! It draws in the picture's own format, whatever its chroma subsampling, so that nothing is converted on the
 //! way to an encoder or a display. Line width and text size follow the height of the picture: what can be
@@ -17,6 +17,7 @@ use crate::results::{FrameRecord, Match, Track, TrackState};
 
 mod canvas;
 mod drawing;
+mod layers;
 mod look;
 mod style;
 #[cfg(test)]
@@ -25,6 +26,7 @@ mod trails;
 
 pub use canvas::{Area, Canvas, Colour};
 pub use drawing::{Drawing, Ink, Step};
+pub use layers::{Layer, layers};
 // For the report.
 #[cfg(all(test, feature = "report"))]
 pub(crate) use look::rgb_of_state;

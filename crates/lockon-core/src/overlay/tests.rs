@@ -469,3 +469,75 @@ fn steps_lie_in_the_picture_and_letters_in_the_coverage() {
         });
     }
 }
+
+/// Lays layers over a picture of full chroma, by rounding once for each.
+fn lay(picture: &mut Picture, layers: &[Layer]) {
+    let stride = picture.size.width + PADDING;
+    for Layer { area, pixels } in layers {
+        for (n, pixel) in pixels.chunks_exact(4).enumerate() {
+            let at = (area.y + n / area.w) * stride + area.x + n % area.w;
+            for (plane, over) in picture.planes.iter_mut().zip(&pixel[1..]) {
+                plane[at] = super::canvas::mix(plane[at], *over, pixel[0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn layers_show_what_a_painter_paints_on_a_grey_picture() {
+    let size = Size::new(411, 293);
+    let y444 = PixelFormat::Y444;
+    let mut trails = Trails::default();
+    let mut drawing = Drawing::default();
+    let mut most = [0; 3];
+    for n in 0..40u32 {
+        let at = |seed: u32| f64::from((n * 7 + seed * 131) % 400) - 20.0;
+        let mut record = track(TrackState::ALL[n as usize % 4], at(1), at(2) * 0.7, 60.0, 44.0);
+        record.frame = u64::from(n);
+        record.pts_ns = Some(u64::from(n) * 40_000_000);
+        let found = |seed: u32| Match {
+            template: format!("cam{seed}").into(),
+            x: (n * 13 + seed * 97) as usize % 380,
+            y: (n * 5 + seed * 61) as usize % 270,
+            w: 30,
+            h: 21,
+            score: 0.9,
+            scale: 1.0,
+            angle: 0.0,
+            cx: 0.0,
+            cy: 0.0,
+        };
+        record.matches = (1..4).map(found).collect();
+        drawing.results(&record, &mut trails, size);
+        let (mut painted, mut laid) = (Picture::grey(y444, size), Picture::grey(y444, size));
+        painted.draw(|canvas| canvas.paint(&drawing));
+        let layers = layers(&drawing);
+        for (n, layer) in layers.iter().enumerate() {
+            assert!(layer.area.is_inside(size) && layer.pixels.len() == 4 * layer.area.size().area());
+            assert!(layers[..n].iter().all(|other| other.area.iou(layer.area) == 0.0), "they overlap");
+        }
+        lay(&mut laid, &layers);
+        for (most, planes) in most.iter_mut().zip(painted.planes.iter().zip(&laid.planes)) {
+            for (painted, laid) in planes.0.iter().zip(planes.1) {
+                *most = (*most).max(painted.abs_diff(*laid));
+            }
+        }
+        assert_eq!(painted.drawn() == 0, layers.is_empty());
+    }
+    // What lies over one another was rounded each time: four dots of a trail with their shadows.
+    assert!(most.iter().all(|most| *most <= 3), "{most:?}");
+}
+
+#[test]
+fn a_mask_is_a_layer_that_hides_the_picture() {
+    let size = Size::new(7, 3);
+    let mask = Plane::from_vec((0..21).map(|n| if n % 3 == 0 { 255 } else { 0 }).collect(), size);
+    let mut picture = Picture::grey(PixelFormat::Y444, size);
+    lay(&mut picture, &[Layer::of_mask(mask.as_ref(), 3)]);
+    for (x, y) in [(0, 0), (2, 2)] {
+        assert_eq!(picture.luma(x, y), 100);
+    }
+    for (x, y) in [(3, 0), (6, 0), (5, 2)] {
+        assert_eq!(picture.colour(x, y), Colour { luma: mask.as_ref().row(y)[x], cb: 128, cr: 128 });
+    }
+}
