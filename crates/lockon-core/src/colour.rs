@@ -1,4 +1,4 @@
-//! From a video's colours to those of a screen.
+//! From a video's colours to those of a screen, and back.
 
 use crate::frame::{Chroma, Frame, Plane, Rect, Size, VideoFormat};
 
@@ -41,6 +41,21 @@ impl Conversion {
         let green = (y - self.red * red - self.blue * blue) / (1.0 - self.red - self.blue);
         [red, green, blue].map(|v| libm::round(v).clamp(0.0, 255.0) as u8)
     }
+}
+
+/// OpenCV's integer luma. Grey stays what it is: the weights add up to 2^14.
+pub fn luma_of([r, g, b]: [u8; 3]) -> u8 {
+    ((4899 * u32::from(r) + 9617 * u32::from(g) + 1868 * u32::from(b) + 8192) >> 14) as u8
+}
+
+/// Luma, Cb and Cr of a pixel, at full range: [`luma_of`], and chroma as JPEG files have it (JFIF 1.02, by
+/// the weights of BT.601 as multiples of 1 / 2^14; rounded to the nearest, down where two are as near).
+pub fn of_rgb([r, g, b]: [u8; 3]) -> [u8; 3] {
+    let [red, green, blue] = [r, g, b].map(i32::from);
+    let chroma = |sum: i32| ((sum + (128 << 14) + 8191) >> 14) as u8;
+    let cb = chroma(8192 * blue - 2765 * red - 5427 * green);
+    let cr = chroma(8192 * red - 6860 * green - 1332 * blue);
+    [luma_of([r, g, b]), cb, cr]
 }
 
 /// Luma, Cb and Cr of a frame as planes of its own size.
@@ -123,6 +138,30 @@ mod tests {
     impl Picture for Planes {
         fn plane(&self, index: usize) -> PlaneRef<'_> {
             self.0[index].as_ref()
+        }
+    }
+
+    #[test]
+    fn grey_colours_keep_their_value() {
+        for v in 0..=255 {
+            assert_eq!(of_rgb([v, v, v]), [v, 128, 128]);
+        }
+    }
+
+    #[test]
+    fn luma_follows_opencv() {
+        // cv2.cvtColor(BGR2GRAY) of pure red, green and blue.
+        assert_eq!([luma_of([255, 0, 0]), luma_of([0, 255, 0]), luma_of([0, 0, 255])], [76, 150, 29]);
+    }
+
+    #[test]
+    fn colours_of_a_screen_come_back_from_full_range() {
+        let full = Conversion::of(&format("Y444", Size::new(1, 1), Some("1:4:0:0")));
+        assert_eq!(of_rgb([255, 0, 0]), [76, 85, 255]);
+        for rgb in [[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 0], [12, 200, 99], [250, 3, 180]] {
+            let back = full.rgb(of_rgb(rgb));
+            // Three numbers are rounded, and blue weighs a chroma sample 1.77 times.
+            assert!(rgb.iter().zip(back).all(|(there, back)| there.abs_diff(back) <= 2), "{rgb:?} {back:?}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader};
 use sha2::{Digest, Sha256};
 
-use crate::colour::Conversion;
+use crate::colour::{Conversion, luma_of};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::frame::{Plane, PlaneRef, Size};
@@ -150,11 +150,6 @@ pub fn has_animation(bytes: &[u8]) -> bool {
         }
     }
     false
-}
-
-/// OpenCV's integer luma. Grey stays what it is: the weights add up to 2^14.
-pub fn luma_of([r, g, b]: [u8; 3]) -> u8 {
-    ((4899 * u32::from(r) + 9617 * u32::from(g) + 1868 * u32::from(b) + 8192) >> 14) as u8
 }
 
 /// The name ends in that of a format that can be written: `.png`, `.jpg`, `.jpeg`, `.bmp`.
@@ -310,19 +305,6 @@ mod tests {
         let path = dir.path().join("grey.png");
         image::RgbImage::from_pixel(3, 2, image::Rgb([7, 7, 7])).save(&path).unwrap();
         assert_eq!(load(&path).unwrap().rgb, None);
-    }
-
-    #[test]
-    fn grey_colours_keep_their_value() {
-        for v in 0..=255 {
-            assert_eq!(luma_of([v, v, v]), v);
-        }
-    }
-
-    #[test]
-    fn luma_follows_opencv() {
-        // cv2.cvtColor(BGR2GRAY) of pure red, green and blue.
-        assert_eq!([luma_of([255, 0, 0]), luma_of([0, 255, 0]), luma_of([0, 0, 255])], [76, 150, 29]);
     }
 
     #[test]

@@ -28,7 +28,8 @@ pub(super) fn adaptation(caps: &gst::Caps, pad: &gst::Pad, spec: &SourceSpec) ->
     let info = gst_video::VideoInfo::from_caps(caps)
         .map_err(|_| no_video(&spec.input, format!("not video: {caps}")))?;
     let name = info.format().to_str().as_str();
-    let has_luma = pixels(name).is_some();
+    // Of RGB a converter makes luma of limited range, which is what videos that are written of it have.
+    let has_luma = pixels(name).is_some() && !info.is_rgb();
     let depth = info.comp_depth(0);
     if depth > 8 {
         tracing::warn!(target: LOG, "{}: {name} has no 8-bit luma plane: {depth} bits are reduced to 8", spec.input);

@@ -48,7 +48,7 @@ pub(crate) use decoder::nvidia_codecs;
 pub use image_sequence::Pictures;
 pub use input::Input;
 pub use login::Login;
-pub use picture::{MAX_SIDE, describe, picture};
+pub use picture::{MAX_SIDE, Mapper, describe, formats, is_gathered};
 pub use spec::{CameraMode, DEFAULT_JITTER_MS, SourceSpec};
 pub use times::{PtsInterpolator, presentation_time};
 
@@ -59,6 +59,7 @@ mod decoder;
 mod ending;
 mod errors;
 mod feed;
+mod gather;
 mod image_sequence;
 mod inlet;
 mod input;
@@ -101,6 +102,7 @@ pub struct VideoSource {
     /// When the last frame was delivered, or the source opened.
     heard: Instant,
     times: PtsInterpolator,
+    mapper: Mapper,
     /// Errors of decoders before the source was connected anew.
     damaged_before: u64,
     company: Arc<Company>,
@@ -368,7 +370,7 @@ impl VideoSource {
         let circumstances = Circumstances { captured, is_pts_interpolated, is_discontinuity };
         let Connection { info, format, .. } = &self.connection;
         let on_device = self.spec.surfaces.adopt(&buffer, info, format)?;
-        let picture = on_device.or_else(|| picture(buffer, info, format)).ok_or_else(|| {
+        let picture = on_device.or_else(|| self.mapper.picture(buffer, info, format)).ok_or_else(|| {
             failure(format!("frame {index} is not laid out as its caps say: {}", self.connection.caps))
         })?;
         Ok(Frame { meta, circumstances, format: Arc::clone(&self.connection.format), picture })

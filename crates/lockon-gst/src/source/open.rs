@@ -21,7 +21,7 @@ use super::login::give_login;
 use super::picture::describe;
 use super::reconnect::ResumePoint;
 use super::spec::decoding_element;
-use super::{Connection, Decoder, Input, LOG, PtsInterpolator, SourceSpec, SourceState, VideoSource};
+use super::{Connection, Decoder, Input, LOG, Mapper, PtsInterpolator, SourceSpec, SourceState, VideoSource};
 use crate::cuda::Surfaces;
 use crate::damage::{self, Company};
 use crate::detections::Detected;
@@ -367,6 +367,7 @@ impl Prerolled {
             truncation,
             heard: Instant::now(),
             times: PtsInterpolator::default(),
+            mapper: Mapper::default(),
             damaged_before,
             detected: Detected::new(spec.detections.clone()),
             company,

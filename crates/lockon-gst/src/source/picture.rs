@@ -5,32 +5,41 @@ use std::sync::Arc;
 use gst_video::prelude::*;
 
 use super::errors::failure;
+use super::gather::{self, Gathered};
 use lockon_core::error::Result;
-use lockon_core::frame::{Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat};
+use lockon_core::frame::{Picture, PixelFormat, PlaneRef, Size, VideoFormat};
+use lockon_core::recycle::Recycler;
 
 /// Most pixels of a side of a picture.
 pub const MAX_SIDE: usize = u16::MAX as usize;
 
-/// Formats of two planes whose samples are 16 bits, the upper of which count: hardware decoders make them of
-/// video with more than 8 bits. The upper bytes are an NV12 picture, which is what `videoconvert dither=none`
-/// makes of them.
-const WIDE: [&str; 3] = ["P010_10LE", "P012_LE", "P016_LE"];
-
 /// The format that pictures have here whose caps name this one; `None` if that has no luma of 8 bits, nor one
 /// that is made of it on the way.
 pub(super) fn pixels(name: &str) -> Option<PixelFormat> {
-    PixelFormat::from_name(if WIDE.contains(&name) { "NV12" } else { name })
+    PixelFormat::from_name(name).or_else(|| gather::planes_of(name))
+}
+
+/// GStreamer's names of the formats that pictures are taken in: those whose planes are taken where they lie,
+/// then those of which planes are made by a copy.
+pub fn formats() -> impl Iterator<Item = &'static str> {
+    let made = gather::GATHERED.iter().map(|(name, _)| *name);
+    PixelFormat::ALL.into_iter().map(|format| format.name).chain(made)
+}
+
+/// True if a picture's planes are not the buffer's own, but a copy.
+pub fn is_gathered(info: &gst_video::VideoInfo) -> bool {
+    PixelFormat::from_name(info.format().to_str()).is_none()
 }
 
 /// What caps say, for GStreamer and for us.
 ///
 /// # Errors
-/// `Pipeline` if they are not of raw video, of a format that has no luma plane whose upper 8 bits can be
+/// `Pipeline` if they are not of raw video, of a format of which no luma of 8 bits can be
 /// taken, or of pictures of a size that none has.
 pub fn describe(caps: &gst::CapsRef) -> Result<(gst_video::VideoInfo, Arc<VideoFormat>)> {
     let info = gst_video::VideoInfo::from_caps(caps).map_err(|_| failure(format!("not video: {caps}")))?;
     let pixels = pixels(info.format().to_str())
-        .ok_or_else(|| failure(format!("{} has no 8-bit luma plane", info.format())))?;
+        .ok_or_else(|| failure(format!("{} has no luma that can be taken", info.format())))?;
     let size = Size::new(info.width() as usize, info.height() as usize);
     // Caps can say what no picture is: that it is empty, or, as GStreamer 1.22 passes on, less than that.
     if ![size.width, size.height].iter().all(|side| (1..=MAX_SIDE).contains(side)) {
@@ -39,7 +48,9 @@ pub fn describe(caps: &gst::CapsRef) -> Result<(gst_video::VideoInfo, Arc<VideoF
     // Fractions below zero mean nothing.
     let positive = |n: i32, d: i32, otherwise| if n > 0 && d > 0 { (n, d) } else { otherwise };
     let (fps, par) = (info.fps(), info.par());
-    let colorimetry = caps.structure(0).and_then(|s| s.get::<String>("colorimetry").ok());
+    let said = || caps.structure(0).and_then(|s| s.get::<String>("colorimetry").ok());
+    // What is made of RGB is full range, by the weights of BT.601.
+    let colorimetry = if info.is_rgb() { Some("1:4:0:0".into()) } else { said() };
     let format = VideoFormat {
         size,
         pixels,
@@ -50,49 +61,33 @@ pub fn describe(caps: &gst::CapsRef) -> Result<(gst_video::VideoInfo, Arc<VideoF
     Ok((info, Arc::new(format)))
 }
 
-/// A buffer of that format, mapped for reading where it lies, for as long as the picture is held; `None` if
-/// it is not laid out as `info` says.
-pub fn picture(
-    buffer: gst::Buffer,
-    info: &gst_video::VideoInfo,
-    format: &VideoFormat,
-) -> Option<Arc<dyn Picture>> {
-    let frame = gst_video::VideoFrame::from_buffer_readable(buffer, info).ok()?;
-    let (pixels, size) = (format.pixels, format.size);
-    if info.comp_depth(0) > 8 {
-        return Some(Arc::new(NarrowedPicture::new(&frame, pixels, size)));
-    }
-    Some(Arc::new(MappedPicture { pixels, size, frame }))
+/// Makes pictures of buffers.
+#[derive(Default)]
+pub struct Mapper {
+    gathered: Recycler<Gathered>,
 }
 
-type MappedFrame = gst_video::VideoFrame<gst_video::video_frame::Readable>;
-
-/// The upper bytes of a picture whose samples are 16 bits.
-struct NarrowedPicture(Vec<Plane>);
-
-impl NarrowedPicture {
-    fn new(frame: &MappedFrame, pixels: PixelFormat, size: Size) -> Self {
-        let plane = |index: usize| {
-            let size = pixels.plane_size(index, size);
-            let mut narrow = Plane::new(size);
-            let data = frame.plane_data(index as u32).expect("planes are those of the format");
-            let wide = data.chunks(frame.plane_stride()[index] as usize);
-            for (narrow, wide) in narrow.data_mut().chunks_exact_mut(size.width).zip(wide) {
-                for (upper, sample) in narrow.iter_mut().zip(wide.as_chunks::<2>().0) {
-                    *upper = sample[1];
-                }
-            }
-            narrow
-        };
-        Self((0..pixels.planes()).map(plane).collect())
+impl Mapper {
+    /// A buffer of that format, mapped for reading where it lies, for as long as the picture is held; or
+    /// planes that are made of it, which hold nothing of it. `None` if it is not laid out as `info` says.
+    pub fn picture(
+        &mut self,
+        buffer: gst::Buffer,
+        info: &gst_video::VideoInfo,
+        format: &VideoFormat,
+    ) -> Option<Arc<dyn Picture>> {
+        let frame = gst_video::VideoFrame::from_buffer_readable(buffer, info).ok()?;
+        let (pixels, size) = (format.pixels, format.size);
+        if is_gathered(info) {
+            let mut is_whole = false;
+            let gathered = self.gathered.share(|picture| is_whole = picture.fill(&frame, pixels, size));
+            return is_whole.then_some(gathered as _);
+        }
+        Some(Arc::new(MappedPicture { pixels, size, frame }))
     }
 }
 
-impl Picture for NarrowedPicture {
-    fn plane(&self, index: usize) -> PlaneRef<'_> {
-        self.0[index].as_ref()
-    }
-}
+pub(super) type MappedFrame = gst_video::VideoFrame<gst_video::video_frame::Readable>;
 
 /// A decoder's buffer, mapped for reading for as long as this lives.
 struct MappedPicture {

@@ -135,10 +135,38 @@ fn formats_with_a_luma_plane_are_not_converted() {
 #[test]
 fn formats_without_a_luma_plane_are_converted() {
     let pattern = "videotestsrc num-buffers=2 ! video/x-raw,width=51,height=37,format=";
-    for format in ["BGR", "YUY2", "RGBA", "GRAY16_LE", "AYUV"] {
+    for format in ["BGR", "RGBA", "v210"] {
         let mut source = open(&text(&format!("{pattern}{format} ! appsink name=frames"))).unwrap();
         assert!(source.launch().to_string().contains("videoconvert"), "{format}");
         assert_eq!(all(&mut source).unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn packed_and_deeper_formats_are_what_a_converter_makes_of_them_without_one() {
+    let pattern = "videotestsrc num-buffers=2 ! video/x-raw,width=51,height=37,format=";
+    for (format, planes) in [
+        ("YUY2", "Y42B"),
+        ("UYVY", "Y42B"),
+        ("AYUV", "Y444"),
+        ("I420_10LE", "I420"),
+        ("I422_12LE", "Y42B"),
+        ("GRAY16_LE", "GRAY8"),
+    ] {
+        let mut direct = open(&text(&format!("{pattern}{format} ! appsink name=frames"))).unwrap();
+        assert!(!direct.launch().to_string().contains("videoconvert"), "{format}");
+        let convert = format!("videoconvert dither=none ! video/x-raw,format={planes}");
+        let mut converted =
+            open(&text(&format!("{pattern}{format} ! {convert} ! appsink name=frames"))).unwrap();
+        let (direct, converted) = (all(&mut direct).unwrap(), all(&mut converted).unwrap());
+        assert_eq!((direct.len(), converted.len()), (2, 2));
+        for (direct, converted) in direct.iter().zip(&converted) {
+            assert_eq!(direct.format.pixels, converted.format.pixels, "{format}");
+            for plane in 0..direct.format.pixels.planes() {
+                let [direct, converted] = [direct, converted].map(|f| f.picture.plane(plane).to_plane());
+                assert!(direct == converted, "{format}, plane {plane}");
+            }
+        }
     }
 }
 
@@ -274,11 +302,11 @@ fn a_new_format_comes_with_its_first_frame() {
 #[test]
 fn a_format_that_cannot_be_used_ends_in_an_error() {
     let part = |format| format!("videotestsrc num-buffers=2 ! video/x-raw,format={format} ! c.");
-    let parts = format!("{} {} {}", part("GRAY8"), part("BGR"), part("GRAY8"));
+    let parts = format!("{} {} {}", part("GRAY8"), part("v210"), part("GRAY8"));
     let mut source = open(&text(&format!("concat name=c ! appsink name=frames {parts}"))).unwrap();
     assert_eq!([wait(&mut source).meta.index, wait(&mut source).meta.index], [0, 1]);
     let error = source.wait_next(SECOND).err().unwrap();
-    assert!(error.to_string().contains("BGR has no 8-bit luma plane"), "{error}");
+    assert!(error.to_string().contains("v210 has no luma that can be taken"), "{error}");
     assert!(source.wait_next(SECOND).is_err(), "nothing comes after an error");
 }
 
