@@ -18,8 +18,14 @@
 //!
 //! Boxes that were given are never ended or resumed: they only own matches.
 //!
-//! What a detector in front found is taken in the same way, with two differences: it has a threshold of its
-//! own, so one sighting is enough; and it need not look at every frame.
+//! What a detector in front found is taken in the same way, with three differences: it has a threshold of its
+//! own, so one sighting is enough; it need not look at every frame; and it knows the object's borders, which
+//! a template's match does not:
+//!
+//! 5. **Corrected.** A detection that a held track owns says where that track's box should be. If it overlaps
+//!    the track by less than [`AGREED`], the track has come off: it begins again there, under its number.
+//!    Therefore a held track that would own nothing owns what it [touches](TOUCHED) of its class, if no other
+//!    does.
 
 use std::sync::Arc;
 
@@ -36,6 +42,13 @@ const CONFIRMATIONS: u32 = 3;
 /// of one template may overlap unless told otherwise. It is low, for the tracker's box need not have the
 /// template's borders.
 const SAME: f64 = 0.3;
+
+/// A detection that overlaps its track by less than this is not merely more exact: the track has drifted.
+const AGREED: f64 = 0.5;
+
+/// A detection is looked for no farther from a track that has come off: a box that overlaps another by so
+/// little may be another object beside it.
+const TOUCHED: f64 = 0.1;
 
 /// A track that is not held for so long ends. `ByteTrack` and `NvDCF` keep one for 30 frames, a second or so;
 /// the tracker's own search needs up to another to have looked at the whole of a large frame.
@@ -81,10 +94,12 @@ pub(super) struct Births {
     /// Tracks that ended in this frame, or go on from another place.
     replaced: Vec<u32>,
     begun: Vec<Begun>,
-    /// Pairs that may belong together; whether a track owns a match, by its place in the frame's record. Kept
-    /// for their allocations.
+    /// Where detections say that tracks are, by their numbers.
+    corrected: Vec<(u32, Rect)>,
+    /// Pairs that may belong together; which match or detection a track owns, by its place in the frame's
+    /// record. Kept for their allocations.
     pairs: Vec<Pair>,
-    owners: Vec<bool>,
+    owners: Vec<Option<usize>>,
     /// That there are as many tracks as there may be has been told.
     is_full: bool,
 }
@@ -132,6 +147,7 @@ impl Births {
             candidates: Vec::new(),
             replaced: Vec::new(),
             begun: Vec::new(),
+            corrected: Vec::new(),
             pairs: Vec::new(),
             owners: Vec::new(),
             is_full: false,
@@ -146,6 +162,11 @@ impl Births {
     /// Numbers and boxes of the tracks that begin in the last frame, or begin again.
     pub(super) fn begun(&self) -> impl Iterator<Item = (u32, Rect)> {
         self.begun.iter().map(|begun| (begun.id, begun.at))
+    }
+
+    /// Where detections of the last frame say that tracks are which go on, by their numbers.
+    pub(super) fn corrected(&self) -> &[(u32, Rect)] {
+        &self.corrected
     }
 
     /// Frames have another size from now on. Candidates are found again in them.
@@ -183,8 +204,12 @@ impl Births {
     pub(super) fn decide(&mut self, frame: &Frame, seconds: f64, tracks: &[Track], numbers: &Numbers) {
         self.replaced.clear();
         self.begun.clear();
+        self.corrected.clear();
         self.pair(tracks);
         self.end(frame.format.size, seconds, tracks);
+        if self.evidence == Evidence::Detections {
+            self.correct(frame, tracks);
+        }
         self.sight(tracks);
         self.confirm(frame, numbers);
     }
@@ -209,28 +234,33 @@ impl Births {
         }
     }
 
-    /// Rule 1.
+    /// Rule 1, and the end of rule 5.
     fn pair(&mut self, tracks: &[Track]) {
-        let Self { found, lives, pairs, owners, .. } = self;
+        let Self { evidence, found, lives, pairs, owners, .. } = self;
         pairs.clear();
-        for (found, Found { at, .. }) in found.iter().enumerate() {
+        for (found, Found { name, at }) in found.iter().enumerate() {
             pairs.extend(tracks.iter().enumerate().filter_map(|(track, t)| {
                 let iou = iou(t.bounds(), at.bounds());
-                let was_held = !lives.iter().any(|life| life.id == t.id && life.lost > 0.0);
-                (iou >= SAME).then_some(Pair { found, track, iou, was_held })
+                let life = lives.iter().find(|life| life.id == t.id);
+                let was_held = life.is_none_or(|life| life.lost == 0.0);
+                let is_off = || {
+                    let is_its_class = life.is_some_and(|life| was_held && life.template == *name);
+                    *evidence == Evidence::Detections && iou >= TOUCHED && is_its_class
+                };
+                (iou >= SAME || is_off()).then_some(Pair { found, track, iou, was_held })
             }));
         }
         pairs.sort_unstable_by(|a, b| {
-            let order = b.was_held.cmp(&a.was_held).then(b.iou.total_cmp(&a.iou));
-            order.then((a.found, a.track).cmp(&(b.found, b.track)))
+            let order = (b.iou >= SAME).cmp(&(a.iou >= SAME)).then(b.was_held.cmp(&a.was_held));
+            order.then(b.iou.total_cmp(&a.iou)).then((a.found, a.track).cmp(&(b.found, b.track)))
         });
         owners.clear();
-        owners.resize(tracks.len(), false);
+        owners.resize(tracks.len(), None);
         // Once a pair is taken, what is left of its match and its track is of no use.
         let mut taken = 0;
         while taken < pairs.len() {
             let Pair { found, track, .. } = pairs[taken];
-            owners[track] = true;
+            owners[track] = Some(found);
             taken += 1;
             let mut place = 0;
             pairs.retain(|pair| {
@@ -241,13 +271,13 @@ impl Births {
     }
 
     /// True if a track shows its object: it is sure, and does not lie on another that has the match there.
-    fn is_held(owners: &[bool], tracks: &[Track], index: usize) -> bool {
+    fn is_held(owners: &[Option<usize>], tracks: &[Track], index: usize) -> bool {
         let track = &tracks[index];
         let is_double = || {
-            let owned = tracks.iter().zip(owners).filter(|(_, is_owner)| **is_owner);
+            let owned = tracks.iter().zip(owners).filter(|(_, owned)| owned.is_some());
             owned.map(|(other, _)| iou(other.bounds(), track.bounds())).any(|iou| iou >= SAME)
         };
-        is_sure(track.state) && (owners[index] || !is_double())
+        is_sure(track.state) && (owners[index].is_some() || !is_double())
     }
 
     /// Rule 4.
@@ -276,6 +306,26 @@ impl Births {
             }
             goes_on
         });
+    }
+
+    /// Rule 5.
+    fn correct(&mut self, frame: &Frame, tracks: &[Track]) {
+        let Self { found, lives, replaced, begun, corrected, owners, .. } = self;
+        for (track, found) in
+            tracks.iter().zip(&*owners).filter_map(|(t, owned)| Some((t, &found[(*owned)?])))
+        {
+            let is_born = lives.iter().any(|life| life.id == track.id && life.lost == 0.0);
+            if !is_born || replaced.contains(&track.id) {
+                continue;
+            }
+            if iou(track.bounds(), found.at.bounds()) >= AGREED {
+                corrected.push((track.id, found.at));
+            } else if flat(found.at, frame).is_none() {
+                tracing::debug!("track {} ({}) is where it was detected", track.id, found.name);
+                replaced.push(track.id);
+                begun.push(Begun { id: track.id, at: found.at, is_resumed: false });
+            }
+        }
     }
 
     /// The first half of rule 2.
@@ -375,4 +425,88 @@ fn is_sure(state: TrackState) -> bool {
 /// The distance between the middles of two boxes.
 fn distance([ax, ay, aw, ah]: [f64; 4], [bx, by, bw, bh]: [f64; 4]) -> f64 {
     libm::hypot(ax + aw / 2.0 - bx - bw / 2.0, ay + ah / 2.0 - by - bh / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::frame::{Circumstances, FrameMeta, PixelFormat, Plane, VideoFormat};
+
+    /// A frame in which no box is flat.
+    fn frame(index: u64) -> Frame {
+        let size = Size::new(200, 100);
+        let pixels = (0..size.area()).map(|n| (n * 97 % 251) as u8).collect();
+        Frame {
+            meta: FrameMeta { index, pts_ns: None, duration_ns: None, arrived: Instant::now() },
+            circumstances: Circumstances::default(),
+            format: Arc::new(VideoFormat {
+                size,
+                pixels: PixelFormat::GRAY8,
+                frame_rate: (25, 1),
+                pixel_aspect: (1, 1),
+                colorimetry: None,
+            }),
+            picture: Arc::new(Plane::from_vec(pixels, size)),
+        }
+    }
+
+    fn detected(label: &str, x: usize, w: usize) -> Detection {
+        Detection { label: label.into(), x, y: 10, w, h: 40, score: 1.0 }
+    }
+
+    fn track(id: u32, x: f64, state: TrackState) -> Track {
+        Track { id, x, y: 10.0, w: 40.0, h: 40.0, state, ..Track::default() }
+    }
+
+    /// Births with a track of a `car` at 20, its box 40 pixels wide, which was begun by a detection.
+    fn with_a_track() -> (Births, Numbers) {
+        let (mut births, numbers) = (Births::of(Evidence::Detections), Numbers::after(0));
+        births.see(&[], &[detected("car", 20, 40)]);
+        births.decide(&frame(0), 0.04, &[], &numbers);
+        assert_eq!(births.begun().collect::<Vec<_>>(), [(1, Rect::new(20, 10, 40, 40))]);
+        (births, numbers)
+    }
+
+    /// What becomes of tracks in the next frame: those that begin or begin again, and those that are
+    /// corrected.
+    fn next(found: &[Detection], tracks: &[Track]) -> (Vec<(u32, usize)>, Vec<(u32, usize)>) {
+        let (mut births, numbers) = with_a_track();
+        births.see(&[], found);
+        births.decide(&frame(1), 0.04, tracks, &numbers);
+        let corrected = births.corrected().iter().map(|(id, rect)| (*id, rect.x)).collect();
+        (births.begun().map(|(id, rect)| (id, rect.x)).collect(), corrected)
+    }
+
+    #[test]
+    fn a_detection_on_a_track_corrects_it_and_one_that_hardly_touches_it_begins_it_again() {
+        let held = [track(1, 24.0, TrackState::Tracked)];
+        assert_eq!(next(&[detected("car", 20, 40)], &held), (vec![], vec![(1, 20)]));
+        // 40 pixels wide, and 16, 26 and 36 of them off: they overlap by 0.43, 0.21 and 0.05.
+        assert_eq!(next(&[detected("car", 40, 40)], &held), (vec![(1, 40)], vec![]));
+        assert_eq!(next(&[detected("car", 50, 40)], &held), (vec![(1, 50)], vec![]));
+        assert_eq!(next(&[detected("car", 60, 40)], &held), (vec![(2, 60)], vec![]));
+        // Another class beside it is another object.
+        assert_eq!(next(&[detected("dog", 50, 40)], &held), (vec![(2, 50)], vec![]));
+    }
+
+    #[test]
+    fn a_detection_beside_a_track_that_has_its_own_is_another_object() {
+        let held = [track(1, 20.0, TrackState::Tracked)];
+        let both = [detected("car", 50, 40), detected("car", 21, 40)];
+        assert_eq!(next(&both, &held), (vec![(2, 50)], vec![(1, 21)]));
+    }
+
+    #[test]
+    fn a_track_in_doubt_is_resumed_where_it_is_detected_and_not_corrected() {
+        let doubtful = [track(1, 24.0, TrackState::Uncertain)];
+        assert_eq!(next(&[detected("car", 20, 40)], &doubtful), (vec![(1, 20)], vec![]));
+    }
+
+    #[test]
+    fn boxes_that_were_given_own_detections_and_keep_their_place() {
+        let given = [track(9, 24.0, TrackState::Tracked)];
+        assert_eq!(next(&[detected("car", 20, 40)], &given), (vec![], vec![]));
+    }
 }

@@ -416,6 +416,12 @@ impl Follow for Tracker {
             targets.retain(|target| !births.is_replaced(target.id()));
             doubles.forget(|id| births.is_replaced(id));
             targets.extend(births.begun().map(|(id, rect)| begin(id, rect)));
+            for (id, rect) in births.corrected() {
+                targets
+                    .iter_mut()
+                    .filter(|target| target.id() == *id)
+                    .for_each(|target| target.correct(*rect));
+            }
             targets.sort_by_key(Target::id);
             tracks.truncate(before);
             tracks.extend(targets.iter().map(Target::track));

@@ -15,6 +15,7 @@
 //! How likely the box is right is another question (`score.rs`): what is learnt answers for itself, so only
 //! the first look counts there.
 
+mod fit;
 mod search;
 
 use super::camera::Motion;
@@ -31,6 +32,7 @@ use super::usual::Usual;
 use crate::frame::{Frame, Rect, visible};
 use crate::results::{Track, TrackState};
 
+use fit::Fit;
 pub(super) use search::Glance;
 
 /// Side of the window over the root of the box's area: a target may move by its own size between frames, and
@@ -168,6 +170,8 @@ pub(super) struct Target {
     /// Its box, and the size it began with.
     at: Window,
     first: (f64, f64),
+    /// How the object's own box lies to it.
+    fit: Fit,
     /// The last box that was surely the target.
     confirmed: Window,
     /// In pixels a second.
@@ -217,6 +221,7 @@ impl Target {
             id,
             at,
             first: (w, h),
+            fit: Fit::default(),
             confirmed: at,
             velocity: (0.0, 0.0),
             mode: Mode::Following { doubtful: 0 },
@@ -297,9 +302,15 @@ impl Target {
         matches!(self.mode, Mode::Searching { .. })
     }
 
-    /// Its box, as `[x, y, w, h]`.
+    /// The object's box, as `[x, y, w, h]`.
     pub(super) fn bounds(&self) -> [f64; 4] {
-        self.at.bounds()
+        self.fit.of(self.at.bounds())
+    }
+
+    /// The object was detected in this box. What is followed of it stays as it is: only how the object's box
+    /// lies to that is known better.
+    pub(super) fn correct(&mut self, rect: Rect) {
+        self.fit.learn(self.at.bounds(), rect.bounds());
     }
 
     /// Where it should be after `seconds` in which the camera moved so, if it is known at all.
@@ -585,7 +596,7 @@ impl Target {
     pub(super) fn track(&self) -> Track {
         let (at, score) =
             if self.state == TrackState::Lost { (self.confirmed, 0.0) } else { (self.at, self.score) };
-        let [x, y, w, h] = at.bounds().map(|v| libm::round(v * 1000.0) / 1000.0);
+        let [x, y, w, h] = self.fit.of(at.bounds()).map(|v| libm::round(v * 1000.0) / 1000.0);
         Track {
             id: self.id,
             template: None,
