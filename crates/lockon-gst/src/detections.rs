@@ -1,4 +1,5 @@
-//! What detectors in front of lockon found: regions of interest that lie on frames.
+//! What detectors in front of lockon found: regions of interest that lie on frames, and with the feature
+//! `v1_24` analytics metadata too.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,31 +19,89 @@ pub struct Wanted {
 /// A field that the regions of lockon's own elements have, and no detector's.
 pub const OWN_FIELD: &str = "roi-id";
 
-/// The detections that lie on a buffer, in their order, cut off at the frame's borders: regions of interest,
-/// whose type is the class. The score is the field `confidence` of one of the region's parameters, as DL
-/// Streamer has it; 1 where there is none.
-pub fn of(buffer: &gst::BufferRef, wanted: &Wanted, frame: Size) -> impl Iterator<Item = Detection> {
-    buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>().filter_map(move |region| {
-        let params = || region.params();
-        if params().any(|param| param.has_field(OWN_FIELD)) {
-            return None;
+impl Wanted {
+    /// A detection that is wanted, as far as it lies in the frame. What is no number is no score.
+    fn take(&self, label: &str, score: f64, rect: Rect, frame: Size) -> Option<Detection> {
+        let is_wanted = self.labels.is_empty() || self.labels.iter().any(|name| name == label);
+        let Rect { x, y, w, h } = rect.cut_to(frame).filter(|_| is_wanted && score >= self.min_score)?;
+        Some(Detection { label: Arc::from(label), x, y, w, h, score })
+    }
+}
+
+/// The detections that lie on a buffer, cut off at the frame's borders.
+///
+/// Regions of interest, whose type is the class; the score is the field `confidence` of one of the region's
+/// parameters, as DL Streamer has it, 1 where there is none. Then, with the feature `v1_24`, the object
+/// detections among analytics metadata that are not there as a region too. Those of lockon's own elements are
+/// left out.
+pub fn of(buffer: &gst::BufferRef, wanted: &Wanted, frame: Size) -> Vec<Detection> {
+    let mut found = Vec::new();
+    for region in buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>() {
+        if region.params().any(|param| param.has_field(OWN_FIELD)) {
+            continue;
         }
-        let score = params().find_map(|param| param.get::<f64>("confidence").ok()).unwrap_or(1.0);
-        let label = region.roi_type();
-        let is_wanted = wanted.labels.is_empty() || wanted.labels.iter().any(|name| name == label);
-        let (x, y, w, h) = region.rect();
-        let rect = Rect::new(x as usize, y as usize, w as usize, h as usize).cut_to(frame)?;
-        let Rect { x, y, w, h } = rect;
-        // What is no number is no score.
-        (is_wanted && score >= wanted.min_score).then(|| Detection {
-            label: Arc::from(label),
-            x,
-            y,
-            w,
-            h,
-            score,
-        })
-    })
+        let score = region.params().find_map(|param| param.get::<f64>("confidence").ok()).unwrap_or(1.0);
+        found.extend(wanted.take(region.roi_type(), score, rect_of(&region), frame));
+    }
+    #[cfg(feature = "v1_24")]
+    analytics::add(buffer, wanted, frame, &mut found);
+    found
+}
+
+fn rect_of(region: &gst_video::VideoRegionOfInterestMeta) -> Rect {
+    let (x, y, w, h) = region.rect();
+    Rect::new(x as usize, y as usize, w as usize, h as usize)
+}
+
+/// Detections as analytics metadata.
+#[cfg(feature = "v1_24")]
+pub mod analytics {
+    use gst_analytics::prelude::*;
+    use gst_analytics::{AnalyticsODMtd, AnalyticsRelationMeta};
+
+    use super::{Detection, Rect, Size, Wanted, rect_of};
+
+    /// An object detection among a buffer's analytics metadata.
+    #[derive(Debug, Clone)]
+    pub struct Entry {
+        /// By which relations name it.
+        pub id: u32,
+        /// The class.
+        pub label: String,
+        /// The box, without what lies left of the frame or above it.
+        pub rect: Rect,
+        /// From 0 to 1.
+        pub score: f64,
+    }
+
+    /// All that lie on a buffer.
+    pub fn entries(buffer: &gst::BufferRef) -> Vec<Entry> {
+        let Some(relations) = buffer.meta::<AnalyticsRelationMeta>() else { return Vec::new() };
+        let entry = |detection: gst_analytics::AnalyticsMtdRef<'_, AnalyticsODMtd>| {
+            let place = detection.location().ok()?;
+            let edge = |at: i32| at.max(0) as usize;
+            let (x, y) = (edge(place.x), edge(place.y));
+            let (right, bottom) =
+                (edge(place.x.saturating_add(place.w)), edge(place.y.saturating_add(place.h)));
+            Some(Entry {
+                id: detection.id(),
+                label: detection.obj_type().map_or_else(String::new, |kind| kind.as_str().to_string()),
+                rect: Rect::new(x, y, right.saturating_sub(x), bottom.saturating_sub(y)),
+                score: f64::from(place.loc_conf_lvl),
+            })
+        };
+        relations.iter::<AnalyticsODMtd>().filter_map(entry).collect()
+    }
+
+    /// Adds those that are wanted and do not lie on the buffer as a region of interest too.
+    pub(super) fn add(buffer: &gst::BufferRef, wanted: &Wanted, frame: Size, found: &mut Vec<Detection>) {
+        for Entry { label, rect, score, .. } in entries(buffer) {
+            let mut regions = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>();
+            if !regions.any(|region| region.roi_type() == label && rect_of(&region) == rect) {
+                found.extend(wanted.take(&label, score, rect, frame));
+            }
+        }
+    }
 }
 
 /// Detections of frames that are on their way to the tracker.
@@ -61,7 +120,7 @@ impl Detected {
     /// A frame passes.
     pub fn see(&mut self, index: u64, buffer: &gst::BufferRef, frame: Size) {
         let Some(wanted) = &self.wanted else { return };
-        let found: Vec<_> = of(buffer, wanted, frame).collect();
+        let found = of(buffer, wanted, frame);
         if !found.is_empty() {
             self.waiting.push_back((index, found));
         }
@@ -110,7 +169,7 @@ mod tests {
         let found = |labels: &[&str], min_score| {
             let wanted = Wanted { labels: labels.iter().map(|&label| label.into()).collect(), min_score };
             let place = |d: Detection| (d.label.to_string(), (d.x, d.y, d.w, d.h), d.score);
-            of(&buffer, &wanted, Size::new(100, 60)).map(place).collect::<Vec<_>>()
+            of(&buffer, &wanted, Size::new(100, 60)).into_iter().map(place).collect::<Vec<_>>()
         };
         let person = ("person".to_owned(), (1, 2, 30, 40), 0.75);
         let car = ("car".to_owned(), (90, 50, 10, 10), 1.0);
