@@ -10,12 +10,27 @@ use std::time::{Duration, Instant};
 /// Stays are told in steps of this where neither caps nor buffers say how long a frame is shown.
 const STEP: gst::ClockTime = gst::ClockTime::from_mseconds(10);
 
-/// The longest stay of a frame so far.
+/// Stays must have been shorter for so long before a shorter latency is told: each change makes the pipeline
+/// move its frames in time.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// A latency that had to rise again after it fell waits twice as long each time, up to so often: what is slow
+/// now and then is not moved about for ever.
+const MOST_DOUBLINGS: u32 = 5;
+
+/// How long frames stay, as far as that counts.
 #[derive(Debug, Default)]
 pub(super) struct Stay {
     /// How long a frame is shown, where that is known.
     frame: Option<gst::ClockTime>,
+    /// The longest stay, from which the latency is told.
     longest: gst::ClockTime,
+    /// Since when all stays were shorter than is told, and the longest of these.
+    quiet: Option<(Instant, gst::ClockTime)>,
+    /// The latency has fallen, and has not risen since.
+    has_fallen: bool,
+    /// How often it rose after it fell.
+    doublings: u32,
 }
 
 impl Stay {
@@ -30,22 +45,41 @@ impl Stay {
         is_longer && self.set_frame(Some(duration))
     }
 
-    /// A frame has stayed for so long, where `room` of them can be inside. True if that makes the latency
-    /// longer.
-    pub(super) fn note(&mut self, stay: Duration, room: u64) -> bool {
-        let before = self.least(room);
+    /// A frame that leaves `now` has stayed for so long, where `room` of them can be inside. True if the
+    /// latency is another now: longer at once, shorter after a [quiet](QUIET) while.
+    pub(super) fn note(&mut self, stay: Duration, room: u64, now: Instant) -> bool {
+        let told = self.least(room);
         let stay = u64::try_from(stay.as_nanos()).unwrap_or(u64::MAX);
-        self.longest = self.longest.max(gst::ClockTime::from_nseconds(stay.min(u64::MAX - 1)));
-        self.least(room) > before
+        let stay = gst::ClockTime::from_nseconds(stay.min(u64::MAX - 1));
+        let needed = self.latency_of(stay, room);
+        if needed >= told {
+            (self.longest, self.quiet) = (self.longest.max(stay), None);
+            if needed > told && std::mem::take(&mut self.has_fallen) {
+                self.doublings = (self.doublings + 1).min(MOST_DOUBLINGS);
+            }
+            return needed > told;
+        }
+        let (since, longest) = self.quiet.get_or_insert((now, stay));
+        *longest = stay.max(*longest);
+        let (since, longest) = (*since, *longest);
+        if now.saturating_duration_since(since) < QUIET * (1 << self.doublings) {
+            return false;
+        }
+        (self.longest, self.quiet, self.has_fallen) = (longest, None, true);
+        true
     }
 
     /// By how much a frame is late at least behind the element. A search that keeps up takes a frame's
     /// duration or less; it is more only where frames were seen to stay longer, in whole durations and never
     /// more than `room` of them.
     pub(super) fn least(&self, room: u64) -> gst::ClockTime {
+        self.latency_of(self.longest, room)
+    }
+
+    fn latency_of(&self, stay: gst::ClockTime, room: u64) -> gst::ClockTime {
         match self.frame {
-            Some(frame) => frame * self.longest.nseconds().div_ceil(frame.nseconds()).clamp(1, room),
-            None => STEP * self.longest.nseconds().div_ceil(STEP.nseconds()),
+            Some(frame) => frame * stay.nseconds().div_ceil(frame.nseconds()).clamp(1, room),
+            None => STEP * stay.nseconds().div_ceil(STEP.nseconds()),
         }
     }
 
@@ -106,13 +140,13 @@ mod tests {
 
     #[test]
     fn a_stay_counts_in_frame_durations_up_to_what_has_room() {
-        let mut stay = Stay::default();
+        let (mut stay, now) = (Stay::default(), Instant::now());
         assert!(stay.set_frame(Some(FRAME)) && !stay.set_frame(Some(FRAME)));
         assert_eq!((stay.least(4), stay.most(4)), (FRAME, 4 * FRAME), "one, before anything was seen");
-        let grows = [0, 40, 41, 80, 60, 100, 300].map(|stayed| stay.note(ms(stayed), 4));
+        let grows = [0, 40, 41, 80, 60, 100, 300].map(|stayed| stay.note(ms(stayed), 4, now));
         assert_eq!(grows, [false, false, true, false, false, true, true]);
         assert_eq!(stay.least(4), 4 * FRAME);
-        assert!(!stay.note(ms(900), 4), "no more than has room");
+        assert!(!stay.note(ms(900), 4, now), "no more than has room");
         // What was seen counts anew where frames are shown for longer.
         stay.set_frame(Some(10 * FRAME));
         assert_eq!(stay.least(4), 30 * FRAME);
@@ -120,14 +154,64 @@ mod tests {
 
     #[test]
     fn without_a_rate_buffers_tell_it_or_the_stay_itself_counts() {
-        let mut stay = Stay::default();
+        let (mut stay, now) = (Stay::default(), Instant::now());
         assert_eq!((stay.least(4), stay.most(4)), (gst::ClockTime::ZERO, gst::ClockTime::ZERO));
-        assert!(stay.note(ms(63), 4));
+        assert!(stay.note(ms(63), 4, now));
         assert_eq!((stay.least(4), stay.most(4)), (7 * STEP, 7 * STEP));
         assert!(!stay.see_frame(gst::ClockTime::ZERO));
         let new = [30, 40, 35].map(|shown| stay.see_frame(gst::ClockTime::from_mseconds(shown)));
         assert_eq!(new, [true, true, false]);
         assert_eq!((stay.least(4), stay.most(4)), (2 * FRAME, 4 * FRAME));
+    }
+
+    /// Frames that stay for so long each, every 40 ms from `from` on. Gives when the latency changed, in
+    /// milliseconds after that.
+    fn changes(stay: &mut Stay, from: Instant, stays: impl Iterator<Item = u64>) -> Vec<u64> {
+        let frames = (0..).step_by(40).zip(stays);
+        frames.filter(|(at, stayed)| stay.note(ms(*stayed), 6, from + ms(*at))).map(|(at, _)| at).collect()
+    }
+
+    #[test]
+    fn after_ten_quiet_seconds_the_latency_falls_to_what_was_needed_in_them() {
+        let (mut stay, start) = (Stay::default(), Instant::now());
+        stay.set_frame(Some(FRAME));
+        assert_eq!(changes(&mut stay, start, [30, 230, 60].into_iter()), [40]);
+        assert_eq!(stay.least(6), 6 * FRAME);
+        // A stay as long as what is told begins the wait anew.
+        let noisy = (0..1000).map(|n| if n % 200 == 0 { 210 } else { 30 });
+        assert_eq!(changes(&mut stay, start, noisy), [0u64; 0]);
+        let quiet = |first: u64, longest: u64| {
+            (0..300).map(move |n| {
+                if n == 0 {
+                    first
+                } else if n == 100 {
+                    longest
+                } else {
+                    30
+                }
+            })
+        };
+        assert_eq!(changes(&mut stay, start + ms(100_000), quiet(230, 90)), [10_040]);
+        assert_eq!(stay.least(6), 3 * FRAME, "as the longest of these seconds needs");
+        assert_eq!(changes(&mut stay, start + ms(200_000), quiet(90, 30)), [10_040]);
+        assert_eq!(stay.least(6), FRAME);
+        assert_eq!(changes(&mut stay, start + ms(300_000), [30; 900].into_iter()), [0u64; 0], "no less");
+    }
+
+    #[test]
+    fn a_latency_that_rises_again_and_again_takes_longer_to_fall_each_time() {
+        let (mut stay, mut now) = (Stay::default(), Instant::now());
+        stay.set_frame(Some(FRAME));
+        let falls = [10u64, 20, 40, 80, 160, 320, 320].map(|seconds| {
+            let stays = std::iter::once(100).chain(std::iter::repeat_n(30, 25 * 330));
+            let changed = changes(&mut stay, now, stays);
+            now += ms(400_000);
+            (changed, seconds)
+        });
+        for (changed, seconds) in falls {
+            // It falls with the first frame after so many seconds from the second on.
+            assert_eq!(changed, [0, 40 + 1000 * seconds]);
+        }
     }
 
     #[test]

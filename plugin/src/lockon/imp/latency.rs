@@ -11,7 +11,7 @@ use super::super::line::WAITING;
 use super::{Lockon, lock};
 
 impl Lockon {
-    /// Learns how long live frames stay here, and says so when that becomes longer.
+    /// Learns how long live frames stay here, and says so when that changes.
     pub(super) fn note_stay(&self, arrived: Instant, excluded: Duration) {
         if !self.is_live.load(Ordering::Relaxed) {
             return;
@@ -20,8 +20,12 @@ impl Lockon {
         let excluded = self.excluded.total().saturating_sub(excluded);
         let stay = arrived.elapsed().saturating_sub(excluded);
         let room = self.room();
-        if lock(&self.stay).note(stay, room) {
-            gst::debug!(CAT, imp = self, "a live frame has stayed for {stay:?}");
+        let (is_new, latency) = {
+            let mut stays = lock(&self.stay);
+            (stays.note(stay, room, Instant::now()), stays.least(room))
+        };
+        if is_new {
+            gst::debug!(CAT, imp = self, "a live frame has stayed for {stay:?}, latency is {latency}");
             self.ask_for_latency();
         }
     }
