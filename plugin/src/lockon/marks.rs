@@ -55,48 +55,55 @@ impl Drop for Ids {
 /// The structure `lockon` of a frame's element message; the element's documentation has its fields.
 pub(super) fn structure(record: &FrameRecord, times: &BufferTimes, ids: &Ids) -> gst::Structure {
     let matches = record.matches.iter().enumerate();
-    gst::Structure::builder("lockon")
-        .field("frame", record.frame)
-        .field_if_some("pts", times.pts)
-        .field_if_some("duration", times.duration)
-        .field_if_some("stream-time", times.stream_time)
-        .field_if_some("running-time", times.running_time)
-        .field("matches", gst::List::new(matches.map(|(index, m)| of_match(index, m, record, ids))))
-        .field("tracks", gst::List::new(record.tracks.iter().map(|track| of_track(track, ids))))
-        .field_if_some("foreground", record.threshold.map(|threshold| threshold.foreground))
-        .build()
+    let results = lockon_messages::Results {
+        frame: record.frame,
+        pts: times.pts,
+        duration: times.duration,
+        stream_time: times.stream_time,
+        running_time: times.running_time,
+        matches: matches.map(|(index, m)| of_match(index, m, record, ids)).collect(),
+        tracks: record.tracks.iter().map(|track| of_track(track, ids)).collect(),
+        foreground: record.threshold.map(|threshold| threshold.foreground),
+    };
+    (&results).into()
 }
 
-fn of_match(index: usize, m: &Match, record: &FrameRecord, ids: &Ids) -> gst::Structure {
-    gst::Structure::builder("match")
-        .field("template", &*m.template)
-        .field("x", m.x as u32)
-        .field("y", m.y as u32)
-        .field("w", m.w as u32)
-        .field("h", m.h as u32)
-        .field("score", m.score)
-        .field("scale", m.scale)
-        .field("angle", m.angle)
-        .field("cx", m.cx)
-        .field("cy", m.cy)
-        .field(OWN_FIELD, ids.of_match(index))
-        .field_if_some("track", owner(m.rect(), &record.tracks))
-        .build()
+fn of_match(index: usize, m: &Match, record: &FrameRecord, ids: &Ids) -> lockon_messages::Match {
+    lockon_messages::Match {
+        template: m.template.to_string(),
+        x: m.x as u32,
+        y: m.y as u32,
+        w: m.w as u32,
+        h: m.h as u32,
+        score: m.score,
+        scale: m.scale,
+        angle: m.angle,
+        cx: m.cx,
+        cy: m.cy,
+        roi_id: ids.of_match(index),
+        track: owner(m.rect(), &record.tracks),
+    }
 }
 
-fn of_track(t: &Track, ids: &Ids) -> gst::Structure {
-    gst::Structure::builder("track")
-        .field("id", t.id)
-        .field_if_some("template", t.template.as_deref())
-        .field("state", t.state.name())
-        .field("x", t.x)
-        .field("y", t.y)
-        .field("w", t.w)
-        .field("h", t.h)
-        .field("score", t.score)
-        .field("second-peak-ratio", t.second_peak_ratio)
-        .field(OWN_FIELD, ids.of_track(t.id))
-        .build()
+fn of_track(t: &Track, ids: &Ids) -> lockon_messages::Track {
+    use lockon_messages::TrackState as Said;
+    lockon_messages::Track {
+        id: t.id,
+        template: t.template.as_deref().map(str::to_owned),
+        state: match t.state {
+            TrackState::Tracked => Said::Tracked,
+            TrackState::Uncertain => Said::Uncertain,
+            TrackState::Lost => Said::Lost,
+            TrackState::Reacquired => Said::Reacquired,
+        },
+        x: t.x,
+        y: t.y,
+        w: t.w,
+        h: t.h,
+        score: t.score,
+        second_peak_ratio: t.second_peak_ratio,
+        roi_id: ids.of_track(t.id),
+    }
 }
 
 /// The track that lies on the object of a match or a detection, if one does.
@@ -117,9 +124,27 @@ fn label(track: &Track) -> &str {
 /// whose object is followed has the track's region as its parent.
 ///
 /// A track that lies on a detection of this frame gets no region of its own: the detection's gets the track's
-/// number, as `id` of a parameter `object_id`, which is how DL Streamer has it.
+/// number, as `id` of a parameter `object_id`, which is how DL Streamer has it, and the id that the track's
+/// region would have, if it has none.
 pub(super) fn add_regions(buffer: &mut gst::BufferRef, record: &FrameRecord, frame: Size, ids: &Ids) {
-    let mut add = |kind: &str, (id, parent): (i32, Option<i32>), rect, parameter| {
+    let mut detected = Vec::new();
+    for mut region in buffer.iter_meta_mut::<gst_video::VideoRegionOfInterestMeta>() {
+        if region.params().any(|param| param.has_field(OWN_FIELD)) {
+            continue;
+        }
+        let (x, y, w, h) = region.rect();
+        let rect = Rect::new(x as usize, y as usize, w as usize, h as usize).cut_to(frame);
+        let owner = rect.and_then(|rect| owner_of_detection(record, region.roi_type(), rect));
+        if let Some(id) = owner {
+            region.add_param(gst::Structure::builder("object_id").field("id", id as i32).build());
+            // Converters of GStreamer before 1.24 drop parameters, and no id.
+            if region.id() == 0 {
+                region.set_id(ids.of_track(id));
+            }
+            detected.push(id);
+        }
+    }
+    let mut add = |kind: &str, (id, parent): (i32, Option<i32>), rect, parameter: gst::Structure| {
         let mut region = gst_video::VideoRegionOfInterestMeta::add(buffer, kind, rect);
         region.set_id(id);
         if let Some(parent) = parent {
@@ -130,26 +155,19 @@ pub(super) fn add_regions(buffer: &mut gst::BufferRef, record: &FrameRecord, fra
     for (index, m) in record.matches.iter().enumerate() {
         let parent = owner(m.rect(), &record.tracks).map(|id| ids.of_track(id));
         let rect = (m.x as u32, m.y as u32, m.w as u32, m.h as u32);
-        add(&m.template, (ids.of_match(index), parent), rect, of_match(index, m, record, ids));
+        add(&m.template, (ids.of_match(index), parent), rect, (&of_match(index, m, record, ids)).into());
     }
-    let followed: Vec<_> =
-        record.detections.iter().map(|found| (found, owner(found.rect(), &record.tracks))).collect();
     for track in record.tracks.iter().filter(|track| track.state != TrackState::Lost) {
-        let is_detected = followed.iter().any(|(_, owner)| *owner == Some(track.id));
-        if let Some(rect) = pixels(track, frame).filter(|_| !is_detected) {
-            add(label(track), (ids.of_track(track.id), None), rect, of_track(track, ids));
+        if let Some(rect) = pixels(track, frame).filter(|_| !detected.contains(&track.id)) {
+            add(label(track), (ids.of_track(track.id), None), rect, (&of_track(track, ids)).into());
         }
     }
-    for mut region in buffer.iter_meta_mut::<gst_video::VideoRegionOfInterestMeta>() {
-        let (x, y, w, h) = region.rect();
-        let rect = Rect::new(x as usize, y as usize, w as usize, h as usize).cut_to(frame);
-        let is_own = region.params().any(|param| param.has_field(OWN_FIELD));
-        let is_it = |found: &Detection| *found.label == *region.roi_type() && Some(found.rect()) == rect;
-        let id = followed.iter().find(|(found, _)| !is_own && is_it(found)).and_then(|(_, owner)| *owner);
-        if let Some(id) = id {
-            region.add_param(gst::Structure::builder("object_id").field("id", id as i32).build());
-        }
-    }
+}
+
+/// The track that lies on a detection, if that is one that is followed.
+fn owner_of_detection(record: &FrameRecord, label: &str, rect: Rect) -> Option<u32> {
+    let is_it = |found: &&Detection| *found.label == *label && found.rect() == rect;
+    record.detections.iter().find(is_it).and_then(|found| owner(found.rect(), &record.tracks))
 }
 
 /// A track's box in whole pixels, as far as it lies in the frame.
@@ -165,8 +183,8 @@ fn pixels(track: &Track, frame: Size) -> Option<(u32, u32, u32, u32)> {
 pub(super) type Seen = std::collections::BTreeMap<u32, (gst::ClockTime, gst::ClockTime)>;
 
 /// Adds the same as analytics metadata: a detection for every match and for every track that is not lost,
-/// named as in [`add_regions`], and for every track a tracking entry, which is related to its detection.
-/// What upstream has put there stays as it is.
+/// named as in [`add_regions`], and for every track a tracking entry, which is related to its detection: to
+/// upstream's, if that is what it lies on. What upstream has put there stays as it is.
 #[cfg(feature = "v1_24")]
 pub(super) fn add_analytics(
     buffer: &mut gst::BufferRef,
@@ -177,7 +195,12 @@ pub(super) fn add_analytics(
 ) -> Result<(), gst::glib::BoolError> {
     use gst::glib::Quark;
     use gst_analytics::prelude::*;
+    use lockon::media::detections::analytics::{Entry, entries};
 
+    let detected = entries(buffer).into_iter().filter_map(|Entry { id, label, rect, .. }| {
+        Some((owner_of_detection(record, &label, rect.cut_to(frame)?)?, id))
+    });
+    let detected: Vec<(u32, u32)> = detected.collect();
     let mut relations = gst_analytics::AnalyticsRelationMeta::add(buffer);
     for m in &record.matches {
         let name = Quark::from_str(&*m.template);
@@ -192,7 +215,9 @@ pub(super) fn add_analytics(
         }
         let entry = relations.add_tracking_mtd(u64::from(track.id), *first)?.id();
         entries.push((entry, *last, is_lost));
-        if let Some((x, y, w, h)) = pixels(track, frame).filter(|_| !is_lost) {
+        if let Some((_, detection)) = detected.iter().find(|(owner, _)| *owner == track.id) {
+            relations.set_relation(gst_analytics::RelTypes::RELATE_TO, *detection, entry)?;
+        } else if let Some((x, y, w, h)) = pixels(track, frame).filter(|_| !is_lost) {
             let (name, score) = (Quark::from_str(label(track)), track.score as f32);
             let detection = relations.add_od_mtd(name, x as i32, y as i32, w as i32, h as i32, score)?.id();
             relations.set_relation(gst_analytics::RelTypes::RELATE_TO, detection, entry)?;
