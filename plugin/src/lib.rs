@@ -31,7 +31,7 @@ mod definition {
         "MIT/X11",
         env!("CARGO_PKG_NAME"),
         "lockon",
-        "Unknown package origin",
+        env!("LOCKON_ORIGIN"),
         env!("BUILD_REL_DATE")
     );
 }

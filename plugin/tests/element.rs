@@ -2,6 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
+#[cfg(feature = "v1_24")]
+#[path = "element/analytics.rs"]
+mod analytics;
+#[path = "element/conventions.rs"]
+mod conventions;
+#[path = "element/detectors.rs"]
+mod detectors;
+#[path = "element/pictures.rs"]
+mod pictures;
 #[path = "../../tests/say.rs"]
 mod say;
 
@@ -239,7 +248,7 @@ fn what_cannot_be_searched_is_not_negotiated() {
     init();
     let element = gst::ElementFactory::make("lockon").build().unwrap();
     let pad = element.static_pad("sink").unwrap();
-    for format in ["BGR", "YUY2", "I420_10LE", "RGBA"] {
+    for format in ["v210", "RGB16", "NV12_10LE32", "ARGB64"] {
         let caps = gst::Caps::builder("video/x-raw").field("format", format).build();
         assert!(!pad.query_caps(None).can_intersect(&caps), "{format}");
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use gst_video::VideoFormat;
 use gst_video::prelude::*;
 
+use lockon_core::colour::luma_of;
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::{PixelFormat, Plane, PlaneRef, Size};
 use lockon_core::still;
@@ -65,7 +66,7 @@ pub fn planes(sample: &gst::Sample) -> Result<(Plane, Option<Plane>)> {
     };
     Ok(match target {
         VideoFormat::Rgba => (
-            of_pixels(|[r, g, b, _]| still::luma_of([r, g, b])),
+            of_pixels(|[r, g, b, _]| luma_of([r, g, b])),
             has_alpha.then(|| of_pixels(|[.., alpha]| alpha)),
         ),
         VideoFormat::Ayuv => (of_pixels(|[_, luma, ..]| luma), Some(of_pixels(|[alpha, ..]| alpha))),
@@ -123,7 +124,7 @@ mod tests {
     fn rgb_becomes_luma_as_pictures_from_files_do_and_alpha_is_given() {
         let (luma, alpha) = planes(&sample(VideoFormat::Bgra, |at| (at * 7) as u8)).unwrap();
         let pixel = |at: usize| [4 * at + 2, 4 * at + 1, 4 * at].map(|at| (at * 7) as u8);
-        let expected: Vec<u8> = (0..24).map(|at| still::luma_of(pixel(at))).collect();
+        let expected: Vec<u8> = (0..24).map(|at| luma_of(pixel(at))).collect();
         assert_eq!(luma.data(), expected);
         assert_eq!(alpha.unwrap().data()[1], 49);
         let (_, alpha) = planes(&sample(VideoFormat::Rgb, |at| at as u8)).unwrap();

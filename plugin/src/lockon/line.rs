@@ -36,6 +36,7 @@ pub(super) struct Arrival {
 
 /// What caps say, for GStreamer and for lockon.
 pub(super) struct Layout {
+    pub(super) caps: gst::Caps,
     pub(super) info: gst_video::VideoInfo,
     pub(super) format: Arc<VideoFormat>,
 }

@@ -6,15 +6,35 @@
 //!
 //! # Frames
 //!
-//! `video/x-raw` in system memory, in any format with an 8-bit luma plane (I420, NV12, GRAY8, YV12, NV21,
-//! Y42B, Y444, NV16, NV61, NV24, Y41B, YUV9), with sides of 1 to 65535 pixels; a `videoconvert` in front
-//! takes the rest. Luma is searched where it lies, nothing is converted. Frames in a GPU's memory
-//! (`memory:CUDAMemory`, same formats; `cudaconvert` takes others, such as P010) are searched and drawn on
-//! there with `backend=cuda`; what is followed is looked at in windows of some kB that are fetched. With
-//! `backend=cpu` put `cudadownload` in front.
+//! `video/x-raw` in system memory, with sides of 1 to 65535 pixels:
+//!
+//! - in any format with an 8-bit luma plane (I420, NV12, GRAY8, YV12, NV21, Y42B, Y444, NV16, NV61, NV24,
+//!   Y41B, YUV9): luma is searched where it lies, nothing is converted;
+//! - in packed YUV (YUY2, UYVY, YVYU, AYUV, VUYA, v308, IYU2) and with alpha (A420): 8-bit planes are
+//!   gathered by one copy;
+//! - with more than 8 bits a sample (GRAY16, P010, P012, P016, I420, I422 and Y444 of 10 and 12 bits, Y444 of
+//!   16): the upper 8 bits of each sample count, as `videoconvert dither=none` has it;
+//! - in RGB of 8 bits a sample, packed or planar, with alpha or without: luma is that of still pictures
+//!   (OpenCV's rule, full range), so that a template that was cut out of such a picture scores 1. The program
+//!   converts RGB to luma of limited range; a `videoconvert` in front does the same.
+//!
+//! A `videoconvert` in front takes the rest: formats in which samples begin between bytes or lie in tiles
+//! (v210, NV12_10LE32), RGB of other depths. Frames in a GPU's memory (`memory:CUDAMemory`, in the formats of
+//! the first kind; `cudaconvert` takes others, such as P010) are searched and drawn on there with
+//! `backend=cuda`; what is followed is looked at in windows of some kB that are fetched. With `backend=cpu`
+//! put `cudadownload` in front.
 //!
 //! What goes out is the buffer that came in: `view` decides what is drawn into it. It is drawn on in place if
-//! nobody else has it, and on a copy otherwise. With `view=none` its pixels are never touched.
+//! nobody else has it, and on a copy otherwise. With `view=none` its pixels are never touched. On frames of
+//! the last three kinds GStreamer draws (`gst_video_overlay_composition_blend`); outside of what is drawn
+//! their samples stay as they are.
+//!
+//! With `view=composition` pixels are not touched either: what is drawn lies over the frame as a
+//! `GstVideoOverlayComposition`, for a sink that shows it, as `glimagesink` does. Whether downstream does is
+//! asked as `textoverlay` asks it, by caps with `meta:GstVideoOverlayComposition` and an ALLOCATION query;
+//! where it does not, it is as with `overlay`. What is shown is the same within four levels of each sample,
+//! but for the picture's own colours under letters and shadows: an overlay leaves these, a picture that lies
+//! over them covers them. `view` can be changed while frames pass.
 //!
 //! The element is a border between threads, as a `queue` is: up to `depth` frames (4, of a live source 2)
 //! are in flight on the device and two more wait. Events keep their place between frames, a flush drops
@@ -26,8 +46,10 @@
 //! Frames of a file pass as fast as they are searched and taken downstream. A live frame is searched as soon
 //! as it comes and never waits for the next one; the answer to a latency query is one frame's duration more
 //! than upstream's, and rises up to `depth` and two more of them only where frames were seen to stay that
-//! long, searched or waiting for the search of others: a LATENCY message tells. Where caps have no rate the
-//! longest duration of a buffer counts, and where buffers have none the stay itself.
+//! long, searched or waiting for the search of others: a LATENCY message tells. After ten seconds in which
+//! all frames stayed for less it falls to what these needed, and a message tells that; a latency that rises
+//! again after it fell waits twice as long each time, up to five minutes. Where caps have no rate the longest
+//! duration of a buffer counts, and where buffers have none the stay itself.
 //!
 //! Frames that a sink says are late are dropped before they are searched, of a file too, unless `qos` is
 //! false: their numbers are missing in the results, and QOS messages count them. So whoever wants every frame
@@ -51,7 +73,8 @@
 //! | `tracks` | list of `track` | `id` (guint), `template` (string; of tracks of matches), `state` (string), `x`, `y`, `w`, `h`, `score`, `second-peak-ratio` (double), `roi-id` (gint) |
 //! | `foreground` | double | share of the pixels above the threshold; missing without one |
 //!
-//! They mean what they mean in results files: see `lockon::results`. `state` is `tracked`, `uncertain`,
+//! They mean what they mean in results files: see `lockon::results`. The crate `lockon-messages` reads the
+//! structures as values of Rust; the element makes them of these. `state` is `tracked`, `uncertain`,
 //! `lost` or `reacquired`.
 //!
 //! On the buffer: a `GstVideoRegionOfInterestMeta` for each match, and for each track that is not lost. Its
@@ -66,12 +89,20 @@
 //!
 //! # Behind a detector
 //!
-//! With `track-detections` the regions of interest that upstream has put on frames become tracks, by the rules
-//! of `track-matches`, but at their first sighting; the detector may look at each Nth frame only.
-//! `detection-type` and `min-detection-score` say which; the score is the field `confidence` of one of a
-//! region's parameters, 1 where there is none. A track has the region's type as its `template`. On a frame
-//! whose region it lies on it has no region of its own: that one gets the parameter `object_id` with the
-//! track's number as `id`, as DL Streamer's trackers do it. Results files have the regions as `detections`.
+//! With `track-detections` the regions of interest that upstream has put on frames become tracks, by the
+//! rules of `track-matches`, but at their first sighting; the detector may look at each Nth frame only. With
+//! the feature `v1_24` object detections among analytics metadata do, too. `detection-type` and
+//! `min-detection-score` say which; the score is the field `confidence` of one of a region's parameters, 1
+//! where there is none. A track has the region's type as its `template`.
+//!
+//! A detection corrects the track that it lies on: how the object's box lies to what the tracker follows is
+//! the mean of what the last few detections said. One that overlaps its track by less than half shows that
+//! the track has come off; it begins again there, under its number.
+//!
+//! On a frame whose region it lies on a track has no region of its own: that one gets the parameter
+//! `object_id` with the track's number as `id`, as DL Streamer's trackers do it, and the track's region id if
+//! it has none itself. A detection among analytics metadata is related to the track's entry instead of one of
+//! the element's own. Results files have the detections as `detections`.
 //!
 //! # Files
 //!
@@ -88,12 +119,13 @@
 //! # Changes
 //!
 //! What decides the search can be set while frames pass (`template`, `threshold`, `min-score`, `roi` and so
-//! on): it counts from the next frame that is submitted, and what was found of the frames before stays valid,
-//! tracks go on. Properties that are set by one call (`g_object_set` with several, or between
-//! `g_object_freeze_notify` and `g_object_thaw_notify`) are one change, of which all is done or nothing. A
-//! value that cannot be used gives a warning on the bus, and the one before goes on: the property has it
-//! again. What only a frame tells, that a box lies outside of it, is told with the next one. The device, the
-//! boxes of `track` and `track-matches` are taken on the way from READY to PAUSED.
+//! on; `min-score`, `max-overlap` and `max-matches` can be controlled, and each frame is searched with what
+//! is due at its stream time): it counts from the next frame that is submitted, and what was found of the
+//! frames before stays valid, tracks go on. Properties that are set by one call (`g_object_set` with several,
+//! or between `g_object_freeze_notify` and `g_object_thaw_notify`) are one change, of which all is done or
+//! nothing. A value that cannot be used gives a warning on the bus, and the one before goes on: the property
+//! has it again. What only a frame tells, that a box lies outside of it, is told with the next one. The
+//! device, the boxes of `track` and `track-matches` are taken on the way from READY to PAUSED.
 //!
 //! What is followed is changed by action signals, from any thread, from the first frame to the end of the
 //! stream, and the templates from PAUSED on. They count from the next frame that is searched:
@@ -120,6 +152,8 @@
 //! of these changes, those of properties too, is a record of the type `control` in results files; `control`
 //! with such a file asks for the same again, at the same frames, so that the same video has the same results.
 //!
+//! `GstPreset` keeps all properties under a name.
+//!
 //! # Errors
 //!
 //! The text says what happened and what mends it.
@@ -144,6 +178,8 @@ use gst::glib;
 use gst::prelude::*;
 
 mod audience;
+mod choices;
+mod composition;
 mod imp;
 mod latency;
 mod line;
@@ -153,6 +189,8 @@ mod run;
 mod settings;
 mod trouble;
 mod work;
+
+pub use choices::{OnDeviceLoss, PostMessages, Search, View};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new(
@@ -164,65 +202,13 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 
 glib::wrapper! {
     /// The element.
-    pub struct Lockon(ObjectSubclass<imp::Lockon>) @extends gst::Element, gst::Object;
-}
-
-/// What frames show when they leave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, glib::Enum)]
-#[repr(u32)]
-#[enum_type(name = "GstLockonView")]
-pub enum View {
-    /// What they showed when they came.
-    #[enum_value(name = "None: frames are not touched", nick = "none")]
-    None,
-    /// Boxes and labels over it.
-    #[default]
-    #[enum_value(name = "Overlay: boxes and labels over the picture", nick = "overlay")]
-    Overlay,
-    /// The thresholded frame.
-    #[enum_value(name = "Mask: the thresholded frame, where there is a threshold", nick = "mask")]
-    Mask,
-    /// Half of each.
-    #[enum_value(name = "Split: the picture on the left, the thresholded frame on the right", nick = "split")]
-    Split,
-}
-
-impl View {
-    /// As lockon names it; `None` leaves frames as they are.
-    fn drawn(self) -> Option<lockon::config::View> {
-        match self {
-            Self::None => None,
-            Self::Overlay => Some(lockon::config::View::Overlay),
-            Self::Mask => Some(lockon::config::View::Mask),
-            Self::Split => Some(lockon::config::View::Split),
-        }
-    }
-
-    fn has_mask(self) -> bool {
-        self.drawn().is_some_and(lockon::config::View::has_mask)
-    }
-}
-
-/// For which frames a message is posted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, glib::Enum)]
-#[repr(u32)]
-#[enum_type(name = "GstLockonPostMessages")]
-pub enum PostMessages {
-    /// For none.
-    #[enum_value(name = "None: no messages", nick = "none")]
-    None,
-    /// For those in which something was found, is followed or thresholded.
-    #[default]
-    #[enum_value(name = "Results: for frames with matches, tracks or a threshold", nick = "results")]
-    Results,
-    /// For every frame.
-    #[enum_value(name = "All: for every frame", nick = "all")]
-    All,
+    pub struct Lockon(ObjectSubclass<imp::Lockon>) @extends gst::Element, gst::Object, @implements gst::Preset;
 }
 
 pub(crate) fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
-    // Registers the type where documentation tools look for it.
-    View::static_type().mark_as_plugin_api(gst::PluginAPIFlags::empty());
-    PostMessages::static_type().mark_as_plugin_api(gst::PluginAPIFlags::empty());
+    // Registers the types where documentation tools look for them.
+    for choice in choices::types() {
+        choice.mark_as_plugin_api(gst::PluginAPIFlags::empty());
+    }
     gst::Element::register(Some(plugin), "lockon", gst::Rank::NONE, Lockon::static_type())
 }

@@ -8,6 +8,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use gst::prelude::*;
 use gst::subclass::prelude::*;
 use lockon::backend::Options;
 use lockon::control::Control;
@@ -17,7 +18,7 @@ use lockon::error::{Error, Result};
 use lockon::frame::{Circumstances, Frame, FrameMeta, VideoFormat};
 use lockon::media::cuda::Surfaces;
 use lockon::media::detections::{Detected, Wanted};
-use lockon::media::source::{self, PtsInterpolator};
+use lockon::media::source::{Mapper, PtsInterpolator};
 use lockon::orders::Order;
 use lockon::output;
 use lockon::ports::{Delivery, Next, Sink, Source};
@@ -88,6 +89,7 @@ impl Drop for Ended<'_> {
 struct Frames {
     element: super::Lockon,
     times: PtsInterpolator,
+    mapper: Mapper,
     detected: Detected,
     /// Time that was spent on pushing, or in PAUSED, where no frame comes.
     held_up: Duration,
@@ -95,8 +97,13 @@ struct Frames {
 
 impl Frames {
     fn of(element: &super::Lockon, wanted: Option<Wanted>) -> Self {
-        let (element, times) = (element.clone(), PtsInterpolator::default());
-        Self { element, times, detected: Detected::new(wanted), held_up: Duration::ZERO }
+        Self {
+            element: element.clone(),
+            times: PtsInterpolator::default(),
+            mapper: Mapper::default(),
+            detected: Detected::new(wanted),
+            held_up: Duration::ZERO,
+        }
     }
 
     fn next(&mut self, deadline: Option<Instant>) -> Result<Next> {
@@ -114,37 +121,39 @@ impl Frames {
                     self.held_up += started.elapsed();
                 }
                 Step::Search(arrival) => {
+                    // What is controlled counts for this frame: it is the next to be submitted.
+                    if let Some(time) = arrival.times.stream_time {
+                        let _ = self.element.sync_values(time);
+                    }
                     self.detected.see(arrival.index, &arrival.buffer, arrival.layout.format.size);
-                    return frame(arrival, &mut self.times, &imp.surfaces()).map(Next::Frame);
+                    return self.frame(arrival, &imp.surfaces()).map(Next::Frame);
                 }
                 Step::Pending => return Ok(Next::Pending),
                 Step::End => return Ok(Next::End),
             }
         }
     }
-}
 
-fn frame(
-    Arrival { index, at, buffer, layout, times, .. }: Arrival,
-    given: &mut PtsInterpolator,
-    surfaces: &Surfaces,
-) -> Result<Frame> {
-    let own = times.stream_time.map(gst::ClockTime::nseconds);
-    let (pts_ns, is_pts_interpolated) = given.next(own, layout.format.frame_rate);
-    let duration_ns = times.duration.map(gst::ClockTime::nseconds);
-    let meta = FrameMeta { index, pts_ns, duration_ns, arrived: at };
-    let damage = gst::BufferFlags::DISCONT | gst::BufferFlags::CORRUPTED;
-    let is_discontinuity = index > 0 && buffer.flags().intersects(damage);
-    let circumstances = Circumstances { is_discontinuity, is_pts_interpolated, ..Circumstances::default() };
-    let Layout { info, format } = &*layout;
-    let on_device = surfaces.adopt(&buffer, info, format)?;
-    let picture = on_device.or_else(|| source::picture(buffer, info, format));
-    let picture = picture.ok_or_else(|| Error::Pipeline {
-        element: "sink".into(),
-        message: format!("frame {index} is not laid out as its caps say"),
-        debug: String::new(),
-    })?;
-    Ok(Frame { meta, circumstances, format: layout.format.clone(), picture })
+    fn frame(&mut self, arrival: Arrival, surfaces: &Surfaces) -> Result<Frame> {
+        let Arrival { index, at, buffer, layout, times, .. } = arrival;
+        let own = times.stream_time.map(gst::ClockTime::nseconds);
+        let (pts_ns, is_pts_interpolated) = self.times.next(own, layout.format.frame_rate);
+        let duration_ns = times.duration.map(gst::ClockTime::nseconds);
+        let meta = FrameMeta { index, pts_ns, duration_ns, arrived: at };
+        let damage = gst::BufferFlags::DISCONT | gst::BufferFlags::CORRUPTED;
+        let is_discontinuity = index > 0 && buffer.flags().intersects(damage);
+        let circumstances =
+            Circumstances { is_discontinuity, is_pts_interpolated, ..Circumstances::default() };
+        let Layout { info, format, .. } = &*layout;
+        let on_device = surfaces.adopt(&buffer, info, format)?;
+        let picture = on_device.or_else(|| self.mapper.picture(buffer, info, format));
+        let picture = picture.ok_or_else(|| Error::Pipeline {
+            element: "sink".into(),
+            message: format!("frame {index} is not laid out as its caps say"),
+            debug: String::new(),
+        })?;
+        Ok(Frame { meta, circumstances, format: layout.format.clone(), picture })
+    }
 }
 
 impl Source for Frames {

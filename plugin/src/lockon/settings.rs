@@ -19,10 +19,10 @@ use lockon::orders::Repeated;
 use lockon::output;
 use lockon::request::{Field, InElement, Number, Request, Shape};
 
-use super::{PostMessages, View};
+use super::choices::{self, PostMessages, View};
 
 /// The properties' values, as they were set. Texts are checked when they are used.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Settings {
     /// Those of the request, by their names.
     texts: BTreeMap<&'static str, Vec<OsString>>,
@@ -66,8 +66,9 @@ pub(super) struct Device {
 const OF_TYPE: &str = "GObject has checked the type";
 
 impl Settings {
-    /// Sets a property. The value is of its type: `GObject` has checked that.
-    pub(super) fn set(&mut self, property: &str, value: &glib::Value) {
+    /// Sets a property. The value is of its type: `GObject` has checked that. False if it had the same value.
+    pub(super) fn set(&mut self, property: &str, value: &glib::Value) -> bool {
+        let before = self.clone();
         let switch = || value.get::<bool>().expect(OF_TYPE);
         match property {
             "templates" => {
@@ -89,6 +90,7 @@ impl Settings {
                 }
             }
         }
+        *self != before
     }
 
     /// Frames in flight on the device, of a source that is live or not.
@@ -214,7 +216,10 @@ fn texts_of(field: &Field, value: &glib::Value) -> Vec<OsString> {
         (_, Number::Real) => number(value.get::<f64>().expect(OF_TYPE).to_string()),
         (_, Number::Whole) => number(value.get::<u32>().expect(OF_TYPE).to_string()),
         (_, Number::Long) => number(value.get::<u64>().expect(OF_TYPE).to_string()),
-        (_, Number::No) => field.split(&value.get::<Option<String>>().expect(OF_TYPE).unwrap_or_default()),
+        (_, Number::No) => {
+            let text = || value.get::<Option<&str>>().expect(OF_TYPE);
+            field.split(choices::word(value).or_else(text).unwrap_or_default())
+        }
     }
 }
 
@@ -227,7 +232,9 @@ fn value_of(field: &Field, texts: &[OsString]) -> glib::Value {
         (_, Number::Real) => number().parse::<f64>().expect(invariant).to_value(),
         (_, Number::Whole) => number().parse::<u32>().expect(invariant).to_value(),
         (_, Number::Long) => number().parse::<u64>().expect(invariant).to_value(),
-        (_, Number::No) => Some(text).filter(|text| !text.is_empty()).to_value(),
+        (_, Number::No) => choices::of_field(field.name)
+            .and_then(|choices| choices::value(choices, &text))
+            .unwrap_or_else(|| Some(text).filter(|text| !text.is_empty()).to_value()),
     }
 }
 
@@ -268,7 +275,10 @@ pub(super) fn properties() -> Vec<glib::ParamSpec> {
     properties
 }
 
-/// A field as a property: numbers and switches are of `GObject`'s types, everything else is text.
+/// A field as a property: numbers, switches and choices are of `GObject`'s types, everything else is text.
+///
+/// Numbers that can be set while frames pass can be controlled, too: each frame is searched with what is due
+/// at its time.
 fn property(field: &'static Field) -> glib::ParamSpec {
     let mut nick = field.name.replace('-', " ");
     nick[..1].make_ascii_uppercase();
@@ -290,6 +300,9 @@ fn property(field: &'static Field) -> glib::ParamSpec {
         InElement::Playing => gst::PARAM_FLAG_MUTABLE_PLAYING,
         InElement::Ready | InElement::No => gst::PARAM_FLAG_MUTABLE_READY,
     };
+    if field.spec.element == InElement::Playing && field.number != Number::No {
+        flags |= gst::PARAM_FLAG_CONTROLLABLE;
+    }
     match (field.shape, field.number) {
         (Shape::Switch, _) => {
             glib::ParamSpecBoolean::builder(field.name).nick(&nick).blurb(&blurb).flags(flags).build()
@@ -318,11 +331,13 @@ fn property(field: &'static Field) -> glib::ParamSpec {
             .default_value(default.parse().unwrap_or_default())
             .flags(flags)
             .build(),
-        (_, Number::No) => glib::ParamSpecString::builder(field.name)
-            .nick(&nick)
-            .blurb(&blurb)
-            .default_value(Some(default.as_str()).filter(|text| !text.is_empty()))
-            .flags(flags)
-            .build(),
+        (_, Number::No) => choices::property(field.name, &nick, &blurb, flags).unwrap_or_else(|| {
+            glib::ParamSpecString::builder(field.name)
+                .nick(&nick)
+                .blurb(&blurb)
+                .default_value(Some(default.as_str()).filter(|text| !text.is_empty()))
+                .flags(flags)
+                .build()
+        }),
     }
 }

@@ -38,6 +38,7 @@ use super::work::{Refused, Work};
 use super::{CAT, trouble};
 
 mod latency;
+mod outlet;
 mod signals;
 mod sink_pad;
 mod src_pad;
@@ -73,6 +74,7 @@ pub struct Lockon {
     pub(super) excluded: ExcludedTime,
     /// Frames due before this running time are late already, in nanoseconds; 0 if none are.
     earliest: AtomicU64,
+    outlet: Mutex<outlet::Outlet>,
     /// Where tracks came along, and the list of what is drawn, which is made anew for each frame.
     drawing: Mutex<(Trails, Drawing)>,
     /// The ids of what is put on frames: there from READY to PAUSED until back.
@@ -82,6 +84,9 @@ pub struct Lockon {
     #[cfg(feature = "v1_24")]
     seen: Mutex<marks::Seen>,
 }
+
+/// Where the element's guide is, if whoever built this has said so: `scripts/install-plugin` does.
+const DOCUMENTATION: Option<&str> = option_env!("LOCKON_DOC_URI");
 
 /// What describes frames that come.
 #[derive(Default)]
@@ -102,6 +107,7 @@ impl ObjectSubclass for Lockon {
     const NAME: &'static str = "GstLockon";
     type Type = super::Lockon;
     type ParentType = gst::Element;
+    type Interfaces = (gst::Preset,);
 
     fn with_class(class: &Self::Class) -> Self {
         let template = |name| class.pad_template(name).expect("both pads have templates");
@@ -158,6 +164,7 @@ impl ObjectSubclass for Lockon {
             stay: Mutex::default(),
             excluded: ExcludedTime::default(),
             earliest: AtomicU64::new(0),
+            outlet: Mutex::default(),
             drawing: Mutex::default(),
             ids: Mutex::default(),
             audience: Mutex::default(),
@@ -188,8 +195,21 @@ impl ObjectImpl for Lockon {
     fn set_property(&self, _id: usize, value: &glib::Value, spec: &glib::ParamSpec) {
         let mut settings = lock(&self.settings);
         let was_navigating = settings.navigates;
-        settings.set(spec.name(), value);
-        if settings.navigates && !was_navigating {
+        // What is controlled is set for every frame.
+        if !settings.set(spec.name(), value) {
+            return;
+        }
+        let begins_to_navigate = settings.navigates && !was_navigating;
+        drop(settings);
+        let same = match spec.name() {
+            "template" => Some("templates"),
+            "templates" => Some("template"),
+            _ => None,
+        };
+        if let Some(same) = same {
+            self.obj().notify(same);
+        }
+        if begins_to_navigate {
             lock(&self.control).keep_frames(window::KEPT);
         }
     }
@@ -207,14 +227,18 @@ impl ObjectImpl for Lockon {
 
 impl GstObjectImpl for Lockon {}
 
+/// All that can be set can be kept under a name: `GObject` and the interface know how.
+impl PresetImpl for Lockon {}
+
 impl ElementImpl for Lockon {
     fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
         static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
-            gst::subclass::ElementMetadata::new(
+            gst::subclass::ElementMetadata::with_additional(
                 "lockon: template matching, tracking, adaptive thresholds",
                 "Filter/Analyzer/Video",
                 "Finds and follows known patterns by exact NCC, on the CPU or an NVIDIA GPU",
                 "the authors of lockon",
+                DOCUMENTATION.map(|uri| (&**gst::ELEMENT_METADATA_DOC_URI, uri)).as_slice(),
             )
         });
         Some(&METADATA)
@@ -222,20 +246,25 @@ impl ElementImpl for Lockon {
 
     fn pad_templates() -> &'static [gst::PadTemplate] {
         static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
-            let formats = PixelFormat::ALL.map(|format| format.name);
             let side = gst::IntRange::new(1, source::MAX_SIDE as i32);
             let rates = gst::FractionRange::new(gst::Fraction::new(0, 1), gst::Fraction::new(i32::MAX, 1));
-            let mut caps = gst::Caps::builder("video/x-raw")
-                .field("format", gst::List::new(formats))
-                .field("width", side)
-                .field("height", side)
-                .field("framerate", rates)
-                .build();
-            let mut on_device = caps.clone();
-            on_device.make_mut().set_features_simple(Some(gst::CapsFeatures::new([cuda::FEATURE])));
-            caps.make_mut().append(on_device);
-            [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)]
-                .map(|(name, direction)| {
+            let of = |formats: gst::List, features: &[&str]| {
+                let caps = gst::Caps::builder("video/x-raw")
+                    .field("format", formats)
+                    .field("width", side)
+                    .field("height", side)
+                    .field("framerate", rates);
+                caps.features(features.iter().copied()).build()
+            };
+            let on_host = || gst::List::new(source::formats());
+            let on_device = || gst::List::new(PixelFormat::ALL.map(|format| format.name));
+            let mut caps = of(on_host(), &[]);
+            caps.make_mut().append(of(on_device(), &[cuda::FEATURE]));
+            let mut with_layers = caps.clone();
+            with_layers.make_mut().append(of(on_host(), &[outlet::FEATURE]));
+            with_layers.make_mut().append(of(on_device(), &[cuda::FEATURE, outlet::FEATURE]));
+            [("sink", gst::PadDirection::Sink, caps), ("src", gst::PadDirection::Src, with_layers)]
+                .map(|(name, direction, caps)| {
                     gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps)
                         .expect("a template with fixed names")
                 })
@@ -269,6 +298,7 @@ impl ElementImpl for Lockon {
                 *lock(&self.device) = None;
                 *lock(&self.ids) = None;
                 *lock(&self.input) = InputStream::default();
+                *lock(&self.outlet) = outlet::Outlet::default();
             }
             gst::StateChange::ReadyToNull => {
                 *lock(&self.surfaces) = None;

@@ -96,6 +96,7 @@ impl Lockon {
                 for event in self.line.stop_flush() {
                     let _ = self.srcpad.store_sticky_event(&event);
                 }
+                self.forget_announcement();
                 is_taken
             }
             gst::EventView::Caps(caps) => match source::describe(caps.caps()) {
@@ -107,7 +108,7 @@ impl Lockon {
                             "interlaced: fields are matched together (put deinterlace before)"
                         );
                     }
-                    let layout = Arc::new(Layout { info, format });
+                    let layout = Arc::new(Layout { caps: caps.caps_owned(), info, format });
                     let duration = frame_duration(&layout);
                     lock(&self.input).layout = Some(layout);
                     if lock(&self.stay).set_frame(duration) {

@@ -8,12 +8,12 @@ use gst::prelude::*;
 use gst::subclass::prelude::*;
 use lockon::config;
 use lockon::control::Control;
-use lockon::media::sink;
 use lockon::media::window::{self, Steering};
+use lockon::media::{sink, source};
 use lockon::results::FrameRecord;
 
 use super::super::line::{Ahead, Arrival, BufferTimes, Departure, Layout, Outcome};
-use super::super::{CAT, PostMessages, marks, run, trouble};
+use super::super::{CAT, PostMessages, composition, marks, run, trouble};
 use super::{Lockon, lock};
 
 impl Lockon {
@@ -102,6 +102,12 @@ impl Lockon {
         departure: Departure,
     ) -> Option<std::result::Result<gst::FlowSuccess, gst::FlowError>> {
         match departure {
+            Departure::Event(event) if event.type_() == gst::EventType::Caps => {
+                if let gst::EventView::Caps(caps) = event.view() {
+                    self.excluded.during(|| self.announce(&caps.caps_owned()));
+                }
+                None
+            }
             Departure::Event(event) => {
                 gst::log!(CAT, imp = self, "pushing {event:?}");
                 // An event that nobody takes is no reason to stop: the next frame tells.
@@ -122,6 +128,7 @@ impl Lockon {
             let settings = lock(&self.settings);
             (settings.view, settings.posts)
         };
+        let has_layers = self.excluded.during(|| self.has_layers(view, &layout));
         let record = &outcome.record;
         let has_results = !record.matches.is_empty() || !record.tracks.is_empty();
         if has_results {
@@ -140,7 +147,7 @@ impl Lockon {
         }
         if let Some(view) = view.drawn()
             && (has_results || outcome.mask.is_some())
-            && let Err(error) = self.draw(view, &outcome, &layout, buffer.make_mut())
+            && let Err(error) = self.draw((view, has_layers), &outcome, &layout, buffer.make_mut())
         {
             gst::warning!(CAT, imp = self, "frame {index} cannot be drawn on: {error}");
         }
@@ -180,17 +187,26 @@ impl Lockon {
         }
     }
 
-    /// Draws what was found into the buffer of a frame.
+    /// Draws what was found into the buffer of a frame, or, where it is to carry it, over it.
     fn draw(
         &self,
-        view: config::View,
+        (view, has_layers): (config::View, bool),
         Outcome { record, mask }: &Outcome,
         layout: &Layout,
         buffer: &mut gst::BufferRef,
     ) -> std::result::Result<(), glib::BoolError> {
-        let Layout { info, format } = layout;
+        let Layout { info, format, .. } = layout;
         let (trails, drawing) = &mut *lock(&self.drawing);
         drawing.results(record, trails, format.size);
+        if has_layers || source::is_gathered(info) {
+            let composition = composition::of(view, mask.as_deref(), drawing)?;
+            let Some(composition) = composition else { return Ok(()) };
+            if has_layers {
+                return composition::attach(buffer, &composition);
+            }
+            let mut frame = gst_video::VideoFrameRef::from_buffer_ref_writable(buffer, info)?;
+            return composition.blend(&mut frame);
+        }
         // Masks lie on the host.
         let has_mask = mask.is_some() && matches!(view, config::View::Mask | config::View::Split);
         let is_painted = !has_mask
