@@ -469,9 +469,12 @@ mod tests {
         (births, numbers)
     }
 
+    /// Tracks, and where their boxes begin.
+    type Places = Vec<(u32, usize)>;
+
     /// What becomes of tracks in the next frame: those that begin or begin again, and those that are
     /// corrected.
-    fn next(found: &[Detection], tracks: &[Track]) -> (Vec<(u32, usize)>, Vec<(u32, usize)>) {
+    fn next(found: &[Detection], tracks: &[Track]) -> (Places, Places) {
         let (mut births, numbers) = with_a_track();
         births.see(&[], found);
         births.decide(&frame(1), 0.04, tracks, &numbers);
