@@ -7,18 +7,19 @@ use gst_video::prelude::*;
 
 use lockon_core::colour::luma_of;
 use lockon_core::error::{Error, Result};
-use lockon_core::frame::{PixelFormat, Plane, PlaneRef, Size};
+use lockon_core::frame::{Plane, PlaneRef, Size};
 use lockon_core::still;
+
+use crate::source::{self, Mapper};
 
 /// How long a conversion may take: elements are made for it.
 const CONVERSION: gst::ClockTime = gst::ClockTime::from_seconds(10);
 
 /// Luma of a sample's picture, and its alpha if it has that.
 ///
-/// Where frames of its format are searched as they are, the luma plane is taken as it is. YUV of other
-/// layouts and depths is converted to 8 bits without a change of range; RGB becomes luma by OpenCV's rule,
-/// and so does an encoded picture (`image/png`, `image/jpeg`, `image/bmp`), as those do that are read from
-/// files.
+/// Luma is that of frames in its format. Formats that frames are not taken in are converted: YUV to 8 bits
+/// without a change of range, RGB by OpenCV's rule, and so is an encoded picture (`image/png`, `image/jpeg`,
+/// `image/bmp`), as those are that are read from files.
 ///
 /// # Errors
 /// `Usage` if it has no picture, or one that cannot be read or converted; those of [`still::decode`].
@@ -40,10 +41,12 @@ pub fn planes(sample: &gst::Sample) -> Result<(Plane, Option<Plane>)> {
     }
     let info = gst_video::VideoInfo::from_caps(caps)
         .map_err(|_| no(&format!("is {caps}: expected video/x-raw, image/png, image/jpeg or image/bmp")))?;
-    if PixelFormat::from_name(info.format().to_str()).is_some() {
-        let frame = gst_video::VideoFrameRef::from_buffer_ref_readable(buffer, &info);
-        let frame = frame.map_err(|_| no("is not laid out as its caps say"))?;
-        return Ok((plane(&frame, 0), None));
+    // As frames are.
+    if let Some((info, format)) = source::describe(caps).ok().filter(|_| !info.has_alpha()) {
+        let picture =
+            sample.buffer_owned().and_then(|buffer| Mapper::default().picture(buffer, &info, &format));
+        let picture = picture.ok_or_else(|| no("is not laid out as its caps say"))?;
+        return Ok((picture.plane(0).to_plane(), None));
     }
     let (target, has_alpha) = (taken_as(&info), info.has_alpha());
     let mut wanted = gst_video::VideoCapsBuilder::new().format(target);
@@ -65,10 +68,9 @@ pub fn planes(sample: &gst::Sample) -> Result<(Plane, Option<Plane>)> {
         Plane::from_vec(values.collect(), size)
     };
     Ok(match target {
-        VideoFormat::Rgba => (
-            of_pixels(|[r, g, b, _]| luma_of([r, g, b])),
-            has_alpha.then(|| of_pixels(|[.., alpha]| alpha)),
-        ),
+        VideoFormat::Rgba => {
+            (of_pixels(|[r, g, b, _]| luma_of([r, g, b])), has_alpha.then(|| of_pixels(|[.., alpha]| alpha)))
+        }
         VideoFormat::Ayuv => (of_pixels(|[_, luma, ..]| luma), Some(of_pixels(|[alpha, ..]| alpha))),
         _ => (plane(&frame, 0), None),
     })
@@ -137,6 +139,10 @@ mod tests {
             planes(&sample(VideoFormat::Yuy2, |at| if at % 2 == 0 { at as u8 } else { 128 })).unwrap();
         let expected: Vec<u8> = (0..4).flat_map(|y| (0..6).map(move |x| (y * 12 + 2 * x) as u8)).collect();
         assert_eq!(luma.data(), expected);
+        // As of a frame: the upper byte, which no noise is added to.
+        let (luma, _) =
+            planes(&sample(VideoFormat::Gray16Le, |at| if at % 2 == 0 { 255 } else { 90 })).unwrap();
+        assert!(luma.data().iter().all(|&luma| luma == 90));
         // A: 200, Y, U, V.
         let ayuv = sample(VideoFormat::Vuya, |at| if at % 4 == 3 { 200 } else { (at / 4) as u8 + 40 });
         let (luma, alpha) = planes(&ayuv).unwrap();
