@@ -577,6 +577,19 @@ fn a_gap_stands_between_the_frames_around_it_and_tracks_go_on() {
 }
 
 #[test]
+fn a_gap_before_the_first_frame_is_told_when_outputs_have_begun() {
+    let mut source = MemorySource::new(&pictures(2));
+    source.gap_before = Some(0);
+    let sink = MemorySink::default();
+    let heard = sink.heard.clone();
+    let (summary, outcome) = Job::default().run(&mut source, vec![Box::new(sink)]);
+    outcome.unwrap();
+    assert_eq!((summary.frames, summary.gaps), (2, 1));
+    let heard = heard.lock().unwrap();
+    assert!(matches!(&heard.events[..], [(0, Event::Gap { frame: 0, away_us: 3_000_000, .. })]));
+}
+
+#[test]
 fn a_change_of_frames_is_told_before_the_first_of_them() {
     let mut pictures = pictures(4);
     pictures.extend((0..3).map(|seed| noise(70 + seed, Size::new(201, 99))));

@@ -201,6 +201,10 @@ impl Engine<'_> {
                     self.drain(run)?;
                     run.gaps += 1;
                     tracing::warn!("the source is back after {:.1} s", away.as_secs_f64());
+                    if run.size.is_none() {
+                        run.gap_before = Some((away, reason));
+                        continue;
+                    }
                     self.note(run, |frame| Event::Gap { frame, away_us: micros(away), reason })?;
                 }
                 Next::Pending if run.in_flight.is_empty() => self.notice_stall(run)?,
@@ -315,6 +319,9 @@ impl Engine<'_> {
             Some(before) => self.tracker.rescale(before, format.size),
         }
         run.size = Some(format.size);
+        if let Some((away, reason)) = run.gap_before.take() {
+            self.note(run, |frame| Event::Gap { frame, away_us: micros(away), reason })?;
+        }
         run.open = Some(Open { relay: Relay::new(leg), format: format.clone() });
         Ok(())
     }
@@ -584,6 +591,8 @@ struct Run {
     is_stalled: bool,
     stalls: u64,
     gaps: u64,
+    /// A gap before the first frame, which is told when outputs have begun.
+    gap_before: Option<(Duration, String)>,
     interpolated: u64,
     /// Frames that have passed, for orders that tell of one.
     kept: Kept,

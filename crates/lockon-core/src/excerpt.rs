@@ -33,6 +33,8 @@ pub struct Excerpt<S> {
     passed: u64,
     /// The last frame that came, wanted or not.
     last: Option<FrameMeta>,
+    /// For how long somebody else had the source who lost it, and how; told before the first frame.
+    gap: Option<(Duration, String)>,
     /// What frames say of themselves, and what is said of each Nth of them.
     formats: Option<(Arc<VideoFormat>, Arc<VideoFormat>)>,
 }
@@ -49,6 +51,7 @@ impl<S: Source> Excerpt<S> {
             is_over: false,
             passed: 0,
             last: None,
+            gap: None,
             formats: None,
         }
     }
@@ -59,6 +62,12 @@ impl<S: Source> Excerpt<S> {
     #[must_use]
     pub fn refusing_earlier(self, tracks: &[TrackSpec]) -> Self {
         Self { tracks: tracks.to_vec(), ..self }
+    }
+
+    /// The same of a source that somebody else had and lost, for so long: a gap is told before its first
+    /// frame.
+    pub fn follow_gap(&mut self, away: Duration, reason: String) {
+        self.gap = Some((away, reason));
     }
 
     /// Where the frames come from.
@@ -92,6 +101,9 @@ impl<S: Source> Excerpt<S> {
 
     fn next(&mut self, deadline: Option<Instant>) -> Result<Next> {
         let started = Instant::now();
+        if let Some((away, reason)) = self.gap.take() {
+            return Ok(Next::Gap { away, reason });
+        }
         if let Some(mut first) = self.first.take() {
             // How long somebody looked at it is nobody's latency.
             first.meta.arrived = started;
