@@ -1,6 +1,7 @@
 //! Files that are about to be written: whether they can be, whether they are something else that is in use,
 //! and writing them so that what was there before is lost only when its successor is whole.
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -182,20 +183,25 @@ pub fn open_pipe(path: &Path, end: End, control: &Control) -> Result<Option<File
 /// # Errors
 /// `Usage`, naming the file.
 pub fn check_distinct(inputs: &[PathBuf], outputs: &[PathBuf]) -> Result<()> {
-    let identities: Vec<_> = inputs.iter().chain(outputs).map(|path| Identity::of(path)).collect();
-    for (index, (path, identity)) in inputs.iter().chain(outputs).zip(&identities).enumerate() {
-        if index < inputs.len() || !identities[..index].contains(identity) {
+    let inputs: HashSet<_> = inputs.iter().map(|path| Identity::of(path)).collect();
+    let mut seen = HashSet::new();
+    for path in outputs {
+        let identity = Identity::of(path);
+        let twice = if inputs.contains(&identity) {
+            "is both input and output"
+        } else if seen.contains(&identity) {
+            "is given twice as an output"
+        } else {
+            seen.insert(identity);
             continue;
-        }
-        let is_input = identities[..inputs.len()].contains(identity);
-        let twice = if is_input { "is both input and output" } else { "is given twice as an output" };
+        };
         return Err(Error::Usage(format!("{} {twice}", text::path(path))));
     }
     Ok(())
 }
 
 /// What a path stands for, through links of both kinds.
-#[derive(PartialEq, Eq)]
+#[derive(PartialEq, Eq, Hash)]
 enum Identity {
     /// An existing file: its device and its number there.
     Existing(u64, u64),
