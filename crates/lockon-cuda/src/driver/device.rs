@@ -7,7 +7,7 @@
 
 use std::ffi::c_int;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::result::{self, DriverError};
@@ -64,8 +64,10 @@ impl DeviceInfo {
 /// Number of devices, and the newest CUDA version that the driver knows, after the driver was found and
 /// started.
 fn start_driver() -> Result<(usize, CudaVersion)> {
+    // Looked for once: where it is not there, that takes hundreds of calls to the system.
     // SAFETY: looks for the library and nothing else.
-    if !unsafe { sys::is_culib_present() } {
+    static IS_THERE: LazyLock<bool> = LazyLock::new(|| unsafe { sys::is_culib_present() });
+    if !*IS_THERE {
         return Err(fault(DeviceFault::NoDriver { library: "libcuda.so.1" }));
     }
     let mut version: c_int = 0;
