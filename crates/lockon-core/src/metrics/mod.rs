@@ -218,9 +218,17 @@ impl MetricsServer {
     /// # Errors
     /// `Listen` if the address is taken, or is none of this machine's.
     pub fn start(address: &Address) -> Result<Self> {
+        Self::start_with(address, String::new)
+    }
+
+    /// The same, with what `more` gives behind the counts, in the same format.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with(address: &Address, more: impl Fn() -> String + Send + 'static) -> Result<Self> {
         let runs = Runs::default();
         let told = runs.clone();
-        let server = Server::start(address, move || text(&told))?;
+        let server = Server::start(address, move || text(&told) + &more())?;
         Ok(Self { runs, server })
     }
 
