@@ -10,6 +10,7 @@
 //! host without a copy.
 
 pub mod cuda;
+pub mod cut;
 mod damage;
 pub mod detections;
 pub mod doctor;

@@ -331,6 +331,13 @@ impl Prerolled {
             .filter(|ns| *ns > 0)
             .or_else(|| Some(inlet.pictures.as_ref()?.duration_ns(spec.camera.frame_rate)));
         tracing::debug!(target: LOG, "{}: {caps}", spec.input);
+        if let Some(ns) = spec.seek_ns {
+            // The first frame, which was looked at, is dropped with this.
+            let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT | gst::SeekFlags::SNAP_BEFORE;
+            let sought = running.pipeline().seek_simple(flags, gst::ClockTime::from_nseconds(ns));
+            sought
+                .map_err(|_| no_video(&spec.input, "it cannot begin with a later frame: no seeking in it"))?;
+        }
         let is_paused = is_live && !is_real_time;
         if !is_paused {
             running

@@ -45,6 +45,9 @@ pub struct SourceSpec {
     pub decoder_threads: Option<u32>,
     /// What of a detector's in the pipeline is followed.
     pub detections: Option<Wanted>,
+    /// Of a file: begin to decode with the last key frame that is not after this time, in nanoseconds. Frames
+    /// are numbered from there, and times stay what they are.
+    pub seek_ns: Option<u64>,
 }
 
 /// What is asked of a camera. What is left open it chooses itself.
@@ -87,6 +90,7 @@ impl SourceSpec {
             surfaces,
             decoder_threads,
             detections: None,
+            seek_ns: None,
         }
     }
 
