@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::backend::{Device, Options};
 use crate::config::{Moment, Part, SearchMethod, TrackSpec};
@@ -83,6 +84,16 @@ impl Request {
 }
 
 impl Prepared {
+    /// Begins to decode where `--start` is instead of at the video's beginning; frames are numbered from the
+    /// key frame before it. Does nothing where `--start` is a frame's number.
+    #[must_use]
+    pub fn seeking(mut self) -> Self {
+        if let Moment::Time(ns) = self.request.start {
+            self.spec.seek_ns = Some(ns);
+        }
+        self
+    }
+
     /// Serves the metrics that were asked for, from now on, and tells where.
     ///
     /// # Errors
@@ -179,6 +190,25 @@ impl Run {
             kernels: request.kernel.iter().map(ToString::to_string).collect(),
             on_device_loss: request.on_device_loss.name(),
         });
+    }
+
+    /// Notes in the run's record what was asked, where the run itself does a part of it, or writes under other
+    /// names until all is there. `outputs` are the names that there will be.
+    ///
+    /// The digest of what was asked, with the templates that this run has read.
+    pub fn note_asked(&mut self, asked: &Request, outputs: impl IntoIterator<Item = String>) -> String {
+        let digest = asked.digest(&self.job.templates);
+        let Some(command) = &mut self.command else { return digest };
+        command.job.clone_from(&digest);
+        command.outputs = outputs.into_iter().collect();
+        command.start = asked.start.to_string();
+        command.end = asked.end.map(|end| end.to_string());
+        digest
+    }
+
+    /// Tells outputs, before the first frame, that somebody else had the source and lost it.
+    pub fn note_gap(&mut self, away: Duration, reason: impl Into<String>) {
+        self.frames.follow_gap(away, reason.into());
     }
 
     /// Adds an output. It gets every frame that is processed.

@@ -58,6 +58,8 @@ pub struct Order {
     pub request: Request,
     /// Called when the run is open, before its first frame: to add outputs, for example.
     opened: Option<Box<Opened>>,
+    /// Begin to decode at `--start`: see [`Order::seeking`].
+    seeks: bool,
 }
 
 type Opened = dyn FnOnce(&mut Run) -> Result<()> + Send;
@@ -65,7 +67,13 @@ type Opened = dyn FnOnce(&mut Run) -> Result<()> + Send;
 impl Order {
     /// A run under a name.
     pub fn new(name: impl Into<String>, request: Request) -> Self {
-        Self { name: name.into(), request, opened: None }
+        Self { name: name.into(), request, opened: None, seeks: false }
+    }
+
+    /// The same, which begins to decode where `--start` is: see [`crate::run::Prepared::seeking`].
+    #[must_use]
+    pub fn seeking(self) -> Self {
+        Self { seeks: true, ..self }
     }
 
     /// The same; `opened` is called when the run is open, on its thread, and its error is the run's.
@@ -327,11 +335,13 @@ impl Shared {
 
 impl Task {
     fn run(self, share: Share) -> Ended {
-        let Self { id, order: Order { name, request, opened }, control, .. } = self;
+        let Self { id, order: Order { name, request, opened, seeks }, control, .. } = self;
         let _said_of_it = tracing::error_span!("video", name).entered();
         let run = || -> Result<(Summary, Result<()>)> {
             control.check()?;
-            let mut run = request.prepare_for(share)?.start(&control)?;
+            let prepared = request.prepare_for(share)?;
+            let prepared = if seeks { prepared.seeking() } else { prepared };
+            let mut run = prepared.start(&control)?;
             opened.map_or(Ok(()), |opened| opened(&mut run))?;
             Ok(run.finish())
         };

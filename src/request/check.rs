@@ -202,6 +202,7 @@ impl Request {
             detections: self.detections(),
             surfaces,
             decoder_threads,
+            seek_ns: None,
         };
         if reconnect && !spec.can_reconnect() {
             return usage("--reconnect is for cameras and streams: a file is not lost");
