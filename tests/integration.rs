@@ -9,6 +9,8 @@ mod driven;
 mod endurance;
 mod engine;
 mod excerpt;
+#[cfg(all(unix, feature = "farm"))]
+mod farm;
 mod fleet;
 mod held;
 #[cfg(unix)]

@@ -12,6 +12,8 @@ use lockon::frame::{Rect, Size};
 use lockon::media::source::Input;
 use lockon::text;
 
+#[cfg(feature = "farm")]
+use super::farm::{JobsArgs, SubmitArgs, WorkerArgs, WorkersArgs};
 use super::log::{self, LogFormat};
 use super::overwrite::OverwriteArgs;
 use super::request::{All, OfDevice, StillSearch, Typed};
@@ -40,6 +42,18 @@ pub(super) struct Args {
 pub(super) enum Command {
     /// Search, follow and threshold a video or a camera
     Run(Box<RunArgs>),
+    /// Give videos and cameras to a farm of workers
+    #[cfg(feature = "farm")]
+    Submit(Box<SubmitArgs>),
+    /// Do the jobs of a farm
+    #[cfg(feature = "farm")]
+    Worker(WorkerArgs),
+    /// Tell how far the jobs of a farm are; cancel, retry and forget them
+    #[cfg(feature = "farm")]
+    Jobs(JobsArgs),
+    /// Tell which workers a farm has, and what they are at
+    #[cfg(feature = "farm")]
+    Workers(WorkersArgs),
     /// Find templates in a still picture; prints one `frame` record, best match first; ends with 1 if nothing
     /// matches
     #[command(after_help = MATCH_EXAMPLES)]
@@ -59,6 +73,17 @@ pub(super) enum Command {
     },
     /// Print a man page, or write all of them
     Man(ManArgs),
+}
+
+impl Command {
+    /// True if it processes videos, and so starts what libraries take down badly.
+    pub(super) fn may_run(&self) -> bool {
+        #[cfg(feature = "farm")]
+        if matches!(self, Self::Worker(_)) {
+            return true;
+        }
+        matches!(self, Self::Run(_))
+    }
 }
 
 const RUN_EXAMPLES: &str = "\

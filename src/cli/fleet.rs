@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -24,6 +24,7 @@ use lockon::text;
 use super::args::RunArgs;
 use super::log::{self, BARS};
 use super::progress::Progress;
+use super::request::{All, Typed};
 use super::signals::Signals;
 use super::{Outcome, closing, run, system};
 
@@ -44,8 +45,13 @@ type Named = (String, Request);
 
 /// The videos that were named, each with what it is called.
 pub(super) fn videos(args: &RunArgs) -> Result<Vec<Named>> {
-    let mut requests = args.typed.requests()?;
-    if let Some(list) = &args.several.inputs {
+    named(&args.typed, args.several.inputs.as_deref())
+}
+
+/// The same of any command that has the options of a run.
+pub(super) fn named(typed: &Typed<All>, list: Option<&Path>) -> Result<Vec<Named>> {
+    let mut requests = typed.requests()?;
+    if let Some(list) = list {
         let is_stdin = |request: &Request| matches!(request.parsed_input(), Ok(Input::Stdin));
         if list.as_os_str() == "-" && requests.iter().any(is_stdin) {
             bail!(Error::Usage(
@@ -53,14 +59,14 @@ pub(super) fn videos(args: &RunArgs) -> Result<Vec<Named>> {
                     .into()
             ));
         }
-        requests.extend(fleet::read_list(list, &args.typed.options()?)?);
+        requests.extend(fleet::read_list(list, &typed.options()?)?);
         if requests.is_empty() {
             bail!(Error::Usage(format!("{} names no video", text::path(list))));
         }
     }
     if requests.is_empty() {
         // From a source of one's own, or an error that says so.
-        requests.push(args.typed.options()?);
+        requests.push(typed.options()?);
     }
     let inputs = requests.iter().map(Request::parsed_input);
     let inputs = inputs.collect::<lockon::Result<Vec<_>>>()?;

@@ -15,6 +15,8 @@ mod closing;
 mod completions;
 mod doctor;
 mod explain;
+#[cfg(feature = "farm")]
+mod farm;
 mod fleet;
 mod log;
 mod man;
@@ -77,9 +79,17 @@ pub(crate) fn main() -> ExitCode {
     let args = Args::try_parse().unwrap_or_else(|error| args::refuse(&with_run(error)));
     log::start(args.verbose, args.quiet, args.log_format);
     let is_match = matches!(args.command, Command::Match(_));
-    let is_run = matches!(args.command, Command::Run(_));
+    let has_run = args.command.may_run();
     let outcome = match args.command {
         Command::Run(args) => run::run(&args),
+        #[cfg(feature = "farm")]
+        Command::Submit(args) => farm::submit(&args),
+        #[cfg(feature = "farm")]
+        Command::Worker(args) => farm::worker(&args),
+        #[cfg(feature = "farm")]
+        Command::Jobs(args) => farm::jobs(&args),
+        #[cfg(feature = "farm")]
+        Command::Workers(args) => farm::workers(&args),
         Command::Match(args) => stills::find(&args),
         Command::Threshold(args) => stills::threshold(&args),
         Command::Pick(args) => pick::pick(&args),
@@ -98,7 +108,7 @@ pub(crate) fn main() -> ExitCode {
             if is_usage || is_match { 2 } else { 1 }
         }
     };
-    if is_run {
+    if has_run {
         end(code);
     }
     ExitCode::from(code)

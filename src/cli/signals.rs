@@ -18,6 +18,8 @@ const SAME_REQUEST: Duration = Duration::from_millis(250);
 #[derive(Clone, Default)]
 pub(super) struct Signals {
     control: Control,
+    /// What is said about the first.
+    said: &'static str,
     /// When the first signal came, and the exit code that tells it: 128 and its number, as a shell has it.
     first: Arc<OnceLock<(Instant, u8)>>,
 }
@@ -25,7 +27,12 @@ pub(super) struct Signals {
 impl Signals {
     /// Watches from now on. The thread that does so waits for signals only, and nothing waits for it.
     pub(super) fn watch() -> Result<Self> {
-        let signals = Self::default();
+        Self::watch_saying("stopping: outputs are being closed (Ctrl-C again ends at once)")
+    }
+
+    /// The same, with other words about the first signal.
+    pub(super) fn watch_saying(said: &'static str) -> Result<Self> {
+        let signals = Self { said, ..Self::default() };
         signals.clone().start().context("cannot watch for Ctrl-C")?;
         Ok(signals)
     }
@@ -49,7 +56,7 @@ impl Signals {
     fn hear(&self, code: u8) -> bool {
         if self.first.set((Instant::now(), code)).is_ok() {
             self.control.stop();
-            log::say("stopping: outputs are being closed (Ctrl-C again ends at once)");
+            log::say(self.said);
         }
         self.first.get().is_some_and(|(at, _)| at.elapsed() > SAME_REQUEST)
     }

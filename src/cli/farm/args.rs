@@ -1,0 +1,214 @@
+//! What can be typed for a farm.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Subcommand, ValueHint};
+
+use lockon::Error;
+use lockon::farm::{Access, Namespace, Split, TRIES};
+use lockon::metrics::Address;
+
+use super::super::overwrite::OverwriteArgs;
+use super::super::request::{All, Typed};
+use super::super::values::read;
+
+/// The variable that may name the farm.
+const FARM: &str = "LOCKON_FARM";
+
+/// Which farm, and who one is there.
+#[derive(ClapArgs)]
+#[command(next_help_heading = "The farm")]
+pub(in crate::cli) struct FarmArgs {
+    /// The farm's NATS server: `nats://HOST[:PORT]`, or `tls://HOST[:PORT]`; of a cluster several with commas
+    /// between them; the variable `LOCKON_FARM` may name it
+    #[arg(long, value_name = "ADDRESS")]
+    farm: Option<String>,
+    /// Farms of one server are told apart by a name: letters, digits, - and _
+    #[arg(long, value_name = "NAME", default_value_t, value_parser = read::<Namespace>)]
+    namespace: Namespace,
+    /// Who one is there: a file with one line, USER:PASSWORD or a token, or a .creds file that nsc wrote
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    farm_credentials: Option<PathBuf>,
+    /// Certificates (PEM) of the authority that the server's certificate is from
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    farm_ca: Option<PathBuf>,
+    /// One's own certificate (PEM), where the server wants one
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "farm_key")]
+    farm_cert: Option<PathBuf>,
+    /// The key (PEM) of --farm-cert
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "farm_cert")]
+    farm_key: Option<PathBuf>,
+}
+
+impl FarmArgs {
+    /// The farm that was named, here or in the environment.
+    pub(super) fn access(&self) -> lockon::Result<Access> {
+        let named = self.farm.clone().or_else(|| std::env::var(FARM).ok().filter(|text| !text.is_empty()));
+        let servers = named.ok_or_else(|| {
+            Error::Usage(format!("which farm? give --farm nats://HOST[:PORT], or set {FARM}"))
+        })?;
+        Ok(Access {
+            namespace: self.namespace.clone(),
+            credentials: self.farm_credentials.clone(),
+            authority: self.farm_ca.clone(),
+            certificate: self.farm_cert.clone().zip(self.farm_key.clone()),
+            ..Access::new(servers)
+        })
+    }
+}
+
+const SUBMIT_EXAMPLES: &str = "\
+Examples:
+  Results beside the videos, on storage that workers reach by the same names:
+    lockon submit --farm nats://head /shared/*.mp4 --template /shared/logo.png --results '/shared/{stem}.jsonl'
+  Results files back into a folder here, and wait for them:
+    lockon submit --farm nats://head /shared/*.mp4 --template /shared/logo.png --results '{stem}.jsonl' --collect out
+
+What is submitted twice is done once. Exit codes: 0 submitted, or with --wait all done; 1 something failed; 2 wrong usage.";
+
+/// `lockon submit`.
+#[derive(ClapArgs)]
+#[command(after_help = SUBMIT_EXAMPLES)]
+pub(in crate::cli) struct SubmitArgs {
+    #[command(flatten)]
+    pub(super) typed: Typed<All>,
+    /// Overwrite outputs that exist. Without this a job whose outputs are there, and are no results of it,
+    /// fails
+    #[arg(short = 'y', long, help_heading = "Output")]
+    pub(super) overwrite: bool,
+    /// More videos: a file with a line each, an INPUT or a job as --print-job=json writes it, whose options
+    /// count more than those that are typed; - for standard input
+    #[arg(long, value_name = "LIST", value_hint = ValueHint::FilePath, help_heading = "The farm")]
+    pub(super) inputs: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) farm: FarmArgs,
+    /// Wait until all are done, and end with 1 if one is not
+    #[arg(long, help_heading = "The farm")]
+    pub(super) wait: bool,
+    /// Bring results files (--results, --report) back through the farm into this folder, and wait for that:
+    /// for workers that share no storage with this machine but the videos'
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "The farm")]
+    pub(super) collect: Option<PathBuf>,
+    /// Most tries of a job: it is given up after so many workers failed at it, or were gone in its middle
+    #[arg(long, value_name = "N", default_value_t = TRIES, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "The farm")]
+    pub(super) tries: u32,
+    /// Cut each video at key frames into so many segments, or of about a minute each with auto, which many
+    /// workers do; results are those of a run of the whole, to the bit. For templates and thresholds, and
+    /// --results .jsonl and .csv
+    #[arg(long, value_name = "N|auto", value_parser = read::<Split>, help_heading = "The farm")]
+    pub(super) split: Option<Split>,
+    /// 0 takes jobs back that were submitted before, cameras above all, which never end by themselves
+    #[arg(long, value_name = "0|1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1), hide_default_value = true, help_heading = "The farm")]
+    pub(super) replicas: u8,
+    /// No progress bar, no progress lines
+    #[arg(long, help_heading = "How")]
+    pub(super) no_progress: bool,
+}
+
+impl SubmitArgs {
+    pub(super) fn overwrite(&self) -> OverwriteArgs {
+        OverwriteArgs { overwrite: self.overwrite, no_overwrite: false }
+    }
+}
+
+const WORKER_EXAMPLES: &str = "\
+Examples:
+  A worker that reads and writes below /shared only:
+    lockon worker --farm nats://head --root /shared
+  One that gives its jobs back when it is stopped, instead of finishing them:
+    lockon worker --farm nats://head --root /shared --drain give-back
+
+SIGTERM and Ctrl-C drain it: it takes no more jobs, and ends when those that go on have ended (exit code 0). A second one ends
+it at once (exit code 143 or 130); its jobs are given to another worker when their lease is over.";
+
+/// `lockon worker`.
+#[derive(ClapArgs)]
+#[command(after_help = WORKER_EXAMPLES)]
+pub(in crate::cli) struct WorkerArgs {
+    #[command(flatten)]
+    pub(super) farm: FarmArgs,
+    /// Files at a time [default: a core each on the CPU, half a core each beside a GPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=4096))]
+    pub(super) jobs: Option<u16>,
+    /// Cameras and streams at a time [default: as --jobs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=4096))]
+    pub(super) cameras: Option<u16>,
+    /// Serve files below this folder only, through links or not; may be given several times. Without it jobs
+    /// read and write whatever this user may
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(super) root: Vec<PathBuf>,
+    /// What happens to jobs when the worker is stopped: finish, or give-back (others begin them anew);
+    /// cameras are always given back
+    #[arg(long, value_name = "HOW", default_value = "finish", hide_possible_values = true)]
+    pub(super) drain: DrainHow,
+    /// What the worker is called [default: the host's name and the process's number]
+    #[arg(long, value_name = "NAME")]
+    pub(super) name: Option<String>,
+    /// Give a worker's jobs to others after so many seconds without a word of it, in the whole farm; other
+    /// workers learn of a change when they start [default: what the farm has; 5 at first]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(2..=3600))]
+    pub(super) lease: Option<u16>,
+    /// Tell Prometheus of the worker, its jobs and the farm's queue: serve /metrics over HTTP there; a PORT
+    /// alone is 127.0.0.1's
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = read::<Address>)]
+    pub(super) metrics: Option<Address>,
+}
+
+/// What happens to jobs when a worker is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum DrainHow {
+    Finish,
+    GiveBack,
+}
+
+/// `lockon jobs`.
+#[derive(ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(in crate::cli) struct JobsArgs {
+    #[command(subcommand)]
+    pub(super) command: Option<JobsCommand>,
+    #[command(flatten)]
+    pub(super) farm: FarmArgs,
+    /// One JSON object a line for each job
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Show all jobs, not some of each kind
+    #[arg(long)]
+    pub(super) all: bool,
+    /// Show it again every two seconds, until Ctrl-C
+    #[arg(long, conflicts_with = "json")]
+    pub(super) watch: bool,
+}
+
+#[derive(Subcommand)]
+pub(super) enum JobsCommand {
+    /// Take jobs back that are not done
+    Cancel(ChangeArgs),
+    /// Put jobs into the queue again that failed or were cancelled
+    Retry(ChangeArgs),
+    /// Forget jobs that are done, failed or cancelled, and results that are kept of them in the farm; files
+    /// stay
+    Purge(ChangeArgs),
+}
+
+#[derive(ClapArgs)]
+pub(super) struct ChangeArgs {
+    /// Numbers of jobs as the table has them, or the beginning of one
+    #[arg(value_name = "JOB", required_unless_present = "all")]
+    pub(super) jobs: Vec<String>,
+    /// All that it can be done to
+    #[arg(long, conflicts_with = "jobs")]
+    pub(super) all: bool,
+    #[command(flatten)]
+    pub(super) farm: FarmArgs,
+}
+
+/// `lockon workers`.
+#[derive(ClapArgs)]
+pub(in crate::cli) struct WorkersArgs {
+    #[command(flatten)]
+    pub(super) farm: FarmArgs,
+    /// One JSON object a line for each worker
+    #[arg(long)]
+    pub(super) json: bool,
+}

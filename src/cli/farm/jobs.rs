@@ -1,0 +1,221 @@
+//! `lockon jobs` and `lockon workers`: what a farm is at.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use lockon::Error;
+use lockon::farm::{self, Farm, Progress, Queue, Record, Status, Worker};
+use lockon::text;
+
+use super::super::signals::Signals;
+use super::super::{Outcome, log};
+use super::args::{ChangeArgs, JobsArgs, JobsCommand, WorkersArgs};
+use super::table::table;
+
+/// Jobs of each status that are shown.
+const MOST: usize = 20;
+
+/// Characters of a job's name, and of what went wrong.
+const LONGEST: usize = 100;
+
+/// Between two tables that are watched.
+const WATCH: Duration = Duration::from_secs(2);
+
+/// In which order jobs are shown: what somebody may want to do something about comes last, and is nearest to
+/// the prompt.
+const ORDER: [Status; 5] = [Status::Done, Status::Cancelled, Status::Queued, Status::Running, Status::Failed];
+
+pub(in crate::cli) fn jobs(args: &JobsArgs) -> Result<Outcome> {
+    match &args.command {
+        Some(JobsCommand::Cancel(args)) => {
+            return change(args, |status| !status.is_final(), Farm::cancel, "cancelled");
+        }
+        Some(JobsCommand::Retry(args)) => {
+            let can = |status| matches!(status, Status::Failed | Status::Cancelled);
+            return change(args, can, Farm::retry, "queued again");
+        }
+        Some(JobsCommand::Purge(args)) => {
+            return change(args, Status::is_final, Farm::purge, "forgotten");
+        }
+        None => {}
+    }
+    let farm = Farm::connect(&args.farm.access()?)?;
+    if !args.watch {
+        print(&if args.json { lines(&farm)? } else { overview(&farm, args.all)? })?;
+        return Ok(Outcome::Done);
+    }
+    let signals = Signals::watch_saying("")?;
+    while !signals.control().is_stopped() {
+        let text = overview(&farm, args.all).unwrap_or_else(|error| format!("{error:#}\n"));
+        // From the upper left corner on, and nothing of what was there before.
+        print(&format!("\x1b[H\x1b[2J{text}"))?;
+        let until = Instant::now() + WATCH;
+        while Instant::now() < until && !signals.control().is_stopped() {
+            std::thread::sleep(WATCH / 40);
+        }
+    }
+    Ok(signals.outcome())
+}
+
+pub(in crate::cli) fn workers(args: &WorkersArgs) -> Result<Outcome> {
+    let farm = Farm::connect(&args.farm.access()?)?;
+    let mut workers = farm.workers()?;
+    workers.sort_by(|a, b| (&a.name, &a.instance).cmp(&(&b.name, &b.instance)));
+    let text = if args.json {
+        workers.iter().map(|worker| json!(worker).to_string() + "\n").collect()
+    } else {
+        let rows: Vec<_> = workers.iter().map(row_of_worker).collect();
+        table(&["WORKER", "VERSION", "FILES", "CAMERAS", "RUNNING", "DONE", "FAILED", "STATE"], &rows)
+    };
+    print(&text)?;
+    Ok(Outcome::Done)
+}
+
+fn print(text: &str) -> Result<()> {
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(std::io::stdout().flush()?)
+}
+
+fn row_of_worker(worker: &Worker) -> Vec<String> {
+    let state = match (&worker.resting, worker.draining) {
+        (_, true) => "draining".into(),
+        (Some(why), _) => format!("resting: {}", clean(why)),
+        _ => "ready".into(),
+    };
+    let numbers = [worker.jobs, worker.cameras, worker.running.len()].map(|number| number.to_string());
+    let counts = [worker.done, worker.failed].map(|number| number.to_string());
+    let names = [clean(&worker.name), worker.version.clone()];
+    names.into_iter().chain(numbers).chain(counts).chain([state]).collect()
+}
+
+/// What stands in a table: one line, not too long, and nothing that a terminal would obey.
+fn clean(said: &str) -> String {
+    let line = text::in_one_line(said);
+    match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line.into_owned(),
+    }
+}
+
+/// How far jobs are, by their numbers.
+fn progress(workers: &[Worker]) -> HashMap<&str, &Progress> {
+    workers.iter().flat_map(|worker| &worker.running).map(|run| (&*run.id, run)).collect()
+}
+
+/// A JSON object for each job.
+fn lines(farm: &Farm) -> Result<String> {
+    let (records, workers) = (farm.records()?, farm.workers()?);
+    let progress = progress(&workers);
+    let mut text = String::new();
+    for record in &records {
+        let mut value = serde_json::to_value(record)?;
+        if let (Some(run), Value::Object(map)) = (progress.get(&*record.job.id), &mut value) {
+            map.insert("progress".into(), json!(run));
+        }
+        writeln!(text, "{value}")?;
+    }
+    Ok(text)
+}
+
+fn overview(farm: &Farm, all: bool) -> Result<String> {
+    let (records, workers, queues) = (farm.records()?, farm.workers()?, farm.queues()?);
+    let counts = farm::counts(&records);
+    let told = Status::ALL.map(|status| format!("{} {}", counts[status as usize], status.name()));
+    let mut text = format!("{}; {} workers\n", told.join(", "), workers.len());
+    for queue in &queues {
+        text += &unserved(queue, &workers);
+    }
+    if records.is_empty() {
+        return Ok(text);
+    }
+    let progress = progress(&workers);
+    let mut rows = Vec::new();
+    for status in ORDER {
+        let of = || records.iter().filter(move |record| record.status == status);
+        let count = counts[status as usize] as usize;
+        let most = if all { count } else { MOST };
+        // The newest of them.
+        rows.extend(
+            of().skip(count.saturating_sub(most)).map(|record| row(record, progress.get(&*record.job.id))),
+        );
+    }
+    text.push('\n');
+    text += &table(&["JOB", "STATUS", "WORKER", "NAME", "HOW FAR"], &rows);
+    if rows.len() < records.len() {
+        writeln!(text, "and {} more: --all shows them", records.len() - rows.len())?;
+    }
+    Ok(text)
+}
+
+/// A line about jobs that nobody is there for.
+fn unserved(queue: &Queue, workers: &[Worker]) -> String {
+    let takes = |worker: &&Worker| {
+        let places = if queue.is_live { worker.cameras } else { worker.jobs };
+        worker.version == queue.version && !worker.draining && places > 0
+    };
+    let open = queue.waiting + queue.held;
+    if open == 0 || workers.iter().any(|worker| takes(&worker)) {
+        return String::new();
+    }
+    let what = if queue.is_live { "cameras" } else { "files" };
+    format!("{open} jobs wait, and no worker of lockon {} that takes {what} is there\n", queue.version)
+}
+
+fn row(record: &Record, progress: Option<&&Progress>) -> Vec<String> {
+    let how_far = match record.status {
+        Status::Running => progress.map_or_else(|| "its worker says nothing".into(), |run| far(run)),
+        Status::Done => record.frames.map_or_else(String::new, |frames| format!("{frames} frames")),
+        Status::Failed | Status::Queued => record.error().map_or_else(String::new, clean),
+        Status::Cancelled => String::new(),
+    };
+    let tries = record.tries.len();
+    let status = match record.status {
+        Status::Queued if tries > 0 => format!("queued, tried {tries} times"),
+        status => status.name().into(),
+    };
+    let worker = record.worker.as_deref().map(clean).unwrap_or_default();
+    vec![record.job.id.clone(), status, worker, clean(&record.job.name), how_far]
+}
+
+fn far(run: &Progress) -> String {
+    let share = run.share.map_or_else(String::new, |share| format!("{:.0} %, ", share * 100.0));
+    format!("{share}{} frames, {:.1} fps", run.frames, run.fps)
+}
+
+/// Changes jobs that were named, or all that can be changed so.
+fn change(
+    args: &ChangeArgs,
+    can: impl Fn(Status) -> bool,
+    change: impl Fn(&Farm, &[String]) -> lockon::Result<usize>,
+    done: &str,
+) -> Result<Outcome> {
+    let farm = Farm::connect(&args.farm.access()?)?;
+    let records = farm.records()?;
+    let ids: Vec<String> = if args.all {
+        records.iter().filter(|record| can(record.status)).map(|record| record.job.id.clone()).collect()
+    } else {
+        args.jobs.iter().map(|typed| find(&records, typed)).collect::<lockon::Result<_>>()?
+    };
+    let changed = change(&farm, &ids)?;
+    log::say(&format!("{changed} jobs {done}"));
+    if changed < ids.len() {
+        let left = ids.len() - changed;
+        log::say(&format!("{left} jobs are left as they are: `lockon jobs` tells how far they are"));
+    }
+    Ok(Outcome::Done)
+}
+
+/// The job whose number begins so.
+fn find(records: &[Record], typed: &str) -> lockon::Result<String> {
+    let mut found = records.iter().filter(|record| record.job.id.starts_with(typed));
+    match (found.next(), found.next()) {
+        (Some(record), None) => Ok(record.job.id.clone()),
+        (None, _) => Err(Error::Usage(format!("there is no job {typed}"))),
+        (Some(_), Some(_)) => Err(Error::Usage(format!("several jobs begin with {typed}: give more of it"))),
+    }
+}

@@ -1,0 +1,109 @@
+//! `lockon submit`: what was typed becomes jobs.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use lockon::farm::{self, Farm, Job, Status, Submitted, Terms};
+use lockon::fleet::{self, Completion};
+use lockon::job::{self, NamedTemplate};
+use lockon::media::launch;
+use lockon::request::Request;
+use lockon::text;
+
+use super::super::{Outcome, fleet as videos, log};
+use super::args::SubmitArgs;
+use super::wait::{Collected, wait};
+
+pub(in crate::cli) fn submit(args: &SubmitArgs) -> Result<Outcome> {
+    launch::init()?;
+    log::join_gstreamer();
+    let access = args.farm.access()?;
+    let videos = videos::named(&args.typed, args.inputs.as_deref())?;
+    videos.iter().try_for_each(|(name, request)| {
+        request.check().with_context(|| text::in_one_line(name).into_owned())
+    })?;
+    fleet::check(&videos)?;
+    let terms = Terms { collect: args.collect.is_some(), overwrite: args.overwrite, tries: args.tries };
+    let wholes = jobs(&videos, terms)?;
+    if args.replicas == 0 {
+        let ids: Vec<_> = wholes.iter().map(|job| job.id.clone()).collect();
+        let changed = Farm::connect(&access)?.cancel(&ids)?;
+        log::say(&format!("{changed} jobs cancelled"));
+        return Ok(Outcome::Done);
+    }
+    let jobs = match args.split {
+        Some(split) => {
+            let parts = wholes.iter().map(|job| farm::split(job, split).map_err(anyhow::Error::new));
+            parts.collect::<Result<Vec<_>>>()?.concat()
+        }
+        None => wholes.clone(),
+    };
+    let collected = match &args.collect {
+        Some(folder) => Some(room(folder, &videos, args)?),
+        None => None,
+    };
+    let farm = Farm::connect(&access)?;
+    let submitted = farm.submit(&jobs)?;
+    log::say(&describe(&submitted));
+    if !args.wait && collected.is_none() {
+        return Ok(Outcome::Done);
+    }
+    wait(&farm, &wholes, collected, !args.no_progress)
+}
+
+/// The jobs of these videos. Templates are read once each, not for every video.
+fn jobs(videos: &[(String, Request)], terms: Terms) -> Result<Vec<Job>> {
+    let mut templates: HashMap<&[String], Vec<NamedTemplate>> = HashMap::new();
+    let job = |(name, request): &'_ (String, Request), templates: &[NamedTemplate]| {
+        Job::new(name, request, templates, terms).with_context(|| text::in_one_line(name).into_owned())
+    };
+    let mut jobs = Vec::with_capacity(videos.len());
+    for video in videos {
+        let texts = video.1.template.as_slice();
+        if !templates.contains_key(texts) {
+            templates.insert(texts, job::load_templates(texts)?);
+        }
+        jobs.push(job(video, &templates[texts])?);
+    }
+    Ok(jobs)
+}
+
+/// Where results come back to: what is there already, and whole, is left as it is.
+fn room(folder: &Path, videos: &[(String, Request)], args: &SubmitArgs) -> Result<Collected> {
+    std::fs::create_dir_all(folder).map_err(lockon::Error::file("create", folder))?;
+    let mut lost = Vec::new();
+    for (_, request) in videos {
+        let mut here = request.clone();
+        let name = |name: &String| folder.join(name).to_string_lossy().into_owned();
+        here.results = request.results.iter().map(name).collect();
+        here.report = request.report.as_ref().map(name);
+        // What cannot be told from others is asked about.
+        if !matches!(fleet::completion(&here), Ok(Completion::Done | Completion::Part(_))) {
+            lost.extend(here.output_files());
+        }
+    }
+    args.overwrite().allow(&lost)?;
+    Ok(Collected::new(folder))
+}
+
+fn describe(submitted: &[Submitted]) -> String {
+    let count = |is: &dyn Fn(&Submitted) -> bool| submitted.iter().filter(|told| is(told)).count();
+    let known = Status::ALL.map(|status| (status, count(&|told| *told == Submitted::Known(status))));
+    let known: Vec<_> = known
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(status, n)| format!("{n} {}", status.name()))
+        .collect();
+    let new = count(&|told| *told == Submitted::New);
+    let mut said = format!("{new} jobs submitted");
+    if !known.is_empty() {
+        let _ = write!(said, "; known already: {}", known.join(", "));
+    }
+    if submitted.iter().any(|told| matches!(told, Submitted::Known(Status::Failed | Status::Cancelled))) {
+        said += " (`lockon jobs retry` tries those that failed or were cancelled again)";
+    }
+    said
+}

@@ -1,0 +1,432 @@
+//! What a farm is asked for, and what has become of it: the data that its server keeps, as JSON.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use super::split::{self, Segment};
+use crate::error::{Error, Result};
+use crate::fleet;
+use crate::job::NamedTemplate;
+use crate::media::source::Input;
+use crate::request::Request;
+
+/// How often a job is tried where nobody says.
+pub const TRIES: u32 = 3;
+
+/// One video, and what is asked of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Job {
+    /// Tells jobs apart: what is asked, of what, and where its results go.
+    pub id: String,
+    /// What messages and tables call it.
+    pub name: String,
+    /// lockon's version that it was submitted by. Workers of others leave it alone: only one version gives
+    /// the same bytes everywhere.
+    pub version: String,
+    /// [`Request::digest`], which a worker finds too unless a template was changed.
+    pub digest: String,
+    /// The request as a job file has it.
+    pub request: Box<RawValue>,
+    /// True for a camera or a stream, which never ends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub live: bool,
+    /// True if results come back through the farm: their names are those that whoever submitted gives them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub collect: bool,
+    /// True if files that are there already may be overwritten.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overwrite: bool,
+    /// How often it is tried.
+    pub tries: u32,
+    /// Which part of a video it is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segment: Option<Segment>,
+    /// How many segments' results it joins; 0 if it is one run.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub segments: usize,
+}
+
+/// What else is said of a job.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// Results come back through the farm.
+    pub collect: bool,
+    /// Files that are there already may be overwritten.
+    pub overwrite: bool,
+    /// How often it is tried, once or more.
+    pub tries: u32,
+}
+
+impl Job {
+    /// The job of a request that was checked, whose templates these are. Names of files are made absolute:
+    /// workers run elsewhere.
+    ///
+    /// # Errors
+    /// `Usage` if it asks for something that no worker can give: a window, standard output, passwords that
+    /// the server would keep; or if nothing would come out.
+    pub fn new(
+        name: impl Into<String>,
+        request: &Request,
+        templates: &[NamedTemplate],
+        terms: Terms,
+    ) -> Result<Self> {
+        let usage = |text: &str| Err(Error::Usage(text.into()));
+        if request.display || request.pick {
+            return usage("--display and --pick are for whoever sits at the machine: a worker has no screen");
+        }
+        if request.metrics.is_some() {
+            return usage("--metrics is for a run: `lockon worker --metrics` tells of all its jobs");
+        }
+        if request.output_files().is_empty() && request.sink.is_empty() {
+            return usage("a worker shows nothing: say where results go, by --results, -o or --report");
+        }
+        if matches!(request.parsed_input()?, Input::Stdin) || request.results.iter().any(|path| path == "-") {
+            return usage("standard input and output are not a worker's: name files");
+        }
+        if request.without_secrets().1 {
+            return usage(
+                "passwords would be kept by the farm's server: give --credentials FILE, which workers can read, or \
+                 start workers with LOCKON_CREDENTIALS",
+            );
+        }
+        let live = fleet::is_live(request);
+        if terms.collect && live {
+            return usage("--collect is for files: a camera's results are never complete");
+        }
+        let request = absolute(request, terms.collect)?;
+        let digest = request.digest(templates);
+        let mut hash = Sha256::new();
+        hash.update(format!("{digest}\0{}\0", terms.collect));
+        for path in request.output_files() {
+            hash.update(format!("{}\0", path.display()));
+        }
+        let id =
+            hash.finalize().iter().take(8).fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+        Ok(Self {
+            id,
+            name: name.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            digest,
+            request: Self::raw(&request)?,
+            live,
+            collect: terms.collect,
+            overwrite: terms.overwrite,
+            tries: terms.tries.max(1),
+            segment: None,
+            segments: 0,
+        })
+    }
+
+    /// A request as the farm keeps it.
+    pub(super) fn raw(request: &Request) -> Result<Box<RawValue>> {
+        RawValue::from_string(request.to_json()?).map_err(|error| Error::Usage(error.to_string()))
+    }
+
+    /// The numbers of the segments that it joins.
+    pub fn parts(&self) -> impl Iterator<Item = String> {
+        (0..self.segments).map(|index| split::id_of(&self.id, index))
+    }
+
+    /// What is asked.
+    ///
+    /// # Errors
+    /// `Usage` if another version wrote it, which knew other options.
+    pub fn request(&self) -> Result<Request> {
+        Request::from_json(self.request.get())
+    }
+
+    /// The queue that it waits in.
+    pub fn kind(&self) -> Kind {
+        if self.live { Kind::Live } else { Kind::File }
+    }
+}
+
+/// Jobs that end and jobs that do not wait in queues of their own: a camera must not wait for files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It ends.
+    File,
+    /// A camera or a stream.
+    Live,
+}
+
+impl Kind {
+    /// Its name in subjects.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Live => "live",
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
+/// The request with absolute names of files. What is collected is named where it is collected.
+fn absolute(request: &Request, collect: bool) -> Result<Request> {
+    let whole = |path: &PathBuf| std::path::absolute(path).map_err(Error::file("find", path));
+    let text = |text: &String| {
+        let path = whole(&PathBuf::from(text))?;
+        path.into_os_string()
+            .into_string()
+            .map_err(|_| Error::Usage(format!("{text}: a name that is not UTF-8")))
+    };
+    let mut absolute = request.clone();
+    match request.parsed_input()? {
+        Input::File(path) => absolute.input = Request::new(whole(&path)?)?.input,
+        Input::Pictures(pictures) => {
+            absolute.input = Request::new(whole(&PathBuf::from(pictures.to_string()))?)?.input;
+        }
+        _ => {}
+    }
+    for template in &mut absolute.template {
+        let (name, path) = crate::job::name_and_path(template);
+        let path = text(&path.to_string_lossy().into_owned())?;
+        *template = format!("{name}={path}");
+    }
+    for path in [&mut absolute.control, &mut absolute.credentials].into_iter().flatten() {
+        *path = whole(path)?;
+    }
+    if !collect {
+        absolute.output = request.output.iter().map(whole).collect::<Result<_>>()?;
+        absolute.results = request.results.iter().map(text).collect::<Result<_>>()?;
+        absolute.report = request.report.as_ref().map(text).transpose()?;
+    } else if let Some(path) = request
+        .output_files()
+        .iter()
+        .find(|path| path.components().count() != 1 || path.file_name().is_none())
+    {
+        return Err(Error::Usage(format!(
+            "{}: what --collect brings back has a name without folders",
+            path.display()
+        )));
+    }
+    if !request.output.is_empty() && collect {
+        return Err(Error::Usage(
+            "-o is too large to come back through the farm: --collect is for --results and --report".into(),
+        ));
+    }
+    Ok(absolute)
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// It waits for a worker.
+    Queued,
+    /// A worker has it.
+    Running,
+    /// Its results are there.
+    Done,
+    /// It was given up.
+    Failed,
+    /// Somebody took it back.
+    Cancelled,
+}
+
+impl Status {
+    /// All of them, in the order of a job's life.
+    pub const ALL: [Self; 5] = [Self::Queued, Self::Running, Self::Done, Self::Failed, Self::Cancelled];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// True if nothing more will come of it by itself.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// A try that came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Try {
+    /// The worker's name.
+    pub worker: String,
+    /// What went wrong.
+    pub error: String,
+}
+
+/// A job and what has become of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Record {
+    /// What was asked.
+    pub job: Job,
+    /// How far it is.
+    pub status: Status,
+    /// The worker that has it or had it last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// Tells that worker from others of the same name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// True once a worker may have written something of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub started: bool,
+    /// Tries that came to nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tries: Vec<Try>,
+    /// Frames, when it is done by a worker that counted them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frames: Option<u64>,
+    /// How long that took, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// The files that were written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+}
+
+impl Record {
+    /// A job that nobody has taken yet.
+    pub fn new(job: Job) -> Self {
+        Self {
+            job,
+            status: Status::Queued,
+            worker: None,
+            instance: None,
+            started: false,
+            tries: Vec::new(),
+            frames: None,
+            seconds: None,
+            files: Vec::new(),
+        }
+    }
+
+    /// What went wrong the last time.
+    pub fn error(&self) -> Option<&str> {
+        self.tries.last().map(|last| last.error.as_str())
+    }
+}
+
+/// What a worker tells of itself every few seconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Worker {
+    /// What it is called.
+    pub name: String,
+    /// Tells it from others of that name.
+    pub instance: String,
+    /// lockon's version.
+    pub version: String,
+    /// Files at a time.
+    pub jobs: usize,
+    /// Cameras at a time.
+    pub cameras: usize,
+    /// Jobs that it has done, and those that failed here.
+    pub done: u64,
+    /// Tries that failed here.
+    pub failed: u64,
+    /// True if it takes no more jobs.
+    pub draining: bool,
+    /// Why it takes none for a while, if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resting: Option<String>,
+    /// What it does now.
+    pub running: Vec<Progress>,
+}
+
+/// How far a job is on its worker.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// The job.
+    pub id: String,
+    /// Frames so far.
+    pub frames: u64,
+    /// Frames a second, since it began.
+    pub fps: f64,
+    /// Share of the video, where its length is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERMS: Terms = Terms { collect: false, overwrite: false, tries: 3 };
+
+    fn request() -> Request {
+        let mut request = Request::new("a.mp4").unwrap();
+        request.track.push("1,2,30,40".parse().unwrap());
+        request.results = vec!["a.jsonl".into()];
+        request
+    }
+
+    #[test]
+    fn the_same_asked_twice_is_one_job_and_other_outputs_or_options_are_others() {
+        let id = |request: &Request, terms: Terms| Job::new("a", request, &[], terms).unwrap().id;
+        let same = Request { threads: Some(3), ..request() };
+        assert_eq!(id(&request(), TERMS), id(&same, Terms { tries: 5, overwrite: true, ..TERMS }));
+        let mut elsewhere = request();
+        elsewhere.results = vec!["b.jsonl".into()];
+        let other = Request { max_frames: Some(5), ..request() };
+        let ids = [
+            id(&request(), TERMS),
+            id(&elsewhere, TERMS),
+            id(&other, TERMS),
+            id(&request(), Terms { collect: true, ..TERMS }),
+        ];
+        let distinct: std::collections::HashSet<_> = ids.iter().collect();
+        assert_eq!(distinct.len(), ids.len());
+    }
+
+    #[test]
+    fn names_of_files_are_those_that_another_machine_finds() {
+        let job = Job::new("a", &request(), &[], TERMS).unwrap();
+        let asked = job.request().unwrap();
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(asked.parsed_input().unwrap().file().unwrap(), here.join("a.mp4"));
+        assert_eq!(asked.output_files(), [here.join("a.jsonl")]);
+        let collected = Job::new("a", &request(), &[], Terms { collect: true, ..TERMS }).unwrap();
+        assert_eq!(collected.request().unwrap().results, ["a.jsonl"]);
+    }
+
+    #[test]
+    fn what_no_worker_can_give_is_refused_with_the_remedy() {
+        let said = |change: fn(&mut Request), terms: Terms| {
+            let mut request = request();
+            change(&mut request);
+            Job::new("a", &request, &[], terms).unwrap_err().to_string()
+        };
+        assert!(said(|request| request.display = true, TERMS).contains("no screen"));
+        assert!(said(|request| request.results.clear(), TERMS).contains("say where results go"));
+        assert!(said(|request| request.results.push("-".into()), TERMS).contains("name files"));
+        assert!(
+            said(|request| request.metrics = Some("1".parse().unwrap()), TERMS).contains("worker --metrics")
+        );
+        let secret = |request: &mut Request| {
+            request.input = Request::new("rtsp://me:pw@cam/1").unwrap().input;
+        };
+        assert!(said(secret, TERMS).contains("--credentials FILE"));
+        let collect = Terms { collect: true, ..TERMS };
+        assert!(said(|request| request.output.push("a.mkv".into()), collect).contains("too large"));
+        assert!(
+            said(|request| request.results = vec!["x/a.jsonl".into()], collect).contains("without folders")
+        );
+    }
+
+    #[test]
+    fn a_record_comes_back_from_its_json() {
+        let mut record = Record::new(Job::new("a", &request(), &[], TERMS).unwrap());
+        record.tries.push(Try { worker: "w".into(), error: "no".into() });
+        (record.status, record.seconds) = (Status::Failed, Some(1.5));
+        let text = serde_json::to_string(&record).unwrap();
+        let back: Record = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&back).unwrap(), text);
+        assert_eq!(back.error(), Some("no"));
+    }
+}

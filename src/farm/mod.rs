@@ -1,0 +1,251 @@
+//! A farm: jobs that many machines share, over a NATS server with its `JetStream`.
+//!
+//! A job is a [`Request`](crate::request::Request) as data, under a number that is the hash of what is asked
+//! and of where results go. Whoever submits puts it into a queue; a worker takes it, holds it by a lease that
+//! it renews, and does it in a [`Fleet`](crate::fleet::Fleet) like any run. Outputs have another name until
+//! they are whole. A job may be done twice, when a worker was thought dead; since results are the same to
+//! the bit wherever they are made, that does no harm.
+//!
+//! The engine knows nothing of this. What waits for the server runs on a small runtime of its own; what
+//! decodes and searches runs on the fleet's threads; `runs` is the seam between the two.
+//!
+//! File by file: `access` says where the server is, `job` what it keeps, `names` under which names, `store`
+//! asks it; `place` and `roots` are the files that a job reads and writes; `lease`, `count`, `runs` and
+//! `worker` do jobs.
+
+mod access;
+mod count;
+mod job;
+mod join;
+mod lease;
+mod names;
+mod place;
+mod roots;
+mod runs;
+mod split;
+mod store;
+mod worker;
+
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use tokio::runtime::Runtime;
+
+use crate::error::{Error, Result};
+use store::{Numbered, Store};
+
+pub use access::{Access, Namespace};
+pub use job::{Job, Kind, Progress, Record, Status, TRIES, Terms, Try, Worker};
+pub use roots::Roots;
+pub use split::{Segment, Split, split};
+pub use store::{Queue, counts};
+pub use worker::{Drain, News, Options, work};
+
+/// A farm, asked from a program that waits for the answers.
+pub struct Farm {
+    store: Store,
+    runtime: Runtime,
+}
+
+/// What became of a job that was submitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Submitted {
+    /// It waits now.
+    New,
+    /// It was submitted before, and is that far.
+    Known(Status),
+}
+
+/// What [`Farm::cancel`] and others did to jobs: how many of them it was for.
+pub type Changed = usize;
+
+impl Farm {
+    /// Connects to a farm, whose streams are made if they are not there.
+    ///
+    /// # Errors
+    /// `Unreachable` if no server answers, `Refused` if it does not want this user, or keeps nothing;
+    /// `Usage` or `File` if the address or a file of it is wrong.
+    pub fn connect(access: &Access) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("lockon-farm")
+            .enable_all()
+            .build()
+            .map_err(|error| Error::Panicked { what: "the farm".into(), message: error.to_string() })?;
+        let store = runtime.block_on(Store::open(access, "lockon"))?;
+        Ok(Self { store, runtime })
+    }
+
+    /// The servers, as messages name them.
+    pub fn server(&self) -> &str {
+        self.store.server()
+    }
+
+    /// Puts jobs into the queue, those that are not known there. Told of each, in their order. A job that is
+    /// known is left as it is; one whose submitter died in the middle is completed.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away; what was submitted before that stays, and submitting all again
+    /// does nothing twice.
+    pub fn submit(&self, jobs: &[Job]) -> Result<Vec<Submitted>> {
+        self.runtime.block_on(async {
+            let mut versions: Vec<(Kind, &str)> = Vec::new();
+            for job in jobs {
+                if !versions.contains(&(job.kind(), &job.version)) {
+                    versions.push((job.kind(), &job.version));
+                }
+            }
+            // So that whoever looks sees what waits, also if no worker of that version ever was there.
+            for (kind, version) in versions {
+                self.store.consumer(kind, version, None, lease::USUAL).await?;
+            }
+            let records: Vec<_> = jobs.iter().cloned().map(Record::new).collect();
+            let is_new = self.store.create(&records).await?;
+            let known = jobs.iter().zip(is_new).map(async |(job, is_new)| {
+                let known = if is_new { None } else { self.store.record(&job.id).await? };
+                Ok::<_, Error>(known.map_or(Submitted::New, |known| Submitted::Known(known.record.status)))
+            });
+            let submitted: Vec<_> = stream::iter(known).buffered(store::IN_FLIGHT).try_collect().await?;
+            let waits = |told: &Submitted| matches!(told, Submitted::New | Submitted::Known(Status::Queued));
+            let is_done = |id: &str| {
+                let known = jobs.iter().zip(&submitted).find(|(job, _)| job.id == id);
+                known.is_some_and(|(_, told)| *told == Submitted::Known(Status::Done))
+            };
+            // What joins segments waits for them.
+            let is_next = |job: &Job| job.segments == 0 || job.parts().all(|part| is_done(&part));
+            let to_queue = jobs.iter().zip(&submitted).filter(|(job, told)| waits(told) && is_next(job));
+            let to_queue: Vec<_> = to_queue.map(|(job, _)| job).collect();
+            self.store.enqueue_all(&to_queue).await?;
+            Ok(submitted)
+        })
+    }
+
+    /// What has become of all jobs, in the order in which they last changed.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away.
+    pub fn records(&self) -> Result<Vec<Record>> {
+        let found = self.runtime.block_on(self.store.records())?;
+        Ok(found.into_iter().map(|Numbered { record, .. }| record).collect())
+    }
+
+    /// What has become of a job; nothing if it is not known.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away.
+    pub fn record(&self, id: &str) -> Result<Option<Record>> {
+        Ok(self.runtime.block_on(self.store.record(id))?.map(|found| found.record))
+    }
+
+    /// What each worker that is there told last.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away.
+    pub fn workers(&self) -> Result<Vec<Worker>> {
+        self.runtime.block_on(self.store.workers())
+    }
+
+    /// What is not done, by kind and version.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away.
+    pub fn queues(&self) -> Result<Vec<Queue>> {
+        self.runtime.block_on(self.store.queues())
+    }
+
+    /// Takes back jobs that are not done. A worker that has one hears of it in some seconds; nothing of it
+    /// stays.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away.
+    pub fn cancel(&self, ids: &[String]) -> Result<Changed> {
+        self.change(
+            ids,
+            |record| !record.status.is_final(),
+            async |mut record, number| {
+                record.status = Status::Cancelled;
+                if self.store.replace(&record, number).await?.is_none() {
+                    return Ok(false);
+                }
+                self.store.dequeue(&record.job).await?;
+                Ok(true)
+            },
+        )
+    }
+
+    /// Puts jobs into the queue again that failed or were cancelled, as if they had not been tried.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away.
+    pub fn retry(&self, ids: &[String]) -> Result<Changed> {
+        let can = |record: &Record| matches!(record.status, Status::Failed | Status::Cancelled);
+        self.change(ids, can, async |mut record, number| {
+            record.status = Status::Queued;
+            record.tries.clear();
+            if self.store.replace(&record, number).await?.is_none() {
+                return Ok(false);
+            }
+            for part in record.job.parts() {
+                if self.store.record(&part).await?.is_some_and(|part| part.record.status != Status::Done) {
+                    // Whoever does the last of them queues the whole.
+                    return Ok(true);
+                }
+            }
+            self.store.enqueue(&record.job).await?;
+            Ok(true)
+        })
+    }
+
+    /// Forgets jobs of which nothing more will come, and results that are kept of them in the farm. Files are
+    /// left as they are.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away.
+    pub fn purge(&self, ids: &[String]) -> Result<Changed> {
+        self.change(
+            ids,
+            |record| record.status.is_final(),
+            async |record, _| {
+                self.store.forget(&record.job.id).await?;
+                Ok(true)
+            },
+        )
+    }
+
+    /// Changes each job of these that is as it must be, once more if somebody else changes it meanwhile.
+    fn change(
+        &self,
+        ids: &[String],
+        is_for: impl Fn(&Record) -> bool,
+        mut change: impl AsyncFnMut(Record, u64) -> Result<bool>,
+    ) -> Result<Changed> {
+        self.runtime.block_on(async {
+            let mut changed = 0;
+            let mut all = Vec::with_capacity(ids.len());
+            for id in ids {
+                all.push(id.clone());
+                // What is done to a whole is done to its segments.
+                all.extend(self.store.record(id).await?.iter().flat_map(|found| found.record.job.parts()));
+            }
+            for id in &all {
+                while let Some(found) = self.store.record(id).await? {
+                    if !is_for(&found.record) {
+                        break;
+                    }
+                    if change(found.record, found.number).await? {
+                        changed += 1;
+                        break;
+                    }
+                }
+            }
+            Ok(changed)
+        })
+    }
+
+    /// The results that came back through the farm of a job that is done: names and bytes.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away.
+    pub fn results(&self, record: &Record) -> Result<Vec<(String, Vec<u8>)>> {
+        let contents = self.runtime.block_on(self.store.results(&record.job.id, record.files.len()))?;
+        Ok(record.files.iter().cloned().zip(contents).collect())
+    }
+}

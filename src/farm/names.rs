@@ -1,0 +1,80 @@
+//! What a farm's streams, subjects and consumers are called on its server.
+//!
+//! | stream | holds | a subject for each |
+//! |---|---|---|
+//! | `lockon-NS-queue` | jobs that are not done, each until it is acknowledged | job, below its kind and version |
+//! | `lockon-NS-state` | the newest record of every job | job |
+//! | `lockon-NS-workers` | what each worker told last, for as long as it tells something | worker |
+//! | `lockon-NS-results` | results files that come back through the farm, in pieces | piece |
+
+use super::access::Namespace;
+use super::job::{Job, Kind};
+
+#[derive(Debug, Clone)]
+pub(super) struct Names {
+    namespace: Namespace,
+}
+
+impl Names {
+    pub(super) fn new(namespace: &Namespace) -> Self {
+        Self { namespace: namespace.clone() }
+    }
+
+    /// `queue`, `state`, `workers` or `results`.
+    pub(super) fn stream(&self, what: &str) -> String {
+        format!("lockon-{}-{what}", self.namespace)
+    }
+
+    pub(super) fn all(&self, what: &str) -> String {
+        format!("{}.>", self.prefix(what))
+    }
+
+    pub(super) fn queued(&self, job: &Job) -> String {
+        format!("{}.{}", self.queue(job.kind(), &job.version), job.id)
+    }
+
+    /// What the consumer of a kind and version takes.
+    pub(super) fn queue_of(&self, kind: Kind, version: &str) -> String {
+        format!("{}.*", self.queue(kind, version))
+    }
+
+    pub(super) fn consumer(kind: Kind, version: &str) -> String {
+        format!("{}-{}", kind.name(), in_subject(version))
+    }
+
+    /// The kind and version of the jobs that a consumer takes.
+    pub(super) fn of_consumer(name: &str) -> Option<(Kind, String)> {
+        let (kind, version) = name.split_once('-')?;
+        let kind = [Kind::File, Kind::Live].into_iter().find(|known| known.name() == kind)?;
+        Some((kind, version.replace('_', ".")))
+    }
+
+    pub(super) fn state(&self, id: &str) -> String {
+        format!("{}.{id}", self.prefix("state"))
+    }
+
+    pub(super) fn worker(&self, instance: &str) -> String {
+        format!("{}.{instance}", self.prefix("workers"))
+    }
+
+    pub(super) fn piece(&self, id: &str, file: usize, piece: usize) -> String {
+        format!("{}.{id}.{file}.{piece}", self.prefix("results"))
+    }
+
+    pub(super) fn pieces(&self, id: &str) -> String {
+        format!("{}.{id}.>", self.prefix("results"))
+    }
+
+    fn prefix(&self, what: &str) -> String {
+        format!("lockon.{}.{what}", self.namespace)
+    }
+
+    fn queue(&self, kind: Kind, version: &str) -> String {
+        format!("{}.{}.{}", self.prefix("queue"), kind.name(), in_subject(version))
+    }
+}
+
+/// A version where a dot would be the end of a word.
+fn in_subject(version: &str) -> String {
+    version.replace('.', "_")
+}

@@ -1,0 +1,388 @@
+//! What the farm's server keeps, and every question that is put to it.
+//!
+//! Nothing here compares clocks: what is too old the server throws away by its own.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use async_nats::Client;
+use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, PullConsumer, pull, push};
+use async_nats::jetstream::context::{Context, PublishError, PublishErrorKind};
+use async_nats::jetstream::message::{PublishMessage, StreamMessage};
+use async_nats::jetstream::stream::{
+    Config, DirectGetErrorKind, DiscardPolicy, RetentionPolicy, StorageType, Stream,
+};
+use async_nats::jetstream::{self, Message};
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::access::Access;
+use super::job::{Job, Kind, Record, Status, Worker};
+use super::names::Names;
+use crate::error::{Error, Result};
+
+/// What a worker tells of itself is forgotten after so long.
+pub(super) const FORGOTTEN: Duration = Duration::from_secs(15);
+
+/// How long a question for the next job waits at the server.
+const PULL: Duration = Duration::from_secs(5);
+
+/// Messages on their way to the server at a time.
+pub(super) const IN_FLIGHT: usize = 512;
+
+/// Bytes of a piece of a results file: a message has a megabyte at most.
+const PIECE: usize = 512 << 10;
+
+/// Copies of every stream in a cluster, so that one server of three may be lost.
+const COPIES: usize = 3;
+
+/// A farm's streams.
+pub(super) struct Store {
+    client: Client,
+    context: Context,
+    names: Names,
+    /// The servers, as messages name them.
+    server: String,
+}
+
+/// A record and its number, which whoever replaces it has to know.
+pub(super) struct Numbered {
+    pub(super) record: Record,
+    pub(super) number: u64,
+    /// When it was written, by the server's clock, in nanoseconds; 0 if that is not known.
+    pub(super) at_ns: i128,
+}
+
+/// Jobs of one kind and version that are not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queue {
+    /// Cameras and streams, or files.
+    pub is_live: bool,
+    /// lockon's version.
+    pub version: String,
+    /// Jobs that wait.
+    pub waiting: u64,
+    /// Jobs that workers hold.
+    pub held: u64,
+}
+
+impl Store {
+    /// Connects, and makes the streams that are not there yet.
+    pub(super) async fn open(access: &Access, client: &str) -> Result<Self> {
+        let server = access.name();
+        let client = access.connect(client).await?;
+        if !client.server_info().jetstream {
+            return Err(Error::Refused {
+                input: server,
+                reason: "the server keeps nothing: start it with JetStream (nats-server -js -sd DIR)".into(),
+            });
+        }
+        let mut context = jetstream::new(client.clone());
+        context.set_timeout(Duration::from_secs(5));
+        let names = Names::new(&access.namespace);
+        let store = Self { client, context, names, server };
+        store.ensure().await?;
+        Ok(store)
+    }
+
+    /// The servers, as messages name them.
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
+    fn away(&self, error: impl Display) -> Error {
+        Error::Unreachable { input: self.server.clone(), reason: format!("the farm's server: {error}") }
+    }
+
+    /// Makes the streams that are not there, as after the server has lost its disk.
+    pub(super) async fn ensure(&self) -> Result<()> {
+        // A server of a cluster says so; there may be too few of them.
+        let copies = if self.client.server_info().cluster.is_some() { COPIES } else { 1 };
+        for config in self.streams() {
+            let copied = Config { num_replicas: copies, ..config.clone() };
+            if copies > 1 && self.context.get_or_create_stream(copied).await.is_ok() {
+                continue;
+            }
+            self.context.get_or_create_stream(config).await.map_err(|error| self.away(error))?;
+        }
+        Ok(())
+    }
+
+    fn streams(&self) -> [Config; 4] {
+        let of = |what: &str| Config {
+            name: self.names.stream(what),
+            subjects: vec![self.names.all(what)],
+            num_replicas: 1,
+            ..Config::default()
+        };
+        let newest = |what: &str| Config { max_messages_per_subject: 1, allow_direct: true, ..of(what) };
+        let queue = Config {
+            retention: RetentionPolicy::WorkQueue,
+            max_messages_per_subject: 1,
+            discard: DiscardPolicy::New,
+            discard_new_per_subject: true,
+            ..of("queue")
+        };
+        let workers = Config { max_age: FORGOTTEN, storage: StorageType::Memory, ..newest("workers") };
+        [queue, newest("state"), workers, of("results")]
+    }
+
+    async fn stream(&self, what: &str) -> Result<Stream> {
+        self.context.get_stream(self.names.stream(what)).await.map_err(|error| self.away(error))
+    }
+
+    /// The consumer of the jobs of a kind and version, whose leases have this length, or what they had if
+    /// nobody says.
+    pub(super) async fn consumer(
+        &self,
+        kind: Kind,
+        version: &str,
+        lease: Option<Duration>,
+        usual: Duration,
+    ) -> Result<PullConsumer> {
+        let name = Names::consumer(kind, version);
+        let config = pull::Config {
+            durable_name: Some(name.clone()),
+            filter_subject: self.names.queue_of(kind, version),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: lease.unwrap_or(usual),
+            max_ack_pending: -1,
+            max_waiting: 1 << 16,
+            ..pull::Config::default()
+        };
+        let stream = self.stream("queue").await?;
+        let consumer = match lease {
+            Some(_) => stream.create_consumer(config).await,
+            None => match stream.get_consumer(&name).await {
+                Ok(consumer) => Ok(consumer),
+                Err(_) => stream.create_consumer(config).await,
+            },
+        };
+        consumer.map_err(|error| self.away(error))
+    }
+
+    /// The next job, if one comes within a few seconds.
+    pub(super) async fn pull(&self, consumer: &PullConsumer) -> Result<Option<Message>> {
+        let batch = consumer.batch().max_messages(1).expires(PULL).messages().await;
+        match batch.map_err(|error| self.away(error))?.next().await {
+            None => Ok(None),
+            Some(message) => message.map(Some).map_err(|error| self.away(error)),
+        }
+    }
+
+    /// What is not done, by kind and version.
+    pub(super) async fn queues(&self) -> Result<Vec<Queue>> {
+        let stream = self.stream("queue").await?;
+        let mut consumers = stream.consumers();
+        let mut queues = Vec::new();
+        while let Some(info) = consumers.next().await {
+            let info = info.map_err(|error| self.away(error))?;
+            if let Some((kind, version)) = Names::of_consumer(&info.name) {
+                let (waiting, held) = (info.num_pending, info.num_ack_pending as u64);
+                queues.push(Queue { is_live: kind == Kind::Live, version, waiting, held });
+            }
+        }
+        Ok(queues)
+    }
+
+    /// The record of a job.
+    pub(super) async fn record(&self, id: &str) -> Result<Option<Numbered>> {
+        let Some(message) = self.last("state", self.names.state(id)).await? else { return Ok(None) };
+        let (number, at_ns) = (message.sequence, message.time.unix_timestamp_nanos());
+        Ok(Some(Numbered { record: self.read(&message.payload)?, number, at_ns }))
+    }
+
+    async fn last(&self, what: &str, subject: String) -> Result<Option<StreamMessage>> {
+        let stream = self.context.get_stream_no_info(self.names.stream(what)).await;
+        let stream = stream.map_err(|error| self.away(error))?;
+        match stream.direct_get_last_for_subject(subject).await {
+            Ok(message) => Ok(Some(message)),
+            Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.away(error)),
+        }
+    }
+
+    /// Replaces the record of that number, or makes the first one if that is 0; its new number, or nothing
+    /// if somebody else has replaced it meanwhile.
+    pub(super) async fn replace(&self, record: &Record, number: u64) -> Result<Option<u64>> {
+        let message = PublishMessage::build().payload(bytes(record)).expected_last_subject_sequence(number);
+        let sent = self.context.send_publish(self.names.state(&record.job.id), message).await;
+        let acknowledged = match sent {
+            Ok(sent) => sent.await,
+            Err(error) => Err(error),
+        };
+        match acknowledged {
+            Ok(done) => Ok(Some(done.sequence)),
+            Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => Ok(None),
+            Err(error) => Err(self.away(error)),
+        }
+    }
+
+    /// Makes the first record of each job; true for those that had none.
+    pub(super) async fn create(&self, records: &[Record]) -> Result<Vec<bool>> {
+        let create = |record| async move { Ok(self.replace(record, 0).await?.is_some()) };
+        stream::iter(records).map(create).buffered(IN_FLIGHT).try_collect().await
+    }
+
+    /// Queues a job; one that waits or is held already stays as it is.
+    pub(super) async fn enqueue(&self, job: &Job) -> Result<()> {
+        let sent = self.context.publish(self.names.queued(job), bytes(job)).await;
+        match sent.map_err(|error| self.away(error))?.await {
+            Err(error) if is_there_already(&error) => Ok(()),
+            Err(error) => Err(self.away(error)),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// The same with many jobs.
+    pub(super) async fn enqueue_all(&self, jobs: &[&Job]) -> Result<()> {
+        stream::iter(jobs).map(|job| self.enqueue(job)).buffered(IN_FLIGHT).try_collect().await
+    }
+
+    /// Takes a job out of the queue, whether or not a worker holds it.
+    pub(super) async fn dequeue(&self, job: &Job) -> Result<()> {
+        self.purge("queue", self.names.queued(job)).await
+    }
+
+    /// Forgets a job and its results.
+    pub(super) async fn forget(&self, id: &str) -> Result<()> {
+        self.forget_results(id).await?;
+        self.purge("state", self.names.state(id)).await
+    }
+
+    async fn purge(&self, what: &str, subject: String) -> Result<()> {
+        let stream = self.context.get_stream_no_info(self.names.stream(what)).await;
+        let stream = stream.map_err(|error| self.away(error))?;
+        stream.purge().filter(subject).await.map(drop).map_err(|error| self.away(error))
+    }
+
+    /// The records of all jobs, in the order in which they last changed.
+    pub(super) async fn records(&self) -> Result<Vec<Numbered>> {
+        let all = self.names.all("state");
+        let read = |message: &Message| {
+            let number = message.info().map_err(|error| self.away(error))?.stream_sequence;
+            Ok(Numbered { record: self.read(&message.payload)?, number, at_ns: 0 })
+        };
+        self.newest("state", all, read).await
+    }
+
+    /// What each worker told last.
+    pub(super) async fn workers(&self) -> Result<Vec<Worker>> {
+        let all = self.names.all("workers");
+        self.newest("workers", all, |message| self.read(&message.payload)).await
+    }
+
+    /// What a worker told last, and its number, by which something newer is known.
+    pub(super) async fn worker(&self, instance: &str) -> Result<Option<(Worker, u64)>> {
+        let Some(message) = self.last("workers", self.names.worker(instance)).await? else { return Ok(None) };
+        Ok(Some((self.read(&message.payload)?, message.sequence)))
+    }
+
+    /// Everything that a stream holds of some subjects, each read as it comes.
+    async fn newest<T>(
+        &self,
+        what: &str,
+        subject: String,
+        read: impl Fn(&Message) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let stream = self.stream(what).await?;
+        let config = push::OrderedConfig {
+            deliver_subject: self.client.new_inbox(),
+            filter_subject: subject,
+            deliver_policy: DeliverPolicy::All,
+            ..push::OrderedConfig::default()
+        };
+        let consumer: Consumer<push::OrderedConfig> =
+            stream.create_consumer(config).await.map_err(|error| self.away(error))?;
+        let mut left = consumer.cached_info().num_pending;
+        let mut found = Vec::with_capacity(left as usize);
+        let mut messages = consumer.messages().await.map_err(|error| self.away(error))?;
+        while left > 0 {
+            // Of what was thrown away meanwhile nothing comes.
+            let next = tokio::time::timeout(Duration::from_secs(5), messages.next()).await;
+            let Some(message) = next.map_err(|_| self.away("it stopped in the middle of a list"))? else {
+                break;
+            };
+            let message = message.map_err(|error| self.away(error))?;
+            left = message.info().map_err(|error| self.away(error))?.pending;
+            found.push(read(&message)?);
+        }
+        Ok(found)
+    }
+
+    /// Tells all who look how this worker is.
+    pub(super) async fn beat(&self, worker: &Worker) -> Result<()> {
+        let sent = self.context.publish(self.names.worker(&worker.instance), bytes(worker)).await;
+        let sent = sent.map_err(|error| self.away(error))?;
+        sent.await.map(drop).map_err(|error| self.away(error))
+    }
+
+    /// Takes back what this worker told.
+    pub(super) async fn leave(&self, instance: &str) -> Result<()> {
+        self.purge("workers", self.names.worker(instance)).await
+    }
+
+    /// Keeps the results files of a job, in place of those that were kept of it before.
+    pub(super) async fn keep_results(&self, id: &str, files: &[Vec<u8>]) -> Result<()> {
+        self.forget_results(id).await?;
+        for (file, content) in files.iter().enumerate() {
+            for (piece, part) in content.chunks(PIECE).enumerate() {
+                let subject = self.names.piece(id, file, piece);
+                let sent = self.context.publish(subject, Bytes::copy_from_slice(part)).await;
+                let sent = sent.map_err(|error| self.away(error))?;
+                sent.await.map_err(|error| self.away(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The results files that are kept of a job.
+    pub(super) async fn results(&self, id: &str, count: usize) -> Result<Vec<Vec<u8>>> {
+        let read = |message: &Message| {
+            let mut words = message.subject.rsplit('.').skip(1);
+            let file = words.next().and_then(|word| word.parse::<usize>().ok());
+            Ok((file, message.payload.clone()))
+        };
+        let mut files = vec![Vec::new(); count];
+        for (file, part) in self.newest("results", self.names.pieces(id), read).await? {
+            if let Some(file) = file.and_then(|file| files.get_mut(file)) {
+                file.extend_from_slice(&part);
+            }
+        }
+        Ok(files)
+    }
+
+    /// Forgets the results that are kept of a job.
+    pub(super) async fn forget_results(&self, id: &str) -> Result<()> {
+        self.purge("results", self.names.pieces(id)).await
+    }
+
+    fn read<T: DeserializeOwned>(&self, payload: &[u8]) -> Result<T> {
+        serde_json::from_slice(payload).map_err(|error| Error::Refused {
+            input: self.server.clone(),
+            reason: format!("the farm has what this version of lockon cannot read: {error}"),
+        })
+    }
+}
+
+/// The number of jobs of each status.
+pub fn counts<'a>(records: impl IntoIterator<Item = &'a Record>) -> [u64; Status::ALL.len()] {
+    let mut counts = [0; Status::ALL.len()];
+    for record in records {
+        counts[record.status as usize] += 1;
+    }
+    counts
+}
+
+/// True if the queue has a message of that subject, and so refuses a second one. The server has no number of its
+/// own for that.
+fn is_there_already(error: &PublishError) -> bool {
+    let said = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    said.contains("maximum messages per subject")
+}
+
+fn bytes(value: &impl Serialize) -> Bytes {
+    serde_json::to_vec(value).expect("what the farm keeps has names that are text").into()
+}

@@ -1,0 +1,215 @@
+//! Whether a job that came is to be done here.
+
+use std::time::Duration;
+
+use super::super::job::{Job, Record, Status, Try};
+use super::super::place::{self, Found};
+use super::super::store::Numbered;
+use super::{BEAT, News, Shared};
+use crate::error::{Error, Result};
+use crate::request::Request;
+
+/// How long a job waits that this worker leaves to another.
+const LEFT: Duration = Duration::from_millis(500);
+
+/// What is done about a job.
+pub(super) enum Claim {
+    /// It is this worker's: the record that says so, and what is asked.
+    Begin(Box<Claimed>),
+    /// Nothing is left to do: it leaves the queue.
+    Close,
+    /// Somebody takes it later.
+    Leave(Duration),
+}
+
+/// A job that is this worker's.
+pub(super) struct Claimed {
+    /// The record that says so.
+    pub(super) record: Record,
+    /// That record's number.
+    pub(super) number: u64,
+    /// What is asked.
+    pub(super) request: Request,
+    /// Of a camera that was watched before: how that ended, and how long ago, by the server's clock, somebody
+    /// told of it last.
+    pub(super) moved: Option<(String, Duration)>,
+}
+
+impl Shared {
+    /// Decides about a job, and says so in its record. Two workers cannot both do that: a record is replaced
+    /// by whoever knows the one before.
+    pub(super) async fn claim(&self, job: Job) -> Result<Claim> {
+        loop {
+            let Numbered { mut record, number, at_ns } = match self.store.record(&job.id).await? {
+                Some(found) => found,
+                None => Numbered::first(Record::new(job.clone())),
+            };
+            let had = record.worker.clone().unwrap_or_default();
+            let was_watched = job.live && record.started;
+            let before = (record.status == Status::Running).then(|| record.clone());
+            if let Some(holder) = &before
+                && holder.instance.as_ref() != Some(&self.instance)
+            {
+                if self.is_at_it(holder).await? {
+                    return Ok(Claim::Leave(BEAT));
+                }
+                record.note_loss();
+            } else if record.status.is_final() {
+                // Whoever had it may have been gone before that was done.
+                self.clear_up(&record.job).await?;
+                return Ok(Claim::Close);
+            }
+            if record.tries.len() >= record.job.tries as usize {
+                record.status = Status::Failed;
+                if self.store.replace(&record, number).await?.is_some() {
+                    self.has_failed(&record, true);
+                    self.clear_up(&record.job).await?;
+                    return Ok(Claim::Close);
+                }
+                continue;
+            }
+            if before.is_none() && self.leaves_to_another(&record).await? {
+                return Ok(Claim::Leave(LEFT));
+            }
+            let request = record.job.request().and_then(|request| {
+                self.options.roots.check(&request, !record.job.collect)?;
+                Ok((place::look(&record, &request)?, request))
+            });
+            let request = match request {
+                Ok((Found::Room, request)) => request,
+                Ok((Found::Results, request)) => {
+                    record.status = Status::Done;
+                    record.files =
+                        request.output_files().iter().map(|path| path.display().to_string()).collect();
+                    if self.store.replace(&record, number).await?.is_some() {
+                        (self.tell)(News::Found { name: record.job.name });
+                        return Ok(Claim::Close);
+                    }
+                    continue;
+                }
+                Err(error) => {
+                    let is_final = error.is_usage();
+                    record.note_failure(&self.options.name, &error, is_final);
+                    if self.store.replace(&record, number).await?.is_none() {
+                        continue;
+                    }
+                    self.has_failed(&record, record.status == Status::Failed);
+                    if record.status == Status::Failed {
+                        self.clear_up(&record.job).await?;
+                        return Ok(Claim::Close);
+                    }
+                    self.rest_after(&error);
+                    return Ok(Claim::Leave(LEFT));
+                }
+            };
+            record.status = Status::Running;
+            record.started = true;
+            record.worker = Some(self.options.name.clone());
+            record.instance = Some(self.instance.clone());
+            record.frames = None;
+            if let Some(number) = self.store.replace(&record, number).await? {
+                let moved = if was_watched {
+                    let now = self.store.record(&job.id).await?.map_or(at_ns, |found| found.at_ns);
+                    let reason = match before {
+                        Some(_) => format!("worker {had} was gone"),
+                        None => format!("worker {had} let it go"),
+                    };
+                    Some((reason, Duration::from_nanos((now - at_ns).max(0) as u64)))
+                } else {
+                    None
+                };
+                return Ok(Claim::Begin(Box::new(Claimed { record, number, request, moved })));
+            }
+        }
+    }
+
+    /// Does what is left to do of a job that has ended: of a segment, queues the whole if all are done, or
+    /// gives it up with it; of a whole, forgets the segments' results. All of that can be done twice.
+    pub(super) async fn clear_up(&self, job: &Job) -> Result<()> {
+        for part in job.parts() {
+            self.store.forget_results(&part).await?;
+        }
+        let Some(segment) = &job.segment else { return Ok(()) };
+        let Some(whole) = self.store.record(&segment.whole).await? else { return Ok(()) };
+        if whole.record.status != Status::Queued {
+            return Ok(());
+        }
+        let mut is_all_done = true;
+        for id in whole.record.job.parts() {
+            let Some(part) = self.store.record(&id).await? else { return Ok(()) };
+            match part.record.status {
+                Status::Done => {}
+                Status::Failed => {
+                    let mut failed = whole.record.clone();
+                    failed.status = Status::Failed;
+                    let error =
+                        format!("{}: {}", part.record.job.name, part.record.error().unwrap_or_default());
+                    failed.tries = vec![Try { worker: part.record.worker.unwrap_or_default(), error }];
+                    // Somebody else may have said so.
+                    return self.store.replace(&failed, whole.number).await.map(drop);
+                }
+                Status::Queued | Status::Running | Status::Cancelled => is_all_done = false,
+            }
+        }
+        if is_all_done {
+            self.store.enqueue(&whole.record.job).await?;
+        }
+        Ok(())
+    }
+
+    /// True if the worker that has a job is at it: the server gave the job out again because it was away
+    /// itself. What a worker told last stays there for a while after its death, so something newer is waited
+    /// for.
+    async fn is_at_it(&self, record: &Record) -> Result<bool> {
+        let Some(holder) = &record.instance else { return Ok(false) };
+        let Some((_, before)) = self.store.worker(holder).await? else { return Ok(false) };
+        tokio::time::sleep(BEAT + BEAT / 2).await;
+        let told = self.store.worker(holder).await?.filter(|(_, number)| *number != before);
+        Ok(told.is_some_and(|(worker, _)| worker.running.iter().any(|run| run.id == record.job.id)))
+    }
+
+    /// True if the job has failed here, and another worker is there that has not tried it.
+    async fn leaves_to_another(&self, record: &Record) -> Result<bool> {
+        let has_tried = |name: &str| record.tries.iter().any(|tried| tried.worker == name);
+        if !has_tried(&self.options.name) {
+            return Ok(false);
+        }
+        let workers = self.store.workers().await?;
+        Ok(workers.iter().any(|worker| {
+            let places = if record.job.live { worker.cameras } else { worker.jobs };
+            let takes_jobs = !worker.draining && worker.resting.is_none() && places > 0;
+            takes_jobs && worker.version == record.job.version && !has_tried(&worker.name)
+        }))
+    }
+
+    /// Tells whoever looks at this worker that a job came to nothing here.
+    pub(super) fn has_failed(&self, record: &Record, is_given_up: bool) {
+        self.state().failed += 1;
+        let error = record.error().unwrap_or_default().to_owned();
+        (self.tell)(News::Failed { name: record.job.name.clone(), error, is_given_up });
+    }
+}
+
+impl Record {
+    /// Notes that the worker that had it is gone.
+    fn note_loss(&mut self) {
+        let worker = self.worker.clone().unwrap_or_default();
+        if self.job.live && self.frames.is_some_and(|frames| frames > 0) {
+            // A camera that was watched has not crashed its worker at once.
+            self.tries.clear();
+        }
+        let error = "the worker was gone in the middle of it: it was killed, crashed, or lost its connection";
+        self.tries.push(Try { worker, error: error.into() });
+    }
+
+    /// Notes a failure: whether it is tried again depends on how often it was, unless it is `final`.
+    pub(super) fn note_failure(&mut self, worker: &str, error: &Error, is_final: bool) {
+        self.tries.push(Try { worker: worker.into(), error: error.to_string() });
+        let is_given_up = is_final || !self.job.live && self.tries.len() >= self.job.tries as usize;
+        self.status = if is_given_up { Status::Failed } else { Status::Queued };
+        if self.job.live {
+            // It is tried for ever; what is kept of that is the last.
+            self.tries.drain(..self.tries.len() - 1);
+        }
+    }
+}

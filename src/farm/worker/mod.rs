@@ -1,0 +1,359 @@
+//! A worker: takes jobs from a farm and does them, as many at a time as it was told.
+//!
+//! Each place for a job is a task that takes one, holds its lease while the fleet does it, and says what has
+//! become of it. `claim` decides whether a job that came is to be done here, `attempt` does it.
+
+mod attempt;
+mod claim;
+mod telling;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::Message;
+use async_nats::jetstream::consumer::PullConsumer;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::access::Access;
+use super::count::Count;
+use super::job::{Job, Kind, Worker};
+use super::lease::{self, Lease};
+use super::roots::Roots;
+use super::runs::Runs;
+use super::store::Store;
+use crate::control::Control;
+use crate::error::{Error, Result};
+use crate::metrics::Address;
+use crate::results::Summary;
+use attempt::Attempt;
+use claim::Claim;
+use telling::Page;
+
+pub use telling::News;
+
+/// Between two things that a worker tells of itself.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// Between two questions to a server that does not answer.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long a worker that drains waits for a server that is away, to say what has become of its jobs.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// Between two looks whether the worker is to end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The longest rest after jobs that failed here for want of storage.
+const LONGEST_REST: Duration = Duration::from_secs(8);
+
+/// What happens to jobs that go on when a worker is asked to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Drain {
+    /// They are finished. Cameras, which never are, are given back.
+    #[default]
+    Finish,
+    /// They are given back, and begin anew elsewhere.
+    GiveBack,
+}
+
+/// What a worker does, and for whom.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What it is called.
+    pub name: String,
+    /// lockon's version, whose jobs it takes.
+    pub version: String,
+    /// Files at a time.
+    pub jobs: usize,
+    /// Cameras and streams at a time.
+    pub cameras: usize,
+    /// After so long without a word from a worker its jobs are given to another; of the whole farm. `None`
+    /// leaves it as it is there, which is five seconds at first.
+    pub lease: Option<Duration>,
+    /// What happens to jobs at the end.
+    pub drain: Drain,
+    /// Which files it serves.
+    pub roots: Roots,
+    /// Where Prometheus may ask.
+    pub metrics: Option<Address>,
+}
+
+/// A worker that is at it.
+struct Shared {
+    store: Store,
+    options: Options,
+    instance: String,
+    runs: Runs,
+    state: Mutex<State>,
+    page: Option<Page>,
+    drains: watch::Receiver<bool>,
+    tell: Box<dyn Fn(News) + Send + Sync>,
+}
+
+/// What a worker knows of itself.
+#[derive(Default)]
+struct State {
+    running: BTreeMap<String, Arc<Count>>,
+    done: u64,
+    failed: u64,
+    /// Jobs in a row that failed for want of storage.
+    wants: u32,
+    rest: Option<(Instant, String)>,
+    is_away: bool,
+}
+
+/// Does a farm's jobs until `control` is stopped, and then as [`Drain`] says. A server that is away is waited
+/// for; `tell` hears of that and of every job.
+///
+/// # Errors
+/// `Refused` if the server does not want this user, or cannot keep jobs; `Usage` or `File` if the farm's
+/// address or a file of it is wrong; `Listen` if there is no place for metrics.
+pub fn work(
+    access: &Access,
+    options: Options,
+    control: &Control,
+    tell: impl Fn(News) + Send + Sync + 'static,
+) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("lockon-farm")
+        .enable_all()
+        .build()
+        .map_err(|error| Error::Panicked { what: "the farm".into(), message: error.to_string() })?;
+    let outcome = runtime.block_on(serve(access, options, control, Box::new(tell)));
+    // What waits for a disk that hangs is not waited for.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
+}
+
+async fn serve(
+    access: &Access,
+    options: Options,
+    control: &Control,
+    tell: Box<dyn Fn(News) + Send + Sync>,
+) -> Result<()> {
+    let (drain, drains) = watch::channel(false);
+    let Some(store) = connect(access, &options, control, &tell).await? else { return Ok(()) };
+    let page = options.metrics.as_ref().map(Page::serve).transpose()?;
+    let runs = Runs::start(options.jobs)?;
+    let (instance, state) = (instance(), Mutex::default());
+    let shared = Arc::new(Shared { store, options, instance, runs, state, page, drains, tell });
+    (shared.tell)(News::Ready {
+        instance: shared.instance.clone(),
+        metrics: shared.page.as_ref().map(Page::url),
+    });
+    let beating = tokio::spawn(shared.clone().beat());
+    let mut places = JoinSet::new();
+    for _ in 0..shared.options.jobs {
+        places.spawn(shared.clone().take_jobs(Kind::File));
+    }
+    for _ in 0..shared.options.cameras {
+        places.spawn(shared.clone().take_jobs(Kind::Live));
+    }
+    while !control.is_stopped() {
+        tokio::time::sleep(LOOK).await;
+    }
+    let _ = drain.send(true);
+    while let Some(ended) = places.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!("farm: a place for jobs panicked: {error}");
+        }
+    }
+    beating.abort();
+    let _ = tokio::time::timeout(PATIENCE, shared.store.leave(&shared.instance)).await;
+    Ok(())
+}
+
+/// Connects, for as long as it takes; nothing if the worker is to end before that.
+async fn connect(
+    access: &Access,
+    options: &Options,
+    control: &Control,
+    tell: &(dyn Fn(News) + Send + Sync),
+) -> Result<Option<Store>> {
+    let mut is_told = false;
+    let mut pause = PATIENCE / 2;
+    while !control.is_stopped() {
+        match Store::open(access, &options.name).await {
+            Ok(store) => {
+                if is_told {
+                    tell(News::Back);
+                }
+                return Ok(Some(store));
+            }
+            Err(error @ Error::Unreachable { .. }) => {
+                if !is_told {
+                    tell(News::Away(error));
+                }
+                is_told = true;
+            }
+            Err(error) => return Err(error),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(2));
+    }
+    Ok(None)
+}
+
+/// A name that no other worker has.
+fn instance() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    format!("{:08x}", RandomState::new().hash_one(std::process::id()) as u32)
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // It is whole at every moment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn drains(&self) -> bool {
+        *self.drains.borrow()
+    }
+
+    /// Waits until the worker is to end.
+    async fn drained(&self) {
+        let mut drains = self.drains.clone();
+        // The other end is there as long as the worker.
+        let _ = drains.wait_for(|drains| *drains).await;
+    }
+
+    /// One place for a job: takes one after another.
+    async fn take_jobs(self: Arc<Self>, kind: Kind) {
+        let mut consumer: Option<PullConsumer> = None;
+        while !self.drains() {
+            let pulled = tokio::select! {
+                biased;
+                () = self.drained() => return,
+                pulled = self.next(kind, &mut consumer) => pulled,
+            };
+            match pulled {
+                Ok(Some(message)) => {
+                    self.is_back();
+                    let lease = consumer.as_ref().map_or(lease::USUAL, |it| it.cached_info().config.ack_wait);
+                    self.take(message, lease).await;
+                }
+                Ok(None) => self.is_back(),
+                Err(error) => {
+                    self.is_away(error);
+                    // The server may have lost what it kept, and this with it.
+                    consumer = None;
+                    tokio::select! {
+                        () = self.drained() => {}
+                        () = tokio::time::sleep(PATIENCE) => {}
+                    }
+                    let _ = self.store.ensure().await;
+                }
+            }
+        }
+    }
+
+    async fn next(&self, kind: Kind, consumer: &mut Option<PullConsumer>) -> Result<Option<Message>> {
+        let rest = self.state().rest.as_ref().map(|(until, _)| *until);
+        if let Some(until) = rest {
+            tokio::time::sleep_until(until.into()).await;
+            self.state().rest = None;
+        }
+        if consumer.is_none() {
+            let Options { version, lease, .. } = &self.options;
+            *consumer = Some(self.store.consumer(kind, version, *lease, lease::USUAL).await?);
+        }
+        let consumer = consumer.as_ref().expect("it was just made");
+        self.store.pull(consumer).await
+    }
+
+    /// Decides about a job that came, does it, and says what has become of it.
+    async fn take(&self, message: Message, length: Duration) {
+        let (lease, payload) = Lease::of(message);
+        let job: Job = match serde_json::from_slice(&payload) {
+            Ok(job) => job,
+            Err(error) => {
+                tracing::error!("farm: a job that cannot be read is thrown away: {error}");
+                return lease.close().await;
+            }
+        };
+        let count = Count::new();
+        match self.state().running.entry(job.id.clone()) {
+            // The server gave it out again, to whoever holds it, who will say so.
+            Entry::Occupied(_) => return,
+            Entry::Vacant(place) => place.insert(count.clone()),
+        };
+        let id = job.id.clone();
+        match self.claim(job).await {
+            Ok(Claim::Begin(claimed)) => Attempt { shared: self, lease, length, count, claimed }.make().await,
+            Ok(Claim::Close) => lease.close().await,
+            Ok(Claim::Leave(delay)) => lease.give_back(delay).await,
+            Err(error) => {
+                self.is_away(error);
+                lease.give_back(PATIENCE).await;
+            }
+        }
+        self.state().running.remove(&id);
+    }
+
+    /// Tells the farm, again and again, how this worker is.
+    async fn beat(self: Arc<Self>) {
+        loop {
+            if let Err(error) = self.store.beat(&self.describe()).await {
+                tracing::debug!("farm: {error}");
+            }
+            if let Some(page) = &self.page {
+                page.tell(&self.describe(), self.store.queues().await.ok().as_deref());
+            }
+            tokio::time::sleep(BEAT).await;
+        }
+    }
+
+    fn describe(&self) -> Worker {
+        let Options { name, version, jobs, cameras, .. } = &self.options;
+        let state = self.state();
+        Worker {
+            name: name.clone(),
+            instance: self.instance.clone(),
+            version: version.clone(),
+            jobs: *jobs,
+            cameras: *cameras,
+            done: state.done,
+            failed: state.failed,
+            draining: self.drains(),
+            resting: state.rest.as_ref().map(|(_, why)| why.clone()),
+            running: state.running.iter().map(|(id, count)| count.progress(id)).collect(),
+        }
+    }
+
+    /// Takes no job for a while after several in a row that failed here for want of storage: others may have
+    /// it, and a worker that fails at once would get them all.
+    fn rest_after(&self, error: &Error) {
+        let mut state = self.state();
+        state.wants += 1;
+        let rest = (PATIENCE / 2).saturating_mul(1 << state.wants.min(8)).min(LONGEST_REST);
+        state.rest = Some((Instant::now() + rest, error.to_string()));
+        let wants = state.wants;
+        drop(state);
+        if wants > 1 {
+            (self.tell)(News::Resting { rest, why: error.to_string() });
+        }
+    }
+
+    fn is_away(&self, error: Error) {
+        if !std::mem::replace(&mut self.state().is_away, true) {
+            (self.tell)(News::Away(error));
+        }
+    }
+
+    fn is_back(&self) {
+        if std::mem::replace(&mut self.state().is_away, false) {
+            (self.tell)(News::Back);
+        }
+    }
+
+    fn has_done(&self, name: &str, summary: Summary, min_score: f64) {
+        let mut state = self.state();
+        (state.done, state.wants) = (state.done + 1, 0);
+        drop(state);
+        (self.tell)(News::Done { name: name.into(), summary: Box::new(summary), min_score });
+    }
+}
