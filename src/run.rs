@@ -192,8 +192,8 @@ impl Run {
         });
     }
 
-    /// Notes in the run's record what was asked, where the run itself does a part of it, or writes under other
-    /// names until all is there. `outputs` are the names that there will be.
+    /// Notes in the run's record what was asked, where the run itself does a part of it, or writes under
+    /// other names until all is there. `outputs` are the names that there will be.
     ///
     /// The digest of what was asked, with the templates that this run has read.
     pub fn note_asked(&mut self, asked: &Request, outputs: impl IntoIterator<Item = String>) -> String {

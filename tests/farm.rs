@@ -377,3 +377,33 @@ fn a_worker_that_is_asked_to_end_finishes_its_jobs_or_gives_them_back() {
     assert!(all_are(&farm.jobs(), "done"));
     assert!(timeless(&farm.path("slow.jsonl")) == alone(&farm, &SLOW, "alone.jsonl"));
 }
+
+/// Services and containers start lockon with words that it knows, and a server with a file that it reads.
+#[test]
+fn examples_of_a_farm_say_what_programs_understand() {
+    let folder = root().join("examples/farm");
+    let help = Command::new(program()).args(["worker", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let known: Vec<_> = help.split(|c: char| !(c.is_alphanumeric() || c == '-')).collect();
+    let mut checked = 0;
+    for entry in fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        for line in text.lines().filter(|line| {
+            line.contains("lockon worker") || line.contains("worker\"") || line.contains("args:")
+        }) {
+            let words = line.split(|c: char| !(c.is_alphanumeric() || c == '-'));
+            for option in words.filter(|word| word.starts_with("--") && word.len() > 2) {
+                assert!(known.contains(&option), "{}: `lockon worker` has no {option}", path.display());
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked >= 6, "only {checked} options are there");
+    if Farm::away(&[]).is_some() {
+        let mut read = Command::new("nats-server");
+        read.args(["-t", "-c"]).arg(folder.join("nats.conf")).env("LOCKON_FARM_PASSWORD", "x");
+        let read = read.output().unwrap();
+        assert!(read.status.success(), "{}", stderr(&read));
+    }
+}

@@ -259,6 +259,9 @@ pub struct Try {
     pub worker: String,
     /// What went wrong.
     pub error: String,
+    /// True if the worker was gone in its middle.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
 }
 
 /// A job and what has become of it.
@@ -305,6 +308,11 @@ impl Record {
             seconds: None,
             files: Vec::new(),
         }
+    }
+
+    /// True if it may be what its workers died of.
+    pub fn is_suspect(&self) -> bool {
+        self.tries.iter().any(|tried| tried.lost)
     }
 
     /// What went wrong the last time.
@@ -422,7 +430,7 @@ mod tests {
     #[test]
     fn a_record_comes_back_from_its_json() {
         let mut record = Record::new(Job::new("a", &request(), &[], TERMS).unwrap());
-        record.tries.push(Try { worker: "w".into(), error: "no".into() });
+        record.tries.push(Try { worker: "w".into(), error: "no".into(), lost: false });
         (record.status, record.seconds) = (Status::Failed, Some(1.5));
         let text = serde_json::to_string(&record).unwrap();
         let back: Record = serde_json::from_str(&text).unwrap();

@@ -27,8 +27,7 @@ impl Roots {
     }
 
     /// Refuses a request that reads or writes outside of the folders, through links or not, or that can: text
-    /// of a pipeline opens what it likes. Names of what does not stay here, if nothing `stays`, are not looked
-    /// at.
+    /// of a pipeline opens what it likes. Names of outputs are not looked at if nothing `stays` here.
     ///
     /// # Errors
     /// `File`, which names the path.

@@ -35,6 +35,9 @@ pub(super) const IN_FLIGHT: usize = 512;
 /// Bytes of a piece of a results file: a message has a megabyte at most.
 const PIECE: usize = 512 << 10;
 
+/// How often something to read a stream is asked for.
+const READER_TRIES: u32 = 5;
+
 /// Copies of every stream in a cluster, so that one server of three may be lost.
 const COPIES: usize = 3;
 
@@ -288,14 +291,7 @@ impl Store {
         read: impl Fn(&Message) -> Result<T>,
     ) -> Result<Vec<T>> {
         let stream = self.stream(what).await?;
-        let config = push::OrderedConfig {
-            deliver_subject: self.client.new_inbox(),
-            filter_subject: subject,
-            deliver_policy: DeliverPolicy::All,
-            ..push::OrderedConfig::default()
-        };
-        let consumer: Consumer<push::OrderedConfig> =
-            stream.create_consumer(config).await.map_err(|error| self.away(error))?;
+        let consumer = self.reader(&stream, subject).await?;
         let mut left = consumer.cached_info().num_pending;
         let mut found = Vec::with_capacity(left as usize);
         let mut messages = consumer.messages().await.map_err(|error| self.away(error))?;
@@ -310,6 +306,27 @@ impl Store {
             found.push(read(&message)?);
         }
         Ok(found)
+    }
+
+    /// Something that reads a stream from its beginning. A cluster may give that to a server which is away,
+    /// and says nothing then: asked again, it gives it to another.
+    async fn reader(&self, stream: &Stream, subject: String) -> Result<Consumer<push::OrderedConfig>> {
+        let mut tries = 0;
+        loop {
+            let config = push::OrderedConfig {
+                deliver_subject: self.client.new_inbox(),
+                filter_subject: subject.clone(),
+                deliver_policy: DeliverPolicy::All,
+                ..push::OrderedConfig::default()
+            };
+            tries += 1;
+            match tokio::time::timeout(Duration::from_secs(2), stream.create_consumer(config)).await {
+                Ok(Ok(consumer)) => return Ok(consumer),
+                Ok(Err(error)) if tries == READER_TRIES => return Err(self.away(error)),
+                Err(_) if tries == READER_TRIES => return Err(self.away("no answer")),
+                Ok(Err(_)) | Err(_) => {}
+            }
+        }
     }
 
     /// Tells all who look how this worker is.
@@ -376,8 +393,8 @@ pub fn counts<'a>(records: impl IntoIterator<Item = &'a Record>) -> [u64; Status
     counts
 }
 
-/// True if the queue has a message of that subject, and so refuses a second one. The server has no number of its
-/// own for that.
+/// True if the queue has a message of that subject, and so refuses a second one. The server has no number of
+/// its own for that.
 fn is_there_already(error: &PublishError) -> bool {
     let said = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     said.contains("maximum messages per subject")

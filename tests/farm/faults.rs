@@ -51,6 +51,10 @@ fn a_server_that_is_killed_in_the_middle_of_a_job_is_waited_for() {
         assert!(Instant::now() < deadline, "{}", farm.log());
         std::thread::sleep(Duration::from_millis(20));
     }
+    while !farm.log().contains("waiting for it") {
+        assert!(Instant::now() < deadline, "{}", farm.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
     farm.serve();
     let jobs = farm.until("it is done", |jobs| all_are(jobs, "done"));
     assert!(jobs[0].get("tries").is_none(), "nobody did it twice: {jobs:?}");

@@ -241,8 +241,7 @@ impl Attempt<'_> {
         Ok(Part { from_ns: record.job.segment.and_then(|segment| segment.from_ns), lines, rows })
     }
 
-    /// What is left to do when a job is done: of a segment, to queue the whole if it was the last; of a whole,
-    /// to forget the segments' results.
+    /// Does what is left to do of a job that has ended, for as long as it takes: see [`Shared::clear_up`].
     async fn clear_up(&self) {
         let mut patience = Patience::default();
         while let Err(error) = self.shared.clear_up(&self.claimed.record.job).await {

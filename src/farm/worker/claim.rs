@@ -71,6 +71,9 @@ impl Shared {
             if before.is_none() && self.leaves_to_another(&record).await? {
                 return Ok(Claim::Leave(LEFT));
             }
+            if record.is_suspect() && !self.is_only_suspect(&job.id) {
+                return Ok(Claim::Leave(BEAT));
+            }
             let request = record.job.request().and_then(|request| {
                 self.options.roots.check(&request, !record.job.collect)?;
                 Ok((place::look(&record, &request)?, request))
@@ -144,7 +147,8 @@ impl Shared {
                     failed.status = Status::Failed;
                     let error =
                         format!("{}: {}", part.record.job.name, part.record.error().unwrap_or_default());
-                    failed.tries = vec![Try { worker: part.record.worker.unwrap_or_default(), error }];
+                    failed.tries =
+                        vec![Try { worker: part.record.worker.unwrap_or_default(), error, lost: false }];
                     // Somebody else may have said so.
                     return self.store.replace(&failed, whole.number).await.map(drop);
                 }
@@ -166,6 +170,12 @@ impl Shared {
         tokio::time::sleep(BEAT + BEAT / 2).await;
         let told = self.store.worker(holder).await?.filter(|(_, number)| *number != before);
         Ok(told.is_some_and(|(worker, _)| worker.running.iter().any(|run| run.id == record.job.id)))
+    }
+
+    /// True if no other job is done here that may be what its worker died of. If one of them kills this
+    /// worker too, those that were only beside it are not blamed again and again.
+    fn is_only_suspect(&self, id: &str) -> bool {
+        self.state().suspect.get_or_insert_with(|| id.to_owned()) == id
     }
 
     /// True if the job has failed here, and another worker is there that has not tried it.
@@ -199,12 +209,12 @@ impl Record {
             self.tries.clear();
         }
         let error = "the worker was gone in the middle of it: it was killed, crashed, or lost its connection";
-        self.tries.push(Try { worker, error: error.into() });
+        self.tries.push(Try { worker, error: error.into(), lost: true });
     }
 
     /// Notes a failure: whether it is tried again depends on how often it was, unless it is `final`.
     pub(super) fn note_failure(&mut self, worker: &str, error: &Error, is_final: bool) {
-        self.tries.push(Try { worker: worker.into(), error: error.to_string() });
+        self.tries.push(Try { worker: worker.into(), error: error.to_string(), lost: false });
         let is_given_up = is_final || !self.job.live && self.tries.len() >= self.job.tries as usize;
         self.status = if is_given_up { Status::Failed } else { Status::Queued };
         if self.job.live {

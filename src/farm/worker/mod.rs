@@ -97,6 +97,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     running: BTreeMap<String, Arc<Count>>,
+    /// The job that is done here though an earlier worker was gone in its middle.
+    suspect: Option<String>,
     done: u64,
     failed: u64,
     /// Jobs in a row that failed for want of storage.
@@ -291,7 +293,11 @@ impl Shared {
                 lease.give_back(PATIENCE).await;
             }
         }
-        self.state().running.remove(&id);
+        let mut state = self.state();
+        state.running.remove(&id);
+        if state.suspect.as_ref() == Some(&id) {
+            state.suspect = None;
+        }
     }
 
     /// Tells the farm, again and again, how this worker is.
