@@ -19,7 +19,7 @@ use super::super::log::{self, BARS};
 use super::super::signals::Signals;
 
 /// Between two questions how far all are; longer where the answer takes long.
-const TICK: Duration = Duration::from_millis(250);
+const TICK: Duration = Duration::from_millis(50);
 
 /// Between two lines in a log.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
