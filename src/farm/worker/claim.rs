@@ -12,6 +12,9 @@ use crate::request::Request;
 /// How long a job waits that this worker leaves to another.
 const LEFT: Duration = Duration::from_millis(500);
 
+/// How often within half a [`BEAT`] each it is looked whether another worker is still there.
+const LISTENS: u32 = 5;
+
 /// What is done about a job.
 pub(super) enum Claim {
     /// It is this worker's: the record that says so, and what is asked.
@@ -162,14 +165,19 @@ impl Shared {
     }
 
     /// True if the worker that has a job is at it: the server gave the job out again because it was away
-    /// itself. What a worker told last stays there for a while after its death, so something newer is waited
-    /// for.
+    /// itself. What a worker told last stays there for a while after its death, and a server that was away has
+    /// forgotten it, so something newer is waited for.
     async fn is_at_it(&self, record: &Record) -> Result<bool> {
         let Some(holder) = &record.instance else { return Ok(false) };
-        let Some((_, before)) = self.store.worker(holder).await? else { return Ok(false) };
-        tokio::time::sleep(BEAT + BEAT / 2).await;
-        let told = self.store.worker(holder).await?.filter(|(_, number)| *number != before);
-        Ok(told.is_some_and(|(worker, _)| worker.running.iter().any(|run| run.id == record.job.id)))
+        let before = self.store.worker(holder).await?.map(|(_, number)| number);
+        for _ in 0..LISTENS {
+            tokio::time::sleep(BEAT / 2).await;
+            let told = self.store.worker(holder).await?.filter(|(_, number)| Some(*number) != before);
+            if let Some((worker, _)) = told {
+                return Ok(worker.running.iter().any(|run| run.id == record.job.id));
+            }
+        }
+        Ok(false)
     }
 
     /// True if no other job is done here that may be what its worker died of. If one of them kills this

@@ -303,8 +303,10 @@ impl Shared {
     /// Tells the farm, again and again, how this worker is.
     async fn beat(self: Arc<Self>) {
         loop {
-            if let Err(error) = self.store.beat(&self.describe()).await {
-                tracing::debug!("farm: {error}");
+            // What a server that was away has not heard is not waited for.
+            match tokio::time::timeout(BEAT, self.store.beat(&self.describe())).await {
+                Ok(Err(error)) => tracing::debug!("farm: {error}"),
+                Ok(Ok(())) | Err(_) => {}
             }
             if let Some(page) = &self.page {
                 page.tell(&self.describe(), self.store.queues().await.ok().as_deref());
