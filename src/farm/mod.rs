@@ -80,12 +80,24 @@ impl Farm {
     }
 
     /// Puts jobs into the queue, those that are not known there. Told of each, in their order. A job that is
-    /// known is left as it is; one whose submitter died in the middle is completed.
+    /// known is left as it is, unless it was cancelled; one whose submitter died in the middle is completed.
     ///
     /// # Errors
     /// `Unreachable` if the server is away; what was submitted before that stays, and submitting all again
     /// does nothing twice.
     pub fn submit(&self, jobs: &[Job]) -> Result<Vec<Submitted>> {
+        let mut submitted = self.submit_new(jobs)?;
+        for (job, told) in jobs.iter().zip(&mut submitted) {
+            // Somebody took it back, and now wants it.
+            if *told == Submitted::Known(Status::Cancelled) && self.retry(std::slice::from_ref(&job.id))? > 0
+            {
+                *told = Submitted::New;
+            }
+        }
+        Ok(submitted)
+    }
+
+    fn submit_new(&self, jobs: &[Job]) -> Result<Vec<Submitted>> {
         self.runtime.block_on(async {
             let mut versions: Vec<(Kind, &str)> = Vec::new();
             for job in jobs {

@@ -51,4 +51,7 @@ fn a_camera_moves_when_its_worker_dies_and_its_results_tell_of_the_gap() {
         assert!(Instant::now() < deadline, "{}", farm.log());
         std::thread::sleep(Duration::from_millis(50));
     }
+    // And asked again it goes on.
+    assert!(farm.said(&CAMERA).contains("1 jobs submitted"));
+    frames(&farm, "yard-3.jsonl", 5);
 }

@@ -102,8 +102,8 @@ fn describe(submitted: &[Submitted]) -> String {
     if !known.is_empty() {
         let _ = write!(said, "; known already: {}", known.join(", "));
     }
-    if submitted.iter().any(|told| matches!(told, Submitted::Known(Status::Failed | Status::Cancelled))) {
-        said += " (`lockon jobs retry` tries those that failed or were cancelled again)";
+    if submitted.contains(&Submitted::Known(Status::Failed)) {
+        said += " (`lockon jobs retry` tries those that failed again)";
     }
     said
 }

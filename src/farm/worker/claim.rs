@@ -165,8 +165,8 @@ impl Shared {
     }
 
     /// True if the worker that has a job is at it: the server gave the job out again because it was away
-    /// itself. What a worker told last stays there for a while after its death, and a server that was away has
-    /// forgotten it, so something newer is waited for.
+    /// itself. What a worker told last stays there for a while after its death, and a server that was away
+    /// has forgotten it, so something newer is waited for.
     async fn is_at_it(&self, record: &Record) -> Result<bool> {
         let Some(holder) = &record.instance else { return Ok(false) };
         let before = self.store.worker(holder).await?.map(|(_, number)| number);
