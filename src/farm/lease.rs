@@ -5,8 +5,15 @@ use std::time::Duration;
 use async_nats::jetstream::message::Acker;
 use async_nats::jetstream::{AckKind, Message};
 
-/// How long a job is held without a word where nobody says.
-pub(super) const USUAL: Duration = Duration::from_secs(5);
+use super::job::Kind;
+
+/// How long a job is held without a word where nobody says. Nobody watches a camera meanwhile.
+pub(super) fn usual(kind: Kind) -> Duration {
+    match kind {
+        Kind::File => Duration::from_secs(5),
+        Kind::Live => Duration::from_secs(3),
+    }
+}
 
 /// How often the server hears of a lease of that length.
 pub(super) fn renewal(lease: Duration) -> Duration {

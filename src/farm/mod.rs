@@ -107,7 +107,7 @@ impl Farm {
             }
             // So that whoever looks sees what waits, also if no worker of that version ever was there.
             for (kind, version) in versions {
-                self.store.consumer(kind, version, None, lease::USUAL).await?;
+                self.store.consumer(kind, version, None).await?;
             }
             let records: Vec<_> = jobs.iter().cloned().map(Record::new).collect();
             let is_new = self.store.create(&records).await?;

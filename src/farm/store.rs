@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 
 use super::access::Access;
 use super::job::{Job, Kind, Record, Status, Worker};
+use super::lease;
 use super::names::Names;
 use crate::error::{Error, Result};
 
@@ -143,14 +144,13 @@ impl Store {
         kind: Kind,
         version: &str,
         lease: Option<Duration>,
-        usual: Duration,
     ) -> Result<PullConsumer> {
         let name = Names::consumer(kind, version);
         let config = pull::Config {
             durable_name: Some(name.clone()),
             filter_subject: self.names.queue_of(kind, version),
             ack_policy: AckPolicy::Explicit,
-            ack_wait: lease.unwrap_or(usual),
+            ack_wait: lease.unwrap_or_else(|| lease::usual(kind)),
             max_ack_pending: -1,
             max_waiting: 1 << 16,
             ..pull::Config::default()

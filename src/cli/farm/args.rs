@@ -145,7 +145,7 @@ pub(in crate::cli) struct WorkerArgs {
     #[arg(long, value_name = "NAME")]
     pub(super) name: Option<String>,
     /// Give a worker's jobs to others after so many seconds without a word of it, in the whole farm; other
-    /// workers learn of a change when they start [default: what the farm has; 5 at first]
+    /// workers learn of a change when they start [default: what the farm has; 5 at first, 3 of cameras]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(2..=3600))]
     pub(super) lease: Option<u16>,
     /// Tell Prometheus of the worker, its jobs and the farm's queue: serve /metrics over HTTP there; a PORT

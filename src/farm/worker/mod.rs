@@ -71,7 +71,7 @@ pub struct Options {
     /// Cameras and streams at a time.
     pub cameras: usize,
     /// After so long without a word from a worker its jobs are given to another; of the whole farm. `None`
-    /// leaves it as it is there, which is five seconds at first.
+    /// leaves it as it is there, which is five seconds at first, and three of cameras.
     pub lease: Option<Duration>,
     /// What happens to jobs at the end.
     pub drain: Drain,
@@ -235,7 +235,9 @@ impl Shared {
             match pulled {
                 Ok(Some(message)) => {
                     self.is_back();
-                    let lease = consumer.as_ref().map_or(lease::USUAL, |it| it.cached_info().config.ack_wait);
+                    let lease = consumer
+                        .as_ref()
+                        .map_or_else(|| lease::usual(kind), |it| it.cached_info().config.ack_wait);
                     self.take(message, lease).await;
                 }
                 Ok(None) => self.is_back(),
@@ -261,7 +263,7 @@ impl Shared {
         }
         if consumer.is_none() {
             let Options { version, lease, .. } = &self.options;
-            *consumer = Some(self.store.consumer(kind, version, *lease, lease::USUAL).await?);
+            *consumer = Some(self.store.consumer(kind, version, *lease).await?);
         }
         let consumer = consumer.as_ref().expect("it was just made");
         self.store.pull(consumer).await
@@ -304,9 +306,8 @@ impl Shared {
     async fn beat(self: Arc<Self>) {
         loop {
             // What a server that was away has not heard is not waited for.
-            match tokio::time::timeout(BEAT, self.store.beat(&self.describe())).await {
-                Ok(Err(error)) => tracing::debug!("farm: {error}"),
-                Ok(Ok(())) | Err(_) => {}
+            if let Ok(Err(error)) = tokio::time::timeout(BEAT, self.store.beat(&self.describe())).await {
+                tracing::debug!("farm: {error}");
             }
             if let Some(page) = &self.page {
                 page.tell(&self.describe(), self.store.queues().await.ok().as_deref());
