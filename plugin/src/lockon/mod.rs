@@ -19,8 +19,8 @@
 //!   converts RGB to luma of limited range; a `videoconvert` in front does the same.
 //!
 //! A `videoconvert` in front takes the rest: formats in which samples begin between bytes or lie in tiles
-//! (`v210`, `NV12_10LE32`), RGB of other depths. Frames in a GPU's memory (`memory:CUDAMemory`, in the formats of
-//! the first kind; `cudaconvert` takes others, such as P010) are searched and drawn on there with
+//! (`v210`, `NV12_10LE32`), RGB of other depths. Frames in a GPU's memory (`memory:CUDAMemory`, in the
+//! formats of the first kind; `cudaconvert` takes others, such as P010) are searched and drawn on there with
 //! `backend=cuda`; what is followed is looked at in windows of some kB that are fetched. With `backend=cpu`
 //! put `cudadownload` in front.
 //!
