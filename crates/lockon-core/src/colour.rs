@@ -41,6 +41,29 @@ impl Conversion {
         let green = (y - self.red * red - self.blue * blue) / (1.0 - self.red - self.blue);
         [red, green, blue].map(|v| libm::round(v).clamp(0.0, 255.0) as u8)
     }
+
+    /// What makes luma, Cb and Cr as JPEG has them, BT.601 at full range, of those of a video: of each the
+    /// weights of the three, and what is added.
+    pub fn to_jpeg(&self) -> [[f64; 4]; 3] {
+        let (luma, chroma, black) =
+            if self.is_full_range { (1.0, 1.0, 0.0) } else { (255.0 / 219.0, 255.0 / 224.0, 16.0) };
+        // Of zero, of each unit: it is linear.
+        let rgb = |y: f64, cb: f64, cr: f64| {
+            let red = luma * y + chroma * 2.0 * (1.0 - self.red) * cr;
+            let blue = luma * y + chroma * 2.0 * (1.0 - self.blue) * cb;
+            let green = (luma * y - self.red * red - self.blue * blue) / (1.0 - self.red - self.blue);
+            [red, green, blue]
+        };
+        let jpeg = |[red, green, blue]: [f64; 3]| {
+            let y = 0.299 * red + 0.587 * green + 0.114 * blue;
+            [y, (blue - y) / 1.772, (red - y) / 1.402]
+        };
+        let [y, cb, cr] = [rgb(1.0, 0.0, 0.0), rgb(0.0, 1.0, 0.0), rgb(0.0, 0.0, 1.0)].map(jpeg);
+        [0, 1, 2].map(|of| {
+            let middle = if of == 0 { 0.0 } else { 128.0 };
+            [y[of], cb[of], cr[of], middle - black * y[of] - 128.0 * (cb[of] + cr[of])]
+        })
+    }
 }
 
 /// OpenCV's integer luma. Grey stays what it is: the weights add up to 2^14.
@@ -175,6 +198,24 @@ mod tests {
         // At full range, as JPEG has it.
         assert_eq!(of(Some("1:4:0:0")).rgb([76, 85, 255]), [254, 0, 0]);
         assert_eq!(of(None), Conversion::BT601);
+    }
+
+    #[test]
+    fn jpegs_colours_are_the_videos() {
+        let jpeg = Conversion::of(&format("I420", Size::new(64, 48), Some("1:4:0:0")));
+        for colorimetry in [None, Some("bt709"), Some("1:3:5:1"), Some("1:4:0:0")] {
+            let video = Conversion::of(&format("I420", Size::new(64, 48), colorimetry));
+            for pixel in [[81, 90, 240], [63, 102, 220], [235, 128, 128], [16, 128, 128], [120, 100, 150]] {
+                let said = video.to_jpeg().map(|[y, cb, cr, more]| {
+                    let [a, b, c] = pixel.map(f64::from);
+                    (y * a + cb * b + cr * c + more).round().clamp(0.0, 255.0) as u8
+                });
+                let (shown, meant) = (jpeg.rgb(said), video.rgb(pixel));
+                // Each of the three is rounded, and blue weighs chroma by nearly two.
+                let is_near = shown.iter().zip(meant).all(|(&shown, meant)| shown.abs_diff(meant) <= 2);
+                assert!(is_near, "{colorimetry:?} {pixel:?}: {shown:?}, not {meant:?}");
+            }
+        }
     }
 
     #[test]
