@@ -27,7 +27,7 @@ const MAX_CONNECTIONS: usize = 16;
 /// How often to look at connections that are open.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Where metrics are served: `PORT` of this machine's own 127.0.0.1, or `HOST:PORT`.
+/// Where something is served: `PORT` of this machine's own 127.0.0.1, or `HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     host: String,
@@ -39,7 +39,7 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self> {
         let bad =
-            || Error::value("metrics", text, "expected PORT or HOST:PORT, such as 9090 or 0.0.0.0:9090");
+            || Error::value("address", text, "expected PORT or HOST:PORT, such as 9090 or 0.0.0.0:9090");
         if let Ok(port) = text.parse() {
             return Ok(Self { host: Ipv4Addr::LOCALHOST.to_string(), port });
         }
@@ -50,6 +50,23 @@ impl FromStr for Address {
         };
         let host = host.ok_or_else(bad)?.to_owned();
         Ok(Self { host, port: port.parse().map_err(|_| bad())? })
+    }
+}
+
+impl Address {
+    /// The host as it was typed; of a bare port 127.0.0.1.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Takes connections there.
+    ///
+    /// # Errors
+    /// `Listen` if the address is taken, or is none of this machine's.
+    pub fn listen(&self) -> Result<TcpListener> {
+        let failed = |cause| Error::Listen { address: self.to_string(), cause };
+        let found = (self.host.as_str(), self.port).to_socket_addrs().map_err(failed)?;
+        TcpListener::bind(found.collect::<Vec<_>>().as_slice()).map_err(failed)
     }
 }
 
@@ -75,8 +92,7 @@ impl Server {
     /// `Listen` if the address is taken, or is none of this machine's.
     pub fn start(address: &Address, text: impl Fn() -> String + Send + 'static) -> Result<Self> {
         let failed = |cause| Error::Listen { address: address.to_string(), cause };
-        let found = (address.host.as_str(), address.port).to_socket_addrs().map_err(failed)?;
-        let listener = TcpListener::bind(found.collect::<Vec<_>>().as_slice()).map_err(failed)?;
+        let listener = address.listen()?;
         let address = listener.local_addr().map_err(failed)?;
         let stop = Arc::new(AtomicBool::new(false));
         let is_over = stop.clone();

@@ -67,22 +67,34 @@ impl Metrics {
     }
 }
 
-/// The runs whose counts are told, each with what its video is called.
-type Runs = Arc<Mutex<Vec<(String, Metrics)>>>;
+/// The runs whose counts are told, each with what its video is called. Clones are of the same runs.
+#[derive(Debug, Clone, Default)]
+pub struct Registry(Arc<Mutex<Vec<(String, Metrics)>>>);
 
-fn lock(runs: &Runs) -> MutexGuard<'_, Vec<(String, Metrics)>> {
-    runs.lock().unwrap_or_else(PoisonError::into_inner)
-}
+impl Registry {
+    /// What counts a run, and the bytes that `traffic` counts, under the name of its video. The run is told
+    /// of as long as this lives.
+    pub fn watch(&self, video: &str, traffic: &Traffic) -> MetricsSink {
+        let metrics = Metrics::default();
+        metrics.state().traffic = traffic.clone();
+        self.lock().push((video.to_owned(), metrics.clone()));
+        MetricsSink { metrics, registry: self.clone() }
+    }
 
-/// The text of all runs, each of one moment.
-fn text(runs: &Runs) -> String {
-    // Copied, so that no engine ever waits while text is written.
-    let copy = |(video, metrics): &(String, Metrics)| (quoted(video), metrics.state().clone());
-    let runs: Vec<_> = lock(runs).iter().map(copy).collect();
-    let mut text = String::new();
-    // Writing into a String cannot fail.
-    let _ = write_text(&mut text, &runs);
-    text
+    /// The text of all runs, each of one moment.
+    pub fn text(&self) -> String {
+        // Copied, so that no engine ever waits while text is written.
+        let copy = |(video, metrics): &(String, Metrics)| (quoted(video), metrics.state().clone());
+        let runs: Vec<_> = self.lock().iter().map(copy).collect();
+        let mut text = String::new();
+        // Writing into a String cannot fail.
+        let _ = write_text(&mut text, &runs);
+        text
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(String, Metrics)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What is known of runs, with the names of their videos in quotes.
@@ -208,7 +220,7 @@ fn quoted(value: &str) -> String {
 /// Serves the counts of any number of runs at one address, until it is dropped.
 #[derive(Debug)]
 pub struct MetricsServer {
-    runs: Runs,
+    registry: Registry,
     server: Server,
 }
 
@@ -226,10 +238,10 @@ impl MetricsServer {
     /// # Errors
     /// As [`Self::start`].
     pub fn start_with(address: &Address, more: impl Fn() -> String + Send + 'static) -> Result<Self> {
-        let runs = Runs::default();
-        let told = runs.clone();
-        let server = Server::start(address, move || text(&told) + &more())?;
-        Ok(Self { runs, server })
+        let registry = Registry::default();
+        let told = registry.clone();
+        let server = Server::start(address, move || told.text() + &more())?;
+        Ok(Self { registry, server })
     }
 
     /// Where it serves: with the port that was chosen, if 0 was asked for.
@@ -237,26 +249,22 @@ impl MetricsServer {
         self.server.url()
     }
 
-    /// What counts a run, and the bytes that `traffic` counts, under the name of its video. The run is told
-    /// of as long as this lives.
+    /// As [`Registry::watch`].
     pub fn watch(&self, video: &str, traffic: &Traffic) -> MetricsSink {
-        let metrics = Metrics::default();
-        metrics.state().traffic = traffic.clone();
-        lock(&self.runs).push((video.to_owned(), metrics.clone()));
-        MetricsSink { metrics, runs: self.runs.clone() }
+        self.registry.watch(video, traffic)
     }
 }
 
-/// Counts what the engine tells, for a [`MetricsServer`].
+/// Counts what the engine tells, for a [`Registry`].
 #[derive(Debug)]
 pub struct MetricsSink {
     metrics: Metrics,
-    runs: Runs,
+    registry: Registry,
 }
 
 impl Drop for MetricsSink {
     fn drop(&mut self) {
-        lock(&self.runs).retain(|(_, metrics)| !Arc::ptr_eq(&metrics.0, &self.metrics.0));
+        self.registry.lock().retain(|(_, metrics)| !Arc::ptr_eq(&metrics.0, &self.metrics.0));
     }
 }
 
@@ -340,7 +348,7 @@ mod tests {
         let track = Track { id: 3, state: TrackState::Lost, score: 0.25, ..Track::default() };
         let metrics = Metrics::default();
         metrics.state().tracks.push(track);
-        let text = text(&Arc::new(Mutex::new(vec![("v".into(), metrics)])));
+        let text = Registry(Arc::new(Mutex::new(vec![("v".into(), metrics)]))).text();
         assert_eq!(text.matches("lockon_track_state{video=\"v\",track=\"3\"").count(), 4);
         assert!(text.contains("lockon_track_state{video=\"v\",track=\"3\",state=\"lost\"} 1\n"), "{text}");
         assert!(text.contains("lockon_track_state{video=\"v\",track=\"3\",state=\"tracked\"} 0\n"), "{text}");
@@ -352,14 +360,14 @@ mod tests {
         let server = MetricsServer::start(&"0".parse().unwrap()).unwrap();
         let sinks = ["a", "b"].map(|video| server.watch(video, &Traffic::default()));
         sinks[1].metrics.state().frames = 7;
-        let said = text(&server.runs);
+        let said = server.registry.text();
         assert!(said.contains("lockon_videos 2\n"), "{said}");
         let lines = "lockon_frames_total{video=\"a\"} 0\nlockon_frames_total{video=\"b\"} 7\n";
         assert!(said.contains(lines), "{said}");
         assert_eq!(said.matches("# TYPE lockon_frames_total counter").count(), 1);
         let [first, _second] = sinks;
         drop(first);
-        let said = text(&server.runs);
+        let said = server.registry.text();
         assert!(said.contains("lockon_videos 1\n") && !said.contains("video=\"a\""), "{said}");
     }
 }
