@@ -213,8 +213,10 @@ struct State {
     /// ...and those about the search, which are when one is submitted.
     searching: Queue,
     numbers: Numbers,
-    /// How many frames are kept for boxes that are given in one that has passed.
+    /// How many frames are kept for boxes that are given in one that has passed...
     kept: usize,
+    /// ...and how many of them the orders need that are given again.
+    needed: usize,
 }
 
 impl State {
@@ -300,7 +302,7 @@ impl Orders {
         orders.sort_by_key(|repeated| repeated.frame);
         let mut state = self.lock();
         let oldest = orders.iter().map(|repeated| repeated.order.age(repeated.frame)).max().unwrap_or(0);
-        state.kept = state.kept.max(oldest as usize);
+        state.needed = oldest as usize;
         let begun = orders.iter().filter_map(|repeated| match repeated.order {
             Order::Follow { id, .. } => Some(id),
             _ => None,
@@ -317,7 +319,8 @@ impl Orders {
     }
 
     pub(crate) fn kept(&self) -> usize {
-        self.lock().kept
+        let state = self.lock();
+        state.kept.max(state.needed)
     }
 
     /// A run begins, which follows so many boxes from the start: it takes orders.
@@ -413,6 +416,10 @@ mod tests {
             repeated(9, Order::Clear),
         ]);
         assert_eq!(orders.kept(), 7);
+        for (asked, kept) in [(3, 7), (9, 9), (0, 7)] {
+            orders.keep(asked);
+            assert_eq!(orders.kept(), kept);
+        }
         assert!(orders.due(4).is_empty());
         assert_eq!(
             orders.due(6).iter().map(|asked| asked.order.clone()).collect::<Vec<_>>(),
