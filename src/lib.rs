@@ -54,6 +54,8 @@ pub mod run;
 #[cfg(test)]
 #[path = "../tests/say.rs"]
 mod say;
+#[cfg(feature = "serve")]
+pub mod serve;
 
 pub use lockon_core::{
     Error, Result, change, colour, config, control, device_memory, engine, error, excerpt, files, frame,

@@ -26,6 +26,8 @@ use crate::output::{self, report};
 use crate::ports::Sink;
 use crate::request::{Request, Share};
 use crate::results::{CommandRecord, RunRecord, Summary};
+#[cfg(feature = "serve")]
+use crate::serve::{self, Page};
 use crate::surface::Traffic;
 use crate::text;
 
@@ -219,6 +221,26 @@ impl Run {
     /// What counts this run for a server of several, under a name.
     pub fn metrics(&self, server: &MetricsServer, video: &str) -> MetricsSink {
         server.watch(video, &self.devices.traffic())
+    }
+
+    /// Shows this run on a page, under a name, from now on.
+    #[cfg(feature = "serve")]
+    pub fn show(&mut self, page: &Page, name: &str) {
+        let Self { request, devices, control, frames, .. } = &*self;
+        let is_live = frames.source().is_live();
+        let shown = serve::Shown {
+            name: text::for_people(name),
+            control: control.clone(),
+            traffic: devices.traffic(),
+            is_live,
+            every: request.every,
+            length_ns: self.length_ns(),
+            limits: request.limits(),
+            roi: request.roi,
+            waits: request.is_idle() && !request.display && !is_live,
+            kept: if request.display { window::KEPT } else { 0 },
+        };
+        self.sinks.push(Box::new(page.watch(shown)));
     }
 
     /// The first frame that will be processed, before it is; `None` if there is none, or if the run was

@@ -4,6 +4,8 @@
 #![allow(unreachable_pub, reason = "nothing outside this binary can reach anything")]
 
 mod architecture;
+#[cfg(unix)]
+mod browser;
 mod cli;
 mod driven;
 mod endurance;
@@ -18,6 +20,7 @@ mod interrupts;
 mod live;
 mod matches;
 mod observe;
+mod page;
 mod say;
 #[cfg(unix)]
 mod scripts;

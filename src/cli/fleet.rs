@@ -23,6 +23,7 @@ use lockon::text;
 
 use super::args::RunArgs;
 use super::log::{self, BARS};
+use super::page::Page;
 use super::progress::Progress;
 use super::request::{All, Typed};
 use super::signals::Signals;
@@ -129,6 +130,7 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
     if let Some(metrics) = &metrics {
         log::say(&format!("metrics: {}", metrics.url()));
     }
+    let page = Page::of(&videos[0].1)?.map(Arc::new);
     let keeps = videos.iter().any(|(_, request)| run::keeps_anything(request));
     let shows = !args.no_progress && !log::is_quiet();
     let total = Arc::new(Total::default());
@@ -136,7 +138,7 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
     let mut fleet = Fleet::under(jobs, signals.control());
     let orders: Vec<_> = videos
         .into_iter()
-        .map(|(name, request)| order(name, request, shows, &total, metrics.as_ref()))
+        .map(|(name, request)| order(name, request, shows, &total, metrics.as_ref(), page.as_ref()))
         .collect();
     fleet.add_all(orders);
     while !fleet.is_done() {
@@ -150,19 +152,21 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
     Ok(signals.outcome())
 }
 
-/// What is asked of one of several videos: its metrics are told together with the others'.
+/// What is asked of one of several videos: its metrics are told together with the others', and it is shown
+/// beside them.
 fn order(
     name: String,
     mut request: Request,
     shows: bool,
     total: &Arc<Total>,
     metrics: Option<&Arc<MetricsServer>>,
+    page: Option<&Arc<Page>>,
 ) -> Order {
     let line = ["lockon".to_owned(), "run".to_owned()].into_iter();
     let line: Vec<_> =
         line.chain(request.words().iter().map(|word| word.to_string_lossy().into_owned())).collect();
     request.metrics = None;
-    let (total, metrics, video) = (total.clone(), metrics.cloned(), name.clone());
+    let (total, metrics, page, video) = (total.clone(), metrics.cloned(), page.cloned(), name.clone());
     Order::new(name, request).when_opened(move |run| {
         run.note_command(line);
         run.add_sink(Box::new(Counting(total)));
@@ -172,6 +176,9 @@ fn order(
         if let Some(metrics) = metrics {
             let sink = run.metrics(&metrics, &video);
             run.add_sink(Box::new(sink));
+        }
+        if let Some(page) = page {
+            page.show(run, &video);
         }
         Ok(())
     })

@@ -21,6 +21,7 @@ mod fleet;
 mod log;
 mod man;
 mod overwrite;
+mod page;
 mod pick;
 mod progress;
 mod request;

@@ -11,6 +11,7 @@ use lockon::media::launch;
 use lockon::request::Request;
 
 use super::args::{JobFormat, RunArgs};
+use super::page::Page;
 use super::progress::Progress;
 use super::signals::Signals;
 use super::{Outcome, closing, fleet, log, pick, system};
@@ -44,6 +45,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     if let Some(url) = prepared.serve_metrics()? {
         log::say(&format!("metrics: {url}"));
     }
+    let page = Page::of(&request)?;
     let mut run = match prepared.start(signals.control()) {
         Err(Error::Stopped) => return Ok(signals.outcome()),
         started => started?,
@@ -59,6 +61,9 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
             Some(picked) => run.follow(picked),
             None => return Ok(signals.outcome()),
         }
+    }
+    if let Some(page) = &page {
+        page.show(&mut run, &lockon::fleet::name_of(&request.parsed_input()?));
     }
     let decoder = run.decoder().map(str::to_owned);
     let (summary, outcome) = run.finish();
@@ -94,7 +99,8 @@ pub(super) fn check(request: &Request) -> lockon::Result<()> {
 /// True if somebody sees anything of what is found.
 pub(super) fn keeps_anything(request: &Request) -> bool {
     let written = request.output.len() + request.results.len() + request.sink.len();
-    written > 0 || request.report.is_some() || request.display || request.metrics.is_some()
+    let is_seen = request.display || request.metrics.is_some() || request.serve.is_some();
+    written > 0 || request.report.is_some() || is_seen
 }
 
 fn print_job(request: &Request, format: JobFormat) -> Result<Outcome> {

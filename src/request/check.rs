@@ -47,6 +47,9 @@ impl Request {
                 "--start is for files: what came before a camera or stream was opened cannot be had",
             );
         }
+        if cfg!(not(feature = "serve")) && self.serve.is_some() {
+            return usage("--serve: this lockon was built without its feature `serve`");
+        }
         let search = (!self.template.is_empty()).then_some(self.search);
         job::check_device(&self.kernel, self.backend, search, self.threshold)?;
         if self.threshold.is_none() && self.shown_view() != View::Overlay {
@@ -63,13 +66,11 @@ impl Request {
         if self.track_matches && self.template.is_empty() && self.control.is_none() {
             return Err(Error::Usage("--track-matches needs --template".into()));
         }
-        // In a window boxes can be dragged later.
-        let later = self.pick || self.control.is_some() || self.display || self.track_detections;
-        let has_work = !(self.template.is_empty() && self.track.is_empty()) || self.threshold.is_some();
-        if has_work || later {
+        // In a window and on a page boxes can be drawn later.
+        if !self.is_idle() || self.display || self.serve.is_some() {
             return Ok(());
         }
-        let text = "nothing to do: give --template, --track, --pick, --threshold or --display";
+        let text = "nothing to do: give --template, --track, --pick, --threshold, --display or --serve";
         Err(Error::Usage(text.into()))
     }
 

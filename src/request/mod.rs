@@ -219,6 +219,10 @@ request! {
         Spec { value: "N", group: HOW, range: Some((1.0, f64::INFINITY)), element: InElement::Ready, ..SPEC };
     /// Tell Prometheus how the run goes: serve /metrics over HTTP there; a PORT alone is 127.0.0.1's
     metrics: Option<Address> = None, Spec { value: "[HOST:]PORT", group: HOW, ..SPEC };
+    /// Show it in a browser, and steer it from there: the address to open is printed. A PORT alone is
+    /// 127.0.0.1's; with a HOST that others can reach it has a token in it. Where nothing is to be searched
+    /// or followed, a file waits at its first frame until a box is drawn
+    serve: Option<Address> = None, Spec { value: "[HOST:]PORT", group: OUTPUT, ..SPEC };
 }
 
 impl Request {
@@ -302,6 +306,13 @@ impl Request {
             max_matches: self.max_matches as usize,
             max_overlap: self.max_overlap,
         }
+    }
+
+    /// True if nothing is to be searched, followed or thresholded, so that only what somebody draws later
+    /// can be.
+    pub fn is_idle(&self) -> bool {
+        let follows = !self.track.is_empty() || self.pick || self.control.is_some() || self.track_detections;
+        self.template.is_empty() && !follows && self.threshold.is_none()
     }
 
     /// Which frames are processed.

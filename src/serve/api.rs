@@ -1,0 +1,419 @@
+//! What can be asked of the page's server, and how it is answered. `page/openapi.json` tells it to others;
+//! the page itself uses nothing else.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::{BytesRejection, JsonRejection};
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION, SET_COOKIE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post, put};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+
+use crate::change::Change;
+use crate::results::{FrameRecord, Record};
+use crate::text;
+
+use super::Shared;
+use super::feed::{self, Look};
+use super::guard::Verdict;
+use super::live;
+use super::orders::{self, Drawn, Refused, refuse};
+use super::video::{MOST_LETTERS, Status, Video};
+
+/// Most bytes of what is sent here.
+const MOST_BODY: usize = 16 << 10;
+
+/// Most bytes of a picture that is sent here, to be searched.
+const MOST_PICTURE: usize = 8 << 20;
+
+/// A request is sent and answered within this, but for what is sent on and on.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The first picture that somebody asks for is waited for so long.
+const PICTURE: Duration = Duration::from_secs(5);
+
+/// Records that are written at a time when results are saved.
+const RECORDS: usize = 1000;
+
+/// Points of a track in a plot, and tracks.
+const MOST_POINTS: usize = 600;
+const MOST_TRACKS: usize = 32;
+
+/// Nothing but the page's own files may be loaded, and nobody else may show it.
+const POLICY: [(&str, &str); 6] = [
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
+];
+
+/// The files of the page.
+const FILES: [(&str, &str, &str); 5] = [
+    ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
+    ("/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
+    ("/page.js", "text/javascript; charset=utf-8", include_str!("page/page.js")),
+    ("/icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
+    ("/api/openapi.json", "application/json", include_str!("page/openapi.json")),
+];
+
+type Server = State<Arc<Shared>>;
+type Sent<T> = Result<Json<T>, JsonRejection>;
+
+/// Everything that is answered.
+pub(super) fn router(shared: &Arc<Shared>) -> Router {
+    let mut router = Router::new();
+    for (path, kind, text) in FILES {
+        router = router.route(path, get(move || async move { ([(CONTENT_TYPE, kind)], text) }));
+    }
+    router
+        .route("/metrics", get(metrics))
+        .route("/api/videos", get(videos))
+        .route("/api/videos/{video}", get(video))
+        .route("/api/videos/{video}/live", get(look))
+        .route("/api/videos/{video}/picture.jpg", get(picture))
+        .route("/api/videos/{video}/plot", get(plot))
+        .route("/api/videos/{video}/results.jsonl", get(results))
+        .route("/api/videos/{video}/tracks", post(follow).delete(clear))
+        .route("/api/videos/{video}/tracks/{track}", delete(forget).put(correct))
+        .route("/api/videos/{video}/tracks/{track}/name", put(rename))
+        .route("/api/videos/{video}/search", put(change))
+        .route(
+            "/api/videos/{video}/templates/{template}",
+            put(add).layer(DefaultBodyLimit::max(MOST_PICTURE)).delete(remove),
+        )
+        .route("/api/videos/{video}/pace", put(pace))
+        .route("/api/videos/{video}/step", post(step))
+        .route("/api/videos/{video}/stop", post(stop))
+        .fallback(|| async { refuse(StatusCode::NOT_FOUND, "there is nothing here") })
+        .method_not_allowed_fallback(|| async {
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "this can be asked, but not so")
+        })
+        .layer(DefaultBodyLimit::max(MOST_BODY))
+        .layer(middleware::from_fn_with_state(shared.clone(), admit))
+        .with_state(shared.clone())
+}
+
+/// Lets in who may come in, and gives up what takes too long.
+async fn admit(State(shared): Server, request: Request, next: Next) -> Response {
+    let mut response = match shared.guard.judge(request.method(), request.uri(), request.headers()) {
+        Verdict::Refused(status, why) => refuse(status, why).into_response(),
+        Verdict::Newcomer => {
+            let cookie = shared.guard.cookie().unwrap_or_default();
+            (StatusCode::SEE_OTHER, [(LOCATION, "/".to_owned()), (SET_COOKIE, cookie)]).into_response()
+        }
+        Verdict::Welcome => match tokio::time::timeout(PATIENCE, next.run(request)).await {
+            Ok(response) => response,
+            Err(_) => refuse(StatusCode::REQUEST_TIMEOUT, "this took too long").into_response(),
+        },
+    };
+    let headers = response.headers_mut();
+    for (name, value) in POLICY {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+async fn metrics(State(shared): Server) -> Response {
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], shared.registry.text()).into_response()
+}
+
+async fn videos(State(shared): Server) -> Json<Vec<Status>> {
+    let videos = shared.videos().clone();
+    Json(videos.iter().map(|video| video.status()).collect())
+}
+
+async fn video(State(shared): Server, Path(id): Path<usize>) -> Result<Json<Status>, Refused> {
+    Ok(Json(find(&shared, id)?.status()))
+}
+
+fn find(shared: &Shared, id: usize) -> Result<Arc<Video>, Refused> {
+    shared.video(id).ok_or_else(|| refuse(StatusCode::NOT_FOUND, "there is no such video"))
+}
+
+#[derive(Deserialize)]
+struct Wanted {
+    width: Option<usize>,
+    #[serde(default)]
+    view: View,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum View {
+    #[default]
+    Overlay,
+    Mask,
+}
+
+impl Wanted {
+    fn look(&self) -> Look {
+        Look::new(self.width, matches!(self.view, View::Mask))
+    }
+}
+
+async fn look(
+    State(shared): Server,
+    Path(id): Path<usize>,
+    Query(wanted): Query<Wanted>,
+    socket: WebSocketUpgrade,
+) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    let viewers = shared.viewers.clone();
+    let Ok(place) = viewers.try_acquire_owned() else {
+        return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, "too many look already"));
+    };
+    let socket = socket.max_message_size(live::MOST_BYTES).max_frame_size(live::MOST_BYTES);
+    Ok(socket.on_upgrade(async move |socket| {
+        let _place = place;
+        live::show(socket, shared, video, wanted.look()).await;
+    }))
+}
+
+async fn picture(
+    State(shared): Server,
+    Path(id): Path<usize>,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    let mut pictures = feed::subscribe(&video, wanted.look(), &shared.painters);
+    let shot = tokio::time::timeout(PICTURE, pictures.next()).await.ok().flatten();
+    let shot = shot.ok_or_else(|| refuse(StatusCode::SERVICE_UNAVAILABLE, "no picture has come yet"))?;
+    let number = shot.frame.to_string();
+    let headers =
+        [(CONTENT_TYPE, "image/jpeg"), (HeaderName::from_static("x-lockon-frame"), number.as_str())];
+    Ok((headers, shot.jpeg.clone()).into_response())
+}
+
+/// Scores of the last frames, with few enough points to be drawn: `Plot` in `openapi.json`.
+#[derive(Default, Serialize)]
+struct Plot {
+    /// By the tracks' numbers: `[time in seconds, score, state]`, oldest first.
+    tracks: BTreeMap<u32, Vec<(f64, f64, &'static str)>>,
+}
+
+#[derive(Deserialize)]
+struct Span {
+    #[serde(default = "Span::usual")]
+    seconds: f64,
+}
+
+impl Span {
+    fn usual() -> f64 {
+        180.0
+    }
+}
+
+/// The time of a frame, where it has one.
+fn seconds(record: &FrameRecord) -> Option<f64> {
+    record.pts_ns.map(|ns| ns as f64 / 1e9)
+}
+
+async fn plot(
+    State(shared): Server,
+    Path(id): Path<usize>,
+    Query(span): Query<Span>,
+) -> Result<Json<Plot>, Refused> {
+    let records = find(&shared, id)?.last_records(MOST_POINTS * 20);
+    let mut plot = Plot::default();
+    let Some(last) = records.last().and_then(|last| seconds(last)) else { return Ok(Json(plot)) };
+    let is_in = |record: &&Arc<FrameRecord>| seconds(record).is_some_and(|at| at >= last - span.seconds);
+    let records: Vec<_> = records.iter().filter(is_in).collect();
+    let step = records.len().div_ceil(MOST_POINTS).max(1);
+    for record in records.iter().rev().step_by(step).rev() {
+        for track in record.tracks.iter().take(MOST_TRACKS) {
+            let at = seconds(record).unwrap_or_default();
+            plot.tracks.entry(track.id).or_default().push((at, track.score, track.state.name()));
+        }
+    }
+    Ok(Json(plot))
+}
+
+/// The records that are kept, as a results file has them, written as fast as they are taken.
+async fn results(State(shared): Server, Path(id): Path<usize>) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    let head = video.run().map(|run| line(&Record::Run(&run)));
+    // Where there is no run there are no records.
+    let parts = futures_util::stream::unfold((head, video, 0), |(head, video, next)| async move {
+        if let Some(head) = head {
+            return Some((Ok::<_, std::convert::Infallible>(Bytes::from(head)), (None, video, next)));
+        }
+        let records = video.records(next, RECORDS);
+        let last = records.last()?.frame;
+        let lines: Vec<u8> = records.iter().flat_map(|record| line(&Record::Frame(record))).collect();
+        Some((Ok(lines.into()), (None, video, last + 1)))
+    });
+    let headers = [
+        (CONTENT_TYPE, "application/x-ndjson"),
+        (CONTENT_DISPOSITION, "attachment; filename=\"results.jsonl\""),
+    ];
+    Ok((headers, Body::from_stream(parts)).into_response())
+}
+
+fn line(record: &Record<'_>) -> Vec<u8> {
+    // Plain data, whose keys are text, cannot fail to be written.
+    let mut line = serde_json::to_vec(record).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+/// What was sent, or what is wrong with it.
+fn sent<T>(body: Sent<T>) -> Result<T, Refused> {
+    body.map(|Json(body)| body).map_err(|error| refuse(error.status(), &error.body_text()))
+}
+
+async fn follow(
+    State(shared): Server,
+    Path(id): Path<usize>,
+    body: Sent<Drawn>,
+) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    Ok(orders::follow(&shared, &video, sent(body)?).await)
+}
+
+async fn correct(
+    State(shared): Server,
+    Path((id, track)): Path<(usize, u32)>,
+    body: Sent<Drawn>,
+) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    Ok(orders::correct(&shared, &video, track, sent(body)?).await)
+}
+
+async fn forget(State(shared): Server, Path((id, track)): Path<(usize, u32)>) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    Ok(orders::forget(&shared, &video, Some(track)).await)
+}
+
+async fn clear(State(shared): Server, Path(id): Path<usize>) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    Ok(orders::forget(&shared, &video, None).await)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Name {
+    name: String,
+}
+
+async fn rename(
+    State(shared): Server,
+    Path((id, track)): Path<(usize, u32)>,
+    body: Sent<Name>,
+) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    let Name { name } = sent(body)?;
+    let name = called(&name)?;
+    if !name.is_empty() && !video.is_followed(track) {
+        return Err(refuse(StatusCode::NOT_FOUND, "there is no such track"));
+    }
+    video.rename(track, &name).map_err(|why| refuse(StatusCode::CONFLICT, why))?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// What is changed of a search; what it does not say stays as it is.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limits {
+    min_score: Option<f64>,
+    max_matches: Option<usize>,
+    max_overlap: Option<f64>,
+    /// As it is typed; nothing is the whole frame.
+    roi: Option<String>,
+    /// As it is typed; nothing is none.
+    threshold: Option<String>,
+}
+
+impl Limits {
+    fn change(self) -> crate::Result<Change> {
+        let Self { min_score, max_matches, max_overlap, roi, threshold } = self;
+        let typed = |text: String| (!text.is_empty()).then_some(text);
+        Ok(Change {
+            min_score,
+            max_matches,
+            max_overlap,
+            roi: roi.map(|text| typed(text).map(|text| text.parse()).transpose()).transpose()?,
+            threshold: threshold.map(|text| typed(text).map(|text| text.parse()).transpose()).transpose()?,
+            ..Change::default()
+        })
+    }
+}
+
+async fn change(
+    State(shared): Server,
+    Path(id): Path<usize>,
+    body: Sent<Limits>,
+) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    let change = sent(body)?.change().map_err(|error| refuse(StatusCode::BAD_REQUEST, &error.to_string()))?;
+    Ok(orders::change(&shared, &video, change).await)
+}
+
+async fn add(
+    State(shared): Server,
+    Path((id, name)): Path<(usize, String)>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    // A form of another site cannot say so.
+    if !kind.starts_with("image/") {
+        return Err(refuse(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "a template is an image/png, image/jpeg or image/bmp",
+        ));
+    }
+    let picture = body.map_err(|error| refuse(error.status(), &error.body_text()))?;
+    Ok(orders::add(&shared, &video, called(&name)?, picture).await)
+}
+
+async fn remove(State(shared): Server, Path((id, name)): Path<(usize, String)>) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    Ok(orders::change(&shared, &video, Change::removing(name)).await)
+}
+
+/// A name as it may be shown, not too long.
+fn called(name: &str) -> Result<String, Refused> {
+    let name = text::in_one_line(name.trim()).into_owned();
+    if name.chars().count() > MOST_LETTERS {
+        return Err(refuse(StatusCode::BAD_REQUEST, &format!("a name has at most {MOST_LETTERS} letters")));
+    }
+    Ok(name)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pace {
+    paused: bool,
+}
+
+async fn pace(State(shared): Server, Path(id): Path<usize>, body: Sent<Pace>) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    video.pause(sent(body)?.paused);
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn step(State(shared): Server, Path(id): Path<usize>) -> Result<Response, Refused> {
+    find(&shared, id)?.step();
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn stop(State(shared): Server, Path(id): Path<usize>) -> Result<Response, Refused> {
+    find(&shared, id)?.shown.control.stop();
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

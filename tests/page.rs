@@ -1,0 +1,769 @@
+//! The live page from outside: what its API does, and what it does not let anybody do.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::util::{program, root};
+
+/// Far longer than anything takes, also on a machine that has much else to do.
+const LONG: Duration = Duration::from_mins(1);
+
+/// A ball that moves over black, 50 times a second.
+const BALL: &str =
+    "videotestsrc is-live=true pattern=ball ! video/x-raw,format=I420,width=320,height=240,framerate=50/1";
+
+/// A run that serves a page, ended when this is dropped.
+pub(crate) struct Served {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    /// As it was printed.
+    pub(crate) url: String,
+    address: SocketAddr,
+}
+
+impl Served {
+    pub(crate) fn start(address: &str, words: &[&str]) -> Self {
+        let mut child = Command::new(program())
+            .args(["run", "--no-progress", "--backend", "cpu", "--serve", address])
+            .args(words)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        let url = loop {
+            line.clear();
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended without saying where its page is");
+            if let Some(url) = line.trim().strip_prefix("page: ") {
+                break url.to_owned();
+            }
+        };
+        let port = url.rsplit(':').next().unwrap().split('/').next().unwrap().parse().unwrap();
+        Self { child, stderr, url, address: SocketAddr::from(([127, 0, 0, 1], port)) }
+    }
+
+    /// One that shows the ball, and has begun.
+    fn ball(words: &[&str]) -> Self {
+        let served = Self::start("0", &[&["--source", BALL][..], words].concat());
+        served.wait("a frame", |video| video["frames"].as_u64() > Some(3));
+        served
+    }
+
+    /// A file of cars, of which nothing is asked.
+    pub(crate) fn file() -> Self {
+        let served = Self::start("0", &[&root().join("examples/media/cars.mp4").to_string_lossy()]);
+        served.wait("the first frame", |video| video["frames"].as_u64() == Some(1));
+        served
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.set_write_timeout(Some(LONG)).unwrap();
+        stream
+    }
+
+    /// The answer to a request with these headers, beside those that it needs.
+    fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut stream = self.connect();
+        let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+        if !headers.iter().any(|(name, _)| *name == "Host") {
+            let _ = write!(head, "Host: {}\r\n", self.address);
+        }
+        for (name, value) in headers {
+            let _ = write!(head, "{name}: {value}\r\n");
+        }
+        if !body.is_empty() {
+            let _ = write!(head, "Content-Length: {}\r\n", body.len());
+        }
+        // Who is refused may be so before all was sent.
+        let _ = stream.write_all(&[head.as_bytes(), b"\r\n", body].concat());
+        Answer::read(&mut BufReader::new(stream))
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.request("GET", path, &[], &[])
+    }
+
+    fn send(&self, method: &str, path: &str, body: &Value) -> Answer {
+        let json = [("Content-Type", "application/json")];
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.request(method, path, if body.is_empty() { &[] } else { &json }, body.as_bytes())
+    }
+
+    pub(crate) fn video(&self) -> Value {
+        self.get("/api/videos").json()[0].clone()
+    }
+
+    /// The video, once it is so.
+    pub(crate) fn wait(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let begun = Instant::now();
+        loop {
+            let video = self.video();
+            if is_so(&video) {
+                return video;
+            }
+            assert!(begun.elapsed() < LONG, "{what} does not come: {video}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// What the newest record says of a track, once it says that.
+    pub(crate) fn wait_for_track(&self, what: &str, is_so: impl Fn(Option<&Value>) -> bool) {
+        let begun = Instant::now();
+        let mut socket = WebSocket::open(self, "/api/videos/0/live?width=320", &[]).unwrap();
+        loop {
+            let shot = socket.shot();
+            if is_so(shot.head["record"]["tracks"].get(0)) {
+                return;
+            }
+            assert!(begun.elapsed() < LONG, "{what} does not come: {}", shot.head);
+            socket.say(&json!({ "shown": 1 }));
+        }
+    }
+
+    /// Its exit code, and what else it said.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut said = String::new();
+        self.stderr.read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code(), said)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn read(from: &mut impl BufRead) -> Self {
+        let mut head = String::new();
+        loop {
+            let mut line = String::new();
+            if from.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
+                break;
+            }
+            head += &line;
+        }
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+        let mut body = Vec::new();
+        if status != 101 {
+            let _ = from.read_to_end(&mut body);
+        }
+        if head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
+            body = unchunked(&body);
+        }
+        Self { status, head, body }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {}\n{}", self.head, self.text()))
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let of =
+            |line: &'_ str| line.split_once(": ").is_some_and(|(found, _)| found.eq_ignore_ascii_case(name));
+        self.head.lines().find(|line| of(line)).and_then(|line| line.split_once(": ")).map(|(_, value)| value)
+    }
+}
+
+fn unchunked(mut body: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some(end) = body.windows(2).position(|two| two == b"\r\n") {
+        let length = usize::from_str_radix(std::str::from_utf8(&body[..end]).unwrap(), 16).unwrap();
+        whole.extend_from_slice(&body[end + 2..][..length]);
+        body = &body[end + 2 + length + 2..];
+    }
+    whole
+}
+
+/// The least of RFC 6455 that a viewer needs.
+struct WebSocket(BufReader<TcpStream>);
+
+/// A picture that came.
+struct Shot {
+    head: Value,
+    jpeg: Vec<u8>,
+}
+
+impl Shot {
+    fn frame(&self) -> u64 {
+        self.head["record"]["frame"].as_u64().unwrap()
+    }
+}
+
+impl WebSocket {
+    fn open(served: &Served, path: &str, headers: &[(&str, &str)]) -> Result<Self, Answer> {
+        let mut stream = served.connect();
+        let mut head = format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+            served.address
+        );
+        for (name, value) in headers {
+            let _ = write!(head, "{name}: {value}\r\n");
+        }
+        if !headers.is_empty() {
+            head += "Connection: Upgrade\r\n";
+        }
+        stream.write_all((head + "\r\n").as_bytes()).unwrap();
+        let mut stream = BufReader::new(stream);
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        let is_open = line.contains(" 101 ");
+        let mut head = line.clone();
+        while line != "\r\n" && !line.is_empty() {
+            line.clear();
+            stream.read_line(&mut line).unwrap();
+            head += &line;
+        }
+        if is_open {
+            return Ok(Self(stream));
+        }
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+        Err(Answer { status, head, body: Vec::new() })
+    }
+
+    /// Kind (1 text, 2 binary, 8 close, 9 ping) and content of the next message; nothing once it is closed.
+    fn next(&mut self) -> Option<(u8, Vec<u8>)> {
+        let mut read = |count: usize| {
+            let mut bytes = vec![0; count];
+            self.0.read_exact(&mut bytes).ok().map(|()| bytes)
+        };
+        let head = read(2)?;
+        let length = match head[1] & 127 {
+            126 => read(2)?.iter().fold(0, |sum, &byte| sum << 8 | usize::from(byte)),
+            127 => read(8)?.iter().fold(0, |sum, &byte| sum << 8 | usize::from(byte)),
+            length => usize::from(length),
+        };
+        Some((head[0] & 15, read(length)?))
+    }
+
+    /// The next picture.
+    fn shot(&mut self) -> Shot {
+        loop {
+            let (kind, bytes) = self.next().expect("it is open");
+            if kind == 2 {
+                let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
+                let head = serde_json::from_slice(&bytes[4..][..length]).unwrap();
+                return Shot { head, jpeg: bytes[4 + length..].to_vec() };
+            }
+        }
+    }
+
+    fn say(&mut self, what: &Value) {
+        self.send(1, what.to_string().as_bytes());
+    }
+
+    fn send(&mut self, kind: u8, bytes: &[u8]) {
+        let mut frame = vec![0x80 | kind];
+        match bytes.len() {
+            length @ ..126 => frame.push(0x80 | length as u8),
+            length @ ..65536 => frame.extend([&[0xfe][..], &(length as u16).to_be_bytes()].concat()),
+            length => frame.extend([&[0xff][..], &(length as u64).to_be_bytes()].concat()),
+        }
+        // Masked by zeros, it stays as it is.
+        frame.extend([0; 4]);
+        frame.extend(bytes);
+        let _ = self.0.get_mut().write_all(&frame);
+    }
+}
+
+/// Where the ball is, as the page would draw a box around it: 40x40 of its middle.
+fn box_of_ball(served: &Served) -> Value {
+    let answer = served.get("/api/videos/0/picture.jpg");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let picture = image::load_from_memory(&answer.body).unwrap().into_luma8();
+    let white = picture.enumerate_pixels().filter(|(_, _, pixel)| pixel.0[0] > 128);
+    let (count, x, y) = white.fold((0, 0, 0), |(count, sx, sy), (x, y, _)| (count + 1, sx + x, sy + y));
+    let corner = |sum: u32, most: u32| (sum / count).saturating_sub(24).min(most - 48);
+    let frame: u64 = answer.header("x-lockon-frame").unwrap().parse().unwrap();
+    json!({ "box": [corner(x, 320), corner(y, 240), 48, 48], "frame": frame })
+}
+
+#[test]
+fn a_box_is_followed_called_something_corrected_and_forgotten() {
+    let served = Served::ball(&[]);
+    // Who looks has frames kept for him, in one of which the box is.
+    let _looks = WebSocket::open(&served, "/api/videos/0/live?width=320", &[]).unwrap();
+    served.wait("a viewer", |video| video["viewers"] == 1);
+    let seen = served.video()["frames"].as_u64();
+    served.wait("frames that are kept", |video| video["frames"].as_u64() > seen.map(|seen| seen + 2));
+    let mut answer = served.send("POST", "/api/videos/0/tracks", &box_of_ball(&served));
+    // A busy machine may take longer than the frames are kept for.
+    for _ in 0..20 {
+        if answer.status == 200 {
+            break;
+        }
+        answer = served.send("POST", "/api/videos/0/tracks", &box_of_ball(&served));
+    }
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let id = answer.json()["id"].as_u64().unwrap();
+    let track = format!("/api/videos/0/tracks/{id}");
+    served.wait_for_track("a track", |track| {
+        track.is_some_and(|track| track["id"] == id && track["state"] == "tracked")
+    });
+    let plot = served.get("/api/videos/0/plot").json();
+    assert!(plot["tracks"][id.to_string()].as_array().is_some_and(|points| !points.is_empty()), "{plot}");
+    // Not what it looks like.
+    let name = "<img src=x onerror=alert(1)>\u{202e}";
+    assert_eq!(served.send("PUT", &format!("{track}/name"), &json!({ "name": name })).status, 204);
+    assert_eq!(served.video()["names"][id.to_string()], "<img src=x onerror=alert(1)>\\u{202e}");
+    assert_eq!(served.send("PUT", &format!("{track}/name"), &json!({ "name": "x".repeat(65) })).status, 400);
+    assert_eq!(served.send("PUT", "/api/videos/0/tracks/99/name", &json!({ "name": "x" })).status, 404);
+    assert_eq!(served.send("PUT", &format!("{track}/name"), &json!({ "name": "" })).status, 204);
+    assert!(served.video()["names"].as_object().unwrap().is_empty());
+    let corrected = served.send("PUT", &track, &json!({ "box": [100, 80, 40, 40] }));
+    assert_eq!((corrected.status, corrected.json()["id"].as_u64()), (200, Some(id)), "{}", corrected.text());
+    let forgotten = served.send("DELETE", &track, &Value::Null);
+    assert_eq!(forgotten.status, 200, "{}", forgotten.text());
+    served.wait_for_track("no track", |track| track.is_none());
+    let again = served.send("DELETE", &track, &Value::Null);
+    assert_eq!(again.status, 409, "{}", again.text());
+    assert!(again.text().contains("error"), "{}", again.text());
+    let events = served.video()["events"].to_string();
+    assert!(events.contains("follow") && events.contains("forget track"), "{events}");
+    let saved = served.get("/api/videos/0/results.jsonl").text();
+    let mut lines = saved.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    assert_eq!(lines.next().unwrap()["type"], "run");
+    let frames: Vec<_> = lines.map(|line| line["frame"].as_u64().unwrap()).collect();
+    assert!(frames.len() > 10 && frames.is_sorted(), "{frames:?}");
+    let metrics = served.get("/metrics").text();
+    assert!(metrics.contains("lockon_frames_total{video=\"source\"}"), "{metrics}");
+}
+
+#[test]
+fn a_file_waits_for_the_first_box_and_goes_by_steps() {
+    let served = Served::file();
+    let video = served.video();
+    assert_eq!(
+        (&video["state"], &video["waits"], &video["frame"]),
+        (&json!("paused"), &json!(true), &json!(0))
+    );
+    // It stays so until somebody draws.
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(served.video()["frames"], 1);
+    assert_eq!(served.send("POST", "/api/videos/0/step", &Value::Null).status, 204);
+    served.wait("the second frame", |video| video["frames"] == 2);
+    // An order that nobody can carry out before the next frame is taken all the same.
+    let boxed = json!({ "box": [260, 180, 60, 50], "frame": 1 });
+    let answer = served.send("POST", "/api/videos/0/tracks", &boxed);
+    assert_eq!((answer.status, &answer.json()), (202, &json!({ "id": 1, "frame": null })));
+    served.send("POST", "/api/videos/0/step", &Value::Null);
+    served.wait("the third frame", |video| video["frames"] == 3);
+    assert_eq!(served.send("PUT", "/api/videos/0/pace", &json!({ "paused": false })).status, 204);
+    served.wait("more frames", |video| video["frames"].as_u64() > Some(5) || video.is_null());
+    served.send("POST", "/api/videos/0/stop", &Value::Null);
+    let (code, said) = served.end();
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn the_first_box_lets_a_file_go_on() {
+    let served = Served::file();
+    let answer =
+        served.send("POST", "/api/videos/0/tracks", &json!({ "box": [260, 180, 60, 50], "frame": 0 }));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    // To its end.
+    let (code, said) = served.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("#1: tracked"), "{said}");
+}
+
+#[test]
+fn pages_of_other_sites_and_names_that_dns_may_have_pointed_here_are_refused() {
+    let served = Served::ball(&[]);
+    let own = served.address.to_string();
+    let boxed = json!({ "box": [1, 1, 30, 30] }).to_string();
+    for (name, value, expected) in [
+        ("Host", "evil.example", 421),
+        ("Host", "127.0.0.1.evil.example", 421),
+        ("Origin", "http://evil.example", 403),
+        ("Origin", "null", 403),
+        ("Sec-Fetch-Site", "cross-site", 403),
+    ] {
+        for (method, path) in [("GET", "/api/videos"), ("GET", "/metrics"), ("POST", "/api/videos/0/tracks")]
+        {
+            let headers = [("Content-Type", "application/json"), (name, value)];
+            let answer = served.request(method, path, &headers, boxed.as_bytes());
+            assert_eq!(answer.status, expected, "{method} {path} {name}: {value}");
+        }
+        if name != "Host" {
+            let refused = WebSocket::open(&served, "/api/videos/0/live", &[(name, value)]);
+            assert_eq!(refused.err().map(|answer| answer.status), Some(expected), "{name}: {value}");
+        }
+    }
+    // A form of another site cannot send JSON, and what is no JSON is not taken.
+    let plain =
+        served.request("POST", "/api/videos/0/tracks", &[("Content-Type", "text/plain")], boxed.as_bytes());
+    assert_eq!(plain.status, 415);
+    assert!(served.video()["events"].as_array().unwrap().is_empty());
+    let origin = format!("http://{own}");
+    assert_eq!(served.request("GET", "/api/videos", &[("Origin", &origin)], &[]).status, 200);
+    assert!(WebSocket::open(&served, "/api/videos/0/live", &[("Origin", &origin)]).is_ok());
+    let page = served.get("/");
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{policy}");
+    assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
+}
+
+#[test]
+fn where_others_can_connect_nothing_is_answered_without_the_token() {
+    let served = Served::start("0.0.0.0:0", &["--source", BALL]);
+    let token = served.url.split_once("/?t=").expect("its address has a token").1.to_owned();
+    let wrong = "0".repeat(token.len());
+    for path in ["/", "/page.js", "/api/videos", "/api/videos/0/picture.jpg", "/metrics", "/nothing"] {
+        assert_eq!(served.get(path).status, 401, "{path}");
+        assert_eq!(served.get(&format!("{path}?t={wrong}")).status, 401, "{path}");
+    }
+    assert!(WebSocket::open(&served, "/api/videos/0/live", &[]).is_err_and(|answer| answer.status == 401));
+    let first = served.get(&format!("/?t={token}"));
+    assert_eq!((first.status, first.header("location")), (303, Some("/")));
+    let cookie = first.header("set-cookie").unwrap();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    let cookie = cookie.split(';').next().unwrap();
+    assert_eq!(served.request("GET", "/", &[("Cookie", cookie)], &[]).status, 200);
+    let bearer = format!("Bearer {token}");
+    assert_eq!(served.request("GET", "/metrics", &[("Authorization", &bearer)], &[]).status, 200);
+    // The token stands in no answer but the cookie's.
+    let page = served.request("GET", "/api/videos", &[("Cookie", cookie)], &[]);
+    assert!(!page.text().contains(&token) && !page.head.contains(&token));
+}
+
+#[test]
+fn nothing_but_the_page_is_served() {
+    let served = Served::ball(&[]);
+    for path in [
+        "/../Cargo.toml",
+        "/page.js/../../Cargo.toml",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "/..%2f..%2fetc/passwd",
+        "//etc/passwd",
+        "/etc/passwd",
+        "/index.html",
+        "/api/videos/../../etc/passwd",
+        "/api/videos/1",
+        "/api/videos/1/picture.jpg",
+        "/api/videos/0/%00",
+    ] {
+        assert_eq!(served.get(path).status, 404, "{path}");
+    }
+    for path in [
+        "/api/videos/-1",
+        "/api/videos/x",
+        "/api/videos/99999999999999999999",
+        "/api/videos/0/plot?seconds=x",
+    ] {
+        assert_eq!(served.get(path).status, 400, "{path}");
+    }
+    for (method, path) in
+        [("DELETE", "/"), ("POST", "/api/videos"), ("PUT", "/metrics"), ("TRACE", "/page.js")]
+    {
+        assert_eq!(served.request(method, path, &[], &[]).status, 405, "{method} {path}");
+    }
+}
+
+#[test]
+fn what_is_no_order_is_refused_and_changes_nothing() {
+    let served = Served::ball(&[]);
+    let tracks = "/api/videos/0/tracks";
+    for body in [
+        "",
+        "{",
+        "[]",
+        "{}",
+        r#"{"box":[1,2,3]}"#,
+        r#"{"box":[1,2,3,-4]}"#,
+        r#"{"box":[1,2,3,4.5]}"#,
+        r#"{"box":[1,2,3,99999999999]}"#,
+        r#"{"box":"1,2,3,4"}"#,
+        r#"{"box":[1,2,30,40],"frame":-1}"#,
+        r#"{"box":[1,2,30,40],"more":1}"#,
+        "\u{0}",
+    ] {
+        let answer = served.request("POST", tracks, &[("Content-Type", "application/json")], body.as_bytes());
+        assert!((400..500).contains(&answer.status), "{body}: {}", answer.status);
+        assert!(answer.json()["error"].is_string(), "{body}");
+    }
+    let deep = "[".repeat(10_000);
+    let answer = served.request("POST", tracks, &[("Content-Type", "application/json")], deep.as_bytes());
+    assert!((400..500).contains(&answer.status), "{}", answer.status);
+    // Larger than anything that is asked for, and said so at the beginning.
+    for size in [20_000, 2_000_000] {
+        let large = vec![b' '; size];
+        let answer = served.request("POST", tracks, &[("Content-Type", "application/json")], &large);
+        assert!(matches!(answer.status, 413 | 0), "{size}: {}", answer.status);
+    }
+    // Outside of the frame, without a pixel.
+    for boxed in [
+        json!({ "box": [300, 0, 30, 30] }),
+        json!({ "box": [0, 0, 0, 0] }),
+        json!({ "box": [4_000_000_000_u32, 4_000_000_000_u32, 4_000_000_000_u32, 4_000_000_000_u32] }),
+    ] {
+        let answer = served.send("POST", tracks, &boxed);
+        assert_eq!(answer.status, 409, "{boxed}: {}", answer.text());
+    }
+    served.wait_for_track("a picture", |track| track.is_none());
+    // No HTTP at all, and heads without end.
+    for bytes in [
+        &b"\x16\x03\x01\x02\x00"[..],
+        b"GET / HTTP/1.1\r\n",
+        &b"a".repeat(100_000),
+        &b"GET / HTTP/1.1\r\nx: y\r\n".repeat(3000),
+    ] {
+        let mut stream = served.connect();
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said);
+        assert!(!said.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&said));
+    }
+    assert_eq!(served.get("/").status, 200);
+}
+
+#[test]
+fn a_thousand_sockets_stop_neither_the_page_nor_the_run() {
+    let served = Served::ball(&[]);
+    let before = served.video()["frames"].as_u64().unwrap();
+    let mut sockets = Vec::new();
+    for index in 0..1000 {
+        let mut socket = served.connect();
+        // Some say nothing, some begin and never end.
+        if index % 2 == 0 {
+            let _ = socket.write_all(b"GET /api/videos HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ");
+        }
+        sockets.push(socket);
+    }
+    assert_eq!(served.get("/").status, 200);
+    served.wait("more frames", |video| video["frames"].as_u64() > Some(before + 20));
+    // Those who look have places of their own, as many as there are.
+    let path = "/api/videos/0/live?width=320";
+    let mut looks = Vec::new();
+    let full = loop {
+        match WebSocket::open(&served, path, &[]) {
+            Ok(socket) => looks.push(socket),
+            Err(answer) => break answer,
+        }
+        assert!(looks.len() < 200, "nobody is ever refused");
+    };
+    assert_eq!((full.status, looks.len()), (503, 64));
+    drop(looks);
+    served.wait("that they have gone", |video| video["viewers"] == 0);
+    assert!(WebSocket::open(&served, path, &[]).is_ok());
+}
+
+#[test]
+fn who_is_slow_gets_the_newest_picture_and_holds_nobody_up() {
+    let served = Served::ball(&[]);
+    let mut slow = WebSocket::open(&served, "/api/videos/0/live?width=320", &[]).unwrap();
+    let shown = [slow.shot().frame(), slow.shot().frame()];
+    let seen = served.video()["frames"].as_u64().unwrap();
+    served.wait("a hundred frames", |video| video["frames"].as_u64() > Some(seen + 100));
+    // Nobody else has gone without: pictures come to whoever shows them.
+    let mut quick = WebSocket::open(&served, "/api/videos/0/live?width=320", &[]).unwrap();
+    for _ in 0..5 {
+        quick.shot();
+        quick.say(&json!({ "shown": 1 }));
+    }
+    slow.say(&json!({ "shown": 2 }));
+    let next = slow.shot();
+    assert!(next.frame() > shown[1] + 90, "{} after {shown:?}", next.frame());
+    let picture = image::load_from_memory(&next.jpeg).unwrap();
+    assert_eq!((picture.width(), picture.height()), (320, 240));
+    // What no page says ends it.
+    for (kind, said) in [(1, &b"{\"shown\":-1}"[..]), (1, b"x"), (2, b"x"), (1, &[b' '; 2000])] {
+        let mut socket = WebSocket::open(&served, "/api/videos/0/live?width=320", &[]).unwrap();
+        socket.send(kind, said);
+        while socket.next().is_some_and(|(kind, _)| kind != 8) {}
+    }
+    served.wait("that they have gone", |video| video["viewers"] == 2);
+}
+
+#[test]
+fn a_viewer_hears_of_the_end() {
+    let served = Served::ball(&[]);
+    let mut socket = WebSocket::open(&served, "/api/videos/0/live?width=320", &[]).unwrap();
+    socket.shot();
+    served.send("POST", "/api/videos/0/stop", &Value::Null);
+    let mut last = Value::Null;
+    while let Some((kind, bytes)) = socket.next() {
+        if kind == 1 {
+            last = serde_json::from_slice(&bytes).unwrap();
+        }
+    }
+    assert_eq!(last["state"], "ended", "{last}");
+    assert_eq!(served.end().0, Some(0));
+}
+
+#[test]
+fn no_password_is_told() {
+    let secret = "s3cret";
+    let source = format!("{BALL} ! identity name=\"access_token={secret}\"");
+    let served = Served::start("0", &["--source", &source, "--track", "10,10,40,40"]);
+    served.wait("a frame", |video| video["frames"].as_u64() > Some(0));
+    for path in
+        ["/", "/api/videos", "/api/videos/0", "/api/videos/0/results.jsonl", "/api/videos/0/plot", "/metrics"]
+    {
+        let answer = served.get(path);
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(
+            !answer.text().contains(secret) && !answer.head.contains(secret),
+            "{path}: {}",
+            answer.text()
+        );
+    }
+}
+
+#[test]
+fn what_is_searched_can_be_changed_and_the_mask_is_seen() {
+    let served = Served::ball(&[]);
+    // The ball itself, and what is no picture.
+    let picture = image::load_from_memory(&served.get("/api/videos/0/picture.jpg").body).unwrap();
+    let drawn = box_of_ball(&served);
+    let [x, y] = [0, 1].map(|index| drawn["box"][index].as_u64().unwrap() as u32);
+    let mut png = std::io::Cursor::new(Vec::new());
+    picture.crop_imm(x, y, 48, 48).write_to(&mut png, image::ImageFormat::Png).unwrap();
+    let put = |name: &str, kind: &str, bytes: &[u8]| {
+        served.request("PUT", &format!("/api/videos/0/templates/{name}"), &[("Content-Type", kind)], bytes)
+    };
+    let png = png.into_inner();
+    for (kind, bytes, expected) in [
+        ("text/plain", &png[..], 415),
+        ("image/png", b"no picture", 400),
+        ("image/png", &png[..png.len() / 2], 400),
+        ("image/png", &vec![0; 9 << 20], 413),
+    ] {
+        let answer = put("ball", kind, bytes);
+        assert!(
+            answer.status == expected || answer.status == 0,
+            "{kind}: {} {}",
+            answer.status,
+            answer.text()
+        );
+    }
+    assert_eq!(served.video()["search"]["templates"], json!([]));
+    let added = put("a%20ball", "image/png", &png);
+    assert_eq!(added.status, 200, "{}", added.text());
+    let limits = json!({ "min_score": 0.3, "max_matches": 2 });
+    assert_eq!(served.send("PUT", "/api/videos/0/search", &limits).status, 200);
+    let search = served.video()["search"].clone();
+    assert_eq!(search["templates"], json!([{ "name": "a ball", "w": 48, "h": 48 }]));
+    assert_eq!((&search["min_score"], &search["max_matches"]), (&json!(0.3), &json!(2)));
+    let begun = Instant::now();
+    let mut socket = WebSocket::open(&served, "/api/videos/0/live?width=320", &[]).unwrap();
+    while socket.shot().head["record"]["matches"][0]["template"] != "a ball" {
+        assert!(begun.elapsed() < LONG, "the ball is not found");
+        socket.say(&json!({ "shown": 1 }));
+    }
+    // The mask of a threshold that was not there at the start.
+    let threshold = json!({ "threshold": "mean:31:-20" });
+    assert_eq!(served.send("PUT", "/api/videos/0/search", &threshold).status, 200);
+    assert_eq!(served.video()["search"]["threshold"], "mean:31:-20");
+    let is_mask = |jpeg: &[u8]| {
+        let mask = image::load_from_memory(jpeg).unwrap();
+        matches!(mask, image::DynamicImage::ImageLuma8(_)) && mask.width() == 320
+    };
+    while !is_mask(&served.get("/api/videos/0/picture.jpg?view=mask").body) {
+        assert!(begun.elapsed() < LONG, "there is no mask");
+    }
+    for wrong in [
+        json!({}),
+        json!({ "min_score": 2 }),
+        json!({ "threshold": "mean:30:5" }),
+        json!({ "roi": "1,2,3" }),
+        json!({ "more": 1 }),
+    ] {
+        let answer = served.send("PUT", "/api/videos/0/search", &wrong);
+        assert!((400..500).contains(&answer.status), "{wrong}: {}", answer.text());
+    }
+    assert_eq!(served.send("PUT", "/api/videos/0/search", &json!({ "threshold": "" })).status, 200);
+    assert_eq!(served.send("DELETE", "/api/videos/0/templates/a%20ball", &Value::Null).status, 200);
+    assert_eq!(served.send("DELETE", "/api/videos/0/templates/a%20ball", &Value::Null).status, 409);
+    let search = served.video()["search"].clone();
+    assert_eq!((&search["templates"], &search["threshold"]), (&json!([]), &Value::Null));
+}
+
+#[test]
+fn several_videos_are_on_one_page_and_each_is_steered_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = root().join("examples/media/cars.mp4");
+    let copy = |name: &str| {
+        let path = folder.path().join(name);
+        std::fs::copy(&clip, &path).unwrap();
+        path.to_string_lossy().into_owned()
+    };
+    let [a, b] = ["a.mp4", "b.mp4"].map(copy);
+    let served = Served::start("0", &["--jobs", "2", &a, &b]);
+    let begun = Instant::now();
+    let videos = loop {
+        let videos = served.get("/api/videos").json();
+        let all = videos.as_array().unwrap();
+        if all.len() == 2 && all.iter().all(|video| video["frames"] == 1) {
+            break videos;
+        }
+        assert!(begun.elapsed() < LONG, "{videos}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let id = |name: &str| videos.as_array().unwrap().iter().position(|video| video["name"] == name).unwrap();
+    let (first, second) = (id("a.mp4"), id("b.mp4"));
+    let answer = served.send(
+        "POST",
+        &format!("/api/videos/{second}/tracks"),
+        &json!({ "box": [260, 180, 60, 50], "frame": 0 }),
+    );
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let begun = Instant::now();
+    while served.get(&format!("/api/videos/{second}")).json()["state"] != "ended" {
+        assert!(begun.elapsed() < LONG);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let other = served.get(&format!("/api/videos/{first}")).json();
+    assert_eq!((&other["state"], &other["frames"]), (&json!("paused"), &json!(1)));
+    served.send("POST", &format!("/api/videos/{first}/stop"), &Value::Null);
+    assert_eq!(served.end().0, Some(0));
+}
+
+#[test]
+fn all_that_the_api_is_said_to_have_is_there() {
+    let served = Served::ball(&[]);
+    let api = served.get("/api/openapi.json").json();
+    let mut asked = 0;
+    for (path, item) in api["paths"].as_object().unwrap() {
+        let path = path.replace("{video}", "0").replace("{track}", "7").replace("{template}", "x");
+        for method in ["get", "put", "post", "delete"].into_iter().filter(|method| !item[method].is_null()) {
+            if path.ends_with("/stop") || path.ends_with("/live") {
+                continue;
+            }
+            let answer = served.send(&method.to_uppercase(), &path, &Value::Null);
+            assert!(!matches!(answer.status, 404 | 405), "{method} {path}: {}", answer.text());
+            asked += 1;
+        }
+    }
+    assert!(asked > 10);
+    // And what the page uses is said.
+    let page = std::fs::read_to_string(root().join(Path::new("src/serve/page/page.js"))).unwrap();
+    for part in ["/live", "/plot", "/results.jsonl", "/tracks", "/name", "/pace", "/step", "/stop"] {
+        assert!(page.contains(part), "{part}");
+        assert!(api["paths"].as_object().unwrap().keys().any(|path| path.contains(part)), "{part}");
+    }
+}
