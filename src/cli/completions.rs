@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(text.matches(":_lockon_template'").count(), 2 * runs + 1);
         // The input of `run`, and that of `pick`.
         assert_eq!(text.matches(":_lockon_input'").count(), runs + 1);
-        assert_eq!(text.matches(":(run match pick ").count(), 1, "the command of `man`");
+        assert_eq!(text.matches(":(run ").count(), 1, "the command of `man`");
         let (functions, end) = text.split_once("_lockon_input() {").unwrap();
         assert!(functions.contains("_lockon_template() {"));
         assert!(end.trim_end().ends_with("fi"), "{end}");

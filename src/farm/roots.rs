@@ -1,7 +1,7 @@
 //! Which files a worker serves: strangers submit jobs, and a job names files.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::media::source::Input;
@@ -27,7 +27,7 @@ impl Roots {
     }
 
     /// Refuses a request that reads or writes outside of the folders, through links or not, or that can: text
-    /// of a pipeline opens what it likes. Names of outputs are not looked at if nothing `stays` here.
+    /// of a pipeline opens what it likes. Where nothing `stays` here, outputs have names without folders.
     ///
     /// # Errors
     /// `File`, which names the path.
@@ -44,7 +44,13 @@ impl Roots {
             let real = path.canonicalize().map_err(Error::file("read", &path))?;
             self.contains(&real).then_some(()).ok_or_else(|| self.refusal(&path))?;
         }
-        for path in request.output_files().into_iter().filter(|_| stays) {
+        for path in request.output_files() {
+            if !stays {
+                let mut parts = path.components();
+                let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
+                is_name.then_some(()).ok_or_else(|| self.refusal(&path))?;
+                continue;
+            }
             let folder = path.parent().unwrap_or(Path::new("/"));
             let folder = folder.canonicalize().map_err(Error::file("write", &path))?;
             // What is there is replaced, and a link is not followed; what is no file is written to.
@@ -114,6 +120,10 @@ mod tests {
         let mut away = Request::new(path("in/a.mp4")).unwrap();
         away.results = vec!["a.csv".into()];
         roots.check(&away, false).unwrap();
+        for elsewhere in ["../a.csv", "/etc/a.csv", "b/a.csv", ".."] {
+            away.results = vec![elsewhere.into()];
+            assert!(roots.check(&away, false).is_err(), "{elsewhere}");
+        }
         assert!(check("in/none.mp4", "in/a.csv", None).unwrap_err().contains("No such file"));
     }
 }

@@ -4,10 +4,15 @@
 //! ```no_run
 //! use lockon_messages::Results;
 //!
-//! fn watch(bus: &gst::Bus) { for message in bus.iter_timed(gst::ClockTime::NONE) { // What others say is
-//! none of ours. let Some(results) = message.structure().and_then(|said| Results::try_from(said).ok()) else {
-//! continue }; for track in &results.tracks { println!("frame {}: {} is at {:.0}, {:.0}", results.frame,
-//! track.id, track.x, track.y); } } }
+//! fn watch(bus: &gst::Bus) {
+//!     for message in bus.iter_timed(gst::ClockTime::NONE) {
+//!         // What others say is none of ours.
+//!         let said = message.structure().and_then(|said| Results::try_from(said).ok());
+//!         for track in said.iter().flat_map(|results| &results.tracks) {
+//!             println!("track {} is at {:.0}, {:.0}", track.id, track.x, track.y);
+//!         }
+//!     }
+//! }
 //! ```
 //!
 //! The element makes its messages of these values too, so what is written is what is read. It depends on

@@ -36,11 +36,12 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
         sinks.push(Box::new(ResultsFile { element: element.clone(), file: Some(output::open(path)?) }));
     }
     sinks.push(Box::new(ResultsToLine { element: element.clone() }));
+    // Before anybody can ask: their numbers are taken.
+    control.repeat(device.orders.clone());
     let job = element.imp().work().begin(control);
     let _ended = Ended(element);
     let tracker = job.tracker(device.options.threads);
     let depth = element.imp().depth();
-    control.repeat(device.orders.clone());
     let options = Options { control: control.clone(), depth, ..device.options.clone() };
     let traffic = options.traffic.clone();
     let devices = Devices::new(options, device.on_loss, false)?;

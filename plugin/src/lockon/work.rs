@@ -87,6 +87,8 @@ impl Work {
                 self.waiting.push_back(Order { change, properties, settings: settings.clone(), reply });
             }
             Err(_) if !control.takes_orders() => {
+                // What was asked before comes first.
+                self.end();
                 self.job.search.changed(&change)?.make_bank(&Control::new())?;
                 self.hold(&change, &properties, &settings)?;
             }

@@ -314,8 +314,8 @@ impl Births {
         for (track, found) in
             tracks.iter().zip(&*owners).filter_map(|(t, owned)| Some((t, &found[(*owned)?])))
         {
-            let is_born = lives.iter().any(|life| life.id == track.id && life.lost == 0.0);
-            if !is_born || replaced.contains(&track.id) {
+            let is_its = |life: &Life| life.id == track.id && life.lost == 0.0 && life.template == found.name;
+            if !lives.iter().any(is_its) || replaced.contains(&track.id) {
                 continue;
             }
             if iou(track.bounds(), found.at.bounds()) >= AGREED {
@@ -492,6 +492,10 @@ mod tests {
         assert_eq!(next(&[detected("car", 60, 40)], &held), (vec![(2, 60)], vec![]));
         // Another class beside it is another object.
         assert_eq!(next(&[detected("dog", 50, 40)], &held), (vec![(2, 50)], vec![]));
+        // One upon it may be what hides it, and says nothing of where it is.
+        for x in [20, 40] {
+            assert_eq!(next(&[detected("dog", x, 40)], &held), (vec![], vec![]));
+        }
     }
 
     #[test]

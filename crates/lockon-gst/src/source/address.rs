@@ -76,7 +76,9 @@ impl Uri {
 
     /// The local files that it may stand for.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
-        let Some(path) = self.0.strip_prefix("file://") else { return Vec::new() };
+        // Schemes have no case.
+        let file = self.0.split_once("://").filter(|(scheme, _)| scheme.eq_ignore_ascii_case("file"));
+        let Some((_, path)) = file else { return Vec::new() };
         std::iter::once(path.to_owned()).chain(unescaped(path)).map(PathBuf::from).collect()
     }
 
