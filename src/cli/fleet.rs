@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use lockon::Error;
 use lockon::fleet::{self, Completion, Ended, Fleet, Order};
@@ -22,9 +22,9 @@ use lockon::results::{RunRecord, Summary};
 use lockon::text;
 
 use super::args::RunArgs;
-use super::log::{self, BARS};
+use super::log;
 use super::page::Page;
-use super::progress::Progress;
+use super::progress::{Progress, bar_of_all};
 use super::request::{All, Typed};
 use super::signals::Signals;
 use super::{Outcome, closing, run, system};
@@ -265,10 +265,7 @@ struct Told {
 
 impl Told {
     fn new(videos: usize, shows: bool) -> Self {
-        let bar = (shows && log::is_terminal()).then(|| {
-            let style = ProgressStyle::with_template("{bar:32.green/dim} {pos}/{len} videos  {msg}");
-            BARS.add(ProgressBar::new(videos as u64)).with_style(style.expect("the template is valid"))
-        });
+        let bar = if shows { bar_of_all(videos, "videos") } else { None };
         let now = Instant::now();
         let (started, last_line) = (now, now);
         Self {

@@ -26,6 +26,15 @@ const LONGEST_NAME: usize = 32;
 /// Templates, and tracks, whose counts are shown.
 const MOST_COUNTS: usize = 3;
 
+/// A bar of how many of all have ended, on a terminal, below the bars of single runs.
+pub(super) fn bar_of_all(count: usize, what: &str) -> Option<ProgressBar> {
+    log::is_terminal().then(|| {
+        let template = format!("{{bar:32.green/dim}} {{pos}}/{{len}} {what}  {{msg}}");
+        let style = ProgressStyle::with_template(&template).expect("the template is valid");
+        BARS.add(ProgressBar::new(count as u64)).with_style(style)
+    })
+}
+
 /// Shows what was found so far, the frame rate, the speed against real time, and the time left.
 pub(super) struct Progress {
     /// Length of the video, where it is known.

@@ -296,7 +296,7 @@ impl Store {
         let mut found = Vec::with_capacity(left as usize);
         let mut messages = consumer.messages().await.map_err(|error| self.away(error))?;
         while left > 0 {
-            // Of what was thrown away meanwhile nothing comes.
+            // Nothing comes of what was thrown away meanwhile.
             let next = tokio::time::timeout(Duration::from_secs(5), messages.next()).await;
             let Some(message) = next.map_err(|_| self.away("it stopped in the middle of a list"))? else {
                 break;

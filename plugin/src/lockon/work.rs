@@ -106,7 +106,7 @@ impl Work {
             Ok(_) => self.hold(&change, &properties, &settings).err()?,
             Err(error) => error,
         };
-        // Of those that were set anew since nobody knows yet.
+        // Nobody knows yet of those that were set anew since.
         let properties: Vec<_> =
             properties.into_iter().filter(|property| self.asked.has_same(property, &settings)).collect();
         for property in &properties {

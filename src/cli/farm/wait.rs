@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use lockon::Error;
 use lockon::control::Control;
@@ -15,7 +15,8 @@ use lockon::files;
 use lockon::text;
 
 use super::super::Outcome;
-use super::super::log::{self, BARS};
+use super::super::log;
+use super::super::progress::bar_of_all;
 use super::super::signals::Signals;
 
 /// Between two questions how far all are; longer where the answer takes long.
@@ -132,10 +133,7 @@ struct Told {
 
 impl Told {
     fn new(jobs: usize, shows: bool) -> Self {
-        let bar = (shows && log::is_terminal()).then(|| {
-            let style = ProgressStyle::with_template("{bar:32.green/dim} {pos}/{len} jobs  {msg}");
-            BARS.add(ProgressBar::new(jobs as u64)).with_style(style.expect("the template is valid"))
-        });
+        let bar = if shows { bar_of_all(jobs, "jobs") } else { None };
         let now = Instant::now();
         let (ended, frames, failed) = Default::default();
         Self { jobs, ended, frames, failed, started: now, last_line: now, shows, bar }

@@ -97,7 +97,7 @@ impl<'a> Samples<'a> {
         let info = frame.format_info();
         let plane = info.plane()[component];
         let is_wide = info.depth()[component] > 8;
-        // Of P010 and its like GStreamer's table says that Cr begins one byte after Cb.
+        // GStreamer's table says of P010 and its like that Cr begins one byte after Cb.
         let is_second_of_two = is_wide && component == 2 && info.plane()[1] == plane;
         Self {
             data: frame.plane_data(plane).expect("planes are those of the format"),
