@@ -1,5 +1,6 @@
 //! The engine between ends in memory, on every backend.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use lockon::backend::{Backend, Device, Findings};
@@ -493,6 +494,99 @@ fn frames_in_flight_when_a_device_is_lost_are_searched_as_they_were_submitted() 
                 assert!(summary.device_lost.is_some());
             }
         }
+    }
+}
+
+#[test]
+fn a_device_that_is_lost_while_one_is_opened_for_a_change_is_no_reason_to_refuse_the_change() {
+    let orders = |job: &Job| {
+        let job = Job { control: Control::new(), ..job.clone() };
+        let change = Change { min_score: Some(-1.0), max_matches: Some(3), ..Change::default() };
+        job.control.repeat(vec![Repeated { frame: 5, order: Order::Change(change.into()), refused: None }]);
+        job
+    };
+    for (backend, depth) in backends_and_depths() {
+        let (job, pictures) = busy_job(backend, depth);
+        let on_cpu = Job { backend: BackendChoice::Cpu, ..orders(&job) };
+        let expected = on_cpu.records(&pictures);
+        assert_eq!(expected[5].matches.len(), 3);
+        // The frames in flight are lost with it, or come out of it as if nothing were.
+        for good in [5 - (depth - 1), usize::MAX] {
+            let job = orders(&job);
+            let has_opened = Cell::new(false);
+            let open = |purpose: &Purpose<'_>| -> Result<Box<dyn Backend>> {
+                if has_opened.replace(true) {
+                    return Err(failure(&lost()));
+                }
+                let (inner, fault) = (job.open_backend(purpose)?, lost());
+                Ok(Box::new(Failing { inner, call: Call::WaitNext, good, fault, has_failed: false }))
+            };
+            let spare = |purpose: &Purpose<'_>, _: Option<&Error>| on_cpu.open_backend(purpose);
+            let sink = MemorySink::default();
+            let heard = sink.heard.clone();
+            let (summary, outcome) =
+                job.run_on(&mut MemorySource::new(&pictures), vec![Box::new(sink)], &open, Some(&spare));
+            outcome.unwrap();
+            let heard = heard.lock().unwrap();
+            let what = format!("{backend:?}, depth {depth}, {good}");
+            let records: Vec<_> = heard.records.iter().map(|record| FrameRecord::clone(record)).collect();
+            assert_eq!(timeless(&records), timeless(&expected), "{what}");
+            let told: Vec<_> = heard.events.iter().map(|(_, event)| event).collect();
+            assert!(matches!(told[..], [Event::Control { frame: 5, refused: None, .. }]), "{what}: {told:?}");
+            let first = if good == usize::MAX { 5 } else { good as u64 };
+            assert_eq!(summary.device_lost, Some(first), "{what}");
+        }
+    }
+}
+
+#[test]
+fn where_frames_are_too_small_for_the_search_a_change_is_refused_that_leaves_nothing_to_search() {
+    let wall = || Template::new("wall", noise(5, Size::new(110, 20)), None).unwrap();
+    let rect = |text: &str| Some(Some(text.parse().unwrap()));
+    let orders = [
+        // Nothing of it can be searched in smaller frames: a limit can be changed, and a template be added
+        // that fits.
+        (2, Change { min_score: Some(0.5), ..Change::default() }, true),
+        (3, Change { scales: Some("1..1.2".parse().unwrap()), ..Change::default() }, false),
+        (4, Change { roi: rect("0,0,70,60"), ..Change::default() }, false),
+        (
+            5,
+            Change {
+                add: vec![Template::new("big", noise(6, Size::new(90, 9)), None).unwrap()],
+                ..Change::default()
+            },
+            false,
+        ),
+        (6, Change { add: vec![Template::new("patch", patch(), None).unwrap()], ..Change::default() }, true),
+        (7, Change { roi: rect("0,0,10,10"), ..Change::default() }, false),
+    ];
+    for backend in backends() {
+        let job = Job { templates: vec![wall()], ..job_on(backend) };
+        let (mut pictures, small) = (pictures(1), noise(3, Size::new(80, 50)));
+        pictures.extend(std::iter::repeat_n(small, 8));
+        paste(&mut pictures[6], &patch(), 33, 22);
+        let repeated = |(frame, change, _): &(u64, Change, bool)| Repeated {
+            frame: *frame,
+            order: Order::Change(change.clone().into()),
+            refused: None,
+        };
+        job.control.repeat(orders.iter().map(repeated).collect());
+        let sink = MemorySink::default();
+        let heard = sink.heard.clone();
+        let (_, outcome) = job.run(&mut MemorySource::new(&pictures), vec![Box::new(sink)]);
+        outcome.unwrap();
+        let heard = heard.lock().unwrap();
+        let told = heard.events.iter().filter_map(|(_, event)| match event {
+            Event::Control { frame, refused, .. } => Some((*frame, refused.clone())),
+            _ => None,
+        });
+        let told: Vec<_> = told.collect();
+        assert_eq!(told.len(), orders.len(), "{told:?}");
+        for ((frame, change, is_done), (at, refused)) in orders.iter().zip(&told) {
+            assert_eq!((frame, *is_done), (at, refused.is_none()), "{backend:?}: {change}: {refused:?}");
+        }
+        let found: Vec<_> = heard.records[6].matches.iter().map(|found| found.rect()).collect();
+        assert_eq!(found, [Rect::new(33, 22, 17, 11)], "{backend:?}");
     }
 }
 

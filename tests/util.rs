@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::say;
 use lockon::backend::{self, Backend, Device, Options};
-use lockon::config::{
-    Angles, BackendChoice, Kernels, Limits, Scales, SearchMethod, ThresholdSpec, TrackSpec,
-};
+use lockon::config::{BackendChoice, Kernels, Limits, SearchMethod, ThresholdSpec, TrackSpec, Typed};
 use lockon::control::Control;
 use lockon::engine::{Engine, OpenBackend, OpenSpare, Purpose};
 use lockon::frame::{
@@ -340,7 +338,7 @@ impl Job {
         if let Some(search) = &self.searched {
             return search.clone();
         }
-        let (scales, angles) = (Scales::default(), Angles::default());
+        let (scales, angles) = (Typed::default(), Typed::default());
         let templates = self.templates.clone();
         let search = Search::new(templates, SearchMethod::Auto, &scales, &angles, &self.control);
         let mut search = search.unwrap();

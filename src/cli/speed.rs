@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lockon::backend::{Device, Options};
-use lockon::config::{Angles, BackendChoice, Scales, SearchMethod, TrackSpec};
+use lockon::config::{BackendChoice, SearchMethod, TrackSpec, Typed};
 use lockon::control::Control;
 use lockon::engine::Engine;
 use lockon::frame::{Circumstances, Frame, FrameMeta, Picture, PixelFormat, Rect, Size, VideoFormat};
@@ -123,7 +123,7 @@ fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Devic
     let middle =
         |part: usize| Rect::new(size.width / part - SIDE / 2, size.height / part - SIDE / 2, SIDE, SIDE);
     let template = Template::new("template", views[0].plane(0).crop(middle(2)).to_plane(), None)?;
-    let (scales, angles) = (Scales::default(), Angles::default());
+    let (scales, angles) = (Typed::default(), Typed::default());
     let mut search =
         Search::new(vec![template], SearchMethod::Exhaustive, &scales, &angles, &Control::new())?;
     search.threshold = Some(THRESHOLD.parse()?);

@@ -227,7 +227,7 @@ impl Engine<'_> {
             self.change(run, &frame)?;
         }
         self.change_search(run, &frame)?;
-        self.notice_mask(run)?;
+        self.notice_mask(run, frame.meta.index)?;
         run.next_index = frame.meta.index + 1;
         let relay = &mut run.open.as_mut().expect("opened above").relay;
         let work = relay.last().work.clone();
@@ -243,12 +243,12 @@ impl Engine<'_> {
             // What the backend sees, the luma plane, is the same.
             Some(open) if open.format.size == format.size => open.format = format.clone(),
             _ => {
-                if let Err(error) = self.open(run, format) {
+                if let Err(error) = self.open(run, frame) {
                     // A change of size is no reason to end a run that another device could go on with.
                     if !self.lose(run, &error, frame.meta.index) {
                         return Err(error);
                     }
-                    self.open(run, format)?;
+                    self.open(run, frame)?;
                 }
             }
         }
@@ -300,11 +300,14 @@ impl Engine<'_> {
         self.tell(run, |sink| sink.note(&event))
     }
 
-    fn open(&mut self, run: &mut Run, format: &Arc<VideoFormat>) -> Result<()> {
+    fn open(&mut self, run: &mut Run, frame: &Frame) -> Result<()> {
         run.open = None;
-        let work = Work { search: run.search.clone(), mask: self.wants_mask(run) };
+        let format = &frame.format;
         // Frames that do not fit what was asked are an error at the beginning, and may pass later.
-        let leg = self.open_for(run, &work, format, run.size.is_some(), None)?;
+        let leg = match run.size {
+            None => self.open_first(run, frame)?,
+            Some(_) => self.open_for(run, &self.work(run), format, true, None)?,
+        };
         match run.size {
             None => {
                 self.tracker.check(format.size)?;
@@ -362,17 +365,39 @@ impl Engine<'_> {
         Ok(Leg::new(backend, work.clone(), is_cut))
     }
 
+    /// Opens another device for the frames from `frame` on, which is the next, also if the one that is open
+    /// turns out to be lost.
+    fn open_next(&mut self, run: &mut Run, work: &Work, may_cut: bool, frame: u64) -> Result<Leg> {
+        let format = run.open.as_ref().expect("a frame is about to be submitted").format.clone();
+        let error = match self.open_for(run, work, &format, may_cut, None) {
+            Err(error) if error.is_device_lost() => error,
+            opened => return opened,
+        };
+        // The spare one gets the frames in flight first: they fail too.
+        self.drain(run)?;
+        let is_over = run.device_lost.is_some();
+        if !is_over && !self.lose(run, &error, frame) {
+            return Err(error);
+        }
+        self.open_for(run, work, &format, may_cut, (!is_over).then_some(&error))
+    }
+
+    /// What is done to the next frame.
+    fn work(&self, run: &Run) -> Work {
+        Work { search: run.search.clone(), mask: self.wants_mask(run) }
+    }
+
     /// True if a sink wants to see thresholded frames.
     fn wants_mask(&self, run: &Run) -> bool {
         self.sinks.iter().zip(&run.is_closed).any(|(sink, is_closed)| !is_closed && sink.wants_mask())
     }
 
     /// Opens the device anew when sinks begin to want thresholded frames, or do so no more.
-    fn notice_mask(&self, run: &mut Run) -> Result<()> {
-        let open = run.open.as_ref().expect("a frame is about to be submitted");
-        let work = Work { mask: self.wants_mask(run), ..open.relay.last().work.clone() };
-        if work.search.threshold.is_some() && work.mask != open.relay.last().work.mask {
-            match self.open_for(run, &work, &open.format, open.relay.last().is_cut, None) {
+    fn notice_mask(&mut self, run: &mut Run, frame: u64) -> Result<()> {
+        let last = run.open.as_ref().expect("a frame is about to be submitted").relay.last();
+        let (work, is_cut) = (Work { mask: self.wants_mask(run), ..last.work.clone() }, last.is_cut);
+        if work.search.threshold.is_some() && work.mask != last.work.mask {
+            match self.open_next(run, &work, is_cut, frame) {
                 Ok(leg) => run.hand_over(leg),
                 Err(error @ Error::Stopped) => return Err(error),
                 Err(error) => {
@@ -557,6 +582,9 @@ struct Run {
     /// Frames whose slots the backend holds, oldest first. Decoded pictures stay alive here for the sinks: at
     /// most `depth`.
     in_flight: VecDeque<Flight>,
+    /// Orders about the search that are to be carried out before the first frame, as the first device could
+    /// not be opened for them.
+    due: Vec<Carried>,
     /// Orders about the search that are not told yet, by their frames.
     carried: VecDeque<Carried>,
     findings: Findings,

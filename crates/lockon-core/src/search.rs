@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::backend::Variants;
 use crate::change::Change;
-use crate::config::{Angles, Limits, Scales, SearchMethod, ThresholdSpec};
+use crate::config::{Angles, Limits, Scales, SearchMethod, ThresholdSpec, Typed};
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result};
 use crate::frame::{Rect, Size};
@@ -15,8 +15,8 @@ use crate::template::{self, Bank, Template};
 pub struct Search {
     /// The templates, in the order in which their matches are told.
     templates: Vec<Template>,
-    scales: Scales,
-    angles: Angles,
+    scales: Typed<Scales>,
+    angles: Typed<Angles>,
     method: SearchMethod,
     /// The templates in all sizes and directions; none if there are none.
     sought: Option<Arc<Sought>>,
@@ -36,8 +36,8 @@ impl Search {
     pub fn new(
         templates: Vec<Template>,
         method: SearchMethod,
-        scales: &Scales,
-        angles: &Angles,
+        scales: &Typed<Scales>,
+        angles: &Typed<Angles>,
         control: &Control,
     ) -> Result<Self> {
         let (scales, angles) = (scales.clone(), angles.clone());
@@ -109,13 +109,13 @@ impl Search {
         search.roi = change.roi.unwrap_or(search.roi);
         search.method = change.search.unwrap_or(search.method);
         if let Some(scales) = &change.scales {
-            search.scales = (**scales).clone();
+            search.scales = scales.clone();
         }
         if let Some(angles) = &change.angles {
-            search.angles = (**angles).clone();
+            search.angles = angles.clone();
         }
         let is_same = search.templates == self.templates
-            && (&search.scales, &search.angles) == (&self.scales, &self.angles);
+            && (search.scales(), search.angles()) == (self.scales(), self.angles());
         match &self.sought {
             Some(sought) if is_same && search.method == self.method => {
                 if search.roi != self.roi {
@@ -125,6 +125,30 @@ impl Search {
                 Ok(search)
             }
             _ => search.with_sought(),
+        }
+    }
+
+    /// The change that makes this of another search.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Change {
+        fn new<T: PartialEq>(value: T, before: &T) -> Option<T> {
+            Some(value).filter(|value| value != before)
+        }
+        let Limits { min_score, max_matches, max_overlap } = self.limits;
+        // New templates come last, so those stay which are the same up to the first that is not.
+        let pairs = self.templates.iter().zip(&before.templates);
+        let same = pairs.take_while(|(template, before)| template == before).count();
+        Change {
+            remove: before.templates[same..].iter().map(|template| template.name().clone()).collect(),
+            add: self.templates[same..].to_vec(),
+            min_score: new(min_score, &before.limits.min_score),
+            max_matches: new(max_matches, &before.limits.max_matches),
+            max_overlap: new(max_overlap, &before.limits.max_overlap),
+            scales: (*self.scales != *before.scales).then(|| self.scales.clone()),
+            angles: (*self.angles != *before.angles).then(|| self.angles.clone()),
+            search: new(self.method, &before.method),
+            roi: new(self.roi, &before.roi),
+            threshold: new(self.threshold, &before.threshold),
         }
     }
 
@@ -170,7 +194,9 @@ impl Search {
 
     fn with_sought(mut self) -> Result<Self> {
         template::check_count(self.templates.len(), &self.scales, &self.angles)?;
-        let Self { templates, scales, angles, method, .. } = self.clone();
+        let method = self.method;
+        let (templates, scales, angles) =
+            (self.templates.clone(), self.scales().clone(), self.angles().clone());
         let variants = Variants { templates, scales, angles };
         self.sought = (!variants.templates.is_empty())
             .then(|| Arc::new(Sought { variants, method, bank: OnceLock::new(), taken: OnceLock::new() }));
@@ -262,7 +288,7 @@ mod tests {
 
     fn search(names: &[&str]) -> Search {
         let templates = names.iter().map(|name| template(name, 9)).collect();
-        let (scales, angles) = (Scales::default(), Angles::default());
+        let (scales, angles) = (Typed::default(), Typed::default());
         Search::new(templates, SearchMethod::Auto, &scales, &angles, &Control::new()).unwrap()
     }
 
@@ -285,6 +311,44 @@ mod tests {
         let none =
             before.changed(&Change { remove: ["a", "b", "c"].map(Into::into).into(), ..Change::default() });
         assert!(none.unwrap().is_idle());
+    }
+
+    #[test]
+    fn the_change_between_two_searches_makes_the_one_of_the_other() {
+        let all = Change {
+            remove: vec!["b".into()],
+            add: vec![template("c", 12), template("d", 9), template("b", 9)],
+            min_score: Some(0.5),
+            max_matches: Some(7),
+            max_overlap: Some(0.1),
+            scales: Some("0.8..1.25/1.1".parse().unwrap()),
+            angles: Some("-30..30".parse().unwrap()),
+            search: Some(SearchMethod::Exhaustive),
+            roi: Some(Some(Rect::new(1, 2, 30, 40))),
+            threshold: Some(Some("mean:31:5".parse().unwrap())),
+        };
+        let parts = [
+            Change { add: vec![template("a", 12)], ..Change::default() },
+            Change { remove: vec!["c".into()], ..Change::default() },
+            Change { remove: vec!["a".into()], add: vec![template("a", 9)], ..Change::default() },
+            all,
+        ];
+        let as_told = |search: &Search| {
+            let Search { templates, scales, angles, method, roi, limits, threshold, .. } = search.clone();
+            (templates, scales, angles, method, (roi, limits, threshold))
+        };
+        let before = search(&["a", "b", "c"]);
+        let mut after = before.clone();
+        assert!(after.since(&before).is_empty());
+        for change in parts {
+            after = after.changed(&change).unwrap();
+            for (one, other) in [(&before, &after), (&after, &before)] {
+                // As a results file has it.
+                let text = serde_json::to_string(&other.since(one)).unwrap();
+                let read: Change = serde_json::from_str(&text).unwrap();
+                assert_eq!(as_told(&one.changed(&read).unwrap()), as_told(other), "{text}");
+            }
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 
+use crate::config::{Angles, Scales};
 use crate::error::{Error, Result};
 
 /// A value with the text that it was typed as, where that cannot be told from the value.
@@ -20,6 +21,18 @@ impl<T: FromStr<Err = Error>> Typed<T> {
     /// If it has none.
     pub fn of(text: &str) -> Self {
         text.parse().unwrap_or_else(|error: Error| panic!("{error}"))
+    }
+}
+
+impl Default for Typed<Scales> {
+    fn default() -> Self {
+        Self::of("1")
+    }
+}
+
+impl Default for Typed<Angles> {
+    fn default() -> Self {
+        Self::of("0")
     }
 }
 

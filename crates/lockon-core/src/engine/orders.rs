@@ -3,7 +3,7 @@
 //! Orders about the search are carried out when a frame is submitted, those about tracks when it is decided;
 //! outputs hear of both before that frame's results.
 
-use super::relay::Work;
+use super::relay::{Leg, Work};
 use super::{Engine, Run, in_words};
 use crate::error::{Error, Result};
 use crate::frame::Frame;
@@ -31,35 +31,46 @@ impl Carried {
 }
 
 impl Engine<'_> {
-    /// Carries out what is asked of the search, before a frame is submitted.
-    pub(super) fn change_search(&self, run: &mut Run, frame: &Frame) -> Result<()> {
-        let index = frame.meta.index;
-        let due = self.control.orders.changes_due(index);
-        if due.is_empty() {
-            return Ok(());
+    /// Opens the first device. What was asked of the search before the first frame belongs to what the run
+    /// begins with: no device is opened without it, unless none can be opened with it.
+    pub(super) fn open_first(&self, run: &mut Run, frame: &Frame) -> Result<Leg> {
+        run.due = self.due(frame);
+        let begun = run.search.clone();
+        if let Some(search) = changed(&begun, &mut run.due) {
+            run.search = search.into();
+            match self.open_for(run, &self.work(run), &frame.format, false, None) {
+                Ok(leg) => {
+                    run.carried.extend(run.due.drain(..));
+                    return Ok(leg);
+                }
+                Err(error @ Error::Stopped) => return Err(error),
+                // Those that can be done are carried out one by one, as soon as this one is open.
+                Err(_) => run.search = begun,
+            }
         }
-        let mut due: Vec<_> = due.into_iter().map(|asked| Carried::new(index, asked)).collect();
-        self.carry_out(run, &mut due)?;
+        self.open_for(run, &self.work(run), &frame.format, false, None)
+    }
+
+    /// Carries out what is asked of the search, before a frame is submitted.
+    pub(super) fn change_search(&mut self, run: &mut Run, frame: &Frame) -> Result<()> {
+        let mut due = std::mem::take(&mut run.due);
+        due.extend(self.due(frame));
+        self.carry_out(run, &mut due, frame.meta.index)?;
         run.carried.extend(due);
         Ok(())
     }
 
+    fn due(&self, frame: &Frame) -> Vec<Carried> {
+        let index = frame.meta.index;
+        self.control.orders.changes_due(index).into_iter().map(|asked| Carried::new(index, asked)).collect()
+    }
+
     /// Opens one device for all of them; if that fails, one for each half of them, so that only those are
     /// refused for which none can be opened.
-    fn carry_out(&self, run: &mut Run, due: &mut [Carried]) -> Result<()> {
-        let mut search = (*run.search).clone();
-        let mut has_changed = false;
-        for carried in due.iter_mut().filter(|carried| carried.is_to_be_done()) {
-            let Order::Change(change) = &carried.asked.order else { continue };
-            carried.outcome = search.changed(change).map(|changed| {
-                search = changed;
-                has_changed = true;
-            });
-        }
-        if !has_changed {
-            return Ok(());
-        }
-        match self.retune(run, search) {
+    fn carry_out(&mut self, run: &mut Run, due: &mut [Carried], frame: u64) -> Result<()> {
+        let Some(search) = changed(&run.search, due) else { return Ok(()) };
+        let may_cut = may_cut(run, &search, due);
+        match self.retune(run, search, may_cut, frame) {
             Err(error @ Error::Stopped) => Err(error),
             Err(error) if due.len() == 1 => {
                 due[0].outcome = Err(error);
@@ -67,20 +78,17 @@ impl Engine<'_> {
             }
             Err(_) => {
                 let (first, second) = due.split_at_mut(due.len() / 2);
-                self.carry_out(run, first)?;
-                self.carry_out(run, second)
+                self.carry_out(run, first, frame)?;
+                self.carry_out(run, second, frame)
             }
             Ok(()) => Ok(()),
         }
     }
 
-    /// Frames are searched so from the next one on.
-    fn retune(&self, run: &mut Run, search: Search) -> Result<()> {
-        let open = run.open.as_ref().expect("a frame is about to be submitted");
+    /// Frames are searched so from `frame` on, which is the next.
+    fn retune(&mut self, run: &mut Run, search: Search, may_cut: bool, frame: u64) -> Result<()> {
         let work = Work { search: search.into(), mask: self.wants_mask(run) };
-        // Where not all fitted before, a change of something else is no reason to refuse it.
-        let may_cut = open.relay.last().is_cut;
-        let leg = self.open_for(run, &work, &open.format, may_cut, None)?;
+        let leg = self.open_next(run, &work, may_cut, frame)?;
         run.search = work.search;
         run.hand_over(leg);
         Ok(())
@@ -118,4 +126,37 @@ impl Engine<'_> {
         let event = Event::Control { frame, order, refused };
         self.tell(run, |sink| sink.note(&event))
     }
+}
+
+/// What a search is after those of the orders that can be done; none if that is none of them. The others have
+/// their outcome.
+fn changed(search: &Search, due: &mut [Carried]) -> Option<Search> {
+    let mut after = None;
+    for carried in due.iter_mut().filter(|carried| carried.is_to_be_done()) {
+        let Order::Change(change) = &carried.asked.order else { continue };
+        carried.outcome = after.as_ref().unwrap_or(search).changed(change).map(|changed| {
+            after = Some(changed);
+        });
+    }
+    after
+}
+
+/// True if frames may be too small for all of a search after these orders. Where they were before, a change
+/// of something else is no reason to refuse it; one of where and what is searched is, if it leaves nothing to
+/// be searched.
+fn may_cut(run: &Run, after: &Search, due: &[Carried]) -> bool {
+    let open = run.open.as_ref().expect("a frame is about to be submitted");
+    let changes = || {
+        due.iter().filter(|carried| carried.is_to_be_done()).filter_map(|carried| {
+            match &carried.asked.order {
+                Order::Change(change) => Some(change),
+                _ => None,
+            }
+        })
+    };
+    let asks_for_box = changes().any(|change| matches!(change.roi, Some(Some(_))));
+    let asks_for_sizes =
+        changes().any(|change| !change.add.is_empty() || change.scales.is_some() || change.angles.is_some());
+    let is_any_left = || after.cut_to(open.format.size).sought().is_some();
+    open.relay.last().is_cut && !asks_for_box && (!asks_for_sizes || is_any_left())
 }
