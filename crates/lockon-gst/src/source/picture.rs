@@ -77,6 +77,10 @@ impl Mapper {
         format: &VideoFormat,
     ) -> Option<Arc<dyn Picture>> {
         let frame = gst_video::VideoFrame::from_buffer_readable(buffer, info).ok()?;
+        // Rows that lie from the bottom to the top are in no caps; only a buffer's own description has such.
+        if frame.plane_stride().iter().any(|stride| *stride <= 0) {
+            return None;
+        }
         let (pixels, size) = (format.pixels, format.size);
         if is_gathered(info) {
             let mut is_whole = false;
@@ -100,7 +104,6 @@ impl Picture for MappedPicture {
     fn plane(&self, index: usize) -> PlaneRef<'_> {
         let data =
             self.frame.plane_data(index as u32).expect("planes of a format are fewer than its picture has");
-        // Strides are negative in bottom-up pictures only, which no format with a luma plane has.
         let stride = self.frame.plane_stride()[index] as usize;
         PlaneRef::new(data, self.pixels.plane_size(index, self.size), stride)
     }
