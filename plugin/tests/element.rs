@@ -1203,11 +1203,10 @@ fn a_panic_is_an_error_and_not_the_end_of_the_process() {
     let element = here.element();
     let bus = bus_of(&element);
     let mut harness = harness(&element, PixelFormat::GRAY8);
-    // Rows from the bottom up, which nothing that has a luma plane makes.
-    let mut upside_down = frame(0, PixelFormat::GRAY8);
-    let buffer = upside_down.get_mut().unwrap();
-    let stride = info(PixelFormat::GRAY8).stride()[0];
-    let last_row = (SIZE.height - 1) * stride as usize;
+    // Rows that are shorter than the picture is wide, which nothing makes.
+    let mut too_narrow = frame(0, PixelFormat::GRAY8);
+    let buffer = too_narrow.get_mut().unwrap();
+    let stride = SIZE.width as i32 - 9;
     let format = gst_video::VideoFormat::Gray8;
     let flags = gst_video::VideoFrameFlags::empty();
     say::panic_follows();
@@ -1217,11 +1216,11 @@ fn a_panic_is_an_error_and_not_the_end_of_the_process() {
         format,
         SIZE.width as u32,
         SIZE.height as u32,
-        &[last_row],
-        &[-stride],
+        &[0],
+        &[stride],
     );
     assert!(added.is_ok());
-    let _ = harness.push(upside_down);
+    let _ = harness.push(too_narrow);
     let message = wait_for(&bus, &[gst::MessageType::Error]);
     let gst::MessageView::Error(error) = message.view() else { unreachable!() };
     assert!(error.error().matches(gst::LibraryError::Failed), "{error:?}");
@@ -1860,7 +1859,7 @@ fn what_is_followed_can_be_changed_by_signals_while_frames_pass_and_repeated_fro
     messages(&bus);
     push(3);
     assert!(messages(&bus).iter().all(|message| states(message).is_empty()));
-    harness.push_event(gst::event::Eos::new());
+    end(&mut harness);
     drop(harness);
     driven.set_state(gst::State::Null).unwrap();
 
@@ -1879,7 +1878,7 @@ fn what_is_followed_can_be_changed_by_signals_while_frames_pass_and_repeated_fro
     for index in 0..n {
         harness.push_and_pull(frame(index, PixelFormat::GRAY8)).unwrap();
     }
-    harness.push_event(gst::event::Eos::new());
+    end(&mut harness);
     drop(harness);
     again.set_state(gst::State::Null).unwrap();
     assert_eq!(timeless(records), timeless(here.records("again.jsonl")));
@@ -1957,7 +1956,7 @@ fn what_is_searched_can_be_changed_by_signals_and_properties_and_repeated_from_t
     assert_eq!(driven.property::<Option<String>>("template"), None);
     driven.set_property("min-score", -1.0);
     assert_eq!(pass(3).last().unwrap(), &["a", "pattern"]);
-    harness.push_event(gst::event::Eos::new());
+    end(&mut harness);
     drop(harness);
     driven.set_state(gst::State::Null).unwrap();
 
@@ -1975,7 +1974,7 @@ fn what_is_searched_can_be_changed_by_signals_and_properties_and_repeated_from_t
     for index in 0..n {
         harness.push_and_pull(frame(index, PixelFormat::GRAY8)).unwrap();
     }
-    harness.push_event(gst::event::Eos::new());
+    end(&mut harness);
     drop(harness);
     again.set_state(gst::State::Null).unwrap();
     let records = timeless(records);
@@ -1987,6 +1986,83 @@ fn what_is_searched_can_be_changed_by_signals_and_properties_and_repeated_from_t
     succeeds(&command.output().unwrap());
     let between = |records: Vec<Value>| records[1..records.len() - 1].to_vec();
     assert_eq!(between(timeless(here.records("program.jsonl"))), between(records));
+}
+
+#[test]
+fn what_was_changed_before_a_run_began_is_repeated_from_its_records_too() {
+    let here = Place::new();
+    let driven = here.element();
+    driven.set_property("results", here.text("driven.jsonl"));
+    let bus = bus_of(&driven);
+    let other = sample(&noise(5, Size::new(9, 9)), gst_video::VideoFormat::Gray8);
+    let add = |name: &str| assert!(driven.emit_by_name::<bool>("add-template", &[&name, &other]));
+    let mut harness = harness(&driven, PixelFormat::GRAY8);
+    add("other");
+    driven.set_property("min-score", -1.0);
+    driven.set_property("max-matches", 2u32);
+    let pass = |harness: &mut Harness, count: u64| {
+        for n in 0..count {
+            harness.push_and_pull(frame(n, PixelFormat::GRAY8)).unwrap();
+        }
+        end(harness);
+    };
+    pass(&mut harness, 3);
+    std::fs::copy(here.path("driven.jsonl"), here.path("first.jsonl")).unwrap();
+    // Between two runs, and once more than there are differences.
+    driven.set_property("min-score", 0.3);
+    driven.set_property("max-matches", 9u32);
+    driven.set_property("max-matches", 2u32);
+    add("another");
+    driven.set_property("threshold", "mean:7:3");
+    assert!(harness.push_event(gst::event::StreamStart::new("second")));
+    assert!(harness.push_event(gst::event::Caps::new(&caps(PixelFormat::GRAY8))));
+    let segment = gst::FormattedSegment::<gst::ClockTime>::new();
+    assert!(harness.push_event(gst::event::Segment::new(&segment)));
+    pass(&mut harness, 4);
+    drop(harness);
+    driven.set_state(gst::State::Null).unwrap();
+    assert!(bus.pop_filtered(&[gst::MessageType::Warning]).is_none());
+    assert_eq!(driven.property::<f64>("min-score"), 0.3);
+
+    let names = |record: &Value| -> Vec<String> {
+        let matches = record["matches"].as_array().unwrap().iter();
+        matches.map(|found| found["template"].as_str().unwrap().to_owned()).collect()
+    };
+    for (file, frames, found) in [
+        ("first.jsonl", 3, vec!["pattern", "pattern", "other", "other"]),
+        ("driven.jsonl", 4, vec!["pattern"]),
+    ] {
+        let records = here.records(file);
+        let orders: Vec<_> = records.iter().filter(|record| record["type"] == "control").collect();
+        assert_eq!((orders.len(), &orders[0]["frame"]), (1, &0.into()), "{orders:?}");
+        let results: Vec<_> = records.iter().filter(|record| record["type"] == "frame").collect();
+        assert_eq!(results.len(), frames);
+        assert!(names(results[0]).iter().zip(&found).all(|(a, b)| a == b), "{results:?}");
+
+        let again = here.element();
+        again.set_property("results", here.text("again.jsonl"));
+        again.set_property("control", here.text(file));
+        let mut harness = self::harness(&again, PixelFormat::GRAY8);
+        pass(&mut harness, frames as u64);
+        drop(harness);
+        again.set_state(gst::State::Null).unwrap();
+        assert_eq!(timeless(records), timeless(here.records("again.jsonl")));
+    }
+}
+
+#[test]
+fn a_change_before_the_first_frame_that_cannot_be_done_is_taken_back_and_frames_pass() {
+    let here = Place::new();
+    let element = here.element();
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    element.set_property("roi", "90,10,20,20");
+    harness.push_and_pull(frame(0, PixelFormat::GRAY8)).unwrap();
+    is_refused(&bus, "does not lie inside the 97x63 frame");
+    assert_eq!(element.property::<Option<String>>("roi"), None);
+    while bus.pop().is_some() {}
+    harness.push_and_pull(frame(1, PixelFormat::GRAY8)).unwrap();
+    assert_eq!(list(&messages(&bus)[0], "matches").len(), 1);
 }
 
 #[test]
@@ -2036,7 +2112,7 @@ fn threads_that_change_everything_at_once_hold_up_no_frame() {
     for thread in threads {
         thread.join().unwrap();
     }
-    harness.push_event(gst::event::Eos::new());
+    end(&mut harness);
     drop(harness);
     element.set_state(gst::State::Null).unwrap();
     let records = here.records("driven.jsonl");
@@ -2291,7 +2367,7 @@ fn what_a_detector_finds_now_and_then_is_followed_in_between_under_one_number() 
         };
         assert_eq!(regions, expected, "frame {n}");
     }
-    harness.push_event(gst::event::Eos::new());
+    end(&mut harness);
     drop(harness);
     element.set_state(gst::State::Null).unwrap();
     let records = here.records("out.jsonl");

@@ -106,7 +106,7 @@ fn of_track(t: &Track, ids: &Ids) -> lockon_messages::Track {
     }
 }
 
-/// The track that lies on the object of a match or a detection, if one does.
+/// The track that lies on the object of a match, if one does.
 fn owner(found: Rect, tracks: &[Track]) -> Option<u32> {
     let there = tracks.iter().filter(|track| track.state != TrackState::Lost);
     let overlaps = there.map(|track| (track.id, iou(track.bounds(), found.bounds())));
@@ -127,14 +127,14 @@ fn label(track: &Track) -> &str {
 /// number, as `id` of a parameter `object_id`, which is how DL Streamer has it, and the id that the track's
 /// region would have, if it has none.
 pub(super) fn add_regions(buffer: &mut gst::BufferRef, record: &FrameRecord, frame: Size, ids: &Ids) {
-    let mut detected = Vec::new();
+    let (mut detections, mut detected) = (Owned::of(record), Vec::new());
     for mut region in buffer.iter_meta_mut::<gst_video::VideoRegionOfInterestMeta>() {
         if region.params().any(|param| param.has_field(OWN_FIELD)) {
             continue;
         }
         let (x, y, w, h) = region.rect();
         let rect = Rect::new(x as usize, y as usize, w as usize, h as usize).cut_to(frame);
-        let owner = rect.and_then(|rect| owner_of_detection(record, region.roi_type(), rect));
+        let owner = rect.and_then(|rect| detections.take(region.roi_type(), rect));
         if let Some(id) = owner {
             region.add_param(gst::Structure::builder("object_id").field("id", id as i32).build());
             // Converters of GStreamer before 1.24 drop parameters, and no id.
@@ -164,10 +164,40 @@ pub(super) fn add_regions(buffer: &mut gst::BufferRef, record: &FrameRecord, fra
     }
 }
 
-/// The track that lies on a detection, if that is one that is followed.
-fn owner_of_detection(record: &FrameRecord, label: &str, rect: Rect) -> Option<u32> {
-    let is_it = |found: &&Detection| *found.label == *label && found.rect() == rect;
-    record.detections.iter().find(is_it).and_then(|found| owner(found.rect(), &record.tracks))
+/// Which of a frame's detections lies on which track: those that overlap most first, one to a track.
+struct Owned<'a> {
+    /// Those that were not asked for yet.
+    detections: Vec<(&'a Detection, Option<u32>)>,
+}
+
+impl<'a> Owned<'a> {
+    fn of(record: &'a FrameRecord) -> Self {
+        let there = || record.tracks.iter().filter(|track| track.state != TrackState::Lost);
+        let mut pairs = Vec::new();
+        for (place, found) in record.detections.iter().enumerate() {
+            let overlaps = there().map(|track| (iou(track.bounds(), found.rect().bounds()), place, track.id));
+            pairs.extend(overlaps.filter(|(iou, ..)| *iou >= SAME));
+        }
+        // Equal ones stay in the order of the detections.
+        pairs.sort_by(|(a, ..), (b, ..)| b.total_cmp(a));
+        let mut owned = Self { detections: record.detections.iter().map(|found| (found, None)).collect() };
+        let mut taken = BTreeSet::new();
+        for (_, place, id) in pairs {
+            let owner = &mut owned.detections[place].1;
+            if owner.is_none() && taken.insert(id) {
+                *owner = Some(id);
+            }
+        }
+        owned
+    }
+
+    /// The track of a detection, if that is one that is followed. Each is given once, as two of one class can
+    /// be equal.
+    fn take(&mut self, label: &str, rect: Rect) -> Option<u32> {
+        let is_it = |(found, _): &(&Detection, _)| *found.label == *label && found.rect() == rect;
+        let place = self.detections.iter().position(is_it)?;
+        self.detections.remove(place).1
+    }
 }
 
 /// A track's box in whole pixels, as far as it lies in the frame.
@@ -197,8 +227,9 @@ pub(super) fn add_analytics(
     use gst_analytics::prelude::*;
     use lockon::media::detections::analytics::{Entry, entries};
 
+    let mut detections = Owned::of(record);
     let detected = entries(buffer).into_iter().filter_map(|Entry { id, label, rect, .. }| {
-        Some((owner_of_detection(record, &label, rect.cut_to(frame)?)?, id))
+        Some((detections.take(&label, rect.cut_to(frame)?)?, id))
     });
     let detected: Vec<(u32, u32)> = detected.collect();
     let mut relations = gst_analytics::AnalyticsRelationMeta::add(buffer);
@@ -251,6 +282,28 @@ mod tests {
         assert!(all.len() == 12 && all.iter().all(|id| *id >= 0) && all.is_sorted(), "{all:?}");
         let [one, other] = [Ids::new(), Ids::new()];
         assert_ne!(one.0, other.0);
+    }
+
+    #[test]
+    fn a_track_lies_on_one_detection_that_which_it_overlaps_most() {
+        let detection =
+            |label: &str, x| Detection { label: label.into(), x, y: 10, w: 20, h: 20, score: 1.0 };
+        let track = |id, x, state| Track { id, x, y: 10.0, w: 20.0, h: 20.0, state, ..Track::default() };
+        let record = FrameRecord {
+            detections: vec![
+                detection("car", 14),
+                detection("car", 11),
+                detection("car", 11),
+                detection("cat", 60),
+            ],
+            tracks: vec![track(7, 10.0, TrackState::Tracked), track(8, 60.0, TrackState::Lost)],
+            ..FrameRecord::default()
+        };
+        let mut owned = Owned::of(&record);
+        let rect = |x| Rect::new(x, 10, 20, 20);
+        let asked = [("car", 14), ("cat", 60), ("car", 11), ("car", 11), ("car", 11), ("dog", 11)];
+        let owners = asked.map(|(label, x)| owned.take(label, rect(x)));
+        assert_eq!(owners, [None, None, Some(7), None, None, None]);
     }
 
     #[test]

@@ -48,7 +48,7 @@
 //! than upstream's, and rises up to `depth` and two more of them only where frames were seen to stay that
 //! long, searched or waiting for the search of others: a LATENCY message tells. After ten seconds in which
 //! all frames stayed for less it falls to what these needed, and a message tells that; a latency that rises
-//! again after it fell waits twice as long each time, up to five minutes. Where caps have no rate the longest
+//! again after it fell waits twice as long each time, up to 320 seconds. Where caps have no rate the longest
 //! duration of a buffer counts, and where buffers have none the stay itself.
 //!
 //! Frames that a sink says are late are dropped before they are searched, of a file too, unless `qos` is

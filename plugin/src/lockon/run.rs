@@ -5,6 +5,7 @@
 //! engine asks for the next frame: by then it has let go of the last one, so that the buffer is the only one
 //! of its kind again, and drawing on it or adding metadata copies nothing.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -45,8 +46,11 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
     let options = Options { control: control.clone(), depth, ..device.options.clone() };
     let traffic = options.traffic.clone();
     let devices = Devices::new(options, device.on_loss, false)?;
+    // The first device is opened once. Frames that wait for one that a change asks for stay for longer.
+    let is_first = Cell::new(true);
     let open = |options: &Options, purpose: &Purpose<'_>| {
-        element.imp().excluded.during(|| lockon::job::open(options, purpose))
+        let open = || lockon::job::open(options, purpose);
+        if is_first.replace(false) { element.imp().excluded.during(open) } else { open() }
     };
     let open_backend = |purpose: &Purpose<'_>| devices.open(|options| open(options, purpose));
     let open_spare = |purpose: &Purpose<'_>, error: Option<&Error>| {
@@ -77,12 +81,18 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
     outcome
 }
 
-/// Tells that the run is over, also where it panics.
+/// Says that the run is over, also where it panics.
 struct Ended<'a>(&'a super::Lockon);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        self.0.imp().work().end();
+        let refused = self.0.imp().work().end();
+        for refused in refused {
+            let error = refused.error.to_string();
+            if !self.0.imp().take_back(refused) {
+                self.0.imp().refuse(&error);
+            }
+        }
     }
 }
 
@@ -123,8 +133,12 @@ impl Frames {
                 }
                 Step::Search(arrival) => {
                     // What is controlled counts for this frame: it is the next to be submitted.
-                    if let Some(time) = arrival.times.stream_time {
+                    if let Some(time) =
+                        arrival.times.stream_time.filter(|_| self.element.has_active_control_bindings())
+                    {
                         let _ = self.element.sync_values(time);
+                        // Also while somebody holds back what is told of properties.
+                        imp.obey_settings();
                     }
                     self.detected.see(arrival.index, &arrival.buffer, arrival.layout.format.size);
                     return self.frame(arrival, &imp.surfaces()).map(Next::Frame);

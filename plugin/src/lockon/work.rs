@@ -3,6 +3,9 @@
 //! Properties and signals that change the search while frames pass are orders to the run. Whether one can be
 //! done is known only when a device is opened for it, so the settings that hold are kept until then, to go
 //! back to.
+//!
+//! What was changed before a run began is an order too, at its first frame: so a results file has all that it
+//! takes to repeat the run with the properties that the element had on its way to PAUSED.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,20 +15,25 @@ use lockon::control::Control;
 use lockon::error::{Error, Result};
 use lockon::job::Job;
 use lockon::orders::Reply;
+use lockon::search::Search;
 
 use super::settings::Settings;
 
 /// There from READY to PAUSED until back.
 #[derive(Default)]
 pub(super) struct Work {
-    /// What the next run begins with: what holds now.
-    job: Job,
-    /// The settings that hold...
+    /// What was asked for on the way to PAUSED, by these settings.
+    first: (Job, Settings),
+    /// What is searched now, or will be when a run begins...
+    search: Arc<Search>,
+    /// ...by these settings...
     held: Settings,
     /// ...and those that were asked for last.
     asked: Settings,
     /// Orders that were not answered yet, oldest first.
     waiting: VecDeque<Order>,
+    /// What turned out to be impossible when the run was over already.
+    refused: Vec<Refused>,
 }
 
 /// An order that the run was given.
@@ -48,7 +56,9 @@ pub(super) struct Refused {
 
 impl Work {
     pub(super) fn new(job: Job, settings: Settings) -> Self {
-        Self { job, held: settings.clone(), asked: settings, ..Self::default() }
+        let search = job.search.clone();
+        let (held, asked) = (settings.clone(), settings.clone());
+        Self { first: (job, settings), search, held, asked, ..Self::default() }
     }
 
     /// The settings that were asked for last.
@@ -56,17 +66,40 @@ impl Work {
         &self.asked
     }
 
-    /// A run begins, with what it begins with. It takes orders from now on.
+    /// A run begins, with what it begins with. It takes orders from now on; what has changed since PAUSED is
+    /// the first of them.
     pub(super) fn begin(&mut self, control: &Control) -> Job {
-        control.begin(self.job.tracks.len() as u32);
-        self.job.clone()
+        let (job, settings) = self.first.clone();
+        control.begin(job.tracks.len() as u32);
+        let change = self.search.since(&job.search);
+        if change.is_empty() {
+            return job;
+        }
+        match control.change(change.clone()) {
+            Ok(reply) => {
+                self.search = job.search.clone();
+                let now = std::mem::replace(&mut self.held, settings);
+                let properties = now.changed_since(&self.held);
+                self.waiting.push_back(Order { change, properties, settings: now, reply });
+                job
+            }
+            Err(_) => Job { search: self.search.clone(), ..job },
+        }
     }
 
-    /// The run is over. What it was asked and did not come to is left to the next.
-    pub(super) fn end(&mut self) {
-        for order in std::mem::take(&mut self.waiting) {
-            // It could be tried on no frame, so it may turn out then that it cannot be done.
-            let _ = self.hold(&order.change, &order.properties, &order.settings);
+    /// The run is over. What it was asked and did not come to is left to the next. Gives what of it cannot be
+    /// done.
+    pub(super) fn end(&mut self) -> Vec<Refused> {
+        self.hold_what_waits();
+        std::mem::take(&mut self.refused)
+    }
+
+    fn hold_what_waits(&mut self) {
+        while let Some(Order { change, properties, settings, .. }) = self.waiting.pop_front() {
+            if let Err(error) = self.hold(&change, &properties, &settings) {
+                let refused = self.refuse(error, properties, settings);
+                self.refused.push(refused);
+            }
         }
     }
 
@@ -88,8 +121,7 @@ impl Work {
             }
             Err(_) if !control.takes_orders() => {
                 // What was asked before comes first.
-                self.end();
-                self.job.search.changed(&change)?.make_bank(&Control::new())?;
+                self.hold_what_waits();
                 self.hold(&change, &properties, &settings)?;
             }
             Err(error) => return Err(error),
@@ -106,17 +138,21 @@ impl Work {
             Ok(_) => self.hold(&change, &properties, &settings).err()?,
             Err(error) => error,
         };
+        Some(self.refuse(error, properties, settings))
+    }
+
+    fn refuse(&mut self, error: Error, properties: Vec<&'static str>, settings: Settings) -> Refused {
         // Nobody knows yet of those that were set anew since.
         let properties: Vec<_> =
             properties.into_iter().filter(|property| self.asked.has_same(property, &settings)).collect();
         for property in &properties {
             self.asked.restore(property, &self.held);
         }
-        Some(Refused { error, properties, settings, held: self.held.clone() })
+        Refused { error, properties, settings, held: self.held.clone() }
     }
 
     fn hold(&mut self, change: &Change, properties: &[&'static str], settings: &Settings) -> Result<()> {
-        self.job.search = Arc::new(self.job.search.changed(change)?);
+        self.search = Arc::new(self.search.changed(change)?);
         for property in properties {
             self.held.restore(property, settings);
         }

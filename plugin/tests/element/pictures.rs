@@ -244,6 +244,34 @@ fn a_composition_can_be_chosen_and_left_while_frames_pass_and_stays_after_a_flus
 }
 
 #[test]
+fn a_composition_goes_where_only_frames_with_pictures_over_them_are_taken() {
+    let here = Place::new();
+    let pipeline = parse(&format!(
+        "videotestsrc num-buffers=5 ! lockon name=l backend=cpu view=composition template={} min-score=-1 \
+         ! video/x-raw(memory:SystemMemory,meta:GstVideoOverlayComposition),format=I420,width=96,height=64 ! fakesink name=out",
+        here.text("pattern.png")
+    ));
+    let counted = std::sync::Arc::new(AtomicUsize::new(0));
+    let count = counted.clone();
+    let pad = pipeline.by_name("out").unwrap().static_pad("sink").unwrap();
+    pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+        let has_one = info.buffer().unwrap().meta::<VideoOverlayCompositionMeta>().is_some();
+        count.fetch_add(usize::from(has_one), Ordering::SeqCst);
+        gst::PadProbeReturn::Ok
+    });
+    play(&pipeline);
+    assert_eq!(counted.load(Ordering::SeqCst), 5);
+    // What it can take and make where a sink takes both.
+    let element = here.element();
+    element.set_property_from_str("view", "composition");
+    let has_feature = |pad: &str| {
+        let caps = element.static_pad(pad).unwrap().query_caps(None);
+        caps.iter_with_features().any(|(_, features)| features.contains("meta:GstVideoOverlayComposition"))
+    };
+    assert_eq!(["sink", "src"].map(has_feature), [false, true]);
+}
+
+#[test]
 fn a_composition_that_a_sink_takes_leaks_nothing() {
     let here = Place::new();
     let template = here.text("pattern.png");

@@ -261,7 +261,9 @@ impl ElementImpl for Lockon {
             let mut caps = of(on_host(), &[]);
             caps.make_mut().append(of(on_device(), &[cuda::FEATURE]));
             let mut with_layers = caps.clone();
-            with_layers.make_mut().append(of(on_host(), &[outlet::FEATURE]));
+            with_layers
+                .make_mut()
+                .append(of(on_host(), &[gst::CAPS_FEATURE_MEMORY_SYSTEM_MEMORY.as_str(), outlet::FEATURE]));
             with_layers.make_mut().append(of(on_device(), &[cuda::FEATURE, outlet::FEATURE]));
             [("sink", gst::PadDirection::Sink, caps), ("src", gst::PadDirection::Src, with_layers)]
                 .map(|(name, direction, caps)| {
@@ -398,9 +400,14 @@ impl Lockon {
             );
         }
         if specs.iter().any(|spec| Settings::is_of_the_search(spec.name())) {
-            // Told when nothing is held, since whoever hears of it may set something again.
-            self.ask_of_settings().unwrap_or_else(|error| self.warn(&error));
+            self.obey_settings();
         }
+    }
+
+    /// Makes what properties say of the search count from the next frame on.
+    pub(super) fn obey_settings(&self) {
+        // Told when nothing is held, since whoever hears of it may set something again.
+        self.ask_of_settings().unwrap_or_else(|error| self.warn(&error));
     }
 
     /// Asks for what properties say otherwise than they did when they were asked for last.
@@ -460,7 +467,12 @@ impl Lockon {
     /// Hears of an answer to a change of the search: what was refused is taken back, and the properties say
     /// so. True if that was told.
     pub(super) fn hear_of_change(&self) -> bool {
-        let Some(Refused { error, properties, settings, held }) = self.work().hear() else { return false };
+        let refused = self.work().hear();
+        refused.is_some_and(|refused| self.take_back(refused))
+    }
+
+    /// Takes back what was refused. True if that was told.
+    pub(super) fn take_back(&self, Refused { error, properties, settings, held }: Refused) -> bool {
         for property in self.restore(&properties, &settings, &held) {
             self.obj().notify(property);
         }
@@ -507,7 +519,8 @@ impl Lockon {
         {
             return true;
         }
-        let is_answered = gst::Pad::query_default(pad, Some(&*self.obj()), query);
+        let is_answered =
+            self.answer_with_layers(pad, query) || gst::Pad::query_default(pad, Some(&*self.obj()), query);
         if let gst::QueryViewMut::Caps(query) = query.view_mut()
             && lock(&self.surfaces).as_ref().is_some_and(|surfaces| !surfaces.are_usable())
             && let Some(caps) = query.result_owned()

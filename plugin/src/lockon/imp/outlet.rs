@@ -42,13 +42,7 @@ impl Lockon {
 
     /// True if downstream was told of caps whose frames carry pictures, and lays these over them.
     fn announce_layers(&self, caps: &gst::Caps) -> bool {
-        let mut with_layers = caps.clone();
-        let caps = with_layers.make_mut();
-        for index in 0..caps.size() {
-            if let Some(features) = caps.features_mut(index) {
-                features.add(FEATURE);
-            }
-        }
+        let with_layers = with_layers(caps);
         if self.srcpad.peer_query_caps(Some(&with_layers)).is_empty() {
             return false;
         }
@@ -58,8 +52,47 @@ impl Lockon {
             return false;
         }
         let mut query = gst::query::Allocation::new(Some(&with_layers), false);
-        self.srcpad.peer_query(&mut query)
-            && query.find_allocation_meta::<gst_video::VideoOverlayCompositionMeta>().is_some()
+        let lays_them = self.srcpad.peer_query(&mut query)
+            && query.find_allocation_meta::<gst_video::VideoOverlayCompositionMeta>().is_some();
+        // Whoever takes no others has to know what becomes of the pictures.
+        lays_them || self.srcpad.peer_query_caps(Some(caps)).is_empty()
+    }
+
+    /// Answers what caps can pass a pad, where pictures over frames are wanted: what comes in without them can
+    /// go out with them. False if they are not wanted, or it asks for something else.
+    pub(super) fn answer_with_layers(&self, pad: &gst::Pad, query: &mut gst::QueryRef) -> bool {
+        let is_wanted = || lock(&self.settings).view == View::Composition;
+        match query.view_mut() {
+            gst::QueryViewMut::Caps(query) if is_wanted() => {
+                let filter = query.filter_owned();
+                let passing = if *pad == self.srcpad {
+                    let filter = filter.as_ref().map(without_layers);
+                    with_and_without(&self.sinkpad.peer_query_caps(filter.as_ref()))
+                } else {
+                    let filter = filter.as_ref().map(with_and_without);
+                    without_layers(&self.srcpad.peer_query_caps(filter.as_ref()))
+                };
+                let first = gst::CapsIntersectMode::First;
+                let passing = passing.intersect_with_mode(&pad.pad_template_caps(), first);
+                query.set_result(
+                    &filter.map_or(passing.clone(), |filter| filter.intersect_with_mode(&passing, first)),
+                );
+                true
+            }
+            gst::QueryViewMut::AcceptCaps(query) if is_wanted() => {
+                let caps = query.caps_owned();
+                let can_pass = if *pad == self.srcpad {
+                    self.sinkpad.peer_query_accept_caps(&without_layers(&caps))
+                } else {
+                    [with_layers(&caps), caps.clone()]
+                        .iter()
+                        .any(|caps| self.srcpad.peer_query_accept_caps(caps))
+                };
+                query.set_result(can_pass && caps.is_subset(&pad.pad_template_caps()));
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Tells downstream anew, in front of a frame, if the view was changed or downstream has asked for it.
@@ -77,4 +110,34 @@ impl Lockon {
     pub(super) fn forget_announcement(&self) {
         lock(&self.outlet).is_wanted = None;
     }
+}
+
+/// Caps of frames that can carry pictures.
+fn with_layers(caps: &gst::Caps) -> gst::Caps {
+    with_features(caps, |features| features.add(FEATURE))
+}
+
+/// Caps of the same frames, that carry none.
+fn without_layers(caps: &gst::Caps) -> gst::Caps {
+    with_features(caps, |features| {
+        features.remove(FEATURE);
+    })
+}
+
+fn with_and_without(caps: &gst::Caps) -> gst::Caps {
+    let mut both = with_layers(caps);
+    both.merge(without_layers(caps));
+    both
+}
+
+fn with_features(caps: &gst::Caps, change: impl Fn(&mut gst::CapsFeaturesRef)) -> gst::Caps {
+    let mut caps = caps.clone();
+    let changed = caps.make_mut();
+    for index in 0..changed.size() {
+        // `ANY` features are left alone: there is nothing to add.
+        if let Some(features) = changed.features_mut(index).filter(|features| !features.is_any()) {
+            change(features);
+        }
+    }
+    caps
 }
