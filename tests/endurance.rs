@@ -191,7 +191,7 @@ fn a_thousand_runs_come_and_go_while_one_stays() {
     watch();
     let started = Instant::now();
     let mut fleet = Fleet::new(4);
-    // Of a clip it ends, and nobody minds.
+    // It ends where it plays a clip, and nobody minds.
     let stays = fleet.add(Order::new("stays", request(None)));
     let mut looked = Vec::new();
     for cycle in 1..=cycles {

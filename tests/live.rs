@@ -339,7 +339,7 @@ fn a_server_that_is_killed_ends_its_own_video_and_no_other() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Of each results file its input and its records.
+    // Gives the input and the records of each results file.
     let videos = || {
         let files = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
         let read = |path: PathBuf| {

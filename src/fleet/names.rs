@@ -20,7 +20,7 @@ pub fn name_of(input: &Input) -> String {
     let name = match input {
         Input::File(path) => path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into()),
         Input::Stdin => "stdin".into(),
-        // Of pictures whose names have a place for a number, the folder.
+        // Pictures have numbers for names: their folder names the video.
         Input::Pictures(pictures) => {
             let text = pictures.to_string();
             let folder = text

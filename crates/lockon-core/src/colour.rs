@@ -47,7 +47,7 @@ impl Conversion {
     pub fn to_jpeg(&self) -> [[f64; 4]; 3] {
         let (luma, chroma, black) =
             if self.is_full_range { (1.0, 1.0, 0.0) } else { (255.0 / 219.0, 255.0 / 224.0, 16.0) };
-        // Of zero, of each unit: it is linear.
+        // The map is linear: what it makes of zero and of each unit says it all.
         let rgb = |y: f64, cb: f64, cr: f64| {
             let red = luma * y + chroma * 2.0 * (1.0 - self.red) * cr;
             let blue = luma * y + chroma * 2.0 * (1.0 - self.blue) * cb;

@@ -24,7 +24,7 @@ fn analytics_detections_are_followed_and_related_to_their_tracks() {
         let (x, y) = place(n);
         if n % 10 == 2 {
             let mut relations = AnalyticsRelationMeta::add(buffer.get_mut().unwrap());
-            // Of another class, not sure enough, and what is followed.
+            // One is of another class, one not sure enough, and one is followed.
             relations.add_od_mtd(quark("other"), 60, 40, 20, 20, 0.9).unwrap();
             relations.add_od_mtd(quark("thing"), 60, 10, 20, 20, 0.3).unwrap();
             relations.add_od_mtd(quark("thing"), x as i32, y as i32, 15, 13, 0.9).unwrap();

@@ -28,7 +28,7 @@ pub(super) fn adaptation(caps: &gst::Caps, pad: &gst::Pad, spec: &SourceSpec) ->
     let info = gst_video::VideoInfo::from_caps(caps)
         .map_err(|_| no_video(&spec.input, format!("not video: {caps}")))?;
     let name = info.format().to_str().as_str();
-    // Of RGB a converter makes luma of limited range, which is what videos that are written of it have.
+    // A converter turns RGB into luma of limited range, as videos have it that are written from RGB.
     let has_luma = pixels(name).is_some() && !info.is_rgb();
     let depth = info.comp_depth(0);
     if depth > 8 {

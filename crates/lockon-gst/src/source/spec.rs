@@ -45,8 +45,8 @@ pub struct SourceSpec {
     pub decoder_threads: Option<u32>,
     /// What of a detector's in the pipeline is followed.
     pub detections: Option<Wanted>,
-    /// Of a file: begin to decode with the last key frame that is not after this time, in nanoseconds. Frames
-    /// are numbered from there, and times stay what they are.
+    /// Where in a file decoding begins: with the last key frame that is not after this time, in nanoseconds.
+    /// Frames are numbered from there, and times stay what they are.
     pub seek_ns: Option<u64>,
 }
 

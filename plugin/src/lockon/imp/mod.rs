@@ -351,7 +351,7 @@ impl Lockon {
         let settings = lock(&self.settings).clone();
         let (mut device, job) = self.logging(|| Ok::<_, Error>((settings.device()?, settings.job()?)))?;
         device.options.traffic = self.traffic.clone();
-        // Of several GPUs, that on which frames may stay.
+        // Where there are several GPUs, the run takes that on which frames may stay.
         if let Some(Placed { asked, choice, .. }) = &*lock(&self.place)
             && *asked == device.options.choice
         {
