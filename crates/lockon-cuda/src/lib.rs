@@ -13,6 +13,14 @@
 //!
 //! What comes back are exact integers and scores by the numeric contract, so the host's part (vertices,
 //! suppression, limits) is the code that the CPU backend runs too, and so are the bytes.
+//!
+//! | module | job |
+//! |---|---|
+//! | `search` | planning a search, and running it in a lane of streams |
+//! | `ncc`, `mma`, `wgmma`, `suspects` | launchers of `kernels/ncc*.cu`, with the checks that make a launch safe |
+//! | `threshold`, `fused`, `texture` | launchers of the threshold kernels; textures |
+//! | `overlay`, `surface` | launchers of `kernels/overlay.cu` and `kernels/surface.cu` |
+//! | `driver` | the layer over the CUDA driver |
 
 #![cfg_attr(
     not(feature = "bench"),

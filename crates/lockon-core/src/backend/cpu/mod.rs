@@ -2,6 +2,14 @@
 //!
 //! The worker takes submitted slots in order and does their standing work on a pool of threads, rows across
 //! threads, while the engine's thread asks the tracker, tells the sinks and fetches the next frame.
+//!
+//! | module | job |
+//! |---|---|
+//! | `ncc`, `workload`, `plan` | the search of a bank; how much work it is; cutting score maps into tiles |
+//! | `correlate`, `sums` | sums of products by FFT; sums of windows by sliding |
+//! | `estimate`, `exact`, `search` | where a match can be; the exact scores there; both for one tile |
+//! | `pyramid` | search from coarse to fine |
+//! | `threshold`, `gaussian` | the mask |
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
