@@ -238,10 +238,8 @@ impl Job {
             decoder,
             started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             templates: self.templates.iter().map(|template| self.record(template, format)).collect(),
-            search: match self.search.sought().map(Sought::method) {
-                Some(SearchMethod::Pyramid) => Some(SearchMethod::Pyramid.name()),
-                _ => None,
-            },
+            // The engine knows it when it has opened a device.
+            search: None,
             tracks: self.tracks.iter().map(ToString::to_string).collect(),
             track_matches: self.track_matches,
             threshold: self.search.threshold.map(|spec| spec.to_string()),

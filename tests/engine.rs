@@ -12,7 +12,7 @@ use lockon::error::DeviceFault;
 use lockon::frame::{FrameMeta, Picture, Plane, Rect, Size};
 use lockon::orders::{Order, Repeated};
 use lockon::ports::Sink;
-use lockon::results::{Event, FrameRecord, Summary};
+use lockon::results::{Event, FrameRecord, Match, Summary};
 use lockon::template::Template;
 use lockon::{Error, Result};
 
@@ -540,6 +540,90 @@ fn a_device_that_is_lost_while_one_is_opened_for_a_change_is_no_reason_to_refuse
 }
 
 #[test]
+fn a_change_that_was_made_stays_when_the_device_is_lost_at_the_next() {
+    let order = |change: Change| Repeated { frame: 5, order: Order::Change(change.into()), refused: None };
+    let made = || order(Change { min_score: Some(-1.0), max_matches: Some(3), ..Change::default() });
+    let other = || failure(&DeviceFault::Other("asked to fail".into()));
+    for depth in 1..=3 {
+        let (job, pictures) = busy_job(BackendChoice::Cpu, depth);
+        let with = |orders: Vec<Repeated>| {
+            let job = Job { control: Control::new(), ..job.clone() };
+            job.control.repeat(orders);
+            job
+        };
+        let expected = with(vec![made()]).records(&pictures);
+        let is_second = |purpose: &Purpose<'_>| purpose.search.limits.max_overlap == 0.9;
+        let job = with(vec![made(), order(Change { max_overlap: Some(0.9), ..Change::default() })]);
+        let opened = Cell::new(0);
+        let open = |purpose: &Purpose<'_>| -> Result<Box<dyn Backend>> {
+            opened.set(opened.get() + 1);
+            match opened.get() {
+                // Both changes at once, then the second alone.
+                2 => return Err(other()),
+                4 => return Err(failure(&lost())),
+                _ => {}
+            }
+            let (inner, fault, good) = (job.open_backend(purpose)?, lost(), 5 - (depth - 1));
+            Ok(Box::new(Failing { inner, call: Call::WaitNext, good, fault, has_failed: false }))
+        };
+        let spare = |purpose: &Purpose<'_>, _: Option<&Error>| {
+            if is_second(purpose) { Err(other()) } else { job.open_backend(purpose) }
+        };
+        let sink = MemorySink::default();
+        let heard = sink.heard.clone();
+        let (_, outcome) =
+            job.run_on(&mut MemorySource::new(&pictures), vec![Box::new(sink)], &open, Some(&spare));
+        outcome.unwrap();
+        assert_eq!(opened.get(), 4);
+        let heard = heard.lock().unwrap();
+        let records: Vec<_> = heard.records.iter().map(|record| FrameRecord::clone(record)).collect();
+        assert_eq!(timeless(&records), timeless(&expected), "depth {depth}");
+        let refused = heard.events.iter().map(|(_, event)| match event {
+            Event::Control { frame: 5, refused, .. } => refused.is_some(),
+            event => panic!("{event:?}"),
+        });
+        assert_eq!(refused.collect::<Vec<_>>(), [false, true]);
+    }
+}
+
+#[test]
+fn a_run_that_ends_while_a_change_is_made_ends_with_what_ended_it() {
+    let with_a_change = |depth| {
+        let (job, pictures) = busy_job(BackendChoice::Cpu, depth);
+        let change = Change { min_score: Some(-1.0), ..Change::default() };
+        job.control.repeat(vec![Repeated { frame: 5, order: Order::Change(change.into()), refused: None }]);
+        (job, pictures)
+    };
+    for depth in 2..=3 {
+        for output_fails in [false, true] {
+            let (job, pictures) = with_a_change(depth);
+            let has_opened = Cell::new(false);
+            let open = |purpose: &Purpose<'_>| -> Result<Box<dyn Backend>> {
+                if has_opened.replace(true) {
+                    return Err(failure(&lost()));
+                }
+                let good = if output_fails { usize::MAX } else { 5 - (depth - 1) };
+                let (inner, fault) = (job.open_backend(purpose)?, lost());
+                Ok(Box::new(Failing { inner, call: Call::WaitNext, good, fault, has_failed: false }))
+            };
+            let full = || failure(&DeviceFault::Other("no room on the spare one".into()));
+            let spare = |purpose: &Purpose<'_>, _: Option<&Error>| {
+                if output_fails { job.open_backend(purpose) } else { Err(full()) }
+            };
+            // Frame 4 is in flight when the change of frame 5 is made.
+            let sink = MemorySink { fails_at: output_fails.then_some(4), ..MemorySink::default() };
+            let heard = sink.heard.clone();
+            let mut source = MemorySource::new(&pictures);
+            let (summary, outcome) = job.run_on(&mut source, vec![Box::new(sink)], &open, Some(&spare));
+            let said = outcome.unwrap_err().to_string();
+            let expected = if output_fails { "asked to fail".into() } else { full().to_string() };
+            assert!(said.contains(&expected), "depth {depth}: {said}");
+            assert!(summary.frames <= 5 && heard.lock().unwrap().finished == 1, "{summary:?}");
+        }
+    }
+}
+
+#[test]
 fn where_frames_are_too_small_for_the_search_a_change_is_refused_that_leaves_nothing_to_search() {
     let wall = || Template::new("wall", noise(5, Size::new(110, 20)), None).unwrap();
     let rect = |text: &str| Some(Some(text.parse().unwrap()));
@@ -585,7 +669,7 @@ fn where_frames_are_too_small_for_the_search_a_change_is_refused_that_leaves_not
         for ((frame, change, is_done), (at, refused)) in orders.iter().zip(&told) {
             assert_eq!((frame, *is_done), (at, refused.is_none()), "{backend:?}: {change}: {refused:?}");
         }
-        let found: Vec<_> = heard.records[6].matches.iter().map(|found| found.rect()).collect();
+        let found: Vec<_> = heard.records[6].matches.iter().map(Match::rect).collect();
         assert_eq!(found, [Rect::new(33, 22, 17, 11)], "{backend:?}");
     }
 }

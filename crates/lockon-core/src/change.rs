@@ -68,6 +68,20 @@ impl Change {
         Self { remove: vec![name.into()], ..Self::default() }
     }
 
+    /// The same as several changes, each of which can be made without the others: of templates and the forms
+    /// in which they are searched, of the region, of what counts as a match, of the threshold.
+    pub fn parts(self) -> Vec<Self> {
+        let Self { remove, add, min_score, max_matches, max_overlap, scales, angles, search, roi, threshold } =
+            self;
+        let parts = [
+            Self { remove, add, scales, angles, search, ..Self::default() },
+            Self { roi, ..Self::default() },
+            Self { min_score, max_matches, max_overlap, ..Self::default() },
+            Self { threshold, ..Self::default() },
+        ];
+        parts.into_iter().filter(|part| !part.is_empty()).collect()
+    }
+
     /// True if it changes nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -139,6 +153,21 @@ mod tests {
         for text in [r#"{"roi":"1,2,0,4"}"#, r#"{"threshold":"mean:30:5"}"#, r#"{"search":"guess"}"#] {
             assert!(serde_json::from_str::<Change>(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn the_parts_of_a_change_are_all_of_it() {
+        let parts = all().parts();
+        let told: Vec<_> = parts.iter().map(ToString::to_string).collect();
+        assert_eq!(told.len(), 4, "{told:?}");
+        let in_order = [0, 2, 1, 3].map(|part| told[part].as_str()).join(", ");
+        for word in
+            all().to_string().split(", ").filter(|word| word.starts_with("set") || word.starts_with("add"))
+        {
+            assert!(in_order.contains(word), "{word}");
+        }
+        assert!(Change::default().parts().is_empty());
+        assert_eq!(Change::removing("a").parts(), [Change::removing("a")]);
     }
 
     #[test]

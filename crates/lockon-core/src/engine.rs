@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::backend::{Backend, Device, Findings};
+use crate::config::SearchMethod;
 use crate::control::{Control, PAUSE_CHECK, STOP_CHECK, Turnstile};
 use crate::error::{DeviceFault, Error, Result, catch_panic};
 use crate::frame::{Frame, Size, VideoFormat};
@@ -20,7 +21,7 @@ use crate::recycle::Recycler;
 use crate::results::{
     Event, FrameRecord, Percentiles, RunRecord, StageSummary, Summary, ThresholdResult, TrafficSummary,
 };
-use crate::search::Search;
+use crate::search::{Search, Sought};
 use crate::stats::{Stage, Stats};
 use crate::surface::{Surface, Traffic};
 use crate::tally::Tally;
@@ -311,7 +312,10 @@ impl Engine<'_> {
         match run.size {
             None => {
                 self.tracker.check(format.size)?;
-                let record = (self.describe)(format, &leg.backend.describe());
+                let mut record = (self.describe)(format, &leg.backend.describe());
+                let method = leg.work.search.sought().map(Sought::method);
+                record.search =
+                    method.filter(|method| *method == SearchMethod::Pyramid).map(SearchMethod::name);
                 run.tally.begin(&record);
                 for (sink, has_failed) in self.sinks.iter_mut().zip(&mut run.has_failed) {
                     let begun = guarded(&mut **sink, |sink| sink.begin(&record, format));
@@ -366,20 +370,28 @@ impl Engine<'_> {
     }
 
     /// Opens another device for the frames from `frame` on, which is the next, also if the one that is open
-    /// turns out to be lost.
-    fn open_next(&mut self, run: &mut Run, work: &Work, may_cut: bool, frame: u64) -> Result<Leg> {
+    /// turns out to be lost. Gives why none can be opened for this work, if that is so.
+    ///
+    /// # Errors
+    /// What the run ends with, whatever the work: the frames in flight could not be completed.
+    fn open_next(&mut self, run: &mut Run, work: &Work, may_cut: bool, frame: u64) -> Result<Result<Leg>> {
         let format = run.open.as_ref().expect("a frame is about to be submitted").format.clone();
         let error = match self.open_for(run, work, &format, may_cut, None) {
             Err(error) if error.is_device_lost() => error,
-            opened => return opened,
+            opened => return Ok(opened),
         };
-        // The spare one gets the frames in flight first: they fail too.
+        // The spare one gets the frames in flight first, as they fail too, and what is searched so far.
         self.drain(run)?;
-        let is_over = run.device_lost.is_some();
-        if !is_over && !self.lose(run, &error, frame) {
-            return Err(error);
+        if run.device_lost.is_none() {
+            if !self.lose(run, &error, frame) {
+                return Ok(Err(error));
+            }
+            let last =
+                run.open.as_ref().expect("it was open, and no frame has failed").relay.last().work.clone();
+            let leg = self.open_for(run, &last, &format, true, Some(&error))?;
+            run.hand_over(leg);
         }
-        self.open_for(run, work, &format, may_cut, (!is_over).then_some(&error))
+        Ok(self.open_for(run, work, &format, may_cut, None))
     }
 
     /// What is done to the next frame.
@@ -397,7 +409,7 @@ impl Engine<'_> {
         let last = run.open.as_ref().expect("a frame is about to be submitted").relay.last();
         let (work, is_cut) = (Work { mask: self.wants_mask(run), ..last.work.clone() }, last.is_cut);
         if work.search.threshold.is_some() && work.mask != last.work.mask {
-            match self.open_next(run, &work, is_cut, frame) {
+            match self.open_next(run, &work, is_cut, frame)? {
                 Ok(leg) => run.hand_over(leg),
                 Err(error @ Error::Stopped) => return Err(error),
                 Err(error) => {
@@ -418,6 +430,7 @@ impl Engine<'_> {
             return Err(error);
         }
         let Open { relay: lost, format } = run.open.take().expect("it failed, so it was open");
+        let next = lost.last().work.clone();
         // What it still holds of the host's memory is free before the spare one asks for its own.
         drop(lost);
         let mut relay: Option<Relay> = None;
@@ -429,6 +442,10 @@ impl Engine<'_> {
                 None => relay = Some(Relay::new(self.open_for(run, work, &format, true, Some(&error))?)),
             }
             relay.as_mut().expect("opened above").submit(frame)?;
+        }
+        // The search may have been changed after the last of them.
+        if let Some(relay) = relay.as_mut().filter(|relay| !relay.last().work.is(&next)) {
+            relay.hand_over(self.open_for(run, &next, &format, true, None)?);
         }
         run.open = relay.map(|relay| Open { relay, format });
         Ok(())

@@ -1,8 +1,8 @@
 //! Shared buffers that come back by themselves, so that the frame path allocates nothing after its first
 //! frames.
 //!
-//! Three things allocate later all the same: the CPU makes exact maps when the first frame needs one; a pyramid
-//! search keeps lists of places, and makes variants of templates as it reaches them; a GPU's list of
+//! Three things allocate later all the same: the CPU makes exact maps when the first frame needs one; a
+//! pyramid search keeps lists of places, and makes variants of templates as it reaches them; a GPU's list of
 //! candidates grows when it was too short.
 
 use std::sync::Arc;

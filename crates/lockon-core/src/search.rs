@@ -128,10 +128,17 @@ impl Search {
         }
     }
 
+    /// The same, for another run: which way is taken is decided anew.
+    #[must_use]
+    pub fn for_another_run(&self) -> Self {
+        let sought = self.sought.as_ref().map(|sought| Arc::new(sought.undecided()));
+        Self { sought, ..self.clone() }
+    }
+
     /// The change that makes this of another search.
     #[must_use]
     pub fn since(&self, before: &Self) -> Change {
-        fn new<T: PartialEq>(value: T, before: &T) -> Option<T> {
+        fn if_new<T: PartialEq>(value: T, before: &T) -> Option<T> {
             Some(value).filter(|value| value != before)
         }
         let Limits { min_score, max_matches, max_overlap } = self.limits;
@@ -141,14 +148,14 @@ impl Search {
         Change {
             remove: before.templates[same..].iter().map(|template| template.name().clone()).collect(),
             add: self.templates[same..].to_vec(),
-            min_score: new(min_score, &before.limits.min_score),
-            max_matches: new(max_matches, &before.limits.max_matches),
-            max_overlap: new(max_overlap, &before.limits.max_overlap),
+            min_score: if_new(min_score, &before.limits.min_score),
+            max_matches: if_new(max_matches, &before.limits.max_matches),
+            max_overlap: if_new(max_overlap, &before.limits.max_overlap),
             scales: (*self.scales != *before.scales).then(|| self.scales.clone()),
             angles: (*self.angles != *before.angles).then(|| self.angles.clone()),
-            search: new(self.method, &before.method),
-            roi: new(self.roi, &before.roi),
-            threshold: new(self.threshold, &before.threshold),
+            search: if_new(self.method, &before.method),
+            roi: if_new(self.roi, &before.roi),
+            threshold: if_new(self.threshold, &before.threshold),
         }
     }
 

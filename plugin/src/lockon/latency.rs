@@ -1,8 +1,8 @@
 //! How long live frames stay in the element, for whoever asks for its latency.
 //!
 //! What counts is the time in which a frame is searched or waits for the search of others. What downstream
-//! takes, a sink that waits for the clock, is the sink's; what it takes to open the first device happens once,
-//! not to every frame.
+//! takes, a sink that waits for the clock, is the sink's; what it takes to open a device for frames of a size
+//! happens once, not to every frame.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ impl Stay {
 }
 
 /// A watch that runs while the element's thread neither searches nor waits for frames: it pushes downstream,
-/// or opens a device.
+/// or opens a device for frames of another size.
 #[derive(Debug, Default)]
 pub(super) struct ExcludedTime(Mutex<Stopwatch>);
 

@@ -164,7 +164,8 @@ pub(super) fn add_regions(buffer: &mut gst::BufferRef, record: &FrameRecord, fra
     }
 }
 
-/// Which of a frame's detections lies on which track: those that overlap most first, one to a track.
+/// Which of a frame's detections lies on which track: those of its class first, then those that overlap most,
+/// one to a track.
 struct Owned<'a> {
     /// Those that were not asked for yet.
     detections: Vec<(&'a Detection, Option<u32>)>,
@@ -175,11 +176,16 @@ impl<'a> Owned<'a> {
         let there = || record.tracks.iter().filter(|track| track.state != TrackState::Lost);
         let mut pairs = Vec::new();
         for (place, found) in record.detections.iter().enumerate() {
-            let overlaps = there().map(|track| (iou(track.bounds(), found.rect().bounds()), place, track.id));
-            pairs.extend(overlaps.filter(|(iou, ..)| *iou >= SAME));
+            let overlaps = there().map(|track| {
+                let is_of_its_class = track.template.as_ref() == Some(&found.label);
+                ((is_of_its_class, iou(track.bounds(), found.rect().bounds())), place, track.id)
+            });
+            pairs.extend(overlaps.filter(|((_, iou), ..)| *iou >= SAME));
         }
         // Equal ones stay in the order of the detections.
-        pairs.sort_by(|(a, ..), (b, ..)| b.total_cmp(a));
+        pairs.sort_by(|((is_one, iou), ..), ((is_other, of_other), ..)| {
+            is_other.cmp(is_one).then(of_other.total_cmp(iou))
+        });
         let mut owned = Self { detections: record.detections.iter().map(|found| (found, None)).collect() };
         let mut taken = BTreeSet::new();
         for (_, place, id) in pairs {
@@ -288,9 +294,20 @@ mod tests {
     fn a_track_lies_on_one_detection_that_which_it_overlaps_most() {
         let detection =
             |label: &str, x| Detection { label: label.into(), x, y: 10, w: 20, h: 20, score: 1.0 };
-        let track = |id, x, state| Track { id, x, y: 10.0, w: 20.0, h: 20.0, state, ..Track::default() };
+        let template = || Some("car".into());
+        let track = |id, x, state| Track {
+            id,
+            x,
+            y: 10.0,
+            w: 20.0,
+            h: 20.0,
+            state,
+            template: template(),
+            ..Track::default()
+        };
         let record = FrameRecord {
             detections: vec![
+                detection("van", 10),
                 detection("car", 14),
                 detection("car", 11),
                 detection("car", 11),
@@ -301,9 +318,10 @@ mod tests {
         };
         let mut owned = Owned::of(&record);
         let rect = |x| Rect::new(x, 10, 20, 20);
-        let asked = [("car", 14), ("cat", 60), ("car", 11), ("car", 11), ("car", 11), ("dog", 11)];
+        let asked =
+            [("van", 10), ("car", 14), ("cat", 60), ("car", 11), ("car", 11), ("car", 11), ("dog", 11)];
         let owners = asked.map(|(label, x)| owned.take(label, rect(x)));
-        assert_eq!(owners, [None, None, Some(7), None, None, None]);
+        assert_eq!(owners, [None, None, None, Some(7), None, None, None]);
     }
 
     #[test]

@@ -39,18 +39,23 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
     sinks.push(Box::new(ResultsToLine { element: element.clone() }));
     // Before anybody can ask: their numbers are taken.
     control.repeat(device.orders.clone());
-    let job = element.imp().work().begin(control);
     let _ended = Ended(element);
+    let job = element.imp().work().begin(control)?;
     let tracker = job.tracker(device.options.threads);
     let depth = element.imp().depth();
     let options = Options { control: control.clone(), depth, ..device.options.clone() };
     let traffic = options.traffic.clone();
     let devices = Devices::new(options, device.on_loss, false)?;
-    // The first device is opened once. Frames that wait for one that a change asks for stay for longer.
-    let is_first = Cell::new(true);
+    // Frames that wait for a device which a change asks for stay for longer; frames of a size wait once.
+    let size = Cell::new(None);
     let open = |options: &Options, purpose: &Purpose<'_>| {
         let open = || lockon::job::open(options, purpose);
-        if is_first.replace(false) { element.imp().excluded.during(open) } else { open() }
+        if size.get() == Some(purpose.format.size) {
+            return open();
+        }
+        let opened = element.imp().excluded.during(open)?;
+        size.set(Some(purpose.format.size));
+        Ok(opened)
     };
     let open_backend = |purpose: &Purpose<'_>| devices.open(|options| open(options, purpose));
     let open_spare = |purpose: &Purpose<'_>, error: Option<&Error>| {
@@ -138,7 +143,7 @@ impl Frames {
                     {
                         let _ = self.element.sync_values(time);
                         // Also while somebody holds back what is told of properties.
-                        imp.obey_settings();
+                        imp.obey_bindings();
                     }
                     self.detected.see(arrival.index, &arrival.buffer, arrival.layout.format.size);
                     return self.frame(arrival, &imp.surfaces()).map(Next::Frame);

@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use gst::glib;
 use gst::prelude::*;
 use lockon::backend::{self, Options};
+use lockon::change::Change;
 use lockon::config::OnDeviceLoss;
 use lockon::control::Control;
 use lockon::error::Result;
@@ -148,6 +149,22 @@ impl Settings {
     pub(super) fn is_of_the_search(property: &str) -> bool {
         property == "templates"
             || Field::named(property).is_some_and(|field| field.spec.element == InElement::Playing)
+    }
+
+    /// True of a property that says what a change changes.
+    pub(super) fn is_of_change(property: &str, change: &Change) -> bool {
+        match property {
+            "template" => !(change.add.is_empty() && change.remove.is_empty()),
+            "scales" => change.scales.is_some(),
+            "angles" => change.angles.is_some(),
+            "search" => change.search.is_some(),
+            "roi" => change.roi.is_some(),
+            "threshold" => change.threshold.is_some(),
+            "min-score" => change.min_score.is_some(),
+            "max-matches" => change.max_matches.is_some(),
+            "max-overlap" => change.max_overlap.is_some(),
+            _ => false,
+        }
     }
 
     /// The property's name, if a change counts from the next start on only.

@@ -66,25 +66,27 @@ impl Work {
         &self.asked
     }
 
-    /// A run begins, with what it begins with. It takes orders from now on; what has changed since PAUSED is
+    /// A run begins, with what it begins with. It takes orders from now on; what has changed since PAUSED are
     /// the first of them.
-    pub(super) fn begin(&mut self, control: &Control) -> Job {
-        let (job, settings) = self.first.clone();
+    ///
+    /// # Errors
+    /// `Order` if it takes none.
+    pub(super) fn begin(&mut self, control: &Control) -> Result<Job> {
+        let (mut job, settings) = self.first.clone();
+        job.search = Arc::new(job.search.for_another_run());
         control.begin(job.tracks.len() as u32);
         let change = self.search.since(&job.search);
-        if change.is_empty() {
-            return job;
+        self.search = job.search.clone();
+        let now = std::mem::replace(&mut self.held, settings);
+        let changed = now.changed_since(&self.held);
+        // Each is refused alone if it cannot be done.
+        for change in change.parts() {
+            let is_of_it = |property: &&str| Settings::is_of_change(property, &change);
+            let properties = changed.iter().copied().filter(is_of_it).collect();
+            let reply = control.change(change.clone())?;
+            self.waiting.push_back(Order { change, properties, settings: now.clone(), reply });
         }
-        match control.change(change.clone()) {
-            Ok(reply) => {
-                self.search = job.search.clone();
-                let now = std::mem::replace(&mut self.held, settings);
-                let properties = now.changed_since(&self.held);
-                self.waiting.push_back(Order { change, properties, settings: now, reply });
-                job
-            }
-            Err(_) => Job { search: self.search.clone(), ..job },
-        }
+        Ok(job)
     }
 
     /// The run is over. What it was asked and did not come to is left to the next. Gives what of it cannot be

@@ -261,14 +261,20 @@ fn a_composition_goes_where_only_frames_with_pictures_over_them_are_taken() {
     });
     play(&pipeline);
     assert_eq!(counted.load(Ordering::SeqCst), 5);
-    // What it can take and make where a sink takes both.
-    let element = here.element();
-    element.set_property_from_str("view", "composition");
-    let has_feature = |pad: &str| {
-        let caps = element.static_pad(pad).unwrap().query_caps(None);
-        caps.iter_with_features().any(|(_, features)| features.contains("meta:GstVideoOverlayComposition"))
+    // Whoever asks in front of it hears of no pictures, and can send what the sink takes only with them.
+    let pad = pipeline.by_name("l").unwrap().static_pad("sink").unwrap();
+    pipeline.set_state(gst::State::Ready).unwrap();
+    let plain = |width: i32| {
+        let caps = gst::Caps::builder("video/x-raw").field("format", "I420").field("width", width);
+        caps.field("height", 64).field("framerate", gst::Fraction::new(25, 1)).build()
     };
-    assert_eq!(["sink", "src"].map(has_feature), [false, true]);
+    for (caps, is_taken) in [(plain(96), true), (plain(97), false)] {
+        assert_eq!(!pad.query_caps(Some(&caps)).is_empty(), is_taken, "{caps}");
+        assert_eq!(pad.query_accept_caps(&caps), is_taken, "{caps}");
+    }
+    let taken = pad.query_caps(None);
+    let with_layers = |features: &gst::CapsFeaturesRef| features.contains("meta:GstVideoOverlayComposition");
+    assert!(!taken.is_empty() && !taken.iter_with_features().any(|(_, features)| with_layers(features)));
 }
 
 #[test]

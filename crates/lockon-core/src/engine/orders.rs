@@ -70,7 +70,7 @@ impl Engine<'_> {
     fn carry_out(&mut self, run: &mut Run, due: &mut [Carried], frame: u64) -> Result<()> {
         let Some(search) = changed(&run.search, due) else { return Ok(()) };
         let may_cut = may_cut(run, &search, due);
-        match self.retune(run, search, may_cut, frame) {
+        match self.retune(run, search, may_cut, frame)? {
             Err(error @ Error::Stopped) => Err(error),
             Err(error) if due.len() == 1 => {
                 due[0].outcome = Err(error);
@@ -85,13 +85,15 @@ impl Engine<'_> {
         }
     }
 
-    /// Frames are searched so from `frame` on, which is the next.
-    fn retune(&mut self, run: &mut Run, search: Search, may_cut: bool, frame: u64) -> Result<()> {
+    /// Frames are searched so from `frame` on, which is the next, if a device can be opened for it; otherwise
+    /// gives why not.
+    fn retune(&mut self, run: &mut Run, search: Search, may_cut: bool, frame: u64) -> Result<Result<()>> {
         let work = Work { search: search.into(), mask: self.wants_mask(run) };
-        let leg = self.open_next(run, &work, may_cut, frame)?;
-        run.search = work.search;
-        run.hand_over(leg);
-        Ok(())
+        let opened = self.open_next(run, &work, may_cut, frame)?;
+        Ok(opened.map(|leg| {
+            run.search = work.search;
+            run.hand_over(leg);
+        }))
     }
 
     /// Carries out what is asked of the tracks before the oldest frame in flight, and tells of all orders
@@ -142,8 +144,8 @@ fn changed(search: &Search, due: &mut [Carried]) -> Option<Search> {
 }
 
 /// True if frames may be too small for all of a search after these orders. Where they were before, a change
-/// of something else is no reason to refuse it; one of where and what is searched is, if it leaves nothing to
-/// be searched.
+/// of something else is no reason to refuse it. One of where is searched is, unless all of the region lies
+/// inside, and one of what is searched if it leaves nothing.
 fn may_cut(run: &Run, after: &Search, due: &[Carried]) -> bool {
     let open = run.open.as_ref().expect("a frame is about to be submitted");
     let changes = || {

@@ -400,21 +400,39 @@ impl Lockon {
             );
         }
         if specs.iter().any(|spec| Settings::is_of_the_search(spec.name())) {
-            self.obey_settings();
+            self.obey(|_, settings| settings.clone());
         }
     }
 
-    /// Makes what properties say of the search count from the next frame on.
-    pub(super) fn obey_settings(&self) {
-        // Told when nothing is held, since whoever hears of it may set something again.
-        self.ask_of_settings().unwrap_or_else(|error| self.warn(&error));
+    /// Makes what control bindings have set count from the next frame on. Others that are being set may belong
+    /// to one another, so they are left to whoever sets them.
+    pub(super) fn obey_bindings(&self) {
+        let element = self.obj();
+        let bound = ["min-score", "max-matches", "max-overlap"]
+            .into_iter()
+            .filter(|name| element.control_binding(name).is_some_and(|binding| !binding.is_disabled()));
+        self.obey(|asked, settings| {
+            let mut after = asked.clone();
+            bound.for_each(|name| after.restore(name, settings));
+            after
+        });
     }
 
-    /// Asks for what properties say otherwise than they did when they were asked for last.
-    fn ask_of_settings(&self) -> Result<()> {
+    /// Asks for what `wanted` makes of the settings that were asked for last and of those that properties have
+    /// now.
+    fn obey(&self, wanted: impl FnOnce(&Settings, &Settings) -> Settings) {
+        // Told when nothing is held, since whoever hears of it may set something again.
+        self.ask_of_settings(wanted).unwrap_or_else(|error| self.warn(&error));
+    }
+
+    fn ask_of_settings(&self, wanted: impl FnOnce(&Settings, &Settings) -> Settings) -> Result<()> {
         let _one = lock(&self.asking);
-        let (after, asked) = (lock(&self.settings).clone(), self.work().asked().clone());
+        let asked = self.work().asked().clone();
+        let after = wanted(&asked, &lock(&self.settings));
         let properties = after.changed_since(&asked);
+        if properties.is_empty() {
+            return Ok(());
+        }
         let change = self.logging(|| after.request()?.change_since(&asked.request()?));
         let made = change.and_then(|change| {
             if change.is_empty() { Ok(()) } else { self.ask(change, properties.clone(), after.clone()) }
