@@ -69,8 +69,8 @@ pub struct Mapper {
 
 impl Mapper {
     /// A buffer of that format, mapped for reading where it lies, for as long as the picture is held; or
-    /// planes that are made of it, which hold nothing of it. `None` if its rows lie from the bottom to the top, or
-    /// planes cannot be made of them.
+    /// planes that are made of it, which hold nothing of it. `None` if its rows lie from the bottom to the
+    /// top, or planes cannot be made of them.
     pub fn picture(
         &mut self,
         buffer: gst::Buffer,
