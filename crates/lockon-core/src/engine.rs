@@ -11,9 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::backend::{Backend, Device, Findings};
-use crate::config::SearchMethod;
 use crate::control::{Control, PAUSE_CHECK, STOP_CHECK, Turnstile};
-use crate::error::{DeviceFault, Error, Result, catch_panic};
+use crate::error::{Error, Result, catch_panic};
 use crate::frame::{Frame, Size, VideoFormat};
 use crate::kept::Kept;
 use crate::ports::{Delivery, Follow, Next, Sink, Source};
@@ -21,7 +20,7 @@ use crate::recycle::Recycler;
 use crate::results::{
     Event, FrameRecord, Percentiles, RunRecord, StageSummary, Summary, ThresholdResult, TrafficSummary,
 };
-use crate::search::{Search, Sought};
+use crate::search::Search;
 use crate::stats::{Stage, Stats};
 use crate::surface::{Surface, Traffic};
 use crate::tally::Tally;
@@ -29,6 +28,7 @@ use crate::text;
 use orders::Carried;
 use relay::{Leg, Relay, Work};
 
+mod devices;
 mod orders;
 mod relay;
 
@@ -299,177 +299,6 @@ impl Engine<'_> {
         }
         let event = event(run.next_index);
         self.tell(run, |sink| sink.note(&event))
-    }
-
-    fn open(&mut self, run: &mut Run, frame: &Frame) -> Result<()> {
-        run.open = None;
-        let format = &frame.format;
-        // Frames that do not fit what was asked are an error at the beginning, and may pass later.
-        let leg = match run.size {
-            None => self.open_first(run, frame)?,
-            Some(_) => self.open_for(run, &self.work(run), format, true, None)?,
-        };
-        match run.size {
-            None => {
-                self.tracker.check(format.size)?;
-                let mut record = (self.describe)(format, &leg.backend.describe());
-                let method = leg.work.search.sought().map(Sought::method);
-                record.search =
-                    method.filter(|method| *method == SearchMethod::Pyramid).map(SearchMethod::name);
-                run.tally.begin(&record);
-                for (sink, has_failed) in self.sinks.iter_mut().zip(&mut run.has_failed) {
-                    let begun = guarded(&mut **sink, |sink| sink.begin(&record, format));
-                    *has_failed = begun.is_err();
-                    begun?;
-                }
-            }
-            Some(before) => self.tracker.rescale(before, format.size),
-        }
-        run.size = Some(format.size);
-        if let Some((away, reason)) = run.gap_before.take() {
-            self.note(run, |frame| Event::Gap { frame, away_us: micros(away), reason })?;
-        }
-        run.open = Some(Open { relay: Relay::new(leg), format: format.clone() });
-        Ok(())
-    }
-
-    /// Opens a device for a work: if the run's was lost, or is now by an error, the spare one. With `may_cut`
-    /// frames that are too small are no error: what does not fit into them is not searched, and that is said.
-    fn open_for(
-        &self,
-        run: &Run,
-        work: &Work,
-        format: &VideoFormat,
-        may_cut: bool,
-        lost: Option<&Error>,
-    ) -> Result<Leg> {
-        let cut = match work.search.check(format.size) {
-            Err(error) if may_cut => {
-                let rest = work.search.cut_to(format.size);
-                match rest.roi.filter(|_| rest.sought().is_some()) {
-                    Some(roi) => tracing::warn!("{error}: what is left of it is searched, {roi}"),
-                    None => {
-                        tracing::warn!(
-                            "{error}: no template is searched for while frames are {}",
-                            format.size
-                        );
-                    }
-                }
-                Some(rest)
-            }
-            checked => checked.map(|()| None)?,
-        };
-        let is_cut = cut.is_some();
-        let search = cut.as_ref().unwrap_or(&work.search);
-        let purpose = Purpose { search, format, mask: work.mask };
-        let backend = match self.open_spare {
-            Some(open_spare) if run.device_lost.is_some() => open_spare(&purpose, lost)?,
-            _ => (self.open_backend)(&purpose)?,
-        };
-        Ok(Leg::new(backend, work.clone(), is_cut))
-    }
-
-    /// Opens another device for the frames from `frame` on, which is the next, also if the one that is open
-    /// turns out to be lost. Gives why none can be opened for this work, if that is so.
-    ///
-    /// # Errors
-    /// What the run ends with, whatever the work: the frames in flight could not be completed.
-    fn open_next(&mut self, run: &mut Run, work: &Work, may_cut: bool, frame: u64) -> Result<Result<Leg>> {
-        let format = run.open.as_ref().expect("a frame is about to be submitted").format.clone();
-        let error = match self.open_for(run, work, &format, may_cut, None) {
-            Err(error) if error.is_device_lost() => error,
-            opened => return Ok(opened),
-        };
-        // The spare one gets the frames in flight first, as they fail too, and what is searched so far.
-        self.drain(run)?;
-        if run.device_lost.is_none() {
-            if !self.lose(run, &error, frame) {
-                return Ok(Err(error));
-            }
-            let last =
-                run.open.as_ref().expect("it was open, and no frame has failed").relay.last().work.clone();
-            let leg = self.open_for(run, &last, &format, true, Some(&error))?;
-            run.hand_over(leg);
-        }
-        Ok(self.open_for(run, work, &format, may_cut, None))
-    }
-
-    /// What is done to the next frame.
-    fn work(&self, run: &Run) -> Work {
-        Work { search: run.search.clone(), mask: self.wants_mask(run) }
-    }
-
-    /// True if a sink wants to see thresholded frames.
-    fn wants_mask(&self, run: &Run) -> bool {
-        self.sinks.iter().zip(&run.is_closed).any(|(sink, is_closed)| !is_closed && sink.wants_mask())
-    }
-
-    /// Opens the device anew when sinks begin to want thresholded frames, or do so no more.
-    fn notice_mask(&mut self, run: &mut Run, frame: u64) -> Result<()> {
-        let last = run.open.as_ref().expect("a frame is about to be submitted").relay.last();
-        let (work, is_cut) = (Work { mask: self.wants_mask(run), ..last.work.clone() }, last.is_cut);
-        if work.search.threshold.is_some() && work.mask != last.work.mask {
-            match self.open_next(run, &work, is_cut, frame)? {
-                Ok(leg) => run.hand_over(leg),
-                Err(error @ Error::Stopped) => return Err(error),
-                Err(error) => {
-                    tracing::warn!("frames go on, and nobody sees them thresholded: {error}");
-                    // Not tried again with each frame.
-                    run.open.as_mut().expect("as above").relay.last_mut().work.mask = work.mask;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The backend failed. If that means that its device is lost and there is a spare one, that one gets the
-    /// frames in flight, whose pictures are still held, and the run goes on; otherwise the error comes back.
-    fn take_over(&mut self, run: &mut Run, error: Error) -> Result<()> {
-        let first = run.in_flight.front().expect("backends fail while they work on a frame").frame.meta.index;
-        if !self.lose(run, &error, first) {
-            return Err(error);
-        }
-        let Open { relay: lost, format } = run.open.take().expect("it failed, so it was open");
-        let next = lost.last().work.clone();
-        // What it still holds of the host's memory is free before the spare one asks for its own.
-        drop(lost);
-        let mut relay: Option<Relay> = None;
-        for Flight { frame, work } in &run.in_flight {
-            // Each gets what it was submitted for: between two of them the search may have been changed.
-            match &mut relay {
-                Some(relay) if relay.last().work.is(work) => {}
-                Some(relay) => relay.hand_over(self.open_for(run, work, &format, true, None)?),
-                None => relay = Some(Relay::new(self.open_for(run, work, &format, true, Some(&error))?)),
-            }
-            relay.as_mut().expect("opened above").submit(frame)?;
-        }
-        // The search may have been changed after the last of them.
-        if let Some(relay) = relay.as_mut().filter(|relay| !relay.last().work.is(&next)) {
-            relay.hand_over(self.open_for(run, &next, &format, true, None)?);
-        }
-        run.open = relay.map(|relay| Open { relay, format });
-        Ok(())
-    }
-
-    /// True if the device is lost and a spare one is to do the work from frame `first` on, which is said
-    /// once.
-    fn lose(&self, run: &mut Run, error: &Error, first: u64) -> bool {
-        // Before the first frame there is no run that could go on.
-        let has_begun = run.size.is_some();
-        let is_lost =
-            has_begun && self.open_spare.is_some() && error.is_device_lost() && run.device_lost.is_none();
-        if is_lost {
-            // A fault's own words can end with the remedy that is being applied here.
-            let reason = match error {
-                Error::Backend { fault: DeviceFault::Lost { reason }, .. } => reason.clone(),
-                error => error.to_string(),
-            };
-            tracing::warn!(
-                "the device was lost, the spare one does the work from frame {first} on: {reason}"
-            );
-            run.device_lost = Some(first);
-        }
-        is_lost
     }
 
     /// Completes all frames in flight.

@@ -3,8 +3,9 @@
 //! Orders about the search are carried out when a frame is submitted, those about tracks when it is decided;
 //! outputs hear of both before that frame's results.
 
-use super::relay::{Leg, Work};
+use super::relay::Work;
 use super::{Engine, Run, in_words};
+use crate::change::Change;
 use crate::error::{Error, Result};
 use crate::frame::Frame;
 use crate::orders::{Asked, Order};
@@ -25,32 +26,16 @@ impl Carried {
         Self { frame, asked, outcome }
     }
 
-    fn is_to_be_done(&self) -> bool {
-        self.asked.refused.is_none()
+    /// The change, unless it was refused in the run that is repeated.
+    fn change(&self) -> Option<&Change> {
+        match &self.asked.order {
+            Order::Change(change) if self.asked.refused.is_none() => Some(change),
+            _ => None,
+        }
     }
 }
 
 impl Engine<'_> {
-    /// Opens the first device. What was asked of the search before the first frame belongs to what the run
-    /// begins with: no device is opened without it, unless none can be opened with it.
-    pub(super) fn open_first(&self, run: &mut Run, frame: &Frame) -> Result<Leg> {
-        run.due = self.due(frame);
-        let begun = run.search.clone();
-        if let Some(search) = changed(&begun, &mut run.due) {
-            run.search = search.into();
-            match self.open_for(run, &self.work(run), &frame.format, false, None) {
-                Ok(leg) => {
-                    run.carried.extend(run.due.drain(..));
-                    return Ok(leg);
-                }
-                Err(error @ Error::Stopped) => return Err(error),
-                // Those that can be done are carried out one by one, as soon as this one is open.
-                Err(_) => run.search = begun,
-            }
-        }
-        self.open_for(run, &self.work(run), &frame.format, false, None)
-    }
-
     /// Carries out what is asked of the search, before a frame is submitted.
     pub(super) fn change_search(&mut self, run: &mut Run, frame: &Frame) -> Result<()> {
         let mut due = std::mem::take(&mut run.due);
@@ -60,7 +45,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    fn due(&self, frame: &Frame) -> Vec<Carried> {
+    pub(super) fn due(&self, frame: &Frame) -> Vec<Carried> {
         let index = frame.meta.index;
         self.control.orders.changes_due(index).into_iter().map(|asked| Carried::new(index, asked)).collect()
     }
@@ -88,7 +73,7 @@ impl Engine<'_> {
     /// Frames are searched so from `frame` on, which is the next, if a device can be opened for it; otherwise
     /// gives why not.
     fn retune(&mut self, run: &mut Run, search: Search, may_cut: bool, frame: u64) -> Result<Result<()>> {
-        let work = Work { search: search.into(), mask: self.wants_mask(run) };
+        let work = Work { search: search.into(), ..self.work(run) };
         let opened = self.open_next(run, &work, may_cut, frame)?;
         Ok(opened.map(|leg| {
             run.search = work.search;
@@ -132,13 +117,13 @@ impl Engine<'_> {
 
 /// What a search is after those of the orders that can be done; none if that is none of them. The others have
 /// their outcome.
-fn changed(search: &Search, due: &mut [Carried]) -> Option<Search> {
+pub(super) fn changed(search: &Search, due: &mut [Carried]) -> Option<Search> {
     let mut after = None;
-    for carried in due.iter_mut().filter(|carried| carried.is_to_be_done()) {
-        let Order::Change(change) = &carried.asked.order else { continue };
-        carried.outcome = after.as_ref().unwrap_or(search).changed(change).map(|changed| {
-            after = Some(changed);
-        });
+    for carried in due {
+        let change = carried.change().map(|change| after.as_ref().unwrap_or(search).changed(change));
+        if let Some(changed) = change {
+            carried.outcome = changed.map(|changed| after = Some(changed));
+        }
     }
     after
 }
@@ -148,14 +133,7 @@ fn changed(search: &Search, due: &mut [Carried]) -> Option<Search> {
 /// inside, and one of what is searched if it leaves nothing.
 fn may_cut(run: &Run, after: &Search, due: &[Carried]) -> bool {
     let open = run.open.as_ref().expect("a frame is about to be submitted");
-    let changes = || {
-        due.iter().filter(|carried| carried.is_to_be_done()).filter_map(|carried| {
-            match &carried.asked.order {
-                Order::Change(change) => Some(change),
-                _ => None,
-            }
-        })
-    };
+    let changes = || due.iter().filter_map(Carried::change);
     let asks_for_box = changes().any(|change| matches!(change.roi, Some(Some(_))));
     let asks_for_sizes =
         changes().any(|change| !change.add.is_empty() || change.scales.is_some() || change.angles.is_some());
