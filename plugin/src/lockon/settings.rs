@@ -151,6 +151,11 @@ impl Settings {
             || Field::named(property).is_some_and(|field| field.spec.element == InElement::Playing)
     }
 
+    /// The properties whose values a control binding can set.
+    pub(super) fn controllable() -> impl Iterator<Item = &'static str> {
+        Field::of_element().filter(|field| is_controllable(field)).map(|field| field.name)
+    }
+
     /// True of a property that says what a change changes.
     pub(super) fn is_of_change(property: &str, change: &Change) -> bool {
         match property {
@@ -317,7 +322,7 @@ fn property(field: &'static Field) -> glib::ParamSpec {
         InElement::Playing => gst::PARAM_FLAG_MUTABLE_PLAYING,
         InElement::Ready | InElement::No => gst::PARAM_FLAG_MUTABLE_READY,
     };
-    if field.spec.element == InElement::Playing && field.number != Number::No {
+    if is_controllable(field) {
         flags |= gst::PARAM_FLAG_CONTROLLABLE;
     }
     match (field.shape, field.number) {
@@ -357,4 +362,9 @@ fn property(field: &'static Field) -> glib::ParamSpec {
                 .build()
         }),
     }
+}
+
+/// True of numbers that can be set while frames pass.
+fn is_controllable(field: &Field) -> bool {
+    field.spec.element == InElement::Playing && field.number != Number::No
 }

@@ -4,7 +4,7 @@
 //! done is known only when a device is opened for it, so the settings that hold are kept until then, to go
 //! back to.
 //!
-//! What was changed before a run began is an order too, at its first frame: so a results file has all that it
+//! What was changed before a run began are orders too, at its first frame: so a results file has all that it
 //! takes to repeat the run with the properties that the element had on its way to PAUSED.
 
 use std::collections::VecDeque;

@@ -408,8 +408,7 @@ impl Lockon {
     /// to one another, so they are left to whoever sets them.
     pub(super) fn obey_bindings(&self) {
         let element = self.obj();
-        let bound = ["min-score", "max-matches", "max-overlap"]
-            .into_iter()
+        let bound = Settings::controllable()
             .filter(|name| element.control_binding(name).is_some_and(|binding| !binding.is_disabled()));
         self.obey(|asked, settings| {
             let mut after = asked.clone();
