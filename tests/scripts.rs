@@ -182,6 +182,7 @@ fn tests_that_fail_or_crash_do_not_keep_others_from_being_run_and_are_named_at_t
     let copy = copy_to_test(
         r"  'test '*' --doc')
     echo 'test src/lib.rs - (line 3) ... FAILED'
+    printf '\nfailures:\n\n---- src/lib.rs - (line 3) stdout ----\nleft: 1\n  4: main\n\nfailures:\n    src/lib.rs\n'
     echo 'test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.5s'
     exit 101 ;;
   'test '*)
@@ -195,7 +196,9 @@ fn tests_that_fail_or_crash_do_not_keep_others_from_being_run_and_are_named_at_t
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{said}\n{}", text(&output.stderr));
     assert_eq!(said.lines().last(), Some("6 passed, 2 failed, 0 skipped"));
-    assert!(said.contains("\nfailed: src/lib.rs - (line 3)\n"), "{said}");
+    let totals = said.split_once("== totals\n").unwrap().1;
+    assert!(totals.contains("---- src/lib.rs - (line 3) stdout ----\nleft: 1\n"), "{totals}");
+    assert!(totals.contains("\nfailed: src/lib.rs - (line 3)\n"), "{totals}");
     assert!(said.contains("\nfailed: cargo test --workspace --lib --bins --tests\n"), "{said}");
 }
 

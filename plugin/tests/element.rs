@@ -1410,10 +1410,12 @@ fn with_plugin(program: impl AsRef<std::ffi::OsStr>, here: &Place) -> Command {
     let beside = || std::env::current_exe().unwrap().with_file_name("libgstlockon.so");
     let file = std::env::var_os("LOCKON_PLUGIN").map_or_else(beside, PathBuf::from);
     assert!(file.exists(), "{} is not there", file.display());
-    // A folder of its own: what else lies in cargo's is no plugin.
+    // A folder of its own, as what else lies in cargo's is no plugin, and a link, as a copy takes 200 MB.
     let folder = here.path("plugins");
-    let _ = std::fs::create_dir(&folder);
-    let _ = std::fs::copy(&file, folder.join("libgstlockon.so"));
+    if !folder.exists() {
+        std::fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::symlink(file.canonicalize().unwrap(), folder.join("libgstlockon.so")).unwrap();
+    }
     let mut command = Command::new("timeout");
     command.arg("120").arg(program.as_ref());
     command.env("GST_PLUGIN_PATH", &folder).env("GST_REGISTRY", here.path("registry.bin"));
