@@ -34,7 +34,7 @@ use store::{Numbered, Store};
 
 pub use access::{Access, Namespace};
 pub use job::{Job, Kind, Progress, Record, Status, TRIES, Terms, Try, Worker};
-pub use roots::Roots;
+pub use roots::{Allowed, Roots};
 pub use split::{Segment, Split, split};
 pub use store::{Queue, counts};
 pub use worker::{Drain, News, Options, work};

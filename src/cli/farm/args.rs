@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Subcommand, ValueHint};
 
 use lockon::Error;
-use lockon::farm::{Access, Namespace, Split, TRIES};
+use lockon::farm::{Access, Allowed, Namespace, Split, TRIES};
 use lockon::metrics::Address;
 
 use super::super::overwrite::OverwriteArgs;
@@ -115,6 +115,8 @@ const WORKER_EXAMPLES: &str = "\
 Examples:
   A worker that reads and writes below /shared only:
     lockon worker --farm nats://head --root /shared
+  One that watches cameras as well:
+    lockon worker --farm nats://head --root /shared --allow rtsp
   One that gives its jobs back when it is stopped, instead of finishing them:
     lockon worker --farm nats://head --root /shared --drain give-back
 
@@ -137,6 +139,10 @@ pub(in crate::cli) struct WorkerArgs {
     /// read and write whatever this user may
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) root: Vec<PathBuf>,
+    /// With --root, serve this too: a scheme (rtsp), a scheme and a host (rtsp://10.0.0.7), or camera, which is
+    /// this machine's own; may be given several times
+    #[arg(long, value_name = "WHAT", value_parser = read::<Allowed>, requires = "root")]
+    pub(super) allow: Vec<Allowed>,
     /// What happens to jobs when the worker is stopped: finish, or give-back (others begin them anew);
     /// cameras are always given back
     #[arg(long, value_name = "HOW", default_value = "finish", hide_possible_values = true)]

@@ -41,7 +41,7 @@ pub(in crate::cli) fn worker(args: &WorkerArgs) -> Result<Outcome> {
             DrainHow::Finish => Drain::Finish,
             DrainHow::GiveBack => Drain::GiveBack,
         },
-        roots: Roots::new(&args.root)?,
+        roots: Roots::new(&args.root, &args.allow)?,
         metrics: args.metrics.clone(),
     };
     let signals = Signals::watch_saying(DRAINING)?;
