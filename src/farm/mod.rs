@@ -33,7 +33,7 @@ use crate::error::{Error, Result};
 use store::{Numbered, Store};
 
 pub use access::{Access, Namespace};
-pub use job::{Job, Kind, Progress, Record, Status, TRIES, Terms, Try, Worker};
+pub use job::{Content, Job, Kept, Kind, Progress, Record, Status, TRIES, Terms, Try, Worker};
 pub use roots::{Allowed, Roots};
 pub use split::{Segment, Split, split};
 pub use store::{Queue, counts};
@@ -252,12 +252,13 @@ impl Farm {
         })
     }
 
-    /// The results that came back through the farm of a job that is done: names and bytes.
+    /// The results that came back through the farm of a job that is done: names and bytes; nothing if they are
+    /// not there, each of them whole.
     ///
     /// # Errors
     /// `Unreachable` if the server is away.
-    pub fn results(&self, record: &Record) -> Result<Vec<(String, Vec<u8>)>> {
-        let contents = self.runtime.block_on(self.store.results(&record.job.id, record.files.len()))?;
-        Ok(record.files.iter().cloned().zip(contents).collect())
+    pub fn results(&self, record: &Record) -> Result<Option<Vec<(String, Vec<u8>)>>> {
+        let contents = self.runtime.block_on(self.store.results(record))?;
+        Ok(contents.map(|contents| record.files.iter().cloned().zip(contents).collect()))
     }
 }

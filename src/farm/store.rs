@@ -2,6 +2,7 @@
 //!
 //! Nothing here compares clocks: what is too old the server throws away by its own.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::access::Access;
-use super::job::{Job, Kind, Record, Status, Worker};
+use super::job::{Content, Job, Kind, Record, Status, Worker};
 use super::lease;
 use super::names::Names;
 use crate::error::{Error, Result};
@@ -271,10 +272,13 @@ impl Store {
         self.newest("state", all, read).await
     }
 
-    /// What each worker told last.
+    /// What each worker that is there told last.
     pub(super) async fn workers(&self) -> Result<Vec<Worker>> {
         let all = self.names.all("workers");
-        self.newest("workers", all, |message| self.read(&message.payload)).await
+        let mut workers: Vec<Worker> =
+            self.newest("workers", all, |message| self.read(&message.payload)).await?;
+        workers.retain(|worker| !worker.gone);
+        Ok(workers)
     }
 
     /// What a worker told last, and its number, by which something newer is known.
@@ -336,17 +340,11 @@ impl Store {
         sent.await.map(drop).map_err(|error| self.away(error))
     }
 
-    /// Takes back what this worker told.
-    pub(super) async fn leave(&self, instance: &str) -> Result<()> {
-        self.purge("workers", self.names.worker(instance)).await
-    }
-
-    /// Keeps the results files of a job, in place of those that were kept of it before.
-    pub(super) async fn keep_results(&self, id: &str, files: &[Vec<u8>]) -> Result<()> {
-        self.forget_results(id).await?;
+    /// Keeps the results files of a try of a job. Done again it changes nothing.
+    pub(super) async fn keep_results(&self, id: &str, by: u64, files: &[Vec<u8>]) -> Result<()> {
         for (file, content) in files.iter().enumerate() {
             for (piece, part) in content.chunks(PIECE).enumerate() {
-                let subject = self.names.piece(id, file, piece);
+                let subject = self.names.piece(id, by, (file, piece));
                 let sent = self.context.publish(subject, Bytes::copy_from_slice(part)).await;
                 let sent = sent.map_err(|error| self.away(error))?;
                 sent.await.map_err(|error| self.away(error))?;
@@ -355,23 +353,29 @@ impl Store {
         Ok(())
     }
 
-    /// The results files that are kept of a job.
-    pub(super) async fn results(&self, id: &str, count: usize) -> Result<Vec<Vec<u8>>> {
-        let read = |message: &Message| {
-            let mut words = message.subject.rsplit('.').skip(1);
-            let file = words.next().and_then(|word| word.parse::<usize>().ok());
-            Ok((file, message.payload.clone()))
-        };
-        let mut files = vec![Vec::new(); count];
-        for (file, part) in self.newest("results", self.names.pieces(id), read).await? {
-            if let Some(file) = file.and_then(|file| files.get_mut(file)) {
+    /// The results files that are kept of a job; nothing if they are not there, each of them whole.
+    pub(super) async fn results(&self, record: &Record) -> Result<Option<Vec<Vec<u8>>>> {
+        let Some(kept) = &record.kept else { return Ok(None) };
+        let read = |message: &Message| Ok((Names::of_piece(&message.subject), message.payload.clone()));
+        let found = self.newest("results", self.names.pieces_by(&record.job.id, kept.by), read).await?;
+        // A piece that was sent again, as its receipt was lost, is there twice.
+        let pieces: BTreeMap<_, _> = found.into_iter().collect();
+        let mut files = vec![Vec::new(); kept.files.len()];
+        for (place, part) in pieces {
+            if let Some(file) = place.and_then(|(file, _)| files.get_mut(file)) {
                 file.extend_from_slice(&part);
             }
         }
-        Ok(files)
+        let are_whole = files.iter().zip(&kept.files).all(|(file, content)| Content::of(file) == *content);
+        Ok(are_whole.then_some(files))
     }
 
-    /// Forgets the results that are kept of a job.
+    /// Forgets the results that are kept of a try of a job.
+    pub(super) async fn forget_results_by(&self, id: &str, by: u64) -> Result<()> {
+        self.purge("results", self.names.pieces_by(id, by)).await
+    }
+
+    /// Forgets all results that are kept of a job.
     pub(super) async fn forget_results(&self, id: &str) -> Result<()> {
         self.purge("results", self.names.pieces(id)).await
     }
