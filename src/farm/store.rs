@@ -2,7 +2,7 @@
 //!
 //! Nothing here compares clocks: what is too old the server throws away by its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use super::access::Access;
 use super::job::{Content, Job, Kind, Record, Status, Worker};
@@ -30,6 +31,12 @@ pub(super) const FORGOTTEN: Duration = Duration::from_secs(15);
 
 /// How long a question for the next job waits at the server.
 const PULL: Duration = Duration::from_secs(5);
+
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// For how long a list goes on behind what was the last when it was begun.
+const QUIET: Duration = Duration::from_millis(100);
 
 /// Messages on their way to the server at a time.
 pub(super) const IN_FLIGHT: usize = 512;
@@ -85,7 +92,7 @@ impl Store {
             });
         }
         let mut context = jetstream::new(client.clone());
-        context.set_timeout(Duration::from_secs(5));
+        context.set_timeout(ANSWER);
         let names = Names::new(&access.namespace);
         let store = Self { client, context, names, server };
         store.ensure().await?;
@@ -295,21 +302,36 @@ impl Store {
         read: impl Fn(&Message) -> Result<T>,
     ) -> Result<Vec<T>> {
         let stream = self.stream(what).await?;
+        let last = stream.cached_info().state.last_sequence;
         let consumer = self.reader(&stream, subject).await?;
-        let mut left = consumer.cached_info().num_pending;
+        let (mut left, mut end) = (consumer.cached_info().num_pending, None);
         let mut found = Vec::with_capacity(left as usize);
         let mut messages = consumer.messages().await.map_err(|error| self.away(error))?;
-        while left > 0 {
-            // Nothing comes of what was thrown away meanwhile.
-            let next = tokio::time::timeout(Duration::from_secs(5), messages.next()).await;
-            let Some(message) = next.map_err(|_| self.away("it stopped in the middle of a list"))? else {
-                break;
+        // What is replaced meanwhile comes with its new number: for ever, if that goes on, and not at all if the
+        // server counts both.
+        while left > 0 && end.is_none_or(|end| Instant::now() < end) {
+            let patience = end.unwrap_or_else(|| Instant::now() + ANSWER);
+            let next = match tokio::time::timeout_at(patience, messages.next()).await {
+                Ok(next) => next,
+                Err(_) if end.is_some() => break,
+                Err(_) => return Err(self.away("it stopped in the middle of a list")),
             };
+            let Some(message) = next else { break };
             let message = message.map_err(|error| self.away(error))?;
-            left = message.info().map_err(|error| self.away(error))?.pending;
-            found.push(read(&message)?);
+            let info = message.info().map_err(|error| self.away(error))?;
+            left = info.pending;
+            if info.stream_sequence >= last {
+                end.get_or_insert_with(|| Instant::now() + QUIET);
+            }
+            found.push((message.subject.to_string(), read(&message)?));
         }
-        Ok(found)
+        // What was replaced meanwhile came twice.
+        let mut subjects = HashSet::with_capacity(found.len());
+        let newest =
+            found.into_iter().rev().filter_map(|(subject, it)| subjects.insert(subject).then_some(it));
+        let mut newest: Vec<_> = newest.collect();
+        newest.reverse();
+        Ok(newest)
     }
 
     /// Something that reads a stream from its beginning. A cluster may give that to a server which is away,
@@ -358,7 +380,7 @@ impl Store {
         let Some(kept) = &record.kept else { return Ok(None) };
         let read = |message: &Message| Ok((Names::of_piece(&message.subject), message.payload.clone()));
         let found = self.newest("results", self.names.pieces_by(&record.job.id, kept.by), read).await?;
-        // A piece that was sent again, as its receipt was lost, is there twice.
+        // In the order of the files, however often a piece was sent as its receipt was lost.
         let pieces: BTreeMap<_, _> = found.into_iter().collect();
         let mut files = vec![Vec::new(); kept.files.len()];
         for (place, part) in pieces {
