@@ -1,6 +1,5 @@
 //! A job that a worker holds: the server gives it to another one unless it hears of it in time.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use async_nats::jetstream::message::Acker;
@@ -52,7 +51,8 @@ impl Lease {
 
     /// Holds it for as long as something takes.
     pub(super) async fn hold<T>(&self, what: impl Future<Output = T>) -> T {
-        let mut what = pin!(what);
+        // It may be large, and is moved once.
+        let mut what = Box::pin(what);
         let mut renewal = tokio::time::interval(self.renewal());
         loop {
             tokio::select! {

@@ -11,7 +11,8 @@ use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, PullCo
 use async_nats::jetstream::context::{Context, PublishError, PublishErrorKind};
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::stream::{
-    Config, DirectGetErrorKind, DiscardPolicy, RetentionPolicy, StorageType, Stream,
+    Config, DeleteMessageErrorKind, DirectGetErrorKind, DiscardPolicy, LastRawMessageErrorKind,
+    RetentionPolicy, StorageType, Stream,
 };
 use async_nats::jetstream::{self, Message};
 use bytes::Bytes;
@@ -254,13 +255,33 @@ impl Store {
 
     /// Takes a job out of the queue, whether or not a worker holds it.
     pub(super) async fn dequeue(&self, job: &Job) -> Result<()> {
-        self.purge("queue", self.names.queued(job)).await
+        let stream = self.context.get_stream_no_info(self.names.stream("queue")).await;
+        let stream = stream.map_err(|error| self.away(error))?;
+        match stream.get_last_raw_message_by_subject(&self.names.queued(job)).await {
+            Ok(message) => self.delete("queue", message.sequence).await.map(drop),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(()),
+            Err(error) => Err(self.away(error)),
+        }
     }
 
-    /// Forgets a job and its results.
-    pub(super) async fn forget(&self, id: &str) -> Result<()> {
-        self.forget_results(id).await?;
-        self.purge("state", self.names.state(id)).await
+    /// Forgets a job, whose record has this number, and its results; false if the record has changed.
+    pub(super) async fn forget(&self, record: &Record, number: u64) -> Result<bool> {
+        if record.job.collect {
+            self.forget_results(&record.job.id).await?;
+        }
+        self.delete("state", number).await
+    }
+
+    /// Deletes a message; false if it was not there. Of many, this is much faster than to purge their subjects,
+    /// for which a server looks at all messages.
+    async fn delete(&self, what: &str, number: u64) -> Result<bool> {
+        let stream = self.context.get_stream_no_info(self.names.stream(what)).await;
+        let stream = stream.map_err(|error| self.away(error))?;
+        match stream.delete_message(number).await {
+            Ok(is_deleted) => Ok(is_deleted),
+            Err(error) if matches!(error.kind(), DeleteMessageErrorKind::JetStream(_)) => Ok(false),
+            Err(error) => Err(self.away(error)),
+        }
     }
 
     async fn purge(&self, what: &str, subject: String) -> Result<()> {
