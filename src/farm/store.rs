@@ -7,8 +7,11 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use async_nats::Client;
+use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, PullConsumer, pull, push};
-use async_nats::jetstream::context::{Context, PublishError, PublishErrorKind};
+use async_nats::jetstream::context::{
+    Context, CreateStreamError, CreateStreamErrorKind, PublishError, PublishErrorKind,
+};
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::stream::{
     Config, DeleteMessageErrorKind, DirectGetErrorKind, DiscardPolicy, LastRawMessageErrorKind,
@@ -115,10 +118,13 @@ impl Store {
         let copies = if self.client.server_info().cluster.is_some() { COPIES } else { 1 };
         for config in self.streams() {
             let copied = Config { num_replicas: copies, ..config.clone() };
-            if copies > 1 && self.context.get_or_create_stream(copied).await.is_ok() {
-                continue;
+            match self.context.get_or_create_stream(copied).await {
+                Ok(_) => {}
+                Err(error) if copies > 1 && has_too_few_servers(&error) => {
+                    self.context.get_or_create_stream(config).await.map_err(|error| self.away(error))?;
+                }
+                Err(error) => return Err(self.away(error)),
             }
-            self.context.get_or_create_stream(config).await.map_err(|error| self.away(error))?;
         }
         Ok(())
     }
@@ -438,6 +444,12 @@ pub fn counts<'a>(records: impl IntoIterator<Item = &'a Record>) -> [u64; Status
         counts[record.status as usize] += 1;
     }
     counts
+}
+
+/// True if a cluster has not as many servers as copies are asked for. One that is only busy is asked again.
+fn has_too_few_servers(error: &CreateStreamError) -> bool {
+    let CreateStreamErrorKind::JetStream(said) = error.kind() else { return false };
+    [ErrorCode::CLUSTER_NO_PEERS, ErrorCode::INSUFFICIENT_RESOURCES].contains(&said.error_code())
 }
 
 /// True if the queue has a message of that subject, and so refuses a second one. The server has no number of
