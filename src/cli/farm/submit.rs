@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -46,6 +47,9 @@ pub(in crate::cli) fn submit(args: &SubmitArgs) -> Result<Outcome> {
     }
     let farm = Farm::connect(&access)?;
     let submitted = farm.submit(&jobs)?;
+    // Scripts ask for jobs by their numbers.
+    let ids: String = wholes.iter().map(|job| format!("{}\n", job.id)).collect();
+    std::io::stdout().write_all(ids.as_bytes())?;
     log::say(&describe(&submitted));
     if !args.wait && args.collect.is_none() {
         return Ok(Outcome::Done);

@@ -96,7 +96,7 @@ fn look(
         if farm.record(&id)?.is_none()
             && let Some(name) = open.remove(&*id)
         {
-            told.fail(name, FORGOTTEN.into());
+            told.fail(name, FORGOTTEN);
         }
     }
     Ok(running)
@@ -152,9 +152,9 @@ impl Told {
         self.frames += record.frames.unwrap_or(0);
         let name = &record.job.name;
         match (fault, record.status) {
-            (Some(fault), _) => self.fail(name, fault),
-            (None, Status::Failed) => self.fail(name, record.error().unwrap_or("nobody said why").into()),
-            (None, Status::Cancelled) => self.fail(name, "it was cancelled".into()),
+            (Some(fault), _) => self.fail(name, &fault),
+            (None, Status::Failed) => self.fail(name, record.error().unwrap_or("nobody said why")),
+            (None, Status::Cancelled) => self.fail(name, "it was cancelled"),
             (None, _) => {
                 self.ended += 1;
                 if log::is_verbose() {
@@ -166,9 +166,9 @@ impl Told {
         }
     }
 
-    fn fail(&mut self, name: &str, reason: String) {
+    fn fail(&mut self, name: &str, reason: &str) {
         self.ended += 1;
-        let (name, reason) = (text::in_one_line(name).into_owned(), text::for_people(&reason));
+        let (name, reason) = (text::in_one_line(name).into_owned(), text::for_people(reason));
         log::error(&format!("{name}: {reason}"));
         self.failed.push((name, reason));
     }
