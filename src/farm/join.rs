@@ -1,8 +1,8 @@
 //! Results of a long video's segments, made into those that a run of the whole has.
 //!
-//! Frames of a segment are numbered from where its decoder began; the last frame of the segment before it tells
-//! by how much they are off. What is in a line besides its frame's number stays as the worker wrote it. The
-//! summary is counted anew, of all frames in their order, so that its sums are the same to the bit too.
+//! Frames of a segment are numbered from where its decoder began; the last frame of the segment before it
+//! tells by how much they are off. What is in a line besides its frame's number stays as the worker wrote it.
+//! The summary is counted anew, of all frames in their order, so that its sums are the same to the bit too.
 
 use std::sync::Arc;
 

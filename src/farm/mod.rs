@@ -255,8 +255,8 @@ impl Farm {
         })
     }
 
-    /// The results that came back through the farm of a job that is done: names and bytes; nothing if they are
-    /// not there, each of them whole.
+    /// The results that came back through the farm of a job that is done: names and bytes; nothing if they
+    /// are not there, each of them whole.
     ///
     /// # Errors
     /// `Unreachable` if the server is away.

@@ -278,8 +278,8 @@ impl Store {
         self.delete("state", number).await
     }
 
-    /// Deletes a message; false if it was not there. Of many, this is much faster than to purge their subjects,
-    /// for which a server looks at all messages.
+    /// Deletes a message; false if it was not there. Of many, this is much faster than to purge their
+    /// subjects, for which a server looks at all messages.
     async fn delete(&self, what: &str, number: u64) -> Result<bool> {
         let stream = self.context.get_stream_no_info(self.names.stream(what)).await;
         let stream = stream.map_err(|error| self.away(error))?;
@@ -334,8 +334,8 @@ impl Store {
         let (mut left, mut end) = (consumer.cached_info().num_pending, None);
         let mut found = Vec::with_capacity(left as usize);
         let mut messages = consumer.messages().await.map_err(|error| self.away(error))?;
-        // What is replaced meanwhile comes with its new number: for ever, if that goes on, and not at all if the
-        // server counts both.
+        // What is replaced meanwhile comes with its new number: for ever, if that goes on, and not at all if
+        // the server counts both.
         while left > 0 && end.is_none_or(|end| Instant::now() < end) {
             let patience = end.unwrap_or_else(|| Instant::now() + ANSWER);
             let next = match tokio::time::timeout_at(patience, messages.next()).await {

@@ -140,8 +140,8 @@ pub(in crate::cli) struct WorkerArgs {
     /// read and write whatever this user may
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) root: Vec<PathBuf>,
-    /// With --root, serve this too: a scheme (rtsp), a scheme and a host (`rtsp://10.0.0.7`), or camera, which
-    /// is this machine's own; may be given several times
+    /// With --root, serve this too: a scheme (rtsp), a scheme and a host (`rtsp://10.0.0.7`), or camera,
+    /// which is this machine's own; may be given several times
     #[arg(long, value_name = "WHAT", value_parser = read::<Allowed>, requires = "root")]
     pub(super) allow: Vec<Allowed>,
     /// What happens to jobs when the worker is stopped: finish, or give-back (others begin them anew);
