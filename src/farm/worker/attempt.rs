@@ -138,8 +138,8 @@ impl Attempt<'_> {
         Fate::GiveBack(if is_live { CAMERA_PAUSE } else { PAUSE })
     }
 
-    /// Does what is left to do of a job that has ended. If that cannot be said to the server, whoever takes the
-    /// job next does it.
+    /// Does what is left to do of a job that has ended. If that cannot be said to the server, whoever takes
+    /// the job next does it.
     async fn close(&self) -> Fate {
         let done = self.shared.insist(|| self.shared.clear_up(&self.claimed.record)).await;
         done.map_or(Fate::Lapse, |()| Fate::Close)

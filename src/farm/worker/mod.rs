@@ -359,8 +359,8 @@ impl Shared {
         }
     }
 
-    /// What the server answers, asked for as long as it is away; nothing if the worker is to end, and has waited
-    /// for long enough.
+    /// What the server answers, asked for as long as it is away; nothing if the worker is to end, and has
+    /// waited for long enough.
     async fn insist<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn() -> F) -> Option<T> {
         let mut since_drain = None;
         loop {
