@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::job::Job;
+use super::job::{self, Job};
 use crate::config::Moment;
 use crate::error::{Error, Result};
 use crate::media::cut;
@@ -35,7 +35,7 @@ impl std::str::FromStr for Split {
 }
 
 /// Most segments of a video.
-const MOST: usize = 10_000;
+pub(super) const MOST: usize = 10_000;
 
 /// How long segments are where nobody says how many: long against the seconds that it takes to begin one.
 const SEGMENT_NS: u64 = 60_000_000_000;
@@ -116,8 +116,7 @@ pub fn split(job: &Job, how: Split) -> Result<Vec<Job>> {
 
 /// The number of a segment's job.
 pub(super) fn id_of(whole: &str, index: usize) -> String {
-    let hash = Sha256::digest(format!("{whole}\0{index}"));
-    hash.iter().take(8).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    job::number(&Sha256::digest(format!("{whole}\0{index}")))
 }
 
 fn check(request: &Request) -> Result<()> {
