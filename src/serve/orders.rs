@@ -1,7 +1,7 @@
 //! What is asked of a run on the page, and what the run answers.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
 use crate::control::Control;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::frame::Rect;
 use crate::orders::Reply;
 use crate::still;
@@ -132,16 +132,13 @@ async fn ask(shared: &Shared, video: &Arc<Video>, order: impl FnOnce(&Control) -
         Ok(reply) => reply,
         Err(error) => return refuse(StatusCode::CONFLICT, &error.to_string()).into_response(),
     };
-    let (id, begun) = (reply.id(), Instant::now());
+    let id = reply.id();
     let patience = if control.is_paused() { AT_ONCE } else { PATIENCE };
-    let answer = tokio::task::spawn_blocking(move || reply.wait(patience)).await;
-    match answer {
-        Ok(Ok(frame)) => Json(Answer { id, frame: Some(frame) }).into_response(),
+    match tokio::task::spawn_blocking(move || reply.poll_for(patience)).await {
+        Ok(Some(Ok(frame))) => Json(Answer { id, frame: Some(frame) }).into_response(),
+        Ok(Some(Err(error))) => refuse(StatusCode::CONFLICT, &error.to_string()).into_response(),
         // It will be done before the next frame.
-        Ok(Err(Error::Order { .. })) if begun.elapsed() >= patience => {
-            (StatusCode::ACCEPTED, Json(Answer { id, frame: None })).into_response()
-        }
-        Ok(Err(error)) => refuse(StatusCode::CONFLICT, &error.to_string()).into_response(),
+        Ok(None) => (StatusCode::ACCEPTED, Json(Answer { id, frame: None })).into_response(),
         Err(_) => refuse(StatusCode::SERVICE_UNAVAILABLE, "the page ends").into_response(),
     }
 }
