@@ -45,6 +45,7 @@ impl Look {
 /// A picture with what was found in it.
 pub(super) struct Shot {
     pub(super) frame: u64,
+    made: Instant,
     pub(super) jpeg: Bytes,
     /// As a browser gets it: the length of what follows, 32 bits, least significant byte first; an object, in
     /// JSON; the JPEG.
@@ -78,7 +79,7 @@ impl Shot {
         let head = serde_json::to_vec(&head).map_err(|error| error.to_string())?;
         let length = u32::try_from(head.len()).map_err(|error| error.to_string())?;
         let message = [length.to_le_bytes().as_slice(), &head, &jpeg].concat();
-        Ok(Self { frame: record.frame, jpeg: jpeg.into(), message: message.into() })
+        Ok(Self { frame: record.frame, made: Instant::now(), jpeg: jpeg.into(), message: message.into() })
     }
 }
 
@@ -97,6 +98,7 @@ pub(super) struct Feed {
 
 /// The newest pictures of one kind, as one sees them who looks.
 pub(super) struct Pictures {
+    video: Arc<Video>,
     feed: Arc<Feed>,
     newest: watch::Receiver<Option<Arc<Shot>>>,
 }
@@ -105,16 +107,26 @@ impl Pictures {
     /// The next one that this one has not seen, which is then the newest. None is made unless somebody waits
     /// for it.
     pub(super) async fn next(&mut self) -> Option<Arc<Shot>> {
-        loop {
-            // What one did not wait for to the end may lie here already.
-            if !self.newest.has_changed().ok()? {
-                self.feed.wanted.notify_one();
-                self.newest.changed().await.ok()?;
+        // One may lie here already: made for somebody else, or not waited for to its end.
+        if self.newest.has_changed().ok()? {
+            let shot = self.newest.borrow_and_update().clone();
+            if let Some(shot) = shot.filter(|shot| self.is_new(shot)) {
+                return Some(shot);
             }
+        }
+        loop {
+            self.feed.wanted.notify_one();
+            self.newest.changed().await.ok()?;
             if let Some(shot) = self.newest.borrow_and_update().clone() {
                 return Some(shot);
             }
         }
+    }
+
+    /// True unless a newer one can be had.
+    fn is_new(&self, shot: &Shot) -> bool {
+        let has_passed = |newest: &Newest| newest.record.frame != shot.frame;
+        shot.made.elapsed() < INTERVAL || !self.video.newest().as_ref().is_some_and(has_passed)
     }
 }
 
@@ -132,7 +144,7 @@ pub(super) fn subscribe(video: &Arc<Video>, look: Look, painters: &Arc<Semaphore
     let mut newest = feed.newest.subscribe();
     // The one that is there is new to whoever comes.
     newest.mark_changed();
-    Pictures { feed: feed.clone(), newest }
+    Pictures { video: video.clone(), feed: feed.clone(), newest }
 }
 
 /// Makes a picture of the newest frame whenever somebody waits for one, until nobody looks any more.
