@@ -231,14 +231,14 @@ fn a_box_that_is_dragged_in_a_browser_is_followed_called_something_and_forgotten
 #[test]
 fn a_phone_draws_the_first_box_of_a_file_with_a_finger() {
     let Some(browser) = Browser::start(390, 844, true) else { return };
-    let served = Served::file();
+    let served = Served::endless();
     browser.open(&served.url);
     browser.until("document.getElementById('hint').textContent === 'Drag a box around what to follow.'");
     browser.until("document.getElementById('picture').getBoundingClientRect().width > 200");
     // Nothing lies beside the screen.
     assert_eq!(browser.run("return document.documentElement.scrollWidth <= window.innerWidth"), true);
-    browser.drag("touch", [768.0, 432.0], [260.0, 180.0], [330.0, 240.0]);
-    served.wait("the first box", |video| video.is_null() || video["waits"] == false);
+    browser.drag("touch", [320.0, 240.0], [100.0, 60.0], [220.0, 180.0]);
+    served.wait("the first box", |video| video["waits"] == false);
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
