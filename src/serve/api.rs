@@ -93,7 +93,7 @@ pub(super) fn router(shared: &Arc<Shared>) -> Router {
         .route("/api/videos/{video}/search", put(change))
         .route(
             "/api/videos/{video}/templates/{template}",
-            put(add).layer(DefaultBodyLimit::max(MOST_PICTURE)).delete(remove),
+            put(add).layer(DefaultBodyLimit::max(MOST_PICTURE)).post(cut).delete(remove),
         )
         .route("/api/videos/{video}/pace", put(pace))
         .route("/api/videos/{video}/step", post(step))
@@ -380,6 +380,15 @@ async fn add(
     }
     let picture = body.map_err(|error| refuse(error.status(), &error.body_text()))?;
     Ok(orders::add(&shared, &video, called(&name)?, picture).await)
+}
+
+async fn cut(
+    State(shared): Server,
+    Path((id, name)): Path<(usize, String)>,
+    body: Sent<Drawn>,
+) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    Ok(orders::cut(&shared, &video, called(&name)?, sent(body)?).await)
 }
 
 async fn remove(State(shared): Server, Path((id, name)): Path<(usize, String)>) -> Result<Response, Refused> {

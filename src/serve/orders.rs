@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
 use crate::control::Control;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::frame::Rect;
 use crate::orders::Reply;
 use crate::still;
@@ -118,6 +118,27 @@ pub(super) async fn add(shared: &Shared, video: &Arc<Video>, name: String, pictu
         Ok(Ok(template)) => change(shared, video, Change::adding(template)).await,
         Ok(Err(error)) => refuse(StatusCode::BAD_REQUEST, &error.to_string()).into_response(),
         Err(_) => refuse(StatusCode::BAD_REQUEST, "this picture cannot be read").into_response(),
+    }
+}
+
+/// Searches for what is in a box too, cut from the frame as it was decoded.
+pub(super) async fn cut(shared: &Shared, video: &Arc<Video>, name: String, drawn: Drawn) -> Response {
+    let Some(frame) = video.frame(drawn.frame) else {
+        let which = drawn.frame.map_or_else(|| "the first".into(), |frame| frame.to_string());
+        let why = format!("frame {which} is not here: it has passed, or has not come (pause, and draw again)");
+        return refuse(StatusCode::CONFLICT, &why).into_response();
+    };
+    let cut = move || -> Result<Template> {
+        let (rect, size) = (drawn.rect(), frame.format.size);
+        if !rect.is_inside(size) {
+            return Err(Error::Outside { what: "template", rect, frame: size });
+        }
+        Template::new(name, frame.luma().crop(rect).to_plane(), None)
+    };
+    match tokio::task::spawn_blocking(cut).await {
+        Ok(Ok(template)) => change(shared, video, Change::adding(template)).await,
+        Ok(Err(error)) => refuse(StatusCode::CONFLICT, &error.to_string()).into_response(),
+        Err(_) => refuse(StatusCode::CONFLICT, "this cannot be cut out").into_response(),
     }
 }
 

@@ -277,6 +277,12 @@ impl Video {
         self.state().newest.clone()
     }
 
+    /// A frame as it was decoded: the newest, or that of number `at` if it is the newest or kept.
+    pub(super) fn frame(&self, at: Option<u64>) -> Option<Frame> {
+        let newest = self.newest().filter(|newest| at.is_none_or(|at| at == newest.record.frame));
+        newest.map(|newest| newest.frame).or_else(|| self.shown.control.kept_frame(at?))
+    }
+
     pub(super) fn run(&self) -> Option<Arc<RunRecord>> {
         self.state().run.clone()
     }

@@ -177,8 +177,10 @@ class View {
     Object.assign(this, {
       id, status: null, shown: null, still: null, drag: null, correcting: null, selected: null, mask: false,
       trails: new Map(), plots: new Map(), plotted: -1, eyes: [], waiting: [], keyBox: null, rows: new Map(),
+      tool: 'follow',
     });
     $('video').hidden = false;
+    this.use('follow');
     $('save').href = `/api/videos/${id}/results.jsonl`;
     this.look();
     ask('GET', `/${id}/plot?seconds=${PLOTTED}`).then(({ tracks }) => {
@@ -401,6 +403,7 @@ class View {
     this.correcting = null;
     this.keyBox = null;
     if (box[2] < 1 || box[3] < 1) return this.release();
+    if (correcting === null && this.tool === 'template') return this.cut(box, frame);
     const [method, path] = correcting === null ? ['POST', '/tracks'] : ['PUT', `/tracks/${correcting}`];
     const answer = await order(method, this.path + path, { box, frame });
     if (answer) {
@@ -414,6 +417,34 @@ class View {
     return this.list();
   }
 
+  // What a box is for, from now on.
+  use(tool) {
+    this.tool = tool;
+    for (const one of ['follow', 'template']) $(`tool-${one}`).setAttribute('aria-pressed', one === tool);
+    $('template-name').hidden = tool !== 'template';
+    this.hint();
+  }
+
+  // The first name that no template has.
+  get freeName() {
+    const taken = new Set(this.status?.search.templates.map(({ name }) => name));
+    let number = 1;
+    while (taken.has(`template-${number}`)) number += 1;
+    return `template-${number}`;
+  }
+
+  // What was drawn is searched from now on, as the frame that was seen has it.
+  async cut(box, frame) {
+    const name = $('template-name').value.trim() || this.freeName;
+    const answer = await order('POST', `${this.path}/templates/${encodeURIComponent(name)}`, { box, frame });
+    if (answer) {
+      $('template-name').value = '';
+      toast(answer.frame === null ? `${name} is searched from the next frame on.` : `${name} is searched from frame ${answer.frame} on.`);
+      this.use('follow');
+    }
+    this.release();
+  }
+
   select(id) {
     this.selected = id;
     this.paintOver();
@@ -424,6 +455,8 @@ class View {
     if (this.drag || this.keyBox || this.correcting !== null) {
       Object.assign(this, { drag: null, keyBox: null, correcting: null });
       this.release();
+    } else if (this.tool === 'template') {
+      this.use('follow');
     } else {
       this.select(null);
     }
@@ -437,6 +470,7 @@ class View {
       if (!status || status.state === 'opening') return 'Opening the video …';
       if (status.state === 'ended') return status.error ? `Ended: ${status.error}` : 'The run has ended.';
       if (status.state === 'stalled') return 'Nothing comes from the source. Waiting …';
+      if (this.tool === 'template') return 'Drag a box around what to search in every frame. Esc cancels.';
       if (status.waits) return 'Drag a box around what to follow.';
       if (this.shown && !this.shown.head.record.tracks.length && !status.search.templates.length) return 'Drag a box around what to follow.';
       return '';
@@ -458,6 +492,8 @@ class View {
     $('view').hidden = !status.search.threshold;
     if (!status.search.threshold && this.mask) this.toggleMask(true);
     this.showSearch(status.search);
+    $('tools').hidden = status.state === 'ended';
+    $('template-name').placeholder = this.freeName;
     for (const id of ['pause', 'step', 'stop', 'clear', 'view']) $(id).disabled = status.state === 'ended';
     $('save').download = `${status.name.replace(/[^\w.-]+/g, '_')}.jsonl`;
     const spread = (id, value) => {
@@ -739,6 +775,7 @@ class View {
     else if (key === ' ') this.pause();
     else if (key === '.') this.step();
     else if (key === 'b') this.boxByKey();
+    else if (key === 'm') this.use(this.tool === 'template' ? 'follow' : 'template');
     else if (key === 'c') this.correct();
     else if (key === 'n') this.rename();
     else if (key === 'Delete' || key === 'Backspace') this.forget();
@@ -867,6 +904,9 @@ overlay.onpointermove = (event) => view?.move(...place(event));
 overlay.onpointerup = () => view?.lift();
 overlay.onpointercancel = () => view?.cancel();
 
+$('tool-follow').onclick = () => view?.use('follow');
+$('tool-template').onclick = () => view?.use('template');
+$('template-name').onkeydown = ({ key }) => { if (['Enter', 'Escape'].includes(key)) $('stage').focus(); };
 $('pause').onclick = () => view?.pause();
 $('step').onclick = () => view?.step();
 $('view').onclick = () => view?.toggleMask();
