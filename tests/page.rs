@@ -51,6 +51,12 @@ impl Served {
         Self::saying(&[&run, words].concat())
     }
 
+    /// A page on which the videos of a folder can be opened.
+    pub(crate) fn serving(folder: &str, words: &[&str]) -> Self {
+        let serve = ["serve", folder, "--address", "0", "--backend", "cpu"];
+        Self::saying(&[&serve, words].concat())
+    }
+
     /// What these words ask for, once it has said where its page is.
     pub(crate) fn saying(words: &[&str]) -> Self {
         let mut command = Command::new(program());
@@ -163,13 +169,29 @@ impl Served {
         }
     }
 
-    /// What the newest record says of a track, once it says that.
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// The newest picture.
+    pub(crate) fn picture(&self) -> image::DynamicImage {
+        let answer = self.get("/api/videos/0/picture.jpg");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        image::load_from_memory(&answer.body).unwrap()
+    }
+
+    /// Waits until the newest record says so of its first track.
     pub(crate) fn wait_for_track(&self, what: &str, is_so: impl Fn(Option<&Value>) -> bool) {
+        self.wait_for_shot(what, |head| is_so(head["record"]["tracks"].get(0)));
+    }
+
+    /// Waits until what is told of the newest picture is so.
+    pub(crate) fn wait_for_shot(&self, what: &str, is_so: impl Fn(&Value) -> bool) {
         let begun = Instant::now();
         let mut socket = WebSocket::open(self, "/api/videos/0/live?width=320", &[]).unwrap();
         loop {
             let shot = socket.shot();
-            if is_so(shot.head["record"]["tracks"].get(0)) {
+            if is_so(&shot.head) {
                 return;
             }
             assert!(begun.elapsed() < LONG, "{what} does not come: {}", shot.head);
@@ -561,7 +583,7 @@ fn nothing_but_the_page_is_served() {
         assert_eq!(served.get(path).status, 400, "{path}");
     }
     for (method, path) in
-        [("DELETE", "/"), ("POST", "/api/videos"), ("PUT", "/metrics"), ("TRACE", "/page.js")]
+        [("DELETE", "/"), ("PUT", "/api/videos"), ("PUT", "/metrics"), ("TRACE", "/page.js")]
     {
         assert_eq!(served.request(method, path, &[], &[]).status, 405, "{method} {path}");
     }
@@ -791,6 +813,147 @@ fn what_is_searched_can_be_changed_and_the_mask_is_seen() {
     assert_eq!((&search["templates"], &search["threshold"]), (&json!([]), &Value::Null));
 }
 
+/// The same frames for ever: nothing that was cut out of one is ever missed.
+const STILL: &str = "videotestsrc is-live=true pattern=smpte ! video/x-raw,format=I420,width=640,height=480,framerate=50/1";
+
+#[test]
+fn a_template_is_cut_from_the_frame_as_it_was_decoded() {
+    let served = Served::start("0", &["--source", STILL]);
+    served.wait("a frame", |video| video["frames"].as_u64() > Some(3));
+    let template = "/api/videos/0/templates/a%20corner";
+    // Where bars end, of a size that no smaller picture has.
+    let boxed = json!({ "box": [151, 301, 77, 41] });
+    served.order("POST", template, &boxed);
+    let mut socket = WebSocket::open(&served, "/api/videos/0/live?width=320", &[]).unwrap();
+    let found = loop {
+        let shot = socket.shot();
+        let found = shot.head["record"]["matches"][0].clone();
+        if found["template"] == "a corner" {
+            break found;
+        }
+        socket.say(&json!({ "shown": 1 }));
+    };
+    // Pixel by pixel, but for what the search interpolates.
+    assert!(found["score"].as_f64() > Some(0.9999), "{found}");
+    for (side, expected) in [("x", 151.0), ("y", 301.0), ("w", 77.0), ("h", 41.0)] {
+        assert!((found[side].as_f64().unwrap() - expected).abs() < 0.01, "{found}");
+    }
+    let kept = json!([{ "name": "a corner", "w": 77, "h": 41 }]);
+    served.wait("the template", |video| video["search"]["templates"] == kept);
+    // A frame that has passed long ago, one that has not come, boxes that cannot be, and a flat one.
+    served.wait("more frames than are kept", |video| video["frame"].as_u64() > Some(30));
+    for (boxed, why) in [
+        (json!({ "box": [151, 301, 77, 41], "frame": 0 }), "frame 0 is not here"),
+        (json!({ "box": [151, 301, 77, 41], "frame": u64::MAX }), "is not here"),
+        (json!({ "box": [600, 301, 77, 41] }), "does not lie inside the 640x480 frame"),
+        (json!({ "box": [4_294_967_295_u32, 4_294_967_295_u32, 4_294_967_295_u32, 9] }), "does not lie inside"),
+        (json!({ "box": [10, 10, 0, 9] }), "does not lie inside"),
+        (json!({ "box": [5, 5, 30, 30] }), "flat"),
+    ] {
+        let answer = served.refused("POST", template, &boxed);
+        assert_eq!(answer.status, 409, "{boxed}: {}", answer.text());
+        assert!(answer.text().contains(why), "{boxed}: {}", answer.text());
+    }
+    // One that is kept while somebody looks.
+    let shot = loop {
+        let shot = socket.shot();
+        let newer = json!({ "box": [151, 301, 77, 41], "frame": shot.frame() });
+        let answer = served.send("POST", "/api/videos/0/templates/kept", &newer);
+        if answer.status != 409 {
+            break shot;
+        }
+        socket.say(&json!({ "shown": 1 }));
+    };
+    served.wait("another template", |video| video["search"]["templates"][1]["name"] == "kept");
+    assert!(shot.frame() > 0);
+}
+
+/// A folder with videos, and what is none.
+#[cfg(unix)]
+pub(crate) fn folder_of_videos() -> tempfile::TempDir {
+    let around = tempfile::tempdir().unwrap();
+    let folder = around.path().join("my videos");
+    std::fs::create_dir(&folder).unwrap();
+    let clip = root().join("examples/media/cars.mp4");
+    for path in [around.path().join("outside.mp4"), folder.join("cars.mp4"), folder.join("<i>cars.mp4")] {
+        std::fs::copy(&clip, path).unwrap();
+    }
+    std::fs::write(folder.join("broken.mp4"), "no video").unwrap();
+    std::fs::write(folder.join("notes.txt"), "no video").unwrap();
+    std::os::unix::fs::symlink(around.path().join("outside.mp4"), folder.join("link.mp4")).unwrap();
+    around
+}
+
+#[test]
+#[cfg(unix)]
+fn what_a_folder_has_can_be_opened_and_nothing_else() {
+    let around = folder_of_videos();
+    let folder = around.path().join("my videos").to_string_lossy().into_owned();
+    let results = around.path().join("{stem}.jsonl").to_string_lossy().into_owned();
+    let served = Served::serving(&folder, &["--results", &results]);
+    let offers = served.get("/api/offers").json();
+    assert_eq!(offers["folder"], "my videos");
+    let names: Vec<_> = offers["files"].as_array().unwrap().iter().map(|file| &file["file"]).collect();
+    assert_eq!(names, ["<i>cars.mp4", "broken.mp4", "cars.mp4"]);
+    assert!(offers["cameras"].is_array(), "{offers}");
+    assert_eq!(served.get("/api/videos").json(), json!([]));
+    let open = |wish: Value| served.send("POST", "/api/videos", &wish);
+    for (wish, expected) in [
+        (json!({ "file": "outside.mp4" }), 404),
+        (json!({ "file": "../outside.mp4" }), 404),
+        (json!({ "file": "link.mp4" }), 404),
+        (json!({ "file": "notes.txt" }), 404),
+        (json!({ "file": "" }), 404),
+        (json!({ "file": "/etc/passwd" }), 404),
+        (json!({ "file": format!("{folder}/cars.mp4") }), 404),
+        (json!({ "file": "videotestsrc" }), 404),
+        (json!({ "camera": "/dev/null" }), 404),
+        (json!({ "camera": "rtsp://127.0.0.1/" }), 404),
+        (json!({ "file": "cars.mp4", "camera": "/dev/video0" }), 400),
+        (json!({ "input": "cars.mp4" }), 422),
+        (json!("cars.mp4"), 422),
+        (json!({ "file": "broken.mp4" }), 409),
+    ] {
+        let answer = open(wish.clone());
+        assert_eq!(answer.status, expected, "{wish}: {}", answer.text());
+        let why = answer.json()["error"].as_str().unwrap().to_owned();
+        // Where the folder lies is nobody's business.
+        assert!(!why.is_empty() && !why.contains(&*around.path().to_string_lossy()), "{wish}: {why}");
+    }
+    let opened = open(json!({ "file": "cars.mp4" }));
+    assert_eq!(opened.status, 201, "{}", opened.text());
+    let id = opened.json()["id"].as_u64().unwrap();
+    let path = format!("/api/videos/{id}");
+    let video = served.wait("its first frame", |video| video["frames"] == 1);
+    assert_eq!((&video["name"], &video["waits"]), (&json!("cars.mp4"), &json!(true)));
+    // Nothing is overwritten: its results are there already.
+    let again = open(json!({ "file": "cars.mp4" }));
+    assert_eq!(again.status, 409, "{}", again.text());
+    assert!(again.text().contains("cars.jsonl exists"), "{}", again.text());
+    served.order("POST", &format!("{path}/tracks"), &json!({ "box": [260, 180, 60, 50], "frame": 0 }));
+    served.wait("its end", |video| video["state"] == "ended");
+    // The page stays, and another video can be opened beside it.
+    assert_eq!(open(json!({ "file": "<i>cars.mp4" })).json()["id"], id + 1);
+    assert_eq!(served.get("/api/videos").json().as_array().unwrap().len(), 2);
+    assert!(std::fs::read_to_string(around.path().join("cars.jsonl")).unwrap().contains("\"tracks\""));
+}
+
+#[test]
+fn a_page_whose_videos_were_named_opens_no_others() {
+    let served = Served::ball(&[]);
+    assert_eq!(served.get("/api/offers").json(), Value::Null);
+    let answer = served.send("POST", "/api/videos", &json!({ "file": "cars.mp4" }));
+    assert_eq!(answer.status, 409, "{}", answer.text());
+}
+
+#[test]
+fn the_page_is_small() {
+    let parts = ["/", "/page.css", "/page.js", "/icon.svg"];
+    let served = Served::ball(&[]);
+    let bytes: usize = parts.iter().map(|part| served.get(part).body.len()).sum();
+    assert!((10_000..100_000).contains(&bytes), "{bytes} bytes");
+}
+
 #[test]
 fn several_videos_are_on_one_page_and_each_is_steered_alone() {
     let folder = tempfile::tempdir().unwrap();
@@ -839,6 +1002,7 @@ fn all_that_the_api_is_said_to_have_is_there() {
                 continue;
             }
             let answer = served.send(&method.to_uppercase(), &path, &Value::Null);
+            // Also what is refused is refused by the one who is asked.
             assert!(!matches!(answer.status, 404 | 405), "{method} {path}: {}", answer.text());
             asked += 1;
         }
@@ -846,7 +1010,7 @@ fn all_that_the_api_is_said_to_have_is_there() {
     assert!(asked > 10);
     // And what the page uses is said.
     let page = std::fs::read_to_string(root().join(Path::new("src/serve/page/page.js"))).unwrap();
-    for part in ["/live", "/plot", "/results.jsonl", "/tracks", "/name", "/pace", "/step", "/stop"] {
+    for part in ["/offers", "/templates", "/search", "/live", "/plot", "/results.jsonl", "/tracks", "/name", "/pace", "/step", "/stop"] {
         assert!(page.contains(part), "{part}");
         assert!(api["paths"].as_object().unwrap().keys().any(|path| path.contains(part)), "{part}");
     }

@@ -273,6 +273,10 @@ impl Video {
         self.tell();
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        self.state().ended.is_some()
+    }
+
     pub(super) fn newest(&self) -> Option<Newest> {
         self.state().newest.clone()
     }
