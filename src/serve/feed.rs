@@ -13,7 +13,7 @@ use crate::error::catch_panic;
 use crate::frame::Frame;
 use crate::results::FrameRecord;
 
-use super::picture;
+use super::picture::Painter;
 use super::video::{Newest, Video};
 
 /// Widths in which pictures are made; what is asked for is rounded up to one of them.
@@ -65,10 +65,14 @@ struct Head<'a> {
 }
 
 impl Shot {
-    fn of(Newest { frame, record, mask }: &Newest, look: Look) -> Result<Self, String> {
+    fn of(
+        Newest { frame, record, mask }: &Newest,
+        look: Look,
+        painter: &mut Painter,
+    ) -> Result<Self, String> {
         let jpeg = match mask {
-            Some(mask) if look.is_mask => picture::of_mask(mask.plane(0), look.width),
-            _ => picture::of(frame, look.width),
+            Some(mask) if look.is_mask => painter.mask(mask.plane(0), look.width),
+            _ => painter.picture(frame, look.width),
         }
         .map_err(|error| error.to_string())?;
         let size = frame.format.size;
@@ -152,6 +156,7 @@ async fn paint(video: Arc<Video>, look: Look, feed: Arc<Feed>, painters: Arc<Sem
     let mut frames = video.frames();
     frames.mark_changed();
     let (mut last, mut looked_at) = (tokio::time::Instant::now(), Instant::now());
+    let mut painter = None;
     loop {
         let is_wanted = timeout(LINGER / 2, feed.wanted.notified()).await.is_ok();
         if feed.newest.receiver_count() > 0 {
@@ -180,11 +185,21 @@ async fn paint(video: Arc<Video>, look: Look, feed: Arc<Feed>, painters: Arc<Sem
         frames.mark_unchanged();
         let Some(newest) = video.newest() else { continue };
         last = tokio::time::Instant::now();
-        let shot = move || catch_panic(|| Shot::of(&newest, look)).and_then(|shot| shot);
+        let before = painter.take();
+        let shot = move || {
+            let mut painter = match before {
+                Some(painter) => painter,
+                None => Painter::new().map_err(|error| error.to_string())?,
+            };
+            let shot = catch_panic(|| Shot::of(&newest, look, &mut painter)).and_then(|shot| shot)?;
+            Ok::<_, String>((shot, painter))
+        };
         match tokio::task::spawn_blocking(shot).await {
-            Ok(Ok(shot)) => {
+            Ok(Ok((shot, used))) => {
+                painter = Some(used);
                 feed.newest.send_replace(Some(Arc::new(shot)));
             }
+            // With another one next time.
             Ok(Err(error)) => tracing::debug!("page: no picture: {error}"),
             Err(_) => return,
         }

@@ -1,66 +1,102 @@
 //! From a frame to a JPEG of the size that is looked at.
 //!
 //! Pictures are made smaller by the mean of the area that a pixel stands for, luma and chroma each from the
-//! planes as they were decoded; colours are turned into JPEG's on the way into the encoder.
-
-use jpeg_encoder::{ColorType, Encoder, EncodingError, ImageBuffer, JpegColorType, SamplingFactor};
+//! planes as they were decoded; what is left of them gets JPEG's colours.
 
 use crate::colour::Conversion;
+use crate::error::Result;
 use crate::frame::{Frame, Plane, PlaneRef, Size};
+use crate::media::jpeg::{Encoder, MOST_SIDE};
 
 const QUALITY: u8 = 80;
-
-/// No JPEG is longer on a side.
-const MOST_SIDE: usize = 65_500;
 
 /// Weights have so many bits behind the point; means of bytes then fit 16 bits.
 const BITS: u32 = 8;
 
+/// Pixels that one is the mean of, in a row: those that more are made of are slower.
+const USUAL: usize = 4;
+
 /// Colours are weighed with so many bits behind the point.
 const COLOUR_BITS: u32 = 14;
 
-/// A JPEG of a frame, at most so many columns wide.
-pub(super) fn of(frame: &Frame, width: Option<usize>) -> Result<Vec<u8>, EncodingError> {
-    let format = &frame.format;
-    let size = within(format.size, width);
-    let half = Size::new(size.width.div_ceil(2), size.height.div_ceil(2));
-    let chroma = [0, 1].map(|component| {
-        let (plane, first, step) = format.pixels.chroma_samples(component)?;
-        let plane = frame.picture.plane(plane);
-        let samples = every(step, first, plane);
-        Some(resized(samples.as_ref(), half).into_owned())
-    });
-    let luma = resized(frame.luma(), size);
-    let weights = Conversion::of(format).to_jpeg();
-    let [Some(cb), Some(cr)] = chroma else {
-        let [[of_y, of_cb, of_cr, more], ..] = weights;
-        // No chroma is 128.
-        let more = more + 128.0 * (of_cb + of_cr);
-        let table: [u8; 256] =
-            std::array::from_fn(|y| (of_y * y as f64 + more).round().clamp(0.0, 255.0) as u8);
-        return grey(luma.view(), |y| table[usize::from(y)]);
+/// Makes pictures, one after the other.
+pub(super) struct Painter {
+    encoder: Encoder,
+}
+
+impl Painter {
+    /// # Errors
+    /// Those of [`Encoder::new`].
+    pub(super) fn new() -> Result<Self> {
+        Ok(Self { encoder: Encoder::new(QUALITY)? })
+    }
+
+    /// A JPEG of a frame, at most so many columns wide.
+    ///
+    /// # Errors
+    /// Those of [`Encoder::encode`].
+    pub(super) fn picture(&mut self, frame: &Frame, width: Option<usize>) -> Result<Vec<u8>> {
+        let format = &frame.format;
+        let size = within(format.size, width);
+        let half = Size::new(size.width.div_ceil(2), size.height.div_ceil(2));
+        let chroma = [0, 1].map(|component| {
+            let (plane, first, step) = format.pixels.chroma_samples(component)?;
+            let plane = frame.picture.plane(plane);
+            let samples = every(step, first, plane);
+            Some(resized(samples.as_ref(), half).into_owned())
+        });
+        let luma = resized(frame.luma(), size).into_owned();
+        let weights = Conversion::of(format).to_jpeg();
+        let [Some(cb), Some(cr)] = chroma else {
+            let [[of_y, of_cb, of_cr, more], ..] = weights;
+            // No chroma is 128.
+            let more = more + 128.0 * (of_cb + of_cr);
+            let table: [u8; 256] =
+                std::array::from_fn(|y| (of_y * y as f64 + more).round().clamp(0.0, 255.0) as u8);
+            let grey = luma.data().iter().map(|&y| table[usize::from(y)]).collect();
+            return self.encoder.encode(&[Plane::from_vec(grey, size).as_ref()]);
+        };
+        let planes = in_jpegs_colours(luma, cb, cr, weights);
+        self.encoder.encode(&planes.each_ref().map(Plane::as_ref))
+    }
+
+    /// A JPEG of a thresholded frame.
+    ///
+    /// # Errors
+    /// Those of [`Encoder::encode`].
+    pub(super) fn mask(&mut self, mask: PlaneRef<'_>, width: Option<usize>) -> Result<Vec<u8>> {
+        self.encoder.encode(&[resized(mask, within(mask.size(), width)).view()])
+    }
+}
+
+/// Luma, Cb and Cr, with half the samples in both directions, as JPEG has them: `weights` are those of
+/// [`Conversion::to_jpeg`].
+fn in_jpegs_colours(mut luma: Plane, mut cb: Plane, mut cr: Plane, weights: [[f64; 4]; 3]) -> [Plane; 3] {
+    let half = 1 << (COLOUR_BITS - 1);
+    let byte = |sum: i32| (sum >> COLOUR_BITS).clamp(0, 255) as u8;
+    let [of_luma, of_cb, of_cr] = weights.map(|of| of.map(fixed));
+    let width = luma.size().width;
+    // What chroma adds to luma, in a row of it.
+    let mut added = vec![0_i32; 2 * cb.size().width];
+    for y in 0..luma.size().height {
+        let [of_y, of_u, of_v, more] = of_luma;
+        if y % 2 == 0 {
+            let chroma = cb.as_ref().row(y / 2).iter().zip(cr.as_ref().row(y / 2));
+            for (two, (&u, &v)) in added.chunks_exact_mut(2).zip(chroma) {
+                two.fill(of_u * i32::from(u) + of_v * i32::from(v) + more + half);
+            }
+        }
+        let row = &mut luma.data_mut()[y * width..][..width];
+        row.iter_mut().zip(&added).for_each(|(y, added)| *y = byte(of_y * i32::from(*y) + added));
+    }
+    // Of grey nothing becomes colour, so luma has no part in chroma.
+    let mix = |[_, of_u, of_v, more]: [i32; 4], u: u8, v: u8| {
+        byte(of_u * i32::from(u) + of_v * i32::from(v) + more + half)
     };
-    let weights = weights.map(|of| of.map(fixed));
-    let mut jpeg = Vec::with_capacity(size.area() / 6);
-    let mut encoder = Encoder::new(&mut jpeg, QUALITY);
-    encoder.set_sampling_factor(SamplingFactor::F_2_2);
-    encoder.encode_image(Colours { size, luma: luma.view(), cb: &cb, cr: &cr, weights })?;
-    Ok(jpeg)
-}
-
-/// A JPEG of a thresholded frame.
-pub(super) fn of_mask(mask: PlaneRef<'_>, width: Option<usize>) -> Result<Vec<u8>, EncodingError> {
-    let size = within(mask.size(), width);
-    grey(resized(mask, size).view(), |y| y)
-}
-
-/// A JPEG without colours, `convert` being what luma is in it.
-fn grey(luma: PlaneRef<'_>, convert: impl Fn(u8) -> u8) -> Result<Vec<u8>, EncodingError> {
-    let pixels: Vec<_> = luma.rows().flatten().map(|&y| convert(y)).collect();
-    let (width, height) = (luma.size().width as u16, luma.size().height as u16);
-    let mut jpeg = Vec::with_capacity(pixels.len() / 8);
-    Encoder::new(&mut jpeg, QUALITY).encode(&pixels, width, height, ColorType::Luma)?;
-    Ok(jpeg)
+    for (u, v) in cb.data_mut().iter_mut().zip(cr.data_mut()) {
+        (*u, *v) = (mix(of_cb, *u, *v), mix(of_cr, *u, *v));
+    }
+    [luma, cb, cr]
 }
 
 /// The size of a picture of that shape that is no wider than `width`, and that a JPEG can have.
@@ -118,7 +154,14 @@ fn resized(plane: PlaneRef<'_>, size: Size) -> Resized<'_> {
         return Resized::Same(plane);
     }
     let columns = spans(plane.size().width, size.width);
-    let mut means = vec![0_u16; plane.size().width];
+    // All of one length, so that nobody has to look how long they are.
+    let usual = |(first, weights): &(usize, Vec<u16>)| {
+        let mut padded = [0; USUAL];
+        padded.get_mut(..weights.len())?.copy_from_slice(weights);
+        Some((*first, padded))
+    };
+    let usual: Option<Vec<_>> = columns.iter().map(usual).collect();
+    let mut means = vec![0_u16; plane.size().width + USUAL];
     let mut pixels = Vec::with_capacity(size.area());
     for (first, weights) in spans(plane.size().height, size.height) {
         means.fill(0);
@@ -126,11 +169,15 @@ fn resized(plane: PlaneRef<'_>, size: Size) -> Resized<'_> {
             // At most 255 * 256 in all.
             means.iter_mut().zip(plane.row(y)).for_each(|(sum, &v)| *sum += u16::from(v) * weight);
         }
-        pixels.extend(columns.iter().map(|(first, weights)| {
-            let means = &means[*first..][..weights.len()];
+        let mean = |first: usize, weights: &[u16]| {
+            let means = &means[first..][..weights.len()];
             let sum: u32 = means.iter().zip(weights).map(|(&v, &w)| u32::from(v) * u32::from(w)).sum();
             ((sum + (1 << (2 * BITS - 1))) >> (2 * BITS)) as u8
-        }));
+        };
+        match &usual {
+            Some(usual) => pixels.extend(usual.iter().map(|(first, weights)| mean(*first, weights))),
+            None => pixels.extend(columns.iter().map(|(first, weights)| mean(*first, weights))),
+        }
     }
     Resized::Other(Plane::from_vec(pixels, size))
 }
@@ -159,43 +206,6 @@ fn spans(from: usize, to: usize) -> Vec<(usize, Vec<u16>)> {
     (0..to).map(span).collect()
 }
 
-/// What the encoder reads: a video's planes, in JPEG's colours.
-struct Colours<'a> {
-    size: Size,
-    luma: PlaneRef<'a>,
-    cb: &'a Plane,
-    cr: &'a Plane,
-    weights: [[i32; 4]; 3],
-}
-
-impl ImageBuffer for Colours<'_> {
-    fn get_jpeg_color_type(&self) -> JpegColorType {
-        JpegColorType::Ycbcr
-    }
-
-    fn width(&self) -> u16 {
-        self.size.width as u16
-    }
-
-    fn height(&self) -> u16 {
-        self.size.height as u16
-    }
-
-    fn fill_buffers(&self, y: u16, buffers: &mut [Vec<u8>; 4]) {
-        let y = usize::from(y);
-        let luma = self.luma.row(y);
-        let (cb, cr) = (self.cb.as_ref().row(y / 2), self.cr.as_ref().row(y / 2));
-        for (buffer, [of_y, of_cb, of_cr, more]) in buffers.iter_mut().zip(self.weights) {
-            let more = more + (1 << (COLOUR_BITS - 1));
-            for ((two, &cb), &cr) in luma.chunks(2).zip(cb).zip(cr) {
-                let chroma = of_cb * i32::from(cb) + of_cr * i32::from(cr) + more;
-                let convert = |&y: &u8| ((of_y * i32::from(y) + chroma) >> COLOUR_BITS).clamp(0, 255) as u8;
-                buffer.extend(two.iter().map(convert));
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -203,6 +213,12 @@ mod tests {
 
     use super::*;
     use crate::frame::{Circumstances, FrameMeta, Picture, PixelFormat, VideoFormat};
+    use crate::media::launch;
+
+    fn painter() -> Painter {
+        launch::init().unwrap();
+        Painter::new().unwrap()
+    }
 
     struct Planes(Vec<Plane>);
 
@@ -245,9 +261,11 @@ mod tests {
     fn a_picture_has_the_colours_of_every_format_in_every_size() {
         // Red and grey as BT.709 has them in limited range.
         let colours = [[63, 102, 240], [126, 128, 128]];
+        let mut painter = painter();
         for pixels in PixelFormat::ALL {
             for width in [None, Some(320), Some(640), Some(1)] {
-                let jpeg = of(&halves(pixels, Size::new(643, 361), colours), width).unwrap();
+                let frame = halves(pixels, Size::new(643, 361), colours);
+                let jpeg = painter.picture(&frame, width).unwrap();
                 let picture = image::load_from_memory(&jpeg).unwrap().into_rgb8();
                 let expected = within(Size::new(643, 361), width);
                 assert_eq!(
@@ -273,7 +291,7 @@ mod tests {
     fn a_mask_stays_black_and_white() {
         let mut mask = Plane::new(Size::new(101, 37));
         mask.as_mut().row(20).fill(255);
-        let jpeg = of_mask(mask.as_ref(), None).unwrap();
+        let jpeg = painter().mask(mask.as_ref(), None).unwrap();
         let picture = image::load_from_memory(&jpeg).unwrap().into_luma8();
         assert_eq!((picture.width(), picture.height()), (101, 37));
         assert!(picture.get_pixel(50, 20).0[0] > 240 && picture.get_pixel(50, 5).0[0] < 15);
