@@ -20,6 +20,7 @@
 //! | `searched.rs` | what it searches now, after all changes |
 //! | `history.rs` | the records of the last frames |
 //! | `sink.rs` | the sink |
+//! | `rehearsal.rs` | a page without a network, for tests and fuzzing |
 //! | `page/` | what the browser gets, and the description of the API |
 
 mod api;
@@ -31,6 +32,7 @@ mod live;
 mod offers;
 mod orders;
 mod picture;
+mod rehearsal;
 mod searched;
 mod sink;
 mod video;
@@ -57,6 +59,7 @@ use offers::Offers;
 use video::Video;
 
 pub use offers::Chosen;
+pub use rehearsal::Rehearsal;
 pub use sink::PageSink;
 
 /// Frames that a run keeps while somebody looks, for boxes that are drawn in one that has passed.

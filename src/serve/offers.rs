@@ -139,7 +139,7 @@ impl Offers {
                 // Of a link it says that it is one.
                 let about = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
                 let file = entry.file_name().into_string().ok().filter(|name| is_video(name))?;
-                // Some names mean more than one file.
+                // A name may mean something else where inputs are typed.
                 let input = Input::typed(entry.path().as_os_str()).ok()?;
                 let is_itself = matches!(input, Input::File(path) if path == entry.path());
                 let name = text::in_one_line(&file).into_owned();
@@ -209,7 +209,7 @@ mod tests {
         let offers = Offers::new(Some(&folder), chosen).unwrap();
         let offered = offers.look();
         let names: Vec<_> = offered.files.iter().map(|file| file.file.as_str()).collect();
-        assert_eq!(names, ["a.mkv", "a\u{202e}b.ts", "b.MP4", "é<i>.webm"]);
+        assert_eq!(names, ["a.mkv", "a\u{202e}b.ts", "b.MP4", "seq%04d.mp4", "é<i>.webm"]);
         assert_eq!(offered.files[1].name, "a\\u{202e}b.ts");
         assert_eq!((offered.files[0].bytes, offered.more, offered.folder.as_deref()), (5, 0, Some("videos")));
         let whole = folder.canonicalize().unwrap();
