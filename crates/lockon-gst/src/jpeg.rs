@@ -12,6 +12,9 @@ use lockon_core::frame::{PlaneRef, Size};
 /// No picture takes so long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Luma whose chroma is a block of JPEG has so many columns and rows.
+const BLOCK: usize = 16;
+
 /// Longest side of a JPEG.
 pub const MOST_SIDE: usize = 65_500;
 
@@ -20,7 +23,8 @@ pub struct Encoder {
     running: Running,
     appsrc: gst_app::AppSrc,
     appsink: gst_app::AppSink,
-    info: Option<gst_video::VideoInfo>,
+    /// For pictures of one format and size.
+    made_for: Option<(gst_video::VideoInfo, gst_video::VideoBufferPool)>,
     pictures: u64,
 }
 
@@ -30,7 +34,8 @@ impl Encoder {
     /// # Errors
     /// `Pipeline` or `MissingElement` if there is no `jpegenc`.
     pub fn new(quality: u8) -> Result<Self> {
-        let text = format!("appsrc name=planes ! jpegenc quality={quality} ! appsink name=pictures sync=false");
+        let text =
+            format!("appsrc name=planes ! jpegenc quality={quality} ! appsink name=pictures sync=false");
         let launch = Launch::new("jpeg", &text);
         let running = Running::new(launch.build()?);
         let element = |name| launch.element(running.pipeline(), name);
@@ -40,7 +45,7 @@ impl Encoder {
         let appsink = appsink.map_err(|_| launch.fault("`pictures` is not an appsink"))?;
         appsrc.set_format(gst::Format::Time);
         running.set_state(gst::State::Playing)?;
-        Ok(Self { running, appsrc, appsink, info: None, pictures: 0 })
+        Ok(Self { running, appsrc, appsink, made_for: None, pictures: 0 })
     }
 
     /// The picture of luma alone, or of luma, Cb and Cr, with half the samples in both directions (rounded
@@ -65,19 +70,33 @@ impl Encoder {
         let is_grey = planes.len() == 1;
         let format = if is_grey { gst_video::VideoFormat::Gray8 } else { gst_video::VideoFormat::I420 };
         let Size { width, height } = planes[0].size();
-        let is_same = |info: &gst_video::VideoInfo| {
+        let is_same = |(info, _): &(gst_video::VideoInfo, _)| {
             (info.format(), info.width(), info.height()) == (format, width as u32, height as u32)
         };
-        let info = match self.info.take().filter(is_same) {
-            Some(info) => info,
+        let (info, pool) = match self.made_for.take().filter(is_same) {
+            Some(made) => made,
             None => {
                 let info = gst_video::VideoInfo::builder(format, width as u32, height as u32);
                 let info = info.fps(gst::Fraction::new(0, 1)).build()?;
-                self.appsrc.set_caps(Some(&info.to_caps()?));
-                info
+                let caps = info.to_caps()?;
+                self.appsrc.set_caps(Some(&caps));
+                // Buffers go round: memory that is new has to be cleared by the system first.
+                let pool = gst_video::VideoBufferPool::new();
+                let mut config = pool.config();
+                config.set_params(Some(&caps), info.size() as u32, 0, 0);
+                // jpegenc encodes what lies behind the last column, up to the end of its block.
+                config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_META);
+                config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_ALIGNMENT);
+                let [right, bottom] =
+                    [width, height].map(|side| (side.next_multiple_of(BLOCK) - side) as u32);
+                config.set_video_alignment(&gst_video::VideoAlignment::new(0, bottom, 0, right, &[0; 4]));
+                pool.set_config(config)?;
+                pool.set_active(true)?;
+                (info, pool)
             }
         };
-        let mut buffer = gst::Buffer::with_size(info.size())?;
+        let acquired = pool.acquire_buffer(None);
+        let mut buffer = acquired.map_err(|error| gst::glib::bool_error!("no buffer: {error}"))?;
         let writable = buffer.get_mut().expect("nobody else has it yet");
         writable.set_pts(gst::ClockTime::from_nseconds(self.pictures));
         self.pictures += 1;
@@ -85,10 +104,15 @@ impl Encoder {
         for (index, plane) in planes.iter().enumerate() {
             let stride = frame.plane_stride()[index] as usize;
             let rows = frame.plane_data_mut(index as u32)?.chunks_mut(stride);
-            rows.zip(plane.rows()).for_each(|(to, row)| to[..row.len()].copy_from_slice(row));
+            for (to, row) in rows.zip(plane.rows()) {
+                let (to, behind) = to.split_at_mut(row.len());
+                to.copy_from_slice(row);
+                // Nothing that an edge could ring from.
+                behind.fill(row.last().copied().unwrap_or_default());
+            }
         }
         drop(frame);
-        self.info = Some(info);
+        self.made_for = Some((info, pool));
         Ok(buffer)
     }
 }
