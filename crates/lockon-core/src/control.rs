@@ -196,7 +196,7 @@ impl Control {
         self.kept().get(index)
     }
 
-    /// Those that are kept, held as long as what comes back lives.
+    /// Those that are kept. Nobody else gets at them as long as what comes back lives.
     pub(crate) fn kept(&self) -> MutexGuard<'_, Kept> {
         // What is not whole is never told of.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use crate::frame::{Circumstances, Frame, FrameMeta, Picture, Plane, PlaneRef, Size, VideoFormat};
 
-/// The last frames of one size, oldest first.
-#[derive(Default)]
+/// The last frames of one size, oldest first. A clone has the same pictures.
+#[derive(Default, Clone)]
 pub struct Kept {
     frames: VecDeque<Copied>,
 }
@@ -22,6 +22,7 @@ impl fmt::Debug for Kept {
 }
 
 /// A frame that was copied.
+#[derive(Clone)]
 struct Copied {
     meta: FrameMeta,
     circumstances: Circumstances,
