@@ -13,22 +13,34 @@ const QUALITY: u8 = 80;
 /// Weights have so many bits behind the point; means of bytes then fit 16 bits.
 const BITS: u32 = 8;
 
-/// Pixels that one is the mean of, in a row: those that more are made of are slower.
-const USUAL: usize = 4;
-
-/// Colours are weighed with so many bits behind the point.
-const COLOUR_BITS: u32 = 14;
+/// Colours are weighed with so many bits behind the point: sums then fit 16 bits, of which a vector holds many.
+const COLOUR_BITS: u32 = 7;
 
 /// Makes pictures, one after the other.
 pub(super) struct Painter {
     encoder: Encoder,
+    room: Room,
+}
+
+/// Memory that one picture after the other is made in: what is taken from the system anew for each has to be
+/// cleared by it first.
+#[derive(Default)]
+struct Room {
+    /// Luma, or what is grey; Cb; Cr.
+    planes: [Plane; 3],
+    /// Chroma that lies between other chroma.
+    samples: Plane,
+    /// A row of means of columns.
+    means: Vec<u16>,
+    /// What chroma adds to luma, in a row of it.
+    added: Vec<i16>,
 }
 
 impl Painter {
     /// # Errors
     /// Those of [`Encoder::new`].
     pub(super) fn new() -> Result<Self> {
-        Ok(Self { encoder: Encoder::new(QUALITY)? })
+        Ok(Self { encoder: Encoder::new(QUALITY)?, room: Room::default() })
     }
 
     /// A JPEG of a frame, at most so many columns wide.
@@ -39,25 +51,30 @@ impl Painter {
         let format = &frame.format;
         let size = within(format.size, width);
         let half = Size::new(size.width.div_ceil(2), size.height.div_ceil(2));
-        let chroma = [0, 1].map(|component| {
-            let (plane, first, step) = format.pixels.chroma_samples(component)?;
-            let plane = frame.picture.plane(plane);
-            let samples = every(step, first, plane);
-            Some(resized(samples.as_ref(), half).into_owned())
-        });
-        let luma = resized(frame.luma(), size).into_owned();
+        let Self { encoder, room } = self;
+        let Room { planes: [luma, chroma @ ..], samples, means, added } = room;
+        resize(frame.luma(), size, luma, means);
         let weights = Conversion::of(format).to_jpeg();
-        let [Some(cb), Some(cr)] = chroma else {
-            let [[of_y, of_cb, of_cr, more], ..] = weights;
-            // No chroma is 128.
-            let more = more + 128.0 * (of_cb + of_cr);
-            let table: [u8; 256] =
-                std::array::from_fn(|y| (of_y * y as f64 + more).round().clamp(0.0, 255.0) as u8);
-            let grey = luma.data().iter().map(|&y| table[usize::from(y)]).collect();
-            return self.encoder.encode(&[Plane::from_vec(grey, size).as_ref()]);
-        };
-        let planes = in_jpegs_colours(luma, cb, cr, weights);
-        self.encoder.encode(&planes.each_ref().map(Plane::as_ref))
+        for (component, plane) in chroma.iter_mut().enumerate() {
+            let Some((index, first, step)) = format.pixels.chroma_samples(component) else {
+                let [[of_y, of_cb, of_cr, more], ..] = weights;
+                // No chroma is 128.
+                let more = more + 128.0 * (of_cb + of_cr);
+                let table: [u8; 256] =
+                    std::array::from_fn(|y| (of_y * y as f64 + more).round().clamp(0.0, 255.0) as u8);
+                luma.data_mut().iter_mut().for_each(|y| *y = table[usize::from(*y)]);
+                return encoder.encode(&[luma.as_ref()]);
+            };
+            let source = frame.picture.plane(index);
+            if step == 1 {
+                resize(source, half, plane, means);
+            } else {
+                every(step, first, source, samples);
+                resize(samples.as_ref(), half, plane, means);
+            }
+        }
+        recolour(&mut room.planes, weights, added);
+        encoder.encode(&room.planes.each_ref().map(Plane::as_ref))
     }
 
     /// A JPEG of a thresholded frame.
@@ -65,38 +82,46 @@ impl Painter {
     /// # Errors
     /// Those of [`Encoder::encode`].
     pub(super) fn mask(&mut self, mask: PlaneRef<'_>, width: Option<usize>) -> Result<Vec<u8>> {
-        self.encoder.encode(&[resized(mask, within(mask.size(), width)).view()])
+        let Room { planes: [plane, ..], means, .. } = &mut self.room;
+        resize(mask, within(mask.size(), width), plane, means);
+        self.encoder.encode(&[plane.as_ref()])
     }
 }
 
-/// Luma, Cb and Cr, with half the samples in both directions, as JPEG has them: `weights` are those of
+/// Makes luma, Cb and Cr, with half the samples in both directions, what JPEG has: `weights` are those of
 /// [`Conversion::to_jpeg`].
-fn in_jpegs_colours(mut luma: Plane, mut cb: Plane, mut cr: Plane, weights: [[f64; 4]; 3]) -> [Plane; 3] {
-    let half = 1 << (COLOUR_BITS - 1);
-    let byte = |sum: i32| (sum >> COLOUR_BITS).clamp(0, 255) as u8;
-    let [of_luma, of_cb, of_cr] = weights.map(|of| of.map(fixed));
+fn recolour([luma, cb, cr]: &mut [Plane; 3], weights: [[f64; 4]; 3], added: &mut Vec<i16>) {
+    let fixed = |weight: f64| (weight * f64::from(1 << COLOUR_BITS)).round() as i16;
+    // All from the middle, so that sums are small. Those that are too large all the same are as large as can
+    // be.
+    let from_middle = |value: u8| i16::from(value) - 128;
+    let rounding = 1 << (COLOUR_BITS - 1);
+    let [[of_y, of_u, of_v, _], of_cb, of_cr] = weights.map(|of| of.map(fixed));
+    let [y, u, v, more] = weights[0];
+    let more = fixed(more + 128.0 * (y + u + v)) + rounding;
     let width = luma.size().width;
-    // What chroma adds to luma, in a row of it.
-    let mut added = vec![0_i32; 2 * cb.size().width];
-    for y in 0..luma.size().height {
-        let [of_y, of_u, of_v, more] = of_luma;
-        if y % 2 == 0 {
-            let chroma = cb.as_ref().row(y / 2).iter().zip(cr.as_ref().row(y / 2));
+    added.resize(2 * cb.size().width, 0);
+    for row in 0..luma.size().height {
+        if row % 2 == 0 {
+            let chroma = cb.as_ref().row(row / 2).iter().zip(cr.as_ref().row(row / 2));
             for (two, (&u, &v)) in added.chunks_exact_mut(2).zip(chroma) {
-                two.fill(of_u * i32::from(u) + of_v * i32::from(v) + more + half);
+                two.fill(of_u * from_middle(u) + of_v * from_middle(v) + more);
             }
         }
-        let row = &mut luma.data_mut()[y * width..][..width];
-        row.iter_mut().zip(&added).for_each(|(y, added)| *y = byte(of_y * i32::from(*y) + added));
+        let row = &mut luma.data_mut()[row * width..][..width];
+        for (y, &added) in row.iter_mut().zip(&*added) {
+            *y = ((of_y * from_middle(*y)).saturating_add(added) >> COLOUR_BITS).max(0) as u8;
+        }
     }
-    // Of grey nothing becomes colour, so luma has no part in chroma.
-    let mix = |[_, of_u, of_v, more]: [i32; 4], u: u8, v: u8| {
-        byte(of_u * i32::from(u) + of_v * i32::from(v) + more + half)
+    // Of grey nothing becomes colour: luma has no part in chroma, and the middle stays where it is.
+    let mix = |[_, of_u, of_v, _]: [i16; 4], u: i16, v: i16| {
+        let sum = (of_u * u).saturating_add(of_v * v + rounding) >> COLOUR_BITS;
+        (sum.clamp(-128, 127) + 128) as u8
     };
-    for (u, v) in cb.data_mut().iter_mut().zip(cr.data_mut()) {
-        (*u, *v) = (mix(of_cb, *u, *v), mix(of_cr, *u, *v));
+    for (cb, cr) in cb.data_mut().iter_mut().zip(cr.data_mut()) {
+        let (u, v) = (from_middle(*cb), from_middle(*cr));
+        (*cb, *cr) = (mix(of_cb, u, v), mix(of_cr, u, v));
     }
-    [luma, cb, cr]
 }
 
 /// The size of a picture of that shape that is no wider than `width`, and that a JPEG can have.
@@ -112,74 +137,63 @@ fn within(size: Size, width: Option<usize>) -> Size {
     shrink(size, MOST_SIDE, size.height)
 }
 
-fn fixed(weight: f64) -> i32 {
-    (weight * f64::from(1 << COLOUR_BITS)).round() as i32
-}
-
 /// Every `step`th byte of each row, from `first` on.
-fn every(step: usize, first: usize, plane: PlaneRef<'_>) -> Plane {
-    if step == 1 {
-        return plane.to_plane();
-    }
-    let size = Size::new(plane.size().width / step, plane.size().height);
-    let rows = plane.rows().flat_map(|row| row.chunks_exact(step).map(|samples| samples[first]));
-    Plane::from_vec(rows.collect(), size)
-}
-
-/// A plane of another size, or the plane itself.
-enum Resized<'a> {
-    Same(PlaneRef<'a>),
-    Other(Plane),
-}
-
-impl Resized<'_> {
-    fn view(&self) -> PlaneRef<'_> {
-        match self {
-            Self::Same(plane) => *plane,
-            Self::Other(plane) => plane.as_ref(),
-        }
-    }
-
-    fn into_owned(self) -> Plane {
-        match self {
-            Self::Same(plane) => plane.to_plane(),
-            Self::Other(plane) => plane,
-        }
+fn every(step: usize, first: usize, plane: PlaneRef<'_>, samples: &mut Plane) {
+    let width = plane.size().width / step;
+    samples.resize(Size::new(width, plane.size().height));
+    for (to, row) in samples.data_mut().chunks_exact_mut(width).zip(plane.rows()) {
+        to.iter_mut().zip(row.chunks_exact(step)).for_each(|(to, samples)| *to = samples[first]);
     }
 }
 
 /// Each pixel is the mean of the area that it stands for; where that is less than a pixel, that pixel.
-fn resized(plane: PlaneRef<'_>, size: Size) -> Resized<'_> {
+fn resize(plane: PlaneRef<'_>, size: Size, to: &mut Plane, means: &mut Vec<u16>) {
+    to.resize(size);
     if plane.size() == size {
-        return Resized::Same(plane);
+        return to.as_mut().copy_from(plane);
     }
     let columns = spans(plane.size().width, size.width);
-    // All of one length, so that nobody has to look how long they are.
-    let usual = |(first, weights): &(usize, Vec<u16>)| {
-        let mut padded = [0; USUAL];
-        padded.get_mut(..weights.len())?.copy_from_slice(weights);
-        Some((*first, padded))
+    // All of one length, so that nobody has to look how long each is.
+    match columns.iter().map(|(_, weights)| weights.len()).max().unwrap_or(0) {
+        ..=2 => average(plane, to, means, &padded::<2>(&columns), |weights| weights),
+        3..=4 => average(plane, to, means, &padded::<4>(&columns), |weights| weights),
+        _ => average(plane, to, means, &columns, |weights| weights),
+    }
+}
+
+/// Columns, and weights of as many pixels from there on.
+fn padded<const N: usize>(columns: &[(usize, Vec<u16>)]) -> Vec<(usize, [u16; N])> {
+    let pad = |(first, weights): &(usize, Vec<u16>)| {
+        (*first, std::array::from_fn(|at| weights.get(at).copied().unwrap_or(0)))
     };
-    let usual: Option<Vec<_>> = columns.iter().map(usual).collect();
-    let mut means = vec![0_u16; plane.size().width + USUAL];
-    let mut pixels = Vec::with_capacity(size.area());
-    for (first, weights) in spans(plane.size().height, size.height) {
+    columns.iter().map(pad).collect()
+}
+
+#[inline(always)]
+fn average<W>(
+    plane: PlaneRef<'_>,
+    to: &mut Plane,
+    means: &mut Vec<u16>,
+    columns: &[(usize, W)],
+    weights: impl Fn(&W) -> &[u16],
+) {
+    let Size { width, height } = to.size();
+    // Behind the last column are those that padded weights look at.
+    means.resize(plane.size().width + 4, 0);
+    let rows = to.data_mut().chunks_exact_mut(width);
+    for (to, (first, shares)) in rows.zip(spans(plane.size().height, height)) {
         means.fill(0);
-        for (y, &weight) in (first..).zip(&weights) {
+        for (y, &share) in (first..).zip(&shares) {
             // At most 255 * 256 in all.
-            means.iter_mut().zip(plane.row(y)).for_each(|(sum, &v)| *sum += u16::from(v) * weight);
+            means.iter_mut().zip(plane.row(y)).for_each(|(sum, &v)| *sum += u16::from(v) * share);
         }
-        let mean = |first: usize, weights: &[u16]| {
-            let means = &means[first..][..weights.len()];
-            let sum: u32 = means.iter().zip(weights).map(|(&v, &w)| u32::from(v) * u32::from(w)).sum();
-            ((sum + (1 << (2 * BITS - 1))) >> (2 * BITS)) as u8
-        };
-        match &usual {
-            Some(usual) => pixels.extend(usual.iter().map(|(first, weights)| mean(*first, weights))),
-            None => pixels.extend(columns.iter().map(|(first, weights)| mean(*first, weights))),
+        for (to, (first, own)) in to.iter_mut().zip(columns) {
+            let own = weights(own);
+            let means = &means[*first..][..own.len()];
+            let sum: u32 = means.iter().zip(own).map(|(&v, &w)| u32::from(v) * u32::from(w)).sum();
+            *to = ((sum + (1 << (2 * BITS - 1))) >> (2 * BITS)) as u8;
         }
     }
-    Resized::Other(Plane::from_vec(pixels, size))
 }
 
 /// Of each of `to` pixels that `from` are made into: the first that it is made of, and the weights of that
@@ -300,7 +314,11 @@ mod tests {
     #[test]
     fn means_of_areas_weigh_what_lies_in_them() {
         let plane = Plane::from_vec(vec![0, 90, 240, 60, 60, 60], Size::new(3, 2));
-        let means = |size| resized(plane.as_ref(), size).view().to_plane().data().to_vec();
+        let means = |size| {
+            let mut resized = Plane::default();
+            resize(plane.as_ref(), size, &mut resized, &mut Vec::new());
+            resized.data().to_vec()
+        };
         // Weights are whole 256ths.
         let is_near = |means: &[u8], meant: &[u8]| {
             means.len() == meant.len() && means.iter().zip(meant).all(|(a, b)| a.abs_diff(*b) <= 1)
