@@ -814,7 +814,8 @@ fn what_is_searched_can_be_changed_and_the_mask_is_seen() {
 }
 
 /// The same frames for ever: nothing that was cut out of one is ever missed.
-const STILL: &str = "videotestsrc is-live=true pattern=smpte ! video/x-raw,format=I420,width=640,height=480,framerate=50/1";
+const STILL: &str =
+    "videotestsrc is-live=true pattern=smpte ! video/x-raw,format=I420,width=640,height=480,framerate=50/1";
 
 #[test]
 fn a_template_is_cut_from_the_frame_as_it_was_decoded() {
@@ -846,7 +847,10 @@ fn a_template_is_cut_from_the_frame_as_it_was_decoded() {
         (json!({ "box": [151, 301, 77, 41], "frame": 0 }), "frame 0 is not here"),
         (json!({ "box": [151, 301, 77, 41], "frame": u64::MAX }), "is not here"),
         (json!({ "box": [600, 301, 77, 41] }), "does not lie inside the 640x480 frame"),
-        (json!({ "box": [4_294_967_295_u32, 4_294_967_295_u32, 4_294_967_295_u32, 9] }), "does not lie inside"),
+        (
+            json!({ "box": [4_294_967_295_u32, 4_294_967_295_u32, 4_294_967_295_u32, 9] }),
+            "does not lie inside",
+        ),
         (json!({ "box": [10, 10, 0, 9] }), "does not lie inside"),
         (json!({ "box": [5, 5, 30, 30] }), "flat"),
     ] {
@@ -1010,7 +1014,19 @@ fn all_that_the_api_is_said_to_have_is_there() {
     assert!(asked > 10);
     // And what the page uses is said.
     let page = std::fs::read_to_string(root().join(Path::new("src/serve/page/page.js"))).unwrap();
-    for part in ["/offers", "/templates", "/search", "/live", "/plot", "/results.jsonl", "/tracks", "/name", "/pace", "/step", "/stop"] {
+    for part in [
+        "/offers",
+        "/templates",
+        "/search",
+        "/live",
+        "/plot",
+        "/results.jsonl",
+        "/tracks",
+        "/name",
+        "/pace",
+        "/step",
+        "/stop",
+    ] {
         assert!(page.contains(part), "{part}");
         assert!(api["paths"].as_object().unwrap().keys().any(|path| path.contains(part)), "{part}");
     }

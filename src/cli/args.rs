@@ -20,9 +20,9 @@ use lockon::text;
 use super::farm::{JobsArgs, SubmitArgs, WorkerArgs, WorkersArgs};
 use super::log::{self, LogFormat};
 use super::overwrite::OverwriteArgs;
-use super::request::{All, OfDevice, StillSearch, Typed};
 #[cfg(feature = "serve")]
 use super::request::Selection;
+use super::request::{All, OfDevice, StillSearch, Typed};
 use super::values::{offering, read};
 
 /// Finds and follows known patterns in live or recorded video.

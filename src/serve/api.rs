@@ -162,7 +162,10 @@ struct Opened {
 async fn open(State(shared): Server, body: Sent<Wish>) -> Result<Response, Refused> {
     let wish = sent(body)?;
     let Some(offers) = shared.offers.clone() else {
-        return Err(refuse(StatusCode::CONFLICT, "nothing can be opened here: lockon serve offers what can be"));
+        return Err(refuse(
+            StatusCode::CONFLICT,
+            "nothing can be opened here: lockon serve offers what can be",
+        ));
     };
     let chosen = offers.ask(move |offers| offers.choose(&wish)).await.ok_or_else(ends)?;
     let chosen = chosen.ok_or_else(|| refuse(StatusCode::NOT_FOUND, "this is not offered"))?;

@@ -18,8 +18,8 @@ use crate::text;
 
 /// Endings of the names of videos.
 const ENDINGS: [&str; 17] = [
-    "3gp", "avi", "flv", "m2ts", "m4v", "mkv", "mov", "mp4", "mpeg", "mpg", "mts", "mxf", "ogv", "ts", "webm",
-    "wmv", "y4m",
+    "3gp", "avi", "flv", "m2ts", "m4v", "mkv", "mov", "mp4", "mpeg", "mpg", "mts", "mxf", "ogv", "ts",
+    "webm", "wmv", "y4m",
 ];
 
 /// Videos that are offered at most, by their names the first.
@@ -199,7 +199,9 @@ mod tests {
         for file in [&secret, &folder.join("below.mp4/c.mp4")] {
             std::fs::write(file, "x").unwrap();
         }
-        for name in ["b.MP4", "a.mkv", "notes.txt", ".hidden.mp4", "seq%04d.mp4", "a\u{202e}b.ts", "é<i>.webm"] {
+        for name in
+            ["b.MP4", "a.mkv", "notes.txt", ".hidden.mp4", "seq%04d.mp4", "a\u{202e}b.ts", "é<i>.webm"]
+        {
             std::fs::write(folder.join(name), "12345").unwrap();
         }
         std::os::unix::fs::symlink(&secret, folder.join("link.mp4")).unwrap();
@@ -216,8 +218,24 @@ mod tests {
         assert_eq!(wishes(&offers, &is_chosen, "b.MP4"), Some(whole.join("b.MP4").into_os_string()));
         let outside = secret.to_string_lossy().into_owned();
         for name in [
-            "", ".", "..", "/", "../secret.mp4", "./a.mkv", "link.mp4", "near.mp4", "zero.mp4", "notes.txt",
-            "below.mp4", "below.mp4/c.mp4", "a.mkv\0", "A.MKV", "camera", "-", "file:///etc/passwd", &outside,
+            "",
+            ".",
+            "..",
+            "/",
+            "../secret.mp4",
+            "./a.mkv",
+            "link.mp4",
+            "near.mp4",
+            "zero.mp4",
+            "notes.txt",
+            "below.mp4",
+            "below.mp4/c.mp4",
+            "a.mkv\0",
+            "A.MKV",
+            "camera",
+            "-",
+            "file:///etc/passwd",
+            &outside,
         ] {
             assert_eq!(wishes(&offers, &is_chosen, name), None, "{name}");
         }

@@ -125,7 +125,8 @@ pub(super) async fn add(shared: &Shared, video: &Arc<Video>, name: String, pictu
 pub(super) async fn cut(shared: &Shared, video: &Arc<Video>, name: String, drawn: Drawn) -> Response {
     let Some(frame) = video.frame(drawn.frame) else {
         let which = drawn.frame.map_or_else(|| "the first".into(), |frame| frame.to_string());
-        let why = format!("frame {which} is not here: it has passed, or has not come (pause, and draw again)");
+        let why =
+            format!("frame {which} is not here: it has passed, or has not come (pause, and draw again)");
         return refuse(StatusCode::CONFLICT, &why).into_response();
     };
     let cut = move || -> Result<Template> {

@@ -200,12 +200,36 @@ mod tests {
         /// Something that is JSON, but for what it means.
         fn json(&mut self, depth: usize) -> String {
             const WORDS: [&str; 16] = [
-                "null", "true", "-1", "0", "4294967296", "1e999", "0.5", "\"\"", "\"a\\u0000\\ud800\"",
-                "\"mean:3:5\"", "\"box\"", "18446744073709551615", "[]", "{}", "-0.0", "\"1,2,3,4\"",
+                "null",
+                "true",
+                "-1",
+                "0",
+                "4294967296",
+                "1e999",
+                "0.5",
+                "\"\"",
+                "\"a\\u0000\\ud800\"",
+                "\"mean:3:5\"",
+                "\"box\"",
+                "18446744073709551615",
+                "[]",
+                "{}",
+                "-0.0",
+                "\"1,2,3,4\"",
             ];
             const KEYS: [&str; 12] = [
-                "box", "frame", "name", "min_score", "max_matches", "max_overlap", "roi", "threshold", "paused",
-                "file", "camera", "more",
+                "box",
+                "frame",
+                "name",
+                "min_score",
+                "max_matches",
+                "max_overlap",
+                "roi",
+                "threshold",
+                "paused",
+                "file",
+                "camera",
+                "more",
             ];
             let parts = self.below(5);
             match self.below(if depth == 0 { 1 } else { 3 }) {
