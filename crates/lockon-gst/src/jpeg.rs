@@ -66,6 +66,31 @@ impl Encoder {
         Ok(bytes.to_vec())
     }
 
+    /// Tells the encoder what comes, and where it lies.
+    fn make_for(
+        &self,
+        format: gst_video::VideoFormat,
+        width: usize,
+        height: usize,
+    ) -> Result<(gst_video::VideoInfo, gst_video::VideoBufferPool), gst::glib::BoolError> {
+        let info = gst_video::VideoInfo::builder(format, width as u32, height as u32);
+        let info = info.fps(gst::Fraction::new(0, 1)).build()?;
+        let caps = info.to_caps()?;
+        self.appsrc.set_caps(Some(&caps));
+        // Buffers go round: memory that is new has to be cleared by the system first.
+        let pool = gst_video::VideoBufferPool::new();
+        let mut config = pool.config();
+        config.set_params(Some(&caps), info.size() as u32, 0, 0);
+        // jpegenc encodes what lies behind the last column, up to the end of its block.
+        config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_META);
+        config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_ALIGNMENT);
+        let [right, bottom] = [width, height].map(|side| (side.next_multiple_of(BLOCK) - side) as u32);
+        config.set_video_alignment(&gst_video::VideoAlignment::new(0, bottom, 0, right, &[0; 4]));
+        pool.set_config(config)?;
+        pool.set_active(true)?;
+        Ok((info, pool))
+    }
+
     fn buffer(&mut self, planes: &[PlaneRef<'_>]) -> Result<gst::Buffer, gst::glib::BoolError> {
         let is_grey = planes.len() == 1;
         let format = if is_grey { gst_video::VideoFormat::Gray8 } else { gst_video::VideoFormat::I420 };
@@ -73,28 +98,8 @@ impl Encoder {
         let is_same = |(info, _): &(gst_video::VideoInfo, _)| {
             (info.format(), info.width(), info.height()) == (format, width as u32, height as u32)
         };
-        let (info, pool) = match self.made_for.take().filter(is_same) {
-            Some(made) => made,
-            None => {
-                let info = gst_video::VideoInfo::builder(format, width as u32, height as u32);
-                let info = info.fps(gst::Fraction::new(0, 1)).build()?;
-                let caps = info.to_caps()?;
-                self.appsrc.set_caps(Some(&caps));
-                // Buffers go round: memory that is new has to be cleared by the system first.
-                let pool = gst_video::VideoBufferPool::new();
-                let mut config = pool.config();
-                config.set_params(Some(&caps), info.size() as u32, 0, 0);
-                // jpegenc encodes what lies behind the last column, up to the end of its block.
-                config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_META);
-                config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_ALIGNMENT);
-                let [right, bottom] =
-                    [width, height].map(|side| (side.next_multiple_of(BLOCK) - side) as u32);
-                config.set_video_alignment(&gst_video::VideoAlignment::new(0, bottom, 0, right, &[0; 4]));
-                pool.set_config(config)?;
-                pool.set_active(true)?;
-                (info, pool)
-            }
-        };
+        let made = self.made_for.take().filter(is_same);
+        let (info, pool) = made.map_or_else(|| self.make_for(format, width, height), Ok)?;
         let acquired = pool.acquire_buffer(None);
         let mut buffer = acquired.map_err(|error| gst::glib::bool_error!("no buffer: {error}"))?;
         let writable = buffer.get_mut().expect("nobody else has it yet");
