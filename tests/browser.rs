@@ -177,7 +177,7 @@ impl Browser {
         self.ask("POST", "/goog/cdp/execute", &params);
     }
 
-    /// Keeps what is seen for people to look at, where LOCKON_SCREENSHOTS names a folder.
+    /// Keeps what is seen for people to look at, where `LOCKON_SCREENSHOTS` names a folder.
     fn photograph(&self, name: &str) {
         let Some(folder) = std::env::var_os("LOCKON_SCREENSHOTS") else { return };
         let png = self.ask("GET", "/screenshot", &Value::Null);

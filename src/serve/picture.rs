@@ -13,7 +13,7 @@ const QUALITY: u8 = 80;
 /// Weights have so many bits behind the point; means of bytes then fit 16 bits.
 const BITS: u32 = 8;
 
-/// Colours are weighed with so many bits behind the point: sums then fit 16 bits, of which a vector holds many.
+/// Colours are weighed with so many bits behind the point: sums then fit 16 bits, and more of them a vector.
 const COLOUR_BITS: u32 = 7;
 
 /// Makes pictures, one after the other.

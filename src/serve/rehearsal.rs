@@ -184,7 +184,7 @@ mod tests {
         /// The bytes with a few of them changed, left out or said twice.
         fn broken(&mut self, text: &[u8]) -> Vec<u8> {
             let mut bytes = text.to_vec();
-            for _ in 0..1 + self.below(4) {
+            for _ in 0..=self.below(4) {
                 let (at, other) = (self.below(bytes.len().max(1)), self.below(bytes.len().max(1)));
                 match self.below(4) {
                     _ if bytes.is_empty() => {}
