@@ -173,8 +173,8 @@ impl Page {
         Self::serve(address, None)
     }
 
-    /// The same, on which cameras of this machine and videos in `folder` can be chosen, and nothing else. What
-    /// somebody has chosen comes out of the receiver.
+    /// The same, on which cameras of this machine and videos in `folder` can be chosen, and nothing else.
+    /// What somebody has chosen comes out of the receiver.
     ///
     /// # Errors
     /// As [`Self::start`]; `File` if the folder cannot be read.
