@@ -223,9 +223,9 @@ impl Run {
         server.watch(video, &self.devices.traffic())
     }
 
-    /// Shows this run on a page, under a name, from now on.
+    /// Shows this run on a page, under a name, from now on; gives the number that it has there.
     #[cfg(feature = "serve")]
-    pub fn show(&mut self, page: &Page, name: &str) {
+    pub fn show(&mut self, page: &Page, name: &str) -> usize {
         let Self { request, devices, control, frames, .. } = &*self;
         let is_live = frames.source().is_live();
         let shown = serve::Shown {
@@ -240,7 +240,10 @@ impl Run {
             waits: request.is_idle() && !request.display && !is_live,
             kept: if request.display { window::KEPT } else { 0 },
         };
-        self.sinks.push(Box::new(page.watch(shown)));
+        let sink = page.watch(shown);
+        let number = sink.number();
+        self.sinks.push(Box::new(sink));
+        number
     }
 
     /// The first frame that will be processed, before it is; `None` if there is none, or if the run was

@@ -14,11 +14,11 @@ use crate::say;
 use crate::util::{program, root};
 
 /// A server, killed when it is dropped.
-struct Server(Child);
+pub(crate) struct Server(Child);
 
 impl Server {
     /// One that answers, at a port of its own.
-    fn start(port: u16, size: &str) -> Self {
+    pub(crate) fn start(port: u16, size: &str) -> Self {
         Self::with(port, &[size])
     }
 
@@ -38,7 +38,7 @@ impl Server {
         Self(child)
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         assert!(Command::new("kill").args([name, &self.0.id().to_string()]).status().unwrap().success());
     }
 }
@@ -52,7 +52,7 @@ impl Drop for Server {
 
 /// A port that nobody listens at. Where there is no RTSP server to be had, the test that asks says that it is
 /// skipped.
-fn port() -> Option<u16> {
+pub(crate) fn port() -> Option<u16> {
     let imports =
         "import gi; gi.require_version('GstRtspServer', '1.0'); from gi.repository import GstRtspServer";
     let tried = Command::new("/usr/bin/python3").args(["-c", imports]).stderr(Stdio::null()).status();

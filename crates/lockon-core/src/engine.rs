@@ -15,7 +15,6 @@ use crate::config::SearchMethod;
 use crate::control::{Control, PAUSE_CHECK, STOP_CHECK, Turnstile};
 use crate::error::{DeviceFault, Error, Result, catch_panic};
 use crate::frame::{Frame, Size, VideoFormat};
-use crate::kept::Kept;
 use crate::ports::{Delivery, Follow, Next, Sink, Source};
 use crate::recycle::Recycler;
 use crate::results::{
@@ -94,6 +93,7 @@ impl Engine<'_> {
         let mut outcome = catch_panic(|| self.pump(&mut run))
             .unwrap_or_else(|message| Err(Error::Panicked { what: "the engine".into(), message }));
         self.control.orders.end();
+        self.control.kept().clear();
         // Slots and device memory go before the sinks are waited for.
         run.open = None;
         if let Err(Error::Stopped) = outcome {
@@ -495,7 +495,8 @@ impl Engine<'_> {
 
         let started = Instant::now();
         let mask = run.findings.mask.take();
-        run.kept.keep(&frame, self.control.orders.kept());
+        let most = self.control.orders.kept();
+        self.control.kept().keep(&frame, most);
         // Asked once, so that every sink hears of it or none.
         if self.source.has_discarded(record.frame) {
             return Ok(());
@@ -639,8 +640,6 @@ struct Run {
     /// A gap before the first frame, which is told when outputs have begun.
     gap_before: Option<(Duration, String)>,
     interpolated: u64,
-    /// Frames that have passed, for orders that tell of one.
-    kept: Kept,
     /// Which sinks have failed and are finished already.
     is_closed: Vec<bool>,
     /// Which sinks have failed, whether they are finished or not.
