@@ -16,6 +16,7 @@ mod closing;
 mod decode;
 mod overwrite;
 mod report;
+mod results;
 mod search;
 mod source;
 mod typed;

@@ -154,8 +154,8 @@ request! {
     /// picture) or `split` (half of each) [default: overlay; mask if nothing but --threshold is asked for]
     view: Option<View> = None,
         Spec { value: "VIEW", group: OUTPUT, offers: &["overlay", "mask", "split"], ..SPEC };
-    /// Write what was found: .jsonl, .csv, .mot.txt, or - for JSON Lines on standard output; may be given
-    /// several times
+    /// Write what was found: .jsonl, .csv, .mot.txt (MOTChallenge), .cvat.xml (tracks for CVAT), .coco.json
+    /// (COCO), or - for JSON Lines on standard output; may be given several times
     results: Vec<String> = Vec::new(),
         Spec { value: "FILE", group: OUTPUT, is_file: true, element: InElement::Ready, ..SPEC };
     /// Write a page about the run when it ends: trajectories, score and state over time, latency
