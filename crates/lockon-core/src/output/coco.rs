@@ -27,6 +27,7 @@ pub(super) struct Coco {
     path: String,
     /// None before the run has begun, and after a failure.
     file: Option<Successor>,
+    has_begun: bool,
     has_tracks: bool,
     images: Vec<Images>,
     categories: Vec<String>,
@@ -109,6 +110,7 @@ impl Coco {
         Ok(Self {
             path: path.to_owned(),
             file: None,
+            has_begun: false,
             has_tracks: false,
             images: Vec::new(),
             categories: Vec::new(),
@@ -192,7 +194,8 @@ impl Sink for Coco {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        vec![PathBuf::from(&self.path)]
+        // A run that never began leaves the one of before.
+        if self.has_begun { vec![PathBuf::from(&self.path)] } else { Vec::new() }
     }
 
     fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {
@@ -202,6 +205,7 @@ impl Sink for Coco {
             self.category(&template.name);
         }
         self.file = Some(Successor::begin(Path::new(&self.path)).map_err(|error| self.failure(&error))?);
+        self.has_begun = true;
         let info = Info { description: &run.input, version: run.version };
         let info = serde_json::to_string(&info).map_err(|error| self.failure(&error))?;
         self.write(format!("{{\"info\":{info},\"licenses\":[],\"annotations\":[").as_bytes())

@@ -171,7 +171,8 @@ impl Sink for Cvat {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        vec![PathBuf::from(&self.path)]
+        // A run that never began leaves the one of before.
+        self.run.iter().map(|_| PathBuf::from(&self.path)).collect()
     }
 
     fn begin(&mut self, run: &RunRecord, format: &VideoFormat) -> Result<()> {
@@ -204,7 +205,7 @@ impl Sink for Cvat {
     }
 
     fn finish(&mut self, _: &Summary) -> Result<()> {
-        let Some((input, size)) = self.run.take() else { return Ok(()) };
+        let Some((input, size)) = self.run.clone() else { return Ok(()) };
         if self.tracks.is_empty() && self.has_matches {
             tracing::warn!("{}: no track is in it: --track-matches follows what templates find", self.path);
         }
