@@ -11,6 +11,8 @@ use crate::control::Control;
 use crate::devices::Devices;
 use crate::engine::{Engine, Purpose};
 use crate::error::{Error, Result};
+#[cfg(feature = "events")]
+use crate::events::EventsSink;
 use crate::excerpt::Excerpt;
 use crate::files;
 use crate::fleet;
@@ -132,6 +134,10 @@ impl Prepared {
         }
         let readers = await_readers(&self.request, control)?.ok_or(Error::Stopped)?;
         let mut sinks = file_sinks(&self.request, &self.spec)?;
+        #[cfg(feature = "events")]
+        if !self.request.events.is_empty() {
+            sinks.push(Box::new(EventsSink::open(&self.request, &fleet::name_of(&self.spec.input))?));
+        }
         self.serve_metrics()?;
         let watch = |server: &MetricsServer| {
             Box::new(server.watch(&fleet::name_of(&self.spec.input), &self.traffic)) as Box<dyn Sink>

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use super::Request;
 use crate::config::{
     Angles, BackendChoice, Kernel, Moment, OnDeviceLoss, Scales, SearchMethod, ThresholdSpec, TrackSpec,
-    Typed, View,
+    Typed, View, Zone,
 };
 use crate::error::{Bytes, Error, Result};
 use crate::frame::{Rect, Size};
@@ -269,6 +269,7 @@ text_of_values!(
     BackendChoice,
     OnDeviceLoss,
     View,
+    Zone,
     Kernel,
     Decoder,
     Address,

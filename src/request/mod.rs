@@ -39,7 +39,7 @@ use sha2::{Digest, Sha256};
 use crate::backend::{self, Options};
 use crate::config::{
     Angles, BackendChoice, Kernel, Limits, Moment, OnDeviceLoss, Part, Scales, SearchMethod, ThresholdSpec,
-    TrackSpec, Typed, View,
+    TrackSpec, Typed, View, Zone,
 };
 use crate::control::Control;
 use crate::error::{Bytes, Result};
@@ -158,6 +158,20 @@ request! {
     /// (COCO), or - for JSON Lines on standard output; may be given several times
     results: Vec<String> = Vec::new(),
         Spec { value: "FILE", group: OUTPUT, is_file: true, element: InElement::Ready, ..SPEC };
+    /// Tell what happens to tracks (appeared, uncertain, lost, found, gone; entered or left a --zone): lines
+    /// of JSON on standard output (-), each posted to http[s]://..., or published to an MQTT broker at
+    /// mqtt[s]://[USER:PASSWORD@]HOST[:PORT]/TOPIC; @FILE has such an address in it, which then nobody sees
+    /// in the list of processes; may be given several times. The run never waits for any of these
+    events: Vec<String> = Vec::new(), Spec { value: "-|URL|@FILE", group: OUTPUT, ..SPEC };
+    /// A polygon in the picture that tracks can enter and leave, corners in pixels; a track is in it when the
+    /// middle of its box's lower edge is; may be given several times
+    zone: Vec<Zone> = Vec::new(),
+        Spec { value: "NAME=X,Y,X,Y,X,Y", group: OUTPUT, needs: &["events"], ..SPEC };
+    /// Put a small picture of the track into each event: JPEG, in base64
+    event_thumbnails: bool = false, Spec { group: OUTPUT, needs: &["events"], ..SPEC };
+    /// Let Home Assistant find the run at the MQTT broker by itself: a count of tracks, whether something is
+    /// in each --zone, and the events
+    home_assistant: bool = false, Spec { group: OUTPUT, needs: &["events"], ..SPEC };
     /// Write a page about the run when it ends: trajectories, score and state over time, latency
     report: Option<String> = None, Spec { value: "FILE.html", group: OUTPUT, is_file: true, ..SPEC };
 
