@@ -60,20 +60,20 @@ fn cvat_and_coco_have_the_boxes_of_the_json_lines_of_the_same_run() {
         .arg("run")
         .arg(root().join("examples/media/cars.mp4"))
         .args(["--template", root().join("examples/media/car.png").to_str().unwrap(), "--track-matches"])
-        .args(["--track", "310,120,64,64", "--end", "90", "--backend", "cpu", "--no-progress"])
+        .args(["--track", "310,120,64,64", "--backend", "cpu", "--no-progress"])
         .args(["--results", "a.jsonl", "--results", "a.cvat.xml", "--results", "a.coco.json"])
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
     let found = boxes(&read("a.jsonl"));
-    assert!(found.len() > 100, "{} boxes", found.len());
+    assert!(found.len() > 50, "{} boxes", found.len());
 
     let xml = read("a.cvat.xml");
     let mut interpolated = BTreeMap::new();
     for track in xml.split("<track ").skip(1) {
         let id: u64 = attribute(&format!(" {track}"), "id").parse().unwrap();
-        interpolated.extend(shown(track, 89).into_iter().map(|(frame, edges)| ((frame, id), edges)));
+        interpolated.extend(shown(track, 59).into_iter().map(|(frame, edges)| ((frame, id), edges)));
     }
     assert!(interpolated.keys().eq(found.keys()), "it is seen where it was found, and nowhere else");
     for (place, [x, y, w, h]) in &found {
@@ -82,7 +82,8 @@ fn cvat_and_coco_have_the_boxes_of_the_json_lines_of_the_same_run() {
         assert!(farthest.fold(0.0, f64::max) <= 1.0, "{place:?}: {edges:?}");
     }
     let keys = xml.matches("<box ").count();
-    assert!(2 * keys < found.len(), "{keys} key frames for {} boxes", found.len());
+    // Both cars come nearer and shake, at 12 frames a second.
+    assert!(3 * keys < 2 * found.len(), "{keys} key frames for {} boxes", found.len());
 
     let coco: Value = serde_json::from_str(&read("a.coco.json")).unwrap();
     let annotated: BTreeMap<_, _> = coco["annotations"]
@@ -95,5 +96,5 @@ fn cvat_and_coco_have_the_boxes_of_the_json_lines_of_the_same_run() {
         })
         .collect();
     assert_eq!(annotated, found);
-    assert_eq!(coco["images"].as_array().unwrap().len(), 90);
+    assert_eq!(coco["images"].as_array().unwrap().len(), 60);
 }

@@ -6,7 +6,8 @@
 //! video, as in a task of the whole video. The label is the template or class that a track began as, or
 //! `object`. Matches that nobody follows are left out: the format has tracks alone.
 //!
-//! Key frames are kept until the end of the run, 48 bytes each. Format: docs.cvat.ai, "XML annotation format".
+//! From each key frame on, the next one is the farthest box to which a straight line leads that is near enough
+//! to all boxes between. Key frames are kept until the end of the run, 48 bytes each. Format: docs.cvat.ai, "XML annotation format".
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -41,8 +42,10 @@ struct Course {
     id: u32,
     label: String,
     keys: Vec<Key>,
-    /// The newest box, if it is in no key frame yet.
-    pending: Option<Key>,
+    /// The farthest box from the last key frame that a straight line leads to, if there is one.
+    reached: Option<Key>,
+    /// The boxes behind that one: none of them is such a box, and one that is may come yet.
+    behind: Vec<Key>,
     /// Of each edge, the slopes from the last key frame on that come near enough to all boxes since.
     slopes: [(f64, f64); 4],
     /// False once it has ended.
@@ -57,6 +60,9 @@ struct Key {
     is_outside: bool,
 }
 
+/// So many boxes may lie behind the farthest one that is reached.
+const MOST_BEHIND: usize = 64;
+
 const ANY_SLOPE: [(f64, f64); 4] = [(f64::NEG_INFINITY, f64::INFINITY); 4];
 
 impl Course {
@@ -65,7 +71,8 @@ impl Course {
             id: track.id,
             label: track.template.as_deref().unwrap_or(OBJECT).to_owned(),
             keys: Vec::new(),
-            pending: None,
+            reached: None,
+            behind: Vec::new(),
             slopes: ANY_SLOPE,
             is_followed: true,
         }
@@ -73,32 +80,50 @@ impl Course {
 
     /// It was found here.
     fn found(&mut self, frame: u64, [x, y, w, h]: [f64; 4]) {
-        let key = Key { frame, edges: [x, y, x + w, y + h], is_outside: false };
+        self.extend(Key { frame, edges: [x, y, x + w, y + h], is_outside: false });
+    }
+
+    fn extend(&mut self, key: Key) {
         let Some(from) = self.keys.last().filter(|key| !key.is_outside).copied() else {
             self.keys.push(key);
             self.slopes = ANY_SLOPE;
             return;
         };
-        let is_near = |(edge, &(least, most)): (usize, &(f64, f64))| {
-            (least..=most).contains(&slope(from, key, edge, 0.0))
-        };
-        let mut from = from;
-        if !self.slopes.iter().enumerate().all(is_near) {
-            // The first box behind a key frame is always near.
-            from = self.pending.expect("it was near");
-            self.keys.push(from);
-            self.slopes = ANY_SLOPE;
-        }
+        let mut is_reached = true;
         for (edge, (least, most)) in self.slopes.iter_mut().enumerate() {
+            is_reached &= (*least..=*most).contains(&slope(from, key, edge, 0.0));
             *least = least.max(slope(from, key, edge, -TOLERANCE));
             *most = most.min(slope(from, key, edge, TOLERANCE));
         }
-        self.pending = Some(key);
+        if is_reached {
+            self.reached = Some(key);
+            self.behind.clear();
+        } else {
+            self.behind.push(key);
+        }
+        if self.behind.len() > MOST_BEHIND || self.slopes.iter().any(|(least, most)| least > most) {
+            self.turn();
+        }
+    }
+
+    /// Goes on from the farthest box that was reached. False if none was.
+    fn turn(&mut self) -> bool {
+        let Some(reached) = self.reached.take() else { return false };
+        self.keys.push(reached);
+        self.slopes = ANY_SLOPE;
+        let behind = std::mem::take(&mut self.behind);
+        behind.into_iter().for_each(|key| self.extend(key));
+        true
+    }
+
+    /// No box comes that goes on from these.
+    fn end(&mut self) {
+        while self.turn() {}
     }
 
     /// It is not to be seen from here on.
     fn lost(&mut self, frame: u64) {
-        self.keys.extend(self.pending.take());
+        self.end();
         if let Some(last) = self.keys.last().filter(|key| !key.is_outside) {
             self.keys.push(Key { frame, is_outside: true, ..*last });
         }
@@ -210,7 +235,7 @@ impl Sink for Cvat {
             tracing::warn!("{}: no track is in it: --track-matches follows what templates find", self.path);
         }
         for course in &mut self.tracks {
-            course.keys.extend(course.pending.take());
+            course.end();
         }
         let xml = self.xml(&input, size).map_err(|error| self.failure(&error))?;
         files::replace(Path::new(&self.path), xml.as_bytes()).map_err(|error| self.failure(&error))
@@ -242,7 +267,7 @@ mod tests {
                 None => course.lost(frame),
             }
         }
-        course.keys.extend(course.pending.take());
+        course.end();
         course.keys
     }
 
