@@ -25,6 +25,7 @@ use crate::media::source::{Input, SourceSpec, VideoSource};
 use crate::media::window;
 use crate::metrics::{MetricsServer, MetricsSink};
 use crate::output::{self, report};
+use crate::overlay::Crop;
 use crate::ports::Sink;
 use crate::request::{Request, Share};
 use crate::results::{CommandRecord, RunRecord, Summary};
@@ -376,7 +377,11 @@ fn file_sinks(request: &Request, spec: &SourceSpec) -> Result<Vec<Box<dyn Sink>>
     }
     let sound = if request.output.is_empty() { None } else { sound_of(request, spec) };
     for path in &request.output {
-        sinks.push(Box::new(of_part(request, VideoSink::file(path, request.shown_view(), sound.clone())?)));
+        let sink = of_part(request, VideoSink::file(path, request.shown_view(), sound.clone())?);
+        sinks.push(Box::new(match request.follow {
+            Some(shot) => sink.following(Crop::new(shot, request.follow_zoom)),
+            None => sink,
+        }));
     }
     Ok(sinks)
 }

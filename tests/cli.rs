@@ -14,7 +14,9 @@ use lockon::frame::{Plane, Rect, Size};
 
 mod closing;
 mod decode;
+mod follow;
 mod overwrite;
+mod pipelines;
 mod report;
 mod results;
 mod search;

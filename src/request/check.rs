@@ -73,11 +73,12 @@ impl Request {
         }
         let is_driven = self.display || self.serve.is_some() || self.control.is_some();
         let follows = !self.track.is_empty() || self.pick || self.track_matches || self.track_detections;
-        if !self.events.is_empty() && !follows && !is_driven {
-            return Err(Error::Usage(
-                "--events tells of tracks, and nothing is followed: give --track, --pick or --track-matches"
-                    .into(),
-            ));
+        let of_tracks = [("--events", !self.events.is_empty()), ("--follow", self.follow.is_some())];
+        if let Some((option, _)) = of_tracks.iter().find(|(_, is_given)| *is_given && !follows && !is_driven)
+        {
+            return Err(Error::Usage(format!(
+                "{option} is about tracks, and nothing is followed: give --track, --pick or --track-matches"
+            )));
         }
         // In a window and on a page boxes can be drawn later.
         if !self.is_idle() || self.display || self.serve.is_some() {

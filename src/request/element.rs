@@ -168,9 +168,12 @@ impl Request {
             ("--report", self.report.is_some()),
             ("--metrics", self.metrics.is_some()),
             ("--events", !self.events.is_empty()),
+            ("--follow", self.follow.is_some()),
         ] {
             if is_given {
-                tracing::warn!("{option} is left out of this line: the element writes results files only");
+                tracing::warn!(
+                    "{option} is left out of this line: the element writes results files and draws only"
+                );
             }
         }
         if self.part() != Part::default() {

@@ -38,8 +38,8 @@ use sha2::{Digest, Sha256};
 
 use crate::backend::{self, Options};
 use crate::config::{
-    Angles, BackendChoice, Kernel, Limits, Moment, OnDeviceLoss, Part, Scales, SearchMethod, ThresholdSpec,
-    TrackSpec, Typed, View, Zone,
+    Angles, BackendChoice, Kernel, Limits, Moment, OnDeviceLoss, Part, Scales, SearchMethod, Shot,
+    ThresholdSpec, TrackSpec, Typed, View, Zone,
 };
 use crate::control::Control;
 use crate::error::{Bytes, Result};
@@ -61,7 +61,7 @@ const DECISIVE: [&str; 10] =
     ["input", "source", "live", "lossless", "size", "fps", "start", "end", "every", "max-frames"];
 
 /// Fields that decide what an encoded output shows.
-const SHOWN: [&str; 2] = ["view", "no-audio"];
+const SHOWN: [&str; 4] = ["view", "follow", "follow-zoom", "no-audio"];
 
 /// Most threads.
 const MOST_THREADS: f64 = 1024.0;
@@ -141,6 +141,13 @@ request! {
     /// second; an .mkv all that was written. Through a named pipe: .mkv or .webm
     output: Vec<PathBuf> = Vec::new(),
         Spec { value: "FILE", short: Some('o'), group: OUTPUT, is_file: true, ..SPEC };
+    /// Let -o show a part of the picture of that size that follows a track, smoothly and with nothing drawn on
+    /// it: the first that is found, or the one with that number. While the track is lost it stays where it is
+    follow: Option<Shot> = None,
+        Spec { value: "WxH[@TRACK]", group: OUTPUT, needs: &["output"], excludes: &["view"], ..SPEC };
+    /// Show what --follow shows so many times as large, from 1 to 16
+    follow_zoom: f64 = 1.0,
+        Spec { value: "TIMES", group: OUTPUT, needs: &["follow"], range: Some((1.0, 16.0)), hides_default: true, ..SPEC };
     /// Leave the input's sound out of -o
     no_audio: bool = false, Spec { group: OUTPUT, needs: &["output"], ..SPEC };
     /// Show it in a window. Drag a box there to follow what is in it, click a track to forget it; space
