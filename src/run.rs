@@ -12,7 +12,7 @@ use crate::devices::Devices;
 use crate::engine::{Engine, Purpose};
 use crate::error::{Error, Result};
 #[cfg(feature = "events")]
-use crate::events::EventsSink;
+use crate::events::{self, EventsSink};
 use crate::excerpt::Excerpt;
 use crate::files;
 use crate::fleet;
@@ -183,10 +183,16 @@ impl Run {
     /// Notes the command line in the run's record.
     pub fn note_command(&mut self, line: impl IntoIterator<Item = String>) {
         let Self { request, spec, .. } = self;
+        let shown = |word: String| {
+            #[cfg(feature = "events")]
+            let word =
+                request.events.iter().fold(word, |word, typed| word.replace(typed, &events::shown(typed)));
+            text::without_secrets(&word).into_owned()
+        };
         self.command = Some(CommandRecord {
             job: request.digest(&self.job.templates),
             outputs: request.output_files().iter().map(|path| path.to_string_lossy().into_owned()).collect(),
-            line: line.into_iter().map(|word| text::without_secrets(&word).into_owned()).collect(),
+            line: line.into_iter().map(shown).collect(),
             view: request.shown_view().name(),
             decoders: spec.decoder.name(),
             live: self.frames.source().is_live(),

@@ -120,7 +120,7 @@ impl Broker {
                 other => panic!("the broker takes no subscription: {other:?}"),
             }
         }
-        Listener { _client: client, connection, heard: Vec::new() }
+        Listener { client, connection, heard: Vec::new() }
     }
 }
 
@@ -143,7 +143,7 @@ impl Drop for Broker {
 }
 
 struct Listener {
-    _client: Client,
+    client: Client,
     connection: rumqttc::Connection,
     /// Topics and payloads.
     heard: Vec<(String, Vec<u8>)>,
@@ -225,10 +225,14 @@ fn a_broker_that_is_stopped_and_killed_misses_nothing_that_the_queue_could_hold(
     let mut request = Request::new("a.mp4").unwrap();
     request.events = vec![broker.address("test/turns")];
     let mut before = broker.listen();
+    // What a run that died has left behind.
+    before.client.publish("test/turns/tracks/9", QoS::AtLeastOnce, true, "{}").unwrap();
+    before.until("the track of before", |heard| !heard.is_empty());
     let mut turns = Turns::of(&request);
     turns.go_on(20);
     before.until("the first events", |heard| is_at(heard, 20));
     assert_eq!(before.numbers(), (1..=20).collect::<Vec<_>>());
+    assert_eq!(before.retained()["test/turns/tracks/9"], "", "it was taken back");
     // It takes what is sent and says nothing, then it is gone with what it has taken. The run goes on.
     broker.signal("-STOP");
     turns.go_on(300);
@@ -307,9 +311,13 @@ fn home_assistant_finds_a_run_whose_last_will_is_told_if_it_dies() {
     broker.signal("-HUP");
     let address = format!("mqtt://me:s3cret@127.0.0.1:{}/cams/test", broker.port);
     let mut listener = broker.listen();
+    // Nobody listens there, and its path is a secret.
+    let hook = "http://me:s3cret@127.0.0.1:1/T0/s3cret";
     let words = ["--source", SOURCE, "--track", "140,150,40,40", "--events", &address, "--home-assistant"];
-    let words: Vec<_> =
-        words.into_iter().chain(["--zone", "left=0,0,200,0,200,240,0,240", "--results", "a.jsonl"]).collect();
+    let words: Vec<_> = words
+        .into_iter()
+        .chain(["--zone", "left=0,0,200,0,200,240,0,240", "--results", "a.jsonl", "--events", hook])
+        .collect();
     let mut run = lockon(broker.dir.path(), &words).stderr(Stdio::null()).spawn().unwrap();
     listener.until("the first event", |heard| heard.iter().any(|(topic, _)| topic == "cams/test/state"));
     let retained = listener.retained();
@@ -334,7 +342,9 @@ fn home_assistant_finds_a_run_whose_last_will_is_told_if_it_dies() {
         heard.last().is_some_and(|(topic, text)| topic == "cams/test/status" && text == b"offline")
     });
     let results = std::fs::read_to_string(broker.path("a.jsonl")).unwrap();
-    assert!(results.contains("127.0.0.1") && !results.contains("s3cret"), "{results}");
+    let shown = format!("mqtt://***@127.0.0.1:{}/cams/test", broker.port);
+    assert!(results.contains(&shown) && results.contains("http://127.0.0.1:1/***"), "{results}");
+    assert!(!results.contains("s3cret"), "{results}");
 }
 
 fn said(output: &Output) -> String {

@@ -401,7 +401,7 @@ fn frames_are_sent_to_a_server_that_gives_them_on() {
     let source = "videotestsrc is-live=true ! video/x-raw,format=I420,width=176,height=144,framerate=25/1 \
                   ! appsink name=frames";
     let mut run = Command::new("timeout")
-        .args(["--foreground", "--signal=KILL", "120"])
+        .args(["--signal=KILL", "120"])
         .arg(program())
         .args(["run", "--source", source, "--track", "60,60,40,40", "--backend", "cpu", "--no-progress"])
         .args(["--sink", "@out.launch"])
@@ -409,8 +409,9 @@ fn frames_are_sent_to_a_server_that_gives_them_on() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    assert_eq!(server.says(), "176x144\n");
-    // `timeout` passes it on.
+    let size = server.says();
+    // `timeout` passes it on; the run may end before or after the server.
     assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status().unwrap().success());
-    assert_eq!(run.wait().unwrap().code(), Some(130));
+    run.wait().unwrap();
+    assert_eq!(size, "176x144\n");
 }

@@ -2,8 +2,8 @@
 //!
 //! The engine is synchronous and never waits for any of these. Between them stands a sink that finds out what
 //! happened ([`watch`]) and puts it into a queue for each receiver, each of which has a thread of its own.
-//! Where a receiver is away or slow, its queue fills, and from then on the oldest in it are lost, and counted.
-//! At the end of a run what waits is told, for as long as [`FAREWELL`].
+//! Where a receiver is away or slow, its queue fills, and from then on the oldest in it are lost, and
+//! counted. At the end of a run what waits is told, for as long as [`FAREWELL`].
 //!
 //! | file | job |
 //! |---|---|
@@ -98,6 +98,16 @@ pub(crate) fn topics(request: &Request) -> Result<Vec<String>> {
     Ok(addresses(request)?.into_iter().filter_map(topic).collect())
 }
 
+/// What was typed, as it may be shown: the path of a web address can be a secret.
+pub(crate) fn shown(typed: &str) -> String {
+    match Address::of(typed) {
+        Ok(Address::Webhook(webhook)) if !typed.starts_with('@') => {
+            format!("{}/{}", webhook.name, text::HIDDEN)
+        }
+        _ => text::without_secrets(typed).into_owned(),
+    }
+}
+
 fn addresses(request: &Request) -> Result<Vec<Address>> {
     request.events.iter().map(|typed| Address::of(typed)).collect()
 }
@@ -171,7 +181,8 @@ pub struct EventsSink {
 }
 
 impl EventsSink {
-    /// Starts the receivers that a request asks for, for a video of that name. None of them needs to be there.
+    /// Starts the receivers that a request asks for, for a video of that name. None of them needs to be
+    /// there.
     ///
     /// # Errors
     /// As [`check`]; `Output` if the system gives no thread.

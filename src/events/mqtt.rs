@@ -10,7 +10,8 @@
 //! Everything is sent with quality of service 1, and kept here until the broker has acknowledged it. The
 //! library forgets what was in flight when a broker comes back without its sessions, so each connection is a
 //! new client, which is given what was not acknowledged yet, in its order: an event may come twice, and none
-//! is missing. What is retained is told anew too, for a broker that has forgotten it.
+//! is missing. What is retained is told anew too, for a broker that has forgotten it, and tracks of a run
+//! that died are removed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -180,6 +181,8 @@ impl<'a> Post<'a> {
             hand_over(&client, &message.topic, &message.payload, message.is_retained)?;
             unanswered.push_back(true);
         }
+        // What a run of before could not take back comes as retained.
+        let _ = client.try_subscribe(self.topic("tracks/+"), QoS::AtLeastOnce);
         let mut is_closed = false;
         while !(is_closed && unanswered.is_empty()) {
             tokio::select! {
@@ -195,14 +198,19 @@ impl<'a> Post<'a> {
                         unanswered.push_back(true);
                     }
                 }
-                packet = line.next() => {
+                packet = line.next() => match packet? {
                     // Brokers acknowledge in the order in which they were told: MQTT 3.1.1, section 4.6.
-                    if let Packet::PubAck(_) = packet?
-                        && unanswered.pop_front() == Some(true)
-                    {
-                        self.acknowledge();
+                    Packet::PubAck(_) => {
+                        if unanswered.pop_front() == Some(true) {
+                            self.acknowledge();
+                        }
                     }
-                }
+                    Packet::Publish(found) if found.retain && !self.knows(&found.topic) => {
+                        hand_over(&client, &found.topic, &Bytes::new(), true)?;
+                        unanswered.push_back(false);
+                    }
+                    _ => {}
+                },
             }
         }
         // Whoever takes his leave has no last will.
@@ -212,6 +220,11 @@ impl<'a> Post<'a> {
             while line.next().await.is_ok() {}
         }
         Ok(())
+    }
+
+    /// True if something of this run is retained there, or will be.
+    fn knows(&self, topic: &str) -> bool {
+        self.retained.contains_key(topic) || self.waiting.iter().any(|message| message.topic == topic)
     }
 
     /// The oldest that waits has come to the broker.

@@ -141,8 +141,9 @@ request! {
     /// second; an .mkv all that was written. Through a named pipe: .mkv or .webm
     output: Vec<PathBuf> = Vec::new(),
         Spec { value: "FILE", short: Some('o'), group: OUTPUT, is_file: true, ..SPEC };
-    /// Let -o show a part of the picture of that size that follows a track, smoothly and with nothing drawn on
-    /// it: the first that is found, or the one with that number. While the track is lost it stays where it is
+    /// Let -o show a part of the picture of that size that follows a track, smoothly and with nothing drawn
+    /// on it: the first that is found, or the one with that number. While the track is lost it stays where it
+    /// is
     follow: Option<Shot> = None,
         Spec { value: "WxH[@TRACK]", group: OUTPUT, needs: &["output"], excludes: &["view"], ..SPEC };
     /// Show what --follow shows so many times as large, from 1 to 16
@@ -167,8 +168,9 @@ request! {
         Spec { value: "FILE", group: OUTPUT, is_file: true, element: InElement::Ready, ..SPEC };
     /// Tell what happens to tracks (appeared, uncertain, lost, found, gone; entered or left a --zone): lines
     /// of JSON on standard output (-), each posted to http[s]://..., or published to an MQTT broker at
-    /// mqtt[s]://[USER:PASSWORD@]HOST[:PORT]/TOPIC; @FILE has such an address in it, which then nobody sees
-    /// in the list of processes; may be given several times. The run never waits for any of these
+    /// mqtt[s]://HOST[:PORT]/TOPIC, with USER:PASSWORD@ in front of the host if it asks for that; @FILE has
+    /// such an address in it, which then nobody sees in the list of processes; may be given several times.
+    /// The run never waits for any of these
     events: Vec<String> = Vec::new(), Spec { value: "-|URL|@FILE", group: OUTPUT, ..SPEC };
     /// A polygon in the picture that tracks can enter and leave, corners in pixels; a track is in it when the
     /// middle of its box's lower edge is; may be given several times

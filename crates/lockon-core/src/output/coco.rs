@@ -1,13 +1,13 @@
-//! COCO: one JSON object with `images`, `annotations` and `categories`, which CVAT, FiftyOne and pycocotools
-//! read.
+//! COCO: one JSON object with `images`, `annotations` and `categories`, which CVAT, `FiftyOne` and
+//! `pycocotools` read.
 //!
 //! Each frame is an image, named `frame_000012.PNG` as CVAT names frames of a video; its `id` is the frame's
 //! number + 1, and `frame` that number. Each track that is not lost is an annotation with its `score` and its
 //! `track_id`, beside which CVAT reads the `attributes`. A run that follows nothing has its matches instead,
 //! without a `track_id`. A category is a template or a class; tracks of boxes that were given are `object`.
 //!
-//! Annotations are written as they come, so what is kept of a run is small. T.-Y. Lin et al., "Microsoft COCO:
-//! Common Objects in Context", 2014; the format: cocodataset.org.
+//! Annotations are written as they come, so what is kept of a run is small. T.-Y. Lin et al., "Microsoft
+//! COCO: Common Objects in Context", 2014; the format: cocodataset.org.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

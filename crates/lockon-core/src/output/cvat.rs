@@ -6,8 +6,9 @@
 //! video, as in a task of the whole video. The label is the template or class that a track began as, or
 //! `object`. Matches that nobody follows are left out: the format has tracks alone.
 //!
-//! From each key frame on, the next one is the farthest box to which a straight line leads that is near enough
-//! to all boxes between. Key frames are kept until the end of the run, 48 bytes each. Format: docs.cvat.ai, "XML annotation format".
+//! From each key frame on, the next one is the farthest box to which a straight line leads that is near
+//! enough to all boxes between. Key frames are kept until the end of the run, 48 bytes each. Format:
+//! docs.cvat.ai, "XML annotation format".
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -21,8 +22,8 @@ use crate::text::escaped;
 
 use super::OBJECT;
 
-/// How far an interpolated edge may be from the one that was found, in pixels: the pixel that is promised, but
-/// for what two decimals round away.
+/// How far an interpolated edge may be from the one that was found, in pixels: the pixel that is promised,
+/// but for what two decimals round away.
 const TOLERANCE: f64 = 0.99;
 
 /// Tracks, written as a whole at the end.
@@ -112,7 +113,9 @@ impl Course {
         self.keys.push(reached);
         self.slopes = ANY_SLOPE;
         let behind = std::mem::take(&mut self.behind);
-        behind.into_iter().for_each(|key| self.extend(key));
+        for key in behind {
+            self.extend(key);
+        }
         true
     }
 

@@ -6,8 +6,8 @@
 //! "MOT16: A Benchmark for Multi-Object Tracking", 2016, on its data format.
 //!
 //! A run that follows nothing (`--template` without `--track` and `--track-matches`) gives its matches as the
-//! format gives detections: with the id -1, until something is followed after all. Beside tracks matches are left out, for a tool would count them
-//! as one more target.
+//! format gives detections: with the id -1, until something is followed after all. Beside tracks matches are
+//! left out, for a tool would count them as one more target.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -101,16 +101,15 @@ impl Crop {
     /// The middle of what is followed, if it is found.
     fn target(&mut self, record: &FrameRecord) -> Option<[f64; 2]> {
         let with = |id| record.tracks.iter().find(|track| track.id == id);
-        let track = match self.shot.track {
-            Some(id) => with(id),
-            None => {
-                let found = |track: &&Track| track.state != TrackState::Lost;
-                let track = self.track.and_then(with).or_else(|| record.tracks.iter().find(found));
-                // The next one is another target.
-                self.follows &= track.map(|track| track.id) == self.track;
-                self.track = track.map(|track| track.id);
-                track
-            }
+        let track = if let Some(id) = self.shot.track {
+            with(id)
+        } else {
+            let found = |track: &&Track| track.state != TrackState::Lost;
+            let track = self.track.and_then(with).or_else(|| record.tracks.iter().find(found));
+            // The next one is another target.
+            self.follows &= track.map(|track| track.id) == self.track;
+            self.track = track.map(|track| track.id);
+            track
         };
         let Track { x, y, w, h, .. } = *track.filter(|track| track.state != TrackState::Lost)?;
         Some([x + w / 2.0, y + h / 2.0])

@@ -244,8 +244,8 @@ fn extend_edges(data: &mut [u8], stride: usize, inner: Size, outer: Size, sample
     }
 }
 
-/// What buffers of that size are like: the frames' rate, pixel aspect and colours, in another format where they are
-/// grey.
+/// What buffers of that size are like: the frames' rate, pixel aspect and colours, in another format where
+/// they are grey.
 fn video_info(
     format: &VideoFormat,
     size: Size,
