@@ -208,7 +208,7 @@ impl Turns {
     /// So many events more.
     fn go_on(&mut self, frames: u64) {
         for number in self.frames..self.frames + frames {
-            let state = if number % 2 == 0 { TrackState::Tracked } else { TrackState::Lost };
+            let state = if number.is_multiple_of(2) { TrackState::Tracked } else { TrackState::Lost };
             let track = Track { id: 1, state, x: 8.0, y: 8.0, w: 16.0, h: 16.0, ..Track::default() };
             let record = FrameRecord { frame: number, tracks: vec![track], ..FrameRecord::default() };
             let picture = frame(number, &Plane::new(Size::new(64, 48)));

@@ -60,8 +60,9 @@ impl Address {
     /// `Value` if it is none of these, without what is secret in it; `File` if a file cannot be read.
     pub(super) fn of(typed: &str) -> Result<Self> {
         match typed.strip_prefix('@') {
-            None => Self::parse(typed)
-                .map_err(|what| Error::value("events", &*text::without_secrets(typed), what)),
+            None => {
+                Self::parse(typed).map_err(|what| Error::value("events", &text::without_secrets(typed), what))
+            }
             Some(file) => {
                 let line = std::fs::read_to_string(file).map_err(Error::file("read", Path::new(file)))?;
                 Self::parse(line.trim()).map_err(|what| Error::value("events", typed, what))
@@ -133,8 +134,8 @@ fn decoded(part: &str) -> Result<String, &'static str> {
 mod tests {
     use super::*;
 
-    fn login(user: &str, password: &str) -> Option<Login> {
-        Some(Login { user: user.into(), password: password.into() })
+    fn someone(user: &str, password: &str) -> Login {
+        Login { user: user.into(), password: password.into() }
     }
 
     #[test]
@@ -146,7 +147,7 @@ mod tests {
             panic!("a webhook")
         };
         assert_eq!(hook.url, "https://hooks.example:8443/T0/s3cret?a=b");
-        assert_eq!((hook.login, &*hook.name), (login("me", "p@ss"), "https://hooks.example:8443"));
+        assert_eq!((hook.login, &*hook.name), (Some(someone("me", "p@ss")), "https://hooks.example:8443"));
         let Address::Mqtt(broker) = Address::of("mqtt://me:s3cret@broker/home/front%20door/").unwrap() else {
             panic!("a broker")
         };
@@ -154,7 +155,7 @@ mod tests {
             host: "broker".into(),
             port: 1883,
             is_secure: false,
-            login: login("me", "s3cret"),
+            login: Some(someone("me", "s3cret")),
             topic: "home/front door".into(),
             name: "mqtt://broker/home/front door".into(),
         };

@@ -35,9 +35,8 @@ use super::{Letter, MOST_BYTES, tls};
 /// Messages that may be on their way; the library holds 100.
 const ON_THE_WAY: usize = 50;
 
-/// Messages that one connection may be handed before it has sent the first: what is retained, and what is on
-/// the way.
-const HANDED_OVER: usize = 4096;
+/// Messages that wait for the connection to take them: then whoever hands them over waits.
+const HANDED_OVER: usize = 10;
 
 /// After so long without a word the broker is asked whether it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -174,15 +173,15 @@ impl<'a> Post<'a> {
         // As it was before what waits; each counts as acknowledged where it was once.
         let mut unanswered = VecDeque::new();
         for (topic, payload) in &self.retained {
-            hand_over(&client, topic, payload, true)?;
+            hand_over(&client, topic, payload, true).await?;
             unanswered.push_back(false);
         }
         for message in &self.waiting {
-            hand_over(&client, &message.topic, &message.payload, message.is_retained)?;
+            hand_over(&client, &message.topic, &message.payload, message.is_retained).await?;
             unanswered.push_back(true);
         }
         // What a run of before could not take back comes as retained.
-        let _ = client.try_subscribe(self.topic("tracks/+"), QoS::AtLeastOnce);
+        let _ = client.subscribe(self.topic("tracks/+"), QoS::AtLeastOnce).await;
         let mut is_closed = false;
         while !(is_closed && unanswered.is_empty()) {
             tokio::select! {
@@ -194,19 +193,15 @@ impl<'a> Post<'a> {
                     let first = self.waiting.len();
                     self.take(&letter);
                     for message in self.waiting.range(first..) {
-                        hand_over(&client, &message.topic, &message.payload, message.is_retained)?;
+                        hand_over(&client, &message.topic, &message.payload, message.is_retained).await?;
                         unanswered.push_back(true);
                     }
                 }
                 packet = line.next() => match packet? {
                     // Brokers acknowledge in the order in which they were told: MQTT 3.1.1, section 4.6.
-                    Packet::PubAck(_) => {
-                        if unanswered.pop_front() == Some(true) {
-                            self.acknowledge();
-                        }
-                    }
+                    Packet::PubAck(_) => self.acknowledge(unanswered.pop_front()),
                     Packet::Publish(found) if found.retain && !self.knows(&found.topic) => {
-                        hand_over(&client, &found.topic, &Bytes::new(), true)?;
+                        hand_over(&client, &found.topic, &Bytes::new(), true).await?;
                         unanswered.push_back(false);
                     }
                     _ => {}
@@ -214,7 +209,7 @@ impl<'a> Post<'a> {
             }
         }
         // Whoever takes his leave has no last will.
-        hand_over(&client, &self.topic("status"), &Bytes::from_static(b"offline"), true)?;
+        hand_over(&client, &self.topic("status"), &Bytes::from_static(b"offline"), true).await?;
         while !matches!(line.next().await?, Packet::PubAck(_)) {}
         if client.disconnect().await.is_ok() {
             while line.next().await.is_ok() {}
@@ -227,8 +222,11 @@ impl<'a> Post<'a> {
         self.retained.contains_key(topic) || self.waiting.iter().any(|message| message.topic == topic)
     }
 
-    /// The oldest that waits has come to the broker.
-    fn acknowledge(&mut self) {
+    /// Something has come to the broker: the oldest that waits, or what was told again.
+    fn acknowledge(&mut self, is_waiting: Option<bool>) {
+        if is_waiting != Some(true) {
+            return;
+        }
         let Some(Message { topic, payload, is_retained, is_event }) = self.waiting.pop_front() else {
             return;
         };
@@ -243,14 +241,14 @@ impl<'a> Post<'a> {
     }
 }
 
-fn hand_over(
+async fn hand_over(
     client: &AsyncClient,
     topic: &str,
     payload: &Bytes,
     is_retained: bool,
 ) -> Result<(), ConnectionError> {
-    let handed = client.try_publish(topic, QoS::AtLeastOnce, is_retained, payload.to_vec());
-    // The connection is gone, or has sent nothing for thousands of messages.
+    let handed = client.publish_bytes(topic, QoS::AtLeastOnce, is_retained, payload.clone()).await;
+    // The connection is gone: why, it has said.
     handed.map_err(|_| ConnectionError::RequestsDone)
 }
 

@@ -23,7 +23,7 @@ fn a_stream_for_browsers_has_all_frames_in_its_segments() {
     lockon(dir.path(), &[clip.to_str().unwrap(), "--track", "310,120,64,64", "--sink", &sink]);
     let list = std::fs::read_to_string(dir.path().join("live.m3u8")).unwrap();
     assert!(list.starts_with("#EXTM3U") && list.contains("#EXT-X-ENDLIST"), "{list}");
-    let segments: Vec<_> = list.lines().filter(|line| line.ends_with(".ts")).collect();
+    let segments: Vec<_> = list.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
     assert!(segments.len() >= 2, "{list}");
     let frames = segments.iter().map(|segment| {
         let results = lockon(dir.path(), &[segment, "--threshold", "mean:5:1", "--results", "-"]);

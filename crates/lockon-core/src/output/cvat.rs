@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_target_that_moves_straight_on_has_two_key_frames_also_where_it_shakes() {
-        let shaken = |frame: u64| if frame % 2 == 0 { 0.4 } else { -0.4 };
+        let shaken = |frame: u64| if frame.is_multiple_of(2) { 0.4 } else { -0.4 };
         let boxes: Vec<_> = (0..500)
             .map(|frame| (frame, Some([3.0 * frame as f64 + shaken(frame), 20.0, 40.0, 30.0])))
             .collect();

@@ -388,7 +388,7 @@ mod tests {
             assert_eq!(std::fs::read_to_string(&path).unwrap(), "old", "as it would be after a crash");
             // What was done of a run that was interrupted is there.
             sink.finish(&Summary { interrupted: true, ..Summary::default() }).unwrap();
-            assert_eq!(sink.files(), [path.clone()]);
+            assert_eq!(sink.files(), std::slice::from_ref(&path));
             drop(sink);
             assert_ne!(std::fs::read_to_string(&path).unwrap(), "old");
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else stays");
