@@ -77,8 +77,8 @@ impl Job {
         check(request)?;
         if request.without_secrets().1 {
             return usage(
-                "passwords would be kept by the farm's server: give --credentials FILE, which workers can read, or \
-                 start workers with LOCKON_CREDENTIALS",
+                "passwords would be kept by the farm's server: give --credentials FILE or --events @FILE, which workers \
+                 can read, or start workers with LOCKON_CREDENTIALS",
             );
         }
         let live = fleet::is_live(request);
@@ -177,7 +177,9 @@ fn check(request: &Request) -> Result<()> {
     if request.output_files().is_empty() && request.sink.is_empty() {
         return usage("a worker shows nothing: say where results go, by --results, -o or --report");
     }
-    if matches!(request.parsed_input()?, Input::Stdin) || request.results.iter().any(|path| path == "-") {
+    if matches!(request.parsed_input()?, Input::Stdin)
+        || request.results.iter().chain(&request.events).any(|to| to == "-")
+    {
         return usage("standard input and output are not a worker's: name files");
     }
     Ok(())
@@ -240,6 +242,11 @@ fn absolute(request: &Request, collect: bool) -> Result<Request> {
     }
     for path in [&mut absolute.control, &mut absolute.credentials].into_iter().flatten() {
         *path = whole(path)?;
+    }
+    for to in &mut absolute.events {
+        if let Some(file) = to.strip_prefix('@') {
+            *to = format!("@{}", text(&file.to_owned())?);
+        }
     }
     if !collect {
         absolute.output = request.output.iter().map(whole).collect::<Result<_>>()?;

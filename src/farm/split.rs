@@ -134,7 +134,8 @@ fn check(request: &Request) -> Result<()> {
         return usage("-o, --sink and --report are made in one piece: submit them without --split");
     }
     let formats = request.results.iter().map(|path| Format::of(path)).collect::<Result<Vec<_>>>()?;
-    if !formats.contains(&Format::JsonLines) || formats.contains(&Format::Mot) {
+    let is_joined = |format: &Format| matches!(format, Format::JsonLines | Format::Csv);
+    if !formats.contains(&Format::JsonLines) || !formats.iter().all(is_joined) {
         return usage("results are joined of .jsonl, which must be one of them, and .csv");
     }
     if request.start != Moment::default()
@@ -168,6 +169,7 @@ mod tests {
             ((|request| request.track_matches = true) as fn(&mut Request), "needs the frames before"),
             (|request| request.output.push("a.mkv".into()), "in one piece"),
             (|request| request.results = vec!["a.csv".into()], ".jsonl, which must be"),
+            (|request| request.results.push("a.coco.json".into()), ".jsonl, which must be"),
             (|request| request.every = 2, "whole videos"),
             (|request| request.live = true, "drop frames"),
         ] {

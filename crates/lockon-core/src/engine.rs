@@ -115,6 +115,7 @@ impl Engine<'_> {
             let finished = finish(&mut **sink, &summary);
             run.has_failed[index] |= finished.is_err();
             outcome = first_error(outcome, finished);
+            summary.events.extend(sink.events());
         }
         summary.error = outcome.as_ref().err().map(in_words);
         // What failed may have left a part of a file, or the file that was there before.
