@@ -41,6 +41,8 @@
 
 pub mod backend;
 pub mod devices;
+#[cfg(feature = "events")]
+pub mod events;
 #[cfg(feature = "farm")]
 pub mod farm;
 #[cfg(feature = "gst")]

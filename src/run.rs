@@ -11,6 +11,8 @@ use crate::control::Control;
 use crate::devices::Devices;
 use crate::engine::{Engine, Purpose};
 use crate::error::{Error, Result};
+#[cfg(feature = "events")]
+use crate::events::{self, EventsSink};
 use crate::excerpt::Excerpt;
 use crate::files;
 use crate::fleet;
@@ -23,6 +25,7 @@ use crate::media::source::{Input, SourceSpec, VideoSource};
 use crate::media::window;
 use crate::metrics::{MetricsServer, MetricsSink};
 use crate::output::{self, report};
+use crate::overlay::Crop;
 use crate::ports::Sink;
 use crate::request::{Request, Share};
 use crate::results::{CommandRecord, RunRecord, Summary};
@@ -132,6 +135,10 @@ impl Prepared {
         }
         let readers = await_readers(&self.request, control)?.ok_or(Error::Stopped)?;
         let mut sinks = file_sinks(&self.request, &self.spec)?;
+        #[cfg(feature = "events")]
+        if !self.request.events.is_empty() {
+            sinks.push(Box::new(EventsSink::open(&self.request, &fleet::name_of(&self.spec.input))?));
+        }
         self.serve_metrics()?;
         let watch = |server: &MetricsServer| {
             Box::new(server.watch(&fleet::name_of(&self.spec.input), &self.traffic)) as Box<dyn Sink>
@@ -176,10 +183,16 @@ impl Run {
     /// Notes the command line in the run's record.
     pub fn note_command(&mut self, line: impl IntoIterator<Item = String>) {
         let Self { request, spec, .. } = self;
+        let shown = |word: String| {
+            #[cfg(feature = "events")]
+            let word =
+                request.events.iter().fold(word, |word, typed| word.replace(typed, &events::shown(typed)));
+            text::without_secrets(&word).into_owned()
+        };
         self.command = Some(CommandRecord {
             job: request.digest(&self.job.templates),
             outputs: request.output_files().iter().map(|path| path.to_string_lossy().into_owned()).collect(),
-            line: line.into_iter().map(|word| text::without_secrets(&word).into_owned()).collect(),
+            line: line.into_iter().map(shown).collect(),
             view: request.shown_view().name(),
             decoders: spec.decoder.name(),
             live: self.frames.source().is_live(),
@@ -223,9 +236,9 @@ impl Run {
         server.watch(video, &self.devices.traffic())
     }
 
-    /// Shows this run on a page, under a name, from now on.
+    /// Shows this run on a page, under a name, from now on; gives the number that it has there.
     #[cfg(feature = "serve")]
-    pub fn show(&mut self, page: &Page, name: &str) {
+    pub fn show(&mut self, page: &Page, name: &str) -> usize {
         let Self { request, devices, control, frames, .. } = &*self;
         let is_live = frames.source().is_live();
         let shown = serve::Shown {
@@ -240,7 +253,10 @@ impl Run {
             waits: request.is_idle() && !request.display && !is_live,
             kept: if request.display { window::KEPT } else { 0 },
         };
-        self.sinks.push(Box::new(page.watch(shown)));
+        let sink = page.watch(shown);
+        let number = sink.number();
+        self.sinks.push(Box::new(sink));
+        number
     }
 
     /// The first frame that will be processed, before it is; `None` if there is none, or if the run was
@@ -370,7 +386,11 @@ fn file_sinks(request: &Request, spec: &SourceSpec) -> Result<Vec<Box<dyn Sink>>
     }
     let sound = if request.output.is_empty() { None } else { sound_of(request, spec) };
     for path in &request.output {
-        sinks.push(Box::new(of_part(request, VideoSink::file(path, request.shown_view(), sound.clone())?)));
+        let sink = of_part(request, VideoSink::file(path, request.shown_view(), sound.clone())?);
+        sinks.push(Box::new(match request.follow {
+            Some(shot) => sink.following(Crop::new(shot, request.follow_zoom)),
+            None => sink,
+        }));
     }
     Ok(sinks)
 }

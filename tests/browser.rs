@@ -3,14 +3,14 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::page::Served;
-use crate::say;
+use crate::page::{Ended, Served};
+use crate::{live, say};
 
 /// Far longer than anything takes, also on a machine that has much else to do.
 const LONG: Duration = Duration::from_secs(90);
@@ -20,7 +20,8 @@ const BARS: &str = "videotestsrc is-live=true horizontal-speed=1 ! video/x-raw,f
 
 /// A browser with one window, closed when this is dropped.
 struct Browser {
-    driver: Child,
+    /// With it the browser ends, whose commands come through a pipe from there.
+    _driver: Ended,
     _driver_says: BufReader<ChildStdout>,
     port: u16,
     session: String,
@@ -40,14 +41,10 @@ impl Browser {
             return None;
         }
         let profile = tempfile::tempdir().unwrap();
-        let mut child = Command::new(driver)
-            .arg("--port=0")
-            .env("HOME", profile.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut says = BufReader::new(child.stdout.take().unwrap());
+        let mut command = Command::new(driver);
+        command.arg("--port=0").env("HOME", profile.path()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut driver = Ended(command.spawn().unwrap());
+        let mut says = BufReader::new(driver.0.stdout.take().unwrap());
         let mut line = String::new();
         let port = loop {
             line.clear();
@@ -56,13 +53,13 @@ impl Browser {
                 break port.trim_end_matches('.').parse().unwrap();
             }
         };
-        let mut browser = Self { driver: child, _driver_says: says, port, session: String::new(), profile };
+        let mut browser = Self { _driver: driver, _driver_says: says, port, session: String::new(), profile };
         let mut options = json!({
             "binary": chromium,
             "args": [
                 "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
                 "--disable-background-networking", "--disable-component-update", "--disable-sync",
-                "--disable-dev-shm-usage",
+                "--disable-dev-shm-usage", "--remote-debugging-pipe",
                 format!("--window-size={width},{height}"),
                 format!("--user-data-dir={}", browser.profile.path().join("profile").display()),
             ],
@@ -163,6 +160,32 @@ impl Browser {
         );
     }
 
+    /// Puts a file of these bytes on an element, as somebody does who drags it there.
+    fn drop_file(&self, on: &str, name: &str, kind: &str, bytes: &[u8]) {
+        self.run(&format!(
+            "const files = new DataTransfer(); \
+             files.items.add(new File([new Uint8Array({bytes:?})], '{name}', {{ type: '{kind}' }})); \
+             for (const kind of ['dragenter', 'dragover', 'drop']) document.querySelector('{on}').dispatchEvent(\
+             new DragEvent(kind, {{ dataTransfer: files, bubbles: true, cancelable: true }}))"
+        ));
+    }
+
+    /// The system is dark, or light.
+    fn shine(&self, scheme: &str) {
+        let scheme = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        let params = json!({ "cmd": "Emulation.setEmulatedMedia", "params": { "features": scheme } });
+        self.ask("POST", "/goog/cdp/execute", &params);
+    }
+
+    /// Keeps what is seen for people to look at, where `LOCKON_SCREENSHOTS` names a folder.
+    fn photograph(&self, name: &str) {
+        let Some(folder) = std::env::var_os("LOCKON_SCREENSHOTS") else { return };
+        let png = self.ask("GET", "/screenshot", &Value::Null);
+        let png = base64(png.as_str().unwrap());
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(Path::new(&folder).join(format!("{name}.png")), png).unwrap();
+    }
+
     /// Errors in the page's log, among them what its content security policy kept it from.
     fn complaints(&self) -> Vec<String> {
         let log = self.ask("POST", "/se/log", &json!({ "type": "browser" }));
@@ -173,7 +196,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // With the session the browser ends.
+        // With the session the browser ends by itself.
         if !self.session.is_empty()
             && let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port))
         {
@@ -185,9 +208,26 @@ impl Drop for Browser {
             );
             let _ = stream.read_to_string(&mut String::new());
         }
-        let _ = self.driver.kill();
-        let _ = self.driver.wait();
     }
+}
+
+/// What base64 stands for.
+fn base64(text: &str) -> Vec<u8> {
+    let digit = |c: u8| match c {
+        b'A'..=b'Z' => u32::from(c - b'A'),
+        b'a'..=b'z' => u32::from(c - b'a') + 26,
+        b'0'..=b'9' => u32::from(c - b'0') + 52,
+        b'+' => 62,
+        _ => 63,
+    };
+    let digits: Vec<_> = text.bytes().filter(|c| *c != b'=').map(digit).collect();
+    digits
+        .chunks(4)
+        .flat_map(|four| {
+            let bits = (0..4).fold(0, |bits, at| bits << 6 | four.get(at).copied().unwrap_or(0));
+            bits.to_be_bytes()[1..four.len()].to_vec()
+        })
+        .collect()
 }
 
 /// The driver's own names of keys.
@@ -222,6 +262,9 @@ fn a_box_that_is_dragged_in_a_browser_is_followed_called_something_and_forgotten
     assert_eq!(browser.run("return document.querySelectorAll('#tracks b').length"), 0);
     assert_eq!(served.video()["names"]["1"], "<b>car</b>");
     browser.until("document.getElementById('eyes').dataset.p95 > 0");
+    browser.photograph("light");
+    browser.shine("dark");
+    browser.photograph("dark");
     browser.keys(DELETE);
     browser.until("document.querySelectorAll('#tracks li').length === 0");
     served.wait_for_track("no track", |track| track.is_none());
@@ -231,14 +274,17 @@ fn a_box_that_is_dragged_in_a_browser_is_followed_called_something_and_forgotten
 #[test]
 fn a_phone_draws_the_first_box_of_a_file_with_a_finger() {
     let Some(browser) = Browser::start(390, 844, true) else { return };
-    let served = Served::file();
+    let served = Served::endless();
     browser.open(&served.url);
     browser.until("document.getElementById('hint').textContent === 'Drag a box around what to follow.'");
     browser.until("document.getElementById('picture').getBoundingClientRect().width > 200");
     // Nothing lies beside the screen.
     assert_eq!(browser.run("return document.documentElement.scrollWidth <= window.innerWidth"), true);
-    browser.drag("touch", [768.0, 432.0], [260.0, 180.0], [330.0, 240.0]);
-    served.wait("the first box", |video| video.is_null() || video["waits"] == false);
+    browser.photograph("phone-waits");
+    browser.drag("touch", [320.0, 240.0], [100.0, 60.0], [220.0, 180.0]);
+    served.wait("the first box", |video| video["waits"] == false);
+    browser.until("document.querySelector('#tracks .is') !== null");
+    browser.photograph("phone");
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
@@ -259,6 +305,7 @@ fn videos_stand_side_by_side_and_one_can_be_opened() {
         "[...document.querySelectorAll('#videos canvas')].every((c) => c.width > 0 && \
          c.getContext('2d').getImageData(c.width / 2, c.height / 2, 1, 1).data[3] === 255)",
     );
+    browser.photograph("wall");
     browser.run("document.querySelector('#videos a').click()");
     browser.until("document.getElementById('name').textContent.endsWith('.mp4')");
     browser.until("document.getElementById('state').textContent === 'paused'");
@@ -267,4 +314,144 @@ fn videos_stand_side_by_side_and_one_can_be_opened() {
     browser.run("document.getElementById('home').click()");
     browser.until("document.querySelectorAll('#videos a').length === 2");
     assert_eq!(browser.complaints(), [""; 0]);
+}
+
+/// Colour bars that stand still.
+const STILL: &str =
+    "videotestsrc is-live=true pattern=smpte ! video/x-raw,format=I420,width=320,height=240,framerate=30/1";
+
+#[test]
+fn a_file_that_is_dropped_and_a_box_that_is_drawn_become_templates_and_the_threshold_moves() {
+    let Some(browser) = Browser::start(1280, 800, false) else { return };
+    let served = Served::start("0", &["--source", STILL, "--threshold", "mean:31:5"]);
+    browser.open(&served.url);
+    browser.until("document.getElementById('picture').width === 320");
+    // What is no picture is refused in words.
+    browser.drop_file("#stage", "notes.png", "image/png", b"no picture");
+    browser.until("!document.getElementById('toast').hidden");
+    // Where bars end, as a picture of its own.
+    let picture = served.picture();
+    let mut png = std::io::Cursor::new(Vec::new());
+    picture.crop_imm(80, 140, 48, 40).write_to(&mut png, image::ImageFormat::Png).unwrap();
+    browser.drop_file("#stage", "my <i>logo.png", "image/png", png.get_ref());
+    browser.until("document.querySelector('#templates b')?.textContent === 'my <i>logo'");
+    assert_eq!(browser.run("return document.querySelectorAll('#templates i').length"), 0);
+    let is_found = |name: &'static str| {
+        served.wait_for_shot("a match", |head| {
+            head["record"]["matches"].as_array().unwrap().iter().any(|found| found["template"] == name)
+        });
+    };
+    is_found("my <i>logo");
+    // The other way: from what is seen.
+    browser.run("document.getElementById('tool-template').click()");
+    browser.run("document.getElementById('template-name').value = 'drawn'");
+    browser.drag("mouse", [320.0, 240.0], [120.0, 145.0], [160.0, 185.0]);
+    browser.until("document.querySelectorAll('#templates li').length === 2");
+    is_found("drawn");
+    served.wait("its size", |video| {
+        let drawn = &video["search"]["templates"][1];
+        // By a pixel of the screen.
+        let is_near = |side: &str, meant: f64| (drawn[side].as_f64().unwrap_or(0.0) - meant).abs() <= 1.0;
+        drawn["name"] == "drawn" && is_near("w", 40.0) && is_near("h", 40.0)
+    });
+    browser.photograph("templates");
+    // After that a box is followed again.
+    browser.drag("mouse", [320.0, 240.0], [60.0, 140.0], [110.0, 185.0]);
+    browser.until("document.querySelectorAll('#tracks li').length === 1");
+    browser.until("!document.getElementById('view').hidden");
+    browser.keys("t");
+    browser.until("document.getElementById('view').getAttribute('aria-pressed') === 'true'");
+    browser.run(
+        "const value = document.getElementById('value'); value.value = 20; \
+         value.dispatchEvent(new Event('input', { bubbles: true }))",
+    );
+    served.wait("the threshold", |video| video["search"]["threshold"] == "mean:31:20");
+    // Black and white, and nothing between but what JPEG makes of edges.
+    browser.until(
+        "(() => { const c = document.getElementById('picture'); \
+         const { data } = c.getContext('2d').getImageData(0, 0, c.width, c.height); let plain = 0; \
+         for (let i = 0; i < data.length; i += 4) plain += data[i] < 40 || data[i] > 215; \
+         return plain > 0.8 * data.length / 4; })()",
+    );
+    browser.photograph("threshold");
+    // The refusal of what is no picture.
+    let complaints = browser.complaints();
+    assert!(complaints.len() == 1 && complaints[0].contains("400"), "{complaints:?}");
+}
+
+#[test]
+fn a_source_that_stalls_and_one_that_comes_back_are_seen() {
+    let Some(browser) = Browser::start(1280, 800, false) else { return };
+    let Some(port) = live::port() else { return };
+    let server = live::Server::start(port, "320x240");
+    let address = format!("rtsp://127.0.0.1:{port}/test");
+    let served = Served::start("0", &[&address, "--reconnect", "--jitter", "50"]);
+    browser.open(&served.url);
+    let state = |is: &str| browser.until(&format!("document.getElementById('state').textContent === '{is}'"));
+    state("running");
+    server.signal("-STOP");
+    state("stalled");
+    browser.until("document.getElementById('hint').textContent.startsWith('Nothing comes')");
+    browser.photograph("stalled");
+    server.signal("-CONT");
+    state("running");
+    browser.until("document.getElementById('stalls').textContent >= 1");
+    drop(server);
+    state("stalled");
+    let _server = live::Server::start(port, "320x240");
+    state("running");
+    browser.until("document.getElementById('events').textContent.includes('connected again')");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn a_page_goes_on_when_lockon_is_back() {
+    let Some(browser) = Browser::start(1280, 800, false) else { return };
+    let served = Served::start("0", &["--source", BARS]);
+    let (url, port) = (served.url.clone(), served.port().to_string());
+    browser.open(&url);
+    let is_running = "document.getElementById('state').textContent === 'running'";
+    browser.until(is_running);
+    browser.until("document.getElementById('picture').width === 320");
+    drop(served);
+    browser.until("document.getElementById('state').textContent === 'out of reach'");
+    browser.until("document.getElementById('hint').textContent.includes('out of reach')");
+    browser.photograph("out-of-reach");
+    let served = Served::start(&port, &["--source", BARS]);
+    browser.until(is_running);
+    browser.drag("mouse", [320.0, 240.0], [60.0, 140.0], [110.0, 185.0]);
+    served.wait_for_track("a track", |track| track.is_some());
+}
+
+#[test]
+#[cfg(unix)]
+fn a_video_of_a_folder_is_opened_and_its_target_followed_by_whoever_knows_the_address_alone() {
+    let Some(browser) = Browser::start(1280, 800, false) else { return };
+    let around = crate::page::folder_of_videos();
+    let folder = around.path().join("my videos").to_string_lossy().into_owned();
+    let served = Served::serving(&folder, &[]);
+    browser.open(&served.url);
+    browser.until("document.querySelectorAll('#files button').length === 3");
+    assert_eq!(browser.run("return document.getElementById('folder').textContent"), "my videos");
+    // A name is text and nothing else.
+    assert_eq!(browser.run("return document.querySelectorAll('#files i').length"), 0);
+    browser.shine("dark");
+    browser.photograph("offers");
+    browser.run("[...document.querySelectorAll('#files button')].find((b) => b.textContent.startsWith('broken')).click()");
+    browser.until("!document.getElementById('toast').hidden");
+    browser.run("[...document.querySelectorAll('#files button')].find((b) => b.textContent.startsWith('cars')).click()");
+    browser.until("document.getElementById('name').textContent === 'cars.mp4'");
+    browser.until("document.getElementById('hint').textContent === 'Drag a box around what to follow.'");
+    browser.until("document.getElementById('picture').width > 300");
+    browser.drag("mouse", [768.0, 432.0], [260.0, 180.0], [320.0, 230.0]);
+    browser.until("document.getElementById('state').textContent === 'ended'");
+    browser.until("document.querySelector('#tracks .is') !== null");
+    browser.photograph("followed");
+    // And back to what else there is.
+    browser.run("document.getElementById('home').click()");
+    browser.until("document.querySelectorAll('#files button').length === 3");
+    browser.until("document.querySelectorAll('#videos a').length === 1");
+    // The refusal of what is no video.
+    let complaints = browser.complaints();
+    assert!(complaints.len() == 1 && complaints[0].contains("409"), "{complaints:?}");
 }

@@ -14,8 +14,11 @@ use lockon::frame::{Plane, Rect, Size};
 
 mod closing;
 mod decode;
+mod follow;
 mod overwrite;
+mod pipelines;
 mod report;
+mod results;
 mod search;
 mod source;
 mod typed;

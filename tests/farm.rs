@@ -2,9 +2,12 @@
 //! their results are those of a run on one machine.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -13,8 +16,12 @@ use tempfile::TempDir;
 use crate::say;
 use crate::util::{program, root};
 
+#[path = "farm/access.rs"]
+mod access;
 #[path = "farm/cameras.rs"]
 mod cameras;
+#[path = "farm/cluster.rs"]
+mod cluster;
 #[path = "farm/faults.rs"]
 mod faults;
 #[path = "farm/segments.rs"]
@@ -56,12 +63,26 @@ impl Drop for Process {
     }
 }
 
-/// A server and a folder that its workers share.
+/// A server and a folder that its workers share. The server ends before its folder does.
 struct Farm {
-    dir: TempDir,
-    port: u16,
-    words: Vec<String>,
     server: Option<Process>,
+    port: u16,
+    address: String,
+    words: Vec<String>,
+    dir: TempDir,
+}
+
+/// A port that nobody listens at, and that the system gives to nobody who asks for any, so that a server that
+/// is killed can have it again.
+fn free_port() -> u16 {
+    static NEXT: LazyLock<AtomicU16> =
+        LazyLock::new(|| AtomicU16::new((std::process::id() % 1000) as u16 * 20));
+    loop {
+        let port = 10_000 + NEXT.fetch_add(1, Ordering::Relaxed) % 20_000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 impl Farm {
@@ -82,9 +103,10 @@ impl Farm {
             say::skipped("no NATS server (apt-get install nats-server)");
             return None;
         }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let words = words.iter().map(|word| (*word).to_owned()).collect();
-        Some(Self { dir: tempfile::tempdir().unwrap(), port, words, server: None })
+        let port = free_port();
+        let (address, dir) = (format!("nats://127.0.0.1:{port}"), tempfile::tempdir().unwrap());
+        Some(Self { server: None, port, address, words, dir })
     }
 
     /// Starts the server, again if it was there, with what it kept.
@@ -98,10 +120,15 @@ impl Farm {
             .spawn()
             .unwrap();
         self.server = Some(Process(child));
+        self.wait("nats-server starts", || TcpStream::connect(("127.0.0.1", self.port)).is_ok());
+    }
+
+    /// Waits until something is as a test wants it.
+    fn wait(&self, what: &str, holds: impl Fn() -> bool) {
         let deadline = Instant::now() + LONG;
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(Instant::now() < deadline, "nats-server does not start");
-            std::thread::sleep(Duration::from_millis(10));
+        while !holds() {
+            assert!(Instant::now() < deadline, "{what}: {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -123,11 +150,21 @@ impl Farm {
         (0..count).map(copy).collect()
     }
 
+    /// Tells the server something as any client can, and waits for its answer.
+    fn tell_server(&self, subject: &str, says: &str) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        write!(stream, "CONNECT {{}}\r\nSUB answer 1\r\nPUB {subject} answer {}\r\n{says}\r\n", says.len())
+            .unwrap();
+        let lines = BufReader::new(stream).lines().map(Result::unwrap);
+        let answer = lines.skip_while(|line| !line.starts_with("MSG answer")).nth(1).unwrap();
+        assert!(!answer.contains("\"error\""), "{answer}");
+    }
+
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(program());
         command
             .current_dir(self.dir.path())
-            .env("LOCKON_FARM", format!("nats://127.0.0.1:{}", self.port))
+            .env("LOCKON_FARM", &self.address)
             .args(words)
             .stdin(Stdio::null());
         command
@@ -145,9 +182,14 @@ impl Farm {
     }
 
     fn worker(&self, name: &str, words: &[&str]) -> Process {
-        let log = fs::File::options().create(true).append(true).open(self.path("workers.log")).unwrap();
         let words = [&["worker", "--name", name, "--lease", "2", "--jobs", "2"], words].concat();
-        Process(self.command(&words).stderr(log).spawn().unwrap())
+        self.begin(&words, "workers.log")
+    }
+
+    /// Begins a command, which says into a file what it says.
+    fn begin(&self, words: &[&str], log: &str) -> Process {
+        let log = fs::File::options().create(true).append(true).open(self.path(log)).unwrap();
+        Process(self.command(words).stdout(Stdio::null()).stderr(log).spawn().unwrap())
     }
 
     /// What workers said.
@@ -160,22 +202,28 @@ impl Farm {
     }
 
     fn jobs_of(&self, words: &[&str]) -> Vec<Value> {
-        let output = self.output(&[&["jobs", "--json"], words].concat());
-        assert!(output.status.success(), "{}", stderr(&output));
-        String::from_utf8(output.stdout)
-            .unwrap()
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        self.asked_for_jobs(words).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Waits until jobs are as a test wants them.
+    /// The jobs, or what is said instead.
+    fn asked_for_jobs(&self, words: &[&str]) -> Result<Vec<Value>, String> {
+        let output = self.output(&[&["jobs", "--json"], words].concat());
+        if !output.status.success() {
+            return Err(stderr(&output));
+        }
+        let text = String::from_utf8(output.stdout).unwrap();
+        Ok(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    }
+
+    /// Waits until jobs are as a test wants them. A server may be away meanwhile.
     fn until(&self, what: &str, holds: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let deadline = Instant::now() + LONG;
         loop {
-            let jobs = self.jobs();
-            if holds(&jobs) {
-                return jobs;
+            let jobs = self.asked_for_jobs(&[]);
+            if let Ok(jobs) = &jobs
+                && holds(jobs)
+            {
+                return jobs.clone();
             }
             assert!(Instant::now() < deadline, "{what}: {jobs:?}\n{}", self.log());
             std::thread::sleep(Duration::from_millis(50));
@@ -225,13 +273,59 @@ fn timeless(path: &Path) -> Vec<String> {
     text.lines().map(clean).collect()
 }
 
-/// A job that takes three seconds, and is the same each time.
-const SLOW: [&str; 4] = [
-    "--source",
-    "videotestsrc num-buffers=60 ! identity sleep-time=50000 ! video/x-raw,format=GRAY8,width=160,height=120",
-    "--track",
-    "30,20,64,28",
-];
+/// A video that comes through a socket, the same each time: its end comes when a test wants it.
+struct Slow {
+    source: String,
+    is_open: Arc<AtomicBool>,
+}
+
+impl Slow {
+    const FRAMES: u8 = 60;
+
+    /// Nothing but the first frames comes yet, to whoever connects.
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let source = format!(
+            "tcpclientsrc host=127.0.0.1 port={} ! rawvideoparse width=160 height=120 format=gray8 framerate=20/1",
+            listener.local_addr().unwrap().port()
+        );
+        let is_open = Arc::new(AtomicBool::new(false));
+        let opened = is_open.clone();
+        // It ends with the test.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let opened = opened.clone();
+                std::thread::spawn(move || Self::send(&stream.unwrap(), &opened));
+            }
+        });
+        Self { source, is_open }
+    }
+
+    fn send(mut stream: &TcpStream, opened: &AtomicBool) {
+        for frame in 0..Self::FRAMES {
+            while frame == 10 && !opened.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let pixel = |at: usize| (at * at / 7 % 251) as u8 ^ frame;
+            // Whoever was killed hears nothing.
+            let _ = stream.write_all(&(0..160 * 120).map(pixel).collect::<Vec<_>>());
+        }
+    }
+
+    /// Lets all come.
+    fn go_on(&self) {
+        self.is_open.store(true, Ordering::Relaxed);
+    }
+
+    fn words(&self) -> [&str; 4] {
+        ["--source", &self.source, "--track", "30,20,64,28"]
+    }
+
+    /// The words that submit it.
+    fn submitted<'a>(&'a self, words: &[&'a str]) -> Vec<&'a str> {
+        [&["submit"], &self.words()[..], &["--results", "slow.jsonl"], words].concat()
+    }
+}
 
 /// What a run on this machine alone gives.
 fn alone(farm: &Farm, words: &[&str], results: &str) -> Vec<String> {
@@ -259,6 +353,7 @@ fn what_is_submitted_is_done_once_and_is_what_one_machine_finds() {
     let mut worker = farm.worker("one", &["--root", farm.dir.path().to_str().unwrap()]);
     let said = farm.said(&words);
     assert!(said.contains("3 jobs submitted\n") && said.contains("3 jobs, 180 frames in "), "{said}");
+    assert!(all_are(&farm.jobs(), "done"));
     let times = || {
         let written =
             |index| fs::metadata(farm.path(&format!("v{index}.jsonl"))).unwrap().modified().unwrap();
@@ -268,8 +363,13 @@ fn what_is_submitted_is_done_once_and_is_what_one_machine_finds() {
         assert_eq!(&timeless(&farm.path(&format!("v{index}.jsonl"))), expected);
     }
     let before = times();
-    let said = farm.said(&words);
-    assert!(said.contains("0 jobs submitted; known already: 3 done\n"), "{said}");
+    let again = farm.output(&words);
+    assert!(stderr(&again).contains("0 jobs submitted; known already: 3 done\n"), "{}", stderr(&again));
+    // Scripts hear the jobs' numbers, in the order of the inputs.
+    let mut jobs = farm.jobs();
+    jobs.sort_by_key(|job| job["job"]["name"].to_string());
+    let ids: Vec<_> = jobs.iter().map(|job| job["job"]["id"].as_str().unwrap()).collect();
+    assert_eq!(String::from_utf8(again.stdout).unwrap().lines().collect::<Vec<_>>(), ids);
     // Who forgets the jobs and submits again finds that their results are there.
     farm.said(&["jobs", "purge", "--all"]);
     assert!(farm.jobs().is_empty());
@@ -316,10 +416,38 @@ fn results_come_back_through_the_farm_into_a_folder_here() {
 }
 
 #[test]
+fn results_that_are_not_whole_in_the_farm_are_told_and_not_collected() {
+    let Some(farm) = Farm::start() else { return };
+    farm.videos(1);
+    let _worker = farm.worker("one", &[]);
+    let words =
+        ["submit", "v0.mp4", "--track", "310,120,64,128", "--results", "{stem}.jsonl", "--collect", "out"];
+    farm.said(&words);
+    let whole = fs::read(farm.path("out/v0.jsonl")).unwrap();
+    let job = farm.jobs().remove(0);
+    assert_eq!(job["kept"]["files"][0]["bytes"], whole.len());
+    let id = job["job"]["id"].as_str().unwrap();
+    let spoil = || farm.tell_server(&format!("lockon.main.results.{id}.{}.0.0", job["kept"]["by"]), "half");
+    let lose = || farm.tell_server("$JS.API.STREAM.PURGE.lockon-main-results", "");
+    for harm in [&spoil as &dyn Fn(), &lose] {
+        harm();
+        fs::remove_file(farm.path("out/v0.jsonl")).ok();
+        let output = farm.output(&words);
+        assert_eq!(output.status.code(), Some(1));
+        let said = stderr(&output);
+        assert!(said.contains("not in the farm any more") && said.contains(&format!("purge {id}")), "{said}");
+        assert!(!farm.path("out/v0.jsonl").exists());
+    }
+    farm.said(&["jobs", "purge", id]);
+    farm.said(&words);
+    assert_eq!(fs::read_to_string(farm.path("out/v0.jsonl")).unwrap().lines().count(), 62);
+}
+
+#[test]
 fn jobs_are_cancelled_retried_and_forgotten() {
     let Some(farm) = Farm::start() else { return };
-    let slow = [&["submit"], &SLOW[..], &["--results", "slow.jsonl"]].concat();
-    farm.said(&slow);
+    let slow = Slow::new();
+    farm.said(&slow.submitted(&[]));
     farm.said(&["jobs", "cancel", "--all"]);
     assert!(all_are(&farm.jobs(), "cancelled"));
     let _worker = farm.worker("one", &[]);
@@ -328,11 +456,7 @@ fn jobs_are_cancelled_retried_and_forgotten() {
     let id = jobs[0]["job"]["id"].as_str().unwrap();
     // The beginning of its number will do.
     farm.said(&["jobs", "cancel", &id[..6]]);
-    let deadline = Instant::now() + LONG;
-    while !farm.log().contains("cancelled, or another worker has it") {
-        assert!(Instant::now() < deadline, "{}", farm.log());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    farm.wait("the worker hears of it", || farm.log().contains("cancelled, or another worker has it"));
     assert!(!farm.path("slow.jsonl").exists() && farm.leftovers().is_empty());
     assert!(all_are(&farm.jobs(), "cancelled"));
     farm.said(&["jobs", "purge", "--all"]);
@@ -340,6 +464,42 @@ fn jobs_are_cancelled_retried_and_forgotten() {
     let unknown = farm.output(&["jobs", "retry", "abc"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(stderr(&unknown).contains("there is no job abc"), "{}", stderr(&unknown));
+}
+
+/// A server counted what was replaced while it was listed, and the list waited for it in vain.
+#[test]
+fn jobs_are_listed_to_the_end_while_they_change() {
+    use lockon::farm::{Access, Farm as Asked};
+
+    let Some(farm) = Farm::start() else { return };
+    farm.videos(1);
+    let track = ["submit", "v0.mp4", "--track", "310,120,64,128", "--results"];
+    for results in ["a.jsonl", "b.jsonl", "c.jsonl"] {
+        farm.said(&[&track[..], &[results]].concat());
+    }
+    let ids: Vec<_> = farm.jobs().iter().map(|job| job["job"]["id"].as_str().unwrap().to_owned()).collect();
+    let ask = || Asked::connect(&Access::new(&*farm.address)).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let asked = ask();
+            while !is_over.load(Ordering::Relaxed) {
+                asked.cancel(&ids[1..]).unwrap();
+                asked.retry(&ids[1..]).unwrap();
+            }
+        });
+        let asked = ask();
+        let lists: Vec<_> = (0..30).map(|_| asked.records()).collect();
+        is_over.store(true, Ordering::Relaxed);
+        for list in lists {
+            let mut listed: Vec<_> = list.unwrap().into_iter().map(|record| record.job.id).collect();
+            let count = listed.len();
+            listed.sort();
+            listed.dedup();
+            // The one that stays as it is, and none twice.
+            assert!(listed.contains(&ids[0]) && listed.len() == count, "{count}: {listed:?}");
+        }
+    });
 }
 
 #[test]
@@ -361,8 +521,8 @@ fn two_farms_on_one_server_know_nothing_of_each_other() {
 #[test]
 fn a_worker_that_is_asked_to_end_finishes_its_jobs_or_gives_them_back() {
     let Some(farm) = Farm::start() else { return };
-    let slow = [&["submit"], &SLOW[..], &["--results", "slow.jsonl"]].concat();
-    farm.said(&slow);
+    let slow = Slow::new();
+    farm.said(&slow.submitted(&[]));
     let mut first = farm.worker("first", &["--drain", "give-back"]);
     farm.until("it runs", |jobs| all_are(jobs, "running"));
     first.signal("-TERM");
@@ -373,9 +533,12 @@ fn a_worker_that_is_asked_to_end_finishes_its_jobs_or_gives_them_back() {
     let mut second = farm.worker("second", &[]);
     farm.until("it runs", |jobs| all_are(jobs, "running"));
     second.signal("-TERM");
+    let draining = || String::from_utf8(farm.output(&["workers"]).stdout).unwrap().contains("draining");
+    farm.wait("it drains", draining);
+    slow.go_on();
     assert_eq!(second.code(), Some(0), "{}", farm.log());
     assert!(all_are(&farm.jobs(), "done"));
-    assert!(timeless(&farm.path("slow.jsonl")) == alone(&farm, &SLOW, "alone.jsonl"));
+    assert_eq!(timeless(&farm.path("slow.jsonl")), alone(&farm, &slow.words(), "alone.jsonl"));
 }
 
 /// Services and containers start lockon with words that it knows, and a server with a file that it reads.

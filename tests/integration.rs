@@ -10,6 +10,8 @@ mod cli;
 mod driven;
 mod endurance;
 mod engine;
+#[cfg(unix)]
+mod events;
 mod excerpt;
 #[cfg(all(unix, feature = "farm"))]
 mod farm;

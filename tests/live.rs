@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -13,12 +13,12 @@ use tempfile::TempDir;
 use crate::say;
 use crate::util::{program, root};
 
-/// A server, killed when it is dropped.
-struct Server(Child);
+/// A server, killed when it is dropped, and what it says.
+pub(crate) struct Server(Child, BufReader<ChildStdout>);
 
 impl Server {
     /// One that answers, at a port of its own.
-    fn start(port: u16, size: &str) -> Self {
+    pub(crate) fn start(port: u16, size: &str) -> Self {
         Self::with(port, &[size])
     }
 
@@ -32,13 +32,20 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n", "the server does not start");
-        Self(child)
+        let said = BufReader::new(child.stdout.take().unwrap());
+        let mut server = Self(child, said);
+        assert_eq!(server.says(), "ready\n", "the server does not start");
+        server
     }
 
-    fn signal(&self, name: &str) {
+    /// The next line that it says.
+    fn says(&mut self) -> String {
+        let mut line = String::new();
+        self.1.read_line(&mut line).unwrap();
+        line
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
         assert!(Command::new("kill").args([name, &self.0.id().to_string()]).status().unwrap().success());
     }
 }
@@ -52,7 +59,7 @@ impl Drop for Server {
 
 /// A port that nobody listens at. Where there is no RTSP server to be had, the test that asks says that it is
 /// skipped.
-fn port() -> Option<u16> {
+pub(crate) fn port() -> Option<u16> {
     let imports =
         "import gi; gi.require_version('GstRtspServer', '1.0'); from gi.repository import GstRtspServer";
     let tried = Command::new("/usr/bin/python3").args(["-c", imports]).stderr(Stdio::null()).status();
@@ -380,4 +387,31 @@ fn a_server_that_is_killed_ends_its_own_video_and_no_other() {
         );
         assert!(summary["error"].is_null(), "{said}");
     }
+}
+
+#[test]
+fn frames_are_sent_to_a_server_that_gives_them_on() {
+    let Some(port) = port() else { return };
+    let mut server = Server::start(port, "320x240");
+    let text = std::fs::read_to_string(root().join("pipelines/rtsp-out.launch")).unwrap();
+    let (from, to) = ("rtsp://127.0.0.1:8554/lockon", format!("rtsp://127.0.0.1:{port}/in"));
+    assert!(text.contains(from));
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("out.launch"), text.replace(from, &to)).unwrap();
+    let source = "videotestsrc is-live=true ! video/x-raw,format=I420,width=176,height=144,framerate=25/1 \
+                  ! appsink name=frames";
+    let mut run = Command::new("timeout")
+        .args(["--signal=KILL", "120"])
+        .arg(program())
+        .args(["run", "--source", source, "--track", "60,60,40,40", "--backend", "cpu", "--no-progress"])
+        .args(["--sink", "@out.launch"])
+        .current_dir(dir.path())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let size = server.says();
+    // `timeout` passes it on; the run may end before or after the server.
+    assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status().unwrap().success());
+    run.wait().unwrap();
+    assert_eq!(size, "176x144\n");
 }

@@ -3,6 +3,7 @@
 
 Usage: rtsp-server.py PORT [WIDTHxHEIGHT] [frames=N] [login=USER:PASSWORD]; prints "ready" when clients may come. Ends when it is
 killed. With frames=N the stream ends after so many, and says so; with login= clients must name themselves (basic authentication).
+It also takes H.264 that is recorded to rtsp://127.0.0.1:PORT/in, and prints "WIDTHxHEIGHT" of the pictures, once 25 were decoded.
 """
 import sys
 
@@ -38,6 +39,27 @@ if "login" in options:
         else Gst.Structure.new_from_string("viewer, media.factory.access=(boolean)true, media.factory.construct=(boolean)true")
     )
 server.get_mount_points().add_factory("/test", factory)
+
+
+def take(_, media):
+    seen = []
+
+    def decoded(_, buffer, pad):
+        seen.append(buffer.pts)
+        if len(seen) == 25:
+            caps = pad.get_current_caps().get_structure(0)
+            print(f"{caps.get_value('width')}x{caps.get_value('height')}", flush=True)
+
+    end = media.get_element().get_by_name("end")
+    end.set_property("signal-handoffs", True)
+    end.connect("handoff", decoded)
+
+
+inlet = GstRtspServer.RTSPMediaFactory()
+inlet.set_transport_mode(GstRtspServer.RTSPTransportMode.RECORD)
+inlet.set_launch("( rtph264depay name=depay0 ! h264parse ! avdec_h264 ! fakesink name=end sync=false )")
+inlet.connect("media-configure", take)
+server.get_mount_points().add_factory("/in", inlet)
 if server.attach(None) == 0:
     sys.exit(f"port {port} cannot be served")
 print("ready", flush=True)

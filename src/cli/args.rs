@@ -10,12 +10,18 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueHint};
 use lockon::config::{BackendChoice, Kernel, Moment, ThresholdSpec};
 use lockon::frame::{Rect, Size};
 use lockon::media::source::Input;
+#[cfg(feature = "serve")]
+use lockon::metrics::Address;
+#[cfg(feature = "serve")]
+use lockon::request::Field;
 use lockon::text;
 
 #[cfg(feature = "farm")]
 use super::farm::{JobsArgs, SubmitArgs, WorkerArgs, WorkersArgs};
 use super::log::{self, LogFormat};
 use super::overwrite::OverwriteArgs;
+#[cfg(feature = "serve")]
+use super::request::Selection;
 use super::request::{All, OfDevice, StillSearch, Typed};
 use super::values::{offering, read};
 
@@ -42,6 +48,11 @@ pub(super) struct Args {
 pub(super) enum Command {
     /// Search, follow and threshold a video or a camera
     Run(Box<RunArgs>),
+    /// Show a page on which cameras of this machine, and videos of a folder, can be opened, searched and
+    /// followed
+    #[cfg(feature = "serve")]
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(Box<ServeArgs>),
     /// Give videos and cameras to a farm of workers
     #[cfg(feature = "farm")]
     Submit(Box<SubmitArgs>),
@@ -82,6 +93,10 @@ impl Command {
         if matches!(self, Self::Worker(_)) {
             return true;
         }
+        #[cfg(feature = "serve")]
+        if matches!(self, Self::Serve(_)) {
+            return true;
+        }
         matches!(self, Self::Run(_))
     }
 }
@@ -107,6 +122,17 @@ Latency is the time from a frame's arrival to its results.
 
 Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP
 (outputs are closed properly, a second signal ends at once).";
+
+#[cfg(feature = "serve")]
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  Cameras and the videos of a folder, at http://127.0.0.1:8080/:
+    lockon serve videos
+  From other machines too, each run searched for a logo and its results kept:
+    lockon serve videos --address 0.0.0.0:8080 --template logo.png --results 'out/{stem}.jsonl'
+
+Of the folder, what is a file with a usual ending of a video is offered; what lies below it and links are not. Ctrl-C ends all
+runs, whose outputs are completed, and the page.";
 
 const MATCH_EXAMPLES: &str = "\
 Examples:
@@ -156,6 +182,36 @@ pub(super) struct SeveralArgs {
     /// left is made anew
     #[arg(long)]
     pub(super) skip_done: bool,
+}
+
+/// Which options of a run each of those has that are opened on a page.
+#[cfg(feature = "serve")]
+pub(super) struct Opened;
+
+#[cfg(feature = "serve")]
+impl Selection for Opened {
+    fn has(field: &Field) -> bool {
+        // What names a video, or is about one that is known; and what is shown elsewhere.
+        let is_of_one =
+            ["input", "source", "track", "control", "start", "end", "size", "fps", "credentials", "jitter"];
+        !is_of_one.contains(&field.name) && !["pick", "display", "serve", "metrics"].contains(&field.name)
+    }
+}
+
+#[cfg(feature = "serve")]
+#[derive(ClapArgs)]
+pub(super) struct ServeArgs {
+    /// Offer the videos in this folder; without it cameras only
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(super) folder: Option<PathBuf>,
+    /// Where the page is: a PORT alone is 127.0.0.1's; with a HOST that others can reach the address that is
+    /// printed has a token in it
+    #[arg(long, value_name = "[HOST:]PORT", default_value = "8080", value_parser = read::<Address>)]
+    pub(super) address: Address,
+    #[command(flatten)]
+    pub(super) typed: Typed<Opened>,
+    #[command(flatten, next_help_heading = "Output")]
+    pub(super) overwrite: OverwriteArgs,
 }
 
 /// How a job file is written.

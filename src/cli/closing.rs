@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use lockon::memory::Bytes;
-use lockon::results::{FrameTime, Percentiles, Span, Summary, TemplateSummary, TrackSummary, TrafficSummary};
+use lockon::results::{
+    EventsSummary, FrameTime, Percentiles, Span, Summary, TemplateSummary, TrackSummary, TrafficSummary,
+};
 use lockon::stats::Stage;
 use lockon::text;
 
@@ -38,6 +40,10 @@ pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
             percent(foreground.most)
         ));
     }
+    lines.extend(summary.events.iter().map(|EventsSummary { name, sent, lost }| {
+        let lost = if *lost > 0 { format!(", {lost} were lost") } else { String::new() };
+        format!("events: {sent} told to {}{lost}", text::in_one_line(name))
+    }));
     lines.extend(short_of(summary));
     let troubles = [
         (summary.stalls, "stall", "stalls"),

@@ -26,6 +26,8 @@ mod pick;
 mod progress;
 mod request;
 mod run;
+#[cfg(feature = "serve")]
+mod serve;
 mod signals;
 mod speed;
 mod stills;
@@ -83,6 +85,8 @@ pub(crate) fn main() -> ExitCode {
     let has_run = args.command.may_run();
     let outcome = match args.command {
         Command::Run(args) => run::run(&args),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::serve(&args),
         #[cfg(feature = "farm")]
         Command::Submit(args) => farm::submit(&args),
         #[cfg(feature = "farm")]

@@ -29,27 +29,33 @@ impl OverwriteArgs {
     /// answer. To be called for all outputs at once, before the first is opened, and before Ctrl-C is
     /// watched: it ends the question too.
     pub(super) fn allow(self, outputs: &[PathBuf]) -> Result<()> {
-        let existing: Vec<&Path> =
-            outputs.iter().map(PathBuf::as_path).filter(|path| is_lost(path)).collect();
-        if self.overwrite || existing.is_empty() {
-            return Ok(());
+        let asks = !self.no_overwrite && io::stdin().is_terminal() && log::is_terminal();
+        if !asks {
+            return self.allow_unasked(outputs);
         }
-        let names: Vec<_> = existing.iter().map(|path| text::path(path)).collect();
-        let (names, exist) = (names.join(", "), if existing.len() == 1 { "exists" } else { "exist" });
-        if self.no_overwrite {
-            bail!("{names} {exist} already, and -n (--no-overwrite) keeps what exists");
-        }
-        if !(io::stdin().is_terminal() && log::is_terminal()) {
-            bail!(
-                "{names} {exist} already: give -y (--overwrite) to overwrite, or -n (--no-overwrite) to never do so"
-            );
-        }
+        let existing = outputs.iter().filter(|path| !self.overwrite && is_lost(path));
         for path in existing {
             if !may_overwrite(path)? {
                 bail!("{} was not overwritten: give another name, or -y", text::path(path));
             }
         }
         Ok(())
+    }
+
+    /// The same where nobody is asked.
+    pub(super) fn allow_unasked(self, outputs: &[PathBuf]) -> Result<()> {
+        let existing: Vec<_> =
+            outputs.iter().filter(|path| is_lost(path)).map(|path| text::path(path)).collect();
+        if self.overwrite || existing.is_empty() {
+            return Ok(());
+        }
+        let (names, exist) = (existing.join(", "), if existing.len() == 1 { "exists" } else { "exist" });
+        if self.no_overwrite {
+            bail!("{names} {exist} already, and -n (--no-overwrite) keeps what exists");
+        }
+        bail!(
+            "{names} {exist} already: give -y (--overwrite) to overwrite, or -n (--no-overwrite) to never do so"
+        );
     }
 }
 

@@ -1,7 +1,14 @@
 //! The page that `--serve` asks for, and where it is.
 
-use anyhow::Result;
+#[cfg(feature = "serve")]
+use std::path::Path;
 
+use anyhow::Result;
+#[cfg(feature = "serve")]
+use crossbeam_channel::Receiver;
+
+#[cfg(feature = "serve")]
+use lockon::metrics::Address;
 use lockon::request::Request;
 use lockon::run::Run;
 #[cfg(feature = "serve")]
@@ -27,6 +34,24 @@ impl Page {
     #[cfg(not(feature = "serve"))]
     pub(super) fn of(_: &Request) -> Result<Option<Self>> {
         Ok(None)
+    }
+
+    /// Serves one on which cameras, and videos in a folder, can be chosen, and says where. What somebody has
+    /// chosen comes out of the receiver.
+    #[cfg(feature = "serve")]
+    pub(super) fn offering(
+        address: &Address,
+        folder: Option<&Path>,
+    ) -> Result<(Self, Receiver<serve::Chosen>)> {
+        let (page, chosen) = serve::Page::offering(address, folder)?;
+        log::say(&format!("page: {}", page.url()));
+        Ok((Self(page), chosen))
+    }
+
+    /// The same as [`Self::show`]; gives the number that the run has on the page.
+    #[cfg(feature = "serve")]
+    pub(super) fn number(&self, run: &mut Run, name: &str) -> usize {
+        run.show(&self.0, name)
     }
 
     /// Shows a run under a name.

@@ -254,6 +254,9 @@ mod tests {
             ("size", ..) => vec!["640x480"],
             ("fps", ..) => vec!["30", "30000/1001"],
             ("start" | "end", ..) => vec!["120", "12.5s", "500ms", "1:02:03.5"],
+            ("follow", ..) => vec!["640x640", "320x180@2"],
+            ("follow-zoom", ..) => vec!["1.5", "16"],
+            ("zone", ..) => vec!["door=0,0,10,0,10,10", "a b=1.5,2,3,4,-5,6,7,8"],
             ("metrics" | "serve", ..) => vec!["9090", "0.0.0.0:9090", "[::1]:1"],
             ("min-score", ..) => vec!["-1", "-0.25", "0.7000000000000001", "1"],
             (_, Number::Real, _) => vec!["0", "0.1"],
@@ -371,6 +374,7 @@ mod tests {
     fn secrets_do_not_reach_a_job_file() {
         let mut request = Request::new("rtsp://me:secret@cam/1").unwrap();
         request.source = Some("souphttpsrc user-pw=secret ! decodebin".into());
+        request.events = vec!["mqtt://me:secret@broker/topic".into()];
         let (shown, had_any) = request.without_secrets();
         assert!(had_any && !shown.to_toml().unwrap().contains("secret"), "{shown:?}");
         assert!(!Request::new("rtsp://cam/1").unwrap().without_secrets().1);

@@ -100,7 +100,8 @@ pub(super) fn check(request: &Request) -> lockon::Result<()> {
 pub(super) fn keeps_anything(request: &Request) -> bool {
     let written = request.output.len() + request.results.len() + request.sink.len();
     let is_seen = request.display || request.metrics.is_some() || request.serve.is_some();
-    written > 0 || request.report.is_some() || is_seen
+    let is_told = !request.events.is_empty();
+    written > 0 || request.report.is_some() || is_seen || is_told
 }
 
 fn print_job(request: &Request, format: JobFormat) -> Result<Outcome> {

@@ -1,5 +1,6 @@
 //! Where a farm's server is, and who one is there.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -94,7 +95,7 @@ impl Access {
             .request_timeout(Some(PATIENCE))
             .ping_interval(Duration::from_secs(5))
             .max_reconnects(None)
-            .reconnect_delay_callback(|tries| Duration::from_millis((50 << tries.min(5)).min(1000) as u64))
+            .reconnect_delay_callback(delay)
             .event_callback(|event| async move { tracing::debug!("farm: {event}") });
         options = match self.secret(&addresses)? {
             Secret::None => options,
@@ -152,8 +153,15 @@ impl Access {
 
     fn in_words(&self, error: &ConnectError) -> Error {
         let input = self.name();
-        let why = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
-        match error.kind() {
+        let source = std::error::Error::source(error);
+        let why = source.map_or_else(|| error.to_string(), ToString::to_string);
+        // What is wrong with a certificate comes as data that are.
+        let is_of_tls = |source: &io::Error| source.kind() == io::ErrorKind::InvalidData;
+        let kind = match source.and_then(|source| source.downcast_ref()) {
+            Some(source) if is_of_tls(source) => ConnectErrorKind::Tls,
+            _ => error.kind(),
+        };
+        match kind {
             ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => Error::Refused {
                 input,
                 reason: "the farm's server wants another user, password or token: give --farm-credentials \
@@ -170,6 +178,11 @@ impl Access {
             },
         }
     }
+}
+
+/// How long to wait before a try to connect. The first one counts, too.
+fn delay(tries: usize) -> Duration {
+    if tries <= 1 { Duration::ZERO } else { Duration::from_millis((50 << tries.min(5)).min(1000)) }
 }
 
 fn readable(path: &Path) -> Result<PathBuf> {

@@ -74,22 +74,11 @@ impl Job {
         terms: Terms,
     ) -> Result<Self> {
         let usage = |text: &str| Err(Error::Usage(text.into()));
-        if request.display || request.pick {
-            return usage("--display and --pick are for whoever sits at the machine: a worker has no screen");
-        }
-        if request.metrics.is_some() {
-            return usage("--metrics is for a run: `lockon worker --metrics` tells of all its jobs");
-        }
-        if request.output_files().is_empty() && request.sink.is_empty() {
-            return usage("a worker shows nothing: say where results go, by --results, -o or --report");
-        }
-        if matches!(request.parsed_input()?, Input::Stdin) || request.results.iter().any(|path| path == "-") {
-            return usage("standard input and output are not a worker's: name files");
-        }
+        check(request)?;
         if request.without_secrets().1 {
             return usage(
-                "passwords would be kept by the farm's server: give --credentials FILE, which workers can read, or \
-                 start workers with LOCKON_CREDENTIALS",
+                "passwords would be kept by the farm's server: give --credentials FILE or --events @FILE, which workers \
+                 can read, or start workers with LOCKON_CREDENTIALS",
             );
         }
         let live = fleet::is_live(request);
@@ -103,10 +92,8 @@ impl Job {
         for path in request.output_files() {
             hash.update(format!("{}\0", path.display()));
         }
-        let id =
-            hash.finalize().iter().take(8).fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
         Ok(Self {
-            id,
+            id: number(&hash.finalize()),
             name: name.into(),
             version: env!("CARGO_PKG_VERSION").into(),
             digest,
@@ -118,6 +105,37 @@ impl Job {
             segment: None,
             segments: 0,
         })
+    }
+
+    /// What is asked, for a worker, which does not know who asks.
+    ///
+    /// # Errors
+    /// `Usage` if another version wrote it, which knew other options, or if it asks for what no worker can
+    /// give; as [`Self::check_numbers`].
+    pub(super) fn request_of_stranger(&self) -> Result<Request> {
+        self.check_numbers()?;
+        let request = self.request()?;
+        check(&request)?;
+        Ok(request)
+    }
+
+    /// Refuses numbers that are none of lockon's: they are in names of files and subjects.
+    ///
+    /// # Errors
+    /// `Usage`.
+    pub(super) fn check_numbers(&self) -> Result<()> {
+        let segment = self.segment.as_ref().map(|segment| &segment.whole);
+        if let Some(id) = std::iter::once(&self.id).chain(segment).find(|id| !is_number(id)) {
+            return Err(Error::Usage(format!("{id:?} is no number of a job")));
+        }
+        if self.segments > split::MOST {
+            return Err(Error::Usage(format!(
+                "{} segments are more than the {} that a video is cut into",
+                self.segments,
+                split::MOST
+            )));
+        }
+        Ok(())
     }
 
     /// A request as the farm keeps it.
@@ -142,6 +160,38 @@ impl Job {
     pub fn kind(&self) -> Kind {
         if self.live { Kind::Live } else { Kind::File }
     }
+}
+
+/// Refuses what no worker can give.
+fn check(request: &Request) -> Result<()> {
+    let usage = |text: &str| Err(Error::Usage(text.into()));
+    if request.display || request.pick || request.serve.is_some() {
+        return usage(
+            "--display, --pick and --serve are for whoever sits at the machine: a worker has no screen, and \
+             nobody steers it",
+        );
+    }
+    if request.metrics.is_some() {
+        return usage("--metrics is for a run: `lockon worker --metrics` tells of all its jobs");
+    }
+    if request.output_files().is_empty() && request.sink.is_empty() {
+        return usage("a worker shows nothing: say where results go, by --results, -o or --report");
+    }
+    if matches!(request.parsed_input()?, Input::Stdin)
+        || request.results.iter().chain(&request.events).any(|to| to == "-")
+    {
+        return usage("standard input and output are not a worker's: name files");
+    }
+    Ok(())
+}
+
+/// The number of a job, or of a segment, as this program makes them.
+pub(super) fn number(hash: &[u8]) -> String {
+    hash.iter().take(8).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+fn is_number(id: &str) -> bool {
+    id.len() == 16 && id.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// Jobs that end and jobs that do not wait in queues of their own: a camera must not wait for files.
@@ -192,6 +242,11 @@ fn absolute(request: &Request, collect: bool) -> Result<Request> {
     }
     for path in [&mut absolute.control, &mut absolute.credentials].into_iter().flatten() {
         *path = whole(path)?;
+    }
+    for to in &mut absolute.events {
+        if let Some(file) = to.strip_prefix('@') {
+            *to = format!("@{}", text(&file.to_owned())?);
+        }
     }
     if !collect {
         absolute.output = request.output.iter().map(whole).collect::<Result<_>>()?;
@@ -292,6 +347,36 @@ pub struct Record {
     /// The files that were written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
+    /// What is in them, if they come back through the farm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
+}
+
+/// Results files that are kept in the farm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The try that they are from: results of two tries, whose times differ, are never mixed.
+    pub by: u64,
+    /// Each file, in the order of [`Record::files`].
+    pub files: Vec<Content>,
+}
+
+/// What tells a file from another one, and from a part of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Content {
+    /// Its length.
+    pub bytes: u64,
+    /// Its SHA-256, in hexadecimal digits.
+    pub sha256: String,
+}
+
+impl Content {
+    /// That of a file with these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        let sha256 =
+            Sha256::digest(bytes).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+        Self { bytes: bytes.len() as u64, sha256 }
+    }
 }
 
 impl Record {
@@ -307,7 +392,13 @@ impl Record {
             frames: None,
             seconds: None,
             files: Vec::new(),
+            kept: None,
         }
+    }
+
+    /// True if it is the job of that worker now.
+    pub(super) fn is_held_by(&self, instance: &str) -> bool {
+        self.status == Status::Running && self.instance.as_deref() == Some(instance)
     }
 
     /// True if it may be what its workers died of.
@@ -340,6 +431,9 @@ pub struct Worker {
     pub failed: u64,
     /// True if it takes no more jobs.
     pub draining: bool,
+    /// True once it has ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gone: bool,
     /// Why it takes none for a while, if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resting: Option<String>,
@@ -411,6 +505,7 @@ mod tests {
             Job::new("a", &request, &[], terms).unwrap_err().to_string()
         };
         assert!(said(|request| request.display = true, TERMS).contains("no screen"));
+        assert!(said(|request| request.serve = Some("1".parse().unwrap()), TERMS).contains("nobody steers"));
         assert!(said(|request| request.results.clear(), TERMS).contains("say where results go"));
         assert!(said(|request| request.results.push("-".into()), TERMS).contains("name files"));
         assert!(
@@ -425,6 +520,42 @@ mod tests {
         assert!(
             said(|request| request.results = vec!["x/a.jsonl".into()], collect).contains("without folders")
         );
+    }
+
+    #[test]
+    fn what_a_stranger_writes_into_a_job_is_in_no_name_of_a_file_or_subject() {
+        let job = Job::new("a", &request(), &[], TERMS).unwrap();
+        assert_eq!(job.request_of_stranger().unwrap(), job.request().unwrap());
+        let said = |change: fn(&mut Job)| {
+            let mut job = job.clone();
+            change(&mut job);
+            job.request_of_stranger().unwrap_err().to_string()
+        };
+        for id in ["", "../../etc/passwd", "0123456789abcde>", "0123456789ABCDEF", "0123456789abcdef0"] {
+            let mut job = job.clone();
+            job.id = id.into();
+            assert!(job.request_of_stranger().unwrap_err().to_string().contains("no number"), "{id}");
+        }
+        let of = |whole: &str| Segment {
+            whole: whole.into(),
+            index: 0,
+            of: 1,
+            from_ns: None,
+            results: Vec::new(),
+        };
+        let mut part = job.clone();
+        part.segment = Some(of(&job.id));
+        part.request_of_stranger().unwrap();
+        part.segment = Some(of("*"));
+        assert!(part.request_of_stranger().is_err());
+        assert!(said(|job| job.segments = usize::MAX).contains("more than the 10000"));
+        let asks = |change: fn(&mut Request)| {
+            let mut request = request();
+            change(&mut request);
+            Job { request: Job::raw(&request).unwrap(), ..job.clone() }.request_of_stranger().unwrap_err()
+        };
+        assert!(asks(|request| request.results.push("-".into())).to_string().contains("name files"));
+        assert!(asks(|request| request.serve = Some("1".parse().unwrap())).is_usage());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Results of a long video's segments, made into those that a run of the whole has.
 //!
-//! Frames of a segment are numbered from where its decoder began; the frames of the segments before it tell
-//! by how much they are off. What is in a line besides its frame's number stays as the worker wrote it. The
-//! summary is counted anew, of all frames in their order, so that its sums are the same to the bit too.
+//! Frames of a segment are numbered from where its decoder began; the last frame of the segment before it
+//! tells by how much they are off. What is in a line besides its frame's number stays as the worker wrote it.
+//! The summary is counted anew, of all frames in their order, so that its sums are the same to the bit too.
 
 use std::sync::Arc;
 
@@ -61,10 +61,22 @@ pub(super) fn join(input: &str, parts: &[Part]) -> Result<Joined> {
     let (mut lines, mut rows) =
         (Vec::new(), vec![Vec::new(); parts.first().map_or(0, |part| part.rows.len())]);
     let mut count = Count::default();
+    let mut next = 0;
     for (index, part) in parts.iter().enumerate() {
         let text = std::str::from_utf8(&part.lines).map_err(|error| failed(error.to_string()))?;
-        let before = count.summary.frames;
-        let mut off = None;
+        let first = text.lines().find(|line| kind(line) == "frame");
+        let first = first.ok_or_else(|| failed(format!("segment {} has no frame", index + 1)))?;
+        let (number, _) = numbered(first).ok_or_else(|| failed("a frame has no number".into()))?;
+        let off = i128::from(next) - i128::from(number);
+        let begins = parsed(first).map_err(failed)?.pts_ns;
+        if part.from_ns.is_some() && begins != part.from_ns {
+            return Err(failed(format!(
+                "segment {} begins at {begins:?} ns instead of {:?} ns: this video cannot be cut; submit it without \
+                 --split",
+                index + 1,
+                part.from_ns
+            )));
+        }
         for line in text.lines() {
             match kind(line) {
                 "run" if index == 0 => {
@@ -77,33 +89,18 @@ pub(super) fn join(input: &str, parts: &[Part]) -> Result<Joined> {
                 "frame" => {
                     let (number, rest) =
                         numbered(line).ok_or_else(|| failed("a frame has no number".into()))?;
-                    let frame: Frame =
-                        serde_json::from_str(line).map_err(|error| failed(error.to_string()))?;
-                    if off.is_none() && part.from_ns.is_some() && frame.pts_ns != part.from_ns {
-                        return Err(failed(format!(
-                            "segment {} begins at {:?} ns instead of {:?} ns: this video cannot be cut; submit it \
-                             without --split",
-                            index + 1,
-                            frame.pts_ns,
-                            part.from_ns
-                        )));
-                    }
-                    let off = *off.get_or_insert(before as i128 - i128::from(number));
                     let number = (i128::from(number) + off) as u64;
-                    count.frame(number, &frame);
+                    next = number + 1;
+                    count.frame(number, &parsed(line).map_err(failed)?);
                     push(&mut lines, number, rest);
                 }
                 // What happened between two frames tells the next one's number.
                 _ => match numbered(line) {
-                    Some((number, rest)) => {
-                        let off = off.unwrap_or(before as i128);
-                        push(&mut lines, (i128::from(number) + off).max(0) as u64, rest);
-                    }
+                    Some((number, rest)) => push(&mut lines, (i128::from(number) + off).max(0) as u64, rest),
                     None => return Err(failed(format!("a line is not understood: {line:.80}"))),
                 },
             }
         }
-        let off = off.ok_or_else(|| failed(format!("segment {} has no frame", index + 1)))?;
         for (joined, part) in rows.iter_mut().zip(&part.rows) {
             append_rows(joined, part, off);
         }
@@ -125,6 +122,11 @@ fn numbered(line: &str) -> Option<(u64, (&str, &str))> {
     let at = line.find(KEY)? + KEY.len();
     let end = at + line[at..].find(|c: char| !c.is_ascii_digit())?;
     Some((line[at..end].parse().ok()?, (&line[..at], &line[end..])))
+}
+
+/// What is counted of a frame's line, or what is wrong with it.
+fn parsed(line: &str) -> Result<Frame, String> {
+    serde_json::from_str(line).map_err(|error| error.to_string())
 }
 
 fn push(lines: &mut Vec<u8>, number: u64, (before, behind): (&str, &str)) {
@@ -278,6 +280,21 @@ mod tests {
         assert_eq!(summary["found"][0]["last"]["frame"], 3);
         assert_eq!(summary["found"][1]["frames"], 0);
         assert_eq!(joined.rows, [b"frame,name\n0,x\n2,\"y\n7\"\n3,z\n"]);
+    }
+
+    #[test]
+    fn a_segment_goes_on_behind_the_last_number_of_the_one_before_whatever_is_missing_in_between() {
+        let gap = "{\"type\":\"gap\",\"frame\":2,\"away_us\":1,\"reason\":\"x\"}\n";
+        let mut second = part(Some(120), &[frame(2, 120, &[])], "2,x\n");
+        second.lines = format!("{RUN}{gap}{}{END}", frame(2, 120, &[])).into_bytes();
+        let first = part(None, &[frame(0, 0, &[]), frame(2, 80, &[])], "0,x\n2,x\n");
+        let joined = join("a.mp4", &[first, second]).unwrap();
+        let numbers: Vec<_> =
+            std::str::from_utf8(&joined.lines).unwrap().lines().filter_map(numbered).collect();
+        let numbers: Vec<_> = numbers.iter().map(|(number, _)| *number).collect();
+        // Two frames, what happened in front of the third, and the third.
+        assert_eq!(numbers[..4], [0, 2, 3, 3]);
+        assert_eq!(joined.rows, [b"frame,name\n0,x\n2,x\n3,x\n"]);
     }
 
     #[test]

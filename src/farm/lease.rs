@@ -15,21 +15,33 @@ pub(super) fn usual(kind: Kind) -> Duration {
     }
 }
 
-/// How often the server hears of a lease of that length.
-pub(super) fn renewal(lease: Duration) -> Duration {
-    lease / 3
-}
-
 /// A lease. What becomes of it without a word decides the server.
 pub(super) struct Lease {
     acker: Acker,
+    length: Duration,
+}
+
+/// How a lease ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Nothing is left to do: the job leaves the queue.
+    Close,
+    /// Somebody takes the job after a while.
+    GiveBack(Duration),
+    /// Nothing is said: the job is another worker's, or the server is away and gives it out again later.
+    Lapse,
 }
 
 impl Lease {
-    /// The lease that comes with a message, and what the message says.
-    pub(super) fn of(message: Message) -> (Self, bytes::Bytes) {
+    /// The lease of that length that comes with a message, and what the message says.
+    pub(super) fn of(message: Message, length: Duration) -> (Self, bytes::Bytes) {
         let (message, acker) = message.split();
-        (Self { acker }, message.payload)
+        (Self { acker, length }, message.payload)
+    }
+
+    /// How often the server hears of it.
+    pub(super) fn renewal(&self) -> Duration {
+        self.length / 3
     }
 
     /// Holds it for its length again.
@@ -37,17 +49,33 @@ impl Lease {
         self.say(AckKind::Progress).await;
     }
 
-    /// Gives it back, to be taken again after a while.
-    pub(super) async fn give_back(&self, delay: Duration) {
-        // A delay of nothing would be left out, and the server's own taken.
-        self.say(AckKind::Nak(Some(delay.max(Duration::from_millis(1))))).await;
+    /// Holds it for as long as something takes.
+    pub(super) async fn hold<T>(&self, what: impl Future<Output = T>) -> T {
+        // It may be large, and is moved once.
+        let mut what = Box::pin(what);
+        let mut renewal = tokio::time::interval(self.renewal());
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut what => return done,
+                _ = renewal.tick() => self.renew().await,
+            }
+        }
     }
 
-    /// Takes the job out of the queue. If the server does not hear that, whoever takes the job next finds
-    /// that it is done.
-    pub(super) async fn close(&self) {
-        if let Err(error) = self.acker.double_ack().await {
-            tracing::debug!("farm: a lease was not closed: {error}");
+    /// Ends it. If the server does not hear of that, whoever takes the job next finds how far it is.
+    pub(super) async fn end(&self, fate: Fate) {
+        match fate {
+            Fate::Close => {
+                if let Err(error) = self.acker.double_ack().await {
+                    tracing::debug!("farm: a lease was not closed: {error}");
+                }
+            }
+            // A delay of nothing would be left out, and the server's own taken.
+            Fate::GiveBack(delay) => {
+                self.say(AckKind::Nak(Some(delay.max(Duration::from_millis(1))))).await;
+            }
+            Fate::Lapse => {}
         }
     }
 

@@ -33,11 +33,14 @@ use crate::error::{Error, Result};
 use store::{Numbered, Store};
 
 pub use access::{Access, Namespace};
-pub use job::{Job, Kind, Progress, Record, Status, TRIES, Terms, Try, Worker};
-pub use roots::Roots;
+pub use job::{Content, Job, Kept, Kind, Progress, Record, Status, TRIES, Terms, Try, Worker};
+pub use roots::{Allowed, Roots};
 pub use split::{Segment, Split, split};
 pub use store::{Queue, counts};
 pub use worker::{Drain, News, Options, work};
+
+/// Jobs that are changed at a time: a server that is slow has to answer each in time.
+const CHANGES: usize = 64;
 
 /// A farm, asked from a program that waits for the answers.
 pub struct Farm {
@@ -53,6 +56,9 @@ pub enum Submitted {
     /// It was submitted before, and is that far.
     Known(Status),
 }
+
+/// A file that came back through the farm: its name and its bytes.
+pub type NamedFile = (String, Vec<u8>);
 
 /// What [`Farm::cancel`] and others did to jobs: how many of them it was for.
 pub type Changed = usize;
@@ -215,49 +221,47 @@ impl Farm {
         self.change(
             ids,
             |record| record.status.is_final(),
-            async |record, _| {
-                self.store.forget(&record.job.id).await?;
-                Ok(true)
-            },
+            async |record, number| self.store.forget(&record, number).await,
         )
     }
 
-    /// Changes each job of these that is as it must be, once more if somebody else changes it meanwhile.
+    /// Changes each job of these that is as it must be, once more if somebody else changes it meanwhile; then
+    /// the segments of those that are cut.
     fn change(
         &self,
         ids: &[String],
         is_for: impl Fn(&Record) -> bool,
-        mut change: impl AsyncFnMut(Record, u64) -> Result<bool>,
+        change: impl AsyncFn(Record, u64) -> Result<bool>,
     ) -> Result<Changed> {
-        self.runtime.block_on(async {
-            let mut changed = 0;
-            let mut all = Vec::with_capacity(ids.len());
-            for id in ids {
-                all.push(id.clone());
-                // What is done to a whole is done to its segments.
-                all.extend(self.store.record(id).await?.iter().flat_map(|found| found.record.job.parts()));
-            }
-            for id in &all {
-                while let Some(found) = self.store.record(id).await? {
-                    if !is_for(&found.record) {
-                        break;
-                    }
-                    if change(found.record, found.number).await? {
-                        changed += 1;
-                        break;
-                    }
+        let change_one = async |id: String| {
+            let mut found = self.store.record(&id).await?;
+            let parts: Vec<_> = found.iter().flat_map(|found| found.record.job.parts()).collect();
+            while let Some(Numbered { record, number, .. }) = found.filter(|found| is_for(&found.record)) {
+                if change(record, number).await? {
+                    return Ok((true, parts));
                 }
+                found = self.store.record(&id).await?;
             }
-            Ok(changed)
+            Ok::<_, Error>((false, parts))
+        };
+        let change_all = async |ids: Vec<String>| {
+            let changes = stream::iter(ids).map(&change_one).buffer_unordered(CHANGES);
+            changes.try_collect::<Vec<_>>().await
+        };
+        self.runtime.block_on(async {
+            let wholes = change_all(ids.to_vec()).await?;
+            let parts = change_all(wholes.iter().flat_map(|(_, parts)| parts.clone()).collect()).await?;
+            Ok(wholes.iter().chain(&parts).filter(|(is_changed, _)| *is_changed).count())
         })
     }
 
-    /// The results that came back through the farm of a job that is done: names and bytes.
+    /// The results that came back through the farm of a job that is done: names and bytes; nothing if they
+    /// are not there, each of them whole.
     ///
     /// # Errors
     /// `Unreachable` if the server is away.
-    pub fn results(&self, record: &Record) -> Result<Vec<(String, Vec<u8>)>> {
-        let contents = self.runtime.block_on(self.store.results(&record.job.id, record.files.len()))?;
-        Ok(record.files.iter().cloned().zip(contents).collect())
+    pub fn results(&self, record: &Record) -> Result<Option<Vec<NamedFile>>> {
+        let contents = self.runtime.block_on(self.store.results(record))?;
+        Ok(contents.map(|contents| record.files.iter().cloned().zip(contents).collect()))
     }
 }

@@ -57,10 +57,23 @@ impl Names {
         format!("{}.{instance}", self.prefix("workers"))
     }
 
-    pub(super) fn piece(&self, id: &str, file: usize, piece: usize) -> String {
-        format!("{}.{id}.{file}.{piece}", self.prefix("results"))
+    pub(super) fn piece(&self, id: &str, by: u64, (file, piece): (usize, usize)) -> String {
+        format!("{}.{id}.{by}.{file}.{piece}", self.prefix("results"))
     }
 
+    /// Which piece of which file a subject is for.
+    pub(super) fn of_piece(subject: &str) -> Option<(usize, usize)> {
+        let mut words = subject.rsplit('.').map(str::parse::<usize>);
+        let (piece, file) = (words.next()?.ok()?, words.next()?.ok()?);
+        Some((file, piece))
+    }
+
+    /// The pieces of a try.
+    pub(super) fn pieces_by(&self, id: &str, by: u64) -> String {
+        format!("{}.{id}.{by}.>", self.prefix("results"))
+    }
+
+    /// The pieces of all tries.
     pub(super) fn pieces(&self, id: &str) -> String {
         format!("{}.{id}.>", self.prefix("results"))
     }
@@ -74,7 +87,7 @@ impl Names {
     }
 }
 
-/// A version where a dot would be the end of a word.
+/// A version where a dot would be the end of a word, and other signs may stand for any word.
 fn in_subject(version: &str) -> String {
-    version.replace('.', "_")
+    version.replace(|c: char| !(c.is_ascii_alphanumeric() || c == '-'), "_")
 }

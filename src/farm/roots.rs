@@ -2,32 +2,77 @@
 
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
 
 use crate::error::{Error, Result};
-use crate::media::source::Input;
+use crate::media::source::{Input, Uri};
 use crate::request::Request;
 
-/// Folders below which jobs may read and write; without any, all that the system lets the worker.
+/// Folders below which jobs may read and write, and what else they may see; without any, all that the system
+/// lets the worker.
 #[derive(Debug, Clone, Default)]
-pub struct Roots(Vec<PathBuf>);
+pub struct Roots {
+    folders: Vec<PathBuf>,
+    allowed: Vec<Allowed>,
+}
+
+/// What a worker with roots serves besides files: `camera`, a scheme (`rtsp`), or a scheme and a host
+/// (`rtsp://10.0.0.7`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Allowed {
+    /// Cameras of the worker's machine.
+    Camera,
+    /// Addresses of this scheme, in lower case, of one host or of all.
+    Address {
+        /// The scheme.
+        scheme: String,
+        /// The host.
+        host: Option<String>,
+    },
+}
+
+impl FromStr for Allowed {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let refuse = |expected: &str| Err(Error::value("allow", text, expected));
+        if text == "camera" {
+            return Ok(Self::Camera);
+        }
+        let (scheme, host) = text.split_once("://").unwrap_or((text, ""));
+        let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+        let plain = Uri::from(text).plain_host();
+        let is_host = plain.as_deref() == Some(&*host.trim_matches(['[', ']']).to_ascii_lowercase());
+        if !is_scheme || !(host.is_empty() || is_host) {
+            return refuse("expected camera, a scheme such as rtsp, or a scheme and a host, rtsp://10.0.0.7");
+        }
+        match scheme.to_ascii_lowercase() {
+            scheme if scheme == "file" => refuse("files are served below --root alone"),
+            scheme => Ok(Self::Address { scheme, host: plain }),
+        }
+    }
+}
 
 impl Roots {
-    /// These folders, with what links stand for.
+    /// These folders, with what links stand for, and what is allowed besides.
     ///
     /// # Errors
     /// `File` if one is not there.
-    pub fn new(folders: &[PathBuf]) -> Result<Self> {
+    pub fn new(folders: &[PathBuf], allowed: &[Allowed]) -> Result<Self> {
         let real = |path: &PathBuf| path.canonicalize().map_err(Error::file("serve", path));
-        folders.iter().map(real).collect::<Result<_>>().map(Self)
+        let folders = folders.iter().map(real).collect::<Result<_>>()?;
+        Ok(Self { folders, allowed: allowed.to_vec() })
     }
 
     /// True if there is a bound.
     pub fn is_bound(&self) -> bool {
-        !self.0.is_empty()
+        !self.folders.is_empty()
     }
 
     /// Refuses a request that reads or writes outside of the folders, through links or not, or that can: text
-    /// of a pipeline opens what it likes. Where nothing `stays` here, outputs have names without folders.
+    /// of a pipeline opens what it likes; and one that reads from an address or a camera that is not allowed.
+    /// Where nothing `stays` here, outputs have names without folders.
     ///
     /// # Errors
     /// `File`, which names the path.
@@ -40,6 +85,7 @@ impl Roots {
             let what = if request.sink.is_empty() { "--source" } else { "--sink" };
             return Err(self.refusal(Path::new(what)));
         }
+        self.check_input(&input)?;
         for path in request.input_files(&input) {
             let real = path.canonicalize().map_err(Error::file("read", &path))?;
             self.contains(&real).then_some(()).ok_or_else(|| self.refusal(&path))?;
@@ -61,14 +107,44 @@ impl Roots {
         Ok(())
     }
 
+    /// Refuses what is no file and not allowed.
+    fn check_input(&self, input: &Input) -> Result<()> {
+        let (is_allowed, what): (&dyn Fn(&Allowed) -> bool, _) = match input {
+            // Which file it is, is looked at with the others.
+            Input::Uri(uri) if uri.path().is_some() => return Ok(()),
+            Input::Uri(uri) => (
+                &|allowed| match allowed {
+                    Allowed::Camera => false,
+                    Allowed::Address { scheme, host } => {
+                        *scheme == uri.scheme() && (host.is_none() || *host == uri.plain_host())
+                    }
+                },
+                uri.scheme(),
+            ),
+            Input::Camera(_) => (&|allowed| *allowed == Allowed::Camera, "camera".to_owned()),
+            _ => return Ok(()),
+        };
+        if self.allowed.iter().any(is_allowed) {
+            return Ok(());
+        }
+        let said =
+            format!("this worker serves files alone (--root {}): start it with --allow {what}", self.named());
+        let cause = std::io::Error::new(ErrorKind::PermissionDenied, said);
+        Err(Error::file("serve", Path::new(&input.to_string()))(cause))
+    }
+
     fn contains(&self, real: &Path) -> bool {
-        self.0.iter().any(|root| real.starts_with(root))
+        self.folders.iter().any(|root| real.starts_with(root))
     }
 
     fn refusal(&self, path: &Path) -> Error {
-        let roots: Vec<_> = self.0.iter().map(|root| root.display().to_string()).collect();
-        let said = format!("it lies outside of what this worker serves (--root {})", roots.join(", "));
+        let said = format!("it lies outside of what this worker serves (--root {})", self.named());
         Error::file("serve", path)(std::io::Error::new(ErrorKind::PermissionDenied, said))
+    }
+
+    fn named(&self) -> String {
+        let roots: Vec<_> = self.folders.iter().map(|root| root.display().to_string()).collect();
+        roots.join(", ")
     }
 }
 
@@ -92,7 +168,7 @@ mod tests {
         symlink(path("out"), path("in/link")).unwrap();
         symlink(path("out/kept"), path("in/kept.csv")).unwrap();
         std::fs::write(path("out/kept"), "").unwrap();
-        let roots = Roots::new(&[path("in")]).unwrap();
+        let roots = Roots::new(&[path("in")], &[]).unwrap();
         let check = |input: &str, results: &str, template: Option<&str>| {
             let mut request = Request::new(path(input)).unwrap();
             request.results = vec![path(results).to_str().unwrap().into()];
@@ -125,5 +201,50 @@ mod tests {
             assert!(roots.check(&away, false).is_err(), "{elsewhere}");
         }
         assert!(check("in/none.mp4", "in/a.csv", None).unwrap_err().contains("No such file"));
+    }
+
+    #[test]
+    fn addresses_and_cameras_are_served_if_that_was_said_and_files_by_address_below_the_roots() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().canonicalize().unwrap();
+        std::fs::write(inside.join("a b.mp4"), "").unwrap();
+        let inside = inside.to_str().unwrap();
+        let check = |allowed: &[&str], input: &str| {
+            let allowed: Vec<_> = allowed.iter().map(|text| text.parse().unwrap()).collect();
+            let roots = Roots::new(&[inside.into()], &allowed).unwrap();
+            let mut request = Request::new(input).unwrap();
+            request.results = vec!["a.csv".into()];
+            roots.check(&request, false).map_err(|error| error.to_string())
+        };
+        check(&[], &format!("file://{inside}/a%20b.mp4")).unwrap();
+        check(&[], &format!("FILE://localhost{inside}/a%20b.mp4")).unwrap();
+        for outside in ["file:///etc/passwd", "file:///%65tc/passwd", "File://localhost/etc/passwd"] {
+            let said = check(&["rtsp"], outside).unwrap_err();
+            assert!(said.contains("outside of what this worker serves"), "{outside}: {said}");
+        }
+        let escaped = format!("file://{inside}/%2e%2e/%2e%2e/etc/passwd");
+        assert!(check(&[], &escaped).is_err());
+        for (input, allowed) in [
+            ("rtsp://cam/1", "--allow rtsp"),
+            ("http://10.0.0.1/x", "--allow http"),
+            ("fd://3", "--allow fd"),
+            ("v4l2:///dev/video0", "--allow v4l2"),
+            ("file://elsewhere/a.mp4", "--allow file"),
+            ("camera", "--allow camera"),
+            ("camera:/dev/video1", "--allow camera"),
+        ] {
+            let said = check(&["srt", "rtsp://other"], input).unwrap_err();
+            assert!(said.contains(allowed), "{input}: {said}");
+        }
+        check(&["rtsp"], "rtsp://cam/1").unwrap();
+        check(&["http", "RTSP://Cam"], "rtsp://cam:8554/1").unwrap();
+        check(&["rtsp://[::1]"], "rtsp://[::1]:554/1").unwrap();
+        check(&["camera"], "camera:/dev/video1").unwrap();
+        for input in ["rtsp://cam.evil/1", "rtsp://cam@evil/1", "rtsp://evil@cam@evil/1", "http://cam/1"] {
+            assert!(check(&["rtsp://cam"], input).is_err(), "{input}");
+        }
+        for text in ["", "file", "FILE://x", "rtsp:", "rtsp://a/b", "rtsp://a:1", "rtsp://a@b", "r t"] {
+            assert!(text.parse::<Allowed>().is_err(), "{text}");
+        }
     }
 }

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::job::Job;
+use super::job::{self, Job};
 use crate::config::Moment;
 use crate::error::{Error, Result};
 use crate::media::cut;
@@ -35,7 +35,7 @@ impl std::str::FromStr for Split {
 }
 
 /// Most segments of a video.
-const MOST: usize = 10_000;
+pub(super) const MOST: usize = 10_000;
 
 /// How long segments are where nobody says how many: long against the seconds that it takes to begin one.
 const SEGMENT_NS: u64 = 60_000_000_000;
@@ -116,8 +116,7 @@ pub fn split(job: &Job, how: Split) -> Result<Vec<Job>> {
 
 /// The number of a segment's job.
 pub(super) fn id_of(whole: &str, index: usize) -> String {
-    let hash = Sha256::digest(format!("{whole}\0{index}"));
-    hash.iter().take(8).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    job::number(&Sha256::digest(format!("{whole}\0{index}")))
 }
 
 fn check(request: &Request) -> Result<()> {
@@ -135,7 +134,8 @@ fn check(request: &Request) -> Result<()> {
         return usage("-o, --sink and --report are made in one piece: submit them without --split");
     }
     let formats = request.results.iter().map(|path| Format::of(path)).collect::<Result<Vec<_>>>()?;
-    if !formats.contains(&Format::JsonLines) || formats.contains(&Format::Mot) {
+    let is_joined = |format: &Format| matches!(format, Format::JsonLines | Format::Csv);
+    if !formats.contains(&Format::JsonLines) || !formats.iter().all(is_joined) {
         return usage("results are joined of .jsonl, which must be one of them, and .csv");
     }
     if request.start != Moment::default()
@@ -169,6 +169,7 @@ mod tests {
             ((|request| request.track_matches = true) as fn(&mut Request), "needs the frames before"),
             (|request| request.output.push("a.mkv".into()), "in one piece"),
             (|request| request.results = vec!["a.csv".into()], ".jsonl, which must be"),
+            (|request| request.results.push("a.coco.json".into()), ".jsonl, which must be"),
             (|request| request.every = 2, "whole videos"),
             (|request| request.live = true, "drop frames"),
         ] {

@@ -2,24 +2,30 @@
 //!
 //! Nothing here compares clocks: what is too old the server throws away by its own.
 
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
 use std::time::Duration;
 
 use async_nats::Client;
+use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, PullConsumer, pull, push};
-use async_nats::jetstream::context::{Context, PublishError, PublishErrorKind};
+use async_nats::jetstream::context::{
+    Context, CreateStreamError, CreateStreamErrorKind, PublishError, PublishErrorKind,
+};
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::stream::{
-    Config, DirectGetErrorKind, DiscardPolicy, RetentionPolicy, StorageType, Stream,
+    Config, DeleteMessageErrorKind, DirectGetErrorKind, DiscardPolicy, LastRawMessageErrorKind,
+    RetentionPolicy, StorageType, Stream,
 };
 use async_nats::jetstream::{self, Message};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use super::access::Access;
-use super::job::{Job, Kind, Record, Status, Worker};
+use super::job::{Content, Job, Kind, Record, Status, Worker};
 use super::lease;
 use super::names::Names;
 use crate::error::{Error, Result};
@@ -29,6 +35,12 @@ pub(super) const FORGOTTEN: Duration = Duration::from_secs(15);
 
 /// How long a question for the next job waits at the server.
 const PULL: Duration = Duration::from_secs(5);
+
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// For how long a list goes on behind what was the last when it was begun.
+const QUIET: Duration = Duration::from_millis(100);
 
 /// Messages on their way to the server at a time.
 pub(super) const IN_FLIGHT: usize = 512;
@@ -84,7 +96,7 @@ impl Store {
             });
         }
         let mut context = jetstream::new(client.clone());
-        context.set_timeout(Duration::from_secs(5));
+        context.set_timeout(ANSWER);
         let names = Names::new(&access.namespace);
         let store = Self { client, context, names, server };
         store.ensure().await?;
@@ -106,10 +118,13 @@ impl Store {
         let copies = if self.client.server_info().cluster.is_some() { COPIES } else { 1 };
         for config in self.streams() {
             let copied = Config { num_replicas: copies, ..config.clone() };
-            if copies > 1 && self.context.get_or_create_stream(copied).await.is_ok() {
-                continue;
+            match self.context.get_or_create_stream(copied).await {
+                Ok(_) => {}
+                Err(error) if copies > 1 && has_too_few_servers(&error) => {
+                    self.context.get_or_create_stream(config).await.map_err(|error| self.away(error))?;
+                }
+                Err(error) => return Err(self.away(error)),
             }
-            self.context.get_or_create_stream(config).await.map_err(|error| self.away(error))?;
         }
         Ok(())
     }
@@ -246,13 +261,33 @@ impl Store {
 
     /// Takes a job out of the queue, whether or not a worker holds it.
     pub(super) async fn dequeue(&self, job: &Job) -> Result<()> {
-        self.purge("queue", self.names.queued(job)).await
+        let stream = self.context.get_stream_no_info(self.names.stream("queue")).await;
+        let stream = stream.map_err(|error| self.away(error))?;
+        match stream.get_last_raw_message_by_subject(&self.names.queued(job)).await {
+            Ok(message) => self.delete("queue", message.sequence).await.map(drop),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(()),
+            Err(error) => Err(self.away(error)),
+        }
     }
 
-    /// Forgets a job and its results.
-    pub(super) async fn forget(&self, id: &str) -> Result<()> {
-        self.forget_results(id).await?;
-        self.purge("state", self.names.state(id)).await
+    /// Forgets a job, whose record has this number, and its results; false if the record has changed.
+    pub(super) async fn forget(&self, record: &Record, number: u64) -> Result<bool> {
+        if record.job.collect {
+            self.forget_results(&record.job.id).await?;
+        }
+        self.delete("state", number).await
+    }
+
+    /// Deletes a message; false if it was not there. Of many, this is much faster than to purge their
+    /// subjects, for which a server looks at all messages.
+    async fn delete(&self, what: &str, number: u64) -> Result<bool> {
+        let stream = self.context.get_stream_no_info(self.names.stream(what)).await;
+        let stream = stream.map_err(|error| self.away(error))?;
+        match stream.delete_message(number).await {
+            Ok(is_deleted) => Ok(is_deleted),
+            Err(error) if matches!(error.kind(), DeleteMessageErrorKind::JetStream(_)) => Ok(false),
+            Err(error) => Err(self.away(error)),
+        }
     }
 
     async fn purge(&self, what: &str, subject: String) -> Result<()> {
@@ -271,10 +306,13 @@ impl Store {
         self.newest("state", all, read).await
     }
 
-    /// What each worker told last.
+    /// What each worker that is there told last.
     pub(super) async fn workers(&self) -> Result<Vec<Worker>> {
         let all = self.names.all("workers");
-        self.newest("workers", all, |message| self.read(&message.payload)).await
+        let mut workers: Vec<Worker> =
+            self.newest("workers", all, |message| self.read(&message.payload)).await?;
+        workers.retain(|worker| !worker.gone);
+        Ok(workers)
     }
 
     /// What a worker told last, and its number, by which something newer is known.
@@ -291,21 +329,36 @@ impl Store {
         read: impl Fn(&Message) -> Result<T>,
     ) -> Result<Vec<T>> {
         let stream = self.stream(what).await?;
+        let last = stream.cached_info().state.last_sequence;
         let consumer = self.reader(&stream, subject).await?;
-        let mut left = consumer.cached_info().num_pending;
+        let (mut left, mut end) = (consumer.cached_info().num_pending, None);
         let mut found = Vec::with_capacity(left as usize);
         let mut messages = consumer.messages().await.map_err(|error| self.away(error))?;
-        while left > 0 {
-            // Nothing comes of what was thrown away meanwhile.
-            let next = tokio::time::timeout(Duration::from_secs(5), messages.next()).await;
-            let Some(message) = next.map_err(|_| self.away("it stopped in the middle of a list"))? else {
-                break;
+        // What is replaced meanwhile comes with its new number: for ever, if that goes on, and not at all if
+        // the server counts both.
+        while left > 0 && end.is_none_or(|end| Instant::now() < end) {
+            let patience = end.unwrap_or_else(|| Instant::now() + ANSWER);
+            let next = match tokio::time::timeout_at(patience, messages.next()).await {
+                Ok(next) => next,
+                Err(_) if end.is_some() => break,
+                Err(_) => return Err(self.away("it stopped in the middle of a list")),
             };
+            let Some(message) = next else { break };
             let message = message.map_err(|error| self.away(error))?;
-            left = message.info().map_err(|error| self.away(error))?.pending;
-            found.push(read(&message)?);
+            let info = message.info().map_err(|error| self.away(error))?;
+            left = info.pending;
+            if info.stream_sequence >= last {
+                end.get_or_insert_with(|| Instant::now() + QUIET);
+            }
+            found.push((message.subject.to_string(), read(&message)?));
         }
-        Ok(found)
+        // What was replaced meanwhile came twice.
+        let mut subjects = HashSet::with_capacity(found.len());
+        let newest =
+            found.into_iter().rev().filter_map(|(subject, it)| subjects.insert(subject).then_some(it));
+        let mut newest: Vec<_> = newest.collect();
+        newest.reverse();
+        Ok(newest)
     }
 
     /// Something that reads a stream from its beginning. A cluster may give that to a server which is away,
@@ -336,17 +389,11 @@ impl Store {
         sent.await.map(drop).map_err(|error| self.away(error))
     }
 
-    /// Takes back what this worker told.
-    pub(super) async fn leave(&self, instance: &str) -> Result<()> {
-        self.purge("workers", self.names.worker(instance)).await
-    }
-
-    /// Keeps the results files of a job, in place of those that were kept of it before.
-    pub(super) async fn keep_results(&self, id: &str, files: &[Vec<u8>]) -> Result<()> {
-        self.forget_results(id).await?;
+    /// Keeps the results files of a try of a job. Done again it changes nothing.
+    pub(super) async fn keep_results(&self, id: &str, by: u64, files: &[Vec<u8>]) -> Result<()> {
         for (file, content) in files.iter().enumerate() {
             for (piece, part) in content.chunks(PIECE).enumerate() {
-                let subject = self.names.piece(id, file, piece);
+                let subject = self.names.piece(id, by, (file, piece));
                 let sent = self.context.publish(subject, Bytes::copy_from_slice(part)).await;
                 let sent = sent.map_err(|error| self.away(error))?;
                 sent.await.map_err(|error| self.away(error))?;
@@ -355,23 +402,29 @@ impl Store {
         Ok(())
     }
 
-    /// The results files that are kept of a job.
-    pub(super) async fn results(&self, id: &str, count: usize) -> Result<Vec<Vec<u8>>> {
-        let read = |message: &Message| {
-            let mut words = message.subject.rsplit('.').skip(1);
-            let file = words.next().and_then(|word| word.parse::<usize>().ok());
-            Ok((file, message.payload.clone()))
-        };
-        let mut files = vec![Vec::new(); count];
-        for (file, part) in self.newest("results", self.names.pieces(id), read).await? {
-            if let Some(file) = file.and_then(|file| files.get_mut(file)) {
+    /// The results files that are kept of a job; nothing if they are not there, each of them whole.
+    pub(super) async fn results(&self, record: &Record) -> Result<Option<Vec<Vec<u8>>>> {
+        let Some(kept) = &record.kept else { return Ok(None) };
+        let read = |message: &Message| Ok((Names::of_piece(&message.subject), message.payload.clone()));
+        let found = self.newest("results", self.names.pieces_by(&record.job.id, kept.by), read).await?;
+        // In the order of the files, however often a piece was sent as its receipt was lost.
+        let pieces: BTreeMap<_, _> = found.into_iter().collect();
+        let mut files = vec![Vec::new(); kept.files.len()];
+        for (place, part) in pieces {
+            if let Some(file) = place.and_then(|(file, _)| files.get_mut(file)) {
                 file.extend_from_slice(&part);
             }
         }
-        Ok(files)
+        let are_whole = files.iter().zip(&kept.files).all(|(file, content)| Content::of(file) == *content);
+        Ok(are_whole.then_some(files))
     }
 
-    /// Forgets the results that are kept of a job.
+    /// Forgets the results that are kept of a try of a job.
+    pub(super) async fn forget_results_by(&self, id: &str, by: u64) -> Result<()> {
+        self.purge("results", self.names.pieces_by(id, by)).await
+    }
+
+    /// Forgets all results that are kept of a job.
     pub(super) async fn forget_results(&self, id: &str) -> Result<()> {
         self.purge("results", self.names.pieces(id)).await
     }
@@ -391,6 +444,12 @@ pub fn counts<'a>(records: impl IntoIterator<Item = &'a Record>) -> [u64; Status
         counts[record.status as usize] += 1;
     }
     counts
+}
+
+/// True if a cluster has not as many servers as copies are asked for. One that is only busy is asked again.
+fn has_too_few_servers(error: &CreateStreamError) -> bool {
+    let CreateStreamErrorKind::JetStream(said) = error.kind() else { return false };
+    [ErrorCode::CLUSTER_NO_PEERS, ErrorCode::INSUFFICIENT_RESOURCES].contains(&said.error_code())
 }
 
 /// True if the queue has a message of that subject, and so refuses a second one. The server has no number of

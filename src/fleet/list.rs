@@ -83,6 +83,19 @@ pub fn check(runs: &[(String, Request)]) -> Result<()> {
             ));
         }
     }
+    #[cfg(feature = "events")]
+    {
+        let mut topics: HashMap<String, &str> = HashMap::new();
+        for (name, request) in runs {
+            for topic in crate::events::topics(request)? {
+                if let Some(other) = topics.insert(topic.clone(), name) {
+                    return usage(format!(
+                        "{other} and {name} would both be told of at {topic}: put {{stem}} or {{index}} into it"
+                    ));
+                }
+            }
+        }
+    }
     let specs = runs.iter().map(|(_, request)| Ok(request.input_files(&request.parsed_input()?)));
     let inputs = specs.collect::<Result<Vec<_>>>()?.concat();
     let outputs: Vec<_> = runs.iter().flat_map(|(_, request)| request.output_files()).collect();

@@ -8,7 +8,7 @@ use crate::media::source::Input;
 use crate::request::{Field, Request};
 
 /// Fields in which words in braces stand for what a video is called.
-const EXPANDED: [&str; 4] = ["output", "results", "report", "sink"];
+const EXPANDED: [&str; 5] = ["output", "results", "report", "sink", "events"];
 
 /// What a video's file is called, or else what tells it best, without anything that a file's name cannot
 /// have.

@@ -47,6 +47,11 @@ impl Request {
                 "--start is for files: what came before a camera or stream was opened cannot be had",
             );
         }
+        #[cfg(feature = "events")]
+        crate::events::check(self)?;
+        if cfg!(not(feature = "events")) && !self.events.is_empty() {
+            return usage("--events: this lockon was built without its feature `events`");
+        }
         if cfg!(not(feature = "serve")) && self.serve.is_some() {
             return usage("--serve: this lockon was built without its feature `serve`");
         }
@@ -65,6 +70,15 @@ impl Request {
     pub fn check_work(&self) -> Result<()> {
         if self.track_matches && self.template.is_empty() && self.control.is_none() {
             return Err(Error::Usage("--track-matches needs --template".into()));
+        }
+        let is_driven = self.display || self.serve.is_some() || self.control.is_some();
+        let follows = !self.track.is_empty() || self.pick || self.track_matches || self.track_detections;
+        let of_tracks = [("--events", !self.events.is_empty()), ("--follow", self.follow.is_some())];
+        if let Some((option, _)) = of_tracks.iter().find(|(_, is_given)| *is_given && !follows && !is_driven)
+        {
+            return Err(Error::Usage(format!(
+                "{option} is about tracks, and nothing is followed: give --track, --pick or --track-matches"
+            )));
         }
         // In a window and on a page boxes can be drawn later.
         if !self.is_idle() || self.display || self.serve.is_some() {

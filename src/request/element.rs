@@ -164,10 +164,16 @@ impl Request {
         if spec.login.is_some() {
             tracing::warn!("user and password are left out of this line: sources have properties for them");
         }
-        for (option, is_given) in [("--report", self.report.is_some()), ("--metrics", self.metrics.is_some())]
-        {
+        for (option, is_given) in [
+            ("--report", self.report.is_some()),
+            ("--metrics", self.metrics.is_some()),
+            ("--events", !self.events.is_empty()),
+            ("--follow", self.follow.is_some()),
+        ] {
             if is_given {
-                tracing::warn!("{option} is left out of this line: the element writes results files only");
+                tracing::warn!(
+                    "{option} is left out of this line: the element writes results files and draws only"
+                );
             }
         }
         if self.part() != Part::default() {

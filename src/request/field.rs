@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use super::Request;
 use crate::config::{
-    Angles, BackendChoice, Kernel, Moment, OnDeviceLoss, Scales, SearchMethod, ThresholdSpec, TrackSpec,
-    Typed, View,
+    Angles, BackendChoice, Kernel, Moment, OnDeviceLoss, Scales, SearchMethod, Shot, ThresholdSpec,
+    TrackSpec, Typed, View, Zone,
 };
 use crate::error::{Bytes, Error, Result};
 use crate::frame::{Rect, Size};
@@ -269,6 +269,8 @@ text_of_values!(
     BackendChoice,
     OnDeviceLoss,
     View,
+    Shot,
+    Zone,
     Kernel,
     Decoder,
     Address,

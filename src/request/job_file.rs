@@ -72,7 +72,9 @@ impl Request {
     pub fn without_secrets(&self) -> (Self, bool) {
         let mut open = self.clone();
         let mut had_any = false;
-        for field in FIELDS.iter().filter(|field| matches!(field.name, "input" | "source" | "sink")) {
+        for field in
+            FIELDS.iter().filter(|field| matches!(field.name, "input" | "source" | "sink" | "events"))
+        {
             let hide = |typed: OsString| match typed.to_str().map(text::without_secrets) {
                 Some(hidden) if Some(&*hidden) != typed.to_str() => {
                     had_any = true;

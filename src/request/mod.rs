@@ -38,8 +38,8 @@ use sha2::{Digest, Sha256};
 
 use crate::backend::{self, Options};
 use crate::config::{
-    Angles, BackendChoice, Kernel, Limits, Moment, OnDeviceLoss, Part, Scales, SearchMethod, ThresholdSpec,
-    TrackSpec, Typed, View,
+    Angles, BackendChoice, Kernel, Limits, Moment, OnDeviceLoss, Part, Scales, SearchMethod, Shot,
+    ThresholdSpec, TrackSpec, Typed, View, Zone,
 };
 use crate::control::Control;
 use crate::error::{Bytes, Result};
@@ -61,7 +61,7 @@ const DECISIVE: [&str; 10] =
     ["input", "source", "live", "lossless", "size", "fps", "start", "end", "every", "max-frames"];
 
 /// Fields that decide what an encoded output shows.
-const SHOWN: [&str; 2] = ["view", "no-audio"];
+const SHOWN: [&str; 4] = ["view", "follow", "follow-zoom", "no-audio"];
 
 /// Most threads.
 const MOST_THREADS: f64 = 1024.0;
@@ -141,6 +141,14 @@ request! {
     /// second; an .mkv all that was written. Through a named pipe: .mkv or .webm
     output: Vec<PathBuf> = Vec::new(),
         Spec { value: "FILE", short: Some('o'), group: OUTPUT, is_file: true, ..SPEC };
+    /// Let -o show a part of the picture of that size that follows a track, smoothly and with nothing drawn
+    /// on it: the first that is found, or the one with that number. While the track is lost it stays where it
+    /// is
+    follow: Option<Shot> = None,
+        Spec { value: "WxH[@TRACK]", group: OUTPUT, needs: &["output"], excludes: &["view"], ..SPEC };
+    /// Show what --follow shows so many times as large, from 1 to 16
+    follow_zoom: f64 = 1.0,
+        Spec { value: "TIMES", group: OUTPUT, needs: &["follow"], range: Some((1.0, 16.0)), hides_default: true, ..SPEC };
     /// Leave the input's sound out of -o
     no_audio: bool = false, Spec { group: OUTPUT, needs: &["output"], ..SPEC };
     /// Show it in a window. Drag a box there to follow what is in it, click a track to forget it; space
@@ -154,10 +162,25 @@ request! {
     /// picture) or `split` (half of each) [default: overlay; mask if nothing but --threshold is asked for]
     view: Option<View> = None,
         Spec { value: "VIEW", group: OUTPUT, offers: &["overlay", "mask", "split"], ..SPEC };
-    /// Write what was found: .jsonl, .csv, .mot.txt, or - for JSON Lines on standard output; may be given
-    /// several times
+    /// Write what was found: .jsonl, .csv, .mot.txt (MOTChallenge), .cvat.xml (tracks for CVAT), .coco.json
+    /// (COCO), or - for JSON Lines on standard output; may be given several times
     results: Vec<String> = Vec::new(),
         Spec { value: "FILE", group: OUTPUT, is_file: true, element: InElement::Ready, ..SPEC };
+    /// Tell what happens to tracks (appeared, uncertain, lost, found, gone; entered or left a --zone): lines
+    /// of JSON on standard output (-), each posted to an http:// or https:// address, or published to an MQTT broker at
+    /// mqtt://HOST:PORT/TOPIC or mqtts://HOST/TOPIC, with USER:PASSWORD@ in front of the host if it asks for that; @FILE has
+    /// such an address in it, which then nobody sees in the list of processes; may be given several times.
+    /// The run never waits for any of these
+    events: Vec<String> = Vec::new(), Spec { value: "-|URL|@FILE", group: OUTPUT, ..SPEC };
+    /// A polygon in the picture that tracks can enter and leave, corners in pixels; a track is in it when the
+    /// middle of its box's lower edge is; may be given several times
+    zone: Vec<Zone> = Vec::new(),
+        Spec { value: "NAME=X,Y,X,Y,X,Y", group: OUTPUT, needs: &["events"], ..SPEC };
+    /// Put a small picture of the track into each event: JPEG, in base64
+    event_thumbnails: bool = false, Spec { group: OUTPUT, needs: &["events"], ..SPEC };
+    /// Let Home Assistant find the run at the MQTT broker by itself: a count of tracks, whether something is
+    /// in each --zone, and the events
+    home_assistant: bool = false, Spec { group: OUTPUT, needs: &["events"], ..SPEC };
     /// Write a page about the run when it ends: trajectories, score and state over time, latency
     report: Option<String> = None, Spec { value: "FILE.html", group: OUTPUT, is_file: true, ..SPEC };
 

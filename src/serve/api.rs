@@ -25,6 +25,7 @@ use super::Shared;
 use super::feed::{self, Look};
 use super::guard::Verdict;
 use super::live;
+use super::offers::{Offered, Offers, Wish};
 use super::orders::{self, Drawn, Refused, refuse};
 use super::video::{MOST_LETTERS, Status, Video};
 
@@ -39,6 +40,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The first picture that somebody asks for is waited for so long.
 const PICTURE: Duration = Duration::from_secs(5);
+
+/// How long an answer waits for a video to be opened.
+const OPENING: Duration = Duration::from_secs(12);
 
 /// Records that are written at a time when results are saved.
 const RECORDS: usize = 1000;
@@ -81,7 +85,8 @@ pub(super) fn router(shared: &Arc<Shared>) -> Router {
     }
     router
         .route("/metrics", get(metrics))
-        .route("/api/videos", get(videos))
+        .route("/api/offers", get(offers))
+        .route("/api/videos", get(videos).post(open))
         .route("/api/videos/{video}", get(video))
         .route("/api/videos/{video}/live", get(look))
         .route("/api/videos/{video}/picture.jpg", get(picture))
@@ -93,7 +98,7 @@ pub(super) fn router(shared: &Arc<Shared>) -> Router {
         .route("/api/videos/{video}/search", put(change))
         .route(
             "/api/videos/{video}/templates/{template}",
-            put(add).layer(DefaultBodyLimit::max(MOST_PICTURE)).delete(remove),
+            put(add).layer(DefaultBodyLimit::max(MOST_PICTURE)).post(cut).delete(remove),
         )
         .route("/api/videos/{video}/pace", put(pace))
         .route("/api/videos/{video}/step", post(step))
@@ -133,8 +138,43 @@ async fn metrics(State(shared): Server) -> Response {
 }
 
 async fn videos(State(shared): Server) -> Json<Vec<Status>> {
-    let videos = shared.videos().clone();
-    Json(videos.iter().map(|video| video.status()).collect())
+    Json(shared.all().iter().map(|video| video.status()).collect())
+}
+
+fn ends() -> Refused {
+    refuse(StatusCode::SERVICE_UNAVAILABLE, "the page ends")
+}
+
+/// What can be opened; nothing where the videos were named when it was started.
+async fn offers(State(shared): Server) -> Result<Json<Option<Offered>>, Refused> {
+    let Some(offers) = shared.offers.clone() else { return Ok(Json(None)) };
+    let offered = offers.ask(Offers::look).await;
+    offered.map(|offered| Json(Some(offered))).ok_or_else(ends)
+}
+
+/// Which video was opened: `Opened` in `openapi.json`.
+#[derive(Serialize)]
+struct Opened {
+    /// Its number; `null` if it is still being opened.
+    id: Option<usize>,
+}
+
+async fn open(State(shared): Server, body: Sent<Wish>) -> Result<Response, Refused> {
+    let wish = sent(body)?;
+    let Some(offers) = shared.offers.clone() else {
+        return Err(refuse(
+            StatusCode::CONFLICT,
+            "nothing can be opened here: lockon serve offers what can be",
+        ));
+    };
+    let chosen = offers.ask(move |offers| offers.choose(&wish)).await.ok_or_else(ends)?;
+    let chosen = chosen.ok_or_else(|| refuse(StatusCode::NOT_FOUND, "this is not offered"))?;
+    match tokio::time::timeout(OPENING, chosen).await {
+        Ok(Ok(Ok(id))) => Ok((StatusCode::CREATED, Json(Opened { id: Some(id) })).into_response()),
+        Ok(Ok(Err(why))) => Err(refuse(StatusCode::CONFLICT, &why)),
+        Ok(Err(_)) => Err(ends()),
+        Err(_) => Ok((StatusCode::ACCEPTED, Json(Opened { id: None })).into_response()),
+    }
 }
 
 async fn video(State(shared): Server, Path(id): Path<usize>) -> Result<Json<Status>, Refused> {
@@ -380,6 +420,15 @@ async fn add(
     }
     let picture = body.map_err(|error| refuse(error.status(), &error.body_text()))?;
     Ok(orders::add(&shared, &video, called(&name)?, picture).await)
+}
+
+async fn cut(
+    State(shared): Server,
+    Path((id, name)): Path<(usize, String)>,
+    body: Sent<Drawn>,
+) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    Ok(orders::cut(&shared, &video, called(&name)?, sent(body)?).await)
 }
 
 async fn remove(State(shared): Server, Path((id, name)): Path<(usize, String)>) -> Result<Response, Refused> {

@@ -13,7 +13,7 @@ use crate::error::catch_panic;
 use crate::frame::Frame;
 use crate::results::FrameRecord;
 
-use super::picture;
+use super::picture::Painter;
 use super::video::{Newest, Video};
 
 /// Widths in which pictures are made; what is asked for is rounded up to one of them.
@@ -45,6 +45,7 @@ impl Look {
 /// A picture with what was found in it.
 pub(super) struct Shot {
     pub(super) frame: u64,
+    made: Instant,
     pub(super) jpeg: Bytes,
     /// As a browser gets it: the length of what follows, 32 bits, least significant byte first; an object, in
     /// JSON; the JPEG.
@@ -64,10 +65,14 @@ struct Head<'a> {
 }
 
 impl Shot {
-    fn of(Newest { frame, record, mask }: &Newest, look: Look) -> Result<Self, String> {
+    fn of(
+        Newest { frame, record, mask }: &Newest,
+        look: Look,
+        painter: &mut Painter,
+    ) -> Result<Self, String> {
         let jpeg = match mask {
-            Some(mask) if look.is_mask => picture::of_mask(mask.plane(0), look.width),
-            _ => picture::of(frame, look.width),
+            Some(mask) if look.is_mask => painter.mask(mask.plane(0), look.width),
+            _ => painter.picture(frame, look.width),
         }
         .map_err(|error| error.to_string())?;
         let size = frame.format.size;
@@ -78,7 +83,7 @@ impl Shot {
         let head = serde_json::to_vec(&head).map_err(|error| error.to_string())?;
         let length = u32::try_from(head.len()).map_err(|error| error.to_string())?;
         let message = [length.to_le_bytes().as_slice(), &head, &jpeg].concat();
-        Ok(Self { frame: record.frame, jpeg: jpeg.into(), message: message.into() })
+        Ok(Self { frame: record.frame, made: Instant::now(), jpeg: jpeg.into(), message: message.into() })
     }
 }
 
@@ -97,6 +102,7 @@ pub(super) struct Feed {
 
 /// The newest pictures of one kind, as one sees them who looks.
 pub(super) struct Pictures {
+    video: Arc<Video>,
     feed: Arc<Feed>,
     newest: watch::Receiver<Option<Arc<Shot>>>,
 }
@@ -105,16 +111,26 @@ impl Pictures {
     /// The next one that this one has not seen, which is then the newest. None is made unless somebody waits
     /// for it.
     pub(super) async fn next(&mut self) -> Option<Arc<Shot>> {
-        loop {
-            // What one did not wait for to the end may lie here already.
-            if !self.newest.has_changed().ok()? {
-                self.feed.wanted.notify_one();
-                self.newest.changed().await.ok()?;
+        // One may lie here already: made for somebody else, or not waited for to its end.
+        if self.newest.has_changed().ok()? {
+            let shot = self.newest.borrow_and_update().clone();
+            if let Some(shot) = shot.filter(|shot| self.is_new(shot)) {
+                return Some(shot);
             }
+        }
+        loop {
+            self.feed.wanted.notify_one();
+            self.newest.changed().await.ok()?;
             if let Some(shot) = self.newest.borrow_and_update().clone() {
                 return Some(shot);
             }
         }
+    }
+
+    /// True unless a newer one can be had.
+    fn is_new(&self, shot: &Shot) -> bool {
+        let has_passed = |newest: &Newest| newest.record.frame != shot.frame;
+        shot.made.elapsed() < INTERVAL || !self.video.newest().as_ref().is_some_and(has_passed)
     }
 }
 
@@ -132,7 +148,7 @@ pub(super) fn subscribe(video: &Arc<Video>, look: Look, painters: &Arc<Semaphore
     let mut newest = feed.newest.subscribe();
     // The one that is there is new to whoever comes.
     newest.mark_changed();
-    Pictures { feed: feed.clone(), newest }
+    Pictures { video: video.clone(), feed: feed.clone(), newest }
 }
 
 /// Makes a picture of the newest frame whenever somebody waits for one, until nobody looks any more.
@@ -140,6 +156,7 @@ async fn paint(video: Arc<Video>, look: Look, feed: Arc<Feed>, painters: Arc<Sem
     let mut frames = video.frames();
     frames.mark_changed();
     let (mut last, mut looked_at) = (tokio::time::Instant::now(), Instant::now());
+    let mut painter = None;
     loop {
         let is_wanted = timeout(LINGER / 2, feed.wanted.notified()).await.is_ok();
         if feed.newest.receiver_count() > 0 {
@@ -168,11 +185,21 @@ async fn paint(video: Arc<Video>, look: Look, feed: Arc<Feed>, painters: Arc<Sem
         frames.mark_unchanged();
         let Some(newest) = video.newest() else { continue };
         last = tokio::time::Instant::now();
-        let shot = move || catch_panic(|| Shot::of(&newest, look)).and_then(|shot| shot);
+        let before = painter.take();
+        let shot = move || {
+            let mut painter = match before {
+                Some(painter) => painter,
+                None => Painter::new().map_err(|error| error.to_string())?,
+            };
+            let shot = catch_panic(|| Shot::of(&newest, look, &mut painter)).and_then(|shot| shot)?;
+            Ok::<_, String>((shot, painter))
+        };
         match tokio::task::spawn_blocking(shot).await {
-            Ok(Ok(shot)) => {
+            Ok(Ok((shot, used))) => {
+                painter = Some(used);
                 feed.newest.send_replace(Some(Arc::new(shot)));
             }
+            // With another one next time.
             Ok(Err(error)) => tracing::debug!("page: no picture: {error}"),
             Err(_) => return,
         }

@@ -7,7 +7,8 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -47,13 +48,14 @@ pub(super) async fn listen(listener: TcpListener, router: Router, mut over: watc
         if open.len() >= MOST_CONNECTIONS {
             open.pop_front().inspect(JoinHandle::abort);
         }
+        // A picture is worth nothing later.
+        let _ = stream.set_nodelay(true);
         open.push_back(tokio::spawn(serve(stream, router.clone())));
     }
 }
 
-async fn serve(stream: TcpStream, router: Router) {
-    // A picture is worth nothing later.
-    let _ = stream.set_nodelay(true);
+/// Answers what comes over a connection until it is closed.
+pub(super) async fn serve(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, router: Router) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)

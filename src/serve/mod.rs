@@ -12,6 +12,7 @@
 //! | `guard.rs` | who may ask: token, host, origin |
 //! | `api.rs` | what can be asked: addresses, JSON, answers |
 //! | `orders.rs` | what is asked of a run, and what it answers |
+//! | `offers.rs` | cameras and files of a folder, to be opened from the page |
 //! | `live.rs` | a browser that looks: pictures out, what it has shown in |
 //! | `feed.rs` | pictures made once for all who look at the same |
 //! | `picture.rs` | from a frame to a JPEG of the size that is looked at |
@@ -19,6 +20,7 @@
 //! | `searched.rs` | what it searches now, after all changes |
 //! | `history.rs` | the records of the last frames |
 //! | `sink.rs` | the sink |
+//! | `rehearsal.rs` | a page without a network, for tests and fuzzing |
 //! | `page/` | what the browser gets, and the description of the API |
 
 mod api;
@@ -27,16 +29,21 @@ mod guard;
 mod history;
 mod listen;
 mod live;
+mod offers;
 mod orders;
 mod picture;
+mod rehearsal;
 mod searched;
 mod sink;
 mod video;
 
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crossbeam_channel::Receiver;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 
@@ -48,8 +55,11 @@ use crate::metrics::{Address, Registry};
 use crate::surface::Traffic;
 
 use guard::Guard;
+use offers::Offers;
 use video::Video;
 
+pub use offers::Chosen;
+pub use rehearsal::Rehearsal;
 pub use sink::PageSink;
 
 /// Frames that a run keeps while somebody looks, for boxes that are drawn in one that has passed.
@@ -60,6 +70,9 @@ const FAREWELL: Duration = Duration::from_millis(500);
 
 /// Browsers that look at the same time, at all videos together.
 const MOST_VIEWERS: usize = 64;
+
+/// Videos that have ended, and are still shown.
+const MOST_ENDED: usize = 64;
 
 /// Orders that wait for their frame at the same time.
 const MOST_ORDERS: usize = 64;
@@ -101,7 +114,9 @@ pub struct Page {
 
 /// What all connections share.
 struct Shared {
-    videos: Mutex<Vec<Arc<Video>>>,
+    videos: Mutex<Videos>,
+    /// What can be opened.
+    offers: Option<Arc<Offers>>,
     registry: Registry,
     guard: Guard,
     viewers: Arc<Semaphore>,
@@ -111,13 +126,40 @@ struct Shared {
     over: watch::Receiver<bool>,
 }
 
+/// The videos that are shown, by their numbers, each of which is given once.
+#[derive(Default)]
+struct Videos {
+    shown: BTreeMap<usize, Arc<Video>>,
+    next: usize,
+}
+
+impl Videos {
+    fn add(&mut self, shown: Shown) -> Arc<Video> {
+        let video = Arc::new(Video::new(self.next, shown));
+        self.shown.insert(self.next, video.clone());
+        self.next += 1;
+        let ended: Vec<_> =
+            self.shown.values().filter(|video| video.has_ended()).map(|video| video.id).collect();
+        // The first are those that were there first.
+        for id in ended.iter().take(ended.len().saturating_sub(MOST_ENDED)) {
+            self.shown.remove(id);
+        }
+        video
+    }
+}
+
 impl Shared {
-    fn videos(&self) -> MutexGuard<'_, Vec<Arc<Video>>> {
+    fn videos(&self) -> MutexGuard<'_, Videos> {
+        // It is whole at every moment.
         self.videos.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn all(&self) -> Vec<Arc<Video>> {
+        self.videos().shown.values().cloned().collect()
+    }
+
     fn video(&self, id: usize) -> Option<Arc<Video>> {
-        self.videos().get(id).cloned()
+        self.videos().shown.get(&id).cloned()
     }
 }
 
@@ -128,6 +170,22 @@ impl Page {
     /// # Errors
     /// `Listen` if the address is taken or is none of this machine's, or if the system gives no threads.
     pub fn start(address: &Address) -> Result<Self> {
+        Self::serve(address, None)
+    }
+
+    /// The same, on which cameras of this machine and videos in `folder` can be chosen, and nothing else.
+    /// What somebody has chosen comes out of the receiver.
+    ///
+    /// # Errors
+    /// As [`Self::start`]; `File` if the folder cannot be read.
+    pub fn offering(address: &Address, folder: Option<&Path>) -> Result<(Self, Receiver<Chosen>)> {
+        // Each of those who choose waits for an answer, so there are few.
+        let (chosen, is_chosen) = crossbeam_channel::unbounded();
+        let page = Self::serve(address, Some(Offers::new(folder, chosen)?))?;
+        Ok((page, is_chosen))
+    }
+
+    fn serve(address: &Address, offers: Option<Offers>) -> Result<Self> {
         let failed = |cause| Error::Listen { address: address.to_string(), cause };
         let listener = address.listen()?;
         listener.set_nonblocking(true).map_err(failed)?;
@@ -137,6 +195,7 @@ impl Page {
         let (over, is_over) = watch::channel(false);
         let shared = Arc::new(Shared {
             videos: Mutex::default(),
+            offers: offers.map(Arc::new),
             registry: Registry::default(),
             guard,
             viewers: Arc::new(Semaphore::new(MOST_VIEWERS)),
@@ -168,9 +227,7 @@ impl Page {
     /// Shows a run. What comes back is an output of the run, and is told what is found.
     pub fn watch(&self, shown: Shown) -> PageSink {
         let metrics = self.shared.registry.watch(&shown.name, &shown.traffic);
-        let mut videos = self.shared.videos();
-        let video = Arc::new(Video::new(videos.len(), shown));
-        videos.push(video.clone());
+        let video = self.shared.videos().add(shown);
         video.keep_frames();
         PageSink::new(video, metrics)
     }

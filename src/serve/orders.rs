@@ -1,7 +1,7 @@
 //! What is asked of a run on the page, and what the run answers.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
@@ -121,6 +121,28 @@ pub(super) async fn add(shared: &Shared, video: &Arc<Video>, name: String, pictu
     }
 }
 
+/// Searches for what is in a box too, cut from the frame as it was decoded.
+pub(super) async fn cut(shared: &Shared, video: &Arc<Video>, name: String, drawn: Drawn) -> Response {
+    let Some(frame) = video.frame(drawn.frame) else {
+        let which = drawn.frame.map_or_else(|| "the first".into(), |frame| frame.to_string());
+        let why =
+            format!("frame {which} is not here: it has passed, or has not come (pause, and draw again)");
+        return refuse(StatusCode::CONFLICT, &why).into_response();
+    };
+    let cut = move || -> Result<Template> {
+        let (rect, size) = (drawn.rect(), frame.format.size);
+        if !rect.is_inside(size) {
+            return Err(Error::Outside { what: "template", rect, frame: size });
+        }
+        Template::new(name, frame.luma().crop(rect).to_plane(), None)
+    };
+    match tokio::task::spawn_blocking(cut).await {
+        Ok(Ok(template)) => change(shared, video, Change::adding(template)).await,
+        Ok(Err(error)) => refuse(StatusCode::CONFLICT, &error.to_string()).into_response(),
+        Err(_) => refuse(StatusCode::CONFLICT, "this cannot be cut out").into_response(),
+    }
+}
+
 /// Asks a run, and waits for its answer without holding anybody up.
 async fn ask(shared: &Shared, video: &Arc<Video>, order: impl FnOnce(&Control) -> Result<Reply>) -> Response {
     let Ok(_place) = shared.orders.try_acquire() else {
@@ -132,16 +154,13 @@ async fn ask(shared: &Shared, video: &Arc<Video>, order: impl FnOnce(&Control) -
         Ok(reply) => reply,
         Err(error) => return refuse(StatusCode::CONFLICT, &error.to_string()).into_response(),
     };
-    let (id, begun) = (reply.id(), Instant::now());
+    let id = reply.id();
     let patience = if control.is_paused() { AT_ONCE } else { PATIENCE };
-    let answer = tokio::task::spawn_blocking(move || reply.wait(patience)).await;
-    match answer {
-        Ok(Ok(frame)) => Json(Answer { id, frame: Some(frame) }).into_response(),
+    match tokio::task::spawn_blocking(move || reply.poll_for(patience)).await {
+        Ok(Some(Ok(frame))) => Json(Answer { id, frame: Some(frame) }).into_response(),
+        Ok(Some(Err(error))) => refuse(StatusCode::CONFLICT, &error.to_string()).into_response(),
         // It will be done before the next frame.
-        Ok(Err(Error::Order { .. })) if begun.elapsed() >= patience => {
-            (StatusCode::ACCEPTED, Json(Answer { id, frame: None })).into_response()
-        }
-        Ok(Err(error)) => refuse(StatusCode::CONFLICT, &error.to_string()).into_response(),
+        Ok(None) => (StatusCode::ACCEPTED, Json(Answer { id, frame: None })).into_response(),
         Err(_) => refuse(StatusCode::SERVICE_UNAVAILABLE, "the page ends").into_response(),
     }
 }

@@ -1,66 +1,127 @@
 //! From a frame to a JPEG of the size that is looked at.
 //!
 //! Pictures are made smaller by the mean of the area that a pixel stands for, luma and chroma each from the
-//! planes as they were decoded; colours are turned into JPEG's on the way into the encoder.
-
-use jpeg_encoder::{ColorType, Encoder, EncodingError, ImageBuffer, JpegColorType, SamplingFactor};
+//! planes as they were decoded; what is left of them gets JPEG's colours.
 
 use crate::colour::Conversion;
+use crate::error::Result;
 use crate::frame::{Frame, Plane, PlaneRef, Size};
+use crate::media::jpeg::{Encoder, MOST_SIDE};
 
 const QUALITY: u8 = 80;
-
-/// No JPEG is longer on a side.
-const MOST_SIDE: usize = 65_500;
 
 /// Weights have so many bits behind the point; means of bytes then fit 16 bits.
 const BITS: u32 = 8;
 
-/// Colours are weighed with so many bits behind the point.
-const COLOUR_BITS: u32 = 14;
+/// Colours are weighed with so many bits behind the point: sums then fit 16 bits, and more of them a vector.
+const COLOUR_BITS: u32 = 7;
 
-/// A JPEG of a frame, at most so many columns wide.
-pub(super) fn of(frame: &Frame, width: Option<usize>) -> Result<Vec<u8>, EncodingError> {
-    let format = &frame.format;
-    let size = within(format.size, width);
-    let half = Size::new(size.width.div_ceil(2), size.height.div_ceil(2));
-    let chroma = [0, 1].map(|component| {
-        let (plane, first, step) = format.pixels.chroma_samples(component)?;
-        let plane = frame.picture.plane(plane);
-        let samples = every(step, first, plane);
-        Some(resized(samples.as_ref(), half).into_owned())
-    });
-    let luma = resized(frame.luma(), size);
-    let weights = Conversion::of(format).to_jpeg();
-    let [Some(cb), Some(cr)] = chroma else {
-        let [[of_y, of_cb, of_cr, more], ..] = weights;
-        // No chroma is 128.
-        let more = more + 128.0 * (of_cb + of_cr);
-        let table: [u8; 256] =
-            std::array::from_fn(|y| (of_y * y as f64 + more).round().clamp(0.0, 255.0) as u8);
-        return grey(luma.view(), |y| table[usize::from(y)]);
+/// Makes pictures, one after the other.
+pub(super) struct Painter {
+    encoder: Encoder,
+    room: Room,
+}
+
+/// Memory that one picture after the other is made in: what is taken from the system anew for each has to be
+/// cleared by it first.
+#[derive(Default)]
+struct Room {
+    /// Luma, or what is grey; Cb; Cr.
+    planes: [Plane; 3],
+    /// Chroma that lies between other chroma.
+    samples: Plane,
+    /// A row of means of columns.
+    means: Vec<u16>,
+    /// What chroma adds to luma, in a row of it.
+    added: Vec<i16>,
+}
+
+impl Painter {
+    /// # Errors
+    /// Those of [`Encoder::new`].
+    pub(super) fn new() -> Result<Self> {
+        Ok(Self { encoder: Encoder::new(QUALITY)?, room: Room::default() })
+    }
+
+    /// A JPEG of a frame, at most so many columns wide.
+    ///
+    /// # Errors
+    /// Those of [`Encoder::encode`].
+    pub(super) fn picture(&mut self, frame: &Frame, width: Option<usize>) -> Result<Vec<u8>> {
+        let format = &frame.format;
+        let size = within(format.size, width);
+        let half = Size::new(size.width.div_ceil(2), size.height.div_ceil(2));
+        let Self { encoder, room } = self;
+        let Room { planes: [luma, chroma @ ..], samples, means, added } = room;
+        resize(frame.luma(), size, luma, means);
+        let weights = Conversion::of(format).to_jpeg();
+        for (component, plane) in chroma.iter_mut().enumerate() {
+            let Some((index, first, step)) = format.pixels.chroma_samples(component) else {
+                let [[of_y, of_cb, of_cr, more], ..] = weights;
+                // No chroma is 128.
+                let more = more + 128.0 * (of_cb + of_cr);
+                let table: [u8; 256] =
+                    std::array::from_fn(|y| (of_y * y as f64 + more).round().clamp(0.0, 255.0) as u8);
+                luma.data_mut().iter_mut().for_each(|y| *y = table[usize::from(*y)]);
+                return encoder.encode(&[luma.as_ref()]);
+            };
+            let source = frame.picture.plane(index);
+            if step == 1 {
+                resize(source, half, plane, means);
+            } else {
+                every(step, first, source, samples);
+                resize(samples.as_ref(), half, plane, means);
+            }
+        }
+        recolour(&mut room.planes, weights, added);
+        encoder.encode(&room.planes.each_ref().map(Plane::as_ref))
+    }
+
+    /// A JPEG of a thresholded frame.
+    ///
+    /// # Errors
+    /// Those of [`Encoder::encode`].
+    pub(super) fn mask(&mut self, mask: PlaneRef<'_>, width: Option<usize>) -> Result<Vec<u8>> {
+        let Room { planes: [plane, ..], means, .. } = &mut self.room;
+        resize(mask, within(mask.size(), width), plane, means);
+        self.encoder.encode(&[plane.as_ref()])
+    }
+}
+
+/// Makes luma, Cb and Cr, with half the samples in both directions, what JPEG has: `weights` are those of
+/// [`Conversion::to_jpeg`].
+fn recolour([luma, cb, cr]: &mut [Plane; 3], weights: [[f64; 4]; 3], added: &mut Vec<i16>) {
+    let fixed = |weight: f64| (weight * f64::from(1 << COLOUR_BITS)).round() as i16;
+    // All from the middle, so that sums are small. Those that are too large all the same are as large as can
+    // be.
+    let from_middle = |value: u8| i16::from(value) - 128;
+    let rounding = 1 << (COLOUR_BITS - 1);
+    let [[of_y, of_u, of_v, _], of_cb, of_cr] = weights.map(|of| of.map(fixed));
+    let [y, u, v, more] = weights[0];
+    let more = fixed(more + 128.0 * (y + u + v)) + rounding;
+    let width = luma.size().width;
+    added.resize(2 * cb.size().width, 0);
+    for row in 0..luma.size().height {
+        if row % 2 == 0 {
+            let chroma = cb.as_ref().row(row / 2).iter().zip(cr.as_ref().row(row / 2));
+            for (two, (&u, &v)) in added.chunks_exact_mut(2).zip(chroma) {
+                two.fill(of_u * from_middle(u) + of_v * from_middle(v) + more);
+            }
+        }
+        let row = &mut luma.data_mut()[row * width..][..width];
+        for (y, &added) in row.iter_mut().zip(&*added) {
+            *y = ((of_y * from_middle(*y)).saturating_add(added) >> COLOUR_BITS).max(0) as u8;
+        }
+    }
+    // Of grey nothing becomes colour: luma has no part in chroma, and the middle stays where it is.
+    let mix = |[_, of_u, of_v, _]: [i16; 4], u: i16, v: i16| {
+        let sum = (of_u * u).saturating_add(of_v * v + rounding) >> COLOUR_BITS;
+        (sum.clamp(-128, 127) + 128) as u8
     };
-    let weights = weights.map(|of| of.map(fixed));
-    let mut jpeg = Vec::with_capacity(size.area() / 6);
-    let mut encoder = Encoder::new(&mut jpeg, QUALITY);
-    encoder.set_sampling_factor(SamplingFactor::F_2_2);
-    encoder.encode_image(Colours { size, luma: luma.view(), cb: &cb, cr: &cr, weights })?;
-    Ok(jpeg)
-}
-
-/// A JPEG of a thresholded frame.
-pub(super) fn of_mask(mask: PlaneRef<'_>, width: Option<usize>) -> Result<Vec<u8>, EncodingError> {
-    let size = within(mask.size(), width);
-    grey(resized(mask, size).view(), |y| y)
-}
-
-/// A JPEG without colours, `convert` being what luma is in it.
-fn grey(luma: PlaneRef<'_>, convert: impl Fn(u8) -> u8) -> Result<Vec<u8>, EncodingError> {
-    let pixels: Vec<_> = luma.rows().flatten().map(|&y| convert(y)).collect();
-    let (width, height) = (luma.size().width as u16, luma.size().height as u16);
-    let mut jpeg = Vec::with_capacity(pixels.len() / 8);
-    Encoder::new(&mut jpeg, QUALITY).encode(&pixels, width, height, ColorType::Luma)?;
-    Ok(jpeg)
+    for (cb, cr) in cb.data_mut().iter_mut().zip(cr.data_mut()) {
+        let (u, v) = (from_middle(*cb), from_middle(*cr));
+        (*cb, *cr) = (mix(of_cb, u, v), mix(of_cr, u, v));
+    }
 }
 
 /// The size of a picture of that shape that is no wider than `width`, and that a JPEG can have.
@@ -76,63 +137,63 @@ fn within(size: Size, width: Option<usize>) -> Size {
     shrink(size, MOST_SIDE, size.height)
 }
 
-fn fixed(weight: f64) -> i32 {
-    (weight * f64::from(1 << COLOUR_BITS)).round() as i32
-}
-
 /// Every `step`th byte of each row, from `first` on.
-fn every(step: usize, first: usize, plane: PlaneRef<'_>) -> Plane {
-    if step == 1 {
-        return plane.to_plane();
-    }
-    let size = Size::new(plane.size().width / step, plane.size().height);
-    let rows = plane.rows().flat_map(|row| row.chunks_exact(step).map(|samples| samples[first]));
-    Plane::from_vec(rows.collect(), size)
-}
-
-/// A plane of another size, or the plane itself.
-enum Resized<'a> {
-    Same(PlaneRef<'a>),
-    Other(Plane),
-}
-
-impl Resized<'_> {
-    fn view(&self) -> PlaneRef<'_> {
-        match self {
-            Self::Same(plane) => *plane,
-            Self::Other(plane) => plane.as_ref(),
-        }
-    }
-
-    fn into_owned(self) -> Plane {
-        match self {
-            Self::Same(plane) => plane.to_plane(),
-            Self::Other(plane) => plane,
-        }
+fn every(step: usize, first: usize, plane: PlaneRef<'_>, samples: &mut Plane) {
+    let width = plane.size().width / step;
+    samples.resize(Size::new(width, plane.size().height));
+    for (to, row) in samples.data_mut().chunks_exact_mut(width).zip(plane.rows()) {
+        to.iter_mut().zip(row.chunks_exact(step)).for_each(|(to, samples)| *to = samples[first]);
     }
 }
 
 /// Each pixel is the mean of the area that it stands for; where that is less than a pixel, that pixel.
-fn resized(plane: PlaneRef<'_>, size: Size) -> Resized<'_> {
+fn resize(plane: PlaneRef<'_>, size: Size, to: &mut Plane, means: &mut Vec<u16>) {
+    to.resize(size);
     if plane.size() == size {
-        return Resized::Same(plane);
+        return to.as_mut().copy_from(plane);
     }
     let columns = spans(plane.size().width, size.width);
-    let mut means = vec![0_u16; plane.size().width];
-    let mut pixels = Vec::with_capacity(size.area());
-    for (first, weights) in spans(plane.size().height, size.height) {
-        means.fill(0);
-        for (y, &weight) in (first..).zip(&weights) {
-            // At most 255 * 256 in all.
-            means.iter_mut().zip(plane.row(y)).for_each(|(sum, &v)| *sum += u16::from(v) * weight);
-        }
-        pixels.extend(columns.iter().map(|(first, weights)| {
-            let means = &means[*first..][..weights.len()];
-            let sum: u32 = means.iter().zip(weights).map(|(&v, &w)| u32::from(v) * u32::from(w)).sum();
-            ((sum + (1 << (2 * BITS - 1))) >> (2 * BITS)) as u8
-        }));
+    // All of one length, so that nobody has to look how long each is.
+    match columns.iter().map(|(_, weights)| weights.len()).max().unwrap_or(0) {
+        ..=2 => average(plane, to, means, &padded::<2>(&columns), |weights| weights),
+        3..=4 => average(plane, to, means, &padded::<4>(&columns), |weights| weights),
+        _ => average(plane, to, means, &columns, |weights| weights),
     }
-    Resized::Other(Plane::from_vec(pixels, size))
+}
+
+/// Columns, and weights of as many pixels from there on.
+fn padded<const N: usize>(columns: &[(usize, Vec<u16>)]) -> Vec<(usize, [u16; N])> {
+    let pad = |(first, weights): &(usize, Vec<u16>)| {
+        (*first, std::array::from_fn(|at| weights.get(at).copied().unwrap_or(0)))
+    };
+    columns.iter().map(pad).collect()
+}
+
+#[inline(always)]
+fn average<W>(
+    plane: PlaneRef<'_>,
+    to: &mut Plane,
+    means: &mut Vec<u16>,
+    columns: &[(usize, W)],
+    weights: impl Fn(&W) -> &[u16],
+) {
+    let Size { width, height } = to.size();
+    // Behind the last column are those that padded weights look at.
+    means.resize(plane.size().width + 4, 0);
+    let rows = to.data_mut().chunks_exact_mut(width);
+    for (to, (first, shares)) in rows.zip(spans(plane.size().height, height)) {
+        means.fill(0);
+        for (y, &share) in (first..).zip(&shares) {
+            // At most 255 * 256 in all.
+            means.iter_mut().zip(plane.row(y)).for_each(|(sum, &v)| *sum += u16::from(v) * share);
+        }
+        for (to, (first, own)) in to.iter_mut().zip(columns) {
+            let own = weights(own);
+            let means = &means[*first..][..own.len()];
+            let sum: u32 = means.iter().zip(own).map(|(&v, &w)| u32::from(v) * u32::from(w)).sum();
+            *to = ((sum + (1 << (2 * BITS - 1))) >> (2 * BITS)) as u8;
+        }
+    }
 }
 
 /// Of each of `to` pixels that `from` are made into: the first that it is made of, and the weights of that
@@ -159,43 +220,6 @@ fn spans(from: usize, to: usize) -> Vec<(usize, Vec<u16>)> {
     (0..to).map(span).collect()
 }
 
-/// What the encoder reads: a video's planes, in JPEG's colours.
-struct Colours<'a> {
-    size: Size,
-    luma: PlaneRef<'a>,
-    cb: &'a Plane,
-    cr: &'a Plane,
-    weights: [[i32; 4]; 3],
-}
-
-impl ImageBuffer for Colours<'_> {
-    fn get_jpeg_color_type(&self) -> JpegColorType {
-        JpegColorType::Ycbcr
-    }
-
-    fn width(&self) -> u16 {
-        self.size.width as u16
-    }
-
-    fn height(&self) -> u16 {
-        self.size.height as u16
-    }
-
-    fn fill_buffers(&self, y: u16, buffers: &mut [Vec<u8>; 4]) {
-        let y = usize::from(y);
-        let luma = self.luma.row(y);
-        let (cb, cr) = (self.cb.as_ref().row(y / 2), self.cr.as_ref().row(y / 2));
-        for (buffer, [of_y, of_cb, of_cr, more]) in buffers.iter_mut().zip(self.weights) {
-            let more = more + (1 << (COLOUR_BITS - 1));
-            for ((two, &cb), &cr) in luma.chunks(2).zip(cb).zip(cr) {
-                let chroma = of_cb * i32::from(cb) + of_cr * i32::from(cr) + more;
-                let convert = |&y: &u8| ((of_y * i32::from(y) + chroma) >> COLOUR_BITS).clamp(0, 255) as u8;
-                buffer.extend(two.iter().map(convert));
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -203,6 +227,12 @@ mod tests {
 
     use super::*;
     use crate::frame::{Circumstances, FrameMeta, Picture, PixelFormat, VideoFormat};
+    use crate::media::launch;
+
+    fn painter() -> Painter {
+        launch::init().unwrap();
+        Painter::new().unwrap()
+    }
 
     struct Planes(Vec<Plane>);
 
@@ -245,9 +275,11 @@ mod tests {
     fn a_picture_has_the_colours_of_every_format_in_every_size() {
         // Red and grey as BT.709 has them in limited range.
         let colours = [[63, 102, 240], [126, 128, 128]];
+        let mut painter = painter();
         for pixels in PixelFormat::ALL {
             for width in [None, Some(320), Some(640), Some(1)] {
-                let jpeg = of(&halves(pixels, Size::new(643, 361), colours), width).unwrap();
+                let frame = halves(pixels, Size::new(643, 361), colours);
+                let jpeg = painter.picture(&frame, width).unwrap();
                 let picture = image::load_from_memory(&jpeg).unwrap().into_rgb8();
                 let expected = within(Size::new(643, 361), width);
                 assert_eq!(
@@ -273,7 +305,7 @@ mod tests {
     fn a_mask_stays_black_and_white() {
         let mut mask = Plane::new(Size::new(101, 37));
         mask.as_mut().row(20).fill(255);
-        let jpeg = of_mask(mask.as_ref(), None).unwrap();
+        let jpeg = painter().mask(mask.as_ref(), None).unwrap();
         let picture = image::load_from_memory(&jpeg).unwrap().into_luma8();
         assert_eq!((picture.width(), picture.height()), (101, 37));
         assert!(picture.get_pixel(50, 20).0[0] > 240 && picture.get_pixel(50, 5).0[0] < 15);
@@ -282,7 +314,11 @@ mod tests {
     #[test]
     fn means_of_areas_weigh_what_lies_in_them() {
         let plane = Plane::from_vec(vec![0, 90, 240, 60, 60, 60], Size::new(3, 2));
-        let means = |size| resized(plane.as_ref(), size).view().to_plane().data().to_vec();
+        let means = |size| {
+            let mut resized = Plane::default();
+            resize(plane.as_ref(), size, &mut resized, &mut Vec::new());
+            resized.data().to_vec()
+        };
         // Weights are whole 256ths.
         let is_near = |means: &[u8], meant: &[u8]| {
             means.len() == meant.len() && means.iter().zip(meant).all(|(a, b)| a.abs_diff(*b) <= 1)

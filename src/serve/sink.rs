@@ -23,6 +23,13 @@ impl PageSink {
     }
 }
 
+impl PageSink {
+    /// What the page calls the run by.
+    pub fn number(&self) -> usize {
+        self.video.id
+    }
+}
+
 impl Sink for PageSink {
     fn name(&self) -> &'static str {
         "page"

@@ -273,8 +273,18 @@ impl Video {
         self.tell();
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        self.state().ended.is_some()
+    }
+
     pub(super) fn newest(&self) -> Option<Newest> {
         self.state().newest.clone()
+    }
+
+    /// A frame as it was decoded: the newest, or that of number `at` if it is the newest or kept.
+    pub(super) fn frame(&self, at: Option<u64>) -> Option<Frame> {
+        let newest = self.newest().filter(|newest| at.is_none_or(|at| at == newest.record.frame));
+        newest.map(|newest| newest.frame).or_else(|| self.shown.control.kept_frame(at?))
     }
 
     pub(super) fn run(&self) -> Option<Arc<RunRecord>> {

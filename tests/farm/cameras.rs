@@ -45,12 +45,8 @@ fn a_camera_moves_when_its_worker_dies_and_its_results_tell_of_the_gap() {
     assert!(farm.said(&CAMERA).contains("known already: 1 running"));
     farm.said(&[&CAMERA[..], &["--replicas", "0"]].concat());
     assert!(all_are(&farm.jobs(), "cancelled"));
-    let deadline = Instant::now() + LONG;
     let summary = || fs::read_to_string(farm.path("yard-2.jsonl")).unwrap().contains("\"type\":\"summary\"");
-    while !summary() {
-        assert!(Instant::now() < deadline, "{}", farm.log());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    farm.wait("it ends", summary);
     // And asked again it goes on.
     assert!(farm.said(&CAMERA).contains("1 jobs submitted"));
     frames(&farm, "yard-3.jsonl", 5);

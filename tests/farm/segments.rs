@@ -68,3 +68,44 @@ fn results_of_segments_are_those_of_the_whole_to_the_bit() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("needs the frames before"), "{}", stderr(&refused));
 }
+
+#[test]
+fn a_video_that_was_given_up_is_tried_again_whether_its_segments_are_there_or_lost() {
+    let Some(farm) = Farm::start() else { return };
+    video(&farm, "a.mp4", "mp4mux");
+    let input = farm.path("a.mp4").to_str().unwrap().to_owned();
+    let expected = alone(&farm, &[&input, "--threshold", "mean:31:5"], "alone.jsonl");
+    let _worker = farm.worker("one", &[]);
+    // Somebody's file is where the joined results belong.
+    fs::write(farm.path("a.jsonl"), "mine\n").unwrap();
+    let submit = ["submit", "a.mp4", "--threshold", "mean:31:5", "--results", "a.jsonl", "--split", "3"];
+    let output = farm.output(&[&submit[..], &["--wait", "--backend", "cpu"]].concat());
+    assert!(stderr(&output).contains("submit it with -y"), "{}", stderr(&output));
+    let id = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    let of_whole = |jobs: &[Value]| jobs.iter().find(|job| job["job"]["id"] == id).unwrap().clone();
+    fs::remove_file(farm.path("a.jsonl")).unwrap();
+    farm.tell_server("$JS.API.STREAM.PURGE.lockon-main-results", "");
+    farm.said(&["jobs", "retry", &id]);
+    let jobs = farm.until("it is given up", |jobs| status(&of_whole(jobs)) == "failed");
+    let error = of_whole(&jobs)["tries"][0]["error"].as_str().unwrap().to_owned();
+    assert!(error.contains("a.mp4 1/3 are not in the farm any more: `lockon jobs retry`"), "{error}");
+    farm.said(&["jobs", "retry", &id]);
+    farm.until("it is done", |jobs| all_are(jobs, "done"));
+    assert_eq!(timeless(&farm.path("a.jsonl")), expected);
+}
+
+#[test]
+fn a_video_that_was_given_up_when_it_was_joined_has_its_segments_still() {
+    let Some(farm) = Farm::start() else { return };
+    video(&farm, "a.mp4", "mp4mux");
+    let _worker = farm.worker("one", &[]);
+    fs::write(farm.path("a.jsonl"), "mine\n").unwrap();
+    let submit = ["submit", "a.mp4", "--threshold", "mean:31:5", "--results", "a.jsonl", "--split", "3"];
+    assert!(!farm.output(&[&submit[..], &["--wait"]].concat()).status.success());
+    fs::remove_file(farm.path("a.jsonl")).unwrap();
+    let done = |jobs: &[Value]| jobs.iter().filter(|job| status(job) == "done").count();
+    assert_eq!(done(&farm.jobs()), 3);
+    farm.said(&["jobs", "retry", "--all"]);
+    farm.until("it is done", |jobs| done(jobs) == 4);
+    assert_eq!(timeless(&farm.path("a.jsonl")).len(), 139);
+}

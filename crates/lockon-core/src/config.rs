@@ -13,16 +13,20 @@ mod device;
 mod geometry;
 mod part;
 mod search;
+mod shot;
 mod threshold;
 mod typed;
 mod view;
+mod zone;
 
 pub use device::{BackendChoice, Gpus, OnDeviceLoss};
 pub use part::{Moment, Part, TrackSpec};
 pub use search::{Angles, Limits, Scales, SearchMethod};
+pub use shot::Shot;
 pub use threshold::{ThresholdMethod, ThresholdSpec};
 pub use typed::Typed;
 pub use view::View;
+pub use zone::Zone;
 
 /// One hand-written kernel of the CUDA backend, as `--kernel` and the bench table name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::change::Change;
 use crate::error::{Error, Result};
-use crate::frame::Rect;
+use crate::frame::{Frame, Rect};
+use crate::kept::Kept;
 use crate::orders::{Order, Orders, Repeated, Reply};
 
 /// How long at most anything waits before it looks whether the run was stopped.
@@ -40,6 +41,8 @@ pub struct Control {
     all_are_stopped: Option<Arc<AtomicBool>>,
     pace: Arc<Mutex<Pace>>,
     pub(crate) orders: Orders,
+    /// Frames that have passed.
+    kept: Arc<Mutex<Kept>>,
 }
 
 /// Whether a run may go on with its next frame.
@@ -185,6 +188,18 @@ impl Control {
     /// takes as many bytes as a picture; none are kept unless this is called.
     pub fn keep_frames(&self, count: usize) {
         self.orders.keep(count);
+    }
+
+    /// A copy of a frame that has passed, as it was decoded, if it is one of those that are kept and the run
+    /// goes on.
+    pub fn kept_frame(&self, index: u64) -> Option<Frame> {
+        self.kept().get(index)
+    }
+
+    /// Those that are kept. Nobody else gets at them as long as what comes back lives.
+    pub(crate) fn kept(&self) -> MutexGuard<'_, Kept> {
+        // What is not whole is never told of.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives the orders of an earlier run again, at the same frames. To be called before the run begins.

@@ -14,7 +14,6 @@ use crate::backend::{Backend, Device, Findings};
 use crate::control::{Control, PAUSE_CHECK, STOP_CHECK, Turnstile};
 use crate::error::{Error, Result, catch_panic};
 use crate::frame::{Frame, Size, VideoFormat};
-use crate::kept::Kept;
 use crate::ports::{Delivery, Follow, Next, Sink, Source};
 use crate::recycle::Recycler;
 use crate::results::{
@@ -94,6 +93,7 @@ impl Engine<'_> {
         let mut outcome = catch_panic(|| self.pump(&mut run))
             .unwrap_or_else(|message| Err(Error::Panicked { what: "the engine".into(), message }));
         self.control.orders.end();
+        self.control.kept().clear();
         // Slots and device memory go before the sinks are waited for.
         run.open = None;
         if let Err(Error::Stopped) = outcome {
@@ -115,6 +115,7 @@ impl Engine<'_> {
             let finished = finish(&mut **sink, &summary);
             run.has_failed[index] |= finished.is_err();
             outcome = first_error(outcome, finished);
+            summary.events.extend(sink.events());
         }
         summary.error = outcome.as_ref().err().map(in_words);
         // What failed may have left a part of a file, or the file that was there before.
@@ -324,7 +325,8 @@ impl Engine<'_> {
 
         let started = Instant::now();
         let mask = run.findings.mask.take();
-        run.kept.keep(&frame, self.control.orders.kept());
+        let most = self.control.orders.kept();
+        self.control.kept().keep(&frame, most);
         // Asked once, so that every sink hears of it or none.
         if self.source.has_discarded(record.frame) {
             return Ok(());
@@ -468,8 +470,6 @@ struct Run {
     /// A gap before the first frame, which is told when outputs have begun.
     gap_before: Option<(Duration, String)>,
     interpolated: u64,
-    /// Frames that have passed, for orders that tell of one.
-    kept: Kept,
     /// Which sinks have failed and are finished already.
     is_closed: Vec<bool>,
     /// Which sinks have failed, whether they are finished or not.

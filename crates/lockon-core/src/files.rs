@@ -28,55 +28,107 @@ pub fn check_writable(path: &Path) -> Result<bool> {
     Ok(is_new)
 }
 
-/// Writes a whole file at `path`. A file that is there already keeps its bytes until the new ones are on the
-/// disk: they are written under another name in the same folder, which then becomes `path`. So a full disk, a
-/// crash or a lost power supply leaves the old file or the new one, never a part of one.
+/// Writes a whole file at `path`, as [`Successor`] does.
+///
+/// # Errors
+/// The system's. Nothing stays behind but, where it was written directly, a part of the file.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = Successor::begin(path)?;
+    file.write_all(bytes)?;
+    file.finish()
+}
+
+/// A file that is written bit by bit and takes the place of what is at its path when it is whole.
+///
+/// What is there already keeps its bytes until the new ones are on the disk: they are written under another
+/// name in the same folder, which then becomes the path. So a full disk, a crash or a lost power supply
+/// leaves the old file or the new one, never a part of one. Dropped before its end it leaves nothing behind.
 ///
 /// Links are followed, so that a link stays a link; the old file's permissions stay, a second hard link keeps
 /// the old bytes. What is no regular file (a pipe, a device), what stands for an open file (`/dev/stdout`,
 /// `/dev/fd/3`), a file in a folder that takes no new ones, and one that no other can take the place of (in a
 /// container it may be mounted by itself) is written directly.
-///
-/// # Errors
-/// The system's. Nothing stays behind but, where it was written directly, a part of the file.
-pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let Some((folder, name)) = replaceable(path) else {
-        return std::fs::write(path, bytes);
-    };
-    let target = folder.join(&name);
-    let before = target.metadata().ok();
-    let mut prefix = std::ffi::OsString::from(".");
-    prefix.push(&name);
-    // A name has 255 bytes at most, of which the old one may have them all.
-    if prefix.len() > 200 {
-        prefix = ".lockon".into();
+pub struct Successor {
+    path: PathBuf,
+    file: Written,
+}
+
+enum Written {
+    Directly(File),
+    Beside {
+        file: tempfile::NamedTempFile,
+        target: PathBuf,
+        /// Of the file that is there.
+        permissions: Option<Permissions>,
+    },
+}
+
+impl Successor {
+    /// Begins to write what is to be at `path`.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn begin(path: &Path) -> io::Result<Self> {
+        let directly =
+            || File::create(path).map(|file| Self { path: path.into(), file: Written::Directly(file) });
+        let Some((folder, name)) = replaceable(path) else { return directly() };
+        let target = folder.join(&name);
+        let permissions = target.metadata().ok().map(|before| before.permissions());
+        let mut prefix = std::ffi::OsString::from(".");
+        prefix.push(&name);
+        // A name has 255 bytes at most, of which the old one may have them all.
+        if prefix.len() > 200 {
+            prefix = ".lockon".into();
+        }
+        prefix.push(".");
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(&prefix);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            // What the umask leaves of it, as for any new file.
+            builder.permissions(Permissions::from_mode(0o666));
+        }
+        match builder.tempfile_in(&folder) {
+            Ok(file) => Ok(Self { path: path.into(), file: Written::Beside { file, target, permissions } }),
+            Err(error) if permissions.is_some() && takes_no_other(&error) => directly(),
+            // The name that it was to have says nothing to whoever asked for another.
+            Err(error) => Err(bare(&error)),
+        }
     }
-    prefix.push(".");
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(&prefix);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // What the umask leaves of it, as for any new file.
-        builder.permissions(Permissions::from_mode(0o666));
+
+    /// Puts the file where it is to be.
+    ///
+    /// # Errors
+    /// The system's: then the old file is there as it was, but where it was written directly.
+    pub fn finish(self) -> io::Result<()> {
+        let Written::Beside { file, target, permissions } = self.file else { return Ok(()) };
+        if let Some(permissions) = &permissions {
+            file.as_file().set_permissions(permissions.clone())?;
+        }
+        // Some file systems find out only now that they are full.
+        file.as_file().sync_all()?;
+        match file.persist(&target) {
+            Ok(_) => Ok(()),
+            Err(failed) if permissions.is_some() && takes_no_other(&failed.error) => {
+                io::copy(&mut failed.file.reopen()?, &mut File::create(&self.path)?).map(|_| ())
+            }
+            Err(failed) => Err(bare(&failed.error)),
+        }
     }
-    let mut file = match builder.tempfile_in(&folder) {
-        Ok(file) => file,
-        Err(error) if before.is_some() && takes_no_other(&error) => return std::fs::write(path, bytes),
-        // The name that it was to have says nothing to whoever asked for another.
-        Err(error) => return Err(bare(&error)),
-    };
-    // The file itself, whose errors do not name it either.
-    file.as_file_mut().write_all(bytes)?;
-    if let Some(before) = &before {
-        file.as_file().set_permissions(before.permissions())?;
+}
+
+impl Write for Successor {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.file {
+            Written::Directly(file) => file.write(bytes),
+            // The file itself, whose errors do not name it.
+            Written::Beside { file, .. } => file.as_file_mut().write(bytes),
+        }
     }
-    // Some file systems find out only now that they are full.
-    file.as_file().sync_all()?;
-    match file.persist(&target) {
-        Ok(_) => Ok(()),
-        Err(error) if before.is_some() && takes_no_other(&error.error) => std::fs::write(path, bytes),
-        Err(error) => Err(bare(&error.error)),
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -4,17 +4,25 @@
 //! the oldest one's room is used again.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 
 use crate::frame::{Circumstances, Frame, FrameMeta, Picture, Plane, PlaneRef, Size, VideoFormat};
 
-/// The last frames of one size, oldest first.
-#[derive(Default)]
+/// The last frames of one size, oldest first. A clone has the same pictures.
+#[derive(Default, Clone)]
 pub struct Kept {
     frames: VecDeque<Copied>,
 }
 
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.frames.iter().map(|kept| kept.meta.index)).finish()
+    }
+}
+
 /// A frame that was copied.
+#[derive(Clone)]
 struct Copied {
     meta: FrameMeta,
     circumstances: Circumstances,
@@ -84,6 +92,16 @@ impl Kept {
             picture: kept.picture.clone(),
         })
     }
+
+    /// The frame of number `index`, if it is kept.
+    pub fn get(&self, index: u64) -> Option<Frame> {
+        self.since(index).next().filter(|frame| frame.meta.index == index)
+    }
+
+    /// Keeps none of them any more.
+    pub fn clear(&mut self) {
+        self.frames.clear();
+    }
 }
 
 fn size(copied: &Copied) -> Size {
@@ -134,8 +152,12 @@ mod tests {
                 .flatten()
                 .all(|&v| u64::from(v) == frame.meta.index))
         );
+        assert_eq!(kept.get(8).map(|frame| frame.meta.index), Some(8));
+        assert!(kept.get(6).is_none() && kept.get(10).is_none());
         kept.keep(&frame(10, size), 1);
         assert_eq!(kept.since(0).count(), 1);
+        kept.clear();
+        assert_eq!(kept.oldest(), None);
     }
 
     #[test]

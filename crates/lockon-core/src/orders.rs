@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use serde::{Deserialize, Serialize};
 
 use crate::as_text;
@@ -127,10 +127,18 @@ impl Reply {
     /// # Errors
     /// `Some` of those of [`Self::wait`].
     pub fn poll(&self) -> Option<Result<u64>> {
-        match self.answer.try_recv() {
+        self.poll_for(Duration::ZERO)
+    }
+
+    /// The same, waited for; `None` if nobody knows after this time: it still may be done then.
+    ///
+    /// # Errors
+    /// `Some` of those of [`Self::wait`].
+    pub fn poll_for(&self, timeout: Duration) -> Option<Result<u64>> {
+        match self.answer.recv_timeout(timeout) {
             Ok(answer) => Some(answer),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(self.refused("the run has ended")),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(self.refused("the run has ended")),
         }
     }
 
@@ -139,11 +147,8 @@ impl Reply {
     /// # Errors
     /// `Outside` or `Order` if it cannot be done, or was not within this time; it still may be done then.
     pub fn wait(&self, timeout: Duration) -> Result<u64> {
-        match self.answer.recv_timeout(timeout) {
-            Ok(answer) => answer,
-            Err(RecvTimeoutError::Timeout) => self.refused(&format!("no frame has come for {timeout:?}")),
-            Err(RecvTimeoutError::Disconnected) => self.refused("the run has ended"),
-        }
+        let late = || self.refused(&format!("no frame has come for {timeout:?}"));
+        self.poll_for(timeout).unwrap_or_else(late)
     }
 
     fn refused(&self, reason: &str) -> Result<u64> {
@@ -384,6 +389,19 @@ mod tests {
         orders.end();
         assert!(reply.wait(Duration::ZERO).unwrap_err().to_string().contains("the run has ended"));
         assert!(follow(&orders).is_err());
+    }
+
+    #[test]
+    fn an_answer_that_is_late_is_none_and_one_that_refuses_is_no_late_one() {
+        let orders = Orders::default();
+        orders.begin(0);
+        let reply = follow(&orders).unwrap();
+        assert!(reply.poll_for(Duration::from_millis(1)).is_none() && reply.poll().is_none());
+        assert!(reply.wait(Duration::ZERO).unwrap_err().to_string().contains("no frame has come"));
+        let why = || Error::Order { order: "follow".into(), reason: "it has passed".into() };
+        orders.due(7).into_iter().for_each(|asked| asked.answer(Err(why())));
+        let refused = reply.poll_for(Duration::ZERO).expect("it was answered");
+        assert!(refused.unwrap_err().to_string().contains("it has passed"));
     }
 
     #[test]

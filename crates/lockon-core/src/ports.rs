@@ -12,7 +12,9 @@ use crate::error::{Error, Result};
 use crate::frame::{Frame, Picture, Size, VideoFormat};
 use crate::kept::Kept;
 use crate::orders::{Numbers, Order};
-use crate::results::{Detection, Event, FrameRecord, Match, OutputSummary, RunRecord, Summary, Track};
+use crate::results::{
+    Detection, Event, EventsSummary, FrameRecord, Match, OutputSummary, RunRecord, Summary, Track,
+};
 
 /// What a source answers when it is asked for a frame.
 pub enum Next {
@@ -215,6 +217,11 @@ pub trait Sink: Send {
     /// How it kept up with a live source, if that is what it does.
     fn status(&self) -> Option<OutputSummary> {
         None
+    }
+
+    /// Whom it has told of events, once it is finished.
+    fn events(&self) -> Vec<EventsSummary> {
+        Vec::new()
     }
 
     /// The files that it has written, once it is finished.

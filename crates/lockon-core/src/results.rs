@@ -444,6 +444,9 @@ pub struct Summary {
     /// Share of a frame's pixels that were 255 in the mask, where an adaptive threshold was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub foreground: Option<Spread>,
+    /// Who was told of events, and of how many. Known when all of them are told.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<EventsSummary>,
     /// The files that outputs wrote. Known when all are complete, and in no results file.
     #[serde(skip)]
     pub files: Vec<PathBuf>,
@@ -585,6 +588,17 @@ pub struct OutputSummary {
     pub dropped: u64,
     /// From capture to the frame's arrival at the screen, or whatever the output ends in.
     pub shown_us: Percentiles,
+}
+
+/// What a receiver of events was told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EventsSummary {
+    /// Where it is, without secrets.
+    pub name: String,
+    /// Events that it has taken.
+    pub sent: u64,
+    /// Events that it has not: it was away for too long, or did not want them.
+    pub lost: u64,
 }
 
 /// Time per frame of one stage.

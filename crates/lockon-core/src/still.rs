@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::colour::{Conversion, luma_of};
 use crate::error::{Error, Result};
 use crate::files;
-use crate::frame::{Plane, PlaneRef, Size};
+use crate::frame::{Plane, PlaneRef, Rect, Size};
 
 /// A decoded still picture.
 #[derive(Debug)]
@@ -204,6 +204,22 @@ pub fn jpeg(rgb: &[u8], size: Size) -> image::ImageResult<Vec<u8>> {
     Ok(bytes)
 }
 
+/// A small picture of a box shows so many times the box.
+const AROUND: f64 = 3.0;
+
+/// What a small picture of a box `[x, y, w, h]` shows: the box and its surroundings, as far as they lie in a
+/// frame of that size.
+pub fn around([x, y, w, h]: [f64; 4], frame: Size) -> Rect {
+    let side = (AROUND * w.max(h)).max(48.0);
+    let range = |middle: f64, length: usize| {
+        let side = side.min(length as f64);
+        let start = (middle - side / 2.0).clamp(0.0, length as f64 - side);
+        (start as usize, (side as usize).max(1))
+    };
+    let ((x, w), (y, h)) = (range(x + w / 2.0, frame.width), range(y + h / 2.0, frame.height));
+    Rect::new(x, y, w, h)
+}
+
 impl Still {
     /// The picture as video has it, to be drawn on: Y, Cb, Cr of its size by BT.601, limited range.
     pub fn planes(&self) -> [Plane; 3] {
@@ -267,6 +283,17 @@ pub fn save_rgb(path: &Path, rgb: &[u8], size: Size) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_pictures_of_a_box_stay_inside_the_frame() {
+        let frame = Size::new(64, 48);
+        for at in
+            [[-500.0, -3.0, 9.0, 9.0], [60.0, 40.0, 300.0, 2.0], [20.0, 20.0, 0.1, 0.1], [1e9, 1e9, 5.0, 5.0]]
+        {
+            assert!(around(at, frame).is_inside(frame), "{at:?}: {}", around(at, frame));
+        }
+        assert!(around([1.0, 1.0, 4.0, 4.0], Size::new(1, 1)).is_inside(Size::new(1, 1)));
+    }
 
     #[test]
     fn known_colours_come_back_from_luma_and_chroma() {

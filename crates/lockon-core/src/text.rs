@@ -201,6 +201,25 @@ pub fn path(path: &Path) -> String {
     in_one_line(&path.to_string_lossy()).into_owned()
 }
 
+/// Text as HTML and XML have it. What XML cannot have at all becomes U+FFFD.
+#[cfg(feature = "output")]
+pub(crate) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            '\t' | '\n' | '\r' => safe.push(' '),
+            '\0'..='\x1f' | '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
 /// As [`without_controls`], but what sets colours is left, as our own messages have them.
 pub fn without_controls_but_colours(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {

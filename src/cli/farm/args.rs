@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Subcommand, ValueHint};
 
 use lockon::Error;
-use lockon::farm::{Access, Namespace, Split, TRIES};
+use lockon::farm::{Access, Allowed, Namespace, Split, TRIES};
 use lockon::metrics::Address;
 
 use super::super::overwrite::OverwriteArgs;
@@ -64,7 +64,8 @@ Examples:
   Results files back into a folder here, and wait for them:
     lockon submit --farm nats://head /shared/*.mp4 --template /shared/logo.png --results '{stem}.jsonl' --collect out
 
-What is submitted twice is done once. Exit codes: 0 submitted, or with --wait all done; 1 something failed; 2 wrong usage.";
+Prints the number of each job, a line each in the order of the inputs. What is submitted twice is done once.
+Exit codes: 0 submitted, or with --wait all done; 1 something failed; 2 wrong usage.";
 
 /// `lockon submit`.
 #[derive(ClapArgs)]
@@ -115,6 +116,8 @@ const WORKER_EXAMPLES: &str = "\
 Examples:
   A worker that reads and writes below /shared only:
     lockon worker --farm nats://head --root /shared
+  One that watches cameras as well:
+    lockon worker --farm nats://head --root /shared --allow rtsp
   One that gives its jobs back when it is stopped, instead of finishing them:
     lockon worker --farm nats://head --root /shared --drain give-back
 
@@ -137,6 +140,10 @@ pub(in crate::cli) struct WorkerArgs {
     /// read and write whatever this user may
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) root: Vec<PathBuf>,
+    /// With --root, serve this too: a scheme (rtsp), a scheme and a host (`rtsp://10.0.0.7`), or camera,
+    /// which is this machine's own; may be given several times
+    #[arg(long, value_name = "WHAT", value_parser = read::<Allowed>, requires = "root")]
+    pub(super) allow: Vec<Allowed>,
     /// What happens to jobs when the worker is stopped: finish, or give-back (others begin them anew);
     /// cameras are always given back
     #[arg(long, value_name = "HOW", default_value = "finish", hide_possible_values = true)]

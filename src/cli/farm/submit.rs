@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -15,7 +16,7 @@ use lockon::text;
 
 use super::super::{Outcome, fleet as videos, log};
 use super::args::SubmitArgs;
-use super::wait::{Collected, wait};
+use super::wait::wait;
 
 pub(in crate::cli) fn submit(args: &SubmitArgs) -> Result<Outcome> {
     launch::init()?;
@@ -41,17 +42,19 @@ pub(in crate::cli) fn submit(args: &SubmitArgs) -> Result<Outcome> {
         }
         None => wholes.clone(),
     };
-    let collected = match &args.collect {
-        Some(folder) => Some(room(folder, &videos, args)?),
-        None => None,
-    };
+    if let Some(folder) = &args.collect {
+        make_room(folder, &videos, args)?;
+    }
     let farm = Farm::connect(&access)?;
     let submitted = farm.submit(&jobs)?;
+    // Scripts ask for jobs by their numbers.
+    let ids: String = wholes.iter().map(|job| format!("{}\n", job.id)).collect();
+    std::io::stdout().write_all(ids.as_bytes())?;
     log::say(&describe(&submitted));
-    if !args.wait && collected.is_none() {
+    if !args.wait && args.collect.is_none() {
         return Ok(Outcome::Done);
     }
-    wait(&farm, &wholes, collected, !args.no_progress)
+    wait(&farm, &wholes, args.collect.as_deref(), !args.no_progress)
 }
 
 /// The jobs of these videos. Templates are read once each, not for every video.
@@ -72,7 +75,7 @@ fn jobs(videos: &[(String, Request)], terms: Terms) -> Result<Vec<Job>> {
 }
 
 /// Where results come back to: what is there already, and whole, is left as it is.
-fn room(folder: &Path, videos: &[(String, Request)], args: &SubmitArgs) -> Result<Collected> {
+fn make_room(folder: &Path, videos: &[(String, Request)], args: &SubmitArgs) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(lockon::Error::file("create", folder))?;
     let mut lost = Vec::new();
     for (_, request) in videos {
@@ -85,8 +88,7 @@ fn room(folder: &Path, videos: &[(String, Request)], args: &SubmitArgs) -> Resul
             lost.extend(here.output_files());
         }
     }
-    args.overwrite().allow(&lost)?;
-    Ok(Collected::new(folder))
+    args.overwrite().allow(&lost)
 }
 
 fn describe(submitted: &[Submitted]) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -28,54 +28,24 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Jobs that failed and are told once more at the end.
 const MOST_FAILED: usize = 20;
 
+const FORGOTTEN: &str = "the farm does not know it any more: somebody purged it, or the server lost its disk; submit \
+                         it anew";
+
 const STOPPING: &str =
     "jobs go on without this: `lockon jobs` tells how far, and the same command waits again";
 
-/// A folder that results come back into.
-pub(super) struct Collected {
-    folder: PathBuf,
-    have: HashSet<String>,
-}
-
-impl Collected {
-    pub(super) fn new(folder: &Path) -> Self {
-        Self { folder: folder.into(), have: HashSet::new() }
-    }
-
-    /// Fetches the results of a job that is done.
-    fn fetch(&mut self, farm: &Farm, record: &Record) -> Result<()> {
-        if !self.have.insert(record.job.id.clone()) {
-            return Ok(());
-        }
-        for (name, bytes) in farm.results(record)? {
-            // Names are this program's, but came back from elsewhere.
-            let Some(name) = Path::new(&name).file_name() else { continue };
-            if bytes.is_empty() {
-                bail!("{}: its results are no longer in the farm: submit it anew", record.job.name);
-            }
-            let path = self.folder.join(name);
-            files::replace(&path, &bytes).map_err(Error::file("write", &path))?;
-        }
-        Ok(())
-    }
-}
-
-/// Waits until nothing more will come of these jobs.
-pub(super) fn wait(
-    farm: &Farm,
-    jobs: &[Job],
-    mut collected: Option<Collected>,
-    shows: bool,
-) -> Result<Outcome> {
+/// Waits until nothing more will come of these jobs, and brings the results of those that are done into a
+/// folder, if one is named.
+pub(super) fn wait(farm: &Farm, jobs: &[Job], folder: Option<&Path>, shows: bool) -> Result<Outcome> {
     let signals = Signals::watch_saying(STOPPING)?;
     let mut open: HashMap<&str, &str> = jobs.iter().map(|job| (&*job.id, &*job.name)).collect();
     let mut told = Told::new(open.len(), shows && !log::is_quiet());
     let mut is_away = false;
     while !open.is_empty() {
         let asked = Instant::now();
-        let records = match farm.records() {
-            Ok(records) => records,
-            Err(error) => {
+        let running = match look(farm, folder, &mut open, &mut told) {
+            Ok(running) => running,
+            Err(error @ Error::Unreachable { .. }) => {
                 if !std::mem::replace(&mut is_away, true) {
                     log::say(&format!("{error}: waiting for it"));
                 }
@@ -84,23 +54,9 @@ pub(super) fn wait(
                 }
                 continue;
             }
+            Err(error) => return Err(error.into()),
         };
         is_away = false;
-        let mut running = 0;
-        for record in records {
-            if !open.contains_key(&*record.job.id) {
-                continue;
-            }
-            running += usize::from(record.status == Status::Running);
-            if !record.status.is_final() {
-                continue;
-            }
-            if let (Some(collected), Status::Done) = (&mut collected, record.status) {
-                collected.fetch(farm, &record)?;
-            }
-            open.remove(&*record.job.id);
-            told.tell(&record);
-        }
         told.tick(running);
         if !open.is_empty() && !pause(TICK.max(asked.elapsed() * 4), signals.control()) {
             return Ok(signals.outcome());
@@ -108,6 +64,58 @@ pub(super) fn wait(
     }
     told.close()?;
     Ok(Outcome::Done)
+}
+
+/// Tells of jobs that have ended since, and takes them out of those that are open; how many run.
+fn look(
+    farm: &Farm,
+    folder: Option<&Path>,
+    open: &mut HashMap<&str, &str>,
+    told: &mut Told,
+) -> lockon::Result<usize> {
+    let mut running = 0;
+    let mut unknown: HashSet<String> = open.keys().map(|&id| id.to_owned()).collect();
+    for record in farm.records()? {
+        unknown.remove(&*record.job.id);
+        if !open.contains_key(&*record.job.id) {
+            continue;
+        }
+        running += usize::from(record.status == Status::Running);
+        if !record.status.is_final() {
+            continue;
+        }
+        let fault = match (folder, record.status) {
+            (Some(folder), Status::Done) => fetch(farm, folder, &record)?,
+            _ => None,
+        };
+        open.remove(&*record.job.id);
+        told.tell(&record, fault);
+    }
+    for id in unknown {
+        // A list may miss what changes meanwhile.
+        if farm.record(&id)?.is_none()
+            && let Some(name) = open.remove(&*id)
+        {
+            told.fail(name, FORGOTTEN);
+        }
+    }
+    Ok(running)
+}
+
+/// Fetches the results of a job that is done; what is wrong if they are not to be had.
+fn fetch(farm: &Farm, folder: &Path, record: &Record) -> lockon::Result<Option<String>> {
+    let Some(files) = farm.results(record)? else {
+        let id = &record.job.id;
+        let fault = "its results are not in the farm any more";
+        return Ok(Some(format!("{fault}: give `lockon jobs purge {id}`, and submit it anew")));
+    };
+    for (name, bytes) in files {
+        // Names are this program's, but came back from elsewhere.
+        let Some(name) = Path::new(&name).file_name() else { continue };
+        let path = folder.join(name);
+        files::replace(&path, &bytes).map_err(Error::file("write", &path))?;
+    }
+    Ok(None)
 }
 
 /// Waits a while; false if the program is to end.
@@ -139,23 +147,30 @@ impl Told {
         Self { jobs, ended, frames, failed, started: now, last_line: now, shows, bar }
     }
 
-    fn tell(&mut self, record: &Record) {
-        self.ended += 1;
+    /// Tells of a job that has ended, and of what is wrong with its results.
+    fn tell(&mut self, record: &Record, fault: Option<String>) {
         self.frames += record.frames.unwrap_or(0);
-        let name = text::in_one_line(&record.job.name).into_owned();
-        match record.status {
-            Status::Done if log::is_verbose() => {
-                let worker = record.worker.as_deref().unwrap_or("nobody");
-                log::say(&format!("{name}: done by {worker}, {} frames", record.frames.unwrap_or(0)));
+        let name = &record.job.name;
+        match (fault, record.status) {
+            (Some(fault), _) => self.fail(name, &fault),
+            (None, Status::Failed) => self.fail(name, record.error().unwrap_or("nobody said why")),
+            (None, Status::Cancelled) => self.fail(name, "it was cancelled"),
+            (None, _) => {
+                self.ended += 1;
+                if log::is_verbose() {
+                    let (name, worker) =
+                        (text::in_one_line(name), record.worker.as_deref().unwrap_or("nobody"));
+                    log::say(&format!("{name}: done by {worker}, {} frames", record.frames.unwrap_or(0)));
+                }
             }
-            Status::Failed => {
-                let reason = text::for_people(record.error().unwrap_or("nobody said why"));
-                log::error(&format!("{name}: {reason}"));
-                self.failed.push((name, reason));
-            }
-            Status::Cancelled => self.failed.push((name, "it was cancelled".into())),
-            _ => {}
         }
+    }
+
+    fn fail(&mut self, name: &str, reason: &str) {
+        self.ended += 1;
+        let (name, reason) = (text::in_one_line(name).into_owned(), text::for_people(reason));
+        log::error(&format!("{name}: {reason}"));
+        self.failed.push((name, reason));
     }
 
     fn tick(&mut self, running: usize) {

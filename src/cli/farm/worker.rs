@@ -41,7 +41,7 @@ pub(in crate::cli) fn worker(args: &WorkerArgs) -> Result<Outcome> {
             DrainHow::Finish => Drain::Finish,
             DrainHow::GiveBack => Drain::GiveBack,
         },
-        roots: Roots::new(&args.root)?,
+        roots: Roots::new(&args.root, &args.allow)?,
         metrics: args.metrics.clone(),
     };
     let signals = Signals::watch_saying(DRAINING)?;
@@ -83,6 +83,10 @@ fn tell(news: News) {
             log::error(&format!("{}: {error} ({end})", text::in_one_line(&name)));
         }
         News::GivenBack { name } => log::say(&format!("{}: given back", text::in_one_line(&name))),
+        News::Unheard { name } => {
+            let name = text::in_one_line(&name);
+            log::error(&format!("{name}: the farm did not hear how it ended: another worker takes it"));
+        }
         News::Taken { name } => {
             log::say(&format!("{}: cancelled, or another worker has it", text::in_one_line(&name)));
         }

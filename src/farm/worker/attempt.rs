@@ -3,16 +3,16 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::super::count::{Count, Counting};
-use super::super::job::{Job, Record, Status};
+use super::super::job::{Content, Job, Kept, Record, Status};
 use super::super::join::{self, Joined, Part};
-use super::super::lease::{self, Lease};
+use super::super::lease::{Fate, Lease};
 use super::super::place::{Committed, Place};
 use super::super::store::Numbered;
 use super::claim::Claimed;
-use super::{Drain, LAST_WORDS, News, PATIENCE, Shared};
+use super::{Drain, News, Shared, on_disk};
 use crate::error::{Error, Result};
 use crate::fleet::{Ended, Order};
 use crate::job;
@@ -28,8 +28,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 pub(super) struct Attempt<'a> {
     pub(super) shared: &'a Shared,
-    pub(super) lease: Lease,
-    pub(super) length: Duration,
+    pub(super) lease: &'a Lease,
     pub(super) count: Arc<Count>,
     pub(super) claimed: Box<Claimed>,
 }
@@ -44,78 +43,130 @@ enum End {
     NotOurs,
 }
 
+/// Whether the farm knows how a try ended. Where it does not, nothing may be taken out of the queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Said {
+    /// The job's record says so.
+    Stored,
+    /// The job is somebody else's, or nobody's: nothing of it may be touched any more.
+    NotOurs,
+    /// The server is away, and the worker ends.
+    Unheard,
+}
+
 impl Attempt<'_> {
-    pub(super) async fn make(mut self) {
+    /// Makes the try; what becomes of the lease.
+    pub(super) async fn make(mut self) -> Fate {
         let name = self.claimed.record.job.name.clone();
-        (self.shared.tell)(News::Begun { name: name.clone() });
+        (self.shared.tell)(News::Begun { name });
         let end = self.run().await;
-        let Claimed { record, request, .. } = &mut *self.claimed;
+        let lease = self.lease;
+        lease.hold(self.conclude(end)).await
+    }
+
+    async fn conclude(&mut self, end: End) -> Fate {
+        let job = &self.claimed.record.job;
         match end {
-            End::Done(summary, committed) if !record.job.live => {
-                record.status = Status::Done;
-                record.frames = (summary.frames > 0).then_some(summary.frames);
-                record.seconds = Some(summary.seconds);
-                record.files = committed.files;
-                let min_score = request.min_score;
-                self.keep(committed.contents).await;
-                self.settle().await;
-                self.clear_up().await;
-                self.lease.close().await;
-                self.shared.has_done(&name, *summary, min_score);
-            }
+            End::Done(summary, committed) if !job.live => self.succeed(*summary, committed).await,
             // The end of a camera is a failure like others: it is watched again.
-            End::Done(..) => self.fail(&Error::NoVideo { input: name, reason: "it ended".into() }).await,
+            End::Done(..) => {
+                let error = Error::NoVideo { input: job.name.clone(), reason: "it ended".into() };
+                self.fail(&error).await
+            }
             End::Failed(error) => self.fail(&error).await,
             End::GivenBack => {
-                record.status = Status::Queued;
-                (self.shared.tell)(News::GivenBack { name });
-                self.settle().await;
-                self.lease.give_back(Duration::ZERO).await;
+                self.claimed.record.status = Status::Queued;
+                if self.settle().await != Said::Stored {
+                    return Fate::Lapse;
+                }
+                (self.shared.tell)(News::GivenBack { name: self.claimed.record.job.name.clone() });
+                Fate::GiveBack(Duration::ZERO)
             }
-            End::NotOurs => (self.shared.tell)(News::Taken { name }),
+            End::NotOurs => {
+                (self.shared.tell)(News::Taken { name: job.name.clone() });
+                Fate::Lapse
+            }
         }
     }
 
-    /// Says that a try came to nothing, and lets the job go.
-    async fn fail(&mut self, error: &Error) {
+    /// Says that the job is done, once results that come back through the farm are there.
+    async fn succeed(&mut self, summary: Summary, Committed { files, contents }: Committed) -> Fate {
+        let Claimed { record, request, tried, .. } = &mut *self.claimed;
+        let (job, by, min_score) = (record.job.clone(), *tried, request.min_score);
+        record.status = Status::Done;
+        record.frames = (summary.frames > 0).then_some(summary.frames);
+        record.seconds = Some(summary.seconds);
+        record.files = files;
+        if job.collect {
+            let files = contents.iter().map(|bytes| Content::of(bytes)).collect();
+            record.kept = Some(Kept { by, files });
+        }
+        let store = &self.shared.store;
+        if self.shared.insist(|| store.keep_results(&job.id, by, &contents)).await.is_none() {
+            (self.shared.tell)(News::Unheard { name: job.name });
+            return Fate::Lapse;
+        }
+        match self.settle().await {
+            Said::Stored => {
+                self.shared.has_done(&job.name, summary, min_score);
+                self.close().await
+            }
+            Said::NotOurs => {
+                // Nobody asks for them. If they stay, they are forgotten with the job.
+                let _ = store.forget_results_by(&job.id, by).await;
+                Fate::Lapse
+            }
+            Said::Unheard => Fate::Lapse,
+        }
+    }
+
+    /// Says that the try came to nothing.
+    async fn fail(&mut self, error: &Error) -> Fate {
         let is_live = self.claimed.record.job.live;
         self.claimed.record.note_failure(&self.shared.options.name, error, error.is_usage());
-        self.settle().await;
         let is_given_up = self.claimed.record.status == Status::Failed;
         self.shared.has_failed(&self.claimed.record, is_given_up);
+        if self.settle().await != Said::Stored {
+            return Fate::Lapse;
+        }
         if is_given_up {
-            self.clear_up().await;
-            return self.lease.close().await;
+            return self.close().await;
         }
         if is_of_storage(error) {
             self.shared.rest_after(error);
         }
-        self.lease.give_back(if is_live { CAMERA_PAUSE } else { PAUSE }).await;
+        Fate::GiveBack(if is_live { CAMERA_PAUSE } else { PAUSE })
+    }
+
+    /// Does what is left to do of a job that has ended. If that cannot be said to the server, whoever takes
+    /// the job next does it.
+    async fn close(&self) -> Fate {
+        let done = self.shared.insist(|| self.shared.clear_up(&self.claimed.record)).await;
+        done.map_or(Fate::Lapse, |()| Fate::Close)
     }
 
     /// Does the job on the fleet, and holds its lease meanwhile.
     async fn run(&mut self) -> End {
+        let lease = self.lease;
         let Claimed { record, request, .. } = &*self.claimed;
         let (job, request, instance) = (record.job.clone(), request.clone(), self.shared.instance.clone());
-        // A disk may take its time, and others are not to wait.
-        let placed = tokio::task::spawn_blocking(move || Place::new(&job, &request, &instance));
-        let place = match placed.await.unwrap_or_else(|error| Err(panicked(&error))) {
+        let place = match lease.hold(on_disk(move || Place::new(&job, &request, &instance))).await {
             Ok(place) => place,
             Err(error) => return End::Failed(error),
         };
         if self.claimed.record.job.segments > 0 {
-            return self.join(place).await;
+            return lease.hold(self.join(place)).await;
         }
         let (ticket, mut ended) = self.shared.runs.begin(self.order(&place));
-        let mut renewal = tokio::time::interval(lease::renewal(self.length));
+        let mut renewal = tokio::time::interval(lease.renewal());
         let mut is_stopped = None;
         let must_give_back = self.shared.options.drain == Drain::GiveBack || self.claimed.record.job.live;
         let ended = loop {
             tokio::select! {
                 ended = &mut ended => break ended,
-                _ = renewal.tick() => {
-                    self.lease.renew().await;
-                    if is_stopped.is_none() && !self.is_ours().await {
+                _ = renewal.tick(), if !matches!(is_stopped, Some(End::NotOurs)) => {
+                    lease.renew().await;
+                    if !self.is_ours().await {
                         is_stopped = Some(End::NotOurs);
                         self.shared.runs.stop(ticket);
                     }
@@ -130,17 +181,23 @@ impl Attempt<'_> {
             place.discard();
             return End::Failed(Error::Panicked { what: "the fleet".into(), message: "it is gone".into() });
         };
-        // It may have ended by itself before it heard of that.
         let is_whole = outcome.is_ok() && !summary.interrupted;
-        if let (Some(stopped), false) = (is_stopped, is_whole) {
-            place.discard();
-            return stopped;
+        match is_stopped {
+            // Of a job that was cancelled nothing stays, and another worker writes its own.
+            Some(End::NotOurs) => {
+                place.discard();
+                return End::NotOurs;
+            }
+            // It may have ended by itself before it heard of that.
+            Some(stopped) if !is_whole => {
+                place.discard();
+                return stopped;
+            }
+            _ => {}
         }
         let written = summary.files.clone();
         let committed = match outcome {
-            Ok(()) if is_whole => tokio::task::spawn_blocking(move || place.commit(&written))
-                .await
-                .unwrap_or_else(|error| Err(panicked(&error))),
+            Ok(()) if is_whole => lease.hold(on_disk(move || place.commit(&written))).await,
             Ok(()) | Err(Error::Stopped) => {
                 place.discard();
                 return End::GivenBack;
@@ -191,19 +248,24 @@ impl Attempt<'_> {
     /// Joins the results of a video's segments.
     async fn join(&self, place: Place) -> End {
         let Claimed { record, request, .. } = &*self.claimed;
-        let mut parts = Vec::with_capacity(record.job.segments);
+        let (mut parts, mut fault) = (Vec::with_capacity(record.job.segments), None);
         for id in record.job.parts() {
-            self.lease.renew().await;
             match self.part(&id).await {
                 Ok(part) => parts.push(part),
+                // All that are lost are found at once.
+                Err(error) if error.is_usage() => fault = fault.or(Some(error)),
                 Err(error) => {
-                    place.discard();
-                    return End::Failed(error);
+                    fault = Some(error);
+                    break;
                 }
             }
         }
+        if let Some(error) = fault {
+            place.discard();
+            return End::Failed(error);
+        }
         let (name, results) = (record.job.name.clone(), request.results.clone());
-        let joined = tokio::task::spawn_blocking(move || {
+        let joined = on_disk(move || {
             let joined =
                 join::join(&name, &parts).and_then(|joined| write(&place.request.results, &results, joined));
             match joined {
@@ -217,20 +279,29 @@ impl Attempt<'_> {
                 }
             }
         });
-        match joined.await.unwrap_or_else(|error| Err(panicked(&error))) {
+        match joined.await {
             Ok((summary, committed)) => End::Done(Box::new(summary), committed),
             Err(error) => End::Failed(error),
         }
     }
 
-    /// The results of a segment.
+    /// The results of a segment. If they are lost, the segment has failed, so that who tries the whole again
+    /// has it done again.
     async fn part(&self, id: &str) -> Result<Part> {
         let store = &self.shared.store;
         let found = store.record(id).await?.filter(|found| found.record.status == Status::Done);
-        let Some(Numbered { record, .. }) = found else {
+        let Some(Numbered { mut record, number, .. }) = found else {
             return Err(Error::Usage(format!("segment {id} is not there any more: submit the video anew")));
         };
-        let files = store.results(id, record.files.len()).await?;
+        let Some(files) = store.results(&record).await? else {
+            let error = Error::Usage(format!(
+                "the results of {} are not in the farm any more: `lockon jobs retry` makes them anew",
+                record.job.name
+            ));
+            record.note_failure(&self.shared.options.name, &error, true);
+            store.replace(&record, number).await?;
+            return Err(error);
+        };
         let (mut lines, mut rows) = (Vec::new(), Vec::new());
         for (name, bytes) in record.files.iter().zip(files) {
             match Format::of(name)? {
@@ -241,108 +312,72 @@ impl Attempt<'_> {
         Ok(Part { from_ns: record.job.segment.and_then(|segment| segment.from_ns), lines, rows })
     }
 
-    /// Does what is left to do of a job that has ended, for as long as it takes: see [`Shared::clear_up`].
-    async fn clear_up(&self) {
-        let mut patience = Patience::default();
-        while let Err(error) = self.shared.clear_up(&self.claimed.record.job).await {
-            if !self.wait(error, &mut patience).await {
-                return;
-            }
-        }
-    }
-
     /// True unless the record says that the job is somebody else's, or nobody's. A camera's record tells how
     /// far it is.
     async fn is_ours(&mut self) -> bool {
         let Claimed { record, number, .. } = &mut *self.claimed;
         if record.job.live {
             record.frames = Some(self.count.frames());
-            return match self.shared.store.replace(record, *number).await {
+            match self.shared.store.replace(record, *number).await {
                 Ok(Some(newest)) => {
                     *number = newest;
-                    true
+                    return true;
                 }
-                Ok(None) => self.is_still_ours().await,
-                Err(_) => true,
-            };
-        }
-        self.is_still_ours().await
-    }
-
-    /// The same, by what the server has. One that does not answer says nothing.
-    async fn is_still_ours(&mut self) -> bool {
-        let Claimed { record, number, .. } = &mut *self.claimed;
-        match self.shared.store.record(&record.job.id).await {
-            Ok(Some(found)) => {
-                *number = found.number;
-                found.record.status == Status::Running && found.record.instance == record.instance
+                Ok(None) => {}
+                Err(_) => return true,
             }
-            // The server has lost its disk, or somebody forgot the job.
-            Ok(None) => false,
+        }
+        match self.shared.store.record(&record.job.id).await {
+            Ok(Some(found)) if found.record.is_held_by(&self.shared.instance) => {
+                *number = found.number;
+                true
+            }
+            // It may be that the server has lost its disk, or that somebody forgot the job.
+            Ok(_) => false,
+            // One that does not answer says nothing.
             Err(_) => true,
         }
     }
 
-    /// Keeps results that come back through the farm, for as long as it takes.
-    async fn keep(&self, contents: Vec<Vec<u8>>) {
-        let mut patience = Patience::default();
-        while !contents.is_empty()
-            && let Err(error) = self.shared.store.keep_results(&self.claimed.record.job.id, &contents).await
-        {
-            if !self.wait(error, &mut patience).await {
-                return;
-            }
-        }
-    }
-
     /// Says what has become of the job, for as long as it takes, unless somebody else has said something that
-    /// counts more.
-    async fn settle(&mut self) {
-        let mut patience = Patience::default();
-        while let Err(error) = self.say_end().await {
-            if !self.wait(error, &mut patience).await {
-                return;
-            }
+    /// counts more. People hear of it if it is not stored.
+    async fn settle(&mut self) -> Said {
+        let (shared, Claimed { record, number, .. }) = (self.shared, &*self.claimed);
+        let said = shared.insist(|| shared.say_end(record, *number)).await.unwrap_or(Said::Unheard);
+        let name = record.job.name.clone();
+        match said {
+            Said::Stored => {}
+            Said::NotOurs => (shared.tell)(News::Taken { name }),
+            Said::Unheard => (shared.tell)(News::Unheard { name }),
         }
-        self.shared.is_back();
-    }
-
-    async fn say_end(&mut self) -> Result<()> {
-        let (store, Claimed { record, number, .. }) = (&self.shared.store, &mut *self.claimed);
-        loop {
-            if store.replace(record, *number).await?.is_some() {
-                return Ok(());
-            }
-            let Some(Numbered { record: found, number: newest, .. }) = store.record(&record.job.id).await?
-            else {
-                // The server has lost its disk.
-                *number = 0;
-                continue;
-            };
-            let is_ours = found.instance == record.instance;
-            let is_said = is_ours && found.status == record.status;
-            // Results that are there are there, whoever else is still at it.
-            let counts_more = record.status == Status::Done || is_ours;
-            if is_said || found.status.is_final() || !counts_more {
-                return Ok(());
-            }
-            *number = newest;
-        }
-    }
-
-    /// Waits for a server that is away; false if the worker is to end, and has waited for long enough.
-    async fn wait(&self, error: Error, Patience { since_drain }: &mut Patience) -> bool {
-        self.shared.is_away(error);
-        tokio::time::sleep(PATIENCE).await;
-        self.lease.renew().await;
-        !self.shared.drains() || since_drain.get_or_insert_with(Instant::now).elapsed() < LAST_WORDS
+        said
     }
 }
 
-/// For how long a worker that is to end has waited.
-#[derive(Default)]
-struct Patience {
-    since_drain: Option<Instant>,
+impl Shared {
+    /// Replaces the record of that number by one that says how a try ended.
+    async fn say_end(&self, record: &Record, mut number: u64) -> Result<Said> {
+        loop {
+            if self.store.replace(record, number).await?.is_some() {
+                return Ok(Said::Stored);
+            }
+            let Some(Numbered { record: found, number: newest, .. }) =
+                self.store.record(&record.job.id).await?
+            else {
+                return Ok(Said::NotOurs);
+            };
+            // It was said, and the server's answer was lost.
+            if found.instance == record.instance && found.status == record.status {
+                return Ok(Said::Stored);
+            }
+            // Results that are there are there, whoever else is still at it.
+            let is_welcome = record.status == Status::Done && !found.status.is_final();
+            if !is_welcome && !found.is_held_by(&self.instance) {
+                return Ok(Said::NotOurs);
+            }
+            number = newest;
+        }
+    }
 }
 
 /// Writes joined results: lines to each file of lines, and rows to those of rows, in their order.
@@ -382,10 +417,6 @@ fn is_of_storage(error: &Error) -> bool {
         error,
         Error::File { .. } | Error::Output { .. } | Error::Unreachable { .. } | Error::Resource { .. }
     )
-}
-
-fn panicked(error: &tokio::task::JoinError) -> Error {
-    Error::Panicked { what: "the farm".into(), message: error.to_string() }
 }
 
 impl Numbered {

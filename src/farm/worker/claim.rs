@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::super::job::{Job, Record, Status, Try};
+use super::super::lease::Fate;
 use super::super::place::{self, Found};
 use super::super::store::Numbered;
-use super::{BEAT, News, Shared};
+use super::{BEAT, News, Shared, on_disk};
 use crate::error::{Error, Result};
 use crate::request::Request;
 
@@ -19,18 +20,18 @@ const LISTENS: u32 = 5;
 pub(super) enum Claim {
     /// It is this worker's: the record that says so, and what is asked.
     Begin(Box<Claimed>),
-    /// Nothing is left to do: it leaves the queue.
-    Close,
-    /// Somebody takes it later.
-    Leave(Duration),
+    /// It is not.
+    End(Fate),
 }
 
 /// A job that is this worker's.
 pub(super) struct Claimed {
     /// The record that says so.
     pub(super) record: Record,
-    /// That record's number.
+    /// That record's number, or that of the one that replaced it.
     pub(super) number: u64,
+    /// The number that it had at first, which no other try has.
+    pub(super) tried: u64,
     /// What is asked.
     pub(super) request: Request,
     /// Of a camera that was watched before: how that ended, and how long ago, by the server's clock, somebody
@@ -47,6 +48,10 @@ impl Shared {
                 Some(found) => found,
                 None => Numbered::first(Record::new(job.clone())),
             };
+            if record.job.id != job.id {
+                tracing::error!("farm: the record of job {} is that of another: it is left alone", job.id);
+                return Ok(Claim::End(Fate::Close));
+            }
             let had = record.worker.clone().unwrap_or_default();
             let was_watched = job.live && record.started;
             let before = (record.status == Status::Running).then(|| record.clone());
@@ -54,42 +59,45 @@ impl Shared {
                 && holder.instance.as_ref() != Some(&self.instance)
             {
                 if self.is_at_it(holder).await? {
-                    return Ok(Claim::Leave(BEAT));
+                    return Ok(Claim::End(Fate::GiveBack(BEAT)));
                 }
                 record.note_loss();
             } else if record.status.is_final() {
                 // Whoever had it may have been gone before that was done.
-                self.clear_up(&record.job).await?;
-                return Ok(Claim::Close);
+                self.clear_up(&record).await?;
+                return Ok(Claim::End(Fate::Close));
             }
             if record.tries.len() >= record.job.tries as usize {
                 record.status = Status::Failed;
                 if self.store.replace(&record, number).await?.is_some() {
                     self.has_failed(&record, true);
-                    self.clear_up(&record.job).await?;
-                    return Ok(Claim::Close);
+                    self.clear_up(&record).await?;
+                    return Ok(Claim::End(Fate::Close));
                 }
                 continue;
             }
             if before.is_none() && self.leaves_to_another(&record).await? {
-                return Ok(Claim::Leave(LEFT));
+                return Ok(Claim::End(Fate::GiveBack(LEFT)));
             }
             if record.is_suspect() && !self.is_only_suspect(&job.id) {
-                return Ok(Claim::Leave(BEAT));
+                return Ok(Claim::End(Fate::GiveBack(BEAT)));
             }
-            let request = record.job.request().and_then(|request| {
-                self.options.roots.check(&request, !record.job.collect)?;
-                Ok((place::look(&record, &request)?, request))
+            let (asked, roots) = (record.clone(), self.options.roots.clone());
+            let looked = on_disk(move || {
+                let request = asked.job.request_of_stranger()?;
+                roots.check(&request, !asked.job.collect)?;
+                Ok((place::look(&asked, &request)?, request))
             });
-            let request = match request {
+            let request = match looked.await {
                 Ok((Found::Room, request)) => request,
                 Ok((Found::Results, request)) => {
                     record.status = Status::Done;
                     record.files =
                         request.output_files().iter().map(|path| path.display().to_string()).collect();
                     if self.store.replace(&record, number).await?.is_some() {
+                        self.clear_up(&record).await?;
                         (self.tell)(News::Found { name: record.job.name });
-                        return Ok(Claim::Close);
+                        return Ok(Claim::End(Fate::Close));
                     }
                     continue;
                 }
@@ -101,18 +109,18 @@ impl Shared {
                     }
                     self.has_failed(&record, record.status == Status::Failed);
                     if record.status == Status::Failed {
-                        self.clear_up(&record.job).await?;
-                        return Ok(Claim::Close);
+                        self.clear_up(&record).await?;
+                        return Ok(Claim::End(Fate::Close));
                     }
                     self.rest_after(&error);
-                    return Ok(Claim::Leave(LEFT));
+                    return Ok(Claim::End(Fate::GiveBack(LEFT)));
                 }
             };
             record.status = Status::Running;
             record.started = true;
             record.worker = Some(self.options.name.clone());
             record.instance = Some(self.instance.clone());
-            record.frames = None;
+            (record.frames, record.kept) = (None, None);
             if let Some(number) = self.store.replace(&record, number).await? {
                 let moved = if was_watched {
                     let now = self.store.record(&job.id).await?.map_or(at_ns, |found| found.at_ns);
@@ -124,18 +132,22 @@ impl Shared {
                 } else {
                     None
                 };
-                return Ok(Claim::Begin(Box::new(Claimed { record, number, request, moved })));
+                return Ok(Claim::Begin(Box::new(Claimed { record, number, tried: number, request, moved })));
             }
         }
     }
 
     /// Does what is left to do of a job that has ended: of a segment, queues the whole if all are done, or
-    /// gives it up with it; of a whole, forgets the segments' results. All of that can be done twice.
-    pub(super) async fn clear_up(&self, job: &Job) -> Result<()> {
-        for part in job.parts() {
-            self.store.forget_results(&part).await?;
+    /// gives it up with it; of a whole that is done, forgets the segments' results. All of that can be done
+    /// twice.
+    pub(super) async fn clear_up(&self, record: &Record) -> Result<()> {
+        // One that was given up may be tried again, and needs them then.
+        if record.status == Status::Done {
+            for part in record.job.parts() {
+                self.store.forget_results(&part).await?;
+            }
         }
-        let Some(segment) = &job.segment else { return Ok(()) };
+        let Some(segment) = &record.job.segment else { return Ok(()) };
         let Some(whole) = self.store.record(&segment.whole).await? else { return Ok(()) };
         if whole.record.status != Status::Queued {
             return Ok(());

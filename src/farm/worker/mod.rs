@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use super::access::Access;
 use super::count::Count;
 use super::job::{Job, Kind, Worker};
-use super::lease::{self, Lease};
+use super::lease::{self, Fate, Lease};
 use super::roots::Roots;
 use super::runs::Runs;
 use super::store::Store;
@@ -165,7 +165,10 @@ async fn serve(
         }
     }
     beating.abort();
-    let _ = tokio::time::timeout(PATIENCE, shared.store.leave(&shared.instance)).await;
+    // Behind what was told before, so that this counts.
+    let farewell = Worker { gone: true, ..shared.describe() };
+    let patience = if shared.state().is_away { PATIENCE } else { LAST_WORDS };
+    let _ = tokio::time::timeout(patience, shared.store.beat(&farewell)).await;
     Ok(())
 }
 
@@ -198,6 +201,13 @@ async fn connect(
         pause = (pause * 2).min(Duration::from_secs(2));
     }
     Ok(None)
+}
+
+/// What takes as long as a disk does, on a thread of its own: others are not to wait for it.
+async fn on_disk<T: Send + 'static>(what: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(what)
+        .await
+        .unwrap_or_else(|error| Err(Error::Panicked { what: "the farm".into(), message: error.to_string() }))
 }
 
 /// A name that no other worker has.
@@ -271,12 +281,13 @@ impl Shared {
 
     /// Decides about a job that came, does it, and says what has become of it.
     async fn take(&self, message: Message, length: Duration) {
-        let (lease, payload) = Lease::of(message);
-        let job: Job = match serde_json::from_slice(&payload) {
+        let (lease, payload) = Lease::of(message, length);
+        let read = serde_json::from_slice(&payload).map_err(|error| Error::Usage(error.to_string()));
+        let job = match read.and_then(|job: Job| job.check_numbers().map(|()| job)) {
             Ok(job) => job,
             Err(error) => {
                 tracing::error!("farm: a job that cannot be read is thrown away: {error}");
-                return lease.close().await;
+                return lease.end(Fate::Close).await;
             }
         };
         let count = Count::new();
@@ -286,15 +297,15 @@ impl Shared {
             Entry::Vacant(place) => place.insert(count.clone()),
         };
         let id = job.id.clone();
-        match self.claim(job).await {
-            Ok(Claim::Begin(claimed)) => Attempt { shared: self, lease, length, count, claimed }.make().await,
-            Ok(Claim::Close) => lease.close().await,
-            Ok(Claim::Leave(delay)) => lease.give_back(delay).await,
+        let fate = match lease.hold(self.claim(job)).await {
+            Ok(Claim::Begin(claimed)) => Attempt { shared: self, lease: &lease, count, claimed }.make().await,
+            Ok(Claim::End(fate)) => fate,
             Err(error) => {
                 self.is_away(error);
-                lease.give_back(PATIENCE).await;
+                Fate::GiveBack(PATIENCE)
             }
-        }
+        };
+        lease.end(fate).await;
         let mut state = self.state();
         state.running.remove(&id);
         if state.suspect.as_ref() == Some(&id) {
@@ -328,6 +339,7 @@ impl Shared {
             done: state.done,
             failed: state.failed,
             draining: self.drains(),
+            gone: false,
             resting: state.rest.as_ref().map(|(_, why)| why.clone()),
             running: state.running.iter().map(|(id, count)| count.progress(id)).collect(),
         }
@@ -344,6 +356,25 @@ impl Shared {
         drop(state);
         if wants > 1 {
             (self.tell)(News::Resting { rest, why: error.to_string() });
+        }
+    }
+
+    /// What the server answers, asked for as long as it is away; nothing if the worker is to end, and has
+    /// waited for long enough.
+    async fn insist<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn() -> F) -> Option<T> {
+        let mut since_drain = None;
+        loop {
+            match ask().await {
+                Ok(answer) => {
+                    self.is_back();
+                    return Some(answer);
+                }
+                Err(error) => self.is_away(error),
+            }
+            tokio::time::sleep(PATIENCE).await;
+            if self.drains() && since_drain.get_or_insert_with(Instant::now).elapsed() >= LAST_WORDS {
+                return None;
+            }
         }
     }
 

@@ -57,6 +57,11 @@ pub enum News {
         /// Its name.
         name: String,
     },
+    /// The server is away, and did not hear how a job ended before this worker ends: another one takes it.
+    Unheard {
+        /// Its name.
+        name: String,
+    },
     /// A job was cancelled, or another worker has it now.
     Taken {
         /// Its name.

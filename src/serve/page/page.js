@@ -28,18 +28,20 @@ function toast(text) {
   toastTimer = setTimeout(() => { $('toast').hidden = true; }, 5000);
 }
 
-async function ask(method, path, body) {
+async function call(method, path, body) {
   const options = { method };
   if (body !== undefined) {
     options.headers = { 'content-type': 'application/json' };
     options.body = JSON.stringify(body);
   }
-  const answer = await fetch(`/api/videos${path}`, options).catch(() => null);
+  const answer = await fetch(`/api${path}`, options).catch(() => null);
   if (!answer) throw new Error('lockon does not answer');
   const said = answer.headers.get('content-type')?.startsWith('application/json') ? await answer.json() : null;
-  if (!answer.ok) throw new Error(said?.error ?? `lockon says ${answer.status}`);
+  if (!answer.ok) throw Object.assign(new Error(said?.error ?? `lockon says ${answer.status}`), { status: answer.status });
   return said;
 }
+
+const ask = (method, path, body) => call(method, `/videos${path}`, body);
 
 const order = (method, path, body) => ask(method, path, body).catch((error) => { toast(error.message); });
 
@@ -177,8 +179,10 @@ class View {
     Object.assign(this, {
       id, status: null, shown: null, still: null, drag: null, correcting: null, selected: null, mask: false,
       trails: new Map(), plots: new Map(), plotted: -1, eyes: [], waiting: [], keyBox: null, rows: new Map(),
+      tool: 'follow',
     });
     $('video').hidden = false;
+    this.use('follow');
     $('save').href = `/api/videos/${id}/results.jsonl`;
     this.look();
     ask('GET', `/${id}/plot?seconds=${PLOTTED}`).then(({ tracks }) => {
@@ -201,7 +205,10 @@ class View {
       gone: (tries) => {
         $('state').dataset.is = 'gone';
         $('state').textContent = 'out of reach';
+        $('fps').textContent = '–';
         if (tries > 1) this.hint('lockon is out of reach. This page goes on when it is back.');
+        // It may be back with other videos.
+        ask('GET', this.path).catch(({ status }) => { if (status === 404 && view === this) home(); });
       },
     });
   }
@@ -401,6 +408,7 @@ class View {
     this.correcting = null;
     this.keyBox = null;
     if (box[2] < 1 || box[3] < 1) return this.release();
+    if (correcting === null && this.tool === 'template') return this.cut(box, frame);
     const [method, path] = correcting === null ? ['POST', '/tracks'] : ['PUT', `/tracks/${correcting}`];
     const answer = await order(method, this.path + path, { box, frame });
     if (answer) {
@@ -414,6 +422,34 @@ class View {
     return this.list();
   }
 
+  // What a box is for, from now on.
+  use(tool) {
+    this.tool = tool;
+    for (const one of ['follow', 'template']) $(`tool-${one}`).setAttribute('aria-pressed', one === tool);
+    $('template-name').hidden = tool !== 'template';
+    this.hint();
+  }
+
+  // The first name that no template has.
+  get freeName() {
+    const taken = new Set(this.status?.search.templates.map(({ name }) => name));
+    let number = 1;
+    while (taken.has(`template-${number}`)) number += 1;
+    return `template-${number}`;
+  }
+
+  // What was drawn is searched from now on, as the frame that was seen has it.
+  async cut(box, frame) {
+    const name = $('template-name').value.trim() || this.freeName;
+    const answer = await order('POST', `${this.path}/templates/${encodeURIComponent(name)}`, { box, frame });
+    if (answer) {
+      $('template-name').value = '';
+      toast(answer.frame === null ? `${name} is searched from the next frame on.` : `${name} is searched from frame ${answer.frame} on.`);
+      this.use('follow');
+    }
+    this.release();
+  }
+
   select(id) {
     this.selected = id;
     this.paintOver();
@@ -424,6 +460,8 @@ class View {
     if (this.drag || this.keyBox || this.correcting !== null) {
       Object.assign(this, { drag: null, keyBox: null, correcting: null });
       this.release();
+    } else if (this.tool === 'template') {
+      this.use('follow');
     } else {
       this.select(null);
     }
@@ -437,6 +475,7 @@ class View {
       if (!status || status.state === 'opening') return 'Opening the video …';
       if (status.state === 'ended') return status.error ? `Ended: ${status.error}` : 'The run has ended.';
       if (status.state === 'stalled') return 'Nothing comes from the source. Waiting …';
+      if (this.tool === 'template') return 'Drag a box around what to search in every frame. Esc cancels.';
       if (status.waits) return 'Drag a box around what to follow.';
       if (this.shown && !this.shown.head.record.tracks.length && !status.search.templates.length) return 'Drag a box around what to follow.';
       return '';
@@ -458,7 +497,9 @@ class View {
     $('view').hidden = !status.search.threshold;
     if (!status.search.threshold && this.mask) this.toggleMask(true);
     this.showSearch(status.search);
-    for (const id of ['pause', 'step', 'stop', 'clear', 'view']) $(id).disabled = status.state === 'ended';
+    $('tools').hidden = status.state === 'ended';
+    $('template-name').placeholder = this.freeName;
+    for (const id of ['pause', 'step', 'stop', 'clear', 'view', 'correct', 'forget']) $(id).disabled = status.state === 'ended';
     $('save').download = `${status.name.replace(/[^\w.-]+/g, '_')}.jsonl`;
     const spread = (id, value) => {
       const figure = $(id);
@@ -739,6 +780,7 @@ class View {
     else if (key === ' ') this.pause();
     else if (key === '.') this.step();
     else if (key === 'b') this.boxByKey();
+    else if (key === 'm') this.use(this.tool === 'template' ? 'follow' : 'template');
     else if (key === 'c') this.correct();
     else if (key === 'n') this.rename();
     else if (key === 'Delete' || key === 'Backspace') this.forget();
@@ -765,16 +807,42 @@ function ranges(method) {
 let wall = null;
 
 class Wall {
-  constructor(videos) {
-    $('videos').hidden = false;
+  constructor(videos, offers) {
+    $('wall').hidden = false;
     $('name').textContent = '';
     $('state').textContent = '';
-    document.title = `${videos.length} videos – lockon`;
+    document.title = videos.length ? `${videos.length} videos – lockon` : 'lockon';
     this.cards = new Map();
     this.update(videos);
+    this.offer(offers);
     // Videos begin and end while others go on.
     this.timer = setInterval(() => ask('GET', '').then((now) => this.update(now)).catch(() => {}), 2000);
     this.observer.takeRecords();
+    if (offers) this.offersTimer = setInterval(() => call('GET', '/offers').then((now) => this.offer(now)).catch(() => {}), 5000);
+  }
+
+  // Cameras come and go, and so do files.
+  offer(offers) {
+    const key = JSON.stringify(offers);
+    if (key === this.offered) return;
+    this.offered = key;
+    $('offers').hidden = !offers;
+    if (!offers) return;
+    const line = ({ name, ...about }, wish) => {
+      const item = make('li');
+      const button = make('button');
+      button.type = 'button';
+      button.append(make('span', name), make('small', about.camera ?? size(about.bytes)));
+      button.onclick = () => choose(button, wish);
+      item.append(button);
+      return item;
+    };
+    $('cameras').replaceChildren(...offers.cameras.map((one) => line(one, { camera: one.camera })));
+    $('files-offered').hidden = offers.folder === null;
+    $('folder').textContent = offers.folder;
+    $('files').replaceChildren(...offers.files.map((one) => line(one, { file: one.file })));
+    $('more-files').hidden = !offers.more;
+    $('more-files').textContent = `And ${offers.more} more, which are not shown.`;
   }
 
   // Only what can be seen is looked at.
@@ -792,6 +860,13 @@ class Wall {
   });
 
   update(videos) {
+    for (const [id, card] of this.cards) {
+      if (!videos.some((video) => video.id === id)) {
+        card.look?.close();
+        card.link.remove();
+        this.cards.delete(id);
+      }
+    }
     for (const status of videos) {
       let card = this.cards.get(status.id);
       if (!card) {
@@ -815,7 +890,8 @@ class Wall {
     card.is.dataset.is = status.state;
     card.is.textContent = status.state;
     card.name.textContent = status.name;
-    card.about.textContent = status.error ?? (status.state === 'ended' ? `${status.frames} frames` : `${status.fps.toFixed(1)} fps`);
+    const rest = { ended: `${status.frames} frames`, paused: status.waits ? 'waits for a box' : `frame ${status.frame}`, opening: '' };
+    card.about.textContent = status.error ?? rest[status.state] ?? `${status.fps.toFixed(1)} fps`;
   }
 
   show(card, head, bitmap) {
@@ -828,29 +904,55 @@ class Wall {
 
   close() {
     clearInterval(this.timer);
+    clearInterval(this.offersTimer);
     this.observer.disconnect();
     for (const card of this.cards.values()) card.look?.close();
     $('videos').replaceChildren();
-    $('videos').hidden = true;
+    $('wall').hidden = true;
   }
+}
+
+const size = (bytes) => {
+  const [unit, of] = [['GB', 1e9], ['MB', 1e6], ['kB', 1e3]].find(([, of]) => bytes >= of) ?? ['bytes', 1];
+  return `${(bytes / of).toFixed(of > 1 && bytes < 10 * of ? 1 : 0)} ${unit}`;
+};
+
+// Opens a camera or a file, and goes there.
+async function choose(button, wish) {
+  button.disabled = true;
+  const opened = await order('POST', '', wish);
+  button.disabled = false;
+  if (opened?.id === null) toast('It is still being opened.');
+  else if (opened) location.hash = opened.id;
 }
 
 // ---- Where we are ----
 
+function home() {
+  if (location.hash === '') route();
+  else location.hash = '';
+}
+
 async function route() {
-  const videos = await ask('GET', '').catch((error) => { toast(error.message); return null; });
-  if (!videos?.length) {
+  const here = location.hash;
+  const found = await Promise.all([ask('GET', ''), call('GET', '/offers')]).catch((error) => { toast(error.message); return null; });
+  const [videos, offers] = found ?? [[], null];
+  // Somebody has gone elsewhere meanwhile, which is found by itself.
+  if (here !== location.hash) return;
+  if (!videos.length && !offers) {
     setTimeout(route, 1000);
     return;
   }
+  $('toast').hidden = true;
   view?.close();
   wall?.close();
   view = wall = null;
   const chosen = location.hash === '' ? null : Number(location.hash.slice(1));
-  const isOne = videos.length === 1 || videos.some((video) => video.id === chosen);
+  const isAlone = videos.length === 1 && !offers;
+  const isOne = isAlone || videos.some((video) => video.id === chosen);
   for (const id of ['pause', 'step', 'view', 'more']) $(id).hidden = !isOne;
-  if (isOne) view = new View(videos.length === 1 ? videos[0].id : chosen);
-  else wall = new Wall(videos);
+  if (isOne) view = new View(isAlone ? videos[0].id : chosen);
+  else wall = new Wall(videos, offers);
 }
 
 const overlay = $('overlay');
@@ -867,6 +969,9 @@ overlay.onpointermove = (event) => view?.move(...place(event));
 overlay.onpointerup = () => view?.lift();
 overlay.onpointercancel = () => view?.cancel();
 
+$('tool-follow').onclick = () => view?.use('follow');
+$('tool-template').onclick = () => view?.use('template');
+$('template-name').onkeydown = ({ key }) => { if (['Enter', 'Escape'].includes(key)) $('stage').focus(); };
 $('pause').onclick = () => view?.pause();
 $('step').onclick = () => view?.step();
 $('view').onclick = () => view?.toggleMask();

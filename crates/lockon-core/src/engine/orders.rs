@@ -94,7 +94,9 @@ impl Engine<'_> {
             self.tell_order(run, frame, asked, outcome)?;
         }
         for asked in self.control.orders.due(frame) {
-            let done = asked.as_before().and_then(|()| self.tracker.obey(&asked.order, &next, &run.kept));
+            // Nobody who looks for one of them waits for the tracker.
+            let kept = self.control.kept().clone();
+            let done = asked.as_before().and_then(|()| self.tracker.obey(&asked.order, &next, &kept));
             self.tell_order(run, frame, asked, done)?;
         }
         Ok(())

@@ -1,8 +1,10 @@
-//! Results files: JSON Lines, CSV and MOTChallenge text; and the report of a run, for people.
+//! Results files: JSON Lines, CSV and MOTChallenge text, tracks for CVAT, COCO; and the report of a run, for
+//! people.
 //!
 //! Whether a file can be written is tried before the video starts, so that a folder that is read-only fails
-//! at once. It is written as results come: every frame's lines reach the system whole, in one call, so that a
-//! run that is killed leaves valid lines.
+//! at once. Lines are written as results come: every frame's reach the system whole, in one call, so that a
+//! run that is killed leaves valid lines. XML and JSON that are one whole have another name until they are
+//! whole, at the end of the run, also of one that was interrupted.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -12,7 +14,9 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::ports::Sink;
 
+mod coco;
 mod csv;
+mod cvat;
 mod jsonl;
 mod mot;
 #[cfg(feature = "report")]
@@ -29,10 +33,15 @@ pub enum Format {
     Csv,
     /// MOTChallenge columns.
     Mot,
+    /// Tracks for CVAT.
+    Cvat,
+    /// COCO annotations.
+    Coco,
 }
 
 impl Format {
-    /// The format that the end of a name stands for: `.jsonl`, `.csv`, `.mot.txt`; `-` is JSON Lines.
+    /// The format that the end of a name stands for: `.jsonl`, `.csv`, `.mot.txt`, `.cvat.xml`, `.coco.json`;
+    /// `-` is JSON Lines.
     ///
     /// # Errors
     /// `Value` if it ends otherwise.
@@ -42,9 +51,11 @@ impl Format {
             () if path == "-" || ends_in(".jsonl") => Ok(Self::JsonLines),
             () if ends_in(".csv") => Ok(Self::Csv),
             () if ends_in(".mot.txt") => Ok(Self::Mot),
+            () if ends_in(".cvat.xml") => Ok(Self::Cvat),
+            () if ends_in(".coco.json") => Ok(Self::Coco),
             () => {
-                let expected =
-                    "expected a name that ends in .jsonl, .csv or .mot.txt, or - for JSON Lines on stdout";
+                let expected = "expected a name that ends in .jsonl, .csv, .mot.txt, .cvat.xml or .coco.json, or - for \
+                                JSON Lines on stdout";
                 Err(Error::value("results", path, expected))
             }
         }
@@ -72,13 +83,18 @@ pub fn check(paths: &[String]) -> Result<()> {
 /// `Value` if the name stands for no format, `File` if it cannot be created.
 pub fn open(path: &str) -> Result<Box<dyn Sink>> {
     let format = Format::of(path)?;
-    let target = if path == "-" { Target::stdout() } else { Target::file(path)? };
+    let target = || if path == "-" { Ok(Target::stdout()) } else { Target::file(path) };
     Ok(match format {
-        Format::JsonLines => Box::new(jsonl::JsonLines::new(target)),
-        Format::Csv => Box::new(csv::Csv::new(target)),
-        Format::Mot => Box::new(mot::Mot::new(target)),
+        Format::JsonLines => Box::new(jsonl::JsonLines::new(target()?)),
+        Format::Csv => Box::new(csv::Csv::new(target()?)),
+        Format::Mot => Box::new(mot::Mot::new(target()?)),
+        Format::Cvat => Box::new(cvat::Cvat::new(path)?),
+        Format::Coco => Box::new(coco::Coco::new(path)?),
     })
 }
+
+/// What tools call the targets of a track that was given as a box.
+const OBJECT: &str = "object";
 
 /// Standard output's name, which no results file can have.
 const STDOUT: &str = "stdout";
@@ -318,14 +334,14 @@ mod tests {
         for name in ["out.json", "out.txt", "mot.txt", "jsonl", ""] {
             let error = open(name).err().unwrap();
             assert!(error.is_usage());
-            assert!(error.to_string().contains(".jsonl, .csv or .mot.txt"), "{error}");
+            assert!(error.to_string().contains(".jsonl, .csv, .mot.txt, .cvat.xml or .coco.json"), "{error}");
         }
     }
 
     #[test]
     fn a_folder_that_is_missing_fails_before_the_video_starts() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["a.jsonl", "a.csv", "a.mot.txt"] {
+        for name in ["a.jsonl", "a.csv", "a.mot.txt", "a.cvat.xml", "a.coco.json"] {
             let path = folder.path().join("missing").join(name);
             let error = open(path.to_str().unwrap()).err().unwrap();
             assert!(matches!(error, Error::File { action: "write", .. }), "{error}");
@@ -353,6 +369,29 @@ mod tests {
             let said = samples::play(&mut *sink, &["1,2,3,4@0"]).unwrap_err().to_string();
             assert_eq!(said, "output stdout: closed by its reader");
             sink.finish(&Summary::default()).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_one_whole_replaces_an_older_file_at_the_end_and_a_run_that_never_began_leaves_it() {
+        for name in ["a.cvat.xml", "a.coco.json"] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join(name);
+            std::fs::write(&path, "old").unwrap();
+            let mut sink = open(path.to_str().unwrap()).unwrap();
+            sink.finish(&Summary::default()).unwrap();
+            drop(sink);
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+            let mut sink = open(path.to_str().unwrap()).unwrap();
+            sink.begin(&samples::run(&[]), &samples::format()).unwrap();
+            samples::deliver(&mut *sink, samples::frames()[0].clone()).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "old", "as it would be after a crash");
+            // What was done of a run that was interrupted is there.
+            sink.finish(&Summary { interrupted: true, ..Summary::default() }).unwrap();
+            assert_eq!(sink.files(), std::slice::from_ref(&path));
+            drop(sink);
+            assert_ne!(std::fs::read_to_string(&path).unwrap(), "old");
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else stays");
         }
     }
 

@@ -6,8 +6,8 @@
 //! "MOT16: A Benchmark for Multi-Object Tracking", 2016, on its data format.
 //!
 //! A run that follows nothing (`--template` without `--track` and `--track-matches`) gives its matches as the
-//! format gives detections: with the id -1. Beside tracks matches are left out, for a tool would count them
-//! as one more target.
+//! format gives detections: with the id -1, until something is followed after all. Beside tracks matches are
+//! left out, for a tool would count them as one more target.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -53,6 +53,8 @@ impl Sink for Mot {
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
         let record = delivery.record;
         self.lines.clear();
+        // What was asked for later, or what a detector found.
+        self.has_tracks |= !record.tracks.is_empty();
         if self.has_tracks {
             for t in record.tracks.iter().filter(|t| t.state != TrackState::Lost) {
                 self.push(record.frame, i64::from(t.id), [t.x, t.y, t.w, t.h], t.score)?;
@@ -73,6 +75,7 @@ impl Sink for Mot {
 #[cfg(test)]
 mod tests {
     use crate::output::samples;
+    use crate::results::{FrameRecord, TrackState};
 
     #[test]
     fn tracks_count_from_one_and_lost_ones_are_left_out() {
@@ -83,7 +86,22 @@ mod tests {
     }
 
     #[test]
-    fn matches_are_detections_where_nothing_is_followed() {
-        assert_eq!(samples::written(".mot.txt", &[]), "1,-1,2,3,4,3,0.875,-1,-1,-1\n".repeat(2));
+    fn matches_are_detections_until_something_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.mot.txt");
+        let mut sink = crate::output::open(path.to_str().unwrap()).unwrap();
+        sink.begin(&samples::run(&[]), &samples::format()).unwrap();
+        let record = |frame, tracks| FrameRecord {
+            frame,
+            matches: vec![samples::found("logo")],
+            tracks,
+            ..FrameRecord::default()
+        };
+        let track = samples::track(1, TrackState::Tracked);
+        for (frame, tracks) in [vec![], vec![track], vec![]].into_iter().enumerate() {
+            samples::deliver(&mut *sink, record(frame as u64, tracks)).unwrap();
+        }
+        let expected = "1,-1,2,3,4,3,0.875,-1,-1,-1\n2,1,0.5,3.25,4,3,0.5,-1,-1,-1\n";
+        assert_eq!(std::fs::read_to_string(path).unwrap(), expected);
     }
 }

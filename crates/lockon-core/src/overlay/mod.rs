@@ -16,6 +16,7 @@ use crate::frame::{PlaneRef, Rect, Size, iou};
 use crate::results::{FrameRecord, Match, Track, TrackState};
 
 mod canvas;
+mod crop;
 mod drawing;
 mod layers;
 mod look;
@@ -25,6 +26,7 @@ mod tests;
 mod trails;
 
 pub use canvas::{Area, Canvas, Colour};
+pub use crop::{Crop, resample};
 pub use drawing::{Drawing, Ink, Step};
 pub use layers::{Layer, layers};
 // For the report.

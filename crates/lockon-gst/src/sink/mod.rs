@@ -26,6 +26,7 @@ use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
 use lockon_core::frame::VideoFormat;
+use lockon_core::overlay::Crop;
 use lockon_core::ports::{Delivery, Sink};
 use lockon_core::results::{OutputSummary, RunRecord, Summary};
 use lockon_core::text;
@@ -85,6 +86,8 @@ pub struct VideoSink {
     name: String,
     launch: Launch,
     view: View,
+    /// Instead of the whole frame with results, what follows a track.
+    crop: Option<Crop>,
     target: Destination,
     /// True if frames come from a live source: then the newest frame matters, not each of them.
     is_live: bool,
@@ -124,8 +127,8 @@ impl VideoSink {
         let target = Destination::File { path: path.to_owned(), container, sound, is_new, parts: Vec::new() };
         let name = path.display().to_string();
         let (is_live, from_zero, playing, shown, control) = (false, false, None, Arc::default(), None);
-        let run = Control::new();
-        Ok(Self { name, launch, view, target, is_live, from_zero, ready, playing, shown, control, run })
+        let (crop, run) = (None, Control::new());
+        Ok(Self { name, launch, view, crop, target, is_live, from_zero, ready, playing, shown, control, run })
     }
 
     /// Shows the frames on the screen, in a window named `title`: those of a file at their own pace, or
@@ -141,6 +144,7 @@ impl VideoSink {
             name: "display".to_owned(),
             launch,
             view,
+            crop: None,
             target: Destination::Display { title: title.to_owned() },
             is_live,
             from_zero: false,
@@ -168,6 +172,12 @@ impl VideoSink {
         self
     }
 
+    /// Shows a part of the frames that follows a track, and no results.
+    pub fn following(mut self, crop: Crop) -> Self {
+        (self.view, self.crop) = (View::Overlay, Some(crop));
+        self
+    }
+
     /// Passes the frames to gst-launch text that begins with `appsrc name=results`.
     ///
     /// Frames of a file keep their times, and the pipeline may hold the run back. Those of a live source are
@@ -187,8 +197,8 @@ impl VideoSink {
         start_without_preroll(&pipeline);
         let (name, ready) = (launch.name().to_owned(), Some(launch::Running::new(pipeline)));
         let (target, shown) = (Destination::User, Arc::default());
-        let (from_zero, playing, control, run) = (false, None, None, Control::new());
-        Ok(Self { name, launch, view, target, is_live, from_zero, ready, playing, shown, control, run })
+        let (crop, from_zero, playing, control, run) = (None, false, None, None, Control::new());
+        Ok(Self { name, launch, view, crop, target, is_live, from_zero, ready, playing, shown, control, run })
     }
 
     /// How it keeps up, to be looked at while it does.

@@ -8,7 +8,7 @@ use gst_video::prelude::*;
 use super::timeline::Timestamps;
 use lockon_core::config::View;
 use lockon_core::frame::{Chroma, Frame, Picture, PixelFormat, PlaneMut, Rect, Size, VideoFormat};
-use lockon_core::overlay::{self, Drawing, Trails};
+use lockon_core::overlay::{self, Crop, Drawing, Trails};
 use lockon_core::results::FrameRecord;
 use lockon_core::surface::Surface;
 
@@ -21,18 +21,33 @@ pub(crate) struct Painter {
     pixels: PixelFormat,
     /// The format of the frames; a buffer may be one column and one row larger.
     format: VideoFormat,
+    /// Size of what is shown: that of the frames, or of a part of them.
+    shown: Size,
     even: bool,
     view: View,
+    /// What follows a track, instead of the whole frame with results.
+    crop: Option<Crop>,
     trails: Trails,
     drawing: Drawing,
 }
 
 impl Painter {
     pub(crate) fn new(format: &VideoFormat, view: View, even: bool) -> Result<Self, gst::glib::BoolError> {
+        Self::with(format, view, even, None)
+    }
+
+    /// One that shows a part of the frames that follows a track, with nothing drawn on it, if there is one.
+    pub(super) fn with(
+        format: &VideoFormat,
+        view: View,
+        even: bool,
+        crop: Option<Crop>,
+    ) -> Result<Self, gst::glib::BoolError> {
+        let shown = crop.as_ref().map_or(format.size, Crop::shown);
         let is_grey = format.pixels.chroma == Chroma::None;
         let pixels =
             if is_grey { PixelFormat::from_name("I420").unwrap_or(format.pixels) } else { format.pixels };
-        let info = video_info(format, pixels, even, is_grey)?;
+        let info = video_info(format, shown, pixels, even, is_grey)?;
         let pool = gst_video::VideoBufferPool::new();
         let mut config = pool.config();
         // No upper limit: an encoder that looks ahead keeps as many as it needs, and from then on buffers
@@ -41,7 +56,8 @@ impl Painter {
         pool.set_config(config)?;
         pool.set_active(true)?;
         let (trails, drawing) = Default::default();
-        Ok(Self { pool, info, pixels, format: format.clone(), even, view, trails, drawing })
+        let format = format.clone();
+        Ok(Self { pool, info, pixels, format, shown, even, view, crop, trails, drawing })
     }
 
     /// True if such frames can be painted.
@@ -51,7 +67,7 @@ impl Painter {
 
     /// One that draws the same on frames of another format.
     pub(super) fn adapted(&self, format: &VideoFormat) -> Result<Self, gst::glib::BoolError> {
-        Self::new(format, self.view, self.even)
+        Self::with(format, self.view, self.even, self.crop.clone())
     }
 
     /// A buffer with the frame and its results, due at `times`.
@@ -62,6 +78,10 @@ impl Painter {
         mask: Option<&Arc<dyn Picture>>,
         times: Timestamps,
     ) -> Result<gst::Buffer, String> {
+        if let Some(crop) = &mut self.crop {
+            let part = crop.step(record, self.format.size);
+            return self.fill(frame, times, |views| show(part, frame, self.shown, views));
+        }
         let mut trails = std::mem::take(&mut self.trails);
         let mut drawing = std::mem::take(&mut self.drawing);
         drawing.results(record, &mut trails, self.format.size);
@@ -77,7 +97,24 @@ impl Painter {
         times: Timestamps,
         draw: impl FnOnce(&mut overlay::Canvas<'_>),
     ) -> Result<gst::Buffer, String> {
-        let size = self.format.size;
+        self.fill(frame, times, |mut views| {
+            let planes = frame.format.pixels.planes();
+            for (i, view) in views.iter_mut().enumerate().take(planes) {
+                view.copy_from(frame.picture.plane(i));
+            }
+            without_colour(views.iter_mut().skip(planes));
+            draw(&mut overlay::Canvas::new(views, self.pixels, self.shown));
+        })
+    }
+
+    /// A buffer whose planes `fill` fills with what it takes from the frame, due at `times`.
+    fn fill(
+        &self,
+        frame: &Frame,
+        times: Timestamps,
+        fill: impl FnOnce(Vec<PlaneMut<'_>>),
+    ) -> Result<gst::Buffer, String> {
+        let size = self.shown;
         let mut buffer = self.pool.acquire_buffer(None).map_err(|e| e.to_string())?;
         let writable = buffer.get_mut().ok_or("the pool lent a buffer that is in use")?;
         writable.set_pts(gst::ClockTime::from_nseconds(times.pts));
@@ -87,21 +124,14 @@ impl Painter {
         let strides: Vec<usize> = target.plane_stride().iter().map(|&s| s as usize).collect();
         let mut planes = target.planes_data_mut();
         {
-            let mut views: Vec<PlaneMut<'_>> = planes
+            let views: Vec<PlaneMut<'_>> = planes
                 .iter_mut()
                 .zip(&strides)
                 .take(self.pixels.planes())
                 .enumerate()
                 .map(|(i, (data, &stride))| PlaneMut::new(data, self.pixels.plane_size(i, size), stride))
                 .collect();
-            for (i, view) in views.iter_mut().enumerate() {
-                if i < frame.format.pixels.planes() {
-                    view.copy_from(frame.picture.plane(i));
-                } else {
-                    (0..view.size().height).for_each(|y| view.row(y).fill(128));
-                }
-            }
-            draw(&mut overlay::Canvas::new(views, self.pixels, size));
+            fill(views);
         }
         // What could not be fetched from a device would be black.
         frame.picture.surface().map_or(Ok(()), Surface::check).map_err(|error| error.to_string())?;
@@ -154,6 +184,24 @@ impl Drop for Painter {
     }
 }
 
+/// Makes planes of chroma those of a grey picture.
+fn without_colour<'a, 'p: 'a>(planes: impl Iterator<Item = &'a mut PlaneMut<'p>>) {
+    planes.for_each(|plane| (0..plane.size().height).for_each(|y| plane.row(y).fill(128)));
+}
+
+/// Fills the planes of a picture of the size `shown` with a part of a frame: left, top, width, height.
+fn show([x, y, w, h]: [f64; 4], frame: &Frame, shown: Size, mut views: Vec<PlaneMut<'_>>) {
+    let pixels = frame.format.pixels;
+    let step = [w / shown.width as f64, h / shown.height as f64];
+    for (index, view) in views.iter_mut().enumerate().take(pixels.planes()) {
+        let (x_shift, y_shift) = if index == 0 { (0, 0) } else { (pixels.x_shift, pixels.y_shift) };
+        let place = [x / (1 << x_shift) as f64, y / (1 << y_shift) as f64];
+        let bytes = if index > 0 && matches!(pixels.chroma, Chroma::Interleaved { .. }) { 2 } else { 1 };
+        overlay::resample(frame.picture.plane(index), view, place, step, bytes);
+    }
+    without_colour(views.iter_mut().skip(pixels.planes()));
+}
+
 fn draw(view: View, canvas: &mut overlay::Canvas<'_>, mask: Option<&Arc<dyn Picture>>, drawing: &Drawing) {
     match (view, mask) {
         (View::Mask, Some(mask)) => return overlay::draw_mask(canvas, mask.plane(0)),
@@ -196,10 +244,11 @@ fn extend_edges(data: &mut [u8], stride: usize, inner: Size, outer: Size, sample
     }
 }
 
-/// What the buffers are like: the frames' rate, pixel aspect and colours, in another format where they are
-/// grey.
+/// What buffers of that size are like: the frames' rate, pixel aspect and colours, in another format where
+/// they are grey.
 fn video_info(
     format: &VideoFormat,
+    size: Size,
     pixels: PixelFormat,
     even: bool,
     is_grey: bool,
@@ -211,7 +260,7 @@ fn video_info(
     let colours = format.colorimetry.as_deref().or(is_grey.then_some("1:4:0:0"));
     let colours = colours.and_then(|text| text.parse::<gst_video::VideoColorimetry>().ok());
     let kind = pixels.name.parse::<gst_video::VideoFormat>()?;
-    gst_video::VideoInfo::builder(kind, round(format.size.width), round(format.size.height))
+    gst_video::VideoInfo::builder(kind, round(size.width), round(size.height))
         .fps(fraction(format.frame_rate))
         .par(fraction(format.pixel_aspect))
         .colorimetry_if_some(colours.as_ref())

@@ -91,7 +91,8 @@ impl Playing {
                 "AVI needs a constant frame rate, which this video does not have (.mp4, .mkv and .webm do not)",
             ));
         }
-        let painter = Painter::new(format, sink.view, container.is_some_and(|c| c.needs_even_size))
+        let needs_even_size = container.is_some_and(|c| c.needs_even_size);
+        let painter = Painter::with(format, sink.view, needs_even_size, sink.crop.clone())
             .map_err(|e| fault(e.to_string()))?;
         let pipeline = running.pipeline();
         let appsrc = sink.launch.element(pipeline, "results")?.downcast::<gst_app::AppSrc>();

@@ -16,7 +16,10 @@ use super::timeline::{Timeline, Timestamps};
 use super::worker::running_time;
 use super::*;
 use crate::launch::Running;
-use lockon_core::frame::{Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Size};
+use lockon_core::frame::{
+    Chroma, Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Rect, Size,
+};
+use lockon_core::results::{FrameRecord, Track};
 
 /// A picture in memory, with padding after each row, as decoders have it.
 struct Still {
@@ -259,6 +262,44 @@ fn every_pixel_format_becomes_8_bit_420() {
                 pixels.name,
                 decoded[0].caps
             );
+        }
+    }
+}
+
+#[test]
+fn what_follows_a_track_is_that_part_of_the_frame_in_every_pixel_format() {
+    launch::init().unwrap();
+    for pixels in PixelFormat::ALL {
+        // Odd, so that chroma is not half of luma.
+        let format = format(pixels.name, 201, 103, (25, 1));
+        let planes: Vec<_> = (0..pixels.planes())
+            .map(|index| {
+                let size = pixels.plane_size(index, format.size);
+                let stored = Size::new(size.width + PADDING, size.height);
+                let value = |at: usize| (at * 31 % 241 + 3 * index) as u8;
+                (Plane::from_vec((0..stored.area()).map(value).collect(), stored), size)
+            })
+            .collect();
+        let picture = Arc::new(Still { planes });
+        let frame = Frame { picture: picture.clone(), ..frame(0, &format, Some(0)) };
+        let track = Track { id: 1, x: 90.0, y: 40.0, w: 20.0, h: 20.0, ..Track::default() };
+        let record = FrameRecord { tracks: vec![track], ..FrameRecord::default() };
+        // From 64, 32 on: whole samples of all chroma.
+        let crop = Crop::new("72x36".parse().unwrap(), 1.0);
+        let mut painter = Painter::with(&format, View::Overlay, true, Some(crop)).unwrap();
+        let buffer = painter.paint(&frame, &record, None, Timestamps { pts: 0, duration: 0 }).unwrap();
+        let info = &painter.info;
+        assert_eq!((info.width(), info.height()), (72, 36));
+        let shown = gst_video::VideoFrameRef::from_buffer_ref_readable(&buffer, info).unwrap();
+        for index in 0..pixels.planes() {
+            let (x_shift, y_shift) = if index == 0 { (0, 0) } else { (pixels.x_shift, pixels.y_shift) };
+            let bytes = if index > 0 && matches!(pixels.chroma, Chroma::Interleaved { .. }) { 2 } else { 1 };
+            let size = pixels.plane_size(index, Size::new(72, 36));
+            let part = Rect::new((64 >> x_shift) * bytes, 32 >> y_shift, size.width, size.height);
+            let expected = picture.plane(index).crop(part);
+            let stride = shown.plane_stride()[index] as usize;
+            let painted = PlaneRef::new(shown.plane_data(index as u32).unwrap(), size, stride);
+            assert!(painted.rows().eq(expected.rows()), "plane {index} of {}", pixels.name);
         }
     }
 }
@@ -633,6 +674,7 @@ fn display(screen: &str, control: Option<Control>) -> (VideoSink, gst::Element) 
         name: String::new(),
         launch,
         view: View::Overlay,
+        crop: None,
         target: Destination::Display { title: "clip.mp4".to_owned() },
         is_live: false,
         from_zero: false,

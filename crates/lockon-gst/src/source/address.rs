@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
+use gst::glib;
 
 use super::Login;
 use lockon_core::control::{Control, STOP_CHECK};
@@ -74,12 +75,28 @@ impl Uri {
         (bare, is_cut)
     }
 
-    /// The local files that it may stand for.
-    pub(super) fn paths(&self) -> Vec<PathBuf> {
-        // Schemes have no case.
-        let file = self.0.split_once("://").filter(|(scheme, _)| scheme.eq_ignore_ascii_case("file"));
-        let Some((_, path)) = file else { return Vec::new() };
-        std::iter::once(path.to_owned()).chain(unescaped(path)).map(PathBuf::from).collect()
+    /// The local file that it stands for, as GStreamer's source reads it.
+    pub fn path(&self) -> Option<PathBuf> {
+        let (path, host) = glib::filename_from_uri(&self.0).ok()?;
+        host.is_none_or(|host| host == "localhost").then_some(path)
+    }
+
+    /// Its server's host, in lower case, if whoever reads the address finds the same one: nothing is escaped
+    /// in front of the path, and it has no login but a plain name.
+    pub fn plain_host(&self) -> Option<String> {
+        let (_, rest) = self.0.split_once("://")?;
+        let server = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+        let (user, server) = server.split_once('@').unwrap_or(("", server));
+        let is_plain =
+            |text: &str, signs: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || signs.contains(c));
+        if !is_plain(user, "-._") || !is_plain(server, "-.:[]") {
+            return None;
+        }
+        let host = match server.strip_prefix('[') {
+            Some(bare) => bare.split(']').next(),
+            None => server.split(':').next(),
+        };
+        host.filter(|host| !host.is_empty()).map(str::to_ascii_lowercase)
     }
 
     /// The URI without its login, and the login for its server: its own, or `given` where it has no password.
@@ -274,8 +291,38 @@ mod tests {
             let (bare, is_cut) = Uri::from(uri).without_login();
             assert_eq!((bare.as_str(), is_cut), expected);
         }
-        let paths = Uri::from("file:///a%20b.png").paths();
-        assert_eq!(paths, ["/a%20b.png", "/a b.png"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_file_is_the_one_that_gstreamer_opens() {
+        for (uri, expected) in [
+            ("file:///a%20b.mp4", Some("/a b.mp4")),
+            ("FILE:///a.mp4", Some("/a.mp4")),
+            ("file://localhost/a.mp4", Some("/a.mp4")),
+            ("file:///a/../b.mp4", Some("/a/../b.mp4")),
+            ("file://elsewhere/a.mp4", None),
+            ("file://a.mp4", None),
+            ("http://a/b.mp4", None),
+        ] {
+            assert_eq!(Uri::from(uri).path(), expected.map(PathBuf::from), "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_plain_if_nobody_could_read_another_one() {
+        for (uri, expected) in [
+            ("rtsp://Cam-1.local:554/x", Some("cam-1.local")),
+            ("rtsp://admin@10.0.0.7/x@y", Some("10.0.0.7")),
+            ("rtsp://[::1]:554/x", Some("::1")),
+            ("rtsp://10.0.0.7?x", Some("10.0.0.7")),
+            ("rtsp://10.0.0.7@evil@10.0.0.7/x", None),
+            ("rtsp://evil\\@10.0.0.7/x", None),
+            ("rtsp://10.0.0.7%2eevil/x", None),
+            ("srt://:7001", None),
+            ("file:///a", None),
+        ] {
+            assert_eq!(Uri::from(uri).plain_host().as_deref(), expected, "{uri}");
+        }
     }
 
     #[test]

@@ -73,11 +73,7 @@ impl Input {
     pub fn file(&self) -> Option<PathBuf> {
         match self {
             Self::File(path) => Some(path.clone()).filter(|path| !path.exists() || inlet::is_regular(path)),
-            Self::Uri(uri) => uri
-                .as_typed()
-                .strip_prefix("file://")
-                .map(PathBuf::from)
-                .filter(|path| inlet::is_regular(path)),
+            Self::Uri(uri) => uri.path().filter(|path| inlet::is_regular(path)),
             Self::Stdin | Self::Pictures(_) | Self::Camera(_) | Self::Launch(_) => None,
         }
     }
@@ -86,7 +82,7 @@ impl Input {
     pub fn files(&self) -> Vec<PathBuf> {
         match self {
             Self::File(path) => vec![path.clone()],
-            Self::Uri(uri) => uri.paths(),
+            Self::Uri(uri) => uri.path().into_iter().collect(),
             // Those that cannot be played are told when they are opened.
             Self::Pictures(pictures) => pictures.find().map(|found| found.files).unwrap_or_default(),
             Self::Stdin | Self::Camera(_) | Self::Launch(_) => Vec::new(),

@@ -6,9 +6,10 @@
 
 use std::fmt::Write as _;
 
-use super::page::{Page, duration, escaped};
+use super::page::{Page, duration};
 use super::series::{Column, Histogram, Kind, Series};
 use crate::results::{Percentiles, TrackState};
+use crate::text::escaped;
 use crate::tracker::RELIABILITY;
 
 /// Width and height of a chart in its own units, whatever its size on the page.

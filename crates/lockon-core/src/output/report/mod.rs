@@ -28,7 +28,7 @@ mod thumbnails;
 
 use page::{Page, duration};
 use series::{Found, Histogram, Kind, Series};
-use thumbnails::{KEY_SIDE, Key, Picture, THUMBNAIL_SIDE, Thumbnail, crop};
+use thumbnails::{KEY_SIDE, Key, Picture, THUMBNAIL_SIDE, Thumbnail};
 
 /// Columns of a chart, one in 1.5 of its pixels: when a run has more, two become one.
 const MOST_COLUMNS: u64 = 600;
@@ -241,7 +241,7 @@ impl Sink for Report {
                 continue;
             }
             *last = time;
-            let crop = crop(track.bounds(), frame.format.size);
+            let crop = still::around(track.bounds(), frame.format.size);
             let state = if is_lost { TrackState::Lost } else { TrackState::Reacquired };
             let title = if is_lost {
                 format!("{name} lost at {time:.2} s, frame {}", record.frame)

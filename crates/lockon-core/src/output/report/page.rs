@@ -9,6 +9,7 @@ use crate::frame::{Rect, Size};
 use crate::overlay;
 use crate::results::{RunRecord, Summary};
 use crate::shell;
+use crate::text::escaped;
 
 const STYLE: &str = include_str!("report.css");
 
@@ -339,24 +340,6 @@ fn colour(series: &Series) -> String {
         Kind::Match => overlay::rgb_of_name(&series.name),
     };
     format!("#{r:02x}{g:02x}{b:02x}")
-}
-
-/// Text as HTML and XML have it. What XML cannot have at all becomes U+FFFD.
-pub(super) fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            '\t' | '\n' | '\r' => safe.push(' '),
-            '\0'..='\x1f' | '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
-            c => safe.push(c),
-        }
-    }
-    safe
 }
 
 /// A name that is as long as [`MOST_LETTERS`] at most.

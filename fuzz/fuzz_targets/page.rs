@@ -1,0 +1,37 @@
+//! What is sent to the port of the live page: any request, any order, anything that a browser says. It is
+//! answered, or the connection is closed, and nothing of it is an error of the server's.
+
+#![no_main]
+
+use std::cell::LazyCell;
+
+use libfuzzer_sys::fuzz_target;
+use lockon::media::launch;
+use lockon::serve::Rehearsal;
+
+thread_local! {
+    static PAGE: LazyCell<Rehearsal> = const {
+        LazyCell::new(|| {
+            launch::init().expect("GStreamer is there");
+            Rehearsal::new().expect("a page can be had")
+        })
+    };
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&kind, sent)) = bytes.split_first() else { return };
+    let orders = Rehearsal::ORDERS;
+    let answer = PAGE.with(|page| match usize::from(kind) {
+        at if at < orders.len() => {
+            let (method, path, _) = orders[at];
+            page.answer_to(method, path, "application/json", sent)
+        }
+        b if b == usize::from(b'P') => page.answer_to("PUT", "/api/videos/0/templates/a", "image/png", sent),
+        b if b == usize::from(b'V') => page.answer_to_viewer(&sent[..sent.len().min(65_535)]),
+        _ => page.answer(bytes),
+    });
+    let status = std::str::from_utf8(&answer[..answer.len().min(12)]).unwrap_or("not HTTP");
+    // 503 is what they get for whom no picture comes.
+    let is_fine = status.is_empty() || matches!(status, "HTTP/1.1 101" | "HTTP/1.1 503");
+    assert!(is_fine || ["HTTP/1.1 2", "HTTP/1.1 4"].iter().any(|fine| status.starts_with(fine)), "{status}");
+});

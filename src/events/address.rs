@@ -1,0 +1,197 @@
+//! Where events go, as it is typed.
+
+use std::path::Path;
+
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use crate::error::{Error, Result};
+use crate::text;
+
+/// Where events go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Address {
+    /// Lines on standard output.
+    Stdout,
+    /// A server that is posted to.
+    Webhook(Webhook),
+    /// A broker that is published to.
+    Mqtt(Broker),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Webhook {
+    /// Without a login.
+    pub(super) url: String,
+    pub(super) login: Option<Login>,
+    /// What messages call it: a path can be a secret.
+    pub(super) name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Broker {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) is_secure: bool,
+    pub(super) login: Option<Login>,
+    /// What all topics begin with.
+    pub(super) topic: String,
+    /// What messages call it.
+    pub(super) name: String,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Login {
+    pub(super) user: String,
+    pub(super) password: String,
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(text::HIDDEN)
+    }
+}
+
+impl Address {
+    /// What was typed: `-`, `http[s]://[USER:PASSWORD@]HOST[:PORT][/PATH]`,
+    /// `mqtt[s]://[USER:PASSWORD@]HOST[:PORT]/TOPIC`, or `@FILE` with such an address in its one line.
+    ///
+    /// # Errors
+    /// `Value` if it is none of these, without what is secret in it; `File` if a file cannot be read.
+    pub(super) fn of(typed: &str) -> Result<Self> {
+        match typed.strip_prefix('@') {
+            None => {
+                Self::parse(typed).map_err(|what| Error::value("events", &text::without_secrets(typed), what))
+            }
+            Some(file) => {
+                let line = std::fs::read_to_string(file).map_err(Error::file("read", Path::new(file)))?;
+                Self::parse(line.trim()).map_err(|what| Error::value("events", typed, what))
+            }
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        const EXPECTED: &str =
+            "expected -, http[s]://..., mqtt[s]://HOST/TOPIC, or @FILE with such an address in it";
+        if text == "-" {
+            return Ok(Self::Stdout);
+        }
+        let mut url = Url::parse(text).map_err(|_| EXPECTED)?;
+        let is_secure = matches!(url.scheme(), "https" | "mqtts");
+        let login = login(&url)?;
+        let host = url.host_str().filter(|host| !host.is_empty()).ok_or("there is no host in it")?.to_owned();
+        let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+        match url.scheme() {
+            "http" | "https" => {
+                let name = format!("{}://{host}{port}", url.scheme());
+                // Refused of addresses that have no host alone.
+                let _ = url.set_username("").and_then(|()| url.set_password(None));
+                url.set_fragment(None);
+                Ok(Self::Webhook(Webhook { url: url.into(), login, name }))
+            }
+            "mqtt" | "mqtts" => {
+                let topic = decoded(url.path().trim_matches('/'))?;
+                let is_topic =
+                    !topic.is_empty() && !topic.contains(['+', '#', '\0']) && !topic.starts_with('$');
+                if !is_topic || url.query().is_some() || url.fragment().is_some() {
+                    return Err(
+                        "expected a topic behind the host, without +, # and ?: mqtt://HOST/lockon/yard",
+                    );
+                }
+                let name = format!("{}://{host}{port}/{topic}", url.scheme());
+                let port = url.port().unwrap_or(if is_secure { 8883 } else { 1883 });
+                let host = host.trim_matches(['[', ']']).to_owned();
+                Ok(Self::Mqtt(Broker { host, port, is_secure, login, topic, name }))
+            }
+            _ => Err(EXPECTED),
+        }
+    }
+
+    /// What messages call it: nothing secret is in it.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Webhook(webhook) => &webhook.name,
+            Self::Mqtt(broker) => &broker.name,
+        }
+    }
+}
+
+fn login(url: &Url) -> Result<Option<Login>, &'static str> {
+    if url.username().is_empty() && url.password().is_none() {
+        return Ok(None);
+    }
+    let (user, password) = (decoded(url.username())?, decoded(url.password().unwrap_or_default())?);
+    Ok(Some(Login { user, password }))
+}
+
+fn decoded(part: &str) -> Result<String, &'static str> {
+    let decoded = percent_decode_str(part).decode_utf8().map_err(|_| "what is escaped in it is not UTF-8")?;
+    Ok(decoded.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn someone(user: &str, password: &str) -> Login {
+        Login { user: user.into(), password: password.into() }
+    }
+
+    #[test]
+    fn addresses_are_taken_apart_and_their_names_have_no_secret() {
+        assert_eq!(Address::of("-").unwrap(), Address::Stdout);
+        let Address::Webhook(hook) =
+            Address::of("https://me:p%40ss@hooks.example:8443/T0/s3cret?a=b#c").unwrap()
+        else {
+            panic!("a webhook")
+        };
+        assert_eq!(hook.url, "https://hooks.example:8443/T0/s3cret?a=b");
+        assert_eq!((hook.login, &*hook.name), (Some(someone("me", "p@ss")), "https://hooks.example:8443"));
+        let Address::Mqtt(broker) = Address::of("mqtt://me:s3cret@broker/home/front%20door/").unwrap() else {
+            panic!("a broker")
+        };
+        let expected = Broker {
+            host: "broker".into(),
+            port: 1883,
+            is_secure: false,
+            login: Some(someone("me", "s3cret")),
+            topic: "home/front door".into(),
+            name: "mqtt://broker/home/front door".into(),
+        };
+        assert_eq!(broker, expected);
+        assert!(!format!("{broker:?}").contains("s3cret"));
+        let Address::Mqtt(broker) = Address::of("mqtts://[::1]/a").unwrap() else { panic!("a broker") };
+        assert_eq!((&*broker.host, broker.port, broker.login), ("::1", 8883, None));
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_without_its_secrets() {
+        for (typed, said) in [
+            ("ftp://me:s3cret@host/a", "expected -"),
+            ("events.jsonl", "expected -"),
+            ("mqtt://me:s3cret@host", "expected a topic"),
+            ("mqtt://me:s3cret@host/a/#", "expected a topic"),
+            ("mqtt://host/a/+/b", "expected a topic"),
+            ("mqtt:///topic", "no host"),
+            ("http://", "expected -"),
+            ("mqtt://me:s3cret@host:x/a", "expected -"),
+        ] {
+            let error = Address::of(typed).unwrap_err();
+            let words = error.to_string();
+            assert!(error.is_usage() && words.contains(said) && !words.contains("s3cret"), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_file_has_the_address_where_others_must_not_see_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("broker");
+        std::fs::write(&path, "mqtt://me:s3cret@host/a\n").unwrap();
+        let typed = format!("@{}", path.display());
+        assert_eq!(Address::of(&typed).unwrap().name(), "mqtt://host/a");
+        std::fs::write(&path, "mqtt://me:s3cret@host\n").unwrap();
+        assert!(!Address::of(&typed).unwrap_err().to_string().contains("s3cret"));
+        assert!(Address::of("@/no/such/file").is_err());
+    }
+}

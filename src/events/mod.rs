@@ -1,0 +1,411 @@
+//! What happens to tracks, told to programs: as lines, to a web server, to an MQTT broker.
+//!
+//! The engine is synchronous and never waits for any of these. Between them stands a sink that finds out what
+//! happened ([`watch`]) and puts it into a queue for each receiver, each of which has a thread of its own.
+//! Where a receiver is away or slow, its queue fills, and from then on the oldest in it are lost, and
+//! counted. At the end of a run what waits is told, for as long as [`FAREWELL`].
+//!
+//! | file | job |
+//! |---|---|
+//! | `mod.rs` | the sink: events as JSON, receivers started and ended |
+//! | `watch.rs` | what happened, from the records of frames |
+//! | `address.rs` | where events go, as it is typed |
+//! | `queue.rs` | what waits for a receiver |
+//! | `outage.rs` | a receiver that does not answer |
+//! | `webhook.rs`, `mqtt.rs`, `tls.rs` | the receivers in the network |
+
+mod address;
+mod mqtt;
+mod outage;
+mod queue;
+mod tls;
+pub mod watch;
+mod webhook;
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use crossbeam_channel::Receiver;
+use serde::Serialize;
+use tokio::runtime::Builder;
+use tokio::sync::watch as signal;
+
+use crate::colour;
+use crate::control::Control;
+use crate::error::{Error, Result};
+use crate::frame::{Frame, VideoFormat};
+use crate::output;
+use crate::ports::{Delivery, Sink};
+use crate::request::Request;
+use crate::results::{EventsSummary, FrameRecord, RunRecord, Summary, Track};
+use crate::still;
+use crate::surface::Surface;
+use crate::text;
+
+use address::Address;
+use mqtt::Home;
+use queue::Queue;
+use watch::{Happening, Kind, Watch};
+
+/// How long the end of a run waits until everything is told, and how long where the run was asked to end.
+pub const FAREWELL: Duration = Duration::from_secs(5);
+const SHORT_FAREWELL: Duration = Duration::from_secs(2);
+
+/// Longest side of a thumbnail, in pixels.
+const THUMBNAIL_SIDE: usize = 160;
+
+/// An event has no thumbnail that would make it longer than so many bytes.
+const MOST_BYTES: usize = 128 << 10;
+
+/// Refuses receivers that cannot be understood, and what makes no sense without others.
+///
+/// # Errors
+/// `Value`, `Usage`, or `File` if a file with an address cannot be read.
+pub fn check(request: &Request) -> Result<()> {
+    let usage = |text: String| Err(Error::Usage(text));
+    let addresses = addresses(request)?;
+    if addresses.contains(&Address::Stdout)
+        && (request.results.iter().any(|path| path == "-")
+            || addresses.iter().filter(|address| **address == Address::Stdout).count() > 1)
+    {
+        return usage("--events -: standard output is given twice".into());
+    }
+    if request.home_assistant && !addresses.iter().any(|address| matches!(address, Address::Mqtt(_))) {
+        return usage(
+            "--home-assistant needs --events mqtt://...: Home Assistant listens to a broker".into(),
+        );
+    }
+    for (index, zone) in request.zone.iter().enumerate() {
+        if request.zone[..index].iter().any(|other| other.name() == zone.name()) {
+            return usage(format!("--zone: two zones are called {}", text::in_one_line(zone.name())));
+        }
+    }
+    Ok(())
+}
+
+/// What the topics of a run begin with, each with its broker: no other run may have the same.
+pub(crate) fn topics(request: &Request) -> Result<Vec<String>> {
+    let topic = |address: Address| match address {
+        Address::Mqtt(broker) => Some(broker.name),
+        _ => None,
+    };
+    Ok(addresses(request)?.into_iter().filter_map(topic).collect())
+}
+
+/// What was typed, as it may be shown: the path of a web address can be a secret.
+pub(crate) fn shown(typed: &str) -> String {
+    match Address::of(typed) {
+        Ok(Address::Webhook(webhook)) if !typed.starts_with('@') => {
+            format!("{}/{}", webhook.name, text::HIDDEN)
+        }
+        _ => text::without_secrets(typed).into_owned(),
+    }
+}
+
+fn addresses(request: &Request) -> Result<Vec<Address>> {
+    request.events.iter().map(|typed| Address::of(typed)).collect()
+}
+
+/// What is told of something that happened.
+struct Letter {
+    /// The event.
+    event: Bytes,
+    /// The track's number.
+    track: u32,
+    /// How the track is from now on; empty if it is gone.
+    track_state: Bytes,
+    /// How many tracks there are, and where.
+    state: Bytes,
+}
+
+/// An event as it is sent: a record of its own, with the keys of a track in the records of frames.
+#[derive(Serialize)]
+struct Event<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(flatten)]
+    when: &'a When,
+    seq: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zone: Option<&'a str>,
+    zones: &'a [Arc<str>],
+    #[serde(flatten)]
+    track: &'a Track,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thumbnail: Option<String>,
+}
+
+#[derive(Serialize)]
+struct TrackNow<'a> {
+    #[serde(flatten)]
+    when: &'a When,
+    zones: &'a [Arc<str>],
+    #[serde(flatten)]
+    track: &'a Track,
+}
+
+#[derive(Serialize)]
+struct AllNow<'a> {
+    #[serde(flatten)]
+    when: &'a When,
+    tracks: usize,
+    lost: usize,
+    zones: BTreeMap<&'a str, usize>,
+}
+
+/// Of which video, and when.
+#[derive(Debug, Clone, Default, Serialize)]
+struct When {
+    source: String,
+    frame: u64,
+    pts_ns: Option<u64>,
+    /// Since 1970: when the frame of a live source was captured, or when that of a file was processed.
+    time_ms: u64,
+}
+
+/// Tells what happens to the tracks of a run.
+pub struct EventsSink {
+    watch: Watch,
+    happened: Vec<Happening>,
+    receivers: Vec<Receiving>,
+    when: When,
+    has_thumbnails: bool,
+    told: u64,
+    run: Control,
+}
+
+impl EventsSink {
+    /// Starts the receivers that a request asks for, for a video of that name. None of them needs to be
+    /// there.
+    ///
+    /// # Errors
+    /// As [`check`]; `Output` if the system gives no thread.
+    pub fn open(request: &Request, source: &str) -> Result<Self> {
+        let source = text::for_people(source);
+        let home = || {
+            request.home_assistant.then(|| Home {
+                source: source.clone(),
+                zones: request.zone.iter().map(|zone| zone.name().clone()).collect(),
+                kinds: Kind::ALL.map(Kind::name).to_vec(),
+            })
+        };
+        let addresses = addresses(request)?;
+        let receivers = addresses.into_iter().map(|address| Receiving::start(address, home()));
+        Ok(Self {
+            watch: Watch::new(request.zone.clone()),
+            happened: Vec::new(),
+            receivers: receivers.collect::<Result<_>>()?,
+            when: When { source, ..When::default() },
+            has_thumbnails: request.event_thumbnails,
+            told: 0,
+            run: Control::new(),
+        })
+    }
+
+    /// Puts what happened into the queues. `frame` is the one in which it did.
+    fn tell(&mut self, frame: Option<&Frame>) -> Result<()> {
+        if self.happened.is_empty() {
+            return Ok(());
+        }
+        let ago = frame.and_then(|frame| frame.circumstances.captured).map(|at| at.elapsed());
+        self.when.time_ms = SystemTime::now()
+            .checked_sub(ago.unwrap_or_default())
+            .and_then(|at| at.duration_since(UNIX_EPOCH).ok())
+            .map_or(0, |since| since.as_millis() as u64);
+        let (tracks, lost) = self.watch.counts();
+        let zones = self.watch.occupied().map(|(zone, inside)| (&**zone, inside)).collect();
+        let state = json(&AllNow { when: &self.when, tracks, lost, zones })?;
+        for Happening { kind, track, zone, zones } in self.happened.drain(..) {
+            self.told += 1;
+            let is_gone = kind == Kind::Gone;
+            let pictured = frame.filter(|_| self.has_thumbnails && !is_gone);
+            let mut event = Event {
+                kind: kind.name(),
+                when: &self.when,
+                seq: self.told,
+                zone: zone.as_deref(),
+                zones: &zones,
+                track: &track,
+                thumbnail: pictured.and_then(|frame| thumbnail(frame, &track)),
+            };
+            let mut text = json(&event)?;
+            if text.len() > MOST_BYTES {
+                event.thumbnail = None;
+                text = json(&event)?;
+            }
+            let now = TrackNow { when: &self.when, zones: &zones, track: &track };
+            let track_state = if is_gone { Bytes::new() } else { json(&now)? };
+            let letter = Arc::new(Letter { event: text, track: track.id, track_state, state: state.clone() });
+            for receiver in &mut self.receivers {
+                receiver.push(&letter);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// JSON without what a terminal would obey, in one line without its end.
+fn json(value: &impl Serialize) -> Result<Bytes> {
+    let mut line = Vec::new();
+    output::write_line(&mut line, value)
+        .map_err(|error| Error::Output { name: NAME.into(), reason: error.to_string() })?;
+    line.pop();
+    Ok(line.into())
+}
+
+/// A JPEG file of a box and what is around it, in base64.
+fn thumbnail(frame: &Frame, track: &Track) -> Option<String> {
+    let area = still::around(track.bounds(), frame.format.size);
+    let (rgb, size) = colour::shrunk(frame, area, THUMBNAIL_SIDE);
+    // What could not be fetched from a device would be black.
+    frame.picture.surface().map_or(Ok(()), Surface::check).ok()?;
+    still::jpeg(&rgb, size).ok().map(|jpeg| BASE64_STANDARD.encode(jpeg))
+}
+
+/// What messages call the sink.
+const NAME: &str = "events";
+
+impl Sink for EventsSink {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn belong_to(&mut self, run: &Control) {
+        self.run = run.clone();
+    }
+
+    fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> Result<()> {
+        Ok(())
+    }
+
+    /// Never waits.
+    fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
+        let (frame, record) = (delivery.frame, delivery.record);
+        let FrameRecord { frame: number, pts_ns, .. } = **record;
+        (self.when.frame, self.when.pts_ns) = (number, pts_ns);
+        self.watch.step(record, frame.format.size, &mut self.happened);
+        self.tell(Some(frame))?;
+        self.receivers.iter().try_for_each(Receiving::check)
+    }
+
+    fn finish(&mut self, _: &Summary) -> Result<()> {
+        self.watch.end(&mut self.happened);
+        self.tell(None)?;
+        let patience = if self.run.is_stopped() { SHORT_FAREWELL } else { FAREWELL };
+        let deadline = Instant::now() + patience;
+        self.receivers.iter().for_each(|receiver| receiver.queue.close());
+        self.receivers.iter().for_each(|receiver| receiver.end_until(deadline));
+        Ok(())
+    }
+
+    fn events(&self) -> Vec<EventsSummary> {
+        self.receivers.iter().map(Receiving::summary).collect()
+    }
+}
+
+/// A receiver, its queue and its thread, which is left behind where it does not end.
+struct Receiving {
+    name: String,
+    queue: Arc<Queue<Arc<Letter>>>,
+    pushed: u64,
+    sent: Arc<AtomicU64>,
+    /// Why nothing can be told any more.
+    failure: Arc<OnceLock<String>>,
+    /// Closed when the thread ends.
+    ended: Receiver<()>,
+    gives_up: signal::Sender<bool>,
+}
+
+impl Receiving {
+    fn start(address: Address, home: Option<Home>) -> Result<Self> {
+        let name = address.name().to_owned();
+        let no_thread = |error: std::io::Error| Error::Output {
+            name: format!("{NAME} to {name}"),
+            reason: format!("no thread can be started: {error}"),
+        };
+        let (queue, sent, failure) = (Arc::new(Queue::new()), Arc::default(), Arc::default());
+        let (gives_up, mut is_given_up) = signal::channel(false);
+        let (ends, ended) = crossbeam_channel::bounded::<()>(0);
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
+        let thread = std::thread::Builder::new().name("lockon-events".to_owned());
+        let (waiting, count, fault) = (Arc::clone(&queue), Arc::clone(&sent), Arc::clone(&failure));
+        let work = move || {
+            let work = async {
+                match address {
+                    Address::Stdout => print(&waiting, &count, &fault).await,
+                    Address::Webhook(webhook) => webhook::post(webhook, &waiting, &count).await,
+                    Address::Mqtt(broker) => mqtt::publish(broker, home, &waiting, &count).await,
+                }
+            };
+            runtime.block_on(async {
+                tokio::select! {
+                    () = work => {}
+                    _ = is_given_up.wait_for(|is_given_up| *is_given_up) => {}
+                }
+            });
+            // A name that is looked up is waited for by a thread that cannot be stopped.
+            runtime.shutdown_background();
+            drop(ends);
+        };
+        thread.spawn(work).map_err(no_thread)?;
+        Ok(Self { name, queue, pushed: 0, sent, failure, ended, gives_up })
+    }
+
+    fn push(&mut self, letter: &Arc<Letter>) {
+        self.pushed += 1;
+        self.queue.push(letter.clone());
+    }
+
+    fn check(&self) -> Result<()> {
+        let failed = |reason: &String| Error::Output { name: self.name.clone(), reason: reason.clone() };
+        self.failure.get().map_or(Ok(()), |reason| Err(failed(reason)))
+    }
+
+    /// Waits until everything is told, and gives up what is not at the deadline.
+    fn end_until(&self, deadline: Instant) {
+        // It is closed, never sent to.
+        let _ = self.ended.recv_deadline(deadline);
+        let EventsSummary { name, lost, .. } = self.summary();
+        if lost > 0 {
+            tracing::warn!("events: {lost} of {} were not told to {name}", self.pushed);
+        }
+        self.gives_up.send_replace(true);
+    }
+
+    fn summary(&self) -> EventsSummary {
+        let sent = self.sent.load(Ordering::Relaxed);
+        EventsSummary { name: self.name.clone(), sent, lost: self.pushed.saturating_sub(sent) }
+    }
+}
+
+impl Drop for Receiving {
+    /// A run that failed before it began ends them too.
+    fn drop(&mut self) {
+        self.gives_up.send_replace(true);
+    }
+}
+
+/// Writes lines to standard output, each whole, until the queue is closed or nobody reads them.
+async fn print(queue: &Queue<Arc<Letter>>, sent: &AtomicU64, failure: &OnceLock<String>) {
+    while let Some(letter) = queue.next().await {
+        let line = [&letter.event[..], b"\n"].concat();
+        // Nobody else is on this thread that would be held up.
+        match std::io::stdout().write_all(&line) {
+            Ok(()) => sent.fetch_add(1, Ordering::Relaxed),
+            Err(error) => {
+                let reason = match error.kind() {
+                    ErrorKind::BrokenPipe => "closed by its reader".to_owned(),
+                    _ => error.to_string(),
+                };
+                let _ = failure.set(reason);
+                return;
+            }
+        };
+    }
+}

@@ -1,0 +1,37 @@
+//! A receiver that does not answer: how long to wait before it is tried again, and what is said of it.
+
+use std::time::Duration;
+
+/// The first wait, and the longest: each is twice the one before.
+const FIRST: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 15_000 });
+
+/// What is known of one receiver.
+pub(super) struct Outage {
+    name: String,
+    wait: Option<Duration>,
+}
+
+impl Outage {
+    pub(super) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), wait: None }
+    }
+
+    /// Waits before it is tried again. What is wrong is said once, until it is over.
+    pub(super) async fn wait(&mut self, reason: &str) {
+        let wait = self.wait.map_or(FIRST, |before| LONGEST.min(2 * before));
+        if self.wait.replace(wait).is_none() {
+            tracing::warn!("events: {}: {reason}; tried again until it works", self.name);
+        } else {
+            tracing::debug!("events: {}: {reason}", self.name);
+        }
+        tokio::time::sleep(wait).await;
+    }
+
+    /// It answers.
+    pub(super) fn over(&mut self) {
+        if self.wait.take().is_some() {
+            tracing::info!("events: {} answers again", self.name);
+        }
+    }
+}

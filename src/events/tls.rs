@@ -1,0 +1,20 @@
+//! How receivers prove who they are.
+
+use rumqttc::tokio_rustls::rustls::crypto::ring;
+use rumqttc::tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Certificates must be from an authority that the system knows, or one in the file that the variable
+/// `SSL_CERT_FILE` names.
+pub(super) fn config() -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    for error in found.errors {
+        tracing::debug!("events: {error}");
+    }
+    roots.add_parsable_certificates(found.certs);
+    ClientConfig::builder_with_provider(ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .expect("ring has what the usual versions of TLS need")
+        .with_root_certificates(roots)
+        .with_no_client_auth()
+}

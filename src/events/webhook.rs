@@ -1,0 +1,237 @@
+//! Events posted to an HTTP server, one at a time, in their order.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use hyper::{Request, StatusCode};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+use super::address::Webhook;
+use super::outage::Outage;
+use super::queue::Queue;
+use super::{Letter, tls};
+
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 5000 });
+
+/// Bytes of an answer that are read, so that the connection can be used again.
+const MOST_READ: usize = 64 << 10;
+
+/// How often a server that answers with an error is told the same, before that is given up.
+const MOST_TRIES: u32 = 6;
+
+/// Posts what comes out of a queue until it is closed. What a server does not want is told no more; while
+/// there is none, the oldest waits, and others wait behind it.
+pub(super) async fn post(to: Webhook, queue: &Queue<Arc<Letter>>, sent: &AtomicU64) {
+    let mut outage = Outage::new(&to.name);
+    let server = Server::new(&to);
+    while let Some(letter) = queue.next().await {
+        let mut tries = 0;
+        loop {
+            let reason = match tokio::time::timeout(ANSWER, server.post(&letter)).await {
+                Ok(Ok(status)) if status.is_success() => {
+                    outage.over();
+                    sent.fetch_add(1, Ordering::Relaxed);
+                    break;
+                }
+                Ok(Ok(status)) => {
+                    tries += 1;
+                    if tries == MOST_TRIES || is_final(status) {
+                        tracing::warn!("events: {}: an event was refused: {status}", to.name);
+                        break;
+                    }
+                    format!("it answers {status}")
+                }
+                Ok(Err(error)) => in_words(&*error),
+                Err(_) => format!("no answer for {} s", ANSWER.as_secs_f32()),
+            };
+            outage.wait(&reason).await;
+        }
+    }
+}
+
+/// True if the same would be refused again. Too early, too many and too slow are no such things.
+fn is_final(status: StatusCode) -> bool {
+    !status.is_server_error() && !matches!(status.as_u16(), 408 | 425 | 429)
+}
+
+/// The error with its causes; addresses are not in it.
+fn in_words(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        words = format!("{words}: {error}");
+        cause = error.source();
+    }
+    words
+}
+
+struct Server {
+    url: String,
+    authorization: Option<HeaderValue>,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+}
+
+impl Server {
+    fn new(to: &Webhook) -> Self {
+        let authorization = to.login.as_ref().and_then(|login| {
+            let word = BASE64_STANDARD.encode(format!("{}:{}", login.user, login.password));
+            let mut value = HeaderValue::try_from(format!("Basic {word}")).ok()?;
+            value.set_sensitive(true);
+            Some(value)
+        });
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(tls::config()).https_or_http().enable_http1();
+        let client = Client::builder(TokioExecutor::new()).build(connector.build());
+        Self { url: to.url.clone(), authorization, client }
+    }
+
+    async fn post(&self, letter: &Letter) -> Result<StatusCode, Box<dyn std::error::Error + Send + Sync>> {
+        let mut request = Request::post(&self.url)
+            .header(CONTENT_TYPE, "application/json")
+            .header(USER_AGENT, concat!("lockon/", env!("CARGO_PKG_VERSION")));
+        if let Some(value) = &self.authorization {
+            request = request.header(AUTHORIZATION, value);
+        }
+        let response = self.client.request(request.body(Full::new(letter.event.clone()))?).await?;
+        let status = response.status();
+        // What it says does not matter, and it may be too much.
+        let _ = Limited::new(response.into_body(), MOST_READ).collect().await;
+        Ok(status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// What a server does about a request.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Does {
+        Answer(u16),
+        /// Takes it and says nothing.
+        Hang,
+        /// Closes the connection.
+        Close,
+        /// Answers and talks on without an end.
+        Babble,
+    }
+
+    /// Reads a request, whose body it gives; none at the end of a connection.
+    fn request(from: &mut BufReader<TcpStream>) -> Option<(String, String)> {
+        let (mut head, mut length) = (String::new(), 0);
+        loop {
+            let start = head.len();
+            if from.read_line(&mut head).ok()? == 0 {
+                return None;
+            }
+            let line = head[start..].to_ascii_lowercase();
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line == "\r\n" {
+                let mut body = vec![0; length];
+                from.read_exact(&mut body).ok()?;
+                return Some((head, String::from_utf8(body).unwrap()));
+            }
+        }
+    }
+
+    /// Serves one connection after the other, and does what the list says about each request; at its end all
+    /// is well. Tells of each that was taken.
+    fn serve(listener: &TcpListener, script: Vec<Does>, taken: &mpsc::Sender<(String, String)>) {
+        let mut script = script.into_iter();
+        let mut held = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            while let Some(request) = request(&mut reader) {
+                match script.next().unwrap_or(Does::Answer(204)) {
+                    Does::Answer(status) => {
+                        if (200..300).contains(&status) && taken.send(request).is_err() {
+                            return;
+                        }
+                        let _ = write!(stream, "HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n");
+                    }
+                    Does::Hang => {
+                        held.push(stream);
+                        break;
+                    }
+                    Does::Close => break,
+                    Does::Babble => {
+                        taken.send(request).unwrap();
+                        let _ = write!(stream, "HTTP/1.1 200 x\r\n\r\n");
+                        while stream.write_all(&[b'x'; 4096]).is_ok() {}
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn letter(number: usize) -> Arc<Letter> {
+        let (event, empty) = (Bytes::from(format!("{{\"seq\":{number}}}")), Bytes::new());
+        Arc::new(Letter { event, track: 1, track_state: empty.clone(), state: empty })
+    }
+
+    /// Posts so many events to a server that does this; gives what it took and how many it was told of.
+    fn posted(script: &[Does], events: usize) -> (Vec<(String, String)>, u64) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/hook?a=b", listener.local_addr().unwrap());
+        let (sender, taken) = mpsc::channel();
+        let script = script.to_vec();
+        std::thread::spawn(move || serve(&listener, script, &sender));
+        let (queue, sent) = (Queue::new(), AtomicU64::new(0));
+        (0..events).for_each(|number| queue.push(letter(number)));
+        queue.close();
+        let login = super::super::address::Login { user: "me".into(), password: "s3cret".into() };
+        let to = Webhook { url, login: Some(login), name: "hook".into() };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(post(to, &queue, &sent));
+        (taken.try_iter().collect(), sent.into_inner())
+    }
+
+    #[test]
+    fn a_server_that_fails_and_hangs_and_comes_back_is_told_all_in_order() {
+        let script = [
+            Does::Answer(200),
+            Does::Answer(503),
+            Does::Close,
+            Does::Answer(429),
+            Does::Hang,
+            Does::Answer(204),
+            Does::Hang,
+            Does::Babble,
+        ];
+        let (taken, sent) = posted(&script, 12);
+        let bodies: Vec<_> = taken.iter().map(|(_, body)| body.clone()).collect();
+        assert_eq!(bodies, (0..12).map(|number| format!("{{\"seq\":{number}}}")).collect::<Vec<_>>());
+        assert_eq!(sent, 12);
+        let head = taken[0].0.to_ascii_lowercase();
+        assert!(head.starts_with("post /hook?a=b http/1.1\r\n"), "{head}");
+        assert!(head.contains("content-type: application/json\r\n"), "{head}");
+        assert!(head.contains("authorization: basic bwu6cznjcmv0\r\n"), "{head}");
+    }
+
+    #[test]
+    fn what_a_server_does_not_want_is_left_out_and_the_rest_goes_on() {
+        // The first is refused for good, the second until it was tried often enough.
+        let script = [&[Does::Answer(400)][..], &[Does::Answer(500); MOST_TRIES as usize]].concat();
+        let (taken, sent) = posted(&script, 4);
+        let bodies: Vec<_> = taken.iter().map(|(_, body)| &**body).collect();
+        assert_eq!((bodies, sent), (vec!["{\"seq\":2}", "{\"seq\":3}"], 2));
+    }
+}

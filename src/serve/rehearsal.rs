@@ -1,0 +1,341 @@
+//! A page without a network: whatever could be sent to one is answered in memory. For tests and fuzz targets.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, watch};
+
+use crate::config::Limits;
+use crate::control::Control;
+use crate::error::Result;
+use crate::frame::{Circumstances, Frame, FrameMeta, PixelFormat, Plane, Size, VideoFormat};
+use crate::metrics::{Address, Registry};
+use crate::ports::Delivery;
+use crate::results::FrameRecord;
+use crate::surface::Traffic;
+
+use super::guard::Guard;
+use super::video::Video;
+use super::{MOST_ORDERS, MOST_VIEWERS, Shared, Shown, api, listen};
+
+/// Bytes on their way to the page, and from it.
+const ON_THE_WAY: usize = 64 << 10;
+
+/// In so many turns whatever needs no other thread is answered.
+const TURNS: usize = 16;
+
+/// A page of one video, which shows one frame, and whose run has not begun: orders are understood, and then
+/// refused.
+pub struct Rehearsal {
+    runtime: Runtime,
+    router: Router,
+    shared: Arc<Shared>,
+    video: Arc<Video>,
+    /// The page ends with it.
+    _over: watch::Sender<bool>,
+}
+
+impl Rehearsal {
+    /// All that can be asked with a body: method, address, and a body that is understood.
+    pub const ORDERS: [(&str, &str, &str); 10] = [
+        ("POST", "/api/videos", r#"{"file":"a.mp4"}"#),
+        ("POST", "/api/videos/0/tracks", r#"{"box":[1,2,30,40],"frame":7}"#),
+        ("PUT", "/api/videos/0/tracks/1", r#"{"box":[1,2,30,40],"frame":null}"#),
+        ("PUT", "/api/videos/0/tracks/1/name", r#"{"name":"a car"}"#),
+        ("PUT", "/api/videos/0/search", r#"{"min_score":0.5,"max_matches":2,"max_overlap":0.1}"#),
+        ("PUT", "/api/videos/0/search", r#"{"roi":"1,2,30,40","threshold":"sauvola:31:0.2:inv"}"#),
+        ("POST", "/api/videos/0/templates/a", r#"{"box":[1,2,30,40],"frame":7}"#),
+        ("PUT", "/api/videos/0/pace", r#"{"paused":true}"#),
+        ("POST", "/api/videos/0/step", "{}"),
+        ("DELETE", "/api/videos/0/templates/a", "{}"),
+    ];
+
+    /// # Errors
+    /// `Listen` if the system gives no threads, or no random numbers.
+    pub fn new() -> Result<Self> {
+        let address: Address = "127.0.0.1:80".parse()?;
+        let failed = |cause| crate::Error::Listen { address: address.to_string(), cause };
+        let (over, is_over) = watch::channel(false);
+        let shared = Arc::new(Shared {
+            videos: std::sync::Mutex::default(),
+            offers: None,
+            registry: Registry::default(),
+            guard: Guard::of(&address, ([127, 0, 0, 1], 80).into()).map_err(failed)?,
+            viewers: Arc::new(Semaphore::new(MOST_VIEWERS)),
+            orders: Semaphore::new(MOST_ORDERS),
+            painters: Arc::new(Semaphore::new(1)),
+            over: is_over,
+        });
+        let video = shared.videos().add(Shown {
+            name: "a.mp4".into(),
+            control: Control::new(),
+            traffic: Traffic::default(),
+            is_live: false,
+            every: 1,
+            length_ns: None,
+            limits: Limits::default(),
+            roi: None,
+            waits: false,
+            kept: 0,
+        });
+        show(&video);
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        Ok(Self { runtime, router: api::router(&shared), shared, video, _over: over })
+    }
+
+    /// What comes back over a connection on which this is sent, and then nothing more.
+    pub fn answer(&self, sent: &[u8]) -> Vec<u8> {
+        self.talk(sent, true)
+    }
+
+    /// What comes back until the connection is closed: by the page, unless the client `ends` what it sends.
+    fn talk(&self, sent: &[u8], ends: bool) -> Vec<u8> {
+        let (mut client, server) = duplex(ON_THE_WAY);
+        let (mut from, mut to) = tokio::io::split(&mut client);
+        let router = self.router.clone();
+        let serve = async move { listen::serve(server, router).await };
+        let send = async move {
+            // Who is refused may be so before all was sent.
+            let _ = to.write_all(sent).await;
+            if ends {
+                // Who goes before the answer gets none: it is given its turns.
+                for _ in 0..TURNS {
+                    tokio::task::yield_now().await;
+                }
+                let _ = to.shutdown().await;
+            }
+        };
+        let receive = async move {
+            let mut answer = Vec::new();
+            let _ = from.read_to_end(&mut answer).await;
+            answer
+        };
+        self.runtime.block_on(async { tokio::join!(serve, send, receive) }).2
+    }
+
+    /// The same of a request of the page's own.
+    pub fn answer_to(&self, method: &str, path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: {kind}\r\n\
+             Content-Length: {length}\r\n\r\n"
+        );
+        self.talk(&[head.as_bytes(), body].concat(), false)
+    }
+
+    /// The same of what a browser that looks says: text of less than 64 kB.
+    pub fn answer_to_viewer(&self, said: &[u8]) -> Vec<u8> {
+        let head = "GET /api/videos/0/live HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n\
+                    Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+        // Of its length in 16 bits, and masked by zeros, so that it stays as it is.
+        let [high, low] = (said.len() as u16).to_be_bytes();
+        self.answer(&[head.as_bytes(), &[0x81, 0xfe, high, low, 0, 0, 0, 0], said].concat())
+    }
+
+    /// What is told of the video, as JSON: the same as long as nothing was changed.
+    pub fn status(&self) -> String {
+        let all = self.shared.all().len();
+        format!("{all} {}", serde_json::to_string(&self.video.status()).unwrap_or_default())
+    }
+}
+
+/// A frame of 64x48 in which there is something.
+fn show(video: &Video) {
+    let size = Size::new(64, 48);
+    let luma = Plane::from_vec((0..size.area()).map(|at| (at * 37 % 251) as u8).collect(), size);
+    let format = VideoFormat {
+        size,
+        pixels: PixelFormat::GRAY8,
+        frame_rate: (25, 1),
+        pixel_aspect: (1, 1),
+        colorimetry: None,
+    };
+    let frame = Frame {
+        meta: FrameMeta { index: 7, pts_ns: None, duration_ns: None, arrived: Instant::now() },
+        circumstances: Circumstances::default(),
+        format: Arc::new(format),
+        picture: Arc::new(luma),
+    };
+    let record = Arc::new(FrameRecord { frame: 7, ..FrameRecord::default() });
+    video.deliver(&Delivery { frame: &frame, record: &record, mask: None });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that look random and are the same every time: D. Lehmer's generator.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, end: usize) -> usize {
+            self.0 = self.0.wrapping_mul(0xDA94_2042_E4DD_58B5).wrapping_add(0x9E37_79B9);
+            ((self.0 >> 33) as usize) % end
+        }
+
+        fn bytes(&mut self, most: usize) -> Vec<u8> {
+            (0..self.below(most + 1)).map(|_| self.below(256) as u8).collect()
+        }
+
+        /// The bytes with a few of them changed, left out or said twice.
+        fn broken(&mut self, text: &[u8]) -> Vec<u8> {
+            let mut bytes = text.to_vec();
+            for _ in 0..=self.below(4) {
+                let (at, other) = (self.below(bytes.len().max(1)), self.below(bytes.len().max(1)));
+                match self.below(4) {
+                    _ if bytes.is_empty() => {}
+                    0 => bytes[at] = self.below(256) as u8,
+                    1 => drop(bytes.remove(at)),
+                    2 => bytes.truncate(at),
+                    _ => bytes.extend_from_within(at.min(other)..at.max(other)),
+                }
+            }
+            bytes
+        }
+
+        /// Something that is JSON, but for what it means.
+        fn json(&mut self, depth: usize) -> String {
+            const WORDS: [&str; 16] = [
+                "null",
+                "true",
+                "-1",
+                "0",
+                "4294967296",
+                "1e999",
+                "0.5",
+                "\"\"",
+                "\"a\\u0000\\ud800\"",
+                "\"mean:3:5\"",
+                "\"box\"",
+                "18446744073709551615",
+                "[]",
+                "{}",
+                "-0.0",
+                "\"1,2,3,4\"",
+            ];
+            const KEYS: [&str; 12] = [
+                "box",
+                "frame",
+                "name",
+                "min_score",
+                "max_matches",
+                "max_overlap",
+                "roi",
+                "threshold",
+                "paused",
+                "file",
+                "camera",
+                "more",
+            ];
+            let parts = self.below(5);
+            match self.below(if depth == 0 { 1 } else { 3 }) {
+                0 => WORDS[self.below(WORDS.len())].to_owned(),
+                1 => {
+                    let parts: Vec<_> = (0..parts).map(|_| self.json(depth - 1)).collect();
+                    format!("[{}]", parts.join(","))
+                }
+                _ => {
+                    let part = |random: &mut Self| {
+                        format!("\"{}\":{}", KEYS[random.below(KEYS.len())], random.json(depth - 1))
+                    };
+                    let parts: Vec<_> = (0..parts).map(|_| part(self)).collect();
+                    format!("{{{}}}", parts.join(","))
+                }
+            }
+        }
+    }
+
+    fn status(answer: &[u8]) -> u16 {
+        let head = String::from_utf8_lossy(&answer[..answer.len().min(40)]).into_owned();
+        head.strip_prefix("HTTP/1.1 ").and_then(|head| head.get(..3)?.parse().ok()).unwrap_or(0)
+    }
+
+    #[test]
+    fn orders_of_any_bytes_are_answered_in_json_and_what_is_none_changes_nothing() {
+        let rehearsal = Rehearsal::new().unwrap();
+        let mut random = Random(1);
+        let (mut understood, mut not) = (0, 0);
+        for (method, path, body) in Rehearsal::ORDERS {
+            let is_one = status(&rehearsal.answer_to(method, path, "application/json", body.as_bytes()));
+            assert!(matches!(is_one, 204 | 404 | 409), "{method} {path} {body}: {is_one}");
+            for round in 0..300 {
+                let body = match round % 3 {
+                    0 => random.bytes(60),
+                    1 => random.broken(body.as_bytes()),
+                    _ => random.json(3).into_bytes(),
+                };
+                let before = rehearsal.status();
+                let answer = rehearsal.answer_to(method, path, "application/json", &body);
+                let (status, text) = (status(&answer), String::from_utf8_lossy(&answer));
+                let shown = String::from_utf8_lossy(&body);
+                assert!(matches!(status, 204 | 400..=499), "{method} {path} {shown}: {text}");
+                if status == 204 {
+                    understood += 1;
+                    continue;
+                }
+                not += 1;
+                let (_, said) = text.split_once("\r\n\r\n").unwrap();
+                let said: serde_json::Value = serde_json::from_str(said).unwrap();
+                assert!(said["error"].is_string(), "{method} {path} {shown}: {said}");
+                assert_eq!(rehearsal.status(), before, "{method} {path} {shown}");
+            }
+        }
+        assert!(not > 2000 && understood > 100, "{not} {understood}");
+    }
+
+    #[test]
+    fn pictures_of_any_bytes_are_no_templates() {
+        let rehearsal = Rehearsal::new().unwrap();
+        let mut random = Random(2);
+        let mut png = std::io::Cursor::new(Vec::new());
+        let grey = image::GrayImage::from_fn(9, 7, |x, y| image::Luma([(x * 37 + y * 91) as u8]));
+        grey.write_to(&mut png, image::ImageFormat::Png).unwrap();
+        let path = "/api/videos/0/templates/a";
+        // Understood, and refused because no run goes on.
+        assert_eq!(status(&rehearsal.answer_to("PUT", path, "image/png", png.get_ref())), 409);
+        for round in 0..600 {
+            let bytes = if round % 2 == 0 { random.bytes(300) } else { random.broken(png.get_ref()) };
+            let answer = status(&rehearsal.answer_to("PUT", path, "image/png", &bytes));
+            assert!(matches!(answer, 400 | 409), "{answer} {bytes:?}");
+        }
+    }
+
+    #[test]
+    fn requests_of_any_bytes_are_answered_or_the_connection_is_closed() {
+        let rehearsal = Rehearsal::new().unwrap();
+        let mut random = Random(3);
+        let request = b"GET /api/videos/0/plot?seconds=1e3 HTTP/1.1\r\nHost: 127.0.0.1:80\r\n\
+                        Origin: http://127.0.0.1:80\r\nSec-Fetch-Site: same-origin\r\nCookie: lockon-80=x; a=b\r\n\
+                        Authorization: Bearer x\r\nConnection: close\r\n\r\n";
+        assert_eq!(status(&rehearsal.answer(request)), 200);
+        let mut answered = 0;
+        for round in 0..3000 {
+            let bytes = if round % 4 == 0 { random.bytes(200) } else { random.broken(request) };
+            let answer = rehearsal.answer(&bytes);
+            let status = status(&answer);
+            answered += usize::from(status > 0);
+            assert!(answer.is_empty() || (100..500).contains(&status), "{status} {bytes:?}");
+        }
+        assert!(answered > 1000, "{answered}");
+    }
+
+    #[test]
+    fn viewers_who_say_what_no_page_says_are_left() {
+        let rehearsal = Rehearsal::new().unwrap();
+        let mut random = Random(4);
+        for round in 0..600 {
+            let said = match round % 3 {
+                0 => random.bytes(60),
+                1 => random.broken(br#"{"shown":1,"drawing":true}"#),
+                _ => random.json(3).into_bytes(),
+            };
+            let answer = rehearsal.answer_to_viewer(&said);
+            assert_eq!(status(&answer), 101, "{said:?}");
+        }
+        assert!(rehearsal.status().contains("\"viewers\":0"), "{}", rehearsal.status());
+    }
+}
