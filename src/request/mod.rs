@@ -168,7 +168,7 @@ request! {
         Spec { value: "FILE", group: OUTPUT, is_file: true, element: InElement::Ready, ..SPEC };
     /// Tell what happens to tracks (appeared, uncertain, lost, found, gone; entered or left a --zone): lines
     /// of JSON on standard output (-), each posted to an http:// or https:// address, or published to an MQTT broker at
-    /// mqtt://HOST:PORT/TOPIC or mqtts://HOST/TOPIC, with USER:PASSWORD@ in front of the host if it asks for that; @FILE has
+    /// mqtt://HOST:PORT/TOPIC or mqtts://HOST:PORT/TOPIC, with USER:PASSWORD@ in front of the host if it asks for that; @FILE has
     /// such an address in it, which then nobody sees in the list of processes; may be given several times.
     /// The run never waits for any of these
     events: Vec<String> = Vec::new(), Spec { value: "-|URL|@FILE", group: OUTPUT, ..SPEC };
