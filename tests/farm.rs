@@ -150,14 +150,15 @@ impl Farm {
         (0..count).map(copy).collect()
     }
 
-    /// Tells the server something as any client can, and waits for its answer.
-    fn tell_server(&self, subject: &str, says: &str) {
+    /// Tells the server something as any client can, and gives its answer.
+    fn tell_server(&self, subject: &str, says: &str) -> Value {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         write!(stream, "CONNECT {{}}\r\nSUB answer 1\r\nPUB {subject} answer {}\r\n{says}\r\n", says.len())
             .unwrap();
         let lines = BufReader::new(stream).lines().map(Result::unwrap);
         let answer = lines.skip_while(|line| !line.starts_with("MSG answer")).nth(1).unwrap();
         assert!(!answer.contains("\"error\""), "{answer}");
+        serde_json::from_str(&answer).unwrap()
     }
 
     fn command(&self, words: &[&str]) -> Command {
@@ -427,10 +428,9 @@ fn results_that_are_not_whole_in_the_farm_are_told_and_not_collected() {
     let job = farm.jobs().remove(0);
     assert_eq!(job["kept"]["files"][0]["bytes"], whole.len());
     let id = job["job"]["id"].as_str().unwrap();
-    let spoil = || farm.tell_server(&format!("lockon.main.results.{id}.{}.0.0", job["kept"]["by"]), "half");
-    let lose = || farm.tell_server("$JS.API.STREAM.PURGE.lockon-main-results", "");
-    for harm in [&spoil as &dyn Fn(), &lose] {
-        harm();
+    let piece = format!("lockon.main.results.{id}.{}.0.0", job["kept"]["by"]);
+    for (subject, says) in [(&*piece, "half"), ("$JS.API.STREAM.PURGE.lockon-main-results", "")] {
+        farm.tell_server(subject, says);
         fs::remove_file(farm.path("out/v0.jsonl")).ok();
         let output = farm.output(&words);
         assert_eq!(output.status.code(), Some(1));
@@ -441,6 +441,27 @@ fn results_that_are_not_whole_in_the_farm_are_told_and_not_collected() {
     farm.said(&["jobs", "purge", id]);
     farm.said(&words);
     assert_eq!(fs::read_to_string(farm.path("out/v0.jsonl")).unwrap().lines().count(), 62);
+}
+
+#[test]
+fn of_many_jobs_that_are_forgotten_no_results_stay_and_those_of_others_do() {
+    let Some(farm) = Farm::start() else { return };
+    let videos = farm.videos(18);
+    let _worker = farm.worker("one", &[]);
+    let words = ["submit", "--track", "310,120,64,128", "--max-frames", "2", "--backend", "cpu"];
+    let mut words = [&words[..], &["--results", "{stem}.jsonl", "--collect", "out"]].concat();
+    words.extend(videos.iter().map(String::as_str));
+    farm.said(&words);
+    let jobs = farm.jobs();
+    let id = |job: &Value| job["job"]["id"].as_str().unwrap().to_owned();
+    let (left, forgotten) = jobs.split_first().unwrap();
+    let forgotten: Vec<_> = forgotten.iter().map(id).collect();
+    let kept =
+        || farm.tell_server("$JS.API.STREAM.INFO.lockon-main-results", "")["state"]["messages"].clone();
+    assert_eq!(kept(), 18);
+    farm.said(&[&["jobs", "purge"], &forgotten.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat());
+    assert_eq!(kept(), 1);
+    assert_eq!(farm.jobs().iter().map(id).collect::<Vec<_>>(), [id(left)]);
 }
 
 #[test]

@@ -42,6 +42,9 @@ pub use worker::{Drain, News, Options, work};
 /// Jobs that are changed at a time: a server that is slow has to answer each in time.
 const CHANGES: usize = 64;
 
+/// So many jobs' results are looked for one by one.
+const FEW: usize = 16;
+
 /// A farm, asked from a program that waits for the answers.
 pub struct Farm {
     store: Store,
@@ -218,11 +221,9 @@ impl Farm {
     /// # Errors
     /// `Unreachable` if the server is away.
     pub fn purge(&self, ids: &[String]) -> Result<Changed> {
-        self.change(
-            ids,
-            |record| record.status.is_final(),
-            async |record, number| self.store.forget(&record, number).await,
-        )
+        let pieces = if ids.len() > FEW { Some(self.runtime.block_on(self.store.pieces())?) } else { None };
+        let forget = async |record: Record, number| self.store.forget(&record, number, pieces.as_ref()).await;
+        self.change(ids, |record| record.status.is_final(), forget)
     }
 
     /// Changes each job of these that is as it must be, once more if somebody else changes it meanwhile; then

@@ -68,6 +68,12 @@ impl Names {
         Some((file, piece))
     }
 
+    /// Whose results a piece is of.
+    pub(super) fn job_of_piece<'a>(&self, subject: &'a str) -> Option<&'a str> {
+        let prefix = self.prefix("results");
+        subject.strip_prefix(&prefix)?.strip_prefix('.')?.split('.').next()
+    }
+
     /// The pieces of a try.
     pub(super) fn pieces_by(&self, id: &str, by: u64) -> String {
         format!("{}.{id}.{by}.>", self.prefix("results"))

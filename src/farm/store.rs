@@ -2,7 +2,7 @@
 //!
 //! Nothing here compares clocks: what is too old the server throws away by its own.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -69,6 +69,13 @@ pub(super) struct Numbered {
     pub(super) number: u64,
     /// When it was written, by the server's clock, in nanoseconds; 0 if that is not known.
     pub(super) at_ns: i128,
+}
+
+/// What of the messages of a list is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    All,
+    Subject,
 }
 
 /// Jobs of one kind and version that are not done.
@@ -270,12 +277,39 @@ impl Store {
         }
     }
 
-    /// Forgets a job, whose record has this number, and its results; false if the record has changed.
-    pub(super) async fn forget(&self, record: &Record, number: u64) -> Result<bool> {
+    /// Forgets a job, whose record has this number, and its results; false if the record has changed. `pieces`
+    /// are those of all jobs, where somebody has asked for them.
+    pub(super) async fn forget(
+        &self,
+        record: &Record,
+        number: u64,
+        pieces: Option<&HashMap<String, Vec<u64>>>,
+    ) -> Result<bool> {
         if record.job.collect {
-            self.forget_results(&record.job.id).await?;
+            match pieces {
+                Some(pieces) => {
+                    for piece in pieces.get(&record.job.id).into_iter().flatten() {
+                        self.delete("results", *piece).await?;
+                    }
+                }
+                None => self.forget_results(&record.job.id).await?,
+            }
         }
         self.delete("state", number).await
+    }
+
+    /// The numbers of the pieces that are kept of each job's results. To purge a job's alone a server looks at
+    /// all of them, so whoever forgets many jobs asks for them once.
+    pub(super) async fn pieces(&self) -> Result<HashMap<String, Vec<u64>>> {
+        let read = |message: &Message| Ok(message.info().map_err(|error| self.away(error))?.stream_sequence);
+        let found = self.list("results", self.names.all("results"), Part::Subject, read).await?;
+        let mut pieces = HashMap::<_, Vec<_>>::new();
+        for (subject, number) in found {
+            if let Some(id) = self.names.job_of_piece(&subject) {
+                pieces.entry(id.to_owned()).or_default().push(number);
+            }
+        }
+        Ok(pieces)
     }
 
     /// Deletes a message; false if it was not there. Of many, this is much faster than to purge their
@@ -321,16 +355,34 @@ impl Store {
         Ok(Some((self.read(&message.payload)?, message.sequence)))
     }
 
-    /// Everything that a stream holds of some subjects, each read as it comes.
+    /// What a stream holds last of each of some subjects.
     async fn newest<T>(
         &self,
         what: &str,
         subject: String,
         read: impl Fn(&Message) -> Result<T>,
     ) -> Result<Vec<T>> {
+        let found = self.list(what, subject, Part::All, read).await?;
+        // What was replaced meanwhile came twice.
+        let mut subjects = HashSet::with_capacity(found.len());
+        let newest =
+            found.into_iter().rev().filter_map(|(subject, it)| subjects.insert(subject).then_some(it));
+        let mut newest: Vec<_> = newest.collect();
+        newest.reverse();
+        Ok(newest)
+    }
+
+    /// Everything that a stream holds of some subjects, each read as it comes, with its subject.
+    async fn list<T>(
+        &self,
+        what: &str,
+        subject: String,
+        part: Part,
+        read: impl Fn(&Message) -> Result<T>,
+    ) -> Result<Vec<(String, T)>> {
         let stream = self.stream(what).await?;
         let last = stream.cached_info().state.last_sequence;
-        let consumer = self.reader(&stream, subject).await?;
+        let consumer = self.reader(&stream, subject, part).await?;
         let (mut left, mut end) = (consumer.cached_info().num_pending, None);
         let mut found = Vec::with_capacity(left as usize);
         let mut messages = consumer.messages().await.map_err(|error| self.away(error))?;
@@ -352,24 +404,24 @@ impl Store {
             }
             found.push((message.subject.to_string(), read(&message)?));
         }
-        // What was replaced meanwhile came twice.
-        let mut subjects = HashSet::with_capacity(found.len());
-        let newest =
-            found.into_iter().rev().filter_map(|(subject, it)| subjects.insert(subject).then_some(it));
-        let mut newest: Vec<_> = newest.collect();
-        newest.reverse();
-        Ok(newest)
+        Ok(found)
     }
 
     /// Something that reads a stream from its beginning. A cluster may give that to a server which is away,
     /// and says nothing then: asked again, it gives it to another.
-    async fn reader(&self, stream: &Stream, subject: String) -> Result<Consumer<push::OrderedConfig>> {
+    async fn reader(
+        &self,
+        stream: &Stream,
+        subject: String,
+        part: Part,
+    ) -> Result<Consumer<push::OrderedConfig>> {
         let mut tries = 0;
         loop {
             let config = push::OrderedConfig {
                 deliver_subject: self.client.new_inbox(),
                 filter_subject: subject.clone(),
                 deliver_policy: DeliverPolicy::All,
+                headers_only: part == Part::Subject,
                 ..push::OrderedConfig::default()
             };
             tries += 1;
