@@ -536,7 +536,7 @@ fn two_farms_on_one_server_know_nothing_of_each_other() {
     assert!(farm.jobs().is_empty());
     let told = farm.output(&["jobs", "--namespace", "day"]).stdout;
     let told = String::from_utf8(told).unwrap();
-    assert!(told.contains("1 jobs wait, and no worker of lockon "), "{told}");
+    assert!(told.contains("1 job waits, and no worker of lockon "), "{told}");
 }
 
 #[test]

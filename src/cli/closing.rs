@@ -10,7 +10,7 @@ use lockon::results::{
 use lockon::stats::Stage;
 use lockon::text;
 
-use super::words;
+use super::words::{self, counted};
 
 /// Tracks that get a line each, and spans in which one of them was lost.
 const MOST_TRACKS: usize = 12;
@@ -225,11 +225,6 @@ fn span(Span { from, to }: &Span) -> String {
 pub(super) fn in_ms(Percentiles { p50, p95, p99, .. }: Percentiles) -> String {
     let [p50, p95, p99] = [p50, p95, p99].map(|us| us as f64 / 1000.0);
     format!("p50 {p50:.1}, p95 {p95:.1}, p99 {p99:.1} ms")
-}
-
-/// `1 frame`, `2 frames`
-fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// A share in per cent: all and none only where it is all and none.

@@ -1,5 +1,10 @@
 //! Numbers as people read them.
 
+/// `1 frame`, `2 frames`
+pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// `0.48 s`, `1:02.50`, `1:00:05.00`: a time in a video.
 pub(super) fn time(ns: u64) -> String {
     let hundredths = ns.saturating_add(5_000_000) / 10_000_000;

@@ -48,6 +48,6 @@ fn a_camera_moves_when_its_worker_dies_and_its_results_tell_of_the_gap() {
     let summary = || fs::read_to_string(farm.path("yard-2.jsonl")).unwrap().contains("\"type\":\"summary\"");
     farm.wait("it ends", summary);
     // And asked again it goes on.
-    assert!(farm.said(&CAMERA).contains("1 jobs submitted"));
+    assert!(farm.said(&CAMERA).contains("1 job submitted"));
     frames(&farm, "yard-3.jsonl", 5);
 }

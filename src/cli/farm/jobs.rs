@@ -13,8 +13,10 @@ use lockon::farm::{self, Farm, Progress, Queue, Record, Status, Worker};
 use lockon::text;
 
 use super::super::signals::Signals;
+use super::super::words::counted;
 use super::super::{Outcome, log};
 use super::args::{ChangeArgs, JobsArgs, JobsCommand, WorkersArgs};
+use super::of_jobs;
 use super::table::table;
 
 /// Jobs of each status that are shown.
@@ -126,7 +128,7 @@ fn overview(farm: &Farm, all: bool) -> Result<String> {
     let (records, workers, queues) = (farm.records()?, farm.workers()?, farm.queues()?);
     let counts = farm::counts(&records);
     let told = Status::ALL.map(|status| format!("{} {}", counts[status as usize], status.name()));
-    let mut text = format!("{}; {} workers\n", told.join(", "), workers.len());
+    let mut text = format!("{}; {}\n", told.join(", "), counted(workers.len() as u64, "worker", "workers"));
     for queue in &queues {
         text += &unserved(queue, &workers);
     }
@@ -163,19 +165,20 @@ fn unserved(queue: &Queue, workers: &[Worker]) -> String {
         return String::new();
     }
     let what = if queue.is_live { "cameras" } else { "files" };
-    format!("{open} jobs wait, and no worker of lockon {} that takes {what} is there\n", queue.version)
+    let waits = counted(open, "job waits", "jobs wait");
+    format!("{waits}, and no worker of lockon {} that takes {what} is there\n", queue.version)
 }
 
 fn row(record: &Record, progress: Option<&&Progress>) -> Vec<String> {
     let how_far = match record.status {
         Status::Running => progress.map_or_else(|| "its worker says nothing".into(), |run| far(run)),
-        Status::Done => record.frames.map_or_else(String::new, |frames| format!("{frames} frames")),
+        Status::Done => record.frames.map_or_else(String::new, |frames| counted(frames, "frame", "frames")),
         Status::Failed | Status::Queued => record.error().map_or_else(String::new, clean),
         Status::Cancelled => String::new(),
     };
     let tries = record.tries.len();
     let status = match record.status {
-        Status::Queued if tries > 0 => format!("queued, tried {tries} times"),
+        Status::Queued if tries > 0 => format!("queued, tried {}", counted(tries as u64, "time", "times")),
         status => status.name().into(),
     };
     let worker = record.worker.as_deref().map(clean).unwrap_or_default();
@@ -202,10 +205,10 @@ fn change(
         args.jobs.iter().map(|typed| find(&records, typed)).collect::<lockon::Result<_>>()?
     };
     let changed = change(&farm, &ids)?;
-    log::say(&format!("{changed} jobs {done}"));
+    log::say(&format!("{} {done}", of_jobs(changed)));
     if changed < ids.len() {
-        let left = ids.len() - changed;
-        log::say(&format!("{left} jobs are left as they are: `lockon jobs` tells how far they are"));
+        let left = counted((ids.len() - changed) as u64, "job is left as it is", "jobs are left as they are");
+        log::say(&format!("{left}: `lockon jobs` tells how far it is"));
     }
     Ok(Outcome::Done)
 }

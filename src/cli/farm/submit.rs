@@ -16,6 +16,7 @@ use lockon::text;
 
 use super::super::{Outcome, fleet as videos, log};
 use super::args::SubmitArgs;
+use super::of_jobs;
 use super::wait::wait;
 
 pub(in crate::cli) fn submit(args: &SubmitArgs) -> Result<Outcome> {
@@ -32,7 +33,7 @@ pub(in crate::cli) fn submit(args: &SubmitArgs) -> Result<Outcome> {
     if args.replicas == 0 {
         let ids: Vec<_> = wholes.iter().map(|job| job.id.clone()).collect();
         let changed = Farm::connect(&access)?.cancel(&ids)?;
-        log::say(&format!("{changed} jobs cancelled"));
+        log::say(&format!("{} cancelled", of_jobs(changed)));
         return Ok(Outcome::Done);
     }
     let jobs = match args.split {
@@ -100,7 +101,7 @@ fn describe(submitted: &[Submitted]) -> String {
         .map(|(status, n)| format!("{n} {}", status.name()))
         .collect();
     let new = count(&|told| *told == Submitted::New);
-    let mut said = format!("{new} jobs submitted");
+    let mut said = format!("{} submitted", of_jobs(new));
     if !known.is_empty() {
         let _ = write!(said, "; known already: {}", known.join(", "));
     }

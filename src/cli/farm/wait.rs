@@ -18,6 +18,8 @@ use super::super::Outcome;
 use super::super::log;
 use super::super::progress::bar_of_all;
 use super::super::signals::Signals;
+use super::super::words::counted;
+use super::of_jobs;
 
 /// Between two questions how far all are; longer where the answer takes long.
 const TICK: Duration = Duration::from_millis(50);
@@ -178,7 +180,7 @@ impl Told {
             bar.set_position(self.ended as u64);
             bar.set_message(format!("{running} run"));
         } else if self.shows && self.last_line.elapsed() >= LINE_INTERVAL {
-            log::say(&format!("{} of {} jobs ended, {running} run", self.ended, self.jobs));
+            log::say(&format!("{} of {} ended, {running} run", self.ended, of_jobs(self.jobs)));
             self.last_line = Instant::now();
         }
     }
@@ -192,11 +194,12 @@ impl Told {
             0 => String::new(),
             count => format!(", {count} failed"),
         };
-        log::say(&format!("{} jobs, {} frames in {seconds:.1} s{failed}", self.jobs, self.frames));
+        let (jobs, frames) = (of_jobs(self.jobs), counted(self.frames, "frame", "frames"));
+        log::say(&format!("{jobs}, {frames} in {seconds:.1} s{failed}"));
         if self.failed.is_empty() {
             return Ok(());
         }
-        let mut said = format!("{} of {} jobs failed:", self.failed.len(), self.jobs);
+        let mut said = format!("{} of {} failed:", self.failed.len(), of_jobs(self.jobs));
         for (name, reason) in self.failed.iter().take(MOST_FAILED) {
             let _ = write!(said, "\n  {name}: {reason}");
         }

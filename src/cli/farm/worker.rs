@@ -11,6 +11,7 @@ use lockon::request::Request;
 use lockon::text;
 
 use super::super::signals::Signals;
+use super::super::words::counted;
 use super::super::{Outcome, closing, log, system};
 use super::args::{DrainHow, WorkerArgs};
 
@@ -48,7 +49,9 @@ pub(in crate::cli) fn worker(args: &WorkerArgs) -> Result<Outcome> {
     let (name, server, is_bound) = (options.name.clone(), access.name(), options.roots.is_bound());
     let tell = move |news| match news {
         News::Ready { metrics, .. } => {
-            log::say(&format!("worker {name} of {server}: {jobs} files and {cameras} cameras at a time"));
+            let places =
+                [counted(jobs as u64, "file", "files"), counted(cameras as u64, "camera", "cameras")];
+            log::say(&format!("worker {name} of {server}: {} at a time", places.join(" and ")));
             if !is_bound {
                 log::say("jobs read and write whatever this user may: --root DIR bounds that");
             }
