@@ -72,8 +72,9 @@ pub struct Happening {
 ///
 /// A track is in a zone when the middle of its box's lower edge is: where it stands, as a camera that looks
 /// down sees it. It enters and leaves when that place is beyond the border by a twentieth of the box's
-/// shorter side, a pixel at least, so that a box on the border does not come and go. While a track is lost,
-/// it stays in the zones that it was in.
+/// shorter side, a pixel at least, so that a box on the border does not come and go. The picture's edge is no
+/// border: what it cuts off goes on beyond it ([`Zone::depth`]). While a track is lost, it stays in the zones
+/// that it was in.
 #[derive(Debug, Default)]
 pub struct Watch {
     zones: Vec<Zone>,
@@ -137,13 +138,18 @@ impl Watch {
             self.tracks
                 .entry(track.id)
                 .or_insert_with(|| Followed::new(track, zones, frames, happened))
-                .step(track, zones, happened);
+                .step(track, zones, size, happened);
         }
     }
 
     /// Appends that all tracks are gone.
     pub fn end(&mut self, happened: &mut Vec<Happening>) {
         self.dismiss(|_| true, happened);
+    }
+
+    /// The numbers of the tracks that are followed, ascending.
+    pub fn ids(&self) -> impl Iterator<Item = u32> {
+        self.tracks.keys().copied()
     }
 
     /// How many tracks are followed, and how many of them are lost.
@@ -196,7 +202,7 @@ impl Followed {
         new
     }
 
-    fn step(&mut self, track: &Track, zones: &[Zone], happened: &mut Vec<Happening>) {
+    fn step(&mut self, track: &Track, zones: &[Zone], picture: Size, happened: &mut Vec<Happening>) {
         self.track.clone_from(track);
         let now = Sureness::of(track.state);
         self.otherwise = if now == self.sureness { 0 } else { self.otherwise + 1 };
@@ -218,7 +224,7 @@ impl Followed {
         }
         let Track { x, y, w, h, .. } = *track;
         for (index, zone) in zones.iter().enumerate() {
-            let depth = zone.depth([x + w / 2.0, y + h]);
+            let depth = zone.depth([x + w / 2.0, y + h], picture);
             let beyond = (BEYOND * w.min(h)).max(1.0).min(MOST_BEYOND * zone.thickness());
             let was_inside = self.inside[index];
             if depth.abs() >= beyond && (depth > 0.0) != was_inside {
@@ -350,6 +356,18 @@ mod tests {
         let frames = [[(1, Tracked, 100.0, 105.0)], [(1, Tracked, 100.0, 115.0)]];
         let told = told(&[zone], &[&frames[0], &frames[1]]);
         assert_eq!(told[1], "1 entered 1 floor");
+    }
+
+    #[test]
+    fn a_box_that_the_edge_of_the_picture_cuts_is_in_the_zone_that_ends_there() {
+        let zone = "floor=0,400,640,400,640,480,0,480";
+        // It comes down, out of the picture, and leaves it at the side.
+        let places =
+            [(100.0, 390.0), (100.0, 480.0), (100.0, 500.0), (-5.0, 500.0), (-5.0, 440.0), (9.0, 390.0)];
+        let frames = places.map(|(x, y)| [(1, Tracked, x, y)]);
+        let frames: Vec<_> = frames.iter().map(|frame| &frame[..]).collect();
+        let told = told(&[zone], &frames);
+        assert_eq!(told, ["0 appeared 1", "1 entered 1 floor", "5 left 1 floor", "6 gone 1"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::frame::Size;
 
 /// Most corners.
 const MOST_CORNERS: usize = 1000;
@@ -28,13 +29,23 @@ impl Zone {
         &self.corners
     }
 
-    /// How far a place is from the border, in pixels: positive inside, negative outside.
-    pub fn depth(&self, [x, y]: [f64; 2]) -> f64 {
+    /// How far a place is from the zone's border in pictures of that size, in pixels: positive inside,
+    /// negative outside.
+    ///
+    /// What is cut off by the picture's edge goes on beyond it: a place out there counts as the nearest one
+    /// in the picture, and a border of the zone along that edge, within a pixel of it, or beyond is none. A
+    /// zone that has no other border is infinitely deep.
+    pub fn depth(&self, [x, y]: [f64; 2], picture: Size) -> f64 {
+        let most = [picture.width as f64, picture.height as f64];
+        let [x, y] = [x.min(most[0] - 0.5).max(0.5), y.min(most[1] - 0.5).max(0.5)];
         let (mut is_inside, mut nearest) = (false, f64::INFINITY);
-        for ([ax, ay], [bx, by]) in self.edges() {
+        for (a, b) in self.edges() {
+            let (a, b) = (onto_edge(a, most), onto_edge(b, most));
+            let ([ax, ay], [bx, by]) = (a, b);
             if (ay > y) != (by > y) && x < ax + (y - ay) / (by - ay) * (bx - ax) {
                 is_inside = !is_inside;
             }
+            let Some(([ax, ay], [bx, by])) = in_picture(a, b, most) else { continue };
             let (dx, dy) = (bx - ax, by - ay);
             let length = dx * dx + dy * dy;
             let share =
@@ -69,6 +80,36 @@ impl Zone {
         let behind = self.corners.iter().cycle().skip(1);
         self.corners.iter().copied().zip(behind.copied())
     }
+}
+
+/// A corner, moved onto the edge of the picture if it is within a pixel of it: the last pixel of 1080 is 1079
+/// for some, and ends at 1080 for others.
+fn onto_edge(corner: [f64; 2], most: [f64; 2]) -> [f64; 2] {
+    std::array::from_fn(|axis| match corner[axis] {
+        at if at.abs() <= 1.0 => 0.0,
+        at if (at - most[axis]).abs() <= 1.0 => most[axis],
+        at => at,
+    })
+}
+
+/// The part of a line from `a` to `b` that lies in the picture; none if it is outside or runs along its edge.
+///
+/// Y.-D. Liang and B. A. Barsky, "A New Concept and Method for Line Clipping", 1984.
+fn in_picture(a: [f64; 2], b: [f64; 2], most: [f64; 2]) -> Option<([f64; 2], [f64; 2])> {
+    let (mut from, mut to) = (0.0_f64, 1.0_f64);
+    for axis in 0..2 {
+        let (start, end, most) = (a[axis], b[axis], most[axis]);
+        if start.max(end) <= 0.0 || start.min(end) >= most {
+            return None;
+        }
+        let length = end - start;
+        if length != 0.0 {
+            let (one, other) = (-start / length, (most - start) / length);
+            (from, to) = (from.max(one.min(other)), to.min(one.max(other)));
+        }
+    }
+    let at = |share: f64| std::array::from_fn(|axis| a[axis] + share * (b[axis] - a[axis]));
+    (from < to).then(|| (at(from), at(to)))
 }
 
 impl fmt::Display for Zone {
@@ -117,6 +158,8 @@ impl FromStr for Zone {
 mod tests {
     use super::*;
 
+    const PICTURE: Size = Size::new(640, 480);
+
     fn zone(text: &str) -> Zone {
         text.parse().unwrap()
     }
@@ -132,13 +175,40 @@ mod tests {
             ([33.0, 34.0], -5.0),
             ([10.0, 15.0], 0.0),
         ] {
-            assert_eq!(square.depth(place).abs(), f64::abs(depth), "{place:?}");
-            assert!(square.depth(place) * depth >= 0.0, "{place:?}");
+            assert_eq!(square.depth(place, PICTURE).abs(), f64::abs(depth), "{place:?}");
+            assert!(square.depth(place, PICTURE) * depth >= 0.0, "{place:?}");
         }
         // Whichever way round, and in the notch of one that is not convex.
-        assert_eq!(zone("a=10,30,30,30,30,10,10,10").depth([12.0, 20.0]), 2.0);
+        assert_eq!(zone("a=10,30,30,30,30,10,10,10").depth([12.0, 20.0], PICTURE), 2.0);
         let notched = zone("a=0,0,40,0,40,40,20,10,0,40");
-        assert!(notched.depth([20.0, 20.0]) < 0.0 && notched.depth([20.0, 5.0]) > 0.0);
+        assert!(notched.depth([20.0, 20.0], PICTURE) < 0.0 && notched.depth([20.0, 5.0], PICTURE) > 0.0);
+    }
+
+    #[test]
+    fn the_edge_of_the_picture_is_no_border_of_a_zone() {
+        // To the last pixel, to its end, and beyond.
+        for floor in [
+            "a=0,400,639,400,639,479,0,479",
+            "a=0,400,640,400,640,480,0,480",
+            "a=-9,400,700,400,700,485,-9,485",
+        ] {
+            for (place, depth) in [
+                ([320.0, 470.0], 70.0),
+                ([320.0, 480.0], 79.5),
+                ([320.0, 900.0], 79.5),
+                ([-30.0, 440.0], 40.0),
+                ([700.0, 440.0], 40.0),
+                ([320.0, 390.0], -10.0),
+                ([-30.0, -50.0], -399.5),
+            ] {
+                assert_eq!(zone(floor).depth(place, PICTURE), depth, "{floor} {place:?}");
+            }
+        }
+        let all = zone("a=0,0,640,0,640,480,0,480");
+        assert_eq!(all.depth([640.0, 480.0], PICTURE), f64::INFINITY);
+        // Of an edge that leaves the picture, the part in it is a border.
+        let corner = zone("a=540,480,640,380,900,900");
+        assert!((corner.depth([640.0, 480.0], PICTURE) - 99.0 / 2.0_f64.sqrt()).abs() < 1e-9);
     }
 
     #[test]
