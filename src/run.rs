@@ -12,7 +12,7 @@ use crate::devices::Devices;
 use crate::engine::{Engine, Purpose};
 use crate::error::{Error, Result};
 #[cfg(feature = "events")]
-use crate::events::{self, EventsSink};
+use crate::events::EventsSink;
 use crate::excerpt::Excerpt;
 use crate::files;
 use crate::fleet;
@@ -27,7 +27,7 @@ use crate::metrics::{MetricsServer, MetricsSink};
 use crate::output::{self, report};
 use crate::overlay::Crop;
 use crate::ports::Sink;
-use crate::request::{Request, Share};
+use crate::request::{Request, Share, shown_receiver};
 use crate::results::{CommandRecord, RunRecord, Summary};
 #[cfg(feature = "serve")]
 use crate::serve::{self, Page};
@@ -180,14 +180,18 @@ impl Run {
         request.prepare()?.start(control)
     }
 
-    /// Notes the command line in the run's record.
+    /// Notes the command line in the run's record, without what is secret in it.
     pub fn note_command(&mut self, line: impl IntoIterator<Item = String>) {
         let Self { request, spec, .. } = self;
+        let mut is_receiver = false;
         let shown = |word: String| {
-            #[cfg(feature = "events")]
-            let word =
-                request.events.iter().fold(word, |word, typed| word.replace(typed, &events::shown(typed)));
-            text::without_secrets(&word).into_owned()
+            let shown = match word.strip_prefix("--events=") {
+                _ if is_receiver => shown_receiver(&word),
+                Some(receiver) => format!("--events={}", shown_receiver(receiver)),
+                None => text::without_secrets(&word).into_owned(),
+            };
+            is_receiver = word == "--events";
+            shown
         };
         self.command = Some(CommandRecord {
             job: request.digest(&self.job.templates),

@@ -223,7 +223,7 @@ impl Turns {
 fn a_broker_that_is_stopped_and_killed_misses_nothing_that_the_queue_could_hold() {
     let Some(mut broker) = Broker::start() else { return };
     let mut request = Request::new("a.mp4").unwrap();
-    request.events = vec![broker.address("test/turns")];
+    request.events = vec![broker.address("test/turns").into()];
     let mut before = broker.listen();
     // What a run that died has left behind.
     before.client.publish("test/turns/tracks/9", QoS::AtLeastOnce, true, "{}").unwrap();
@@ -274,8 +274,9 @@ fn what_a_full_queue_loses_is_the_oldest_and_is_counted() {
     // A port that nobody listens at.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut request = Request::new("a.mp4").unwrap();
-    request.events =
-        vec![format!("mqtt://127.0.0.1:{port}/a"), format!("http://me:s3cret@127.0.0.1:{port}/T0/s3cret")];
+    let addresses =
+        [format!("mqtt://127.0.0.1:{port}/a"), format!("http://me:s3cret@127.0.0.1:{port}/T0/s3cret")];
+    request.events = addresses.map(Into::into).into();
     let mut turns = Turns::of(&request);
     turns.go_on(3000);
     // Somebody waits for the end.
@@ -343,7 +344,7 @@ fn home_assistant_finds_a_run_whose_last_will_is_told_if_it_dies() {
     });
     let results = std::fs::read_to_string(broker.path("a.jsonl")).unwrap();
     let shown = format!("mqtt://***@127.0.0.1:{}/cams/test", broker.port);
-    assert!(results.contains(&shown) && results.contains("http://127.0.0.1:1/***"), "{results}");
+    assert!(results.contains(&shown) && results.contains("http://***@127.0.0.1:1/***"), "{results}");
     assert!(!results.contains("s3cret"), "{results}");
 }
 

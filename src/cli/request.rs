@@ -374,7 +374,7 @@ mod tests {
     fn secrets_do_not_reach_a_job_file() {
         let mut request = Request::new("rtsp://me:secret@cam/1").unwrap();
         request.source = Some("souphttpsrc user-pw=secret ! decodebin".into());
-        request.events = vec!["mqtt://me:secret@broker/topic".into()];
+        request.events = vec!["mqtt://me:secret@broker/topic".into(), "https://hook/secret".into()];
         let (shown, had_any) = request.without_secrets();
         assert!(had_any && !shown.to_toml().unwrap().contains("secret"), "{shown:?}");
         assert!(!Request::new("rtsp://cam/1").unwrap().without_secrets().1);

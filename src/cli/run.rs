@@ -134,7 +134,8 @@ fn without_secrets(request: &Request) -> Request {
     let (shown, had_secrets) = request.without_secrets();
     if had_secrets {
         tracing::warn!(
-            "passwords are left out of the job: give them by --credentials FILE or LOCKON_CREDENTIALS"
+            "passwords and paths of webhooks are left out of the job: give them by --credentials FILE, \
+             LOCKON_CREDENTIALS or --events @FILE"
         );
     }
     shown

@@ -1,11 +1,10 @@
 //! Where events go, as it is typed.
 
-use std::path::Path;
-
 use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::error::{Error, Result};
+use crate::request::ReceiverText;
 use crate::text;
 
 /// Where events go.
@@ -54,29 +53,26 @@ impl std::fmt::Debug for Login {
 
 impl Address {
     /// What was typed: `-`, `http[s]://[USER:PASSWORD@]HOST[:PORT][/PATH]`,
-    /// `mqtt[s]://[USER:PASSWORD@]HOST[:PORT]/TOPIC`, or `@FILE` with such an address in its one line.
+    /// `mqtt[s]://[USER:PASSWORD@]HOST[:PORT]/TOPIC`, or `@FILE` with one of the latter in its one line.
     ///
     /// # Errors
     /// `Value` if it is none of these, without what is secret in it; `File` if a file cannot be read.
-    pub(super) fn of(typed: &str) -> Result<Self> {
-        match typed.strip_prefix('@') {
-            None => {
-                Self::parse(typed).map_err(|what| Error::value("events", &text::without_secrets(typed), what))
-            }
-            Some(file) => {
-                let line = std::fs::read_to_string(file).map_err(Error::file("read", Path::new(file)))?;
-                Self::parse(line.trim()).map_err(|what| Error::value("events", typed, what))
-            }
-        }
+    pub(super) fn of(typed: &ReceiverText) -> Result<Self> {
+        let address = typed.address()?;
+        let parsed = match (typed.file(), address) {
+            (None, "-") => Ok(Self::Stdout),
+            _ => Self::parse(address),
+        };
+        parsed.map_err(|what| Error::value("events", &typed.shown(), what))
     }
 
-    fn parse(text: &str) -> Result<Self, &'static str> {
+    fn parse(address: &str) -> Result<Self, &'static str> {
         const EXPECTED: &str =
             "expected -, http[s]://..., mqtt[s]://HOST/TOPIC, or @FILE with such an address in it";
-        if text == "-" {
-            return Ok(Self::Stdout);
+        if address.contains(text::HIDDEN) {
+            return Err("what is secret in it was left out where it was shown: give the whole address");
         }
-        let mut url = Url::parse(text).map_err(|_| EXPECTED)?;
+        let mut url = Url::parse(address).map_err(|_| EXPECTED)?;
         let is_secure = matches!(url.scheme(), "https" | "mqtts");
         let login = login(&url)?;
         let host = url.host_str().filter(|host| !host.is_empty()).ok_or("there is no host in it")?.to_owned();
@@ -138,17 +134,20 @@ mod tests {
         Login { user: user.into(), password: password.into() }
     }
 
+    fn of(typed: &str) -> Result<Address> {
+        Address::of(&typed.into())
+    }
+
     #[test]
     fn addresses_are_taken_apart_and_their_names_have_no_secret() {
-        assert_eq!(Address::of("-").unwrap(), Address::Stdout);
-        let Address::Webhook(hook) =
-            Address::of("https://me:p%40ss@hooks.example:8443/T0/s3cret?a=b#c").unwrap()
+        assert_eq!(of("-").unwrap(), Address::Stdout);
+        let Address::Webhook(hook) = of("https://me:p%40ss@hooks.example:8443/T0/s3cret?a=b#c").unwrap()
         else {
             panic!("a webhook")
         };
         assert_eq!(hook.url, "https://hooks.example:8443/T0/s3cret?a=b");
         assert_eq!((hook.login, &*hook.name), (Some(someone("me", "p@ss")), "https://hooks.example:8443"));
-        let Address::Mqtt(broker) = Address::of("mqtt://me:s3cret@broker/home/front%20door/").unwrap() else {
+        let Address::Mqtt(broker) = of("mqtt://me:s3cret@broker/home/front%20door/").unwrap() else {
             panic!("a broker")
         };
         let expected = Broker {
@@ -161,7 +160,7 @@ mod tests {
         };
         assert_eq!(broker, expected);
         assert!(!format!("{broker:?}").contains("s3cret"));
-        let Address::Mqtt(broker) = Address::of("mqtts://[::1]/a").unwrap() else { panic!("a broker") };
+        let Address::Mqtt(broker) = of("mqtts://[::1]/a").unwrap() else { panic!("a broker") };
         assert_eq!((&*broker.host, broker.port, broker.login), ("::1", 8883, None));
     }
 
@@ -176,8 +175,11 @@ mod tests {
             ("mqtt:///topic", "no host"),
             ("http://", "expected -"),
             ("mqtt://me:s3cret@host:x/a", "expected -"),
+            ("https://host:x/s3cret", "expected -"),
+            ("http://host/***", "was left out"),
+            ("mqtt://***@host/a", "was left out"),
         ] {
-            let error = Address::of(typed).unwrap_err();
+            let error = of(typed).unwrap_err();
             let words = error.to_string();
             assert!(error.is_usage() && words.contains(said) && !words.contains("s3cret"), "{words}");
         }
@@ -189,9 +191,12 @@ mod tests {
         let path = folder.path().join("broker");
         std::fs::write(&path, "mqtt://me:s3cret@host/a\n").unwrap();
         let typed = format!("@{}", path.display());
-        assert_eq!(Address::of(&typed).unwrap().name(), "mqtt://host/a");
+        assert_eq!(of(&typed).unwrap().name(), "mqtt://host/a");
         std::fs::write(&path, "mqtt://me:s3cret@host\n").unwrap();
-        assert!(!Address::of(&typed).unwrap_err().to_string().contains("s3cret"));
-        assert!(Address::of("@/no/such/file").is_err());
+        assert!(!of(&typed).unwrap_err().to_string().contains("s3cret"));
+        // Standard output is nobody else's to give away.
+        std::fs::write(&path, "-\n").unwrap();
+        assert!(of(&typed).is_err());
+        assert!(of("@/no/such/file").is_err());
     }
 }

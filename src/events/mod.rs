@@ -98,18 +98,8 @@ pub(crate) fn topics(request: &Request) -> Result<Vec<String>> {
     Ok(addresses(request)?.into_iter().filter_map(topic).collect())
 }
 
-/// What was typed, as it may be shown: the path of a web address can be a secret.
-pub(crate) fn shown(typed: &str) -> String {
-    match Address::of(typed) {
-        Ok(Address::Webhook(webhook)) if !typed.starts_with('@') => {
-            format!("{}/{}", webhook.name, text::HIDDEN)
-        }
-        _ => text::without_secrets(typed).into_owned(),
-    }
-}
-
 fn addresses(request: &Request) -> Result<Vec<Address>> {
-    request.events.iter().map(|typed| Address::of(typed)).collect()
+    request.events.iter().map(Address::of).collect()
 }
 
 /// What is told of something that happened.

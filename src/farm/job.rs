@@ -77,7 +77,7 @@ impl Job {
         check(request)?;
         if request.without_secrets().1 {
             return usage(
-                "passwords would be kept by the farm's server: give --credentials FILE or --events @FILE, which workers \
+                "passwords and paths of webhooks would be kept by the farm's server: give --credentials FILE or --events @FILE, which workers \
                  can read, or start workers with LOCKON_CREDENTIALS",
             );
         }
@@ -178,7 +178,8 @@ fn check(request: &Request) -> Result<()> {
         return usage("a worker shows nothing: say where results go, by --results, -o or --report");
     }
     if matches!(request.parsed_input()?, Input::Stdin)
-        || request.results.iter().chain(&request.events).any(|to| to == "-")
+        || request.results.iter().any(|to| to == "-")
+        || request.events.iter().any(|to| to.as_str() == "-")
     {
         return usage("standard input and output are not a worker's: name files");
     }
@@ -244,8 +245,8 @@ fn absolute(request: &Request, collect: bool) -> Result<Request> {
         *path = whole(path)?;
     }
     for to in &mut absolute.events {
-        if let Some(file) = to.strip_prefix('@') {
-            *to = format!("@{}", text(&file.to_owned())?);
+        if let Some(file) = to.file() {
+            *to = format!("@{}", text(&file.to_owned())?).into();
         }
     }
     if !collect {

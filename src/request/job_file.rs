@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::ser::{Error as _, Serialize, SerializeMap, Serializer};
 
-use super::{FIELDS, Field, Number, Request, Shape};
+use super::{FIELDS, Field, Number, Request, Shape, shown_receiver};
 use crate::error::{Error, Result};
 use crate::text;
 
@@ -66,8 +66,8 @@ impl Request {
         serde_json::to_string(self).map_err(|error| Error::Usage(error.to_string()))
     }
 
-    /// The request without passwords in addresses and in pipeline text, as it may be shown; and whether it
-    /// had any.
+    /// The request without passwords in addresses and in pipeline text, and without paths of receivers in the
+    /// web, as it may be shown; and whether it had any.
     #[must_use]
     pub fn without_secrets(&self) -> (Self, bool) {
         let mut open = self.clone();
@@ -75,10 +75,14 @@ impl Request {
         for field in
             FIELDS.iter().filter(|field| matches!(field.name, "input" | "source" | "sink" | "events"))
         {
-            let hide = |typed: OsString| match typed.to_str().map(text::without_secrets) {
+            let shown = |typed: &str| match field.name {
+                "events" => shown_receiver(typed),
+                _ => text::without_secrets(typed).into_owned(),
+            };
+            let hide = |typed: OsString| match typed.to_str().map(shown) {
                 Some(hidden) if Some(&*hidden) != typed.to_str() => {
                     had_any = true;
-                    hidden.into_owned().into()
+                    hidden.into()
                 }
                 _ => typed,
             };

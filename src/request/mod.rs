@@ -25,10 +25,13 @@ mod element;
 mod field;
 mod job_file;
 mod login;
+mod receiver;
 mod share;
 
 pub use field::{Field, FrameRate, InElement, InputText, Number, Shape, Spec, Text};
 pub use login::login;
+pub use receiver::ReceiverText;
+pub(crate) use receiver::shown as shown_receiver;
 pub use share::Share;
 
 use std::ffi::OsString;
@@ -167,11 +170,11 @@ request! {
     results: Vec<String> = Vec::new(),
         Spec { value: "FILE", group: OUTPUT, is_file: true, element: InElement::Ready, ..SPEC };
     /// Tell what happens to tracks (appeared, uncertain, lost, found, gone; entered or left a --zone): lines
-    /// of JSON on standard output (-), each posted to an http:// or https:// address, or published to an MQTT broker at
-    /// mqtt://HOST:PORT/TOPIC or mqtts://HOST:PORT/TOPIC, with USER:PASSWORD@ in front of the host if it asks for that; @FILE has
-    /// such an address in it, which then nobody sees in the list of processes; may be given several times.
-    /// The run never waits for any of these
-    events: Vec<String> = Vec::new(), Spec { value: "-|URL|@FILE", group: OUTPUT, ..SPEC };
+    /// of JSON on standard output (-), each posted to an http:// or https:// address, or published to an MQTT
+    /// broker at mqtt://HOST:PORT/TOPIC or mqtts://HOST:PORT/TOPIC, with USER:PASSWORD@ in front of the host
+    /// if it asks for that; @FILE has such an address in it, which then nobody sees in the list of processes;
+    /// may be given several times. The run never waits for any of these
+    events: Vec<ReceiverText> = Vec::new(), Spec { value: "-|URL|@FILE", group: OUTPUT, ..SPEC };
     /// A polygon in the picture that tracks can enter and leave, corners in pixels; a track is in it when the
     /// middle of its box's lower edge is; may be given several times
     zone: Vec<Zone> = Vec::new(),

@@ -338,7 +338,7 @@ fn a_login_comes_from_a_file_or_the_environment_too() {
     std::fs::write(place.path("login"), "admin:s3cret\n").unwrap();
     let out = succeeds(place.lockon(&format!("{words} --credentials login")));
     assert!(
-        stderr(&out).contains("login has a password in it and is open to other users"),
+        stderr(&out).contains("login may have a password in it and is open to other users"),
         "{}",
         stderr(&out)
     );

@@ -1,15 +1,57 @@
 //! Files that are about to be written: whether they can be, whether they are something else that is in use,
-//! and writing them so that what was there before is lost only when its successor is whole.
+//! and writing them so that what was there before is lost only when its successor is whole. And files that
+//! say something secret.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
 
 use crate::control::{Control, STOP_CHECK};
 use crate::error::{Error, Result};
 use crate::text;
+
+/// Most bytes of a file that says something secret.
+const MOST_SECRET: u64 = 4096;
+
+/// What pipes said. They say it once, and several videos of a process may name the same one.
+static SAID_ONCE: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
+
+/// What a file says that has something secret in it, such as a password: 4096 bytes of it at most. Warns of a
+/// file that other users of the machine can read. A pipe is read by whoever asks first; the others hear the
+/// same.
+///
+/// # Errors
+/// `File` if it cannot be read.
+pub fn secret(path: &Path) -> Result<String> {
+    let about = path.metadata().map_err(Error::file("read", path))?;
+    let read = || {
+        let mut said = String::new();
+        let file = File::open(path).map_err(Error::file("read", path))?;
+        file.take(MOST_SECRET).read_to_string(&mut said).map_err(Error::file("read", path))?;
+        Ok(said)
+    };
+    if !about.is_file() {
+        let mut said = SAID_ONCE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(secret) = said.get(path) {
+            return Ok(secret.clone());
+        }
+        let secret = read()?;
+        said.insert(path.to_owned(), secret.clone());
+        return Ok(secret);
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        if about.permissions().mode() & 0o077 != 0 {
+            let name = text::path(path);
+            tracing::warn!("{name} may have a password in it and is open to other users (chmod 600 {name})");
+        }
+    }
+    read()
+}
 
 /// True if nothing is at `path` yet. Leaves everything as it was.
 ///

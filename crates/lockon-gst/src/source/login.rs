@@ -1,22 +1,16 @@
 //! User and password for a server, which nobody gets to see.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{File, Metadata};
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
 
 use gst::glib;
 use gst::prelude::*;
 
 use super::Uri;
 use lockon_core::error::{Error, Result};
+use lockon_core::files;
 use lockon_core::text;
-
-/// Most bytes of a file with a login.
-const MAX_LENGTH: u64 = 4096;
 
 /// User and password for a server.
 #[derive(Clone, PartialEq, Eq)]
@@ -25,46 +19,18 @@ pub struct Login {
     password: String,
 }
 
-/// What pipes said. They say it once, and several videos of a process may name the same one.
-static SAID_ONCE: Mutex<BTreeMap<PathBuf, Login>> = Mutex::new(BTreeMap::new());
-
 impl Login {
     /// This user with this password.
     pub fn new(user: &str, password: &str) -> Self {
         Self { user: user.to_owned(), password: password.to_owned() }
     }
 
-    /// What a file says in its only line: `user:password`. Warns of a file that other users of the machine
-    /// can read. A pipe is read by whoever asks first; the others hear the same.
+    /// What a file says in its only line: `user:password`. Read as [`files::secret`] does.
     ///
     /// # Errors
     /// `File` if it cannot be read, `Usage` if it says something else. No error repeats what it says.
     pub fn read(path: &Path) -> Result<Self> {
-        let about = path.metadata().map_err(Error::file("read", path))?;
-        if about.is_file() {
-            return Self::read_now(path, &about);
-        }
-        let mut said = SAID_ONCE.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(login) = said.get(path) {
-            return Ok(login.clone());
-        }
-        let login = Self::read_now(path, &about)?;
-        said.insert(path.to_owned(), login.clone());
-        Ok(login)
-    }
-
-    fn read_now(path: &Path, about: &Metadata) -> Result<Self> {
-        let mut said = String::new();
-        let mut file = File::open(path).map_err(Error::file("read", path))?;
-        (&mut file).take(MAX_LENGTH).read_to_string(&mut said).map_err(Error::file("read", path))?;
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            if about.is_file() && about.permissions().mode() & 0o077 != 0 {
-                let name = text::path(path);
-                tracing::warn!("{name} has a password in it and is open to other users (chmod 600 {name})");
-            }
-        }
+        let said = files::secret(path)?;
         said.parse().map_err(|error| Error::Usage(format!("{}: {error}", text::path(path))))
     }
 
@@ -166,7 +132,7 @@ mod tests {
         writer.write_all(b"admin:s3cret\n").unwrap();
         drop(writer);
         // As a shell names what a command prints.
-        let path = PathBuf::from(format!("/dev/fd/{}", reader.as_raw_fd()));
+        let path = std::path::PathBuf::from(format!("/dev/fd/{}", reader.as_raw_fd()));
         let login = Login::new("admin", "s3cret");
         assert_eq!([Login::read(&path).unwrap(), Login::read(&path).unwrap()], [login.clone(), login]);
     }
