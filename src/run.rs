@@ -136,9 +136,10 @@ impl Prepared {
         let readers = await_readers(&self.request, control)?.ok_or(Error::Stopped)?;
         let mut sinks = file_sinks(&self.request, &self.spec)?;
         #[cfg(feature = "events")]
-        if !self.request.events.is_empty() {
-            sinks.push(Box::new(EventsSink::open(&self.request, &fleet::name_of(&self.spec.input))?));
-        }
+        let receivers = match &self.request.events[..] {
+            [] => None,
+            _ => Some(EventsSink::open(&self.request, &fleet::name_of(&self.spec.input))?),
+        };
         self.serve_metrics()?;
         let watch = |server: &MetricsServer| {
             Box::new(server.watch(&fleet::name_of(&self.spec.input), &self.traffic)) as Box<dyn Sink>
@@ -152,6 +153,9 @@ impl Prepared {
         let devices = devices.with_depth(request.depth_for(source.is_live()));
         let (watched, shown) = pipeline_sinks(&request, &spec.input, source.is_live(), control)?;
         sinks.extend(watched);
+        // Sinks end in the reverse order: nobody waits for a video's end to hear that a track is gone.
+        #[cfg(feature = "events")]
+        sinks.extend(receivers.map(|sink| Box::new(sink) as Box<dyn Sink>));
         let frames = Excerpt::new(source, request.part()).refusing_earlier(&request.track);
         let control = control.clone();
         control.begin(job.tracks.len() as u32);
