@@ -1,5 +1,5 @@
-//! COCO: one JSON object with `images`, `annotations` and `categories`, which CVAT, `FiftyOne` and
-//! `pycocotools` read.
+//! COCO: one JSON object with `images`, `annotations` and `categories`, which CVAT and `pycocotools` read.
+//! Boxes only: `segmentation` is empty.
 //!
 //! Each frame is an image, named `frame_000012.PNG` as CVAT names frames of a video; its `id` is the frame's
 //! number + 1, and `frame` that number. Each track that is not lost is an annotation with its `score` and its
