@@ -19,6 +19,8 @@ use lockon::ports::{Delivery, Sink};
 use lockon::request::Request;
 use lockon::results::{FrameRecord, Summary, Track, TrackState};
 
+mod receivers;
+
 /// Patience with a busy machine.
 const LONG: Duration = Duration::from_secs(90);
 
@@ -35,11 +37,18 @@ struct Broker {
     dir: TempDir,
     port: u16,
     child: Option<Child>,
+    /// Lines of its configuration.
+    more: String,
 }
 
 impl Broker {
     /// Where there is none to be had, the test that asks says that it is skipped.
     fn start() -> Option<Self> {
+        Self::with(String::new())
+    }
+
+    /// One with these lines in its configuration.
+    fn with(more: String) -> Option<Self> {
         let path = [Path::new("/usr/sbin/mosquitto"), Path::new("/usr/bin/mosquitto")];
         if !path.iter().any(|path| path.exists()) {
             let is_required = std::env::var_os("LOCKON_REQUIRE_MQTT").is_some();
@@ -48,7 +57,7 @@ impl Broker {
             return None;
         }
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut broker = Self { dir: tempfile::tempdir().unwrap(), port, child: None };
+        let mut broker = Self { dir: tempfile::tempdir().unwrap(), port, child: None, more };
         let passwords = broker.path("passwords");
         let made = Command::new("mosquitto_passwd")
             .args(["-b", "-c"])
@@ -68,10 +77,11 @@ impl Broker {
     fn allow(&self, everybody: bool) {
         let config = format!(
             "listener {} 127.0.0.1\nallow_anonymous {everybody}\npassword_file {}\nuser {}\n\
-             max_queued_messages 0\n",
+             max_queued_messages 0\n{}",
             self.port,
             self.path("passwords").display(),
             if is_root() { "root" } else { "mosquitto" },
+            self.more,
         );
         std::fs::write(self.path("config"), config).unwrap();
     }
@@ -320,12 +330,20 @@ fn home_assistant_finds_a_run_whose_last_will_is_told_if_it_dies() {
         .chain(["--zone", "left=0,0,200,0,200,240,0,240", "--results", "a.jsonl", "--events", hook])
         .collect();
     let mut run = lockon(broker.dir.path(), &words).stderr(Stdio::null()).spawn().unwrap();
-    listener.until("the first event", |heard| heard.iter().any(|(topic, _)| topic == "cams/test/state"));
+    // Before it nothing is followed, which is told too.
+    listener.until("the first event", |heard| {
+        let states = heard.iter().filter(|(topic, _)| topic == "cams/test/state");
+        states.map(|(_, text)| String::from_utf8_lossy(text)).any(|text| text.contains("\"tracks\":1"))
+    });
     let retained = listener.retained();
     assert_eq!(retained["cams/test/status"], "online");
-    let zone = &retained["homeassistant/binary_sensor/lockon_cams_test/zone_1_left/config"];
+    let config = |topic: &str| {
+        let is_it = |(at, _): &(&&str, &String)| at.starts_with("homeassistant/") && at.ends_with(topic);
+        retained.iter().find(is_it).map(|(_, text)| text.clone()).unwrap()
+    };
+    let zone = config("/zone_1_left/config");
     assert!(zone.contains("occupancy") && zone.contains("cams/test/state"), "{zone}");
-    assert!(retained["homeassistant/event/lockon_cams_test/events/config"].contains("appeared"));
+    assert!(config("/events/config").contains("appeared"));
     assert_eq!(retained.keys().filter(|topic| topic.starts_with("homeassistant/")).count(), 3);
     let state: Value = serde_json::from_str(&retained["cams/test/state"]).unwrap();
     assert_eq!(state["tracks"], 1);

@@ -3,7 +3,8 @@
 //! The engine is synchronous and never waits for any of these. Between them stands a sink that finds out what
 //! happened ([`watch`]) and puts it into a queue for each receiver, each of which has a thread of its own.
 //! Where a receiver is away or slow, its queue fills, and from then on the oldest in it are lost, and
-//! counted. At the end of a run what waits is told, for as long as [`FAREWELL`].
+//! counted. One that fails is told nothing more, and the others go on. At the end of a run what waits is
+//! told, for as long as [`FAREWELL`].
 //!
 //! | file | job |
 //! |---|---|
@@ -31,7 +32,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 use serde::Serialize;
 use tokio::runtime::Builder;
 use tokio::sync::watch as signal;
@@ -56,6 +57,9 @@ use watch::{Happening, Kind, Watch};
 /// How long the end of a run waits until everything is told, and how long where the run was asked to end.
 pub const FAREWELL: Duration = Duration::from_secs(5);
 const SHORT_FAREWELL: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether a run that waits for its end was asked to end.
+const GLANCE: Duration = Duration::from_millis(50);
 
 /// Longest side of a thumbnail, in pixels.
 const THUMBNAIL_SIDE: usize = 160;
@@ -112,6 +116,8 @@ struct Letter {
     track_state: Bytes,
     /// How many tracks there are, and where.
     state: Bytes,
+    /// The tracks that there are, ascending.
+    live: Arc<[u32]>,
 }
 
 /// An event as it is sent: a record of its own, with the keys of a track in the records of frames.
@@ -128,7 +134,7 @@ struct Event<'a> {
     #[serde(flatten)]
     track: &'a Track,
     #[serde(skip_serializing_if = "Option::is_none")]
-    thumbnail: Option<String>,
+    thumbnail: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -149,6 +155,14 @@ struct AllNow<'a> {
     zones: BTreeMap<&'a str, usize>,
 }
 
+impl<'a> AllNow<'a> {
+    fn of(watch: &'a Watch, when: &'a When) -> Self {
+        let (tracks, lost) = watch.counts();
+        let zones = watch.occupied().map(|(zone, inside)| (&**zone, inside)).collect();
+        Self { when, tracks, lost, zones }
+    }
+}
+
 /// Of which video, and when.
 #[derive(Debug, Clone, Default, Serialize)]
 struct When {
@@ -157,6 +171,14 @@ struct When {
     pts_ns: Option<u64>,
     /// Since 1970: when the frame of a live source was captured, or when that of a file was processed.
     time_ms: u64,
+}
+
+impl When {
+    /// It is so long ago.
+    fn set_time(&mut self, ago: Duration) {
+        let since = SystemTime::now().checked_sub(ago).and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        self.time_ms = since.map_or(0, |since| since.as_millis() as u64);
+    }
 }
 
 /// Tells what happens to the tracks of a run.
@@ -185,13 +207,17 @@ impl EventsSink {
                 kinds: Kind::ALL.map(Kind::name).to_vec(),
             })
         };
+        let watch = Watch::new(request.zone.clone());
+        let mut when = When { source: source.clone(), ..When::default() };
+        when.set_time(Duration::ZERO);
+        let state = json(&AllNow::of(&watch, &when))?;
         let addresses = addresses(request)?;
-        let receivers = addresses.into_iter().map(|address| Receiving::start(address, home()));
+        let receivers = addresses.into_iter().map(|address| Receiving::start(address, home(), state.clone()));
         Ok(Self {
-            watch: Watch::new(request.zone.clone()),
-            happened: Vec::new(),
             receivers: receivers.collect::<Result<_>>()?,
-            when: When { source, ..When::default() },
+            watch,
+            happened: Vec::new(),
+            when,
             has_thumbnails: request.event_thumbnails,
             told: 0,
             run: Control::new(),
@@ -203,18 +229,22 @@ impl EventsSink {
         if self.happened.is_empty() {
             return Ok(());
         }
-        let ago = frame.and_then(|frame| frame.circumstances.captured).map(|at| at.elapsed());
-        self.when.time_ms = SystemTime::now()
-            .checked_sub(ago.unwrap_or_default())
-            .and_then(|at| at.duration_since(UNIX_EPOCH).ok())
-            .map_or(0, |since| since.as_millis() as u64);
-        let (tracks, lost) = self.watch.counts();
-        let zones = self.watch.occupied().map(|(zone, inside)| (&**zone, inside)).collect();
-        let state = json(&AllNow { when: &self.when, tracks, lost, zones })?;
+        let captured = frame.and_then(|frame| frame.circumstances.captured);
+        self.when.set_time(captured.map(|at| at.elapsed()).unwrap_or_default());
+        let state = json(&AllNow::of(&self.watch, &self.when))?;
+        let live: Arc<[u32]> = self.watch.ids().collect();
+        // What happens to a track in a frame comes in a row, and has one picture.
+        let mut pictured: Option<(u32, Option<String>)> = None;
         for Happening { kind, track, zone, zones } in self.happened.drain(..) {
             self.told += 1;
             let is_gone = kind == Kind::Gone;
-            let pictured = frame.filter(|_| self.has_thumbnails && !is_gone);
+            let to_picture = frame.filter(|_| self.has_thumbnails && !is_gone);
+            if let Some(frame) = to_picture
+                && pictured.as_ref().is_none_or(|(id, _)| *id != track.id)
+            {
+                pictured = Some((track.id, thumbnail(frame, &track)));
+            }
+            let picture = pictured.as_ref().filter(|_| to_picture.is_some());
             let mut event = Event {
                 kind: kind.name(),
                 when: &self.when,
@@ -222,7 +252,7 @@ impl EventsSink {
                 zone: zone.as_deref(),
                 zones: &zones,
                 track: &track,
-                thumbnail: pictured.and_then(|frame| thumbnail(frame, &track)),
+                thumbnail: picture.and_then(|(_, jpeg)| jpeg.as_deref()),
             };
             let mut text = json(&event)?;
             if text.len() > MOST_BYTES {
@@ -231,12 +261,29 @@ impl EventsSink {
             }
             let now = TrackNow { when: &self.when, zones: &zones, track: &track };
             let track_state = if is_gone { Bytes::new() } else { json(&now)? };
-            let letter = Arc::new(Letter { event: text, track: track.id, track_state, state: state.clone() });
+            let (state, live) = (state.clone(), live.clone());
+            let letter = Arc::new(Letter { event: text, track: track.id, track_state, state, live });
             for receiver in &mut self.receivers {
                 receiver.push(&letter);
             }
         }
         Ok(())
+    }
+
+    /// Says of each receiver that has failed that it did, once.
+    ///
+    /// # Errors
+    /// Why, if no other is left.
+    fn check(&mut self) -> Result<()> {
+        if self.receivers.iter().all(|receiver| receiver.failure.get().is_some()) {
+            return self.first_failure();
+        }
+        self.receivers.iter_mut().for_each(Receiving::tell_failure);
+        Ok(())
+    }
+
+    fn first_failure(&self) -> Result<()> {
+        self.receivers.iter().find_map(Receiving::error).map_or(Ok(()), Err)
     }
 }
 
@@ -281,17 +328,18 @@ impl Sink for EventsSink {
         (self.when.frame, self.when.pts_ns) = (number, pts_ns);
         self.watch.step(record, frame.format.size, &mut self.happened);
         self.tell(Some(frame))?;
-        self.receivers.iter().try_for_each(Receiving::check)
+        self.check()
     }
 
+    /// Waits for as long as [`FAREWELL`].
     fn finish(&mut self, _: &Summary) -> Result<()> {
         self.watch.end(&mut self.happened);
         self.tell(None)?;
-        let patience = if self.run.is_stopped() { SHORT_FAREWELL } else { FAREWELL };
-        let deadline = Instant::now() + patience;
         self.receivers.iter().for_each(|receiver| receiver.queue.close());
-        self.receivers.iter().for_each(|receiver| receiver.end_until(deadline));
-        Ok(())
+        let start = Instant::now();
+        let is_in_time = || start.elapsed() < if self.run.is_stopped() { SHORT_FAREWELL } else { FAREWELL };
+        self.receivers.iter().for_each(|receiver| receiver.end_while(is_in_time));
+        self.first_failure()
     }
 
     fn events(&self) -> Vec<EventsSummary> {
@@ -307,13 +355,16 @@ struct Receiving {
     sent: Arc<AtomicU64>,
     /// Why nothing can be told any more.
     failure: Arc<OnceLock<String>>,
+    /// People have heard of that.
+    is_failure_told: bool,
     /// Closed when the thread ends.
     ended: Receiver<()>,
     gives_up: signal::Sender<bool>,
 }
 
 impl Receiving {
-    fn start(address: Address, home: Option<Home>) -> Result<Self> {
+    /// Starts to tell it what is pushed. `state` is how everything is before that.
+    fn start(address: Address, home: Option<Home>, state: Bytes) -> Result<Self> {
         let name = address.name().to_owned();
         let no_thread = |error: std::io::Error| Error::Output {
             name: format!("{NAME} to {name}"),
@@ -330,7 +381,7 @@ impl Receiving {
                 match address {
                     Address::Stdout => print(&waiting, &count, &fault).await,
                     Address::Webhook(webhook) => webhook::post(webhook, &waiting, &count).await,
-                    Address::Mqtt(broker) => mqtt::publish(broker, home, &waiting, &count).await,
+                    Address::Mqtt(broker) => mqtt::publish(broker, home, state, &waiting, &count).await,
                 }
             };
             runtime.block_on(async {
@@ -344,23 +395,32 @@ impl Receiving {
             drop(ends);
         };
         thread.spawn(work).map_err(no_thread)?;
-        Ok(Self { name, queue, pushed: 0, sent, failure, ended, gives_up })
+        Ok(Self { name, queue, pushed: 0, sent, failure, is_failure_told: false, ended, gives_up })
     }
 
     fn push(&mut self, letter: &Arc<Letter>) {
         self.pushed += 1;
-        self.queue.push(letter.clone());
+        if self.failure.get().is_none() {
+            self.queue.push(letter.clone());
+        }
     }
 
-    fn check(&self) -> Result<()> {
-        let failed = |reason: &String| Error::Output { name: self.name.clone(), reason: reason.clone() };
-        self.failure.get().map_or(Ok(()), |reason| Err(failed(reason)))
+    fn tell_failure(&mut self) {
+        if let Some(reason) = self.failure.get().filter(|_| !self.is_failure_told) {
+            self.is_failure_told = true;
+            tracing::warn!("events: {}: {reason}; nothing more is told there", self.name);
+        }
     }
 
-    /// Waits until everything is told, and gives up what is not at the deadline.
-    fn end_until(&self, deadline: Instant) {
+    fn error(&self) -> Option<Error> {
+        let reason = self.failure.get()?.clone();
+        Some(Error::Output { name: format!("{NAME} to {}", self.name), reason })
+    }
+
+    /// Waits until everything is told, and gives up what is not in time.
+    fn end_while(&self, is_in_time: impl Fn() -> bool) {
         // It is closed, never sent to.
-        let _ = self.ended.recv_deadline(deadline);
+        while is_in_time() && self.ended.recv_timeout(GLANCE) == Err(RecvTimeoutError::Timeout) {}
         let EventsSummary { name, lost, .. } = self.summary();
         if lost > 0 {
             tracing::warn!("events: {lost} of {} were not told to {name}", self.pushed);

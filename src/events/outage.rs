@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 /// The first wait, and the longest: each is twice the one before.
-const FIRST: Duration = Duration::from_millis(250);
-const LONGEST: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 15_000 });
+const FIRST: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 250 });
+const LONGEST: Duration = Duration::from_millis(if cfg!(test) { 40 } else { 15_000 });
 
 /// What is known of one receiver.
 pub(super) struct Outage {
@@ -26,6 +26,12 @@ impl Outage {
             tracing::debug!("events: {}: {reason}", self.name);
         }
         tokio::time::sleep(wait).await;
+    }
+
+    /// True if it is tried as seldom as can be.
+    #[cfg(test)]
+    pub(super) fn is_long(&self) -> bool {
+        self.wait == Some(LONGEST)
     }
 
     /// It answers.

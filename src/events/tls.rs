@@ -9,7 +9,7 @@ pub(super) fn config() -> ClientConfig {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     for error in found.errors {
-        tracing::debug!("events: {error}");
+        tracing::warn!("events: {error}");
     }
     roots.add_parsable_certificates(found.certs);
     ClientConfig::builder_with_provider(ring::default_provider().into())

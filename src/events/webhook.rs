@@ -1,5 +1,6 @@
 //! Events posted to an HTTP server, one at a time, in their order.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,8 +9,9 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
-use hyper::{Request, StatusCode};
+use hyper::{Request, Response, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -20,14 +22,41 @@ use super::outage::Outage;
 use super::queue::Queue;
 use super::{Letter, tls};
 
-/// How long an answer may take.
-const ANSWER: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 5000 });
+/// How long it may take until an answer begins.
+const ANSWER: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 10_000 });
 
-/// Bytes of an answer that are read, so that the connection can be used again.
+/// What of an answer is read behind its status, so that the connection can be used again: bytes, and for how
+/// long.
 const MOST_READ: usize = 64 << 10;
+const READING: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 1000 });
 
-/// How often a server that answers with an error is told the same, before that is given up.
+/// How often a server that answers that it failed is told the same, before that is given up.
 const MOST_TRIES: u32 = 6;
+
+/// What an answer means, by its status alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    /// It was told.
+    Told,
+    /// Whoever would be told is away or has too much to do.
+    Away,
+    /// It went wrong, and may go well.
+    Failed,
+    /// The same would be refused again.
+    Refused,
+}
+
+impl Meaning {
+    fn of(status: StatusCode) -> Self {
+        match status.as_u16() {
+            200..=299 => Self::Told,
+            // Too slow, too early, too many; gateways and servers that are not ready.
+            408 | 425 | 429 | 502..=504 => Self::Away,
+            500.. => Self::Failed,
+            _ => Self::Refused,
+        }
+    }
+}
 
 /// Posts what comes out of a queue until it is closed. What a server does not want is told no more; while
 /// there is none, the oldest waits, and others wait behind it.
@@ -38,14 +67,17 @@ pub(super) async fn post(to: Webhook, queue: &Queue<Arc<Letter>>, sent: &AtomicU
         let mut tries = 0;
         loop {
             let reason = match tokio::time::timeout(ANSWER, server.post(&letter)).await {
-                Ok(Ok(status)) if status.is_success() => {
-                    outage.over();
-                    sent.fetch_add(1, Ordering::Relaxed);
-                    break;
-                }
-                Ok(Ok(status)) => {
-                    tries += 1;
-                    if tries == MOST_TRIES || is_final(status) {
+                Ok(Ok(answer)) => {
+                    let status = answer.status();
+                    drain(answer).await;
+                    let meaning = Meaning::of(status);
+                    tries += u32::from(meaning == Meaning::Failed);
+                    if meaning == Meaning::Told {
+                        outage.over();
+                        sent.fetch_add(1, Ordering::Relaxed);
+                        break;
+                    }
+                    if meaning == Meaning::Refused || tries == MOST_TRIES {
                         tracing::warn!("events: {}: an event was refused: {status}", to.name);
                         break;
                     }
@@ -59,13 +91,14 @@ pub(super) async fn post(to: Webhook, queue: &Queue<Arc<Letter>>, sent: &AtomicU
     }
 }
 
-/// True if the same would be refused again. Too early, too many and too slow are no such things.
-fn is_final(status: StatusCode) -> bool {
-    !status.is_server_error() && !matches!(status.as_u16(), 408 | 425 | 429)
+/// Reads what follows the status, which does not matter, may be too much, and may have no end.
+async fn drain(answer: Response<Incoming>) {
+    let rest = Limited::new(answer.into_body(), MOST_READ).collect();
+    let _ = tokio::time::timeout(READING, rest).await;
 }
 
 /// The error with its causes; addresses are not in it.
-fn in_words(error: &dyn std::error::Error) -> String {
+fn in_words(error: &dyn Error) -> String {
     let mut words = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -95,18 +128,14 @@ impl Server {
         Self { url: to.url.clone(), authorization, client }
     }
 
-    async fn post(&self, letter: &Letter) -> Result<StatusCode, Box<dyn std::error::Error + Send + Sync>> {
+    async fn post(&self, letter: &Letter) -> Result<Response<Incoming>, Box<dyn Error + Send + Sync>> {
         let mut request = Request::post(&self.url)
             .header(CONTENT_TYPE, "application/json")
             .header(USER_AGENT, concat!("lockon/", env!("CARGO_PKG_VERSION")));
         if let Some(value) = &self.authorization {
             request = request.header(AUTHORIZATION, value);
         }
-        let response = self.client.request(request.body(Full::new(letter.event.clone()))?).await?;
-        let status = response.status();
-        // What it says does not matter, and it may be too much.
-        let _ = Limited::new(response.into_body(), MOST_READ).collect().await;
-        Ok(status)
+        Ok(self.client.request(request.body(Full::new(letter.event.clone()))?).await?)
     }
 }
 
@@ -128,6 +157,8 @@ mod tests {
         Close,
         /// Answers and talks on without an end.
         Babble,
+        /// Answers, and never says the rest of what it begins to say.
+        Stall,
     }
 
     /// Reads a request, whose body it gives; none at the end of a connection.
@@ -177,6 +208,12 @@ mod tests {
                         while stream.write_all(&[b'x'; 4096]).is_ok() {}
                         break;
                     }
+                    Does::Stall => {
+                        taken.send(request).unwrap();
+                        let _ = write!(stream, "HTTP/1.1 200 x\r\ncontent-length: 9\r\n\r\nx");
+                        held.push(stream);
+                        break;
+                    }
                 }
             }
         }
@@ -184,7 +221,8 @@ mod tests {
 
     fn letter(number: usize) -> Arc<Letter> {
         let (event, empty) = (Bytes::from(format!("{{\"seq\":{number}}}")), Bytes::new());
-        Arc::new(Letter { event, track: 1, track_state: empty.clone(), state: empty })
+        let live = Arc::new([]);
+        Arc::new(Letter { event, track: 1, track_state: empty.clone(), state: empty, live })
     }
 
     /// Posts so many events to a server that does this; gives what it took and how many it was told of.
@@ -204,6 +242,14 @@ mod tests {
         (taken.try_iter().collect(), sent.into_inner())
     }
 
+    fn bodies(taken: &[(String, String)]) -> Vec<String> {
+        taken.iter().map(|(_, body)| body.clone()).collect()
+    }
+
+    fn numbers(numbers: std::ops::Range<usize>) -> Vec<String> {
+        numbers.map(|number| format!("{{\"seq\":{number}}}")).collect()
+    }
+
     #[test]
     fn a_server_that_fails_and_hangs_and_comes_back_is_told_all_in_order() {
         let script = [
@@ -217,9 +263,7 @@ mod tests {
             Does::Babble,
         ];
         let (taken, sent) = posted(&script, 12);
-        let bodies: Vec<_> = taken.iter().map(|(_, body)| body.clone()).collect();
-        assert_eq!(bodies, (0..12).map(|number| format!("{{\"seq\":{number}}}")).collect::<Vec<_>>());
-        assert_eq!(sent, 12);
+        assert_eq!((bodies(&taken), sent), (numbers(0..12), 12));
         let head = taken[0].0.to_ascii_lowercase();
         assert!(head.starts_with("post /hook?a=b http/1.1\r\n"), "{head}");
         assert!(head.contains("content-type: application/json\r\n"), "{head}");
@@ -227,11 +271,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_answered_is_told_once_whatever_follows_the_status() {
+        let (taken, sent) = posted(&[Does::Stall, Does::Stall, Does::Answer(200), Does::Babble], 5);
+        assert_eq!((bodies(&taken), sent), (numbers(0..5), 5));
+    }
+
+    #[test]
+    fn a_server_that_is_away_behind_its_gateway_is_waited_for() {
+        for status in [502, 503, 504, 429] {
+            let (taken, sent) = posted(&[Does::Answer(status); MOST_TRIES as usize + 2], 2);
+            assert_eq!((bodies(&taken), sent), (numbers(0..2), 2), "{status}");
+        }
+    }
+
+    #[test]
     fn what_a_server_does_not_want_is_left_out_and_the_rest_goes_on() {
         // The first is refused for good, the second until it was tried often enough.
         let script = [&[Does::Answer(400)][..], &[Does::Answer(500); MOST_TRIES as usize]].concat();
         let (taken, sent) = posted(&script, 4);
-        let bodies: Vec<_> = taken.iter().map(|(_, body)| &**body).collect();
-        assert_eq!((bodies, sent), (vec!["{\"seq\":2}", "{\"seq\":3}"], 2));
+        assert_eq!((bodies(&taken), sent), (numbers(2..4), 2));
     }
 }

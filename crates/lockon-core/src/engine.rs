@@ -108,13 +108,13 @@ impl Engine<'_> {
         }
         let mut summary = self.summary(&run);
         // Results are the first of them: their summary says that all is there, and what was wrong.
-        for (index, sink) in
-            self.sinks.iter_mut().enumerate().rev().filter(|(index, _)| !run.is_closed[*index])
-        {
-            summary.error = outcome.as_ref().err().map(in_words);
-            let finished = finish(&mut **sink, &summary);
-            run.has_failed[index] |= finished.is_err();
-            outcome = first_error(outcome, finished);
+        for (index, sink) in self.sinks.iter_mut().enumerate().rev() {
+            if !run.is_closed[index] {
+                summary.error = outcome.as_ref().err().map(in_words);
+                let finished = finish(&mut **sink, &summary);
+                run.has_failed[index] |= finished.is_err();
+                outcome = first_error(outcome, finished);
+            }
             summary.events.extend(sink.events());
         }
         summary.error = outcome.as_ref().err().map(in_words);
