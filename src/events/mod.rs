@@ -443,10 +443,14 @@ impl Drop for Receiving {
 
 /// Writes lines to standard output, each whole, until the queue is closed or nobody reads them.
 async fn print(queue: &Queue<Arc<Letter>>, sent: &AtomicU64, failure: &OnceLock<String>) {
+    let mut stdout = match stdout() {
+        Ok(stdout) => stdout,
+        Err(error) => return drop(failure.set(error.to_string())),
+    };
     while let Some(letter) = queue.next().await {
         let line = [&letter.event[..], b"\n"].concat();
         // Nobody else is on this thread that would be held up.
-        match std::io::stdout().write_all(&line) {
+        match stdout.write_all(&line) {
             Ok(()) => sent.fetch_add(1, Ordering::Relaxed),
             Err(error) => {
                 let reason = match error.kind() {
@@ -458,4 +462,16 @@ async fn print(queue: &Queue<Arc<Letter>>, sent: &AtomicU64, failure: &OnceLock<
             }
         };
     }
+}
+
+/// Standard output without Rust's lock: whoever holds that while nobody reads keeps the program from ending.
+#[cfg(unix)]
+fn stdout() -> std::io::Result<std::fs::File> {
+    use std::os::fd::AsFd;
+    std::io::stdout().as_fd().try_clone_to_owned().map(Into::into)
+}
+
+#[cfg(not(unix))]
+fn stdout() -> std::io::Result<std::io::Stdout> {
+    Ok(std::io::stdout())
 }

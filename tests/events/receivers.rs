@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -117,6 +119,22 @@ fn standard_output_that_takes_nothing_at_the_end_is_an_error() {
     assert!(summary["error"].is_string(), "{}", said(&output));
     // It appeared and is gone.
     assert_eq!((&summary["events"][0]["sent"], &summary["events"][0]["lost"]), (&0.into(), &2.into()));
+}
+
+#[test]
+fn standard_output_that_nobody_reads_does_not_keep_a_run_from_ending() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut full, _reader) = UnixStream::pair().unwrap();
+    full.set_nonblocking(true).unwrap();
+    while full.write(&[b'\n'; 1024]).is_ok() {}
+    full.set_nonblocking(false).unwrap();
+    let words = ["--max-frames", "2", "--events", "-", "--results", "a.jsonl"];
+    let mut run = run(dir.path(), &words);
+    let output = run.stdout(OwnedFd::from(full)).stderr(Stdio::piped()).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let records = records(&dir.path().join("a.jsonl"));
+    let told = &records.last().unwrap()["events"][0];
+    assert_eq!((&told["sent"], &told["lost"]), (&0.into(), &2.into()), "{}", said(&output));
 }
 
 #[test]
