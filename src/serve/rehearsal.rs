@@ -6,20 +6,22 @@ use std::time::Instant;
 use axum::Router;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::config::Limits;
 use crate::control::Control;
 use crate::error::Result;
 use crate::frame::{Circumstances, Frame, FrameMeta, PixelFormat, Plane, Size, VideoFormat};
-use crate::metrics::{Address, Registry};
+use crate::media::cameras::Camera;
+use crate::metrics::Address;
 use crate::ports::Delivery;
 use crate::results::FrameRecord;
 use crate::surface::Traffic;
 
 use super::guard::Guard;
+use super::offers::{Chosen, Offers};
 use super::video::Video;
-use super::{MOST_ORDERS, MOST_VIEWERS, Shared, Shown, api, listen};
+use super::{Shared, Shown, api, listen};
 
 /// Bytes on their way to the page, and from it.
 const ON_THE_WAY: usize = 64 << 10;
@@ -28,7 +30,7 @@ const ON_THE_WAY: usize = 64 << 10;
 const TURNS: usize = 16;
 
 /// A page of one video, which shows one frame, and whose run has not begun: orders are understood, and then
-/// refused.
+/// refused. One camera is offered, which is that video.
 pub struct Rehearsal {
     runtime: Runtime,
     router: Router,
@@ -41,7 +43,7 @@ pub struct Rehearsal {
 impl Rehearsal {
     /// All that can be asked with a body: method, address, and a body that is understood.
     pub const ORDERS: [(&str, &str, &str); 10] = [
-        ("POST", "/api/videos", r#"{"file":"a.mp4"}"#),
+        ("POST", "/api/videos", r#"{"camera":"/dev/video7"}"#),
         ("POST", "/api/videos/0/tracks", r#"{"box":[1,2,30,40],"frame":7}"#),
         ("PUT", "/api/videos/0/tracks/1", r#"{"box":[1,2,30,40],"frame":null}"#),
         ("PUT", "/api/videos/0/tracks/1/name", r#"{"name":"a car"}"#),
@@ -59,17 +61,14 @@ impl Rehearsal {
         let address: Address = "127.0.0.1:80".parse()?;
         let failed = |cause| crate::Error::Listen { address: address.to_string(), cause };
         let (over, is_over) = watch::channel(false);
-        let shared = Arc::new(Shared {
-            videos: std::sync::Mutex::default(),
-            offers: None,
-            registry: Registry::default(),
-            guard: Guard::of(&address, ([127, 0, 0, 1], 80).into()).map_err(failed)?,
-            viewers: Arc::new(Semaphore::new(MOST_VIEWERS)),
-            orders: Semaphore::new(MOST_ORDERS),
-            painters: Arc::new(Semaphore::new(1)),
-            over: is_over,
-        });
-        let video = shared.videos().add(Shown {
+        let guard = Guard::of(&address, ([127, 0, 0, 1], 80).into()).map_err(failed)?;
+        let (chosen, is_chosen) = crossbeam_channel::unbounded::<Chosen>();
+        // Until those who offer have gone.
+        std::thread::spawn(move || is_chosen.iter().for_each(|chosen| chosen.answer(Ok(0))));
+        let camera = Camera { name: "a camera".into(), device: "/dev/video7".into() };
+        let offers = Offers::new(None, chosen, Box::new(move || vec![camera.clone()]))?;
+        let shared = Arc::new(Shared::new(guard, Some(offers), is_over));
+        let shown = Shown {
             name: "a.mp4".into(),
             control: Control::new(),
             traffic: Traffic::default(),
@@ -80,7 +79,9 @@ impl Rehearsal {
             roi: None,
             waits: false,
             kept: 0,
-        });
+            frame_bytes: 64 * 48,
+        };
+        let video = shared.videos().add(shown, &shared);
         show(&video);
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         Ok(Self { runtime, router: api::router(&shared), shared, video, _over: over })
