@@ -34,7 +34,10 @@ pub(super) fn serve(args: &ServeArgs) -> Result<Outcome> {
     Request { input: Request::new("camera:/dev/video0")?.input, ..base.clone() }.check()?;
     job::load_templates(&base.template)?;
     system::allow_files();
-    system::check_threads(job::threads(base.threads) + system::THREADS_EACH * MOST_OPEN, "--threads takes fewer")?;
+    system::check_threads(
+        job::threads(base.threads) + system::THREADS_EACH * MOST_OPEN,
+        "--threads takes fewer",
+    )?;
     let signals = Signals::watch()?;
     let (page, chosen) = Page::offering(&args.address, args.folder.as_deref())?;
     let page = Arc::new(page);

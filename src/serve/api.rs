@@ -435,8 +435,9 @@ async fn add(
     }
     let name = called_in_address(&name)?;
     // Before it is read: until it is decoded it takes memory.
-    let place = place(&shared.sent)
-        .ok_or_else(|| refuse(StatusCode::SERVICE_UNAVAILABLE, "too many pictures are sent at the same time"))?;
+    let place = place(&shared.sent).ok_or_else(|| {
+        refuse(StatusCode::SERVICE_UNAVAILABLE, "too many pictures are sent at the same time")
+    })?;
     let picture = Bytes::from_request(request, &()).await;
     let picture = picture.map_err(|error| refuse(error.status(), &error.body_text()))?;
     Ok(orders::add(&shared, &video, name, picture, place).await)

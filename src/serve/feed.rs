@@ -267,12 +267,81 @@ async fn paint(listed: Listed, painters: Arc<Semaphore>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::guard::Guard;
+    use super::super::{MOST_FEEDS, rehearsal};
     use super::*;
+    use crate::frame::{Picture, PlaneRef};
+    use crate::media::launch;
 
     #[test]
     fn there_are_few_sizes() {
         let widths = [1, 320, 321, 1280, 1920, 1921, usize::MAX].map(|w| Look::new(Some(w), false).width);
         assert_eq!(widths, [Some(320), Some(320), Some(640), Some(1280), Some(1920), None, None]);
         assert_eq!(Look::new(None, true), Look { width: None, is_mask: true });
+    }
+
+    struct Broken;
+
+    impl Picture for Broken {
+        fn plane(&self, _: usize) -> PlaneRef<'_> {
+            panic!("as it was told");
+        }
+    }
+
+    fn on_a_page(test: impl AsyncFnOnce(Arc<Shared>)) {
+        launch::init().unwrap();
+        let guard = Guard::of(&"80".parse().unwrap(), ([127, 0, 0, 1], 80).into()).unwrap();
+        let (_over, is_over) = watch::channel(false);
+        let shared = Arc::new(Shared::new(guard, None, is_over));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(test(shared));
+    }
+
+    #[test]
+    fn after_a_picture_that_cannot_be_made_whoever_comes_next_gets_one() {
+        on_a_page(async |shared| {
+            let video = shared.videos().add(rehearsal::shown(), &shared);
+            for look in [false, true].map(|is_mask| Look::new(None, is_mask)) {
+                rehearsal::deliver(&video, 7, Arc::new(Broken));
+                let mut both = [(); 2].map(|()| subscribe(&video, look, &shared).unwrap());
+                for pictures in &mut both {
+                    let why = pictures.next().await.err().unwrap();
+                    assert_eq!(&*why, "no picture can be made: as it was told");
+                }
+                assert_eq!(video.masks.load(Ordering::Relaxed), 0);
+                rehearsal::deliver(&video, 8, rehearsal::plane());
+                let shot = subscribe(&video, look, &shared).unwrap().next().await.ok().unwrap();
+                assert_eq!(shot.frame, 8);
+                assert_eq!(video.masks.load(Ordering::Relaxed), usize::from(look.is_mask));
+            }
+        });
+    }
+
+    #[test]
+    fn who_asks_before_the_first_frame_gets_it_when_it_comes() {
+        on_a_page(async |shared| {
+            let video = shared.videos().add(rehearsal::shown(), &shared);
+            let mut pictures = subscribe(&video, Look::new(None, false), &shared).unwrap();
+            let waits = tokio::spawn(async move { pictures.next().await.map(|shot| shot.frame) });
+            // So that the one who would make it has looked, and found none.
+            tokio::time::sleep(INTERVAL * 3).await;
+            rehearsal::deliver(&video, 0, rehearsal::plane());
+            assert_eq!(waits.await.unwrap().ok(), Some(0));
+        });
+    }
+
+    #[test]
+    fn no_more_kinds_of_pictures_are_made_than_there_are_places() {
+        on_a_page(async |shared| {
+            let videos: Vec<_> =
+                (0..MOST_FEEDS).map(|_| shared.videos().add(rehearsal::shown(), &shared)).collect();
+            let small = Look::new(Some(1), false);
+            let looks: Vec<_> =
+                videos.iter().map(|video| subscribe(video, small, &shared).unwrap()).collect();
+            assert!(subscribe(&videos[0], Look::new(Some(640), false), &shared).is_none());
+            // What is made already is made for more.
+            assert!(subscribe(&videos[0], small, &shared).is_some());
+            drop(looks);
+        });
     }
 }

@@ -46,8 +46,11 @@ impl Folder {
         let path = whole.map_err(Error::file("read", folder))?;
         let raw = path.to_string_lossy().into_owned();
         let quoted = format!("{raw:?}");
-        let mut told =
-            vec![text::in_one_line(&raw).into_owned(), text::for_people(&raw), quoted[1..quoted.len() - 1].into()];
+        let mut told = vec![
+            text::in_one_line(&raw).into_owned(),
+            text::for_people(&raw),
+            quoted[1..quoted.len() - 1].into(),
+        ];
         told.push(raw);
         told.retain(|told| told.len() > 1);
         told.sort_by(|one, other| (other.len(), one).cmp(&(one.len(), other)));

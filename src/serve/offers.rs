@@ -227,10 +227,12 @@ mod tests {
         };
         assert_eq!(of("file"), ["a.mkv", "a\u{202e}b.ts", "b.MP4", "seq%04d.mp4", "é<i>.webm"]);
         assert_eq!(of("name")[1], "a\\u{202e}b.ts");
-        assert_eq!((&of("bytes")[0], &offered["more"], &offered["folder"]), (&5.into(), &0.into(), &"videos".into()));
-        let chosen = |name: &str| {
-            offers.choose(&Wish::File(name.into())).map(|_| is_chosen.try_recv().unwrap())
-        };
+        assert_eq!(
+            (&of("bytes")[0], &offered["more"], &offered["folder"]),
+            (&5.into(), &0.into(), &"videos".into())
+        );
+        let chosen =
+            |name: &str| offers.choose(&Wish::File(name.into())).map(|_| is_chosen.try_recv().unwrap());
         let b = chosen("b.MP4").unwrap();
         assert_eq!(b.input, folder.canonicalize().unwrap().join("b.MP4"));
         assert_eq!(b.file.unwrap().metadata().unwrap().len(), 5);

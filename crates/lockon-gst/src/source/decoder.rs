@@ -270,9 +270,13 @@ mod tests {
         ] {
             assert!(opens_others(class), "{class}");
         }
-        for class in
-            ["Codec/Demuxer", "Codec/Demuxer/Metadata", "Codec/Decoder/Video/Hardware", "Codec/Parser/Converter", ""]
-        {
+        for class in [
+            "Codec/Demuxer",
+            "Codec/Demuxer/Metadata",
+            "Codec/Decoder/Video/Hardware",
+            "Codec/Parser/Converter",
+            "",
+        ] {
             assert!(!opens_others(class), "{class}");
         }
     }
