@@ -444,7 +444,6 @@ fn a_video_of_a_folder_is_opened_and_its_target_followed_by_whoever_knows_the_ad
     // What has the focus keeps it when the list changes.
     browser.run("document.querySelectorAll('#files button')[2].focus()");
     std::fs::write(around.path().join("my videos/bare.mp4"), "no video").unwrap();
-    browser.run("wall.offer()");
     browser.until("document.querySelectorAll('#files button').length === 4");
     assert_eq!(browser.run("return document.activeElement.textContent.startsWith('cars.mp4')"), true);
     browser.run("[...document.querySelectorAll('#files button')].find((b) => b.textContent.startsWith('broken')).click()");
@@ -465,7 +464,8 @@ fn a_video_of_a_folder_is_opened_and_its_target_followed_by_whoever_knows_the_ad
     // Whether or not what can be opened is ever told.
     browser.run(
         "document.querySelector('#videos a').dataset.before = 1; const ask = window.fetch; \
-         window.fetch = (url, how) => url.endsWith('/offers') ? new Promise(() => {}) : ask(url, how); route()",
+         window.fetch = (url, how) => url.endsWith('/offers') ? new Promise(() => {}) : ask(url, how); \
+         window.dispatchEvent(new Event('hashchange'))",
     );
     browser.until("document.querySelectorAll('#videos a:not([data-before])').length === 1");
     // The refusal of what is no video.
