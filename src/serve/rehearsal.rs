@@ -125,7 +125,7 @@ impl Rehearsal {
                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
         // Of its length in 16 bits, and masked by zeros, so that it stays as it is.
         let [high, low] = (said.len() as u16).to_be_bytes();
-        let ping = [&[0x89, 0x80 | PONG.len() as u8 - 2, 0, 0, 0, 0], &PONG[2..]].concat();
+        let ping = [&[0x89, 0x80 | (PONG.len() - 2) as u8, 0, 0, 0, 0], &PONG[2..]].concat();
         self.answer(&[head.as_bytes(), &[0x81, 0xfe, high, low, 0, 0, 0, 0], said, &ping].concat())
     }
 
