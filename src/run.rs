@@ -99,6 +99,14 @@ impl Prepared {
         self
     }
 
+    /// Reads the video, which must be a file, from one that is open already: whatever lies under its name
+    /// later is another's. What that names is not opened, so that playlists are refused.
+    #[must_use]
+    pub fn reading(mut self, opened: Arc<File>) -> Self {
+        self.spec.opened = Some(opened);
+        self
+    }
+
     /// Serves the metrics that were asked for, from now on, and tells where.
     ///
     /// # Errors
@@ -260,6 +268,7 @@ impl Run {
             roi: request.roi,
             waits: request.is_idle() && !request.display && !is_live,
             kept: if request.display { window::KEPT } else { 0 },
+            frame_bytes: frames.source().format().bytes(),
         };
         let sink = page.watch(shown);
         let number = sink.number();
@@ -434,7 +443,7 @@ fn sound_of(request: &Request, spec: &SourceSpec) -> Option<PathBuf> {
     if request.no_audio {
         return None;
     }
-    let file = spec.input.file();
+    let file = spec.opened.as_ref().map_or_else(|| spec.input.file(), |_| spec.file());
     if file.is_none() {
         tracing::warn!("-o has no sound: only that of a file is carried along (--no-audio says so)");
     }

@@ -328,7 +328,7 @@ fn a_file_that_is_dropped_and_a_box_that_is_drawn_become_templates_and_the_thres
     browser.until("document.getElementById('picture').width === 320");
     // What is no picture is refused in words.
     browser.drop_file("#stage", "notes.png", "image/png", b"no picture");
-    browser.until("!document.getElementById('toast').hidden");
+    browser.until("document.getElementById('toast').textContent.includes('notes')");
     // Where bars end, as a picture of its own.
     let picture = served.picture();
     let mut png = std::io::Cursor::new(Vec::new());
@@ -407,8 +407,12 @@ fn a_source_that_stalls_and_one_that_comes_back_are_seen() {
 #[test]
 fn a_page_goes_on_when_lockon_is_back() {
     let Some(browser) = Browser::start(1280, 800, false) else { return };
-    let served = Served::start("0", &["--source", BARS]);
-    let (url, port) = (served.url.clone(), served.port().to_string());
+    // Nobody else takes a port there meanwhile: all of 127.0.0.0/8 is this machine, and this address one of
+    // this process alone.
+    let [high, low] = (std::process::id() as u16).to_be_bytes();
+    let host = format!("127.99.{high}.{low}");
+    let served = Served::start(&format!("{host}:0"), &["--source", BARS]);
+    let (url, address) = (served.url.clone(), served.address.to_string());
     browser.open(&url);
     let is_running = "document.getElementById('state').textContent === 'running'";
     browser.until(is_running);
@@ -417,7 +421,7 @@ fn a_page_goes_on_when_lockon_is_back() {
     browser.until("document.getElementById('state').textContent === 'out of reach'");
     browser.until("document.getElementById('hint').textContent.includes('out of reach')");
     browser.photograph("out-of-reach");
-    let served = Served::start(&port, &["--source", BARS]);
+    let served = Served::start(&address, &["--source", BARS]);
     browser.until(is_running);
     browser.drag("mouse", [320.0, 240.0], [60.0, 140.0], [110.0, 185.0]);
     served.wait_for_track("a track", |track| track.is_some());
@@ -437,8 +441,14 @@ fn a_video_of_a_folder_is_opened_and_its_target_followed_by_whoever_knows_the_ad
     assert_eq!(browser.run("return document.querySelectorAll('#files i').length"), 0);
     browser.shine("dark");
     browser.photograph("offers");
+    // What has the focus keeps it when the list changes.
+    browser.run("document.querySelectorAll('#files button')[2].focus()");
+    std::fs::write(around.path().join("my videos/bare.mp4"), "no video").unwrap();
+    browser.until("document.querySelectorAll('#files button').length === 4");
+    assert_eq!(browser.run("return document.activeElement.textContent.startsWith('cars.mp4')"), true);
     browser.run("[...document.querySelectorAll('#files button')].find((b) => b.textContent.startsWith('broken')).click()");
-    browser.until("!document.getElementById('toast').hidden");
+    // It stays there when it is seen no more.
+    browser.until("document.getElementById('toast').textContent.includes('broken.mp4')");
     browser.run("[...document.querySelectorAll('#files button')].find((b) => b.textContent.startsWith('cars')).click()");
     browser.until("document.getElementById('name').textContent === 'cars.mp4'");
     browser.until("document.getElementById('hint').textContent === 'Drag a box around what to follow.'");
@@ -449,8 +459,15 @@ fn a_video_of_a_folder_is_opened_and_its_target_followed_by_whoever_knows_the_ad
     browser.photograph("followed");
     // And back to what else there is.
     browser.run("document.getElementById('home').click()");
-    browser.until("document.querySelectorAll('#files button').length === 3");
+    browser.until("document.querySelectorAll('#files button').length === 4");
     browser.until("document.querySelectorAll('#videos a').length === 1");
+    // Whether or not what can be opened is ever told.
+    browser.run(
+        "document.querySelector('#videos a').dataset.before = 1; const ask = window.fetch; \
+         window.fetch = (url, how) => url.endsWith('/offers') ? new Promise(() => {}) : ask(url, how); \
+         window.dispatchEvent(new Event('hashchange'))",
+    );
+    browser.until("document.querySelectorAll('#videos a:not([data-before])').length === 1");
     // The refusal of what is no video.
     let complaints = browser.complaints();
     assert!(complaints.len() == 1 && complaints[0].contains("409"), "{complaints:?}");

@@ -25,6 +25,18 @@ const BALL: &str =
 const ENDLESS: &str = "videotestsrc pattern=ball ! video/x-raw,format=I420,width=320,height=240,framerate=25/1 \
                        ! identity sync=true";
 
+/// What comes of trying it again and again.
+fn within<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(done) = attempt() {
+            return done;
+        }
+        assert!(begun.elapsed() < LONG, "{what} does not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// A process, ended when this is dropped.
 pub(crate) struct Ended(pub(crate) Child);
 
@@ -41,7 +53,7 @@ pub(crate) struct Served {
     stderr: BufReader<ChildStderr>,
     /// As it was printed.
     pub(crate) url: String,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Served {
@@ -70,8 +82,11 @@ impl Served {
                 break url.to_owned();
             }
         };
-        let port = url.rsplit(':').next().unwrap().split('/').next().unwrap().parse().unwrap();
-        Self { child, stderr, url, address: SocketAddr::from(([127, 0, 0, 1], port)) }
+        let mut address: SocketAddr = url.split('/').nth(2).unwrap().parse().unwrap();
+        if !address.ip().is_loopback() {
+            address.set_ip([127, 0, 0, 1].into());
+        }
+        Self { child, stderr, url, address }
     }
 
     /// One that shows the ball, and has begun.
@@ -143,13 +158,10 @@ impl Served {
 
     /// The answer to an order that cannot be done, however often it is given.
     fn refused(&self, method: &str, path: &str, body: &Value) -> Answer {
-        loop {
-            let answer = self.send(method, path, body);
-            if answer.status != 202 {
-                assert!((400..500).contains(&answer.status), "{method} {path} {body}: {}", answer.text());
-                return answer;
-            }
-        }
+        let answer =
+            within("an answer", || Some(self.send(method, path, body)).filter(|answer| answer.status != 202));
+        assert!((400..500).contains(&answer.status), "{method} {path} {body}: {}", answer.text());
+        answer
     }
 
     pub(crate) fn video(&self) -> Value {
@@ -167,10 +179,6 @@ impl Served {
             assert!(begun.elapsed() < LONG, "{what} does not come: {video}");
             std::thread::sleep(Duration::from_millis(20));
         }
-    }
-
-    pub(crate) fn port(&self) -> u16 {
-        self.address.port()
     }
 
     /// The newest picture.
@@ -413,13 +421,11 @@ fn a_box_is_followed_called_something_corrected_and_forgotten() {
     let seen = served.video()["frames"].as_u64();
     served.wait("frames that are kept", |video| video["frames"].as_u64() > seen.map(|seen| seen + 2));
     // A busy machine may take longer than frames are kept for.
-    let answer = loop {
+    let answer = within("a box in a frame that is kept", || {
         let answer = served.send("POST", "/api/videos/0/tracks", &box_of_ball(&served));
-        if answer.status != 409 {
-            break answer;
-        }
-        assert!(answer.text().contains("has passed"), "{}", answer.text());
-    };
+        assert!(answer.status != 409 || answer.text().contains("has passed"), "{}", answer.text());
+        Some(answer).filter(|answer| answer.status != 409)
+    });
     assert!(matches!(answer.status, 200 | 202), "{}", answer.text());
     let id = answer.json()["id"].as_u64().unwrap();
     let track = format!("/api/videos/0/tracks/{id}");
@@ -826,14 +832,11 @@ fn a_template_is_cut_from_the_frame_as_it_was_decoded() {
     let boxed = json!({ "box": [151, 301, 77, 41] });
     served.order("POST", template, &boxed);
     let mut socket = WebSocket::open(&served, "/api/videos/0/live?width=320", &[]).unwrap();
-    let found = loop {
-        let shot = socket.shot();
-        let found = shot.head["record"]["matches"][0].clone();
-        if found["template"] == "a corner" {
-            break found;
-        }
+    let found = within("a match", || {
+        let found = socket.shot().head["record"]["matches"][0].clone();
         socket.say(&json!({ "shown": 1 }));
-    };
+        Some(found).filter(|found| found["template"] == "a corner")
+    });
     // Pixel by pixel, but for what the search interpolates.
     assert!(found["score"].as_f64() > Some(0.9999), "{found}");
     for (side, expected) in [("x", 151.0), ("y", 301.0), ("w", 77.0), ("h", 41.0)] {
@@ -859,17 +862,20 @@ fn a_template_is_cut_from_the_frame_as_it_was_decoded() {
         assert!(answer.text().contains(why), "{boxed}: {}", answer.text());
     }
     // One that is kept while somebody looks.
-    let shot = loop {
-        let shot = socket.shot();
-        let newer = json!({ "box": [151, 301, 77, 41], "frame": shot.frame() });
-        let answer = served.send("POST", "/api/videos/0/templates/kept", &newer);
-        if answer.status != 409 {
-            break shot;
-        }
+    let kept = within("a template of a frame that is kept", || {
+        let frame = socket.shot().frame();
         socket.say(&json!({ "shown": 1 }));
-    };
+        let newer = json!({ "box": [151, 301, 77, 41], "frame": frame });
+        let answer = served.send("POST", "/api/videos/0/templates/kept", &newer);
+        Some(answer.status).filter(|status| *status != 409)
+    });
+    assert!(matches!(kept, 200 | 202), "{kept}");
     served.wait("another template", |video| video["search"]["templates"][1]["name"] == "kept");
-    assert!(shot.frame() > 0);
+    // Names that would lead elsewhere in an address.
+    for name in ["%2e%2e", "..", ".", "%20"] {
+        let answer = served.send("POST", &format!("/api/videos/0/templates/{name}"), &boxed);
+        assert_eq!(answer.status, 400, "{name}: {}", answer.text());
+    }
 }
 
 /// A folder with videos, and what is none.
@@ -899,7 +905,8 @@ fn what_a_folder_has_can_be_opened_and_nothing_else() {
     assert_eq!(offers["folder"], "my videos");
     let names: Vec<_> = offers["files"].as_array().unwrap().iter().map(|file| &file["file"]).collect();
     assert_eq!(names, ["<i>cars.mp4", "broken.mp4", "cars.mp4"]);
-    assert!(offers["cameras"].is_array(), "{offers}");
+    // They are looked for meanwhile.
+    within("cameras", || served.get("/api/offers").json()["cameras"].as_array().map(|_| ()));
     assert_eq!(served.get("/api/videos").json(), json!([]));
     let open = |wish: Value| served.send("POST", "/api/videos", &wish);
     for (wish, expected) in [
@@ -930,16 +937,89 @@ fn what_a_folder_has_can_be_opened_and_nothing_else() {
     let path = format!("/api/videos/{id}");
     let video = served.wait("its first frame", |video| video["frames"] == 1);
     assert_eq!((&video["name"], &video["waits"]), (&json!("cars.mp4"), &json!(true)));
+    served.order("POST", &format!("{path}/tracks"), &json!({ "box": [260, 180, 60, 50], "frame": 0 }));
+    served.wait("its end", |video| video["state"] == "ended");
     // Nothing is overwritten: its results are there already.
     let again = open(json!({ "file": "cars.mp4" }));
     assert_eq!(again.status, 409, "{}", again.text());
     assert!(again.text().contains("cars.jsonl exists"), "{}", again.text());
-    served.order("POST", &format!("{path}/tracks"), &json!({ "box": [260, 180, 60, 50], "frame": 0 }));
-    served.wait("its end", |video| video["state"] == "ended");
     // The page stays, and another video can be opened beside it.
     assert_eq!(open(json!({ "file": "<i>cars.mp4" })).json()["id"], id + 1);
     assert_eq!(served.get("/api/videos").json().as_array().unwrap().len(), 2);
     assert!(std::fs::read_to_string(around.path().join("cars.jsonl")).unwrap().contains("\"tracks\""));
+}
+
+#[test]
+#[cfg(unix)]
+fn two_runs_of_one_video_have_names_of_their_own_and_never_write_the_same_file() {
+    let around = folder_of_videos();
+    let folder = around.path().join("my videos").to_string_lossy().into_owned();
+    let results = |name: &str| around.path().join(name).to_string_lossy().into_owned();
+    let cars = json!({ "file": "cars.mp4" });
+    let served = Served::serving(&folder, &["-y", "--results", &results("all.jsonl")]);
+    assert_eq!(served.send("POST", "/api/videos", &cars).status, 201);
+    let again = served.send("POST", "/api/videos", &json!({ "file": "<i>cars.mp4" }));
+    assert_eq!(again.status, 409, "{}", again.text());
+    assert!(again.text().contains("would both be written to"), "{}", again.text());
+    // When the first has ended, that is what -y is for.
+    served.send("POST", "/api/videos/0/stop", &Value::Null);
+    within("a second run", || Some(served.send("POST", "/api/videos", &cars)).filter(|a| a.status == 201));
+    drop(served);
+    let served = Served::serving(&folder, &["--results", &results("{stem}-{index}.jsonl")]);
+    for id in [0, 1] {
+        assert_eq!(served.send("POST", "/api/videos", &cars).json()["id"], id);
+    }
+    let videos = served.get("/api/videos").json();
+    assert_eq!((&videos[0]["name"], &videos[1]["name"]), (&json!("cars.mp4"), &json!("cars.mp4 (2)")));
+    // Each is there with its first record.
+    let is_there = |name: &str| around.path().join(name).exists();
+    within("both results", || (is_there("cars-1.jsonl") && is_there("cars-2.jsonl")).then_some(()));
+    let metrics = served.get("/metrics").text();
+    let mut series: Vec<_> = metrics.lines().filter_map(|line| line.rsplit_once(' ')).collect();
+    series.retain(|(name, _)| !name.starts_with('#'));
+    let all = series.len();
+    series.sort_unstable();
+    series.dedup_by_key(|(name, _)| *name);
+    assert_eq!(series.len(), all, "{metrics}");
+    assert!(metrics.contains("lockon_frames_total{video=\"cars.mp4 (2)\"}"), "{metrics}");
+}
+
+#[test]
+#[cfg(unix)]
+fn where_a_folder_lies_is_told_to_nobody_who_looks() {
+    let around = folder_of_videos();
+    let folder = around.path().join("my videos");
+    // It begins, and then something is wrong with it.
+    let whole = std::fs::read(folder.join("cars.mp4")).unwrap();
+    std::fs::write(folder.join("cut.mp4"), &whole[..whole.len() / 2]).unwrap();
+    // What it names lies elsewhere.
+    let outside = around.path().join("outside.mp4");
+    let list = format!(
+        "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\nfile://{}\n#EXT-X-ENDLIST\n",
+        outside.display()
+    );
+    std::fs::write(folder.join("list.mp4"), list).unwrap();
+    let served =
+        Served::serving(&folder.to_string_lossy(), &["--max-frames", "1000", "--threshold", "mean:31:5"]);
+    let is_hidden = |what: &str, text: &str| {
+        let lies = around.path().canonicalize().unwrap();
+        assert!(!text.contains(&*lies.to_string_lossy()), "{what}: {text}");
+    };
+    let list = served.send("POST", "/api/videos", &json!({ "file": "list.mp4" }));
+    assert_eq!(list.status, 409, "{}", list.text());
+    assert!(list.text().contains("names other videos"), "{}", list.text());
+    is_hidden("the refusal", &list.text());
+    assert_eq!(served.send("POST", "/api/videos", &json!({ "file": "cut.mp4" })).status, 201);
+    let ended = served.wait("its end", |video| video["state"] == "ended");
+    assert!(
+        ended["error"].as_str().is_some_and(|why| why.contains("cut.mp4") && why.contains("cut off")),
+        "{ended}"
+    );
+    is_hidden("the status", &ended.to_string());
+    let results = served.get("/api/videos/0/results.jsonl").text();
+    assert!(results.contains("\"input\":\"cut.mp4\""), "{results}");
+    is_hidden("the results", &results);
+    is_hidden("the metrics", &served.get("/metrics").text());
 }
 
 #[test]

@@ -38,9 +38,6 @@ const TICK: Duration = Duration::from_millis(200);
 /// Videos that failed and are told once more at the end.
 const MOST_FAILED: usize = 20;
 
-/// Threads that a run needs beside those that work for all: its own, GStreamer's and a codec's.
-const THREADS_EACH: usize = 8;
-
 /// A video, and what is asked of it.
 type Named = (String, Request);
 
@@ -122,7 +119,7 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
     let live = videos.iter().filter(|(_, request)| fleet::is_live(request)).count();
     let at_once = live + jobs.min(videos.len() - live);
     system::check_threads(
-        job::threads(None) + THREADS_EACH * at_once,
+        job::threads(None) + system::THREADS_EACH * at_once,
         "--jobs takes fewer files at a time; cameras and streams all run at once",
     )?;
     let signals = Signals::watch()?;

@@ -23,9 +23,6 @@ use super::{Outcome, closing, log, run, system};
 /// Videos that are open at the same time.
 const MOST_OPEN: usize = 16;
 
-/// Threads that a run needs beside those that work for all: its own, GStreamer's and a codec's.
-const THREADS_EACH: usize = 8;
-
 /// Between two looks at what was chosen.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -37,16 +34,24 @@ pub(super) fn serve(args: &ServeArgs) -> Result<Outcome> {
     Request { input: Request::new("camera:/dev/video0")?.input, ..base.clone() }.check()?;
     job::load_templates(&base.template)?;
     system::allow_files();
-    system::check_threads(job::threads(base.threads) + THREADS_EACH * MOST_OPEN, "--threads takes fewer")?;
+    system::check_threads(
+        job::threads(base.threads) + system::THREADS_EACH * MOST_OPEN,
+        "--threads takes fewer",
+    )?;
     let signals = Signals::watch()?;
     let (page, chosen) = Page::offering(&args.address, args.folder.as_deref())?;
     let page = Arc::new(page);
     let mut fleet = Fleet::under(MOST_OPEN, signals.control());
-    let mut open: HashMap<RunId, Chosen> = HashMap::new();
+    let mut open: HashMap<RunId, Open> = HashMap::new();
+    let mut index = 0;
     while !signals.control().is_stopped() || !fleet.is_done() {
         for chosen in chosen.try_iter() {
-            match order(args, &base, &chosen, &page, open.len()) {
-                Ok(order) => drop(open.insert(fleet.add(order), chosen)),
+            match request(args, &base, &chosen, index + 1, &open) {
+                Ok((name, request)) => {
+                    index += 1;
+                    let order = order(name.clone(), request.clone(), chosen.clone(), &page);
+                    open.insert(fleet.add(order), Open { asked: (name, request), chosen });
+                }
                 Err(error) => chosen.answer(Err(format!("{error:#}"))),
             }
         }
@@ -57,9 +62,23 @@ pub(super) fn serve(args: &ServeArgs) -> Result<Outcome> {
     Ok(signals.outcome())
 }
 
-/// What is asked of a video that was chosen.
-fn order(args: &ServeArgs, base: &Request, chosen: &Chosen, page: &Arc<Page>, open: usize) -> Result<Order> {
-    if open >= MOST_OPEN {
+/// A run that goes on.
+struct Open {
+    /// What its video is called, and what is asked of it.
+    asked: (String, Request),
+    chosen: Chosen,
+}
+
+/// What a video that was chosen is called, and what is asked of it: of the run of that number, from 1 on,
+/// beside those that are open.
+fn request(
+    args: &ServeArgs,
+    base: &Request,
+    chosen: &Chosen,
+    index: usize,
+    open: &HashMap<RunId, Open>,
+) -> Result<(String, Request)> {
+    if open.len() >= MOST_OPEN {
         return Err(Error::Usage(format!("{MOST_OPEN} videos are open already: end one first")).into());
     }
     let mut request = Request { input: Request::new(&chosen.input)?.input, ..base.clone() };
@@ -67,35 +86,45 @@ fn order(args: &ServeArgs, base: &Request, chosen: &Chosen, page: &Arc<Page>, op
     // A file is not lost.
     request.reconnect &= !matches!(input, Input::File(_));
     let name = fleet::name_of(&input);
-    fleet::expand(&mut request, &name, 1)?;
+    fleet::expand(&mut request, &name, index)?;
     run::check(&request)?;
+    let mut runs: Vec<_> = open.values().map(|open| open.asked.clone()).collect();
+    runs.push((name, request));
+    // Also with -y no two of them write the same file.
+    fleet::check(&runs)?;
+    let (name, request) = runs.pop().expect("it was put there");
     args.overwrite.allow_unasked(&request.output_files())?;
+    Ok((name, request))
+}
+
+/// The run that is asked for.
+fn order(name: String, request: Request, chosen: Chosen, page: &Arc<Page>) -> Order {
     let words = request.words();
     let line = ["lockon", "run"].map(str::to_owned).into_iter();
     let line: Vec<_> = line.chain(words.iter().map(|word| word.to_string_lossy().into_owned())).collect();
-    let (page, chosen, video) = (page.clone(), chosen.clone(), name.clone());
-    Ok(Order::new(name, request).when_opened(move |run| {
+    let (page, video, file) = (page.clone(), name.clone(), chosen.file.clone());
+    let order = Order::new(name, request).when_opened(move |run| {
         run.note_command(line);
         chosen.answer(Ok(page.number(run, &video)));
         log::say(&format!("{}: opened", text::in_one_line(&video)));
         Ok(())
-    }))
+    });
+    match file {
+        Some(file) => order.reading(file),
+        None => order,
+    }
 }
 
-fn tell(Ended { name, request, summary, outcome, .. }: &Ended, chosen: Option<Chosen>) {
+fn tell(Ended { name, request, summary, outcome, .. }: &Ended, open: Option<Open>) {
     let name = text::in_one_line(name);
     if summary.frames > 0 {
         log::say(&format!("{name}: {}", closing::in_one_line(summary, request.min_score)));
     }
     if let Err(error) = outcome {
-        // Where the folder lies is nobody's business who looks at the page.
-        let path = request.parsed_input().map_or_else(|_| String::new(), |input| input.to_string());
-        let why = text::for_people(&error.to_string());
-        let why = if path.is_empty() { why } else { why.replace(&path, &name) };
         // Whoever waits until it is open need wait no longer.
-        chosen.inspect(|chosen| chosen.answer(Err(why.clone())));
+        open.inspect(|open| open.chosen.answer(Err(error.to_string())));
         if !matches!(error, Error::Stopped) {
-            log::error(&format!("{name}: {why}"));
+            log::error(&format!("{name}: {}", text::for_people(&error.to_string())));
         }
     }
 }

@@ -12,6 +12,10 @@ const STACK: u64 = 1 << 20;
 /// codecs start.
 const THREADS: usize = 24;
 
+/// Threads that each of several runs needs beside those that work for all: its own, GStreamer's and a
+/// codec's.
+pub(super) const THREADS_EACH: usize = 8;
+
 /// Enough stack for all threads.
 ///
 /// # Errors

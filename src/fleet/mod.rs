@@ -29,6 +29,7 @@ mod list;
 mod names;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -60,6 +61,8 @@ pub struct Order {
     opened: Option<Box<Opened>>,
     /// Begin to decode at `--start`: see [`Order::seeking`].
     seeks: bool,
+    /// The video's file: see [`Order::reading`].
+    file: Option<Arc<File>>,
 }
 
 type Opened = dyn FnOnce(&mut Run) -> Result<()> + Send;
@@ -67,7 +70,13 @@ type Opened = dyn FnOnce(&mut Run) -> Result<()> + Send;
 impl Order {
     /// A run under a name.
     pub fn new(name: impl Into<String>, request: Request) -> Self {
-        Self { name: name.into(), request, opened: None, seeks: false }
+        Self { name: name.into(), request, opened: None, seeks: false, file: None }
+    }
+
+    /// The same, whose video is a file that is open already: see [`crate::run::Prepared::reading`].
+    #[must_use]
+    pub fn reading(self, file: Arc<File>) -> Self {
+        Self { file: Some(file), ..self }
     }
 
     /// The same, which begins to decode where `--start` is: see [`crate::run::Prepared::seeking`].
@@ -335,12 +344,16 @@ impl Shared {
 
 impl Task {
     fn run(self, share: Share) -> Ended {
-        let Self { id, order: Order { name, request, opened, seeks }, control, .. } = self;
+        let Self { id, order: Order { name, request, opened, seeks, file }, control, .. } = self;
         let _said_of_it = tracing::error_span!("video", name).entered();
         let run = || -> Result<(Summary, Result<()>)> {
             control.check()?;
             let prepared = request.prepare_for(share)?;
             let prepared = if seeks { prepared.seeking() } else { prepared };
+            let prepared = match file {
+                Some(file) => prepared.reading(file),
+                None => prepared,
+            };
             let mut run = prepared.start(&control)?;
             opened.map_or(Ok(()), |opened| opened(&mut run))?;
             Ok(run.finish())

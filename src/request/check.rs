@@ -218,6 +218,7 @@ impl Request {
             surfaces,
             decoder_threads,
             seek_ns: None,
+            opened: None,
         };
         if reconnect && !spec.can_reconnect() {
             return usage("--reconnect is for cameras and streams: a file is not lost");

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::{BytesRejection, JsonRejection};
+use axum::extract::rejection::JsonRejection;
 use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Query, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION, SET_COOKIE};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
@@ -28,6 +28,7 @@ use super::live;
 use super::offers::{Offered, Offers, Wish};
 use super::orders::{self, Drawn, Refused, refuse};
 use super::video::{MOST_LETTERS, Status, Video};
+use super::work::place;
 
 /// Most bytes of what is sent here.
 const MOST_BODY: usize = 16 << 10;
@@ -41,8 +42,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// The first picture that somebody asks for is waited for so long.
 const PICTURE: Duration = Duration::from_secs(5);
 
-/// How long an answer waits for a video to be opened.
+/// How long an answer waits for a video to be found and opened.
 const OPENING: Duration = Duration::from_secs(12);
+const _: () = assert!(OPENING.as_secs() < PATIENCE.as_secs());
 
 /// Records that are written at a time when results are saved.
 const RECORDS: usize = 1000;
@@ -147,7 +149,8 @@ fn ends() -> Refused {
 
 /// What can be opened; nothing where the videos were named when it was started.
 async fn offers(State(shared): Server) -> Result<Json<Option<Offered>>, Refused> {
-    let Some(offers) = shared.offers.clone() else { return Ok(Json(None)) };
+    let Some(offers) = &shared.offers else { return Ok(Json(None)) };
+    offers.look_for_cameras();
     let offered = offers.ask(Offers::look).await;
     offered.map(|offered| Json(Some(offered))).ok_or_else(ends)
 }
@@ -167,13 +170,20 @@ async fn open(State(shared): Server, body: Sent<Wish>) -> Result<Response, Refus
             "nothing can be opened here: lockon serve offers what can be",
         ));
     };
-    let chosen = offers.ask(move |offers| offers.choose(&wish)).await.ok_or_else(ends)?;
-    let chosen = chosen.ok_or_else(|| refuse(StatusCode::NOT_FOUND, "this is not offered"))?;
-    match tokio::time::timeout(OPENING, chosen).await {
-        Ok(Ok(Ok(id))) => Ok((StatusCode::CREATED, Json(Opened { id: Some(id) })).into_response()),
-        Ok(Ok(Err(why))) => Err(refuse(StatusCode::CONFLICT, &why)),
+    let place = place(&shared.orders)
+        .ok_or_else(|| refuse(StatusCode::SERVICE_UNAVAILABLE, "too many videos are being opened"))?;
+    // It goes on where nobody waits for it any more, in its place.
+    let opened = tokio::spawn(async move {
+        let _place = place;
+        let chosen = offers.ask(move |offers| offers.choose(&wish)).await.ok_or_else(ends)?;
+        let chosen = chosen.ok_or_else(|| refuse(StatusCode::NOT_FOUND, "this is not offered"))?;
+        chosen.await.map_err(|_| ends())?.map_err(|why| refuse(StatusCode::CONFLICT, &why))
+    });
+    let answer = |status, id| Ok((status, Json(Opened { id })).into_response());
+    match tokio::time::timeout(OPENING, opened).await {
+        Ok(Ok(opened)) => answer(StatusCode::CREATED, Some(opened?)),
         Ok(Err(_)) => Err(ends()),
-        Err(_) => Ok((StatusCode::ACCEPTED, Json(Opened { id: None })).into_response()),
+        Err(_) => answer(StatusCode::ACCEPTED, None),
     }
 }
 
@@ -217,11 +227,16 @@ async fn look(
     let Ok(place) = viewers.try_acquire_owned() else {
         return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, "too many look already"));
     };
+    let pictures = feed::subscribe(&video, wanted.look(), &shared).ok_or_else(too_many_kinds)?;
     let socket = socket.max_message_size(live::MOST_BYTES).max_frame_size(live::MOST_BYTES);
     Ok(socket.on_upgrade(async move |socket| {
         let _place = place;
-        live::show(socket, shared, video, wanted.look()).await;
+        live::show(socket, shared.over.clone(), video, pictures).await;
     }))
+}
+
+fn too_many_kinds() -> Refused {
+    refuse(StatusCode::SERVICE_UNAVAILABLE, "pictures of too many videos and sizes are made already")
 }
 
 async fn picture(
@@ -230,9 +245,10 @@ async fn picture(
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Refused> {
     let video = find(&shared, id)?;
-    let mut pictures = feed::subscribe(&video, wanted.look(), &shared.painters);
-    let shot = tokio::time::timeout(PICTURE, pictures.next()).await.ok().flatten();
-    let shot = shot.ok_or_else(|| refuse(StatusCode::SERVICE_UNAVAILABLE, "no picture has come yet"))?;
+    let mut pictures = feed::subscribe(&video, wanted.look(), &shared).ok_or_else(too_many_kinds)?;
+    let made = tokio::time::timeout(PICTURE, pictures.next()).await;
+    let made = made.unwrap_or_else(|_| Err("no picture has come yet".into()));
+    let shot = made.map_err(|why| refuse(StatusCode::SERVICE_UNAVAILABLE, &why))?;
     let number = shot.frame.to_string();
     let headers =
         [(CONTENT_TYPE, "image/jpeg"), (HeaderName::from_static("x-lockon-frame"), number.as_str())];
@@ -406,11 +422,10 @@ async fn change(
 async fn add(
     State(shared): Server,
     Path((id, name)): Path<(usize, String)>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Result<Response, Refused> {
     let video = find(&shared, id)?;
-    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     // A form of another site cannot say so.
     if !kind.starts_with("image/") {
         return Err(refuse(
@@ -418,8 +433,14 @@ async fn add(
             "a template is an image/png, image/jpeg or image/bmp",
         ));
     }
-    let picture = body.map_err(|error| refuse(error.status(), &error.body_text()))?;
-    Ok(orders::add(&shared, &video, called(&name)?, picture).await)
+    let name = called_in_address(&name)?;
+    // Before it is read: until it is decoded it takes memory.
+    let place = place(&shared.sent).ok_or_else(|| {
+        refuse(StatusCode::SERVICE_UNAVAILABLE, "too many pictures are sent at the same time")
+    })?;
+    let picture = Bytes::from_request(request, &()).await;
+    let picture = picture.map_err(|error| refuse(error.status(), &error.body_text()))?;
+    Ok(orders::add(&shared, &video, name, picture, place).await)
 }
 
 async fn cut(
@@ -428,7 +449,7 @@ async fn cut(
     body: Sent<Drawn>,
 ) -> Result<Response, Refused> {
     let video = find(&shared, id)?;
-    Ok(orders::cut(&shared, &video, called(&name)?, sent(body)?).await)
+    Ok(orders::cut(&shared, &video, called_in_address(&name)?, sent(body)?).await)
 }
 
 async fn remove(State(shared): Server, Path((id, name)): Path<(usize, String)>) -> Result<Response, Refused> {
@@ -443,6 +464,16 @@ fn called(name: &str) -> Result<String, Refused> {
         return Err(refuse(StatusCode::BAD_REQUEST, &format!("a name has at most {MOST_LETTERS} letters")));
     }
     Ok(name)
+}
+
+/// The same of what is asked for by its name: no browser sends what would lead to another address.
+fn called_in_address(name: &str) -> Result<String, Refused> {
+    match called(name)? {
+        name if matches!(&*name, "" | "." | "..") => {
+            Err(refuse(StatusCode::BAD_REQUEST, &format!("a template cannot be called {name:?}")))
+        }
+        name => Ok(name),
+    }
 }
 
 #[derive(Deserialize)]

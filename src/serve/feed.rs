@@ -1,20 +1,23 @@
 //! Pictures of a video in one size, made once for all who look at it, as long as somebody does.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use axum::body::Bytes;
 use serde::Serialize;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep_until, timeout};
 
 use crate::error::catch_panic;
 use crate::frame::Frame;
 use crate::results::FrameRecord;
+use crate::text;
 
+use super::Shared;
 use super::picture::Painter;
 use super::video::{Newest, Video};
+use super::work::{place, work};
 
 /// Widths in which pictures are made; what is asked for is rounded up to one of them.
 const WIDTHS: [usize; 5] = [320, 640, 960, 1280, 1920];
@@ -93,9 +96,12 @@ fn captured_ms(frame: &Frame) -> f64 {
     captured.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3
 }
 
+/// A picture, or why there will be none any more.
+type Made = Result<Arc<Shot>, Arc<str>>;
+
 /// The newest picture of one kind.
 pub(super) struct Feed {
-    newest: watch::Sender<Option<Arc<Shot>>>,
+    newest: watch::Sender<Option<Made>>,
     /// Somebody is ready for the next one.
     wanted: Notify,
 }
@@ -104,25 +110,29 @@ pub(super) struct Feed {
 pub(super) struct Pictures {
     video: Arc<Video>,
     feed: Arc<Feed>,
-    newest: watch::Receiver<Option<Arc<Shot>>>,
+    newest: watch::Receiver<Option<Made>>,
 }
 
 impl Pictures {
     /// The next one that this one has not seen, which is then the newest. None is made unless somebody waits
     /// for it.
-    pub(super) async fn next(&mut self) -> Option<Arc<Shot>> {
+    ///
+    /// # Errors
+    /// Why there will be none. Whoever looks anew may have more luck.
+    pub(super) async fn next(&mut self) -> Made {
+        let ends = |_| Arc::from("the page ends");
         // One may lie here already: made for somebody else, or not waited for to its end.
-        if self.newest.has_changed().ok()? {
-            let shot = self.newest.borrow_and_update().clone();
-            if let Some(shot) = shot.filter(|shot| self.is_new(shot)) {
-                return Some(shot);
+        if self.newest.has_changed().map_err(ends)? {
+            let made = self.newest.borrow_and_update().clone();
+            if let Some(made) = made.filter(|made| made.as_ref().map_or(true, |shot| self.is_new(shot))) {
+                return made;
             }
         }
         loop {
             self.feed.wanted.notify_one();
-            self.newest.changed().await.ok()?;
-            if let Some(shot) = self.newest.borrow_and_update().clone() {
-                return Some(shot);
+            self.newest.changed().await.map_err(ends)?;
+            if let Some(made) = self.newest.borrow_and_update().clone() {
+                return made;
             }
         }
     }
@@ -134,25 +144,75 @@ impl Pictures {
     }
 }
 
-/// The newest pictures of a video: those who look at the same share them.
-pub(super) fn subscribe(video: &Arc<Video>, look: Look, painters: &Arc<Semaphore>) -> Pictures {
-    let mut feeds = video.feeds.lock().unwrap_or_else(PoisonError::into_inner);
-    let feed = feeds.entry(look).or_insert_with(|| {
+/// The newest pictures of a video: those who look at the same share them. `None` if pictures of too many
+/// kinds are made already.
+pub(super) fn subscribe(video: &Arc<Video>, look: Look, shared: &Shared) -> Option<Pictures> {
+    let mut feeds = video.feeds();
+    let feed = if let Some(feed) = feeds.get(&look) {
+        feed.clone()
+    } else {
+        let place = place(&shared.feeds)?;
         let feed = Arc::new(Feed { newest: watch::Sender::new(None), wanted: Notify::new() });
+        feeds.insert(look, feed.clone());
         if look.is_mask {
             video.masks.fetch_add(1, Ordering::Relaxed);
         }
-        tokio::spawn(paint(video.clone(), look, feed.clone(), painters.clone()));
+        let listed = Listed { video: video.clone(), look, feed: feed.clone(), _place: place };
+        tokio::spawn(paint(listed, shared.painters.clone()));
         feed
-    });
+    };
     let mut newest = feed.newest.subscribe();
     // The one that is there is new to whoever comes.
     newest.mark_changed();
-    Pictures { video: video.clone(), feed: feed.clone(), newest }
+    Some(Pictures { video: video.clone(), feed, newest })
 }
 
-/// Makes a picture of the newest frame whenever somebody waits for one, until nobody looks any more.
-async fn paint(video: Arc<Video>, look: Look, feed: Arc<Feed>, painters: Arc<Semaphore>) {
+/// A feed among those of its video, until this is dropped, whatever the reason: whoever comes then gets
+/// another one.
+struct Listed {
+    video: Arc<Video>,
+    look: Look,
+    feed: Arc<Feed>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Listed {
+    /// Leaves the list, unless somebody looks.
+    fn leaves(&self) -> bool {
+        let mut feeds = self.video.feeds();
+        // Whoever came while the lock was waited for is not left alone.
+        let leaves = self.feed.newest.receiver_count() == 0;
+        if leaves {
+            feeds.remove(&self.look);
+        }
+        leaves
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.feed.newest.send_if_modified(|made| {
+            let waits_on = !matches!(made, Some(Err(_)));
+            if waits_on {
+                *made = Some(Err("the page ends".into()));
+            }
+            waits_on
+        });
+        let mut feeds = self.video.feeds();
+        if feeds.get(&self.look).is_some_and(|listed| Arc::ptr_eq(listed, &self.feed)) {
+            feeds.remove(&self.look);
+        }
+        if self.look.is_mask {
+            self.video.masks.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Makes a picture of the newest frame whenever somebody waits for one, until nobody looks any more, or one
+/// cannot be made.
+async fn paint(listed: Listed, painters: Arc<Semaphore>) {
+    let Listed { video, look, feed, .. } = &listed;
+    let look = *look;
     let mut frames = video.frames();
     frames.mark_changed();
     let (mut last, mut looked_at) = (tokio::time::Instant::now(), Instant::now());
@@ -161,16 +221,8 @@ async fn paint(video: Arc<Video>, look: Look, feed: Arc<Feed>, painters: Arc<Sem
         let is_wanted = timeout(LINGER / 2, feed.wanted.notified()).await.is_ok();
         if feed.newest.receiver_count() > 0 {
             looked_at = Instant::now();
-        } else if looked_at.elapsed() >= LINGER {
-            let mut feeds = video.feeds.lock().unwrap_or_else(PoisonError::into_inner);
-            // Whoever came while the lock was waited for is not left alone.
-            if feed.newest.receiver_count() == 0 {
-                feeds.remove(&look);
-                if look.is_mask {
-                    video.masks.fetch_sub(1, Ordering::Relaxed);
-                }
-                return;
-            }
+        } else if looked_at.elapsed() >= LINGER && listed.leaves() {
+            return;
         }
         if !is_wanted {
             continue;
@@ -181,26 +233,33 @@ async fn paint(video: Arc<Video>, look: Look, feed: Arc<Feed>, painters: Arc<Sem
             feed.wanted.notify_one();
             continue;
         }
-        let Ok(_one_at_a_time) = painters.acquire().await else { return };
+        let Ok(one_at_a_time) = painters.clone().acquire_owned().await else { return };
         frames.mark_unchanged();
-        let Some(newest) = video.newest() else { continue };
-        last = tokio::time::Instant::now();
-        let before = painter.take();
-        let shot = move || {
-            let mut painter = match before {
-                Some(painter) => painter,
-                None => Painter::new().map_err(|error| error.to_string())?,
-            };
-            let shot = catch_panic(|| Shot::of(&newest, look, &mut painter)).and_then(|shot| shot)?;
-            Ok::<_, String>((shot, painter))
+        let Some(newest) = video.newest() else {
+            // There was none yet, or it has gone with its device.
+            feed.wanted.notify_one();
+            continue;
         };
-        match tokio::task::spawn_blocking(shot).await {
+        last = tokio::time::Instant::now();
+        let before: Option<Painter> = painter.take();
+        let shot = move || {
+            catch_panic(|| {
+                let mut painter = before.map_or_else(Painter::new, Ok).map_err(|error| error.to_string())?;
+                Shot::of(&newest, look, &mut painter).map(|shot| (shot, painter))
+            })
+            .and_then(|made| made)
+        };
+        match work(one_at_a_time, shot).await {
             Ok(Ok((shot, used))) => {
                 painter = Some(used);
-                feed.newest.send_replace(Some(Arc::new(shot)));
+                feed.newest.send_replace(Some(Ok(Arc::new(shot))));
             }
-            // With another one next time.
-            Ok(Err(error)) => tracing::debug!("page: no picture: {error}"),
+            Ok(Err(error)) => {
+                tracing::debug!("page: no picture: {error}");
+                let why = format!("no picture can be made: {}", text::for_people(&error));
+                feed.newest.send_replace(Some(Err(why.into())));
+                return;
+            }
             Err(_) => return,
         }
     }
@@ -208,12 +267,81 @@ async fn paint(video: Arc<Video>, look: Look, feed: Arc<Feed>, painters: Arc<Sem
 
 #[cfg(test)]
 mod tests {
+    use super::super::guard::Guard;
+    use super::super::{MOST_FEEDS, rehearsal};
     use super::*;
+    use crate::frame::{Picture, PlaneRef};
+    use crate::media::launch;
 
     #[test]
     fn there_are_few_sizes() {
         let widths = [1, 320, 321, 1280, 1920, 1921, usize::MAX].map(|w| Look::new(Some(w), false).width);
         assert_eq!(widths, [Some(320), Some(320), Some(640), Some(1280), Some(1920), None, None]);
         assert_eq!(Look::new(None, true), Look { width: None, is_mask: true });
+    }
+
+    struct Broken;
+
+    impl Picture for Broken {
+        fn plane(&self, _: usize) -> PlaneRef<'_> {
+            panic!("as it was told");
+        }
+    }
+
+    fn on_a_page(test: impl AsyncFnOnce(Arc<Shared>)) {
+        launch::init().unwrap();
+        let guard = Guard::of(&"80".parse().unwrap(), ([127, 0, 0, 1], 80).into()).unwrap();
+        let (_over, is_over) = watch::channel(false);
+        let shared = Arc::new(Shared::new(guard, None, is_over));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(test(shared));
+    }
+
+    #[test]
+    fn after_a_picture_that_cannot_be_made_whoever_comes_next_gets_one() {
+        on_a_page(async |shared| {
+            let video = shared.videos().add(rehearsal::shown(), &shared);
+            for look in [false, true].map(|is_mask| Look::new(None, is_mask)) {
+                rehearsal::deliver(&video, 7, Arc::new(Broken));
+                let mut both = [(); 2].map(|()| subscribe(&video, look, &shared).unwrap());
+                for pictures in &mut both {
+                    let why = pictures.next().await.err().unwrap();
+                    assert_eq!(&*why, "no picture can be made: as it was told");
+                }
+                assert_eq!(video.masks.load(Ordering::Relaxed), 0);
+                rehearsal::deliver(&video, 8, rehearsal::plane());
+                let shot = subscribe(&video, look, &shared).unwrap().next().await.ok().unwrap();
+                assert_eq!(shot.frame, 8);
+                assert_eq!(video.masks.load(Ordering::Relaxed), usize::from(look.is_mask));
+            }
+        });
+    }
+
+    #[test]
+    fn who_asks_before_the_first_frame_gets_it_when_it_comes() {
+        on_a_page(async |shared| {
+            let video = shared.videos().add(rehearsal::shown(), &shared);
+            let mut pictures = subscribe(&video, Look::new(None, false), &shared).unwrap();
+            let waits = tokio::spawn(async move { pictures.next().await.map(|shot| shot.frame) });
+            // So that the one who would make it has looked, and found none.
+            tokio::time::sleep(INTERVAL * 3).await;
+            rehearsal::deliver(&video, 0, rehearsal::plane());
+            assert_eq!(waits.await.unwrap().ok(), Some(0));
+        });
+    }
+
+    #[test]
+    fn no_more_kinds_of_pictures_are_made_than_there_are_places() {
+        on_a_page(async |shared| {
+            let videos: Vec<_> =
+                (0..MOST_FEEDS).map(|_| shared.videos().add(rehearsal::shown(), &shared)).collect();
+            let small = Look::new(Some(1), false);
+            let looks: Vec<_> =
+                videos.iter().map(|video| subscribe(video, small, &shared).unwrap()).collect();
+            assert!(subscribe(&videos[0], Look::new(Some(640), false), &shared).is_none());
+            // What is made already is made for more.
+            assert!(subscribe(&videos[0], small, &shared).is_some());
+            drop(looks);
+        });
     }
 }

@@ -73,8 +73,8 @@ impl Guard {
         if !is_program && !self.is_own_name(host.host()) {
             return refused(
                 StatusCode::MISDIRECTED_REQUEST,
-                "this name is not known to be this machine's: open it by its IP address, or start it with \
-                 --serve NAME:PORT",
+                "this name is not known to be this machine's: open the page by its IP address, or start it with \
+                 NAME:PORT as its address",
             );
         }
         let origin = headers.get(ORIGIN).map(|value| value.to_str().unwrap_or("null"));

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
-use axum::extract::ws::{Message, WebSocket};
+use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use serde::Deserialize;
+use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::Shared;
-use super::feed::{self, Look};
+use super::feed::Pictures;
 use super::video::{Video, Viewer};
 
 /// Pictures on their way that were not shown yet: one is shown while the next one comes.
@@ -31,6 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Most messages from one report to the next.
 const MOST_HEARD: u32 = 200;
 
+/// Most bytes of a reason to close (RFC 6455, section 5.5, less its code).
+const MOST_REASON: usize = 123;
+
 /// Most bytes of a message that is heard.
 pub(super) const MOST_BYTES: usize = 1024;
 
@@ -46,10 +49,13 @@ struct Said {
 }
 
 /// Shows a video until either side has enough.
-pub(super) async fn show(mut socket: WebSocket, shared: Arc<Shared>, video: Arc<Video>, look: Look) {
-    let mut over = shared.over.clone();
+pub(super) async fn show(
+    mut socket: WebSocket,
+    mut over: watch::Receiver<bool>,
+    video: Arc<Video>,
+    mut pictures: Pictures,
+) {
     let mut browser = Browser { viewer: video.look(), unshown: 0, heard: 0, heard_at: Instant::now() };
-    let mut pictures = feed::subscribe(&video, look, &shared.painters);
     let mut changes = video.changes();
     let [mut reports, mut pings] = [REPORT, PING].map(interval);
     reports.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -59,11 +65,17 @@ pub(super) async fn show(mut socket: WebSocket, shared: Arc<Shared>, video: Arc<
                 Some(Ok(said)) if browser.hear(&said) => continue,
                 _ => return,
             },
-            shot = pictures.next(), if browser.unshown < MOST_UNSHOWN => {
-                let Some(shot) = shot else { return };
-                browser.unshown += 1;
-                Message::Binary(shot.message.clone())
-            }
+            made = pictures.next(), if browser.unshown < MOST_UNSHOWN => match made {
+                Ok(shot) => {
+                    browser.unshown += 1;
+                    Message::Binary(shot.message.clone())
+                }
+                Err(why) => {
+                    let close = CloseFrame { code: close_code::ERROR, reason: first_bytes(&why).into() };
+                    let _ = timeout(REPORT, socket.send(Message::Close(Some(close)))).await;
+                    return;
+                }
+            },
             _ = reports.tick() => {
                 browser.heard = 0;
                 report(&video)
@@ -86,6 +98,11 @@ pub(super) async fn show(mut socket: WebSocket, shared: Arc<Shared>, video: Arc<
             return;
         }
     }
+}
+
+/// As much of a reason as a message that closes may have.
+fn first_bytes(why: &str) -> &str {
+    &why[..why.floor_char_boundary(MOST_REASON)]
 }
 
 fn report(video: &Video) -> Message {

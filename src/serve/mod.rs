@@ -13,22 +13,27 @@
 //! | `api.rs` | what can be asked: addresses, JSON, answers |
 //! | `orders.rs` | what is asked of a run, and what it answers |
 //! | `offers.rs` | cameras and files of a folder, to be opened from the page |
+//! | `folder.rs` | that folder: what is offered of it, and that nobody is told where it lies |
+//! | `work.rs` | what waits or takes long, done by threads that may |
 //! | `live.rs` | a browser that looks: pictures out, what it has shown in |
 //! | `feed.rs` | pictures made once for all who look at the same |
 //! | `picture.rs` | from a frame to a JPEG of the size that is looked at |
 //! | `video.rs` | what is known of a run now |
 //! | `searched.rs` | what it searches now, after all changes |
 //! | `history.rs` | the records of the last frames |
+//! | `memory.rs` | memory for frames that are kept, of all runs together |
 //! | `sink.rs` | the sink |
 //! | `rehearsal.rs` | a page without a network, for tests and fuzzing |
 //! | `page/` | what the browser gets, and the description of the API |
 
 mod api;
 mod feed;
+mod folder;
 mod guard;
 mod history;
 mod listen;
 mod live;
+mod memory;
 mod offers;
 mod orders;
 mod picture;
@@ -36,6 +41,7 @@ mod rehearsal;
 mod searched;
 mod sink;
 mod video;
+mod work;
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -51,10 +57,12 @@ use crate::config::Limits;
 use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::frame::Rect;
+use crate::media::cameras;
 use crate::metrics::{Address, Registry};
 use crate::surface::Traffic;
 
 use guard::Guard;
+use memory::Memory;
 use offers::Offers;
 use video::Video;
 
@@ -74,8 +82,15 @@ const MOST_VIEWERS: usize = 64;
 /// Videos that have ended, and are still shown.
 const MOST_ENDED: usize = 64;
 
+/// Kinds of pictures that are made at the same time: each video's in each size and view that somebody looks
+/// at has an encoder of its own. One for each viewer, and some for those who ask for single pictures.
+const MOST_FEEDS: usize = MOST_VIEWERS + 16;
+
 /// Orders that wait for their frame at the same time.
 const MOST_ORDERS: usize = 64;
+
+/// Pictures that are sent here at the same time, to be searched.
+const MOST_SENT: usize = 8;
 
 /// A run as the page shows it.
 #[derive(Debug, Clone)]
@@ -100,6 +115,8 @@ pub struct Shown {
     pub waits: bool,
     /// Frames that it keeps also while nobody looks.
     pub kept: usize,
+    /// Bytes of its first frame.
+    pub frame_bytes: usize,
 }
 
 /// A page, served until this is dropped.
@@ -120,7 +137,12 @@ struct Shared {
     registry: Registry,
     guard: Guard,
     viewers: Arc<Semaphore>,
-    orders: Semaphore,
+    feeds: Arc<Semaphore>,
+    orders: Arc<Semaphore>,
+    /// Pictures that are sent here.
+    sent: Arc<Semaphore>,
+    /// Memory for frames that are kept.
+    memory: Arc<Memory>,
     /// Pictures are made one after the other: the run has the rest of the processor.
     painters: Arc<Semaphore>,
     over: watch::Receiver<bool>,
@@ -134,8 +156,15 @@ struct Videos {
 }
 
 impl Videos {
-    fn add(&mut self, shown: Shown) -> Arc<Video> {
-        let video = Arc::new(Video::new(self.next, shown));
+    /// Shows a run, under a name that no other has.
+    fn add(&mut self, mut shown: Shown, shared: &Shared) -> Arc<Video> {
+        let is_free = |name: &String| self.shown.values().all(|video| video.shown.name != *name);
+        if !is_free(&shown.name) {
+            let mut others = (2..).map(|number| format!("{} ({number})", shown.name));
+            shown.name = others.find(is_free).expect("numbers do not end");
+        }
+        let folder = shared.offers.as_ref().and_then(|offers| offers.folder.clone());
+        let video = Arc::new(Video::new(self.next, shown, &shared.memory, folder));
         self.shown.insert(self.next, video.clone());
         self.next += 1;
         let ended: Vec<_> =
@@ -149,6 +178,32 @@ impl Videos {
 }
 
 impl Shared {
+    fn new(guard: Guard, offers: Option<Offers>, over: watch::Receiver<bool>) -> Self {
+        let places = |most| Arc::new(Semaphore::new(most));
+        Self {
+            videos: Mutex::default(),
+            offers: offers.map(Arc::new),
+            registry: Registry::default(),
+            guard,
+            viewers: places(MOST_VIEWERS),
+            feeds: places(MOST_FEEDS),
+            orders: places(MOST_ORDERS),
+            sent: places(MOST_SENT),
+            memory: Arc::default(),
+            painters: places(1),
+            over,
+        }
+    }
+
+    /// Shows a run. What comes back counts it for the metrics, too.
+    fn watch(&self, shown: Shown) -> PageSink {
+        let traffic = shown.traffic.clone();
+        let video = self.videos().add(shown, self);
+        video.keep_frames();
+        let metrics = self.registry.watch(&video.shown.name, &traffic);
+        PageSink::new(video, metrics)
+    }
+
     fn videos(&self) -> MutexGuard<'_, Videos> {
         // It is whole at every moment.
         self.videos.lock().unwrap_or_else(PoisonError::into_inner)
@@ -181,7 +236,8 @@ impl Page {
     pub fn offering(address: &Address, folder: Option<&Path>) -> Result<(Self, Receiver<Chosen>)> {
         // Each of those who choose waits for an answer, so there are few.
         let (chosen, is_chosen) = crossbeam_channel::unbounded();
-        let page = Self::serve(address, Some(Offers::new(folder, chosen)?))?;
+        let offers = Offers::new(folder, chosen, Box::new(cameras::cameras))?;
+        let page = Self::serve(address, Some(offers))?;
         Ok((page, is_chosen))
     }
 
@@ -193,20 +249,11 @@ impl Page {
         let guard = Guard::of(address, at).map_err(failed)?;
         let url = url(at, guard.token());
         let (over, is_over) = watch::channel(false);
-        let shared = Arc::new(Shared {
-            videos: Mutex::default(),
-            offers: offers.map(Arc::new),
-            registry: Registry::default(),
-            guard,
-            viewers: Arc::new(Semaphore::new(MOST_VIEWERS)),
-            orders: Semaphore::new(MOST_ORDERS),
-            painters: Arc::new(Semaphore::new(1)),
-            over: is_over,
-        });
+        let shared = Arc::new(Shared::new(guard, offers, is_over));
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
-            // Those who wait for an order, and a painter.
-            .max_blocking_threads(MOST_ORDERS + 2)
+            // Those who wait for an order, decode, look into the folder and for cameras, and a painter.
+            .max_blocking_threads(MOST_ORDERS + MOST_SENT + 3)
             .thread_name("lockon-page")
             .enable_all()
             .build()
@@ -224,12 +271,10 @@ impl Page {
         self.url.clone()
     }
 
-    /// Shows a run. What comes back is an output of the run, and is told what is found.
+    /// Shows a run, under another name if a run that is shown has its name already. What comes back is an
+    /// output of the run, and is told what is found.
     pub fn watch(&self, shown: Shown) -> PageSink {
-        let metrics = self.shared.registry.watch(&shown.name, &shown.traffic);
-        let video = self.shared.videos().add(shown);
-        video.keep_frames();
-        PageSink::new(video, metrics)
+        self.shared.watch(shown)
     }
 }
 

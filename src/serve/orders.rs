@@ -8,6 +8,7 @@ use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::change::Change;
 use crate::control::Control;
@@ -20,6 +21,7 @@ use crate::text;
 
 use super::Shared;
 use super::video::Video;
+use super::work::{place, work};
 
 /// How long an answer waits for the frame from which an order holds.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -108,13 +110,20 @@ pub(super) async fn change(shared: &Shared, video: &Arc<Video>, change: Change) 
     ask(shared, video, asked).await
 }
 
-/// Searches for a picture too: a PNG, JPEG or BMP file, whose alpha channel is the mask.
-pub(super) async fn add(shared: &Shared, video: &Arc<Video>, name: String, picture: Bytes) -> Response {
+/// Searches for a picture too: a PNG, JPEG or BMP file, whose alpha channel is the mask. It is decoded in its
+/// place among those that are sent.
+pub(super) async fn add(
+    shared: &Shared,
+    video: &Arc<Video>,
+    name: String,
+    picture: Bytes,
+    place: OwnedSemaphorePermit,
+) -> Response {
     let read = move || -> Result<Template> {
         let still = still::decode(&picture, name.as_ref(), template::MAX_PIXELS)?;
         Template::new(name, still.luma, still.alpha.as_ref())
     };
-    match tokio::task::spawn_blocking(read).await {
+    match work(place, read).await {
         Ok(Ok(template)) => change(shared, video, Change::adding(template)).await,
         Ok(Err(error)) => refuse(StatusCode::BAD_REQUEST, &error.to_string()).into_response(),
         Err(_) => refuse(StatusCode::BAD_REQUEST, "this picture cannot be read").into_response(),
@@ -136,19 +145,21 @@ pub(super) async fn cut(shared: &Shared, video: &Arc<Video>, name: String, drawn
         }
         Template::new(name, frame.luma().crop(rect).to_plane(), None)
     };
-    match tokio::task::spawn_blocking(cut).await {
+    let Some(place) = place(&shared.orders) else { return too_many().into_response() };
+    match work(place, cut).await {
         Ok(Ok(template)) => change(shared, video, Change::adding(template)).await,
         Ok(Err(error)) => refuse(StatusCode::CONFLICT, &error.to_string()).into_response(),
         Err(_) => refuse(StatusCode::CONFLICT, "this cannot be cut out").into_response(),
     }
 }
 
+fn too_many() -> Refused {
+    refuse(StatusCode::SERVICE_UNAVAILABLE, "too many orders wait for their frame")
+}
+
 /// Asks a run, and waits for its answer without holding anybody up.
 async fn ask(shared: &Shared, video: &Arc<Video>, order: impl FnOnce(&Control) -> Result<Reply>) -> Response {
-    let Ok(_place) = shared.orders.try_acquire() else {
-        return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many orders wait for their frame")
-            .into_response();
-    };
+    let Some(place) = place(&shared.orders) else { return too_many().into_response() };
     let control = &video.shown.control;
     let reply = match order(control) {
         Ok(reply) => reply,
@@ -156,7 +167,7 @@ async fn ask(shared: &Shared, video: &Arc<Video>, order: impl FnOnce(&Control) -
     };
     let id = reply.id();
     let patience = if control.is_paused() { AT_ONCE } else { PATIENCE };
-    match tokio::task::spawn_blocking(move || reply.poll_for(patience)).await {
+    match work(place, move || reply.poll_for(patience)).await {
         Ok(Some(Ok(frame))) => Json(Answer { id, frame: Some(frame) }).into_response(),
         Ok(Some(Err(error))) => refuse(StatusCode::CONFLICT, &error.to_string()).into_response(),
         // It will be done before the next frame.

@@ -7,6 +7,7 @@ use crate::colour::Conversion;
 use crate::error::Result;
 use crate::frame::{Frame, Plane, PlaneRef, Size};
 use crate::media::jpeg::{Encoder, MOST_SIDE};
+use crate::simd::Level;
 
 const QUALITY: u8 = 80;
 
@@ -73,7 +74,10 @@ impl Painter {
                 resize(samples.as_ref(), half, plane, means);
             }
         }
-        recolour(&mut room.planes, weights, added);
+        Level::best().run(
+            #[inline(always)]
+            || recolour(&mut room.planes, weights, added),
+        );
         encoder.encode(&room.planes.each_ref().map(Plane::as_ref))
     }
 
@@ -90,6 +94,7 @@ impl Painter {
 
 /// Makes luma, Cb and Cr, with half the samples in both directions, what JPEG has: `weights` are those of
 /// [`Conversion::to_jpeg`].
+#[inline(always)]
 fn recolour([luma, cb, cr]: &mut [Plane; 3], weights: [[f64; 4]; 3], added: &mut Vec<i16>) {
     let fixed = |weight: f64| (weight * f64::from(1 << COLOUR_BITS)).round() as i16;
     // All from the middle, so that sums are small. Those that are too large all the same are as large as can
@@ -153,11 +158,18 @@ fn resize(plane: PlaneRef<'_>, size: Size, to: &mut Plane, means: &mut Vec<u16>)
         return to.as_mut().copy_from(plane);
     }
     let columns = spans(plane.size().width, size.width);
-    // All of one length, so that nobody has to look how long each is.
-    match columns.iter().map(|(_, weights)| weights.len()).max().unwrap_or(0) {
-        ..=2 => average(plane, to, means, &padded::<2>(&columns), |weights| weights),
-        3..=4 => average(plane, to, means, &padded::<4>(&columns), |weights| weights),
-        _ => average(plane, to, means, &columns, |weights| weights),
+    match period(plane.size().width, size.width) {
+        (3, 2) => repeated::<3, 2>(plane, to, means, &columns),
+        (2, 1) => repeated::<2, 1>(plane, to, means, &columns),
+        (3, 1) => repeated::<3, 1>(plane, to, means, &columns),
+        (4, 1) => repeated::<4, 1>(plane, to, means, &columns),
+        (6, 1) => repeated::<6, 1>(plane, to, means, &columns),
+        // All of one length, so that nobody has to look how long each is.
+        _ => match columns.iter().map(|(_, weights)| weights.len()).max().unwrap_or(0) {
+            ..=2 => each(plane, to, means, &padded::<2>(&columns), |weights| weights),
+            3..=4 => each(plane, to, means, &padded::<4>(&columns), |weights| weights),
+            _ => each(plane, to, means, &columns, |weights| weights),
+        },
     }
 }
 
@@ -169,31 +181,95 @@ fn padded<const N: usize>(columns: &[(usize, Vec<u16>)]) -> Vec<(usize, [u16; N]
     columns.iter().map(pad).collect()
 }
 
+/// The means of areas, each column by its own weights.
 #[inline(always)]
-fn average<W>(
+fn each<W>(
     plane: PlaneRef<'_>,
     to: &mut Plane,
     means: &mut Vec<u16>,
     columns: &[(usize, W)],
     weights: impl Fn(&W) -> &[u16],
 ) {
+    average(
+        plane,
+        to,
+        means,
+        #[inline(always)]
+        |means, to| {
+            for (to, (first, own)) in to.iter_mut().zip(columns) {
+                let own = weights(own);
+                *to = mean(&means[*first..][..own.len()], own);
+            }
+        },
+    );
+}
+
+/// The least numbers of pixels in which the weights of columns repeat: of what there is, and of what it is
+/// made into.
+fn period(from: usize, to: usize) -> (usize, usize) {
+    let (mut a, mut b) = (from, to);
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    (from / a.max(1), to / a.max(1))
+}
+
+/// The same where each `FROM` columns become `TO` in the same way: what is known when it is compiled becomes
+/// instructions for many columns at once.
+fn repeated<const FROM: usize, const TO: usize>(
+    plane: PlaneRef<'_>,
+    to: &mut Plane,
+    means: &mut Vec<u16>,
+    columns: &[(usize, Vec<u16>)],
+) {
+    let mut weights = [[0; FROM]; TO];
+    for (of, (first, own)) in weights.iter_mut().zip(columns) {
+        of[*first..][..own.len()].copy_from_slice(own);
+    }
+    average(
+        plane,
+        to,
+        means,
+        #[inline(always)]
+        |means, to| {
+            let (whole, _) = means.as_chunks::<FROM>();
+            let (made, _) = to.as_chunks_mut::<TO>();
+            for (to, means) in made.iter_mut().zip(whole) {
+                for (to, own) in to.iter_mut().zip(&weights) {
+                    *to = mean(means, own);
+                }
+            }
+        },
+    );
+}
+
+/// The mean of means, by their weights.
+#[inline(always)]
+fn mean(means: &[u16], weights: &[u16]) -> u8 {
+    let sum: u32 = means.iter().zip(weights).map(|(&v, &w)| u32::from(v) * u32::from(w)).sum();
+    ((sum + (1 << (2 * BITS - 1))) >> (2 * BITS)) as u8
+}
+
+/// Makes each row of the means of the columns that it stands for, and of these what `across` makes of them.
+fn average(plane: PlaneRef<'_>, to: &mut Plane, means: &mut Vec<u16>, across: impl Fn(&[u16], &mut [u8])) {
     let Size { width, height } = to.size();
     // Behind the last column are those that padded weights look at.
     means.resize(plane.size().width + 4, 0);
-    let rows = to.data_mut().chunks_exact_mut(width);
-    for (to, (first, shares)) in rows.zip(spans(plane.size().height, height)) {
-        means.fill(0);
-        for (y, &share) in (first..).zip(&shares) {
-            // At most 255 * 256 in all.
-            means.iter_mut().zip(plane.row(y)).for_each(|(sum, &v)| *sum += u16::from(v) * share);
-        }
-        for (to, (first, own)) in to.iter_mut().zip(columns) {
-            let own = weights(own);
-            let means = &means[*first..][..own.len()];
-            let sum: u32 = means.iter().zip(own).map(|(&v, &w)| u32::from(v) * u32::from(w)).sum();
-            *to = ((sum + (1 << (2 * BITS - 1))) >> (2 * BITS)) as u8;
-        }
-    }
+    let means = &mut means[..];
+    let rows = spans(plane.size().height, height);
+    Level::best().run(
+        #[inline(always)]
+        || {
+            for (to, (first, shares)) in to.data_mut().chunks_exact_mut(width).zip(&rows) {
+                means.fill(0);
+                for (y, &share) in (*first..).zip(shares) {
+                    // At most 255 * 256 in all.
+                    means.iter_mut().zip(plane.row(y)).for_each(|(sum, &v)| *sum += u16::from(v) * share);
+                }
+                across(means, to);
+            }
+        },
+    );
 }
 
 /// Of each of `to` pixels that `from` are made into: the first that it is made of, and the weights of that
@@ -338,6 +414,25 @@ mod tests {
                 assert!(first + weights.len() <= from, "{from} -> {to}: {first} {}", weights.len());
             }
         }
+    }
+
+    #[test]
+    fn columns_that_repeat_become_what_they_are_one_by_one() {
+        let mut value = 1_u32;
+        let mut noise = || {
+            value = value.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (value >> 24) as u8
+        };
+        for (from, to) in [(1920, 1280), (1280, 640), (1920, 640), (1280, 320), (1920, 320), (1920, 960)] {
+            let plane = Plane::from_vec((0..from).map(|_| noise()).collect(), Size::new(from, 1));
+            let means: Vec<_> = plane.data().iter().map(|&v| u16::from(v) << BITS).collect();
+            let mean = |(first, own): (usize, Vec<u16>)| mean(&means[first..][..own.len()], &own);
+            let expected: Vec<_> = spans(from, to).into_iter().map(mean).collect();
+            let mut resized = Plane::default();
+            resize(plane.as_ref(), Size::new(to, 1), &mut resized, &mut Vec::new());
+            assert_eq!(resized.data(), expected, "{from} -> {to}");
+        }
+        assert_eq!([(1920, 1280), (640, 320), (7, 3)].map(|(a, b)| period(a, b)), [(3, 2), (2, 1), (7, 3)]);
     }
 
     #[test]

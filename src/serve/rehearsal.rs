@@ -6,29 +6,34 @@ use std::time::Instant;
 use axum::Router;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::config::Limits;
 use crate::control::Control;
 use crate::error::Result;
-use crate::frame::{Circumstances, Frame, FrameMeta, PixelFormat, Plane, Size, VideoFormat};
-use crate::metrics::{Address, Registry};
+use crate::frame::{Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, Size, VideoFormat};
+use crate::media::cameras::Camera;
+use crate::metrics::Address;
 use crate::ports::Delivery;
-use crate::results::FrameRecord;
+use crate::results::{FrameRecord, Track};
 use crate::surface::Traffic;
 
 use super::guard::Guard;
+use super::offers::{Chosen, Offers};
 use super::video::Video;
-use super::{MOST_ORDERS, MOST_VIEWERS, Shared, Shown, api, listen};
+use super::{Shared, Shown, api, listen};
 
 /// Bytes on their way to the page, and from it.
 const ON_THE_WAY: usize = 64 << 10;
+
+/// What a page says that is asked whether it is there.
+const PONG: &[u8] = b"\x8a\x05there";
 
 /// In so many turns whatever needs no other thread is answered.
 const TURNS: usize = 16;
 
 /// A page of one video, which shows one frame, and whose run has not begun: orders are understood, and then
-/// refused.
+/// refused. One camera is offered, which is that video.
 pub struct Rehearsal {
     runtime: Runtime,
     router: Router,
@@ -41,7 +46,7 @@ pub struct Rehearsal {
 impl Rehearsal {
     /// All that can be asked with a body: method, address, and a body that is understood.
     pub const ORDERS: [(&str, &str, &str); 10] = [
-        ("POST", "/api/videos", r#"{"file":"a.mp4"}"#),
+        ("POST", "/api/videos", r#"{"camera":"/dev/video7"}"#),
         ("POST", "/api/videos/0/tracks", r#"{"box":[1,2,30,40],"frame":7}"#),
         ("PUT", "/api/videos/0/tracks/1", r#"{"box":[1,2,30,40],"frame":null}"#),
         ("PUT", "/api/videos/0/tracks/1/name", r#"{"name":"a car"}"#),
@@ -59,29 +64,15 @@ impl Rehearsal {
         let address: Address = "127.0.0.1:80".parse()?;
         let failed = |cause| crate::Error::Listen { address: address.to_string(), cause };
         let (over, is_over) = watch::channel(false);
-        let shared = Arc::new(Shared {
-            videos: std::sync::Mutex::default(),
-            offers: None,
-            registry: Registry::default(),
-            guard: Guard::of(&address, ([127, 0, 0, 1], 80).into()).map_err(failed)?,
-            viewers: Arc::new(Semaphore::new(MOST_VIEWERS)),
-            orders: Semaphore::new(MOST_ORDERS),
-            painters: Arc::new(Semaphore::new(1)),
-            over: is_over,
-        });
-        let video = shared.videos().add(Shown {
-            name: "a.mp4".into(),
-            control: Control::new(),
-            traffic: Traffic::default(),
-            is_live: false,
-            every: 1,
-            length_ns: None,
-            limits: Limits::default(),
-            roi: None,
-            waits: false,
-            kept: 0,
-        });
-        show(&video);
+        let guard = Guard::of(&address, ([127, 0, 0, 1], 80).into()).map_err(failed)?;
+        let (chosen, is_chosen) = crossbeam_channel::unbounded::<Chosen>();
+        // Until those who offer have gone.
+        std::thread::spawn(move || is_chosen.iter().for_each(|chosen| chosen.answer(Ok(0))));
+        let camera = Camera { name: "a camera".into(), device: "/dev/video7".into() };
+        let offers = Offers::new(None, chosen, Box::new(move || vec![camera.clone()]))?;
+        let shared = Arc::new(Shared::new(guard, Some(offers), is_over));
+        let video = shared.videos().add(shown(), &shared);
+        deliver(&video, 7, plane());
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         Ok(Self { runtime, router: api::router(&shared), shared, video, _over: over })
     }
@@ -126,14 +117,16 @@ impl Rehearsal {
         self.talk(&[head.as_bytes(), body].concat(), false)
     }
 
-    /// The same of what a browser that looks says: text of less than 64 kB.
+    /// The same of what a browser that looks says, text of less than 64 kB, and then asks whether the page is
+    /// there.
     pub fn answer_to_viewer(&self, said: &[u8]) -> Vec<u8> {
         let head = "GET /api/videos/0/live HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n\
                     Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
         // Of its length in 16 bits, and masked by zeros, so that it stays as it is.
         let [high, low] = (said.len() as u16).to_be_bytes();
-        self.answer(&[head.as_bytes(), &[0x81, 0xfe, high, low, 0, 0, 0, 0], said].concat())
+        let ping = [&[0x89, 0x80 | (PONG.len() - 2) as u8, 0, 0, 0, 0], &PONG[2..]].concat();
+        self.answer(&[head.as_bytes(), &[0x81, 0xfe, high, low, 0, 0, 0, 0], said, &ping].concat())
     }
 
     /// What is told of the video, as JSON: the same as long as nothing was changed.
@@ -143,24 +136,47 @@ impl Rehearsal {
     }
 }
 
-/// A frame of 64x48 in which there is something.
-fn show(video: &Video) {
-    let size = Size::new(64, 48);
-    let luma = Plane::from_vec((0..size.area()).map(|at| (at * 37 % 251) as u8).collect(), size);
+const SIZE: Size = Size::new(64, 48);
+
+/// A run that has not begun.
+pub(super) fn shown() -> Shown {
+    Shown {
+        name: "a.mp4".into(),
+        control: Control::new(),
+        traffic: Traffic::default(),
+        is_live: false,
+        every: 1,
+        length_ns: None,
+        limits: Limits::default(),
+        roi: None,
+        waits: false,
+        kept: 0,
+        frame_bytes: SIZE.area(),
+    }
+}
+
+/// A picture in which there is something.
+pub(super) fn plane() -> Arc<dyn Picture> {
+    Arc::new(Plane::from_vec((0..SIZE.area()).map(|at| (at * 37 % 251) as u8).collect(), SIZE))
+}
+
+/// The frame of that number, which is this picture.
+pub(super) fn deliver(video: &Video, index: u64, picture: Arc<dyn Picture>) {
     let format = VideoFormat {
-        size,
+        size: SIZE,
         pixels: PixelFormat::GRAY8,
         frame_rate: (25, 1),
         pixel_aspect: (1, 1),
         colorimetry: None,
     };
     let frame = Frame {
-        meta: FrameMeta { index: 7, pts_ns: None, duration_ns: None, arrived: Instant::now() },
+        meta: FrameMeta { index, pts_ns: None, duration_ns: None, arrived: Instant::now() },
         circumstances: Circumstances::default(),
         format: Arc::new(format),
-        picture: Arc::new(luma),
+        picture,
     };
-    let record = Arc::new(FrameRecord { frame: 7, ..FrameRecord::default() });
+    let tracks = vec![Track { id: 1, ..Track::default() }];
+    let record = Arc::new(FrameRecord { frame: index, tracks, ..FrameRecord::default() });
     video.deliver(&Delivery { frame: &frame, record: &record, mask: None });
 }
 
@@ -261,7 +277,7 @@ mod tests {
         let (mut understood, mut not) = (0, 0);
         for (method, path, body) in Rehearsal::ORDERS {
             let is_one = status(&rehearsal.answer_to(method, path, "application/json", body.as_bytes()));
-            assert!(matches!(is_one, 204 | 404 | 409), "{method} {path} {body}: {is_one}");
+            assert!(matches!(is_one, 201 | 204 | 409), "{method} {path} {body}: {is_one}");
             for round in 0..300 {
                 let body = match round % 3 {
                     0 => random.bytes(60),
@@ -272,8 +288,8 @@ mod tests {
                 let answer = rehearsal.answer_to(method, path, "application/json", &body);
                 let (status, text) = (status(&answer), String::from_utf8_lossy(&answer));
                 let shown = String::from_utf8_lossy(&body);
-                assert!(matches!(status, 204 | 400..=499), "{method} {path} {shown}: {text}");
-                if status == 204 {
+                assert!(matches!(status, 201 | 204 | 400..=499), "{method} {path} {shown}: {text}");
+                if matches!(status, 201 | 204) {
                     understood += 1;
                     continue;
                 }
@@ -295,13 +311,20 @@ mod tests {
         let grey = image::GrayImage::from_fn(9, 7, |x, y| image::Luma([(x * 37 + y * 91) as u8]));
         grey.write_to(&mut png, image::ImageFormat::Png).unwrap();
         let path = "/api/videos/0/templates/a";
+        let before = rehearsal.status();
         // Understood, and refused because no run goes on.
         assert_eq!(status(&rehearsal.answer_to("PUT", path, "image/png", png.get_ref())), 409);
+        let (mut understood, mut not) = (0, 0);
         for round in 0..600 {
             let bytes = if round % 2 == 0 { random.bytes(300) } else { random.broken(png.get_ref()) };
             let answer = status(&rehearsal.answer_to("PUT", path, "image/png", &bytes));
-            assert!(matches!(answer, 400 | 409), "{answer} {bytes:?}");
+            // What another one can read whole is a picture, and nothing else is.
+            let is_picture = image::load_from_memory(&bytes).is_ok();
+            assert_eq!(answer, if is_picture { 409 } else { 400 }, "{bytes:?}");
+            *if is_picture { &mut understood } else { &mut not } += 1;
         }
+        assert!(not > 500 && understood > 0, "{not} {understood}");
+        assert_eq!(rehearsal.status(), before);
     }
 
     #[test]
@@ -324,9 +347,10 @@ mod tests {
     }
 
     #[test]
-    fn viewers_who_say_what_no_page_says_are_left() {
+    fn viewers_who_say_what_no_page_says_are_left_and_others_are_not() {
         let rehearsal = Rehearsal::new().unwrap();
         let mut random = Random(4);
+        let (mut stay, mut are_left) = (0, 0);
         for round in 0..600 {
             let said = match round % 3 {
                 0 => random.bytes(60),
@@ -335,7 +359,23 @@ mod tests {
             };
             let answer = rehearsal.answer_to_viewer(&said);
             assert_eq!(status(&answer), 101, "{said:?}");
+            // Whoever is not left is answered when he asks after that.
+            let is_answered = answer.windows(PONG.len()).any(|bytes| bytes == PONG);
+            let shown = String::from_utf8_lossy(&said);
+            assert_eq!(is_answered, is_of_a_page(&said), "{shown}");
+            *if is_answered { &mut stay } else { &mut are_left } += 1;
         }
+        assert!(stay > 5 && are_left > 300, "{stay} {are_left}");
         assert!(rehearsal.status().contains("\"viewers\":0"), "{}", rehearsal.status());
+    }
+
+    /// True for an object of nothing but what openapi.json says that a page says.
+    fn is_of_a_page(said: &[u8]) -> bool {
+        let Ok(serde_json::Value::Object(said)) = serde_json::from_slice(said) else { return false };
+        said.iter().all(|(key, value)| match &**key {
+            "shown" => value.as_u64().is_some_and(|shown| u32::try_from(shown).is_ok()),
+            "drawing" => value.is_boolean() || value.is_null(),
+            _ => false,
+        })
     }
 }

@@ -16,15 +16,14 @@ use crate::results::{Event, FrameRecord, RunRecord, Summary};
 use crate::text;
 
 use super::feed::{Feed, Look};
+use super::folder::Folder;
 use super::history::History;
+use super::memory::{Memory, Part};
 use super::searched::Searched;
 use super::{KEPT, Shown};
 
-/// Memory for frames that are kept while a box is drawn, so that it can be drawn on a picture that stands
-/// still for a while.
-const KEPT_BYTES: usize = 256 << 20;
-
-/// Most frames that are kept then: eight seconds.
+/// Most frames that are kept while a box is drawn, so that it can be drawn on a picture that stands still for
+/// a while: eight seconds.
 const MOST_KEPT: usize = 240;
 
 /// Events that are told.
@@ -55,7 +54,9 @@ pub(super) struct Video {
     waits: AtomicBool,
     /// How many kinds of thresholded pictures are looked at.
     pub(super) masks: AtomicUsize,
-    pub(super) feeds: Mutex<HashMap<Look, Arc<Feed>>>,
+    feeds: Mutex<HashMap<Look, Arc<Feed>>>,
+    /// What is to be hidden in what is told of it.
+    folder: Option<Arc<Folder>>,
 }
 
 /// A frame with what was found in it.
@@ -89,11 +90,12 @@ struct End {
 }
 
 /// How many look.
-#[derive(Default)]
 struct Viewers {
     all: usize,
     /// Those who draw a box.
     draw: usize,
+    /// Memory for the frames that they need.
+    part: Part,
 }
 
 /// Something that happened, in words.
@@ -151,16 +153,17 @@ impl Spread {
 }
 
 impl Video {
-    pub(super) fn new(id: usize, shown: Shown) -> Self {
+    pub(super) fn new(id: usize, shown: Shown, memory: &Arc<Memory>, folder: Option<Arc<Folder>>) -> Self {
         Self {
             id,
+            folder,
             waits: AtomicBool::new(shown.waits),
             masks: AtomicUsize::new(0),
             state: Mutex::new(State { search: Searched::new(shown.limits, shown.roi), ..State::default() }),
             shown,
             frames: watch::Sender::new(0),
             changes: watch::Sender::new(0),
-            viewers: Mutex::default(),
+            viewers: Mutex::new(Viewers { all: 0, draw: 0, part: Part::none_of(memory) }),
             feeds: Mutex::default(),
         }
     }
@@ -168,6 +171,19 @@ impl Video {
     fn state(&self) -> MutexGuard<'_, State> {
         // It is whole at every moment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pictures that are looked at.
+    pub(super) fn feeds(&self) -> MutexGuard<'_, HashMap<Look, Arc<Feed>>> {
+        self.feeds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What may be told of it to whoever looks. What is hidden goes first: escaped, it would not be found.
+    fn for_people(&self, text: &str) -> String {
+        match &self.folder {
+            Some(folder) => text::for_people(&folder.hide(text)),
+            None => text::for_people(text),
+        }
     }
 
     /// Hears of each frame from now on.
@@ -185,9 +201,14 @@ impl Video {
     }
 
     pub(super) fn begin(&self, run: &RunRecord, _: &VideoFormat) {
+        let mut run = run.clone();
+        if let Some(folder) = &self.folder {
+            let words = run.command.iter_mut().flat_map(|said| said.line.iter_mut().chain(&mut said.outputs));
+            words.chain([&mut run.input]).for_each(|word| *word = folder.hide(word));
+        }
         let mut state = self.state();
-        state.search.begin(run);
-        state.run = Some(Arc::new(run.clone()));
+        state.search.begin(&run);
+        state.run = Some(Arc::new(run));
         drop(state);
         if self.waits.load(Ordering::Relaxed) {
             // The first frame is on its way, and none after it.
@@ -217,7 +238,9 @@ impl Video {
         // The picture before goes back to its decoder without the lock.
         let before = state.newest.replace(newest);
         drop(state);
-        drop(before);
+        if before.is_some_and(|before| before.frame.format.bytes() != delivery.frame.format.bytes()) {
+            self.keep_frames();
+        }
         self.frames.send_modify(|count| *count += 1);
     }
 
@@ -235,7 +258,7 @@ impl Video {
             }
             Event::Gap { frame, away_us, reason } => {
                 state.gaps += 1;
-                let reason = text::for_people(reason);
+                let reason = self.for_people(reason);
                 (frame, format!("connected again after {:.1} s: {reason}", seconds(away_us)))
             }
             Event::Caps { frame, width, height, format, .. } => {
@@ -248,7 +271,7 @@ impl Video {
                 (frame, order.to_string())
             }
             Event::Control { frame, order, refused: Some(reason) } => {
-                (frame, format!("refused to {order}: {reason}"))
+                (frame, format!("refused to {order}: {}", self.for_people(reason)))
             }
         };
         state.events.push_back(Told { frame: *frame, what });
@@ -263,13 +286,14 @@ impl Video {
         let mut state = self.state();
         if state.ended.is_none() {
             let error = summary.and_then(|summary| summary.error.as_deref());
-            state.ended = Some(End { error: error.map(text::for_people) });
+            state.ended = Some(End { error: error.map(|error| self.for_people(error)) });
             // What lies on a device goes with the device.
             if state.newest.as_ref().is_some_and(|newest| newest.frame.picture.surface().is_some()) {
                 state.newest = None;
             }
         }
         drop(state);
+        self.keep_frames();
         self.tell();
     }
 
@@ -424,22 +448,24 @@ impl Video {
         self.count(|_| {});
     }
 
-    /// Counts who looks, and keeps as many frames as they need. Each is a copy, so none are kept for nobody.
+    /// Counts who looks, and keeps as many frames as they need and as there is memory for. Each is a copy, so
+    /// none are kept for nobody.
     fn count(&self, change: impl FnOnce(&mut Viewers)) {
         let mut viewers = self.viewers();
         change(&mut viewers);
         let is_seen = viewers.all > 0 || self.waits.load(Ordering::Relaxed);
-        let looked_at = if is_seen { KEPT } else { 0 };
-        let drawn_on = if viewers.draw > 0 { self.most_kept() } else { 0 };
-        self.shown.control.keep_frames(self.shown.kept.max(looked_at).max(drawn_on));
+        let wanted = match (self.has_ended(), viewers.draw > 0, is_seen) {
+            (true, ..) | (_, false, false) => 0,
+            (_, true, _) => MOST_KEPT,
+            (_, false, true) => KEPT,
+        };
+        let granted = viewers.part.take(wanted, self.bytes_of_frame());
+        self.shown.control.keep_frames(self.shown.kept.max(granted));
     }
 
-    fn most_kept(&self) -> usize {
-        let bytes = self.state().newest.as_ref().map_or(1, |newest| {
-            let VideoFormat { size, pixels, .. } = *newest.frame.format;
-            (0..pixels.planes()).map(|plane| pixels.plane_size(plane, size).area()).sum()
-        });
-        (KEPT_BYTES / bytes.max(1)).clamp(KEPT, MOST_KEPT)
+    fn bytes_of_frame(&self) -> usize {
+        let newest = self.state().newest.as_ref().map(|newest| newest.frame.format.bytes());
+        newest.unwrap_or(self.shown.frame_bytes)
     }
 }
 

@@ -414,6 +414,13 @@ pub struct VideoFormat {
     pub colorimetry: Option<String>,
 }
 
+impl VideoFormat {
+    /// Bytes of all planes of a picture, without what lies between rows.
+    pub fn bytes(&self) -> usize {
+        (0..self.pixels.planes()).map(|plane| self.pixels.plane_size(plane, self.size).area()).sum()
+    }
+}
+
 /// Planes that stay where the decoder put them for as long as the picture is held.
 pub trait Picture: Send + Sync {
     /// Plane `index`, below `PixelFormat::planes`, in the host's memory; plane 0 is luma. One that lies on a

@@ -100,7 +100,7 @@ impl Level {
     /// `#[inline(always)]`, or small.
     #[inline]
     #[expect(unsafe_code, reason = "calling code that is compiled for more than every processor has")]
-    pub(crate) fn run<R>(self, work: impl FnOnce() -> R) -> R {
+    pub fn run<R>(self, work: impl FnOnce() -> R) -> R {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma")]
         fn avx2<R>(work: impl FnOnce() -> R) -> R {

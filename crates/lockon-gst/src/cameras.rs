@@ -27,12 +27,15 @@ pub fn cameras() -> Vec<Camera> {
         let path = ["api.v4l2.path", "device.path"].iter().find_map(|name| properties.get(*name).ok())?;
         Some(Camera { name: device.display_name().into(), device: path })
     };
-    let mut cameras: Vec<_> = monitor.devices().iter().filter_map(camera).collect();
-    cameras.retain(|camera| camera.device.starts_with("/dev/video"));
-    cameras.sort_by(|one, other| one.device.cmp(&other.device));
-    // Some are found in two ways.
-    cameras.dedup_by(|one, other| one.device == other.device);
-    cameras
+    listed(monitor.devices().iter().filter_map(camera).collect())
+}
+
+/// Those that can be opened, by their devices; some are found in two ways.
+fn listed(mut found: Vec<Camera>) -> Vec<Camera> {
+    found.retain(|camera| camera.device.starts_with("/dev/video"));
+    found.sort_by(|one, other| one.device.cmp(&other.device));
+    found.dedup_by(|one, other| one.device == other.device);
+    found
 }
 
 #[cfg(test)]
@@ -41,10 +44,22 @@ mod tests {
     use crate::doctor;
 
     #[test]
-    fn every_camera_that_is_offered_is_a_device_of_this_machine_and_is_so_once() {
+    fn each_camera_is_listed_once_and_nothing_else_is() {
+        let camera = |name: &str, device: &str| Camera { name: name.into(), device: device.into() };
+        let found = vec![
+            camera("yard", "/dev/video2"),
+            camera("screen", "pipewire:7"),
+            camera("door", "/dev/video0"),
+            camera("yard, by PipeWire", "/dev/video2"),
+            camera("", ""),
+        ];
+        assert_eq!(listed(found), [camera("door", "/dev/video0"), camera("yard", "/dev/video2")]);
+    }
+
+    #[test]
+    fn every_camera_that_is_found_is_a_device_of_this_machine() {
         let devices: Vec<_> = doctor::cameras().iter().map(|path| path.display().to_string()).collect();
         let cameras = cameras();
         assert!(cameras.iter().all(|camera| devices.contains(&camera.device)), "{cameras:?} of {devices:?}");
-        assert!(cameras.windows(2).all(|two| two[0].device < two[1].device), "{cameras:?}");
     }
 }

@@ -15,9 +15,6 @@ use super::super::words::counted;
 use super::super::{Outcome, closing, log, system};
 use super::args::{DrainHow, WorkerArgs};
 
-/// Threads that a run needs beside those that work for all: its own, GStreamer's and a codec's.
-const THREADS_EACH: usize = 8;
-
 const DRAINING: &str = "draining: no more jobs are taken (once more ends at once)";
 
 pub(in crate::cli) fn worker(args: &WorkerArgs) -> Result<Outcome> {
@@ -30,7 +27,7 @@ pub(in crate::cli) fn worker(args: &WorkerArgs) -> Result<Outcome> {
         return Err(Error::Usage("--jobs 0 and --cameras 0 leave nothing to do".into()).into());
     }
     system::allow_files();
-    let threads = job::threads(None) + THREADS_EACH * (jobs + cameras);
+    let threads = job::threads(None) + system::THREADS_EACH * (jobs + cameras);
     system::check_threads(threads, "--jobs and --cameras take fewer at a time")?;
     let options = Options {
         name: args.name.clone().unwrap_or_else(own_name),

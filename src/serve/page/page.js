@@ -17,6 +17,8 @@ const make = (tag, text, name) => {
 };
 const colour = (id) => COLOURS[(id - 1) % COLOURS.length];
 const shape = (id) => SHAPES[(id - 1) % SHAPES.length];
+// A name that stays where it is in an address.
+const proper = (name) => (['.', '..'].includes(name) ? '' : name);
 const percentile = (values, share) => [...values].sort((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * share))];
 const wallClock = () => performance.timeOrigin + performance.now();
 
@@ -66,11 +68,11 @@ class Look {
         this.take(data, socket);
       }
     };
-    socket.onclose = () => {
+    socket.onclose = ({ reason }) => {
       if (this.closed || this.ended || this.socket !== socket) return;
       this.tries += 1;
-      this.gone(this.tries);
-      setTimeout(() => { if (!this.closed) this.open(); }, Math.min(5000, 500 * this.tries));
+      this.gone(this.tries, reason);
+      setTimeout(() => { if (!this.closed) this.open(); }, reason ? 3000 : Math.min(5000, 500 * this.tries));
     };
     this.socket = socket;
   }
@@ -202,11 +204,12 @@ class View {
       view: this.mask ? 'mask' : 'overlay',
       shot: (head, bitmap) => this.take(head, bitmap),
       status: (status) => this.report(status),
-      gone: (tries) => {
+      gone: (tries, reason) => {
         $('state').dataset.is = 'gone';
-        $('state').textContent = 'out of reach';
+        $('state').textContent = reason ? 'no picture' : 'out of reach';
         $('fps').textContent = '–';
-        if (tries > 1) this.hint('lockon is out of reach. This page goes on when it is back.');
+        if (reason) this.hint(reason);
+        else if (tries > 1) this.hint('lockon is out of reach. This page goes on when it is back.');
         // It may be back with other videos.
         ask('GET', this.path).catch(({ status }) => { if (status === 404 && view === this) home(); });
       },
@@ -440,7 +443,7 @@ class View {
 
   // What was drawn is searched from now on, as the frame that was seen has it.
   async cut(box, frame) {
-    const name = $('template-name').value.trim() || this.freeName;
+    const name = proper($('template-name').value.trim()) || this.freeName;
     const answer = await order('POST', `${this.path}/templates/${encodeURIComponent(name)}`, { box, frame });
     if (answer) {
       $('template-name').value = '';
@@ -730,7 +733,7 @@ class View {
   // Pictures are searched from now on, under their files' names.
   async add(files) {
     for (const file of files) {
-      const name = file.name.replace(/\.[^.]*$/, '').slice(0, 64) || 'template';
+      const name = proper(file.name.replace(/\.[^.]*$/, '').slice(0, 64)) || 'template';
       const answer = await fetch(`/api/videos${this.path}/templates/${encodeURIComponent(name)}`, {
         method: 'PUT', headers: { 'content-type': file.type || 'image/png' }, body: file,
       }).catch(() => null);
@@ -814,35 +817,61 @@ class Wall {
     document.title = videos.length ? `${videos.length} videos – lockon` : 'lockon';
     this.cards = new Map();
     this.update(videos);
-    this.offer(offers);
     // Videos begin and end while others go on.
     this.timer = setInterval(() => ask('GET', '').then((now) => this.update(now)).catch(() => {}), 2000);
     this.observer.takeRecords();
-    if (offers) this.offersTimer = setInterval(() => call('GET', '/offers').then((now) => this.offer(now)).catch(() => {}), 5000);
+    $('offers').hidden = true;
+    if (offers !== null) this.offer(offers);
   }
 
-  // Cameras come and go, and so do files.
-  offer(offers) {
-    const key = JSON.stringify(offers);
-    if (key === this.offered) return;
-    this.offered = key;
-    $('offers').hidden = !offers;
-    if (!offers) return;
-    const line = ({ name, ...about }, wish) => {
-      const item = make('li');
-      const button = make('button');
-      button.type = 'button';
-      button.append(make('span', name), make('small', about.camera ?? size(about.bytes)));
-      button.onclick = () => choose(button, wish);
-      item.append(button);
-      return item;
-    };
-    $('cameras').replaceChildren(...offers.cameras.map((one) => line(one, { camera: one.camera })));
+  // What can be opened, now and from now on: cameras come and go, and so do files.
+  async offer(now) {
+    const offers = now ?? await call('GET', '/offers').catch(() => undefined);
+    if (this.closed) return;
+    if (offers === null) {
+      // Its videos were named when it was started, and there is one.
+      if (this.cards.size < 2) route();
+      return;
+    }
+    if (offers) this.showOffers(offers);
+    this.offersTimer = setTimeout(() => this.offer(), offers?.cameras ? 5000 : 500);
+  }
+
+  showOffers(offers) {
+    $('offers').hidden = false;
+    $('looking').hidden = offers.cameras !== null;
+    $('cameras').hidden = offers.cameras === null;
+    this.list($('cameras'), offers.cameras ?? []);
     $('files-offered').hidden = offers.folder === null;
     $('folder').textContent = offers.folder;
-    $('files').replaceChildren(...offers.files.map((one) => line(one, { file: one.file })));
+    this.list($('files'), offers.files);
     $('more-files').hidden = !offers.more;
     $('more-files').textContent = `And ${offers.more} more, which are not shown.`;
+  }
+
+  // Changed in place: what has the focus keeps it, and nothing jumps.
+  list(list, all) {
+    const keyOf = ({ camera, file }) => camera ?? file;
+    const lines = new Map([...list.children].map((line) => [line.dataset.key, line]));
+    const keys = new Set(all.map(keyOf));
+    for (const [key, line] of lines) if (!keys.has(key)) line.remove();
+    all.forEach((one, at) => {
+      const { name, camera, file, bytes } = one;
+      let line = lines.get(keyOf(one));
+      if (!line) {
+        line = make('li');
+        line.dataset.key = keyOf(one);
+        const button = make('button');
+        button.type = 'button';
+        button.append(make('span', name), make('small'));
+        button.onclick = () => choose(button, camera ? { camera } : { file });
+        line.append(button);
+      }
+      const about = line.querySelector('small');
+      const text = camera ?? size(bytes);
+      if (about.textContent !== text) about.textContent = text;
+      if (list.children[at] !== line) list.insertBefore(line, list.children[at] ?? null);
+    });
   }
 
   // Only what can be seen is looked at.
@@ -903,8 +932,9 @@ class Wall {
   }
 
   close() {
+    this.closed = true;
     clearInterval(this.timer);
-    clearInterval(this.offersTimer);
+    clearTimeout(this.offersTimer);
     this.observer.disconnect();
     for (const card of this.cards.values()) card.look?.close();
     $('videos').replaceChildren();
@@ -935,11 +965,13 @@ function home() {
 
 async function route() {
   const here = location.hash;
-  const found = await Promise.all([ask('GET', ''), call('GET', '/offers')]).catch((error) => { toast(error.message); return null; });
+  // A folder may take long to be read: videos that go on are shown meanwhile.
+  const offered = Promise.race([call('GET', '/offers').catch(() => {}), new Promise((done) => { setTimeout(done, 300); })]);
+  const found = await Promise.all([ask('GET', ''), offered]).catch((error) => { toast(error.message); return null; });
   const [videos, offers] = found ?? [[], null];
   // Somebody has gone elsewhere meanwhile, which is found by itself.
   if (here !== location.hash) return;
-  if (!videos.length && !offers) {
+  if (!videos.length && offers === null) {
     setTimeout(route, 1000);
     return;
   }
@@ -948,7 +980,7 @@ async function route() {
   wall?.close();
   view = wall = null;
   const chosen = location.hash === '' ? null : Number(location.hash.slice(1));
-  const isAlone = videos.length === 1 && !offers;
+  const isAlone = videos.length === 1 && offers === null;
   const isOne = isAlone || videos.some((video) => video.id === chosen);
   for (const id of ['pause', 'step', 'view', 'more']) $(id).hidden = !isOne;
   if (isOne) view = new View(isAlone ? videos[0].id : chosen);

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::errors::{no_video, unreachable};
-use super::{Input, inlet};
+use super::{Input, SourceSpec, inlet};
 use crate::{doctor, truncated};
 use lockon_core::error::{Error, Result};
 use lockon_core::still;
@@ -14,10 +14,12 @@ use lockon_core::still;
 const PNG_HEAD: u64 = 1 << 20;
 
 /// Finds out without GStreamer what it would say less clearly.
-pub(super) fn check(input: &Input) -> Result<()> {
+pub(super) fn check(spec: &SourceSpec) -> Result<()> {
+    let input = &spec.input;
     match input {
-        Input::File(path) => {
-            let found = std::fs::metadata(path).map_err(Error::file("read", path))?;
+        Input::File(named) => {
+            let path = &spec.file().unwrap_or_else(|| named.clone());
+            let found = std::fs::metadata(path).map_err(Error::file("read", named))?;
             match found {
                 found if found.is_dir() => Err(no_video(input, "a folder, not a file")),
                 found if !found.is_file() => Ok(()),

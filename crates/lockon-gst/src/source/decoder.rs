@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
 
 use gst::glib::{self, subclass::SignalId};
 use gst::prelude::*;
@@ -149,6 +150,35 @@ pub(super) fn prefer_hardware() {
 
 /// Leaves out NVIDIA's decoders of other GPUs than `number`: there is one element for each codec and GPU.
 pub(super) fn keep_to_gpu(pipeline: &gst::Pipeline, number: u32) {
+    leave_out(pipeline, move |factory| gpu_of(factory).is_some_and(|gpu| gpu != number));
+}
+
+/// Leaves out what opens other files and addresses than the one that is read, because that names them, as
+/// playlists do. What comes back has the first that was left out, once one was.
+pub(super) fn keep_to_file(pipeline: &gst::Pipeline) -> Arc<OnceLock<gst::ElementFactory>> {
+    let first = Arc::new(OnceLock::new());
+    let left_out = first.clone();
+    leave_out(pipeline, move |factory| {
+        let opens = opens_others(factory.metadata("klass").unwrap_or_default());
+        if opens {
+            let _ = left_out.set(factory.clone());
+        }
+        opens
+    });
+    first
+}
+
+/// True for a class of elements that open what they find named: playlists of HLS, DASH and Smooth Streaming
+/// are `Adaptive`, session descriptions `Network`, timelines `Editing`.
+fn opens_others(class: &str) -> bool {
+    class.split('/').any(|part| matches!(part, "Adaptive" | "Network" | "Editing" | "Source"))
+}
+
+/// Has what finds decoders in a pipeline pass over some of them.
+fn leave_out(
+    pipeline: &gst::Pipeline,
+    is_left_out: impl Fn(&gst::ElementFactory) -> bool + Clone + Send + Sync + 'static,
+) {
     // Those within a `uridecodebin` ask through it.
     let choosers = pipeline.children().into_iter().filter_map(|element| {
         let signal = SignalId::lookup("autoplug-select", element.type_())?;
@@ -157,10 +187,11 @@ pub(super) fn keep_to_gpu(pipeline: &gst::Pipeline, number: u32) {
     for (chooser, answer) in choosers {
         // The type has no bindings.
         let Some(answer) = glib::EnumClass::with_type(answer) else { continue };
+        let is_left_out = is_left_out.clone();
         chooser.connect("autoplug-select", false, move |values| {
             let factory = values.last().and_then(|value| value.get::<gst::ElementFactory>().ok());
-            let is_elsewhere = factory.and_then(|f| gpu_of(&f)).is_some_and(|gpu| gpu != number);
-            answer.to_value_by_nick(if is_elsewhere { "skip" } else { "try" })
+            let is_passed = factory.is_some_and(|factory| is_left_out(&factory));
+            answer.to_value_by_nick(if is_passed { "skip" } else { "try" })
         });
     }
 }
@@ -226,6 +257,28 @@ mod tests {
         pipeline.set_state(gst::State::Null).unwrap();
         assert_eq!(message.unwrap().type_(), gst::MessageType::Eos);
         assert_eq!(decoder.as_deref(), Some("jpegdec"));
+    }
+
+    #[test]
+    fn classes_of_what_opens_other_files_are_left_out_and_no_others() {
+        for class in [
+            "Codec/Demuxer/Adaptive",
+            "Codec/Demuxer/Network/RTP",
+            "Codec/Demuxer/Editing",
+            "Source/Network",
+            "Source/File/Video",
+        ] {
+            assert!(opens_others(class), "{class}");
+        }
+        for class in [
+            "Codec/Demuxer",
+            "Codec/Demuxer/Metadata",
+            "Codec/Decoder/Video/Hardware",
+            "Codec/Parser/Converter",
+            "",
+        ] {
+            assert!(!opens_others(class), "{class}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! where it is, while the frame waits.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::errors::no_video;
 use super::image_sequence::{Links, PictureFiles};
@@ -49,17 +49,20 @@ impl Inlet {
         let mut inlet = Self::default();
         let pictures = spec.pictures()?;
         let mut launch = spec.launch_for(pictures.as_ref())?;
-        match &spec.input {
-            Input::File(path) if files::is_pipe(path) => {
+        match (&spec.input, &spec.opened) {
+            (Input::File(_), Some(opened)) => {
+                launch.set("input", "location", path_of(opened)?.display());
+            }
+            (Input::File(path), None) if files::is_pipe(path) => {
                 let pipe = files::open_pipe(path, files::End::Reading, control)?;
                 let pipe = pipe.ok_or_else(|| no_video(&spec.input, "interrupted while it was opened"))?;
                 launch.set("input", "fd", descriptor(&pipe)?);
                 inlet.file = Some(pipe);
             }
             // The element's property takes text; what the system calls an open file is text.
-            Input::File(path) if path.to_str().is_none() => {
+            (Input::File(path), None) if path.to_str().is_none() => {
                 let file = File::open(path).map_err(Error::file("read", path))?;
-                launch.set("input", "location", format!("/proc/self/fd/{}", descriptor(&file)?));
+                launch.set("input", "location", path_of(&file)?.display());
                 inlet.file = Some(file);
             }
             _ => {}
@@ -70,6 +73,11 @@ impl Inlet {
         inlet.pictures = pictures;
         Ok((inlet, launch))
     }
+}
+
+/// What the system calls a file that is open.
+pub(super) fn path_of(file: &File) -> Result<PathBuf> {
+    Ok(format!("/proc/self/fd/{}", descriptor(file)?).into())
 }
 
 #[cfg(unix)]

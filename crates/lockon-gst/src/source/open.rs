@@ -12,7 +12,9 @@ use gst::prelude::*;
 
 use super::adapt::{adapt_in_place, adaptation};
 use super::check::check;
-use super::decoder::{count_errors, decoder_of, is_hardware, keep_to_gpu, limit_threads, prefer_hardware};
+use super::decoder::{
+    count_errors, decoder_of, is_hardware, keep_to_file, keep_to_gpu, limit_threads, prefer_hardware,
+};
 use super::ending::Ending;
 use super::errors::{explained, failure, in_words_of_the_input, no_video, unreachable};
 use super::feed::{Counts, Feed, NumberedSample, answer_allocation_queries};
@@ -86,7 +88,7 @@ impl VideoSource {
     }
 
     fn open_as_asked(spec: &SourceSpec, control: &Control, resume: &ResumePoint) -> Result<Self> {
-        check(&spec.input)?;
+        check(spec)?;
         launch::init()?;
         damage::watch();
         if spec.decoder != Decoder::Software {
@@ -192,13 +194,14 @@ impl Prerolled {
         let pipeline = built(spec, launch, inlet, control, resume)?;
         let sink = the_appsink(launch, &pipeline)?;
         let pad = sink.static_pad("sink").ok_or_else(|| failure("an appsink has no pad"))?;
+        let left_out = spec.opened.as_ref().map(|_| keep_to_file(&pipeline)).unwrap_or_default();
         let ending = Ending::watch(&pipeline);
         let feed = Arc::new(Feed::new(resume, &ending));
         feed.attach(&sink);
         answer_allocation_queries(&pad, &spec.surfaces);
         let mut watch = match &spec.input {
             // A pipe may be silent for as long as it likes.
-            Input::File(path) if path.is_file() => {
+            Input::File(_) if spec.file().is_some_and(|path| path.is_file()) => {
                 Some(Watchdog::new(&pipeline, &launch.element(&pipeline, "input")?))
             }
             _ => None,
@@ -208,7 +211,13 @@ impl Prerolled {
 
         let running = Running::new(pipeline);
         count_errors(running.pipeline(), running.errors());
-        let in_words = |error| in_words_of_the_input(error, &spec.input);
+        let in_words = |error| match left_out.get() {
+            Some(factory) => {
+                let what = format!("it names other videos, which are not opened for it ({})", factory.name());
+                no_video(&spec.input, what)
+            }
+            None => in_words_of_the_input(error, &spec.input),
+        };
         let can_expose_all = !matches!(spec.input, Input::Launch(_) | Input::Camera(_))
             && !launch.was_set(decoding_element(&spec.input), "expose-all-streams");
         // Live sources give frames only while they play, so waiting for one in PAUSED would be for ever.
@@ -344,10 +353,7 @@ impl Prerolled {
                 .set_state(gst::State::Playing)
                 .map_err(|error| in_words_of_the_input(error, &spec.input))?;
         }
-        let truncation = match &spec.input {
-            Input::File(path) => truncated::truncation(path),
-            _ => None,
-        };
+        let truncation = spec.file().and_then(|path| truncated::truncation(&path));
         let connection = Connection {
             samples,
             running,

@@ -1,5 +1,9 @@
 //! What to open, how, and the pipeline's text for it.
 
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use gst::glib;
 use gst::prelude::*;
 use gst_app::gst_base::prelude::BaseSrcExt;
@@ -48,6 +52,9 @@ pub struct SourceSpec {
     /// Where in a file decoding begins: with the last key frame that is not after this time, in nanoseconds.
     /// Frames are numbered from there, and times stay what they are.
     pub seek_ns: Option<u64>,
+    /// The file that the input names, where it is open already: this one is read, whatever lies under the
+    /// name later. Nothing else is opened for it, so that a list that names others is refused.
+    pub opened: Option<Arc<File>>,
 }
 
 /// What is asked of a camera. What is left open it chooses itself.
@@ -91,6 +98,17 @@ impl SourceSpec {
             decoder_threads,
             detections: None,
             seek_ns: None,
+            opened: None,
+        }
+    }
+
+    /// Where the file lies that is read, if the input is one: its path, or what the system calls one that is
+    /// open already.
+    pub fn file(&self) -> Option<PathBuf> {
+        match (&self.input, &self.opened) {
+            (Input::File(_), Some(opened)) => inlet::path_of(opened).ok(),
+            (Input::File(path), None) => Some(path.clone()),
+            _ => None,
         }
     }
 

@@ -594,6 +594,41 @@ fn a_slow_reader_loses_nothing_of_a_file() {
     assert_eq!(source.dropped(), 0);
 }
 
+/// A playlist under a video's name, of the transport stream that lies beside it.
+fn playlist(folder: &tempfile::TempDir) -> PathBuf {
+    let secret = clip(folder, "secret.ts", "videotestsrc num-buffers=30 ! x264enc ! mpegtsmux");
+    let path = folder.path().join("innocent.mp4");
+    let list = format!(
+        "#EXTM3U\n#EXT-X-VERSION:3\n#EXT-X-TARGETDURATION:1\n#EXTINF:1.0,\nfile://{}\n#EXT-X-ENDLIST\n",
+        secret.display()
+    );
+    std::fs::write(&path, list).unwrap();
+    path
+}
+
+#[test]
+fn a_playlist_plays_what_it_names_unless_it_was_opened_as_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = playlist(&folder);
+    let whole = spec(Input::File(path.clone()));
+    assert_eq!(wait(&mut open(&whole).unwrap()).format.size, Size::new(320, 240));
+    let opened = Some(std::fs::File::open(&path).unwrap().into());
+    let error = refused(&SourceSpec { opened, ..whole }).to_string();
+    assert!(error.contains("innocent.mp4") && error.contains("names other videos"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_open_is_read_whatever_lies_under_its_name_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = "videotestsrc num-buffers=3 ! video/x-raw,width=64,height=48 ! jpegenc ! avimux";
+    let path = clip(&folder, "a.avi", small);
+    let opened = Some(std::fs::File::open(&path).unwrap().into());
+    std::fs::remove_file(&path).unwrap();
+    clip(&folder, "a.avi", "videotestsrc num-buffers=3 ! jpegenc ! avimux");
+    let mut source = open(&SourceSpec { opened, ..spec(Input::File(path)) }).unwrap();
+    assert_eq!(wait(&mut source).format.size, Size::new(64, 48));
+}
+
 #[test]
 fn a_file_that_is_live_plays_at_its_own_speed() {
     let folder = tempfile::tempdir().unwrap();
