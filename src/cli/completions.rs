@@ -128,12 +128,12 @@ mod tests {
     #[test]
     fn zsh_completes_files_behind_names_and_a_camera() {
         let text = script(Shell::Zsh);
-        // `submit` has the options of `run`.
-        let runs = if cfg!(feature = "farm") { 2 } else { 1 };
+        // `submit` and `serve` have the options of `run`, `submit` its input too.
+        let (farm, serve) = (usize::from(cfg!(feature = "farm")), usize::from(cfg!(feature = "serve")));
         // --template and -t of `run`, the templates of `match`.
-        assert_eq!(text.matches(":_lockon_template'").count(), 2 * runs + 1);
+        assert_eq!(text.matches(":_lockon_template'").count(), 2 * (1 + farm + serve) + 1);
         // The input of `run`, and that of `pick`.
-        assert_eq!(text.matches(":_lockon_input'").count(), runs + 1);
+        assert_eq!(text.matches(":_lockon_input'").count(), 1 + farm + 1);
         assert_eq!(text.matches(":(run ").count(), 1, "the command of `man`");
         let (functions, end) = text.split_once("_lockon_input() {").unwrap();
         assert!(functions.contains("_lockon_template() {"));

@@ -26,6 +26,8 @@ mod split;
 mod store;
 mod worker;
 
+use std::collections::HashSet;
+
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::runtime::Runtime;
 
@@ -44,6 +46,13 @@ const CHANGES: usize = 64;
 
 /// So many jobs' results are looked for one by one.
 const FEW: usize = 16;
+
+/// Whether videos that are cut are changed before their segments or after them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    WholesFirst,
+    PartsFirst,
+}
 
 /// A farm, asked from a program that waits for the answers.
 pub struct Farm {
@@ -96,12 +105,12 @@ impl Farm {
     /// does nothing twice.
     pub fn submit(&self, jobs: &[Job]) -> Result<Vec<Submitted>> {
         let mut submitted = self.submit_new(jobs)?;
-        for (job, told) in jobs.iter().zip(&mut submitted) {
-            // Somebody took it back, and now wants it.
-            if *told == Submitted::Known(Status::Cancelled) && self.retry(std::slice::from_ref(&job.id))? > 0
-            {
-                *told = Submitted::New;
-            }
+        // Somebody took them back, and now wants them.
+        let is_back = |told: &Submitted| *told == Submitted::Known(Status::Cancelled);
+        let back: Vec<_> = jobs.iter().zip(&submitted).filter(|(_, told)| is_back(told)).collect();
+        let back: Vec<_> = back.into_iter().map(|(job, _)| job.id.clone()).collect();
+        if !back.is_empty() && self.retry(&back)? > 0 {
+            submitted.iter_mut().filter(|told| is_back(told)).for_each(|told| *told = Submitted::New);
         }
         Ok(submitted)
     }
@@ -180,6 +189,7 @@ impl Farm {
     pub fn cancel(&self, ids: &[String]) -> Result<Changed> {
         self.change(
             ids,
+            Order::WholesFirst,
             |record| !record.status.is_final(),
             async |mut record, number| {
                 record.status = Status::Cancelled;
@@ -198,7 +208,8 @@ impl Farm {
     /// `Unreachable` if the server is away.
     pub fn retry(&self, ids: &[String]) -> Result<Changed> {
         let can = |record: &Record| matches!(record.status, Status::Failed | Status::Cancelled);
-        self.change(ids, can, async |mut record, number| {
+        // A segment that ends meanwhile finds none any more that has failed.
+        self.change(ids, Order::PartsFirst, can, async |mut record, number| {
             record.status = Status::Queued;
             record.tries.clear();
             if self.store.replace(&record, number).await?.is_none() {
@@ -210,49 +221,67 @@ impl Farm {
                     return Ok(true);
                 }
             }
+            // What is there was given out, and is taken back by whoever has just given the job up.
+            self.store.dequeue(&record.job).await?;
             self.store.enqueue(&record.job).await?;
             Ok(true)
         })
     }
 
-    /// Forgets jobs of which nothing more will come, and results that are kept of them in the farm. Files are
-    /// left as they are.
+    /// Forgets jobs of which nothing more will come, and results that are kept of them in the farm; segments
+    /// only if their whole is one. Files are left as they are.
     ///
     /// # Errors
     /// `Unreachable` if the server is away.
     pub fn purge(&self, ids: &[String]) -> Result<Changed> {
-        let pieces = if ids.len() > FEW { Some(self.runtime.block_on(self.store.pieces())?) } else { None };
+        let records = self.records()?;
+        let open = records.iter().filter(|record| !record.status.is_final());
+        let needed: HashSet<String> = open.flat_map(|record| record.job.parts()).collect();
+        let named: HashSet<&String> = ids.iter().collect();
+        let wholes = records.iter().filter(|record| named.contains(&record.job.id));
+        let count: usize = wholes.map(|record| 1 + record.job.segments).sum();
+        let pieces = if count > FEW { Some(self.runtime.block_on(self.store.pieces())?) } else { None };
+        let can = |record: &Record| record.status.is_final() && !needed.contains(&record.job.id);
         let forget = async |record: Record, number| self.store.forget(&record, number, pieces.as_ref()).await;
-        self.change(ids, |record| record.status.is_final(), forget)
+        self.change(ids, Order::WholesFirst, can, forget)
     }
 
-    /// Changes each job of these that is as it must be, once more if somebody else changes it meanwhile; then
+    /// Changes each job of these that is as it must be, once more if somebody else changes it meanwhile, and
     /// the segments of those that are cut.
     fn change(
         &self,
         ids: &[String],
+        order: Order,
         is_for: impl Fn(&Record) -> bool,
         change: impl AsyncFn(Record, u64) -> Result<bool>,
     ) -> Result<Changed> {
-        let change_one = async |id: String| {
-            let mut found = self.store.record(&id).await?;
-            let parts: Vec<_> = found.iter().flat_map(|found| found.record.job.parts()).collect();
+        let parts_of = async |id: &String| {
+            let found = self.store.record(id).await?;
+            Ok::<_, Error>(found.iter().flat_map(|found| found.record.job.parts()).collect::<Vec<_>>())
+        };
+        let change_one = async |id: &String| {
+            let mut found = self.store.record(id).await?;
             while let Some(Numbered { record, number, .. }) = found.filter(|found| is_for(&found.record)) {
                 if change(record, number).await? {
-                    return Ok((true, parts));
+                    return Ok(true);
                 }
-                found = self.store.record(&id).await?;
+                found = self.store.record(id).await?;
             }
-            Ok::<_, Error>((false, parts))
-        };
-        let change_all = async |ids: Vec<String>| {
-            let changes = stream::iter(ids).map(&change_one).buffer_unordered(CHANGES);
-            changes.try_collect::<Vec<_>>().await
+            Ok::<_, Error>(false)
         };
         self.runtime.block_on(async {
-            let wholes = change_all(ids.to_vec()).await?;
-            let parts = change_all(wholes.iter().flat_map(|(_, parts)| parts.clone()).collect()).await?;
-            Ok(wholes.iter().chain(&parts).filter(|(is_changed, _)| *is_changed).count())
+            let parts = stream::iter(ids).map(&parts_of).buffered(CHANGES);
+            let parts = parts.try_collect::<Vec<_>>().await?.concat();
+            let in_order = match order {
+                Order::WholesFirst => [ids, &parts],
+                Order::PartsFirst => [&parts, ids],
+            };
+            let mut changed = 0;
+            for ids in in_order {
+                let changes = stream::iter(ids).map(&change_one).buffer_unordered(CHANGES);
+                changed += changes.try_collect::<Vec<_>>().await?.into_iter().filter(|it| *it).count();
+            }
+            Ok(changed)
         })
     }
 

@@ -61,13 +61,6 @@ impl Names {
         format!("{}.{id}.{by}.{file}.{piece}", self.prefix("results"))
     }
 
-    /// Which piece of which file a subject is for.
-    pub(super) fn of_piece(subject: &str) -> Option<(usize, usize)> {
-        let mut words = subject.rsplit('.').map(str::parse::<usize>);
-        let (piece, file) = (words.next()?.ok()?, words.next()?.ok()?);
-        Some((file, piece))
-    }
-
     /// Whose results a piece is of.
     pub(super) fn job_of_piece<'a>(&self, subject: &'a str) -> Option<&'a str> {
         let prefix = self.prefix("results");

@@ -84,9 +84,7 @@ impl Place {
             place.rename(|name| path.join(name));
             return Ok(place);
         }
-        for path in &place.last {
-            sweep(path, &format!(".lockon-{}-", job.id));
-        }
+        sweep_all(job, request);
         let prefix = place.prefix.clone();
         place.rename(|path| beside(path, &prefix));
         Ok(place)
@@ -159,6 +157,13 @@ fn beside(path: &Path, prefix: &str) -> PathBuf {
     let mut name = std::ffi::OsString::from(prefix);
     name.push(path.file_name().unwrap_or_default());
     path.with_file_name(name)
+}
+
+/// Removes what workers that are gone left of a job, whose files have been found to be theirs to touch.
+pub(super) fn sweep_all(job: &Job, request: &Request) {
+    for path in request.output_files() {
+        sweep(&path, &format!(".lockon-{}-", job.id));
+    }
 }
 
 /// Removes files of a folder whose names begin so. What cannot be removed is in nobody's way.

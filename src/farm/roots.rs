@@ -71,7 +71,8 @@ impl Roots {
     }
 
     /// Refuses a request that reads or writes outside of the folders, through links or not, or that can: text
-    /// of a pipeline opens what it likes; and one that reads from an address or a camera that is not allowed.
+    /// of a pipeline opens what it likes; and one that reads from an address or a camera, or tells events to
+    /// an address, that is not allowed.
     /// Where nothing `stays` here, outputs have names without folders.
     ///
     /// # Errors
@@ -86,9 +87,13 @@ impl Roots {
             return Err(self.refusal(Path::new(what)));
         }
         self.check_input(&input)?;
-        for path in request.input_files(&input) {
+        let receivers = request.events.iter().filter_map(|to| to.file().map(PathBuf::from));
+        for path in request.input_files(&input).into_iter().chain(receivers) {
             let real = path.canonicalize().map_err(Error::file("read", &path))?;
             self.contains(&real).then_some(()).ok_or_else(|| self.refusal(&path))?;
+        }
+        for to in &request.events {
+            self.check_address(&Uri::from(to.address()?), &to.shown())?;
         }
         for path in request.output_files() {
             if !stays {
@@ -109,28 +114,32 @@ impl Roots {
 
     /// Refuses what is no file and not allowed.
     fn check_input(&self, input: &Input) -> Result<()> {
-        let (is_allowed, what): (&dyn Fn(&Allowed) -> bool, _) = match input {
+        match input {
             // Which file it is, is looked at with the others.
-            Input::Uri(uri) if uri.path().is_some() => return Ok(()),
-            Input::Uri(uri) => (
-                &|allowed| match allowed {
-                    Allowed::Camera => false,
-                    Allowed::Address { scheme, host } => {
-                        *scheme == uri.scheme() && (host.is_none() || *host == uri.plain_host())
-                    }
-                },
-                uri.scheme(),
-            ),
-            Input::Camera(_) => (&|allowed| *allowed == Allowed::Camera, "camera".to_owned()),
-            _ => return Ok(()),
-        };
-        if self.allowed.iter().any(is_allowed) {
-            return Ok(());
+            Input::Uri(uri) if uri.path().is_some() => Ok(()),
+            Input::Uri(uri) => self.check_address(uri, &input.to_string()),
+            Input::Camera(_) if !self.allowed.contains(&Allowed::Camera) => {
+                Err(self.not_allowed(&input.to_string(), "camera"))
+            }
+            _ => Ok(()),
         }
+    }
+
+    /// Refuses an address that is not allowed, which is shown so.
+    fn check_address(&self, uri: &Uri, shown: &str) -> Result<()> {
+        let is_allowed = |allowed: &Allowed| match allowed {
+            Allowed::Camera => false,
+            Allowed::Address { scheme, host } => {
+                *scheme == uri.scheme() && (host.is_none() || *host == uri.plain_host())
+            }
+        };
+        if self.allowed.iter().any(is_allowed) { Ok(()) } else { Err(self.not_allowed(shown, &uri.scheme())) }
+    }
+
+    fn not_allowed(&self, shown: &str, what: &str) -> Error {
         let said =
             format!("this worker serves files alone (--root {}): start it with --allow {what}", self.named());
-        let cause = std::io::Error::new(ErrorKind::PermissionDenied, said);
-        Err(Error::file("serve", Path::new(&input.to_string()))(cause))
+        Error::file("serve", Path::new(shown))(std::io::Error::new(ErrorKind::PermissionDenied, said))
     }
 
     fn contains(&self, real: &Path) -> bool {
@@ -201,6 +210,44 @@ mod tests {
             assert!(roots.check(&away, false).is_err(), "{elsewhere}");
         }
         assert!(check("in/none.mp4", "in/a.csv", None).unwrap_err().contains("No such file"));
+    }
+
+    #[test]
+    fn events_are_told_to_addresses_that_are_allowed_and_their_files_lie_below_the_roots() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().join("in");
+        std::fs::create_dir(&inside).unwrap();
+        std::fs::write(inside.join("a.mp4"), "").unwrap();
+        std::fs::write(inside.join("hook"), "https://host/secret\n").unwrap();
+        std::fs::write(folder.path().join("hook"), "https://host/secret\n").unwrap();
+        let at = |path: std::path::PathBuf| format!("@{}", path.display());
+        let (below, outside) = (at(inside.join("hook")), at(folder.path().join("hook")));
+        let check = |allowed: &[&str], to: &str| {
+            let allowed: Vec<_> = allowed.iter().map(|text| text.parse().unwrap()).collect();
+            let roots = Roots::new(std::slice::from_ref(&inside), &allowed).unwrap();
+            let mut request = Request::new(inside.join("a.mp4")).unwrap();
+            request.results = vec!["a.csv".into()];
+            request.events = vec![to.into()];
+            roots.check(&request, false).map_err(|error| error.to_string())
+        };
+        for (allowed, to) in [
+            (&["mqtt"][..], "mqtt://broker/yard"),
+            (&["mqtt://broker"], "mqtt://broker:1883/yard"),
+            (&["https"], &below),
+            (&["https://host"], &below),
+        ] {
+            check(allowed, to).unwrap();
+        }
+        for (allowed, to, expected) in [
+            (&[][..], "mqtt://broker/yard", "--allow mqtt"),
+            (&["mqtt://other"], "mqtt://broker/yard", "--allow mqtt"),
+            (&["mqtt"], "http://127.0.0.1/secret", "--allow http"),
+            (&[], &below, "--allow https"),
+            (&["https"], &outside, "outside of what this worker serves"),
+        ] {
+            let said = check(allowed, to).unwrap_err();
+            assert!(said.contains(expected) && !said.contains("secret"), "{to}: {said}");
+        }
     }
 
     #[test]

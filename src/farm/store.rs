@@ -2,7 +2,7 @@
 //!
 //! Nothing here compares clocks: what is too old the server throws away by its own.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -99,7 +99,9 @@ impl Store {
         if !client.server_info().jetstream {
             return Err(Error::Refused {
                 input: server,
-                reason: "the server keeps nothing: start it with JetStream (nats-server -js -sd DIR)".into(),
+                reason: "the server keeps nothing: start one with JetStream (nats-server -js -sd DIR), on another \
+                         port (-p) if a system's service has this one"
+                    .into(),
             });
         }
         let mut context = jetstream::new(client.clone());
@@ -277,8 +279,8 @@ impl Store {
         }
     }
 
-    /// Forgets a job, whose record has this number, and its results; false if the record has changed. `pieces`
-    /// are those of all jobs, where somebody has asked for them.
+    /// Forgets a job, whose record has this number, and its results; false if the record has changed.
+    /// `pieces` are those of all jobs, where somebody has asked for them.
     pub(super) async fn forget(
         &self,
         record: &Record,
@@ -295,11 +297,16 @@ impl Store {
                 None => self.forget_results(&record.job.id).await?,
             }
         }
-        self.delete("state", number).await
+        if !self.delete("state", number).await? {
+            return Ok(false);
+        }
+        // Whoever gave it up may not have come to that.
+        self.dequeue(&record.job).await?;
+        Ok(true)
     }
 
-    /// The numbers of the pieces that are kept of each job's results. To purge a job's alone a server looks at
-    /// all of them, so whoever forgets many jobs asks for them once.
+    /// The numbers of the pieces that are kept of each job's results. To purge a job's alone a server looks
+    /// at all of them, so whoever forgets many jobs asks for them once.
     pub(super) async fn pieces(&self) -> Result<HashMap<String, Vec<u64>>> {
         let read = |message: &Message| Ok(message.info().map_err(|error| self.away(error))?.stream_sequence);
         let found = self.list("results", self.names.all("results"), Part::Subject, read).await?;
@@ -383,6 +390,7 @@ impl Store {
         let stream = self.stream(what).await?;
         let last = stream.cached_info().state.last_sequence;
         let consumer = self.reader(&stream, subject, part).await?;
+        let name = consumer.cached_info().name.clone();
         let (mut left, mut end) = (consumer.cached_info().num_pending, None);
         let mut found = Vec::with_capacity(left as usize);
         let mut messages = consumer.messages().await.map_err(|error| self.away(error))?;
@@ -404,6 +412,9 @@ impl Store {
             }
             found.push((message.subject.to_string(), read(&message)?));
         }
+        // A server keeps it for a while otherwise, and each list makes one.
+        drop(messages);
+        let _ = stream.delete_consumer(&name).await;
         Ok(found)
     }
 
@@ -457,15 +468,23 @@ impl Store {
     /// The results files that are kept of a job; nothing if they are not there, each of them whole.
     pub(super) async fn results(&self, record: &Record) -> Result<Option<Vec<Vec<u8>>>> {
         let Some(kept) = &record.kept else { return Ok(None) };
-        let read = |message: &Message| Ok((Names::of_piece(&message.subject), message.payload.clone()));
-        let found = self.newest("results", self.names.pieces_by(&record.job.id, kept.by), read).await?;
-        // In the order of the files, however often a piece was sent as its receipt was lost.
-        let pieces: BTreeMap<_, _> = found.into_iter().collect();
-        let mut files = vec![Vec::new(); kept.files.len()];
-        for (place, part) in pieces {
-            if let Some(file) = place.and_then(|(file, _)| files.get_mut(file)) {
-                file.extend_from_slice(&part);
+        let stream = self.context.get_stream_no_info(self.names.stream("results")).await;
+        let stream = stream.map_err(|error| self.away(error))?;
+        let mut files = Vec::with_capacity(kept.files.len());
+        for (file, content) in kept.files.iter().enumerate() {
+            let mut bytes = Vec::new();
+            for piece in 0..content.bytes.div_ceil(PIECE as u64) as usize {
+                let subject = self.names.piece(&record.job.id, kept.by, (file, piece));
+                match stream.get_last_raw_message_by_subject(&subject).await {
+                    Ok(message) => bytes.extend_from_slice(&message.payload),
+                    Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => return Ok(None),
+                    Err(error) => return Err(self.away(error)),
+                }
+                if bytes.len() as u64 > content.bytes {
+                    return Ok(None);
+                }
             }
+            files.push(bytes);
         }
         let are_whole = files.iter().zip(&kept.files).all(|(file, content)| Content::of(file) == *content);
         Ok(are_whole.then_some(files))

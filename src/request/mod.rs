@@ -295,7 +295,7 @@ impl Request {
         for field in FIELDS.iter().filter(|field| {
             DECISIVE.contains(&field.name)
                 || [TO_DO, SEARCH].contains(&field.spec.group)
-                || !self.output.is_empty() && SHOWN.contains(&field.name)
+                || !self.output.is_empty() && SHOWN.contains(&field.name) && field.is_set(&open)
         }) {
             match (field.name, &self.control) {
                 ("template", _) => {}

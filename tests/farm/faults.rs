@@ -59,7 +59,33 @@ fn a_job_that_kills_its_workers_is_given_up_and_says_so() {
     let jobs = farm.until("it is given up", |jobs| all_are(jobs, "failed"));
     let tries: Vec<_> = jobs[0]["tries"].as_array().unwrap().iter().map(|tried| &tried["worker"]).collect();
     assert_eq!(tries, ["first", "second"]);
-    assert!(!farm.path("slow.jsonl").exists() && farm.log().contains("given up"), "{}", farm.log());
+    assert!(!farm.path("slow.jsonl").exists());
+    farm.wait("it is told", || farm.log().contains("given up"));
+    farm.wait("nothing of it is left", || farm.leftovers().is_empty());
+}
+
+/// Each redelivery listened for the dead worker for seconds, in a place that other jobs waited for.
+#[test]
+fn of_the_jobs_of_a_dead_worker_those_that_wait_hold_no_others_up() {
+    let Some(farm) = Farm::start() else { return };
+    let (slow, other) = (Slow::new(), Slow::new());
+    farm.said(&slow.submitted(&[]));
+    let other = [&["submit"], &other.words()[..], &["--results", "other.jsonl"]].concat();
+    farm.said(&other);
+    let first = farm.worker("first", &[]);
+    farm.until("they run", |jobs| all_are(jobs, "running"));
+    first.kill();
+    let _second = farm.worker("second", &[]);
+    let of_second = |jobs: &[Value]| jobs.iter().filter(|job| job["worker"] == "second").count();
+    farm.until("one of them runs, and the other is noted as lost", |jobs| {
+        let waits = jobs.iter().any(|job| status(job) == "queued" && job["tries"][0]["lost"] == true);
+        waits && of_second(jobs) == 1
+    });
+    farm.videos(2);
+    let quick =
+        ["submit", "v0.mp4", "v1.mp4", "--track", "310,120,64,128", "--results", "{stem}.jsonl", "--wait"];
+    farm.said(&quick);
+    assert!(!farm.path("slow.jsonl").exists() && !farm.path("other.jsonl").exists());
 }
 
 #[test]

@@ -95,6 +95,27 @@ fn a_video_that_was_given_up_is_tried_again_whether_its_segments_are_there_or_lo
 }
 
 #[test]
+fn segments_that_are_done_are_forgotten_with_their_whole_and_not_before() {
+    let Some(farm) = Farm::start() else { return };
+    video(&farm, "a.mp4", "mp4mux");
+    let submit = ["submit", "a.mp4", "--threshold", "mean:31:5", "--results", "a.jsonl", "--split", "3"];
+    farm.said(&submit);
+    // As a worker says that it has done one.
+    let jobs = farm.jobs();
+    let mut part = jobs.iter().find(|job| !job["job"]["segment"].is_null()).unwrap().clone();
+    part["status"] = "done".into();
+    let id = part["job"]["id"].as_str().unwrap().to_owned();
+    farm.tell_server(&format!("lockon.main.state.{id}"), &part.to_string());
+    for words in [&["jobs", "purge", "--all"][..], &["jobs", "purge", &id]] {
+        assert!(farm.said(words).contains("0 jobs forgotten"));
+    }
+    assert_eq!(farm.jobs().len(), 4);
+    farm.said(&["jobs", "cancel", "--all"]);
+    farm.said(&["jobs", "purge", "--all"]);
+    assert!(farm.jobs().is_empty());
+}
+
+#[test]
 fn a_video_that_was_given_up_when_it_was_joined_has_its_segments_still() {
     let Some(farm) = Farm::start() else { return };
     video(&farm, "a.mp4", "mp4mux");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::super::job::{Job, Record, Status, Try};
 use super::super::lease::Fate;
 use super::super::place::{self, Found};
+use super::super::split;
 use super::super::store::Numbered;
 use super::{BEAT, News, Shared, on_disk};
 use crate::error::{Error, Result};
@@ -71,16 +72,24 @@ impl Shared {
                 record.status = Status::Failed;
                 if self.store.replace(&record, number).await?.is_some() {
                     self.has_failed(&record, true);
+                    self.sweep(&record).await;
                     self.clear_up(&record).await?;
                     return Ok(Claim::End(Fate::Close));
                 }
                 continue;
             }
+            if record.is_suspect() && !self.may_be_tried(&record) {
+                if before.is_some() {
+                    // So that nobody listens for its worker again, while other jobs wait.
+                    record.status = Status::Queued;
+                    if self.store.replace(&record, number).await?.is_none() {
+                        continue;
+                    }
+                }
+                return Ok(Claim::End(Fate::GiveBack(BEAT)));
+            }
             if before.is_none() && self.leaves_to_another(&record).await? {
                 return Ok(Claim::End(Fate::GiveBack(LEFT)));
-            }
-            if record.is_suspect() && !self.is_only_suspect(&job.id) {
-                return Ok(Claim::End(Fate::GiveBack(BEAT)));
             }
             let (asked, roots) = (record.clone(), self.options.roots.clone());
             let looked = on_disk(move || {
@@ -137,6 +146,22 @@ impl Shared {
         }
     }
 
+    /// Removes what a worker that is gone left of a job that is given up. What cannot be is in nobody's way.
+    async fn sweep(&self, record: &Record) {
+        let (job, roots) = (record.job.clone(), self.options.roots.clone());
+        let swept = on_disk(move || {
+            let request = job.request_of_stranger()?;
+            roots.check(&request, !job.collect)?;
+            if !job.collect && !job.live {
+                place::sweep_all(&job, &request);
+            }
+            Ok(())
+        });
+        if let Err(error) = swept.await {
+            tracing::debug!("farm: {error}");
+        }
+    }
+
     /// Does what is left to do of a job that has ended: of a segment, queues the whole if all are done, or
     /// gives it up with it; of a whole that is done, forgets the segments' results. All of that can be done
     /// twice.
@@ -152,28 +177,23 @@ impl Shared {
         if whole.record.status != Status::Queued {
             return Ok(());
         }
-        let mut is_all_done = true;
-        for id in whole.record.job.parts() {
-            let Some(part) = self.store.record(&id).await? else { return Ok(()) };
-            match part.record.status {
-                Status::Done => {}
-                Status::Failed => {
-                    let mut failed = whole.record.clone();
-                    failed.status = Status::Failed;
-                    let error =
-                        format!("{}: {}", part.record.job.name, part.record.error().unwrap_or_default());
-                    failed.tries =
-                        vec![Try { worker: part.record.worker.unwrap_or_default(), error, lost: false }];
-                    // Somebody else may have said so.
-                    return self.store.replace(&failed, whole.number).await.map(drop);
-                }
-                Status::Queued | Status::Running | Status::Cancelled => is_all_done = false,
+        if record.status == Status::Failed {
+            let mut failed = whole.record.clone();
+            failed.status = Status::Failed;
+            let error = format!("{}: {}", record.job.name, record.error().unwrap_or_default());
+            let worker = record.worker.clone().unwrap_or_default();
+            failed.tries = vec![Try { worker, error, lost: false }];
+            // Somebody else may have said so.
+            return self.store.replace(&failed, whole.number).await.map(drop);
+        }
+        // They are begun in their order, so one that is not done is found soon.
+        for index in (0..whole.record.job.segments).rev() {
+            let part = self.store.record(&split::id_of(&segment.whole, index)).await?;
+            if part.is_none_or(|part| part.record.status != Status::Done) {
+                return Ok(());
             }
         }
-        if is_all_done {
-            self.store.enqueue(&whole.record.job).await?;
-        }
-        Ok(())
+        self.store.enqueue(&whole.record.job).await
     }
 
     /// True if the worker that has a job is at it: the server gave the job out again because it was away
@@ -192,10 +212,19 @@ impl Shared {
         Ok(false)
     }
 
-    /// True if no other job is done here that may be what its worker died of. If one of them kills this
-    /// worker too, those that were only beside it are not blamed again and again.
-    fn is_only_suspect(&self, id: &str) -> bool {
-        self.state().suspect.get_or_insert_with(|| id.to_owned()) == id
+    /// True if this job, whose worker may have died of it, can be done beside others of that kind. After the
+    /// first loss they may fill half of the places, after the next a quarter; on its last try there is none
+    /// beside it. So those that were only beside one that kills its workers are not given up with it.
+    fn may_be_tried(&self, record: &Record) -> bool {
+        let places = if record.job.live { self.options.cameras } else { self.options.jobs };
+        let most = most_suspects(record.tries.iter().filter(|tried| tried.lost).count(), record, places);
+        let mut state = self.state();
+        let most_of_all = state.suspects.values().copied().fold(most, usize::min);
+        let may_be = state.suspects.contains_key(&record.job.id) || state.suspects.len() < most_of_all;
+        if may_be {
+            state.suspects.insert(record.job.id.clone(), most);
+        }
+        may_be
     }
 
     /// True if the job has failed here, and another worker is there that has not tried it.
@@ -207,7 +236,8 @@ impl Shared {
         let workers = self.store.workers().await?;
         Ok(workers.iter().any(|worker| {
             let places = if record.job.live { worker.cameras } else { worker.jobs };
-            let takes_jobs = !worker.draining && worker.resting.is_none() && places > 0;
+            let is_free = worker.running.len() < worker.jobs + worker.cameras;
+            let takes_jobs = !worker.draining && worker.resting.is_none() && places > 0 && is_free;
             takes_jobs && worker.version == record.job.version && !has_tried(&worker.name)
         }))
     }
@@ -220,16 +250,22 @@ impl Shared {
     }
 }
 
+/// Among how many suspects a job may be, itself one of them, that was lost so often.
+fn most_suspects(losses: usize, record: &Record, places: usize) -> usize {
+    if record.tries.len() + 1 >= record.job.tries as usize { 1 } else { (places >> losses).max(1) }
+}
+
 impl Record {
     /// Notes that the worker that had it is gone.
     fn note_loss(&mut self) {
         let worker = self.worker.clone().unwrap_or_default();
-        if self.job.live && self.frames.is_some_and(|frames| frames > 0) {
-            // A camera that was watched has not crashed its worker at once.
+        // A camera that was watched has not crashed its worker at once.
+        let was_watched = self.job.live && self.frames.is_some_and(|frames| frames > 0);
+        if was_watched {
             self.tries.clear();
         }
         let error = "the worker was gone in the middle of it: it was killed, crashed, or lost its connection";
-        self.tries.push(Try { worker, error: error.into(), lost: true });
+        self.tries.push(Try { worker, error: error.into(), lost: !was_watched });
     }
 
     /// Notes a failure: whether it is tried again depends on how often it was, unless it is `final`.
@@ -241,5 +277,38 @@ impl Record {
             // It is tried for ever; what is kept of that is the last.
             self.tries.drain(..self.tries.len() - 1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::job::Terms;
+    use super::*;
+
+    #[test]
+    fn the_more_often_a_job_was_lost_the_fewer_of_its_kind_are_beside_it() {
+        let mut request = Request::new("a.mp4").unwrap();
+        request.results = vec!["a.jsonl".into()];
+        let terms = Terms { collect: false, overwrite: false, tries: 4 };
+        let mut record = Record::new(Job::new("a", &request, &[], terms).unwrap());
+        let mut most = Vec::new();
+        for losses in 1..=3 {
+            record.note_loss();
+            most.push([1, 5, 16].map(|places| most_suspects(losses, &record, places)));
+        }
+        assert_eq!(most, [[1, 2, 8], [1, 1, 4], [1, 1, 1]], "alone on the last try");
+    }
+
+    #[test]
+    fn a_camera_that_was_watched_is_no_suspect_when_its_worker_dies() {
+        let mut request = Request::new("rtsp://10.0.0.7/a").unwrap();
+        request.results = vec!["a.jsonl".into()];
+        let terms = Terms { collect: false, overwrite: false, tries: 3 };
+        let mut record = Record::new(Job::new("a", &request, &[], terms).unwrap());
+        record.note_loss();
+        assert!(record.is_suspect());
+        record.frames = Some(7);
+        record.note_loss();
+        assert!(!record.is_suspect() && record.tries.len() == 1);
     }
 }

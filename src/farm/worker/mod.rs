@@ -97,8 +97,9 @@ struct Shared {
 #[derive(Default)]
 struct State {
     running: BTreeMap<String, Arc<Count>>,
-    /// The job that is done here though an earlier worker was gone in its middle.
-    suspect: Option<String>,
+    /// Jobs that are done here though an earlier worker was gone in their middle, and how many such each of
+    /// them may be among.
+    suspects: BTreeMap<String, usize>,
     done: u64,
     failed: u64,
     /// Jobs in a row that failed for want of storage.
@@ -308,9 +309,7 @@ impl Shared {
         lease.end(fate).await;
         let mut state = self.state();
         state.running.remove(&id);
-        if state.suspect.as_ref() == Some(&id) {
-            state.suspect = None;
-        }
+        state.suspects.remove(&id);
     }
 
     /// Tells the farm, again and again, how this worker is.
