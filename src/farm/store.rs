@@ -132,7 +132,11 @@ impl Store {
                 Err(error) if copies > 1 && has_too_few_servers(&error) => {
                     self.context.get_or_create_stream(config).await.map_err(|error| self.away(error))?;
                 }
-                Err(error) => return Err(self.away(error)),
+                // Somebody else who makes it at the same moment is a fault to a server, but none here.
+                Err(error) => {
+                    let made = self.context.get_stream(&config.name).await;
+                    made.map_err(|_| self.away(error))?;
+                }
             }
         }
         Ok(())
