@@ -336,8 +336,8 @@ impl Drop for Playing {
     /// Wakes whoever waits, and only then waits itself: sound at its gate, a push in the appsrc, the worker
     /// for a frame or for the end of a pause.
     fn drop(&mut self) {
-        self.jobs = None;
         self.progress.is_over.store(true, Ordering::Relaxed);
+        self.jobs = None;
         if let Some(gate) = &self.gate {
             gate.open();
         }

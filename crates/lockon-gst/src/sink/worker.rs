@@ -93,8 +93,11 @@ impl Worker {
         if let Some(gate) = &self.gate {
             gate.close();
         }
-        // Refused only by a pipeline that is closed already.
-        let _ = self.appsrc.end_of_stream();
+        // A pipeline that is being closed would begin a file for it: a muxer that finds its pads closed then
+        // (qtmux of 1.22) complains of caps that are not there.
+        if !self.progress.is_over.load(Ordering::Relaxed) {
+            let _ = self.appsrc.end_of_stream();
+        }
     }
 
     /// The next frame, waited for; none if no more come.
