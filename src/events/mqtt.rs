@@ -222,8 +222,8 @@ impl<'a> Post<'a> {
                             steady.as_mut().reset(Instant::now() + STEADY);
                         }
                     }
-                    Answer::Retains(topic) if !self.knows(&topic) => self.put(topic, Bytes::new(), true),
-                    Answer::Retains(_) | Answer::Other => {}
+                    Answer::Retains(topic) => self.take_back(topic),
+                    Answer::Other => {}
                 },
                 () = &mut steady, if !is_steady => {
                     is_steady = true;
@@ -248,15 +248,18 @@ impl<'a> Post<'a> {
         loop {
             match line.next().await? {
                 Answer::Taken(_) => return Ok(()),
-                Answer::Retains(topic) if !self.knows(&topic) => self.put(topic, Bytes::new(), true),
-                Answer::Retains(_) | Answer::Other => {}
+                Answer::Retains(topic) => self.take_back(topic),
+                Answer::Other => {}
             }
         }
     }
 
-    /// True if something of this run is retained there, or will be.
-    fn knows(&self, topic: &str) -> bool {
-        self.retained.contains_key(topic) || self.waiting.iter().any(|message| message.topic == topic)
+    /// Takes back what the broker retains at a topic, unless it is of this run, or will be.
+    fn take_back(&mut self, topic: String) {
+        let is_waiting = |message: &Message| message.topic == topic;
+        if !self.retained.contains_key(&topic) && !self.waiting.iter().any(is_waiting) {
+            self.put(topic, Bytes::new(), true);
+        }
     }
 
     /// The message that is not sent beside others, if there is one.
