@@ -107,8 +107,8 @@ impl Farm {
         let mut submitted = self.submit_new(jobs)?;
         // Somebody took them back, and now wants them.
         let is_back = |told: &Submitted| *told == Submitted::Known(Status::Cancelled);
-        let back: Vec<_> = jobs.iter().zip(&submitted).filter(|(_, told)| is_back(told)).collect();
-        let back: Vec<_> = back.into_iter().map(|(job, _)| job.id.clone()).collect();
+        let back = jobs.iter().zip(&submitted).filter(|(_, told)| is_back(told));
+        let back: Vec<_> = back.map(|(job, _)| job.id.clone()).collect();
         if !back.is_empty() && self.retry(&back)? > 0 {
             submitted.iter_mut().filter(|told| is_back(told)).for_each(|told| *told = Submitted::New);
         }
@@ -255,30 +255,28 @@ impl Farm {
         is_for: impl Fn(&Record) -> bool,
         change: impl AsyncFn(Record, u64) -> Result<bool>,
     ) -> Result<Changed> {
-        let parts_of = async |id: &String| {
-            let found = self.store.record(id).await?;
-            Ok::<_, Error>(found.iter().flat_map(|found| found.record.job.parts()).collect::<Vec<_>>())
-        };
-        let change_one = async |id: &String| {
-            let mut found = self.store.record(id).await?;
+        let read = async |id: String| Ok::<_, Error>((self.store.record(&id).await?, id));
+        let read_all = |ids| stream::iter(ids).map(&read).buffered(CHANGES).try_collect::<Vec<_>>();
+        let change_one = async |(mut found, id): (Option<Numbered>, String)| {
             while let Some(Numbered { record, number, .. }) = found.filter(|found| is_for(&found.record)) {
                 if change(record, number).await? {
                     return Ok(true);
                 }
-                found = self.store.record(id).await?;
+                found = self.store.record(&id).await?;
             }
             Ok::<_, Error>(false)
         };
         self.runtime.block_on(async {
-            let parts = stream::iter(ids).map(&parts_of).buffered(CHANGES);
-            let parts = parts.try_collect::<Vec<_>>().await?.concat();
+            let wholes = read_all(ids.to_vec()).await?;
+            let parts = wholes.iter().filter_map(|(found, _)| found.as_ref());
+            let parts = read_all(parts.flat_map(|found| found.record.job.parts()).collect()).await?;
             let in_order = match order {
-                Order::WholesFirst => [ids, &parts],
-                Order::PartsFirst => [&parts, ids],
+                Order::WholesFirst => [wholes, parts],
+                Order::PartsFirst => [parts, wholes],
             };
             let mut changed = 0;
-            for ids in in_order {
-                let changes = stream::iter(ids).map(&change_one).buffer_unordered(CHANGES);
+            for jobs in in_order {
+                let changes = stream::iter(jobs).map(&change_one).buffer_unordered(CHANGES);
                 changed += changes.try_collect::<Vec<_>>().await?.into_iter().filter(|it| *it).count();
             }
             Ok(changed)

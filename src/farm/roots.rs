@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
+use super::job::Job;
 use crate::error::{Error, Result};
 use crate::media::source::{Input, Uri};
 use crate::request::Request;
@@ -110,6 +111,16 @@ impl Roots {
             is_inside.then_some(()).ok_or_else(|| self.refusal(&path))?;
         }
         Ok(())
+    }
+
+    /// What a job asks for, which whoever submitted it may ask of this worker.
+    ///
+    /// # Errors
+    /// Those of [`Job::request_of_stranger`] and of [`Self::check`].
+    pub(super) fn request_of(&self, job: &Job) -> Result<Request> {
+        let request = job.request_of_stranger()?;
+        self.check(&request, !job.collect)?;
+        Ok(request)
     }
 
     /// Refuses what is no file and not allowed.

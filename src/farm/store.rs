@@ -165,6 +165,12 @@ impl Store {
         self.context.get_stream(self.names.stream(what)).await.map_err(|error| self.away(error))
     }
 
+    /// The same without asking how it is, for who only puts a question to it.
+    async fn unseen(&self, what: &str) -> Result<Stream<()>> {
+        let stream = self.context.get_stream_no_info(self.names.stream(what)).await;
+        stream.map_err(|error| self.away(error))
+    }
+
     /// The consumer of the jobs of a kind and version, whose leases have this length, or what they had if
     /// nobody says.
     pub(super) async fn consumer(
@@ -226,8 +232,7 @@ impl Store {
     }
 
     async fn last(&self, what: &str, subject: String) -> Result<Option<StreamMessage>> {
-        let stream = self.context.get_stream_no_info(self.names.stream(what)).await;
-        let stream = stream.map_err(|error| self.away(error))?;
+        let stream = self.unseen(what).await?;
         match stream.direct_get_last_for_subject(subject).await {
             Ok(message) => Ok(Some(message)),
             Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
@@ -274,8 +279,7 @@ impl Store {
 
     /// Takes a job out of the queue, whether or not a worker holds it.
     pub(super) async fn dequeue(&self, job: &Job) -> Result<()> {
-        let stream = self.context.get_stream_no_info(self.names.stream("queue")).await;
-        let stream = stream.map_err(|error| self.away(error))?;
+        let stream = self.unseen("queue").await?;
         match stream.get_last_raw_message_by_subject(&self.names.queued(job)).await {
             Ok(message) => self.delete("queue", message.sequence).await.map(drop),
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(()),
@@ -326,8 +330,7 @@ impl Store {
     /// Deletes a message; false if it was not there. Of many, this is much faster than to purge their
     /// subjects, for which a server looks at all messages.
     async fn delete(&self, what: &str, number: u64) -> Result<bool> {
-        let stream = self.context.get_stream_no_info(self.names.stream(what)).await;
-        let stream = stream.map_err(|error| self.away(error))?;
+        let stream = self.unseen(what).await?;
         match stream.delete_message(number).await {
             Ok(is_deleted) => Ok(is_deleted),
             Err(error) if matches!(error.kind(), DeleteMessageErrorKind::JetStream(_)) => Ok(false),
@@ -336,8 +339,7 @@ impl Store {
     }
 
     async fn purge(&self, what: &str, subject: String) -> Result<()> {
-        let stream = self.context.get_stream_no_info(self.names.stream(what)).await;
-        let stream = stream.map_err(|error| self.away(error))?;
+        let stream = self.unseen(what).await?;
         stream.purge().filter(subject).await.map(drop).map_err(|error| self.away(error))
     }
 
@@ -472,8 +474,7 @@ impl Store {
     /// The results files that are kept of a job; nothing if they are not there, each of them whole.
     pub(super) async fn results(&self, record: &Record) -> Result<Option<Vec<Vec<u8>>>> {
         let Some(kept) = &record.kept else { return Ok(None) };
-        let stream = self.context.get_stream_no_info(self.names.stream("results")).await;
-        let stream = stream.map_err(|error| self.away(error))?;
+        let stream = self.unseen("results").await?;
         let mut files = Vec::with_capacity(kept.files.len());
         for (file, content) in kept.files.iter().enumerate() {
             let mut bytes = Vec::new();

@@ -35,8 +35,8 @@ pub(super) struct Claimed {
     pub(super) tried: u64,
     /// What is asked.
     pub(super) request: Request,
-    /// Of a camera that was watched before: how that ended, and how long ago, by the server's clock, somebody
-    /// told of it last.
+    /// How it ended that a camera was watched before, and how long ago, by the server's clock, somebody told
+    /// of it last.
     pub(super) moved: Option<(String, Duration)>,
 }
 
@@ -93,8 +93,7 @@ impl Shared {
             }
             let (asked, roots) = (record.clone(), self.options.roots.clone());
             let looked = on_disk(move || {
-                let request = asked.job.request_of_stranger()?;
-                roots.check(&request, !asked.job.collect)?;
+                let request = roots.request_of(&asked.job)?;
                 Ok((place::look(&asked, &request)?, request))
             });
             let request = match looked.await {
@@ -149,12 +148,12 @@ impl Shared {
     /// Removes what a worker that is gone left of a job that is given up. What cannot be is in nobody's way.
     async fn sweep(&self, record: &Record) {
         let (job, roots) = (record.job.clone(), self.options.roots.clone());
+        // Others write under the names that they keep, or not here.
+        if job.collect || job.live {
+            return;
+        }
         let swept = on_disk(move || {
-            let request = job.request_of_stranger()?;
-            roots.check(&request, !job.collect)?;
-            if !job.collect && !job.live {
-                place::sweep_all(&job, &request);
-            }
+            place::sweep_all(&job, &roots.request_of(&job)?);
             Ok(())
         });
         if let Err(error) = swept.await {
@@ -285,12 +284,16 @@ mod tests {
     use super::super::super::job::Terms;
     use super::*;
 
+    fn record(input: &str, tries: u32) -> Record {
+        let mut request = Request::new(input).unwrap();
+        request.results = vec!["a.jsonl".into()];
+        let terms = Terms { collect: false, overwrite: false, tries };
+        Record::new(Job::new("a", &request, &[], terms).unwrap())
+    }
+
     #[test]
     fn the_more_often_a_job_was_lost_the_fewer_of_its_kind_are_beside_it() {
-        let mut request = Request::new("a.mp4").unwrap();
-        request.results = vec!["a.jsonl".into()];
-        let terms = Terms { collect: false, overwrite: false, tries: 4 };
-        let mut record = Record::new(Job::new("a", &request, &[], terms).unwrap());
+        let mut record = record("a.mp4", 4);
         let mut most = Vec::new();
         for losses in 1..=3 {
             record.note_loss();
@@ -301,10 +304,7 @@ mod tests {
 
     #[test]
     fn a_camera_that_was_watched_is_no_suspect_when_its_worker_dies() {
-        let mut request = Request::new("rtsp://10.0.0.7/a").unwrap();
-        request.results = vec!["a.jsonl".into()];
-        let terms = Terms { collect: false, overwrite: false, tries: 3 };
-        let mut record = Record::new(Job::new("a", &request, &[], terms).unwrap());
+        let mut record = record("rtsp://10.0.0.7/a", 3);
         record.note_loss();
         assert!(record.is_suspect());
         record.frames = Some(7);
