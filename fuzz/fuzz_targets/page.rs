@@ -31,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
         _ => page.answer(bytes),
     });
     let head = std::str::from_utf8(&answer[..answer.len().min(12)]).unwrap_or("not HTTP");
-    // Of the version in which it was asked. 503 is what they get for whom no picture comes.
+    // The answer has the version in which it was asked. 503 is what they get for whom no picture comes.
     let status = ["HTTP/1.1 ", "HTTP/1.0 "].iter().find_map(|version| head.strip_prefix(version));
     let is_fine = |status: &str| matches!(status, "101" | "503") || status.starts_with(['2', '4']);
     assert!(head.is_empty() || status.is_some_and(is_fine), "{head}");

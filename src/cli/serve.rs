@@ -30,7 +30,7 @@ pub(super) fn serve(args: &ServeArgs) -> Result<Outcome> {
     launch::init()?;
     log::join_gstreamer();
     let base = Request { serve: Some(args.address.clone()), ..args.typed.options()? };
-    // Of an input that takes all of them, since nobody knows yet what will be chosen.
+    // A camera takes all options, and nobody knows yet what will be chosen.
     Request { input: Request::new("camera:/dev/video0")?.input, ..base.clone() }.check()?;
     job::load_templates(&base.template)?;
     system::allow_files();

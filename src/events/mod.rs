@@ -163,7 +163,7 @@ impl<'a> AllNow<'a> {
     }
 }
 
-/// Of which video, and when.
+/// The video that an event is of, and when it was.
 #[derive(Debug, Clone, Default, Serialize)]
 struct When {
     source: String,

@@ -18,7 +18,7 @@ use crate::request::Request;
 pub enum Split {
     /// So many, or fewer if it has fewer key frames.
     Into(usize),
-    /// Of about a minute each.
+    /// Segments have about a minute each.
     Auto,
 }
 

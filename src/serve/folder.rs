@@ -120,7 +120,7 @@ fn without(text: &str, path: &str, name: &str) -> String {
 
 /// What is offered of it, if that is a video.
 fn offered(entry: &DirEntry) -> Option<OfferedFile> {
-    // Of a link it says that it is one.
+    // It does not follow a link, which so is no file.
     let about = entry.metadata().ok().filter(Metadata::is_file)?;
     let file = entry.file_name().into_string().ok().filter(|name| is_video(name))?;
     // A name may mean something else where inputs are typed.

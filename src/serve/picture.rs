@@ -118,7 +118,7 @@ fn recolour([luma, cb, cr]: &mut [Plane; 3], weights: [[f64; 4]; 3], added: &mut
             *y = ((of_y * from_middle(*y)).saturating_add(added) >> COLOUR_BITS).max(0) as u8;
         }
     }
-    // Of grey nothing becomes colour: luma has no part in chroma, and the middle stays where it is.
+    // Grey does not become colour: luma has no part in chroma, and the middle stays where it is.
     let mix = |[_, of_u, of_v, _]: [i16; 4], u: i16, v: i16| {
         let sum = (of_u * u).saturating_add(of_v * v + rounding) >> COLOUR_BITS;
         (sum.clamp(-128, 127) + 128) as u8
@@ -272,8 +272,8 @@ fn average(plane: PlaneRef<'_>, to: &mut Plane, means: &mut Vec<u16>, across: im
     );
 }
 
-/// Of each of `to` pixels that `from` are made into: the first that it is made of, and the weights of that
-/// one and those after it, which are 1 together.
+/// What each of `to` pixels is made of, where `from` are made into them: the first one, and the weights of
+/// that one and those after it, which are 1 together.
 fn spans(from: usize, to: usize) -> Vec<(usize, Vec<u16>)> {
     let one = 1_usize << BITS;
     // In 1/one of a pixel.

@@ -123,7 +123,7 @@ impl Rehearsal {
         let head = "GET /api/videos/0/live HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n\
                     Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-        // Of its length in 16 bits, and masked by zeros, so that it stays as it is.
+        // The frame has its length in 16 bits, and is masked by zeros, so that it stays as it is.
         let [high, low] = (said.len() as u16).to_be_bytes();
         let ping = [&[0x89, 0x80 | (PONG.len() - 2) as u8, 0, 0, 0, 0], &PONG[2..]].concat();
         self.answer(&[head.as_bytes(), &[0x81, 0xfe, high, low, 0, 0, 0, 0], said, &ping].concat())

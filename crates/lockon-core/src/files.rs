@@ -100,7 +100,7 @@ enum Written {
     Beside {
         file: tempfile::NamedTempFile,
         target: PathBuf,
-        /// Of the file that is there.
+        /// Those that the file has that is there.
         permissions: Option<Permissions>,
     },
 }

@@ -183,7 +183,7 @@ impl Attempt<'_> {
         };
         let is_whole = outcome.is_ok() && !summary.interrupted;
         match is_stopped {
-            // Of a job that was cancelled nothing stays, and another worker writes its own.
+            // Nothing stays of a job that was cancelled, and another worker writes its own.
             Some(End::NotOurs) => {
                 place.discard();
                 return End::NotOurs;

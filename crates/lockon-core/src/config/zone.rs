@@ -206,7 +206,7 @@ mod tests {
         }
         let all = zone("a=0,0,640,0,640,480,0,480");
         assert_eq!(all.depth([640.0, 480.0], PICTURE), f64::INFINITY);
-        // Of an edge that leaves the picture, the part in it is a border.
+        // Where an edge leaves the picture, the part in it is a border.
         let corner = zone("a=540,480,640,380,900,900");
         assert!((corner.depth([640.0, 480.0], PICTURE) - 99.0 / 2.0_f64.sqrt()).abs() < 1e-9);
     }

@@ -47,7 +47,7 @@ struct Course {
     reached: Option<Key>,
     /// The boxes behind that one: none of them is such a box, and one that is may come yet.
     behind: Vec<Key>,
-    /// Of each edge, the slopes from the last key frame on that come near enough to all boxes since.
+    /// The slopes of each edge, from the last key frame on, that come near enough to all boxes since.
     slopes: [(f64, f64); 4],
     /// False once it has ended.
     is_followed: bool,
