@@ -120,6 +120,12 @@ struct Letter {
     live: Arc<[u32]>,
 }
 
+impl Letter {
+    fn bytes(&self) -> usize {
+        self.event.len() + self.track_state.len() + self.state.len()
+    }
+}
+
 /// An event as it is sent: a record of its own, with the keys of a track in the records of frames.
 #[derive(Serialize)]
 struct Event<'a> {
@@ -401,7 +407,7 @@ impl Receiving {
     fn push(&mut self, letter: &Arc<Letter>) {
         self.pushed += 1;
         if self.failure.get().is_none() {
-            self.queue.push(letter.clone());
+            self.queue.push(letter.clone(), letter.bytes());
         }
     }
 

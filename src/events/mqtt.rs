@@ -31,7 +31,7 @@ use rumqttc::{
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::address::Broker;
 use super::outage::Outage;
@@ -46,6 +46,10 @@ const HANDED_OVER: usize = 10;
 
 /// After so long without a word the broker is asked whether it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// A broker that acknowledges nothing for so long of what it was sent has left this connection, though it may
+/// answer whether it is there.
+const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 30_000 });
 
 /// A connection that has stood so long, or was so long quiet, is no matter of luck.
 const STEADY: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5000 });
@@ -343,6 +347,8 @@ struct Line {
     handed_over: VecDeque<u64>,
     /// Messages by their numbers in the library, which are those of the broker's answers.
     unanswered: BTreeMap<u16, u64>,
+    /// When something was acknowledged, or was on its way after nothing had been.
+    waits_since: Instant,
 }
 
 impl Line {
@@ -374,7 +380,14 @@ impl Line {
                 }
             }
         });
-        Self { client, happened, task, handed_over: VecDeque::new(), unanswered: BTreeMap::new() }
+        Self {
+            client,
+            happened,
+            task,
+            handed_over: VecDeque::new(),
+            unanswered: BTreeMap::new(),
+            waits_since: Instant::now(),
+        }
     }
 
     /// Messages that were handed over and not acknowledged.
@@ -385,6 +398,9 @@ impl Line {
     /// Hands a message over. If the connection is gone, [`Self::next`] says why, after all that came before.
     async fn hand_over(&mut self, message: &Message) {
         let Message { topic, payload, is_retained, .. } = message;
+        if self.on_the_way() == 0 {
+            self.waits_since = Instant::now();
+        }
         self.handed_over.push_back(message.number);
         let _ = self.client.publish_bytes(topic, QoS::AtLeastOnce, *is_retained, payload.clone()).await;
     }
@@ -401,14 +417,24 @@ impl Line {
     }
 
     /// What the broker says next.
+    ///
+    /// # Errors
+    /// `NetworkTimeout` if it acknowledges nothing of what is on its way for [`PATIENCE`].
     async fn next(&mut self) -> Result<Answer, ConnectionError> {
-        Ok(match self.happens().await? {
+        let event = if self.on_the_way() == 0 {
+            self.happens().await?
+        } else {
+            let until = self.waits_since + PATIENCE;
+            timeout_at(until, self.happens()).await.map_err(|_| ConnectionError::NetworkTimeout)??
+        };
+        Ok(match event {
             // The library takes one message after the other.
             Event::Outgoing(Outgoing::Publish(packet)) => {
                 self.unanswered.extend(self.handed_over.pop_front().map(|number| (packet, number)));
                 Answer::Other
             }
             Event::Incoming(Packet::PubAck(ack)) => {
+                self.waits_since = Instant::now();
                 self.unanswered.remove(&ack.pkid).map_or(Answer::Other, Answer::Taken)
             }
             Event::Incoming(Packet::Publish(found)) if found.retain => Answer::Retains(found.topic),
@@ -542,6 +568,8 @@ mod tests {
         CloseAt(&'static str),
         /// Waits for so many messages, takes all but so many of them, the newest first, and is gone.
         TakeNewest(usize, usize),
+        /// Takes so many messages and no more, and stays.
+        Ignore(usize),
         /// Takes everything until the other takes his leave.
         Serve,
     }
@@ -599,6 +627,7 @@ mod tests {
                                     }
                                 }
                             }
+                            Does::Ignore(after) if heard.len() > after => {}
                             _ => drop(PubAck::new(publish.pkid).write(&mut answer).unwrap()),
                         }
                     }
@@ -641,7 +670,7 @@ mod tests {
         let (broker, heard) = broker(script);
         let (queue, sent) = (Queue::new(), AtomicU64::new(0));
         for letter in letters {
-            queue.push(letter.clone());
+            queue.push(letter.clone(), letter.bytes());
         }
         queue.close();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -677,6 +706,15 @@ mod tests {
         let mut told: Vec<_> = heard.iter().flat_map(|heard| at(heard, "t/events")).collect();
         told.dedup();
         assert_eq!((told, sent), (vec!["event 0", "event 1", "event 2", "event 3"], 4));
+    }
+
+    #[test]
+    fn a_broker_that_stays_and_takes_nothing_more_is_left_and_told_again() {
+        let script = [Does::Ignore(0), Does::Ignore(3), Does::Serve];
+        let (heard, sent) = published(&script, &events(0..3));
+        assert_eq!((heard.len(), sent), (3, 3));
+        // What the second connection was told first it has taken: that lockon is there, the state, an event.
+        assert_eq!(at(&heard[2], "t/events"), ["event 1", "event 2"]);
     }
 
     #[test]

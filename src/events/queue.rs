@@ -5,8 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Most that wait: then the oldest goes.
+/// Most that wait, in number and in bytes: then the oldest go.
 pub(super) const MOST: usize = 1000;
+pub(super) const MOST_BYTES: usize = 16 << 20;
 
 /// A queue with one reader.
 pub(super) struct Queue<T> {
@@ -15,13 +16,23 @@ pub(super) struct Queue<T> {
 }
 
 struct State<T> {
-    items: VecDeque<T>,
+    /// Each with its size.
+    items: VecDeque<(T, usize)>,
+    bytes: usize,
     is_closed: bool,
+}
+
+impl<T> State<T> {
+    fn take(&mut self) -> Option<T> {
+        let (item, bytes) = self.items.pop_front()?;
+        self.bytes -= bytes;
+        Some(item)
+    }
 }
 
 impl<T> Queue<T> {
     pub(super) fn new() -> Self {
-        let state = State { items: VecDeque::new(), is_closed: false };
+        let state = State { items: VecDeque::new(), bytes: 0, is_closed: false };
         Self { state: Mutex::new(state), changed: Notify::new() }
     }
 
@@ -30,11 +41,16 @@ impl<T> Queue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts something in. The oldest goes where too many wait.
-    pub(super) fn push(&self, item: T) {
+    /// Puts something of so many bytes in. The oldest go where too many wait; what is put in stays.
+    pub(super) fn push(&self, item: T, bytes: usize) {
         let mut state = self.state();
-        let oldest = if state.items.len() == MOST { state.items.pop_front() } else { None };
-        state.items.push_back(item);
+        let mut oldest = Vec::new();
+        while state.items.len() == MOST || (state.bytes + bytes > MOST_BYTES && !state.items.is_empty()) {
+            oldest.extend(state.take());
+        }
+        state.items.push_back((item, bytes));
+        state.bytes += bytes;
+        // What goes is let go of without the lock.
         drop(state);
         drop(oldest);
         self.changed.notify_one();
@@ -52,7 +68,7 @@ impl<T> Queue<T> {
         loop {
             {
                 let mut state = self.state();
-                if let Some(item) = state.items.pop_front() {
+                if let Some(item) = state.take() {
                     return Some(item);
                 }
                 if state.is_closed {
@@ -68,20 +84,36 @@ impl<T> Queue<T> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_oldest_go_where_too_many_wait_and_the_rest_keeps_its_order() {
-        let queue = Queue::new();
-        (0..MOST + 3).for_each(|item| queue.push(item));
+    /// All that comes out of a queue.
+    fn read<T>(queue: &Queue<T>) -> Vec<T> {
         queue.close();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let read: Vec<_> = runtime.block_on(async {
+        runtime.block_on(async {
             let mut read = Vec::new();
             while let Some(item) = queue.next().await {
                 read.push(item);
             }
             read
-        });
-        assert!(read.iter().copied().eq(3..MOST + 3));
+        })
+    }
+
+    #[test]
+    fn the_oldest_go_where_too_many_wait_and_the_rest_keeps_its_order() {
+        let queue = Queue::new();
+        (0..MOST + 3).for_each(|item| queue.push(item, 1));
+        assert!(read(&queue).into_iter().eq(3..MOST + 3));
+    }
+
+    #[test]
+    fn the_oldest_go_where_too_many_bytes_wait_and_the_newest_never() {
+        let queue = Queue::new();
+        (0..9).for_each(|item| queue.push(item, MOST_BYTES / 4));
+        assert_eq!(read(&queue), [5, 6, 7, 8]);
+        let queue = Queue::new();
+        [1, 2 * MOST_BYTES, 3, 4].into_iter().for_each(|bytes| queue.push(bytes, bytes));
+        assert_eq!(read(&queue), [3, 4]);
+        queue.push(2 * MOST_BYTES, 2 * MOST_BYTES);
+        assert_eq!(read(&queue), [2 * MOST_BYTES]);
     }
 
     #[test]
@@ -94,7 +126,7 @@ mod tests {
                 runtime.block_on(async { (queue.next().await, queue.next().await) })
             })
         };
-        queue.push(7);
+        queue.push(7, 1);
         queue.close();
         assert_eq!(reader.join().unwrap(), (Some(7), None));
     }

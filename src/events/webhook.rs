@@ -1,16 +1,18 @@
 //! Events posted to an HTTP server, one at a time, in their order.
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use hyper::{Request, Response, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -30,7 +32,8 @@ const ANSWER: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 10_0
 const MOST_READ: usize = 64 << 10;
 const READING: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 1000 });
 
-/// How often a server that answers that it failed is told the same, before that is given up.
+/// How often a server that answers that it failed, or takes an event and does not answer, is told the same,
+/// before that is given up.
 const MOST_TRIES: u32 = 6;
 
 /// What an answer means, by its status alone.
@@ -66,7 +69,8 @@ pub(super) async fn post(to: Webhook, queue: &Queue<Arc<Letter>>, sent: &AtomicU
     while let Some(letter) = queue.next().await {
         let mut tries = 0;
         loop {
-            let reason = match tokio::time::timeout(ANSWER, server.post(&letter)).await {
+            let is_taken = Arc::default();
+            let reason = match tokio::time::timeout(ANSWER, server.post(&letter, &is_taken)).await {
                 Ok(Ok(answer)) => {
                     let status = answer.status();
                     drain(answer).await;
@@ -84,7 +88,16 @@ pub(super) async fn post(to: Webhook, queue: &Queue<Arc<Letter>>, sent: &AtomicU
                     format!("it answers {status}")
                 }
                 Ok(Err(error)) => in_words(&*error),
-                Err(_) => format!("no answer for {} s", ANSWER.as_secs_f32()),
+                Err(_) => {
+                    // Perhaps it was told, and always takes longer.
+                    tries += u32::from(is_taken.load(Ordering::Relaxed));
+                    let reason = format!("no answer for {} s", ANSWER.as_secs_f32());
+                    if tries == MOST_TRIES {
+                        tracing::warn!("events: {}: an event was given up: {reason}", to.name);
+                        break;
+                    }
+                    reason
+                }
             };
             outage.wait(&reason).await;
         }
@@ -111,7 +124,7 @@ fn in_words(error: &dyn Error) -> String {
 struct Server {
     url: String,
     authorization: Option<HeaderValue>,
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<HttpsConnector<HttpConnector>, BoxBody<Bytes, Infallible>>,
 }
 
 impl Server {
@@ -128,14 +141,25 @@ impl Server {
         Self { url: to.url.clone(), authorization, client }
     }
 
-    async fn post(&self, letter: &Letter) -> Result<Response<Incoming>, Box<dyn Error + Send + Sync>> {
+    /// Posts an event. `is_taken` is true from when a connection takes it.
+    async fn post(
+        &self,
+        letter: &Letter,
+        is_taken: &Arc<AtomicBool>,
+    ) -> Result<Response<Incoming>, Box<dyn Error + Send + Sync>> {
+        let is_taken = is_taken.clone();
+        let event = Full::new(letter.event.clone()).map_frame(move |frame| {
+            is_taken.store(true, Ordering::Relaxed);
+            frame
+        });
         let mut request = Request::post(&self.url)
             .header(CONTENT_TYPE, "application/json")
+            .header(CONTENT_LENGTH, letter.event.len())
             .header(USER_AGENT, concat!("lockon/", env!("CARGO_PKG_VERSION")));
         if let Some(value) = &self.authorization {
             request = request.header(AUTHORIZATION, value);
         }
-        Ok(self.client.request(request.body(Full::new(letter.event.clone()))?).await?)
+        Ok(self.client.request(request.body(event.boxed())?).await?)
     }
 }
 
@@ -233,7 +257,7 @@ mod tests {
         let script = script.to_vec();
         std::thread::spawn(move || serve(&listener, script, &sender));
         let (queue, sent) = (Queue::new(), AtomicU64::new(0));
-        (0..events).for_each(|number| queue.push(letter(number)));
+        (0..events).for_each(|number| queue.push(letter(number), 1));
         queue.close();
         let login = super::super::address::Login { user: "me".into(), password: "s3cret".into() };
         let to = Webhook { url, login: Some(login), name: "hook".into() };
@@ -282,6 +306,30 @@ mod tests {
             let (taken, sent) = posted(&[Does::Answer(status); MOST_TRIES as usize + 2], 2);
             assert_eq!((bodies(&taken), sent), (numbers(0..2), 2), "{status}");
         }
+    }
+
+    #[test]
+    fn a_server_that_always_answers_too_late_is_told_each_event_a_few_times() {
+        let script = [[Does::Hang; MOST_TRIES as usize].as_slice(), &[Does::Answer(204)]].concat();
+        let (taken, sent) = posted(&script, 3);
+        assert_eq!((bodies(&taken), sent), (numbers(1..3), 2));
+    }
+
+    #[test]
+    fn an_event_that_no_connection_has_taken_is_not_given_up() {
+        // Who listens there never begins with TLS.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("https://{}/", listener.local_addr().unwrap());
+        let (queue, sent) = (Queue::new(), AtomicU64::new(0));
+        (0..2).for_each(|number| queue.push(letter(number), 1));
+        let to = Webhook { url, login: None, name: "hook".into() };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let longer_than_all_tries = (ANSWER + Duration::from_millis(100)) * (MOST_TRIES + 1);
+            tokio::time::timeout(longer_than_all_tries, post(to, &queue, &sent)).await.unwrap_err();
+            // It is still at the first.
+            assert_eq!(queue.next().await.unwrap().event, letter(1).event);
+        });
     }
 
     #[test]
