@@ -985,6 +985,18 @@ async function route() {
   for (const id of ['pause', 'step', 'view', 'more']) $(id).hidden = !isOne;
   if (isOne) view = new View(isAlone ? videos[0].id : chosen);
   else wall = new Wall(videos, offers);
+  if (isAlone && here === '') waitForOthers(view, 10);
+}
+
+// Whoever comes first may see one of several videos that are just being opened: all are shown as soon as there are more.
+function waitForOthers(alone, seconds) {
+  if (!seconds) return;
+  setTimeout(async () => {
+    const videos = await ask('GET', '').catch(() => []);
+    if (view !== alone) return;
+    if (videos.length > 1 && !alone.still && !alone.drag) route();
+    else waitForOthers(alone, seconds - 1);
+  }, 1000);
 }
 
 const overlay = $('overlay');
