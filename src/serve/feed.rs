@@ -85,8 +85,9 @@ impl Shot {
             Head { width: size.width, height: size.height, aspect, captured_ms: captured_ms(frame), record };
         let head = serde_json::to_vec(&head).map_err(|error| error.to_string())?;
         let length = u32::try_from(head.len()).map_err(|error| error.to_string())?;
-        let message = [length.to_le_bytes().as_slice(), &head, &jpeg].concat();
-        Ok(Self { frame: record.frame, made: Instant::now(), jpeg: jpeg.into(), message: message.into() })
+        let message = Bytes::from([length.to_le_bytes().as_slice(), &head, &jpeg].concat());
+        let jpeg = message.slice(message.len() - jpeg.len()..);
+        Ok(Self { frame: record.frame, made: Instant::now(), jpeg, message })
     }
 }
 

@@ -18,6 +18,7 @@
 //! | `live.rs` | a browser that looks: pictures out, what it has shown in |
 //! | `feed.rs` | pictures made once for all who look at the same |
 //! | `picture.rs` | from a frame to a JPEG of the size that is looked at |
+//! | `resize.rs` | planes in another size |
 //! | `video.rs` | what is known of a run now |
 //! | `searched.rs` | what it searches now, after all changes |
 //! | `history.rs` | the records of the last frames |
@@ -38,6 +39,7 @@ mod offers;
 mod orders;
 mod picture;
 mod rehearsal;
+mod resize;
 mod searched;
 mod sink;
 mod video;

@@ -9,10 +9,9 @@ use crate::frame::{Frame, Plane, PlaneRef, Size};
 use crate::media::jpeg::{Encoder, MOST_SIDE};
 use crate::simd::Level;
 
-const QUALITY: u8 = 80;
+use super::resize::Resize;
 
-/// Weights have so many bits behind the point; means of bytes then fit 16 bits.
-const BITS: u32 = 8;
+const QUALITY: u8 = 80;
 
 /// Colours are weighed with so many bits behind the point: sums then fit 16 bits, and more of them a vector.
 const COLOUR_BITS: u32 = 7;
@@ -31,8 +30,8 @@ struct Room {
     planes: [Plane; 3],
     /// Chroma that lies between other chroma.
     samples: Plane,
-    /// A row of means of columns.
-    means: Vec<u16>,
+    /// How luma is made smaller, and chroma.
+    resize: [Resize; 2],
     /// What chroma adds to luma, in a row of it.
     added: Vec<i16>,
 }
@@ -53,8 +52,8 @@ impl Painter {
         let size = within(format.size, width);
         let half = Size::new(size.width.div_ceil(2), size.height.div_ceil(2));
         let Self { encoder, room } = self;
-        let Room { planes: [luma, chroma @ ..], samples, means, added } = room;
-        resize(frame.luma(), size, luma, means);
+        let Room { planes: [luma, chroma @ ..], samples, resize: [of_luma, of_chroma], added } = room;
+        of_luma.run(frame.luma(), size, luma);
         let weights = Conversion::of(format).to_jpeg();
         for (component, plane) in chroma.iter_mut().enumerate() {
             let Some((index, first, step)) = format.pixels.chroma_samples(component) else {
@@ -68,10 +67,10 @@ impl Painter {
             };
             let source = frame.picture.plane(index);
             if step == 1 {
-                resize(source, half, plane, means);
+                of_chroma.run(source, half, plane);
             } else {
                 every(step, first, source, samples);
-                resize(samples.as_ref(), half, plane, means);
+                of_chroma.run(samples.as_ref(), half, plane);
             }
         }
         Level::best().run(
@@ -86,8 +85,8 @@ impl Painter {
     /// # Errors
     /// Those of [`Encoder::encode`].
     pub(super) fn mask(&mut self, mask: PlaneRef<'_>, width: Option<usize>) -> Result<Vec<u8>> {
-        let Room { planes: [plane, ..], means, .. } = &mut self.room;
-        resize(mask, within(mask.size(), width), plane, means);
+        let Room { planes: [plane, ..], resize: [resize, _], .. } = &mut self.room;
+        resize.run(mask, within(mask.size(), width), plane);
         self.encoder.encode(&[plane.as_ref()])
     }
 }
@@ -149,151 +148,6 @@ fn every(step: usize, first: usize, plane: PlaneRef<'_>, samples: &mut Plane) {
     for (to, row) in samples.data_mut().chunks_exact_mut(width).zip(plane.rows()) {
         to.iter_mut().zip(row.chunks_exact(step)).for_each(|(to, samples)| *to = samples[first]);
     }
-}
-
-/// Each pixel is the mean of the area that it stands for; where that is less than a pixel, that pixel.
-fn resize(plane: PlaneRef<'_>, size: Size, to: &mut Plane, means: &mut Vec<u16>) {
-    to.resize(size);
-    if plane.size() == size {
-        return to.as_mut().copy_from(plane);
-    }
-    let columns = spans(plane.size().width, size.width);
-    match period(plane.size().width, size.width) {
-        (3, 2) => repeated::<3, 2>(plane, to, means, &columns),
-        (2, 1) => repeated::<2, 1>(plane, to, means, &columns),
-        (3, 1) => repeated::<3, 1>(plane, to, means, &columns),
-        (4, 1) => repeated::<4, 1>(plane, to, means, &columns),
-        (6, 1) => repeated::<6, 1>(plane, to, means, &columns),
-        // All of one length, so that nobody has to look how long each is.
-        _ => match columns.iter().map(|(_, weights)| weights.len()).max().unwrap_or(0) {
-            ..=2 => each(plane, to, means, &padded::<2>(&columns), |weights| weights),
-            3..=4 => each(plane, to, means, &padded::<4>(&columns), |weights| weights),
-            _ => each(plane, to, means, &columns, |weights| weights),
-        },
-    }
-}
-
-/// Columns, and weights of as many pixels from there on.
-fn padded<const N: usize>(columns: &[(usize, Vec<u16>)]) -> Vec<(usize, [u16; N])> {
-    let pad = |(first, weights): &(usize, Vec<u16>)| {
-        (*first, std::array::from_fn(|at| weights.get(at).copied().unwrap_or(0)))
-    };
-    columns.iter().map(pad).collect()
-}
-
-/// The means of areas, each column by its own weights.
-#[inline(always)]
-fn each<W>(
-    plane: PlaneRef<'_>,
-    to: &mut Plane,
-    means: &mut Vec<u16>,
-    columns: &[(usize, W)],
-    weights: impl Fn(&W) -> &[u16],
-) {
-    average(
-        plane,
-        to,
-        means,
-        #[inline(always)]
-        |means, to| {
-            for (to, (first, own)) in to.iter_mut().zip(columns) {
-                let own = weights(own);
-                *to = mean(&means[*first..][..own.len()], own);
-            }
-        },
-    );
-}
-
-/// The least numbers of pixels in which the weights of columns repeat: of what there is, and of what it is
-/// made into.
-fn period(from: usize, to: usize) -> (usize, usize) {
-    let (mut a, mut b) = (from, to);
-    while b > 0 {
-        (a, b) = (b, a % b);
-    }
-    (from / a.max(1), to / a.max(1))
-}
-
-/// The same where each `FROM` columns become `TO` in the same way: what is known when it is compiled becomes
-/// instructions for many columns at once.
-fn repeated<const FROM: usize, const TO: usize>(
-    plane: PlaneRef<'_>,
-    to: &mut Plane,
-    means: &mut Vec<u16>,
-    columns: &[(usize, Vec<u16>)],
-) {
-    let mut weights = [[0; FROM]; TO];
-    for (of, (first, own)) in weights.iter_mut().zip(columns) {
-        of[*first..][..own.len()].copy_from_slice(own);
-    }
-    average(
-        plane,
-        to,
-        means,
-        #[inline(always)]
-        |means, to| {
-            let (whole, _) = means.as_chunks::<FROM>();
-            let (made, _) = to.as_chunks_mut::<TO>();
-            for (to, means) in made.iter_mut().zip(whole) {
-                for (to, own) in to.iter_mut().zip(&weights) {
-                    *to = mean(means, own);
-                }
-            }
-        },
-    );
-}
-
-/// The mean of means, by their weights.
-#[inline(always)]
-fn mean(means: &[u16], weights: &[u16]) -> u8 {
-    let sum: u32 = means.iter().zip(weights).map(|(&v, &w)| u32::from(v) * u32::from(w)).sum();
-    ((sum + (1 << (2 * BITS - 1))) >> (2 * BITS)) as u8
-}
-
-/// Makes each row of the means of the columns that it stands for, and of these what `across` makes of them.
-fn average(plane: PlaneRef<'_>, to: &mut Plane, means: &mut Vec<u16>, across: impl Fn(&[u16], &mut [u8])) {
-    let Size { width, height } = to.size();
-    // Behind the last column are those that padded weights look at.
-    means.resize(plane.size().width + 4, 0);
-    let means = &mut means[..];
-    let rows = spans(plane.size().height, height);
-    Level::best().run(
-        #[inline(always)]
-        || {
-            for (to, (first, shares)) in to.data_mut().chunks_exact_mut(width).zip(&rows) {
-                means.fill(0);
-                for (y, &share) in (*first..).zip(shares) {
-                    // At most 255 * 256 in all.
-                    means.iter_mut().zip(plane.row(y)).for_each(|(sum, &v)| *sum += u16::from(v) * share);
-                }
-                across(means, to);
-            }
-        },
-    );
-}
-
-/// What each of `to` pixels is made of, where `from` are made into them: the first one, and the weights of
-/// that one and those after it, which are 1 together.
-fn spans(from: usize, to: usize) -> Vec<(usize, Vec<u16>)> {
-    let one = 1_usize << BITS;
-    // In 1/one of a pixel.
-    let edge = |index: usize| index * from * one / to;
-    let span = |index: usize| {
-        let (start, end) = (edge(index), edge(index + 1).max(edge(index) + 1));
-        let (first, last) = (start / one, (end - 1) / one);
-        let share = |pixel: usize| end.min((pixel + 1) * one) - start.max(pixel * one);
-        let mut left = one;
-        let mut weights: Vec<_> = (first..last)
-            .map(|pixel| {
-                let weight = share(pixel) * one / (end - start);
-                left -= weight;
-                weight as u16
-            })
-            .collect();
-        weights.push(left as u16);
-        (first, weights)
-    };
-    (0..to).map(span).collect()
 }
 
 #[cfg(test)]
@@ -385,54 +239,6 @@ mod tests {
         let picture = image::load_from_memory(&jpeg).unwrap().into_luma8();
         assert_eq!((picture.width(), picture.height()), (101, 37));
         assert!(picture.get_pixel(50, 20).0[0] > 240 && picture.get_pixel(50, 5).0[0] < 15);
-    }
-
-    #[test]
-    fn means_of_areas_weigh_what_lies_in_them() {
-        let plane = Plane::from_vec(vec![0, 90, 240, 60, 60, 60], Size::new(3, 2));
-        let means = |size| {
-            let mut resized = Plane::default();
-            resize(plane.as_ref(), size, &mut resized, &mut Vec::new());
-            resized.data().to_vec()
-        };
-        // Weights are whole 256ths.
-        let is_near = |means: &[u8], meant: &[u8]| {
-            means.len() == meant.len() && means.iter().zip(meant).all(|(a, b)| a.abs_diff(*b) <= 1)
-        };
-        for (size, meant) in [
-            (Size::new(1, 2), &[110, 60][..]),
-            // 2 of 3 columns: the middle one lies half in each.
-            (Size::new(2, 2), &[30, 190, 60, 60]),
-            (Size::new(3, 1), &[30, 75, 150]),
-            (Size::new(6, 2), &[0, 0, 90, 90, 240, 240, 60, 60, 60, 60, 60, 60]),
-        ] {
-            assert!(is_near(&means(size), meant), "{size}: {:?}, not {meant:?}", means(size));
-        }
-        for (from, to) in [(1920, 1280), (7, 7), (5, 3), (65_500, 320), (3, 11), (1, 1)] {
-            for (first, weights) in spans(from, to) {
-                assert_eq!(weights.iter().map(|&w| u32::from(w)).sum::<u32>(), 256);
-                assert!(first + weights.len() <= from, "{from} -> {to}: {first} {}", weights.len());
-            }
-        }
-    }
-
-    #[test]
-    fn columns_that_repeat_become_what_they_are_one_by_one() {
-        let mut value = 1_u32;
-        let mut noise = || {
-            value = value.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (value >> 24) as u8
-        };
-        for (from, to) in [(1920, 1280), (1280, 640), (1920, 640), (1280, 320), (1920, 320), (1920, 960)] {
-            let plane = Plane::from_vec((0..from).map(|_| noise()).collect(), Size::new(from, 1));
-            let means: Vec<_> = plane.data().iter().map(|&v| u16::from(v) << BITS).collect();
-            let mean = |(first, own): (usize, Vec<u16>)| mean(&means[first..][..own.len()], &own);
-            let expected: Vec<_> = spans(from, to).into_iter().map(mean).collect();
-            let mut resized = Plane::default();
-            resize(plane.as_ref(), Size::new(to, 1), &mut resized, &mut Vec::new());
-            assert_eq!(resized.data(), expected, "{from} -> {to}");
-        }
-        assert_eq!([(1920, 1280), (640, 320), (7, 3)].map(|(a, b)| period(a, b)), [(3, 2), (2, 1), (7, 3)]);
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! JPEGs of planes, by GStreamer's `jpegenc` and so by libjpeg-turbo.
+//!
+//! The element's pads are linked to ours, so it works in the thread that asks, and no other has to be woken.
 
 use std::time::Duration;
 
+use crossbeam_channel::{Receiver, bounded};
 use gst::prelude::*;
 use gst_video::prelude::*;
 
-use super::launch::{Launch, Running};
+use super::launch::{Launch, Running, guarded};
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::{PlaneRef, Size};
-
-/// No picture takes so long.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Luma whose chroma is a block of JPEG has so many columns and rows.
 const BLOCK: usize = 16;
@@ -21,8 +21,11 @@ pub const MOST_SIDE: usize = 65_500;
 /// Makes pictures of any size, one after the other.
 pub struct Encoder {
     running: Running,
-    appsrc: gst_app::AppSrc,
-    appsink: gst_app::AppSink,
+    /// Ours, before the element and behind it.
+    source: gst::Pad,
+    _sink: gst::Pad,
+    /// What has come out.
+    made: Receiver<gst::Buffer>,
     /// For pictures of one format and size.
     made_for: Option<(gst_video::VideoInfo, gst_video::VideoBufferPool)>,
     pictures: u64,
@@ -34,18 +37,39 @@ impl Encoder {
     /// # Errors
     /// `Pipeline` or `MissingElement` if there is no `jpegenc`.
     pub fn new(quality: u8) -> Result<Self> {
-        let text =
-            format!("appsrc name=planes ! jpegenc quality={quality} ! appsink name=pictures sync=false");
+        // `islow` is the transform that libjpeg-turbo has in AVX2: it is faster than `ifast`, and exact.
+        let text = format!("jpegenc name=encoder quality={quality} idct-method=islow");
         let launch = Launch::new("jpeg", &text);
         let running = Running::new(launch.build()?);
-        let element = |name| launch.element(running.pipeline(), name);
-        let appsrc = element("planes")?.downcast::<gst_app::AppSrc>();
-        let appsink = element("pictures")?.downcast::<gst_app::AppSink>();
-        let appsrc = appsrc.map_err(|_| launch.fault("`planes` is not an appsrc"))?;
-        let appsink = appsink.map_err(|_| launch.fault("`pictures` is not an appsink"))?;
-        appsrc.set_format(gst::Format::Time);
+        let element = launch.element(running.pipeline(), "encoder")?;
+        let (sender, made) = bounded(1);
+        let source = gst::Pad::builder(gst::PadDirection::Src).name("planes").build();
+        // Without a template it would take no other pictures than the first.
+        let any = gst::PadTemplate::new(
+            "pictures",
+            gst::PadDirection::Sink,
+            gst::PadPresence::Always,
+            &gst::Caps::new_any(),
+        )
+        .map_err(|error| failed(error.message.to_string()))?;
+        let sink = gst::Pad::builder_from_template(&any)
+            .chain_function(move |pad, _, buffer| {
+                guarded(pad, Err(gst::FlowError::Error), || {
+                    sender.try_send(buffer).map(|()| gst::FlowSuccess::Ok).map_err(|_| gst::FlowError::Error)
+                })
+            })
+            // Nobody is behind it who would want to hear.
+            .event_function(|_, _, _| true)
+            .build();
+        let pad = |name| element.static_pad(name).ok_or(gst::PadLinkError::WrongDirection);
+        let is_linked = pad("sink").and_then(|pad| source.link(&pad)).is_ok()
+            && pad("src").and_then(|pad| pad.link(&sink)).is_ok()
+            && [&source, &sink].into_iter().all(|pad| pad.set_active(true).is_ok());
+        if !is_linked {
+            return Err(launch.fault("`jpegenc` has other pads than are known"));
+        }
         running.set_state(gst::State::Playing)?;
-        Ok(Self { running, appsrc, appsink, made_for: None, pictures: 0 })
+        Ok(Self { running, source, _sink: sink, made, made_for: None, pictures: 0 })
     }
 
     /// The picture of luma alone, or of luma, Cb and Cr, with half the samples in both directions (rounded
@@ -55,13 +79,11 @@ impl Encoder {
     /// `Pipeline` if it cannot be made.
     pub fn encode(&mut self, planes: &[PlaneRef<'_>]) -> Result<Vec<u8>> {
         let buffer = self.buffer(planes).map_err(|error| failed(error.message.to_string()))?;
-        self.appsrc.push_buffer(buffer).map_err(|error| failed(error.to_string()))?;
-        let patience = gst::ClockTime::from_nseconds(PATIENCE.as_nanos() as u64);
-        let Some(sample) = self.appsink.try_pull_sample(patience) else {
+        if let Err(error) = self.source.push(buffer) {
             self.running.wait(Duration::ZERO)?;
-            return Err(failed("no picture comes".into()));
-        };
-        let buffer = sample.buffer().ok_or_else(|| failed("it gave an empty picture".into()))?;
+            return Err(failed(error.to_string()));
+        }
+        let buffer = self.made.try_recv().map_err(|_| failed("no picture comes".into()))?;
         let bytes = buffer.map_readable().map_err(|error| failed(error.message.to_string()))?;
         Ok(bytes.to_vec())
     }
@@ -76,7 +98,18 @@ impl Encoder {
         let info = gst_video::VideoInfo::builder(format, width as u32, height as u32);
         let info = info.fps(gst::Fraction::new(0, 1)).build()?;
         let caps = info.to_caps()?;
-        self.appsrc.set_caps(Some(&caps));
+        let caps_event = gst::event::Caps::new(&caps);
+        let is_told = if self.pictures == 0 {
+            let segment = gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new());
+            [gst::event::StreamStart::new("planes"), caps_event, segment]
+                .into_iter()
+                .all(|event| self.source.push_event(event))
+        } else {
+            self.source.push_event(caps_event)
+        };
+        if !is_told {
+            return Err(gst::glib::bool_error!("it does not take {caps}"));
+        }
         // Buffers go round: memory that is new has to be cleared by the system first.
         let pool = gst_video::VideoBufferPool::new();
         let mut config = pool.config();
