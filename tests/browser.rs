@@ -316,6 +316,23 @@ fn videos_stand_side_by_side_and_one_can_be_opened() {
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
+#[test]
+fn a_video_that_is_opened_later_is_shown_beside_the_one_that_was_there() {
+    let Some(browser) = Browser::start(1280, 800, false) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let source = |late: &str| {
+        let caps = "video/x-raw,format=I420,width=320,height=240";
+        json!({ "source": format!("videotestsrc is-live=true ! {late} ! {caps} ! appsink name=frames"), "track": ["20,20,30,30"] })
+    };
+    let late = "queue min-threshold-time=4000000000 max-size-time=0 max-size-bytes=0 max-size-buffers=0";
+    let list = folder.path().join("list");
+    std::fs::write(&list, format!("{}\n{}\n", source("identity"), source(late))).unwrap();
+    let served = Served::start("0", &["--inputs", &list.to_string_lossy()]);
+    browser.open(&served.url);
+    browser.until("document.querySelectorAll('#videos a').length === 2");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
 /// Colour bars that stand still.
 const STILL: &str =
     "videotestsrc is-live=true pattern=smpte ! video/x-raw,format=I420,width=320,height=240,framerate=30/1";
