@@ -110,7 +110,9 @@ mod tests {
         (0..9).for_each(|item| queue.push(item, MOST_BYTES / 4));
         assert_eq!(read(&queue), [5, 6, 7, 8]);
         let queue = Queue::new();
-        [1, 2 * MOST_BYTES, 3, 4].into_iter().for_each(|bytes| queue.push(bytes, bytes));
+        for bytes in [1, 2 * MOST_BYTES, 3, 4] {
+            queue.push(bytes, bytes);
+        }
         assert_eq!(read(&queue), [3, 4]);
         queue.push(2 * MOST_BYTES, 2 * MOST_BYTES);
         assert_eq!(read(&queue), [2 * MOST_BYTES]);
