@@ -121,6 +121,7 @@ struct Letter {
 }
 
 impl Letter {
+    /// Without those tracks, which all letters of a frame share.
     fn bytes(&self) -> usize {
         self.event.len() + self.track_state.len() + self.state.len()
     }

@@ -200,7 +200,7 @@ impl<'a> Post<'a> {
         line.is_open().await?;
         let steady = tokio::time::sleep(STEADY);
         tokio::pin!(steady);
-        let mut is_steady = false;
+        let (mut is_steady, mut has_taken) = (false, false);
         // What a run of before could not take back comes as retained.
         line.listen(self.topic("tracks/+")).await;
         self.tell_status(&mut line, "online").await?;
@@ -221,6 +221,10 @@ impl<'a> Post<'a> {
                 answer = line.next() => match answer? {
                     Answer::Taken(number) => {
                         self.acknowledge(number);
+                        has_taken = true;
+                        if is_steady {
+                            outage.over();
+                        }
                         if self.suspected().is_some() {
                             is_steady = false;
                             steady.as_mut().reset(Instant::now() + STEADY);
@@ -231,7 +235,10 @@ impl<'a> Post<'a> {
                 },
                 () = &mut steady, if !is_steady => {
                     is_steady = true;
-                    outage.over();
+                    // One that has only let in may take nothing more.
+                    if has_taken || line.on_the_way() == 0 {
+                        outage.over();
+                    }
                 }
                 letter = queue.next(), if takes_more => match letter {
                     Some(letter) => self.take(&letter),

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -18,6 +18,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use tokio::time::timeout;
 
 use super::address::Webhook;
 use super::outage::Outage;
@@ -32,11 +33,12 @@ const ANSWER: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 10_0
 const MOST_READ: usize = 64 << 10;
 const READING: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 1000 });
 
-/// How often a server that answers that it failed, or takes an event and does not answer, is told the same,
-/// before that is given up.
-const MOST_TRIES: u32 = 6;
+/// A server that answers that it failed, or takes an event and does not answer, is told the same so often and
+/// for so long, before that is given up.
+const TRIES: u32 = 6;
+const TRYING: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 60 });
 
-/// What an answer means, by its status alone.
+/// What an answer means, by its status alone, or that there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     /// It was told.
@@ -59,6 +61,12 @@ impl Meaning {
             _ => Self::Refused,
         }
     }
+
+    /// What it means that no answer has come. Where a connection has taken the event, perhaps it was told,
+    /// and whoever was told always takes longer, or dies of it.
+    fn of_silence(is_taken: &AtomicBool) -> Self {
+        if is_taken.load(Ordering::Relaxed) { Self::Failed } else { Self::Away }
+    }
 }
 
 /// Posts what comes out of a queue until it is closed. What a server does not want is told no more; while
@@ -67,38 +75,30 @@ pub(super) async fn post(to: Webhook, queue: &Queue<Arc<Letter>>, sent: &AtomicU
     let mut outage = Outage::new(&to.name);
     let server = Server::new(&to);
     while let Some(letter) = queue.next().await {
-        let mut tries = 0;
+        let (mut tries, begun) = (0, Instant::now());
         loop {
             let is_taken = Arc::default();
-            let reason = match tokio::time::timeout(ANSWER, server.post(&letter, &is_taken)).await {
+            let (meaning, reason) = match timeout(ANSWER, server.post(&letter, &is_taken)).await {
                 Ok(Ok(answer)) => {
                     let status = answer.status();
                     drain(answer).await;
-                    let meaning = Meaning::of(status);
-                    tries += u32::from(meaning == Meaning::Failed);
-                    if meaning == Meaning::Told {
-                        outage.over();
-                        sent.fetch_add(1, Ordering::Relaxed);
-                        break;
-                    }
-                    if meaning == Meaning::Refused || tries == MOST_TRIES {
-                        tracing::warn!("events: {}: an event was refused: {status}", to.name);
-                        break;
-                    }
-                    format!("it answers {status}")
+                    (Meaning::of(status), format!("it answers {status}"))
                 }
-                Ok(Err(error)) => in_words(&*error),
+                Ok(Err(error)) => (Meaning::of_silence(&is_taken), in_words(&*error)),
                 Err(_) => {
-                    // Perhaps it was told, and always takes longer.
-                    tries += u32::from(is_taken.load(Ordering::Relaxed));
-                    let reason = format!("no answer for {} s", ANSWER.as_secs_f32());
-                    if tries == MOST_TRIES {
-                        tracing::warn!("events: {}: an event was given up: {reason}", to.name);
-                        break;
-                    }
-                    reason
+                    (Meaning::of_silence(&is_taken), format!("no answer for {} s", ANSWER.as_secs_f32()))
                 }
             };
+            tries += u32::from(meaning == Meaning::Failed);
+            if meaning == Meaning::Told {
+                outage.over();
+                sent.fetch_add(1, Ordering::Relaxed);
+                break;
+            }
+            if meaning == Meaning::Refused || (tries >= TRIES && begun.elapsed() >= TRYING) {
+                tracing::warn!("events: {}: an event was given up: {reason}", to.name);
+                break;
+            }
             outage.wait(&reason).await;
         }
     }
@@ -107,7 +107,7 @@ pub(super) async fn post(to: Webhook, queue: &Queue<Arc<Letter>>, sent: &AtomicU
 /// Reads what follows the status, which does not matter, may be too much, and may have no end.
 async fn drain(answer: Response<Incoming>) {
     let rest = Limited::new(answer.into_body(), MOST_READ).collect();
-    let _ = tokio::time::timeout(READING, rest).await;
+    let _ = timeout(READING, rest).await;
 }
 
 /// The error with its causes; addresses are not in it.
@@ -152,6 +152,7 @@ impl Server {
             is_taken.store(true, Ordering::Relaxed);
             frame
         });
+        // A body of which nobody knows the length goes in chunks, which not every server takes.
         let mut request = Request::post(&self.url)
             .header(CONTENT_TYPE, "application/json")
             .header(CONTENT_LENGTH, letter.event.len())
@@ -291,6 +292,7 @@ mod tests {
         let head = taken[0].0.to_ascii_lowercase();
         assert!(head.starts_with("post /hook?a=b http/1.1\r\n"), "{head}");
         assert!(head.contains("content-type: application/json\r\n"), "{head}");
+        assert!(head.contains("content-length: 9\r\n") && !head.contains("transfer-encoding"), "{head}");
         assert!(head.contains("authorization: basic bwu6cznjcmv0\r\n"), "{head}");
     }
 
@@ -303,16 +305,18 @@ mod tests {
     #[test]
     fn a_server_that_is_away_behind_its_gateway_is_waited_for() {
         for status in [502, 503, 504, 429] {
-            let (taken, sent) = posted(&[Does::Answer(status); MOST_TRIES as usize + 2], 2);
+            let (taken, sent) = posted(&[Does::Answer(status); TRIES as usize + 2], 2);
             assert_eq!((bodies(&taken), sent), (numbers(0..2), 2), "{status}");
         }
     }
 
     #[test]
-    fn a_server_that_always_answers_too_late_is_told_each_event_a_few_times() {
-        let script = [[Does::Hang; MOST_TRIES as usize].as_slice(), &[Does::Answer(204)]].concat();
-        let (taken, sent) = posted(&script, 3);
-        assert_eq!((bodies(&taken), sent), (numbers(1..3), 2));
+    fn a_server_that_takes_an_event_and_never_answers_is_told_it_a_few_times() {
+        for silent in [Does::Hang, Does::Close] {
+            let script = [[silent; TRIES as usize].as_slice(), &[Does::Answer(204)]].concat();
+            let (taken, sent) = posted(&script, 3);
+            assert_eq!((bodies(&taken), sent), (numbers(1..3), 2), "{silent:?}");
+        }
     }
 
     #[test]
@@ -322,11 +326,12 @@ mod tests {
         let url = format!("https://{}/", listener.local_addr().unwrap());
         let (queue, sent) = (Queue::new(), AtomicU64::new(0));
         (0..2).for_each(|number| queue.push(letter(number), 1));
+        queue.close();
         let to = Webhook { url, login: None, name: "hook".into() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let longer_than_all_tries = (ANSWER + Duration::from_millis(100)) * (MOST_TRIES + 1);
-            tokio::time::timeout(longer_than_all_tries, post(to, &queue, &sent)).await.unwrap_err();
+            let longer_than_all_tries = (ANSWER + Duration::from_millis(100)) * (TRIES + 1);
+            timeout(longer_than_all_tries, post(to, &queue, &sent)).await.unwrap_err();
             // It is still at the first.
             assert_eq!(queue.next().await.unwrap().event, letter(1).event);
         });
@@ -335,7 +340,7 @@ mod tests {
     #[test]
     fn what_a_server_does_not_want_is_left_out_and_the_rest_goes_on() {
         // The first is refused for good, the second until it was tried often enough.
-        let script = [&[Does::Answer(400)][..], &[Does::Answer(500); MOST_TRIES as usize]].concat();
+        let script = [&[Does::Answer(400)][..], &[Does::Answer(500); TRIES as usize]].concat();
         let (taken, sent) = posted(&script, 4);
         assert_eq!((bodies(&taken), sent), (numbers(2..4), 2));
     }
