@@ -324,11 +324,12 @@ fn a_video_that_is_opened_later_is_shown_beside_the_one_that_was_there() {
         let caps = "video/x-raw,format=I420,width=320,height=240";
         json!({ "source": format!("videotestsrc is-live=true ! {late} ! {caps} ! appsink name=frames"), "track": ["20,20,30,30"] })
     };
-    let late = "queue min-threshold-time=4000000000 max-size-time=0 max-size-bytes=0 max-size-buffers=0";
+    let late = "queue min-threshold-time=6000000000 max-size-time=0 max-size-bytes=0 max-size-buffers=0";
     let list = folder.path().join("list");
     std::fs::write(&list, format!("{}\n{}\n", source("identity"), source(late))).unwrap();
     let served = Served::start("0", &["--inputs", &list.to_string_lossy()]);
     browser.open(&served.url);
+    browser.until("document.getElementById('name').textContent === 'source (1)'");
     browser.until("document.querySelectorAll('#videos a').length === 2");
     assert_eq!(browser.complaints(), [""; 0]);
 }

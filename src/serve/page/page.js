@@ -985,18 +985,19 @@ async function route() {
   for (const id of ['pause', 'step', 'view', 'more']) $(id).hidden = !isOne;
   if (isOne) view = new View(isAlone ? videos[0].id : chosen);
   else wall = new Wall(videos, offers);
-  if (isAlone && here === '') waitForOthers(view, 10);
+  if (isAlone && here === '') waitForOthers(view);
 }
 
-// Whoever comes first may see one of several videos that are just being opened: all are shown as soon as there are more.
-function waitForOthers(alone, seconds) {
-  if (!seconds) return;
+// Whoever comes first may see one of several videos that are just being opened: all are shown when there are more, but
+// nobody is torn from what he does.
+function waitForOthers(alone) {
   setTimeout(async () => {
     const videos = await ask('GET', '').catch(() => []);
     if (view !== alone) return;
-    if (videos.length > 1 && !alone.still && !alone.drag) route();
-    else waitForOthers(alone, seconds - 1);
-  }, 1000);
+    const isBusy = alone.still || alone.drag || alone.correcting !== null || alone.tool !== 'follow' || document.querySelector('dialog[open]');
+    if (videos.length > 1 && !isBusy) route();
+    else waitForOthers(alone);
+  }, 2000);
 }
 
 const overlay = $('overlay');
