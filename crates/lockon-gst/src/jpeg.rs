@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, bounded};
 use gst::prelude::*;
 use gst_video::prelude::*;
 
-use super::launch::{Launch, Running, guarded};
+use super::launch::{Launch, Running};
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::{PlaneRef, Size};
 
@@ -37,7 +37,8 @@ impl Encoder {
     /// # Errors
     /// `Pipeline` or `MissingElement` if there is no `jpegenc`.
     pub fn new(quality: u8) -> Result<Self> {
-        // `islow` is the transform that libjpeg-turbo has in AVX2: it is faster than `ifast`, and exact.
+        // libjpeg-turbo has `islow` in AVX2 and `ifast` in SSE2 alone: 1.58 and 1.70 ms a picture
+        // (docs/lab/page.md), and `islow` is the more accurate one.
         let text = format!("jpegenc name=encoder quality={quality} idct-method=islow");
         let launch = Launch::new("jpeg", &text);
         let running = Running::new(launch.build()?);
@@ -53,17 +54,14 @@ impl Encoder {
         )
         .map_err(|error| failed(error.message.to_string()))?;
         let sink = gst::Pad::builder_from_template(&any)
-            .chain_function(move |pad, _, buffer| {
-                guarded(pad, Err(gst::FlowError::Error), || {
-                    sender.try_send(buffer).map(|()| gst::FlowSuccess::Ok).map_err(|_| gst::FlowError::Error)
-                })
+            .chain_function(move |_, _, buffer| {
+                sender.try_send(buffer).map(|()| gst::FlowSuccess::Ok).map_err(|_| gst::FlowError::Error)
             })
             // Nobody is behind it who would want to hear.
             .event_function(|_, _, _| true)
             .build();
-        let pad = |name| element.static_pad(name).ok_or(gst::PadLinkError::WrongDirection);
-        let is_linked = pad("sink").and_then(|pad| source.link(&pad)).is_ok()
-            && pad("src").and_then(|pad| pad.link(&sink)).is_ok()
+        let is_linked = element.static_pad("sink").is_some_and(|pad| source.link(&pad).is_ok())
+            && element.static_pad("src").is_some_and(|pad| pad.link(&sink).is_ok())
             && [&source, &sink].into_iter().all(|pad| pad.set_active(true).is_ok());
         if !is_linked {
             return Err(launch.fault("`jpegenc` has other pads than are known"));
@@ -78,6 +76,8 @@ impl Encoder {
     /// # Errors
     /// `Pipeline` if it cannot be made.
     pub fn encode(&mut self, planes: &[PlaneRef<'_>]) -> Result<Vec<u8>> {
+        // An error may have left one behind.
+        while self.made.try_recv().is_ok() {}
         let buffer = self.buffer(planes).map_err(|error| failed(error.message.to_string()))?;
         if let Err(error) = self.source.push(buffer) {
             self.running.wait(Duration::ZERO)?;
@@ -98,17 +98,17 @@ impl Encoder {
         let info = gst_video::VideoInfo::builder(format, width as u32, height as u32);
         let info = info.fps(gst::Fraction::new(0, 1)).build()?;
         let caps = info.to_caps()?;
-        let caps_event = gst::event::Caps::new(&caps);
-        let is_told = if self.pictures == 0 {
-            let segment = gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new());
-            [gst::event::StreamStart::new("planes"), caps_event, segment]
-                .into_iter()
-                .all(|event| self.source.push_event(event))
-        } else {
-            self.source.push_event(caps_event)
-        };
-        if !is_told {
+        if !self.source.peer_query_accept_caps(&caps) {
             return Err(gst::glib::bool_error!("it does not take {caps}"));
+        }
+        // Whether an event was taken is told by the push of the buffer behind it.
+        if self.pictures == 0 {
+            self.source.push_event(gst::event::StreamStart::new("planes"));
+        }
+        self.source.push_event(gst::event::Caps::new(&caps));
+        if self.pictures == 0 {
+            let segment = gst::FormattedSegment::<gst::ClockTime>::new();
+            self.source.push_event(gst::event::Segment::new(&segment));
         }
         // Buffers go round: memory that is new has to be cleared by the system first.
         let pool = gst_video::VideoBufferPool::new();
