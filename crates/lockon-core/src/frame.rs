@@ -143,6 +143,11 @@ impl<'a> PlaneRef<'a> {
         Self { data, size, stride }
     }
 
+    /// True if so many bytes have such a plane in them.
+    pub fn fits(bytes: usize, size: Size, stride: usize) -> bool {
+        stride >= size.width && plane_bytes(size, stride).is_some_and(|needed| bytes >= needed)
+    }
+
     /// Width and height.
     pub fn size(self) -> Size {
         self.size

@@ -290,22 +290,25 @@ mod tests {
     }
 
     #[test]
-    fn rows_from_the_bottom_to_the_top_are_no_picture() {
+    fn rows_from_the_bottom_to_the_top_and_shorter_ones_than_the_picture_are_none() {
         gst::init().unwrap();
         let mut mapper = Mapper::default();
         for name in ["GRAY8", "YUY2", "RGB"] {
             let format = name.parse::<gst_video::VideoFormat>().unwrap();
             let (width, height) = (SIZE.width as u32, SIZE.height as u32);
             let info = gst_video::VideoInfo::builder(format, width, height).build().unwrap();
-            let mut buffer = gst::Buffer::with_size(info.size()).unwrap();
             let stride = info.stride()[0];
             let last = info.size() - stride as usize;
-            let flags = gst_video::VideoFrameFlags::empty();
-            let writable = buffer.get_mut().unwrap();
-            gst_video::VideoMeta::add_full(writable, flags, format, width, height, &[last], &[-stride])
-                .unwrap();
-            let (_, format) = describe(&info.to_caps().unwrap()).unwrap();
-            assert!(mapper.picture(buffer, &info, &format).is_none(), "{name}");
+            let shorter = SIZE.width as i32 - 1;
+            for (offset, stride) in [(last, -stride), (0, shorter)] {
+                let mut buffer = gst::Buffer::with_size(info.size()).unwrap();
+                let flags = gst_video::VideoFrameFlags::empty();
+                let writable = buffer.get_mut().unwrap();
+                gst_video::VideoMeta::add_full(writable, flags, format, width, height, &[offset], &[stride])
+                    .unwrap();
+                let (_, format) = describe(&info.to_caps().unwrap()).unwrap();
+                assert!(mapper.picture(buffer, &info, &format).is_none(), "{name}, stride {stride}");
+            }
         }
     }
 

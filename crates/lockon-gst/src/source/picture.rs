@@ -70,7 +70,7 @@ pub struct Mapper {
 impl Mapper {
     /// A buffer of that format, mapped for reading where it lies, for as long as the picture is held; or
     /// planes that are made of it, which hold nothing of it. `None` if its rows lie from the bottom to the
-    /// top, or planes cannot be made of them.
+    /// top, are shorter than the picture or end behind its memory, or planes cannot be made of them.
     pub fn picture(
         &mut self,
         buffer: gst::Buffer,
@@ -88,7 +88,12 @@ impl Mapper {
             let gathered = self.gathered.share(|picture| is_whole = picture.fill(&frame, pixels, size));
             return is_whole.then_some(gathered as _);
         }
-        Some(Arc::new(MappedPicture { pixels, size, frame }))
+        // So may rows be that are shorter than the picture.
+        let is_whole = (0..pixels.planes()).all(|index| {
+            let bytes = frame.plane_data(index as u32).map_or(0, <[u8]>::len);
+            PlaneRef::fits(bytes, pixels.plane_size(index, size), frame.plane_stride()[index] as usize)
+        });
+        is_whole.then(|| Arc::new(MappedPicture { pixels, size, frame }) as _)
     }
 }
 
