@@ -275,3 +275,44 @@ impl Lockon {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use gst_check::Harness;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_and_not_the_end_of_the_process() {
+        gst::init().unwrap();
+        let element: gst::Element = glib::Object::new::<super::super::super::Lockon>().upcast();
+        element.set_property_from_str("backend", "cpu");
+        let bus = gst::Bus::new();
+        element.set_bus(Some(&bus));
+        let mut harness = Harness::with_element(&element, Some("sink"), Some("src"));
+        harness.set_src_caps_str("video/x-raw,format=GRAY8,width=96,height=64,framerate=25/1");
+        let mut next = 0;
+        let mut push = |harness: &mut Harness| {
+            let mut buffer = gst::Buffer::with_size(96 * 64).unwrap();
+            buffer.get_mut().unwrap().set_pts(gst::ClockTime::from_mseconds(40 * next));
+            next += 1;
+            harness.push(buffer)
+        };
+        push(&mut harness).unwrap();
+        harness.pull().unwrap();
+        let lockon = element.downcast_ref::<super::super::super::Lockon>().unwrap();
+        lockon.imp().catch_panic(|| (), |_| panic!("on purpose"));
+        let message = bus.timed_pop_filtered(gst::ClockTime::from_seconds(10), &[gst::MessageType::Error]);
+        let message = message.expect("an error");
+        let gst::MessageView::Error(error) = message.view() else { unreachable!() };
+        assert!(error.error().matches(gst::LibraryError::Failed), "{error:?}");
+        assert!(error.error().message().contains("on purpose"), "{error:?}");
+        // Upstream hears of it after the bus does.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while push(&mut harness) != Err(gst::FlowError::Error) {
+            assert!(Instant::now() < deadline, "frames are still taken");
+        }
+    }
+}
