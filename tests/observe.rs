@@ -112,7 +112,8 @@ impl Drop for Served {
     }
 }
 
-/// The value of a sample of the one video, with the rest of its labels in braces; none where the video is not there yet.
+/// The value of a sample of the one video, with the rest of its labels in braces; none where the video is not
+/// there yet.
 fn value_if_there(text: &str, sample: &str) -> Option<f64> {
     let (name, labels) = sample.split_once('{').unwrap_or((sample, "}"));
     let comma = if labels == "}" { "" } else { "," };

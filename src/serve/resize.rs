@@ -53,16 +53,7 @@ impl Resize {
                 3..=4 => self.padded::<4>(plane, to),
                 _ => {
                     let columns = std::mem::take(&mut self.columns);
-                    self.each_row(
-                        plane,
-                        to,
-                        #[inline(always)]
-                        |row, to| {
-                            for (to, (first, weights)) in to.iter_mut().zip(&columns) {
-                                *to = mean(&row[*first..][..weights.len()], weights);
-                            }
-                        },
-                    );
+                    self.one_by_one(plane, to, &columns);
                     self.columns = columns;
                 }
             },
@@ -99,13 +90,19 @@ impl Resize {
             (*first, std::array::from_fn::<_, MOST, _>(|at| weights.get(at).copied().unwrap_or(0)))
         };
         let columns: Vec<_> = self.columns.iter().map(pad).collect();
+        self.one_by_one(plane, to, &columns);
+    }
+
+    /// Each column by its own weights.
+    fn one_by_one(&mut self, plane: PlaneRef<'_>, to: &mut Plane, columns: &[(usize, impl AsRef<[u16]>)]) {
         self.each_row(
             plane,
             to,
             #[inline(always)]
             |row, to| {
-                for (to, (first, weights)) in to.iter_mut().zip(&columns) {
-                    *to = mean(&row[*first..][..MOST], weights);
+                for (to, (first, weights)) in to.iter_mut().zip(columns) {
+                    let weights = weights.as_ref();
+                    *to = mean(&row[*first..][..weights.len()], weights);
                 }
             },
         );
@@ -204,22 +201,21 @@ mod tests {
         to.data().to_vec()
     }
 
+    /// The share that one of `from` pixels has in pixel `at` of those `to` that are made of them.
+    fn share(pixel: usize, at: usize, from: usize, to: usize) -> f64 {
+        let ratio = from as f64 / to as f64;
+        let (start, end) = (at as f64 * ratio, (at + 1) as f64 * ratio);
+        (end.min(pixel as f64 + 1.0) - start.max(pixel as f64)).max(0.0) / ratio
+    }
+
     /// The mean of the area, by plain loops.
     fn mean_of(plane: &Plane, size: Size, x: usize, y: usize) -> f64 {
-        let side = |at: usize, from: usize, to: usize| {
-            let (start, end) = ((at * from) as f64 / to as f64, ((at + 1) * from) as f64 / to as f64);
-            let weigh = move |pixel: usize| ((pixel + 1) as f64).min(end) - (pixel as f64).max(start);
-            (start as usize..(end.ceil() as usize).min(from))
-                .map(move |pixel| (pixel, weigh(pixel) / (end - start)))
-        };
         let Size { width, height } = plane.size();
-        let rows = side(y, height, size.height);
-        rows.map(|(row, of_row)| {
-            let columns = side(x, width, size.width);
-            let values = columns.map(|(column, weight)| weight * f64::from(plane.as_ref().row(row)[column]));
-            of_row * values.sum::<f64>()
-        })
-        .sum()
+        let of_row = |row: usize| {
+            let values = plane.as_ref().row(row).iter().enumerate();
+            values.map(|(column, &value)| share(column, x, width, size.width) * f64::from(value)).sum::<f64>()
+        };
+        (0..height).map(|row| share(row, y, height, size.height) * of_row(row)).sum()
     }
 
     #[test]
@@ -247,13 +243,10 @@ mod tests {
     #[test]
     fn weights_are_off_by_little_whatever_the_picture() {
         for (from, to, most) in [(1920, 1280, 0.7), (1920, 640, 0.7), (1920, 320, 1.4), (3840, 320, 2.8)] {
-            let ratio = from as f64 / to as f64;
             for (index, (first, weights)) in spans(from, to).into_iter().enumerate() {
-                let (start, end) = (index as f64 * ratio, (index + 1) as f64 * ratio);
                 // White where weights are too large, and black elsewhere.
                 let too_large = (first..).zip(weights).map(|(pixel, weight)| {
-                    let share = (end.min(pixel as f64 + 1.0) - start.max(pixel as f64)) / ratio;
-                    (f64::from(weight) / 256.0 - share).max(0.0)
+                    (f64::from(weight) / 256.0 - share(pixel, index, from, to)).max(0.0)
                 });
                 let off = 255.0 * too_large.sum::<f64>();
                 assert!(off <= most, "{from} to {to}, pixel {index}: {off}");

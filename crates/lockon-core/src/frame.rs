@@ -302,7 +302,10 @@ fn check_layout(len: usize, size: Size, stride: usize) {
     assert!(stride >= size.width, "stride {stride} is less than the width of a {size} plane");
     // Where the product leaves the range of numbers, there are not so many bytes.
     let needed = plane_bytes(size, stride).unwrap_or(usize::MAX);
-    assert!(len >= needed, "{len} bytes for a {size} plane of stride {stride}, which needs {needed}");
+    assert!(
+        PlaneRef::fits(len, size, stride),
+        "{len} bytes for a {size} plane of stride {stride}, which needs {needed}"
+    );
 }
 
 /// How a picture's chroma lies behind its luma plane. Plane 0 is always 8-bit luma.

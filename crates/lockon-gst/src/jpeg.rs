@@ -102,13 +102,12 @@ impl Encoder {
             return Err(gst::glib::bool_error!("it does not take {caps}"));
         }
         // Whether an event was taken is told by the push of the buffer behind it.
-        if self.pictures == 0 {
-            self.source.push_event(gst::event::StreamStart::new("planes"));
-        }
-        self.source.push_event(gst::event::Caps::new(&caps));
-        if self.pictures == 0 {
-            let segment = gst::FormattedSegment::<gst::ClockTime>::new();
-            self.source.push_event(gst::event::Segment::new(&segment));
+        let is_first = self.pictures == 0;
+        let segment = || gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new());
+        let start = is_first.then(|| gst::event::StreamStart::new("planes"));
+        for event in [start, Some(gst::event::Caps::new(&caps)), is_first.then(segment)].into_iter().flatten()
+        {
+            self.source.push_event(event);
         }
         // Buffers go round: memory that is new has to be cleared by the system first.
         let pool = gst_video::VideoBufferPool::new();
