@@ -29,15 +29,14 @@ use super::values::{offering, read};
 #[derive(Parser)]
 #[command(version, propagate_version = true, max_term_width = 110)]
 pub(super) struct Args {
-    /// Say more: -v for what is decided and where a run's time went, -vv for state changes and GStreamer's
-    /// warnings, -vvv for every frame; the variable `RUST_LOG` sets levels by target over that:
-    /// `lockon_gst=trace,gst=info,gst:qtdemux=debug`
+    /// More detail: -v decisions and timings, -vv state changes and GStreamer's warnings, -vvv every frame;
+    /// the variable `RUST_LOG` overrides levels by target: `lockon_gst=trace,gst=info,gst:qtdemux=debug`
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     pub(super) verbose: u8,
     /// Print errors only: no warnings, no progress, no summary
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(super) quiet: bool,
-    /// What messages on standard error look like: text, or json (an object a line)
+    /// Format of messages on standard error: text, or json (one object a line)
     #[arg(long, value_name = "FORMAT", global = true, default_value = "text", hide_possible_values = true)]
     pub(super) log_format: LogFormat,
     #[command(subcommand)]
@@ -48,34 +47,33 @@ pub(super) struct Args {
 pub(super) enum Command {
     /// Search, follow and threshold a video or a camera
     Run(Box<RunArgs>),
-    /// Show a page on which cameras of this machine, and videos of a folder, can be opened, searched and
-    /// followed
+    /// Start a web page to open and track this machine's cameras and a folder's videos
     #[cfg(feature = "serve")]
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<ServeArgs>),
-    /// Give videos and cameras to a farm of workers
+    /// Submit videos and cameras to a farm of workers
     #[cfg(feature = "farm")]
     Submit(Box<SubmitArgs>),
-    /// Do the jobs of a farm
+    /// Process jobs of a farm
     #[cfg(feature = "farm")]
     Worker(WorkerArgs),
-    /// Tell how far the jobs of a farm are; cancel, retry and forget them
+    /// List the jobs of a farm; cancel, retry and purge them
     #[cfg(feature = "farm")]
     Jobs(JobsArgs),
-    /// Tell which workers a farm has, and what they are at
+    /// List the workers of a farm and their jobs
     #[cfg(feature = "farm")]
     Workers(WorkersArgs),
-    /// Find templates in a still picture; prints one `frame` record, best match first; ends with 1 if nothing
+    /// Find templates in a still picture; prints one `frame` record, best match first; exit code 1 if nothing
     /// matches
     #[command(after_help = MATCH_EXAMPLES)]
     Match(MatchArgs),
-    /// Draw a box on a frame with the mouse; prints the command that follows it, saves it as a template
+    /// Draw a box on a frame with the mouse; prints the command that follows it, can save it as a template
     Pick(PickArgs),
     /// Threshold a still picture
     Threshold(ThresholdArgs),
-    /// Measure this machine: frames a second of the usual sizes, in one sentence
+    /// Measure this machine: frames per second at common sizes
     Bench(BenchArgs),
-    /// Tell what is installed, what is missing, and the command that mends it
+    /// Check what is installed and what is missing, with the command that fixes it
     Doctor,
     /// Print completions for a shell
     Completions {
@@ -155,10 +153,11 @@ pub(super) struct RunArgs {
     /// Print the GStreamer pipelines instead of running them
     #[arg(long, conflicts_with = "pick", help_heading = "How")]
     pub(super) print_pipeline: bool,
-    /// With --print-pipeline: one gst-launch-1.0 command that does the same by the GStreamer element `lockon`
+    /// With --print-pipeline: print one gst-launch-1.0 command that does the same with the GStreamer element
+    /// `lockon`
     #[arg(long, requires = "print_pipeline", help_heading = "How")]
     pub(super) as_element: bool,
-    /// Print the options that were given as a job file instead of running it: `lockon run @JOB` does the same
+    /// Print the given options as a job file instead of running: `lockon run @JOB` runs it
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "toml", help_heading = "How")]
     pub(super) print_job: Option<JobFormat>,
     /// No progress bar, no progress lines
@@ -170,16 +169,15 @@ pub(super) struct RunArgs {
 
 #[derive(ClapArgs)]
 pub(super) struct SeveralArgs {
-    /// More videos: a file with a line each, an INPUT or a job as --print-job=json writes it, whose options
-    /// count more than those that are typed; - for standard input
+    /// File with more videos, one per line: an INPUT, or a job as --print-job=json writes it, whose options
+    /// override the typed ones; - for standard input
     #[arg(long, value_name = "LIST", value_hint = ValueHint::FilePath)]
     pub(super) inputs: Option<PathBuf>,
-    /// Files at a time; cameras and streams do not wait for others [default: a core each on the CPU, half a
-    /// core each beside a GPU]
+    /// Number of files processed at once; cameras and streams never wait [default: one per core on the CPU,
+    /// two per core with a GPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(super) jobs: Option<u16>,
-    /// Leave out each video whose results are complete, by its --results FILE.jsonl; what an interrupted run
-    /// left is made anew
+    /// Skip videos whose --results FILE.jsonl is complete; incomplete results are replaced
     #[arg(long)]
     pub(super) skip_done: bool,
 }
@@ -201,11 +199,11 @@ impl Selection for Opened {
 #[cfg(feature = "serve")]
 #[derive(ClapArgs)]
 pub(super) struct ServeArgs {
-    /// Offer the videos in this folder; without it cameras only
+    /// Offer the videos in this folder; without it only cameras
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) folder: Option<PathBuf>,
-    /// Where the page is: a PORT alone is 127.0.0.1's; with a HOST that others can reach the address that is
-    /// printed has a token in it
+    /// Address of the page: a PORT alone is on 127.0.0.1; with a HOST that others can reach, the printed
+    /// address contains a token
     #[arg(long, value_name = "[HOST:]PORT", default_value = "8080", value_parser = read::<Address>)]
     pub(super) address: Address,
     #[command(flatten)]
@@ -228,18 +226,18 @@ const BACKENDS: [&str; 3] = ["auto", "cpu", "cuda"];
 pub(super) struct MatchArgs {
     /// The picture to search in: PNG, JPEG or BMP
     pub(super) scene: PathBuf,
-    /// The pictures to search for; an alpha channel is the mask
+    /// Pictures to search for; an alpha channel is the mask
     #[arg(required = true, value_name = "[NAME=]PATH")]
     pub(super) templates: Vec<String>,
     #[command(flatten)]
     pub(super) typed: Typed<StillSearch>,
-    /// Also draw the matches into the picture, in its colours: .png, .jpg or .bmp
+    /// Also write the picture with the matches drawn into it: .png, .jpg or .bmp
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) output: Option<PathBuf>,
     #[command(flatten)]
     pub(super) overwrite: OverwriteArgs,
-    /// Also tell people on standard error how well each template is told from the rest of the picture: the
-    /// best right places, the best wrong ones, and a --min-score between
+    /// Also explain on standard error how well each template stands out from the rest of the picture: the
+    /// best right places, the best wrong ones, and a --min-score between them
     #[arg(long)]
     pub(super) explain: bool,
 }
@@ -268,22 +266,21 @@ pub(super) struct PickArgs {
     /// standard input
     #[arg(value_parser = OsStringValueParser::new().try_map(|typed| input(&typed)))]
     pub(super) input: Input,
-    /// On this frame, counted from 0, instead of the first
+    /// Use this frame, counted from 0 (default: the first)
     #[arg(long, value_name = "N", conflicts_with = "at")]
     pub(super) frame: Option<u64>,
-    /// On the first frame that is not before this time: 12.5s, 1:02.5, 1:02:03.5
+    /// Use the first frame at or after this time: 12.5s, 1:02.5, 1:02:03.5
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true, value_parser = read::<Moment>)]
     pub(super) at: Option<Moment>,
-    /// This box, without a window; 0,0 is the top left pixel; may be given several times
+    /// Use this box and open no window; 0,0 is the top left pixel; may be given several times
     #[arg(long = "box", value_name = "X,Y,W,H", allow_hyphen_values = true, value_parser = read::<Rect>)]
     pub(super) boxes: Vec<Rect>,
-    /// User and password for the server of an rtsp://, http:// or srt:// address: a file with one line,
-    /// `user:password`; the variable `LOCKON_CREDENTIALS` may have the same line
+    /// File with one line `user:password` for the server of an rtsp://, http:// or srt:// address; the
+    /// variable `LOCKON_CREDENTIALS` can hold the same line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) credentials: Option<PathBuf>,
-    /// Save what is in the box as a picture, in the video's colours, for --template, and print the command
-    /// that searches for it too; of several boxes the second goes to FILE-2.png, without -y to the first
-    /// number that is free
+    /// Save the content of the box as a picture for --template, in the video's colours, and print the command
+    /// that searches for it; a second box goes to FILE-2.png, or without -y to the first free number
     #[arg(short, long, value_name = "FILE.png", value_hint = ValueHint::FilePath)]
     pub(super) output: Option<PathBuf>,
     #[command(flatten)]
@@ -294,7 +291,7 @@ pub(super) struct PickArgs {
 pub(super) struct ThresholdArgs {
     /// The picture: PNG, JPEG or BMP
     pub(super) image: PathBuf,
-    /// Where the black and white picture goes: .png, .jpg or .bmp
+    /// Black and white picture to write: .png, .jpg or .bmp
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) output: PathBuf,
     #[command(flatten)]
@@ -308,11 +305,11 @@ pub(super) struct ThresholdArgs {
 
 #[derive(ClapArgs)]
 pub(super) struct ManArgs {
-    /// The command whose page is printed, such as `run` or `bench kernels`; without it the program's
+    /// Print the page of this command, such as `run` or `bench kernels` (default: the program's own)
     #[arg(value_name = "COMMAND")]
     pub(super) command: Vec<String>,
-    /// Write all pages into man1 below this folder instead, where `man -M DIR` and packages look for them:
-    /// lockon.1, lockon-run.1, ...; pages that are there are replaced
+    /// Write all pages into DIR/man1 instead, where `man -M DIR` and packages look for them: lockon.1,
+    /// lockon-run.1, ...; existing pages are replaced
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "command")]
     pub(super) dir: Option<PathBuf>,
 }
@@ -320,7 +317,7 @@ pub(super) struct ManArgs {
 #[derive(ClapArgs)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct BenchArgs {
-    /// What else to measure
+    /// Measure something else
     #[command(subcommand)]
     pub(super) command: Option<BenchCommand>,
     /// The device: auto, cpu, cuda, cuda:N
@@ -333,7 +330,7 @@ pub(super) struct BenchArgs {
 
 #[derive(Subcommand)]
 pub(super) enum BenchCommand {
-    /// Time every kernel, after checking its answer against the definition
+    /// Time every kernel, after checking its result against the definition
     Kernels(BenchKernelsArgs),
 }
 
@@ -342,22 +339,22 @@ pub(super) struct BenchKernelsArgs {
     /// The device: auto, cpu, cuda, cuda:N
     #[arg(long, default_value = "auto", value_parser = offering::<BackendChoice>(BACKENDS), hide_possible_values = true)]
     pub(super) backend: BackendChoice,
-    /// Frames of this size only, instead of 1920x1080 and 3840x2160
+    /// Only frames of this size, instead of 1920x1080 and 3840x2160
     #[arg(long, value_name = "WxH", value_parser = read::<Size>)]
     pub(super) frame: Option<Size>,
-    /// Templates of this size only, instead of all sizes and the thresholds
+    /// Only templates of this size, instead of all sizes and the thresholds
     #[arg(long, value_name = "WxH", value_parser = read::<Size>)]
     pub(super) template: Option<Size>,
-    /// So many templates in one pass
+    /// Number of templates in one pass
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = |s: &str| s.parse().ok().filter(|&n: &usize| n > 0).ok_or("not a number of 1 or more"))]
     pub(super) bank: usize,
-    /// Thresholds of this block only, instead of all blocks and the templates
+    /// Only thresholds of this block, instead of all blocks and the templates
     #[arg(long, value_name = "N", value_parser = |s: &str| s.parse().ok().filter(|n: &usize| n % 2 == 1 && (3..=255).contains(n)).ok_or("not an odd number from 3 to 255"))]
     pub(super) block: Option<usize>,
-    /// This kernel only, beside what is taken by itself; may be given several times
+    /// Only this kernel, beside the default one; may be given several times
     #[arg(long, value_name = "NAME", value_parser = offering::<Kernel>(Kernel::NAMES))]
     pub(super) kernel: Vec<Kernel>,
-    /// These things only; may be given several times
+    /// Measure only this; may be given several times
     #[arg(long, value_name = "WHAT")]
     pub(super) only: Vec<BenchSubject>,
     /// Also time NPP and cuFFT, if they are installed
@@ -386,7 +383,7 @@ impl BenchKernelsArgs {
 /// What `bench kernels` measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum BenchSubject {
-    /// From the creation of a context to the first result
+    /// Time from the creation of a context to the first result
     Start,
     /// Template matching
     Ncc,

@@ -1,4 +1,4 @@
-//! `lockon doctor`: what was found, what is missing, and the command that mends it.
+//! `lockon doctor`: what was found, what is missing, and the command that fixes it.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -31,8 +31,8 @@ pub(super) fn doctor() -> Result<Outcome> {
             Health::Bad => "MISSING",
         };
         writeln!(report, "{mark}  {}: {}", finding.subject, finding.detail)?;
-        if let Some(mend) = &finding.mend {
-            writeln!(report, "         mend: {mend}")?;
+        if let Some(fix) = &finding.fix {
+            writeln!(report, "         fix: {fix}")?;
         }
     }
     if let Some(command) = doctor::install_command(&findings) {
@@ -72,7 +72,7 @@ fn good(info: DeviceInfo) -> Finding {
     let detail = format!(
         "{name} (--backend cuda:{number}), compute capability {capability}, {memory:.1} GiB, driver for CUDA {driver}"
     );
-    Finding { subject: "cuda".into(), health: Health::Good, detail, mend: None }
+    Finding { subject: "cuda".into(), health: Health::Good, detail, fix: None }
 }
 
 /// A finding for what cannot be used. `is_loaded`: the driver is, whether or not its library is there.
@@ -80,9 +80,9 @@ fn absent(error: Error, is_loaded: bool) -> Finding {
     let newer = format!("install NVIDIA's driver {OLDEST_DRIVER} or newer");
     // Without the backend's name, which is the subject. What is there and cannot be used is worth more than a
     // word.
-    let (detail, health, mend) = match error {
+    let (detail, health, fix) = match error {
         Error::Backend { fault, .. } => {
-            let (health, mend) = match fault {
+            let (health, fix) = match fault {
                 DeviceFault::NoDriver { .. } if is_loaded => {
                     (Health::Bad, Some("its library is missing: apt-get install libcuda1".into()))
                 }
@@ -93,11 +93,11 @@ fn absent(error: Error, is_loaded: bool) -> Finding {
                 | DeviceFault::NotBuilt => (Health::Absent, None),
                 _ => (Health::Bad, Some("look at nvidia-smi; the driver may not match its library".into())),
             };
-            (fault.to_string(), health, mend)
+            (fault.to_string(), health, fix)
         }
         error => (error.to_string(), Health::Bad, None),
     };
-    Finding { subject: "cuda".into(), health, detail, mend }
+    Finding { subject: "cuda".into(), health, detail, fix }
 }
 
 #[cfg(test)]
@@ -122,16 +122,16 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_is_only_asked_for_where_it_mends_something() {
+    fn a_driver_is_only_asked_for_where_it_fixes_something() {
         let fault = |fault| absent(Error::Backend { backend: "cuda", fault }, false);
         let none = fault(DeviceFault::NoDriver { library: "libcuda.so.1" });
         assert_eq!(none.health, Health::Absent);
         assert!(none.detail.starts_with("no NVIDIA driver"), "{}", none.detail);
-        assert_eq!(none.mend.unwrap(), "install NVIDIA's driver 530 or newer");
-        assert_eq!(fault(DeviceFault::NoSuchDevice { asked: 0, count: 0 }).mend, None);
+        assert_eq!(none.fix.unwrap(), "install NVIDIA's driver 530 or newer");
+        assert_eq!(fault(DeviceFault::NoSuchDevice { asked: 0, count: 0 }).fix, None);
         let half =
             Error::Backend { backend: "cuda", fault: DeviceFault::NoDriver { library: "libcuda.so.1" } };
         let half = absent(half, true);
-        assert_eq!((half.health, half.mend.unwrap().contains("libcuda1")), (Health::Bad, true));
+        assert_eq!((half.health, half.fix.unwrap().contains("libcuda1")), (Health::Bad, true));
     }
 }

@@ -71,145 +71,142 @@ const MOST_THREADS: f64 = 1024.0;
 
 request! {
     /// A file, a URI, `camera[:/dev/videoN]`, pictures (`seq/%04d.jpg`, a folder, a quoted glob), - for
-    /// standard input, or @JOB: a file with the options of a run, as --print-job writes it; several are
-    /// processed at once, each as a run of its own
+    /// standard input, or @JOB: a file with the options of a run, as --print-job writes it; several inputs
+    /// are processed at once, each as a run of its own
     input: Option<InputText> = None, Spec { value: "INPUT", is_positional: true, ..SPEC };
-    /// A source of your own: gst-launch text that ends in `appsink name=frames`, which may be left out, or
-    /// @FILE with such text
+    /// A source of your own: gst-launch text that ends in `appsink name=frames` (optional), or @FILE with
+    /// such text
     source: Option<String> = None, Spec { value: "TEXT|@FILE", excludes: &["input"], ..SPEC };
 
-    /// Search for a picture (PNG, JPEG, BMP; its alpha channel is the mask); may be given several times
+    /// Search for a picture (PNG, JPEG, BMP; an alpha channel is the mask); may be given several times
     template: Vec<String> = Vec::new(),
         Spec { value: "[NAME=]PATH", short: Some('t'), group: TO_DO, element: InElement::Playing, ..SPEC };
     /// Follow the object in this box (0,0 is the top left pixel), from this frame or time on: 18, 12.5s,
-    /// 1:02.5 (the first frame if not given); may be given several times
+    /// 1:02.5 (default: the first frame); may be given several times
     track: Vec<TrackSpec> = Vec::new(),
         Spec { value: "X,Y,W,H[@WHEN]", group: TO_DO, takes_hyphens: true, element: InElement::Ready, ..SPEC };
-    /// Draw the box to follow in a window, on the first frame (that of --start if it is given; a camera's
-    /// newest): drag a box, arrows move it by a pixel, Shift+arrows resize it, Enter or space takes it, A
-    /// adds another, Backspace takes the last one back, Esc, q and c cancel. Where there is no screen the
-    /// frame is written as a picture with a grid to read boxes off
+    /// Draw the box to follow in a window, on the first frame (of --start if given; the newest of a camera):
+    /// drag a box, arrows move it by a pixel, Shift+arrows resize it, Enter or space accepts it, A adds
+    /// another, Backspace removes the last one, Esc, q and c cancel. Without a screen the frame is written as
+    /// a picture with a grid to read boxes from
     pick: bool = false, Spec { group: TO_DO, ..SPEC };
-    /// Follow what --template finds: each match that lasts becomes a track with a number of its own, until it
-    /// is lost for long. --max-matches says how many of each template are looked for
+    /// Follow the matches of --template: each match that lasts becomes a track with its own number, until it
+    /// is lost for long. --max-matches limits the matches of each template
     track_matches: bool = false,
         Spec { group: TO_DO, element: InElement::Ready, ..SPEC };
-    /// Follow what a detector in front finds: regions of interest (`GstVideoRegionOfInterestMeta`) that an
-    /// element of --source has put on frames, in some of them or in each; every object becomes a track with a
-    /// number of its own, until it is lost for long
+    /// Follow the objects of a detector upstream: regions of interest (`GstVideoRegionOfInterestMeta`) that
+    /// an element of --source puts on some or all frames; each object becomes a track with its own number,
+    /// until it is lost for long
     track_detections: bool = false,
         Spec { group: TO_DO, excludes: &["track-matches"], element: InElement::Ready, ..SPEC };
-    /// Follow detections of this class only, as the detector names it; may be given several times
+    /// Follow only detections of this class, as the detector names it; may be given several times
     detection_type: Vec<String> = Vec::new(),
         Spec { value: "CLASS", group: TO_DO, needs: &["track-detections"], element: InElement::Ready, ..SPEC };
-    /// Least score of a detection, from 0 to 1: the field `confidence` of a region's parameters
+    /// Minimum score of a detection, from 0 to 1: the field `confidence` of a region's parameters
     min_detection_score: f64 = 0.0,
         Spec { value: "SCORE", group: TO_DO, needs: &["track-detections"], range: Some((0.0, 1.0)), element: InElement::Ready, ..SPEC };
-    /// Do again what an earlier run was asked for while it went on, at the same frames: its results file,
-    /// JSON Lines
+    /// Replay the interactive changes stored in an earlier results file (JSON Lines), at the same frames
     control: Option<PathBuf> = None,
         Spec { value: "FILE.jsonl", group: TO_DO, element: InElement::Ready, ..SPEC };
     /// Binarise: `mean:BLOCK:C`, `gaussian:BLOCK:C`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`; `:inv` inverts
     threshold: Option<ThresholdSpec> = None,
         Spec { value: "METHOD:BLOCK:VALUE[:inv]", group: TO_DO, element: InElement::Playing, ..SPEC };
 
-    /// Least score of a match, from -1 to 1
+    /// Minimum score of a match, from -1 to 1
     min_score: f64 = Limits::default().min_score,
         Spec { value: "SCORE", group: SEARCH, takes_hyphens: true, range: Some((-1.0, 1.0)), element: InElement::Playing, ..SPEC };
-    /// Most matches of each template in a frame
+    /// Maximum matches of each template in a frame
     max_matches: u32 = Limits::default().max_matches as u32,
         Spec { value: "N", group: SEARCH, range: Some((1.0, f64::INFINITY)), element: InElement::Playing, ..SPEC };
-    /// Most overlap of two matches of one template: intersection over union, from 0 to 1
+    /// Maximum overlap of two matches of one template: intersection over union, from 0 to 1
     max_overlap: f64 = Limits::default().max_overlap,
         Spec { value: "IOU", group: SEARCH, range: Some((0.0, 1.0)), element: InElement::Playing, ..SPEC };
-    /// Sizes: every power of FACTOR in the range, and 1; without /FACTOR of 1.05; one number is that size
-    /// alone
+    /// Scales: every power of FACTOR (default 1.05) in the range, and 1; a single number is that scale alone
     scales: Typed<Scales> = Typed::of("1..1/2"),
         Spec { value: "FROM..TO[/FACTOR]", group: SEARCH, hides_default: true, element: InElement::Playing, ..SPEC };
-    /// Directions in degrees, counter-clockwise positive; without /STEP every 5; one number is that direction
+    /// Angles in degrees, counter-clockwise positive, every STEP (default 5); a single number is that angle
     /// alone
     angles: Typed<Angles> = Typed::of("0..0/1"),
         Spec { value: "FROM..TO[/STEP]", group: SEARCH, takes_hyphens: true, hides_default: true, element: InElement::Playing, ..SPEC };
-    /// How: exhaustive (every place, size and direction), pyramid (from coarse to fine on the CPU: much
-    /// faster with many sizes and directions; scores are exact, but a match can be missed) or auto (pyramid
+    /// Search method: exhaustive (every position, scale and angle), pyramid (coarse to fine on the CPU: much
+    /// faster with many scales and angles; scores are exact, but a match can be missed) or auto (pyramid
     /// where exhaustive takes long on the CPU)
     search: SearchMethod = SearchMethod::default(),
         Spec { value: "HOW", group: SEARCH, offers: &["auto", "exhaustive", "pyramid"], element: InElement::Playing, ..SPEC };
-    /// Search for templates inside this box only; 0,0 is the top left pixel
+    /// Search for templates only inside this box; 0,0 is the top left pixel
     roi: Option<Rect> = None,
         Spec { value: "X,Y,W,H", group: SEARCH, takes_hyphens: true, element: InElement::Playing, ..SPEC };
 
-    /// Write the video with what was found drawn into it: .mp4, .mkv, .avi or .webm; may be given several
-    /// times. What of it plays if lockon is killed: an .mp4 up to its last half second, nothing in its first
-    /// second; an .mkv all that was written. Through a named pipe: .mkv or .webm
+    /// Write the video with the results drawn into it: .mp4, .mkv, .avi or .webm; may be given several times.
+    /// If lockon is killed, .mkv keeps everything; .mp4 loses at most the last half second (all of it in the
+    /// first second). Through a named pipe: .mkv or .webm
     output: Vec<PathBuf> = Vec::new(),
         Spec { value: "FILE", short: Some('o'), group: OUTPUT, is_file: true, ..SPEC };
-    /// Let -o show a part of the picture of that size that follows a track, smoothly and with nothing drawn
-    /// on it: the first that is found, or the one with that number. While the track is lost it stays where it
-    /// is
+    /// Crop -o to this size and pan smoothly to keep a track in view; no boxes drawn. Follows the first track that
+    /// is found, or the one with that number; stands still while the track is lost
     follow: Option<Shot> = None,
         Spec { value: "WxH[@TRACK]", group: OUTPUT, needs: &["output"], excludes: &["view"], ..SPEC };
-    /// Show what --follow shows so many times as large, from 1 to 16
+    /// Magnify the crop of --follow, from 1 to 16 times
     follow_zoom: f64 = 1.0,
         Spec { value: "TIMES", group: OUTPUT, needs: &["follow"], range: Some((1.0, 16.0)), hides_default: true, ..SPEC };
-    /// Leave the input's sound out of -o
+    /// Do not copy the input's sound into -o
     no_audio: bool = false, Spec { group: OUTPUT, needs: &["output"], ..SPEC };
-    /// Show it in a window. Drag a box there to follow what is in it, click a track to forget it; space
-    /// pauses and goes on, `.` goes on by one frame, q and Esc end the run as if the video had ended, and so
-    /// does closing the window; a camera's frames are dropped while it pauses
+    /// Show the results in a window. Drag a box to follow an object, click a track to forget it; space pauses
+    /// and resumes, `.` steps by one frame; q, Esc and closing the window end the run as if the video had
+    /// ended. A camera's frames are dropped while paused
     display: bool = false, Spec { group: OUTPUT, ..SPEC };
-    /// Send it into a pipeline of your own: gst-launch text that begins with `appsrc name=results`, which may
-    /// be left out, or @FILE with such text
+    /// Send the results into a pipeline of your own: gst-launch text that begins with `appsrc name=results`
+    /// (optional), or @FILE with such text
     sink: Vec<String> = Vec::new(), Spec { value: "TEXT|@FILE", group: OUTPUT, ..SPEC };
-    /// What -o, --display and --sink show: `overlay` (boxes over the picture), `mask` (the thresholded
-    /// picture) or `split` (half of each) [default: overlay; mask if nothing but --threshold is asked for]
+    /// Picture of -o, --display and --sink: `overlay` (boxes over the picture), `mask` (the thresholded
+    /// picture) or `split` (half of each) [default: overlay; mask if only --threshold is given]
     view: Option<View> = None,
         Spec { value: "VIEW", group: OUTPUT, offers: &["overlay", "mask", "split"], ..SPEC };
-    /// Write what was found: .jsonl, .csv, .mot.txt (MOTChallenge), .cvat.xml (tracks for CVAT), .coco.json
-    /// (COCO), or - for JSON Lines on standard output; may be given several times
+    /// Write results: .jsonl, .csv, .mot.txt (MOTChallenge), .cvat.xml (tracks for CVAT), .coco.json (COCO),
+    /// or - for JSON Lines on standard output; may be given several times
     results: Vec<String> = Vec::new(),
         Spec { value: "FILE", group: OUTPUT, is_file: true, element: InElement::Ready, ..SPEC };
-    /// Tell what happens to tracks (appeared, uncertain, lost, found, gone; entered or left a --zone): lines
-    /// of JSON on standard output (-), each posted to an http:// or https:// address, or published to an MQTT
-    /// broker at mqtt://HOST:PORT/TOPIC or mqtts://HOST:PORT/TOPIC, with USER:PASSWORD@ in front of the host
-    /// if it asks for that; @FILE has such an address in it, which then nobody sees in the list of processes;
-    /// may be given several times. The run never waits for any of these
+    /// Report events of tracks (appeared, uncertain, lost, found, gone; entered or left a --zone): as lines
+    /// of JSON on standard output (-), posted to an http:// or https:// address, or published to an MQTT
+    /// broker at mqtt://HOST:PORT/TOPIC or mqtts://HOST:PORT/TOPIC, with USER:PASSWORD@ before the host if
+    /// needed; @FILE reads the address from a file, which hides it from the list of processes; may be given
+    /// several times. The run never waits for a receiver
     events: Vec<ReceiverText> = Vec::new(), Spec { value: "-|URL|@FILE", group: OUTPUT, ..SPEC };
-    /// A polygon in the picture that tracks can enter and leave, corners in pixels; a track is in it when the
+    /// A polygon in the picture that tracks can enter and leave, corners in pixels; a track is inside if the
     /// middle of its box's lower edge is; may be given several times
     zone: Vec<Zone> = Vec::new(),
         Spec { value: "NAME=X,Y,X,Y,X,Y", group: OUTPUT, needs: &["events"], ..SPEC };
     /// Put a small picture of the track into each event: JPEG, in base64
     event_thumbnails: bool = false, Spec { group: OUTPUT, needs: &["events"], ..SPEC };
-    /// Let Home Assistant find the run at the MQTT broker by itself: a count of tracks, whether something is
-    /// in each --zone, and the events
+    /// Announce the run to Home Assistant through the MQTT broker: a count of tracks, the state of each
+    /// --zone, and the events
     home_assistant: bool = false, Spec { group: OUTPUT, needs: &["events"], ..SPEC };
     /// Write a page about the run when it ends: trajectories, score and state over time, latency
     report: Option<String> = None, Spec { value: "FILE.html", group: OUTPUT, is_file: true, ..SPEC };
 
-    /// The device that does the work: auto, cpu, cuda, cuda:N; of several GPUs (`cuda:0,1`, `cuda:all`)
-    /// each run takes the one with the fewest runs
+    /// Device that does the work: auto, cpu, cuda, cuda:N; of several GPUs (`cuda:0,1`, `cuda:all`) each run
+    /// uses the one with the fewest runs
     backend: BackendChoice = BackendChoice::default(),
         Spec { value: "BACKEND", group: HOW, offers: &["auto", "cpu", "cuda"], element: InElement::Ready, ..SPEC };
     /// Threads of the CPU backend, and for several tracks
     threads: Option<u16> = None,
         Spec { value: "N", group: HOW, range: Some((1.0, MOST_THREADS)), element: InElement::Ready, ..SPEC };
-    /// A kernel of the CUDA backend instead of what it takes by itself; may be given several times
+    /// Use this kernel of the CUDA backend instead of the one chosen automatically; may be given several
+    /// times
     kernel: Vec<Kernel> = Vec::new(),
         Spec { value: "NAME", group: HOW, offers: &Kernel::NAMES, lists_offers: true, element: InElement::Ready, ..SPEC };
-    /// Memory that the search may take on the CPU: 2G, 500M; with less it takes longer [default: half of what
-    /// is free]
+    /// Memory limit of the search on the CPU: 2G, 500M; less is slower [default: half of the free memory]
     memory: Option<Typed<Bytes>> = None,
         Spec { value: "SIZE", group: HOW, element: InElement::Ready, ..SPEC };
-    /// Frames in flight on the device; 2 is a double buffer [default: 4, of a live source 2]
+    /// Frames in flight on the device; 2 is a double buffer [default: 4, for a live source 2]
     depth: Option<u8> = None,
         Spec { value: "N", group: HOW, range: Some((1.0, 32.0)), element: InElement::Ready, ..SPEC };
-    /// When the GPU fails in the middle of a run: end (with an error, what was written is kept), gpu (another
-    /// one does the rest, or the CPU), or cpu (it does the rest)
+    /// If the GPU fails during a run: end (with an error; written results are kept), gpu (continue on another
+    /// GPU, or the CPU), or cpu (continue there)
     on_device_loss: OnDeviceLoss = OnDeviceLoss::default(),
         Spec { value: "WHAT", group: HOW, offers: &["end", "gpu", "cpu"], element: InElement::Ready, ..SPEC };
-    /// Which decoders may be used: auto, software, hardware; auto takes hardware where a GPU searches, unless
-    /// the video is a file and 12 cores or more decode it faster
+    /// Allowed decoders: auto, software, hardware; auto uses hardware where a GPU searches, unless the video
+    /// is a file and 12 cores or more decode it faster
     decoder: Decoder = Decoder::Auto,
         Spec { value: "DECODER", group: HOW, offers: &["auto", "software", "hardware"], ..SPEC };
     /// Keep up with the source: newest frame first, older ones are dropped and counted (default for live
@@ -217,37 +214,35 @@ request! {
     live: bool = false, Spec { group: HOW, excludes: &["lossless"], ..SPEC };
     /// Process every frame, however long it takes (default for files)
     lossless: bool = false, Spec { group: HOW, ..SPEC };
-    /// When a camera or stream is lost, or is not there yet, wait and connect anew until it is; without this
-    /// the run ends with an error
+    /// Wait and reconnect when a camera or stream is lost or not available yet; without this the run ends
+    /// with an error
     reconnect: bool = false, Spec { group: HOW, ..SPEC };
-    /// Size of the camera's pictures
+    /// Frame size of the camera
     size: Option<Size> = None, Spec { value: "WxH", group: HOW, ..SPEC };
-    /// The camera's frames a second: 30, 30000/1001; of pictures, how many make a second (25 if not given)
+    /// Frame rate of the camera: 30, 30000/1001; of pictures, how many make a second (default 25)
     fps: Option<FrameRate> = None, Spec { value: "N[/D]", group: HOW, ..SPEC };
-    /// User and password for the server of an rtsp://, http:// or srt:// address: a file with one line,
-    /// `user:password`, instead of the address, which others can see in the list of processes; the variable
-    /// `LOCKON_CREDENTIALS` may have the same line
+    /// File with one line `user:password` for the server of an rtsp://, http:// or srt:// address, which
+    /// hides it from the list of processes; the variable `LOCKON_CREDENTIALS` can hold the same line
     credentials: Option<PathBuf> = None, Spec { value: "FILE", group: HOW, ..SPEC };
-    /// Even out the jitter of rtsp:// and srt:// over so many milliseconds: less is sooner, more is smoother
-    /// [default: 200]
+    /// Jitter buffer of rtsp:// and srt:// in milliseconds: less is sooner, more is smoother [default: 200]
     jitter: Option<u32> = None, Spec { value: "MS", group: HOW, range: Some((0.0, 60_000.0)), ..SPEC };
-    /// Begin with this frame, or with the first that is not before this time: 120, 12.5s, 1:02.5, 1:02:03.5.
-    /// What comes before is decoded only; numbers and times stay those of the whole video
+    /// Start at this frame, or at the first frame at or after this time: 120, 12.5s, 1:02.5, 1:02:03.5.
+    /// Earlier frames are decoded only; numbers and times stay those of the whole video
     start: Moment = Moment::default(), Spec { value: "WHEN", group: HOW, takes_hyphens: true, hides_default: true, ..SPEC };
-    /// End before this frame, or before the first that is not before this time; of a camera or stream,
-    /// counted from its start
+    /// End before this frame, or before the first frame at or after this time; of a camera or stream, counted
+    /// from its start
     end: Option<Moment> = None, Spec { value: "WHEN", group: HOW, takes_hyphens: true, ..SPEC };
-    /// Process each Nth frame only, from the first on; videos that are written play at the same speed
+    /// Process only every Nth frame, starting with the first; written videos play at the same speed
     every: u64 = 1,
         Spec { value: "N", group: HOW, range: Some((1.0, f64::INFINITY)), hides_default: true, ..SPEC };
-    /// End after so many frames that were processed
+    /// End after N processed frames
     max_frames: Option<u64> = None,
         Spec { value: "N", group: HOW, range: Some((1.0, f64::INFINITY)), element: InElement::Ready, ..SPEC };
-    /// Tell Prometheus how the run goes: serve /metrics over HTTP there; a PORT alone is 127.0.0.1's
+    /// Serve metrics for Prometheus over HTTP at /metrics; a PORT alone is on 127.0.0.1
     metrics: Option<Address> = None, Spec { value: "[HOST:]PORT", group: HOW, ..SPEC };
-    /// Show it in a browser, and steer it from there: the address to open is printed. A PORT alone is
-    /// 127.0.0.1's; with a HOST that others can reach it has a token in it. Where nothing is to be searched
-    /// or followed, a file waits at its first frame until a box is drawn
+    /// Show and control the run in a browser: the address to open is printed. A PORT alone is on 127.0.0.1;
+    /// with a HOST that others can reach, the address contains a token. If nothing is to be searched or
+    /// followed, a file waits at its first frame until a box is drawn
     serve: Option<Address> = None, Spec { value: "[HOST:]PORT", group: OUTPUT, ..SPEC };
 }
 

@@ -1,4 +1,4 @@
-//! What is installed, what is missing, and the command that mends it.
+//! What is installed, what is missing, and the command that fixes it.
 //!
 //! [`check`] looks and gives plain data; nothing is printed, opened or started here. A package is told by the
 //! elements that it brings, since those are what GStreamer itself can be asked for.
@@ -18,8 +18,8 @@ pub struct Finding {
     pub health: Health,
     /// What was found or is missing, and what that means.
     pub detail: String,
-    /// What mends it, where something does: a command if it is a package.
-    pub mend: Option<String>,
+    /// The remedy, if there is one: a command if it is a package.
+    pub fix: Option<String>,
 }
 
 /// How something that was looked for is.
@@ -35,7 +35,7 @@ pub enum Health {
 
 impl Finding {
     fn new(subject: impl Into<String>, health: Health, detail: impl Into<String>) -> Self {
-        Self { subject: subject.into(), health, detail: detail.into(), mend: None }
+        Self { subject: subject.into(), health, detail: detail.into(), fix: None }
     }
 }
 
@@ -60,7 +60,7 @@ const NEEDED: &[(&str, &str, &str)] = &[
 /// The oldest GStreamer that lockon is built for.
 const OLDEST_GSTREAMER: (u32, u32) = (1, 22);
 
-/// Looks at GStreamer, its plugins and cameras. What is bad comes with the command that mends it.
+/// Looks at GStreamer, its plugins and cameras. Each problem comes with the command that fixes it.
 pub fn check() -> Vec<Finding> {
     let mut findings = Vec::new();
     match launch::init() {
@@ -72,7 +72,7 @@ pub fn check() -> Vec<Finding> {
         }
         Err(error) => {
             let mut finding = Finding::new("GStreamer", Health::Bad, error.to_string());
-            finding.mend = Some(format!("{INSTALL}libgstreamer1.0-0 gstreamer1.0-tools"));
+            finding.fix = Some(format!("{INSTALL}libgstreamer1.0-0 gstreamer1.0-tools"));
             findings.push(finding);
         }
     }
@@ -91,7 +91,7 @@ pub fn nvidia() -> Vec<Finding> {
     if codecs.is_empty() {
         nvdec = Finding::new("nvdec", Health::Absent, "no decoder of NVIDIA's is there: software decodes");
         let packages = "gstreamer1.0-plugins-bad, and libnvcuvid1 where the driver is Debian's";
-        nvdec.mend = Some(format!("{INSTALL}{packages}"));
+        nvdec.fix = Some(format!("{INSTALL}{packages}"));
     }
     let library = if cuda::is_usable() {
         let detail = format!("{} is there: frames that NVDEC decodes stay on the GPU", cuda::LIBRARY);
@@ -99,7 +99,7 @@ pub fn nvidia() -> Vec<Finding> {
     } else {
         let detail = format!("{} is not there: decoded frames go through host memory", cuda::LIBRARY);
         let mut finding = Finding::new("libgstcuda", Health::Absent, detail);
-        finding.mend = Some(format!("{INSTALL}libgstreamer-plugins-bad1.0-0"));
+        finding.fix = Some(format!("{INSTALL}libgstreamer-plugins-bad1.0-0"));
         finding
     };
     vec![nvdec, library]
@@ -108,7 +108,7 @@ pub fn nvidia() -> Vec<Finding> {
 /// The one command that installs every package that is missing; `None` if none is.
 pub fn install_command(findings: &[Finding]) -> Option<String> {
     let bad = findings.iter().filter(|finding| finding.health == Health::Bad);
-    let missing = bad.filter_map(|finding| finding.mend.as_deref()?.strip_prefix(INSTALL));
+    let missing = bad.filter_map(|finding| finding.fix.as_deref()?.strip_prefix(INSTALL));
     let packages = missing.collect::<Vec<_>>().join(" ");
     (!packages.is_empty()).then(|| format!("{INSTALL}{packages}"))
 }
@@ -138,7 +138,7 @@ fn plugins(package: &str, purpose: &str, elements: &str) -> Finding {
     }
     let mut finding =
         Finding::new(package, Health::Bad, format!("{purpose}; missing: {}", missing.join(", ")));
-    finding.mend = Some(format!("{INSTALL}{package}"));
+    finding.fix = Some(format!("{INSTALL}{package}"));
     finding
 }
 
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_packages_are_mended_by_one_command() {
+    fn missing_packages_are_fixed_by_one_command() {
         let mut findings = vec![Finding::new("camera", Health::Absent, "none")];
         assert_eq!(install_command(&findings), None);
         launch::init().unwrap();

@@ -156,7 +156,7 @@
 //!
 //! # Errors
 //!
-//! The text says what happened and what mends it.
+//! The text says what happened and what fixes it.
 //!
 //! | error | what |
 //! |---|---|

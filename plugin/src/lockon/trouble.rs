@@ -4,7 +4,7 @@ use lockon::Error;
 use lockon::error::DeviceFault;
 
 /// An error as the bus carries it: its domain and code say whose fault it is, its text what happened and what
-/// mends it.
+/// fixes it.
 pub(super) fn error_message(error: &Error) -> gst::ErrorMessage {
     use gst::{LibraryError, ResourceError, StreamError};
     let text = in_properties(&error.to_string());

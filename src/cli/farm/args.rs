@@ -19,20 +19,20 @@ const FARM: &str = "LOCKON_FARM";
 #[derive(ClapArgs)]
 #[command(next_help_heading = "The farm")]
 pub(in crate::cli) struct FarmArgs {
-    /// The farm's NATS server: `nats://HOST[:PORT]`, or `tls://HOST[:PORT]`; of a cluster several with commas
-    /// between them; the variable `LOCKON_FARM` may name it
+    /// NATS server of the farm: `nats://HOST[:PORT]` or `tls://HOST[:PORT]`, several of a cluster separated
+    /// by commas; the variable `LOCKON_FARM` can hold the same
     #[arg(long, value_name = "ADDRESS")]
     farm: Option<String>,
-    /// Farms of one server are told apart by a name: letters, digits, - and _
+    /// Name of the farm, if a server has several: letters, digits, - and _
     #[arg(long, value_name = "NAME", default_value_t, value_parser = read::<Namespace>)]
     namespace: Namespace,
-    /// Who one is there: a file with one line, USER:PASSWORD or a token, or a .creds file that nsc wrote
+    /// Login: a file with one line, USER:PASSWORD or a token, or a .creds file from nsc
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     farm_credentials: Option<PathBuf>,
-    /// Certificates (PEM) of the authority that the server's certificate is from
+    /// Certificates (PEM) of the authority that signed the server's certificate
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     farm_ca: Option<PathBuf>,
-    /// One's own certificate (PEM), where the server wants one
+    /// Client certificate (PEM), if the server requires one
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "farm_key")]
     farm_cert: Option<PathBuf>,
     /// The key (PEM) of --farm-cert
@@ -77,20 +77,20 @@ pub(in crate::cli) struct SubmitArgs {
     /// fails
     #[arg(short = 'y', long, help_heading = "Output")]
     pub(super) overwrite: bool,
-    /// More videos: a file with a line each, an INPUT or a job as --print-job=json writes it, whose options
-    /// count more than those that are typed; - for standard input
+    /// File with more videos, one per line: an INPUT, or a job as --print-job=json writes it, whose options
+    /// override the typed ones; - for standard input
     #[arg(long, value_name = "LIST", value_hint = ValueHint::FilePath, help_heading = "The farm")]
     pub(super) inputs: Option<PathBuf>,
     #[command(flatten)]
     pub(super) farm: FarmArgs,
-    /// Wait until all are done, and end with 1 if one is not
+    /// Wait until all jobs are done; exit code 1 if one fails
     #[arg(long, help_heading = "The farm")]
     pub(super) wait: bool,
     /// Bring results files (--results, --report) back through the farm into this folder, and wait for that:
     /// for workers that share no storage with this machine but the videos'
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "The farm")]
     pub(super) collect: Option<PathBuf>,
-    /// Most tries of a job: it is given up after so many workers failed at it, or were gone in its middle
+    /// Maximum tries of a job: it fails after N workers failed at it or disappeared during it
     #[arg(long, value_name = "N", default_value_t = TRIES, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "The farm")]
     pub(super) tries: u32,
     /// Cut each video at key frames into so many segments, or of about a minute each with auto, which many
@@ -130,14 +130,14 @@ it at once (exit code 143 or 130); its jobs are given to another worker when the
 pub(in crate::cli) struct WorkerArgs {
     #[command(flatten)]
     pub(super) farm: FarmArgs,
-    /// Files at a time [default: a core each on the CPU, half a core each beside a GPU]
+    /// Number of files processed at once [default: one per core on the CPU, two per core with a GPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=4096))]
     pub(super) jobs: Option<u16>,
-    /// Cameras and streams at a time [default: as --jobs]
+    /// Number of cameras and streams processed at once [default: as --jobs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=4096))]
     pub(super) cameras: Option<u16>,
-    /// Serve files below this folder only, through links or not; may be given several times. Without it jobs
-    /// read and write whatever this user may
+    /// Allow jobs only files below this folder; may be given several times. Without it jobs read and write
+    /// any file that this user can
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) root: Vec<PathBuf>,
     /// With --root, serve this too: a scheme (rtsp), a scheme and a host (`rtsp://10.0.0.7`), or camera,
@@ -148,15 +148,15 @@ pub(in crate::cli) struct WorkerArgs {
     /// cameras are always given back
     #[arg(long, value_name = "HOW", default_value = "finish", hide_possible_values = true)]
     pub(super) drain: DrainHow,
-    /// What the worker is called [default: the host's name and the process's number]
+    /// Name of the worker [default: the host's name and the process's number]
     #[arg(long, value_name = "NAME")]
     pub(super) name: Option<String>,
     /// Give a worker's jobs to others after so many seconds without a word of it, in the whole farm; other
     /// workers learn of a change when they start [default: what the farm has; 5 at first, 3 of cameras]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(2..=3600))]
     pub(super) lease: Option<u16>,
-    /// Tell Prometheus of the worker, its jobs and the farm's queue: serve /metrics over HTTP there; a PORT
-    /// alone is 127.0.0.1's
+    /// Serve metrics of the worker, its jobs and the queue for Prometheus over HTTP at /metrics; a PORT alone
+    /// is on 127.0.0.1
     #[arg(long, value_name = "[HOST:]PORT", value_parser = read::<Address>)]
     pub(super) metrics: Option<Address>,
 }
@@ -176,34 +176,33 @@ pub(in crate::cli) struct JobsArgs {
     pub(super) command: Option<JobsCommand>,
     #[command(flatten)]
     pub(super) farm: FarmArgs,
-    /// One JSON object a line for each job
+    /// Print one JSON object per line for each job
     #[arg(long)]
     pub(super) json: bool,
     /// Show all jobs, not some of each kind
     #[arg(long)]
     pub(super) all: bool,
-    /// Show it again every two seconds, until Ctrl-C
+    /// Refresh every two seconds, until Ctrl-C
     #[arg(long, conflicts_with = "json")]
     pub(super) watch: bool,
 }
 
 #[derive(Subcommand)]
 pub(super) enum JobsCommand {
-    /// Take jobs back that are not done
+    /// Cancel jobs that are not done
     Cancel(ChangeArgs),
-    /// Put jobs into the queue again that failed or were cancelled
+    /// Put failed or cancelled jobs back into the queue
     Retry(ChangeArgs),
-    /// Forget jobs that are done, failed or cancelled, and results that are kept of them in the farm; files
-    /// stay
+    /// Remove jobs that are done, failed or cancelled, and their results stored in the farm; files stay
     Purge(ChangeArgs),
 }
 
 #[derive(ClapArgs)]
 pub(super) struct ChangeArgs {
-    /// Numbers of jobs as the table has them, or the beginning of one
+    /// Numbers of jobs as in the table, or the beginning of one
     #[arg(value_name = "JOB", required_unless_present = "all")]
     pub(super) jobs: Vec<String>,
-    /// All that it can be done to
+    /// All jobs that this is possible for
     #[arg(long, conflicts_with = "jobs")]
     pub(super) all: bool,
     #[command(flatten)]
@@ -215,7 +214,7 @@ pub(super) struct ChangeArgs {
 pub(in crate::cli) struct WorkersArgs {
     #[command(flatten)]
     pub(super) farm: FarmArgs,
-    /// One JSON object a line for each worker
+    /// Print one JSON object per line for each worker
     #[arg(long)]
     pub(super) json: bool,
 }
