@@ -132,7 +132,7 @@ request! {
     /// faster with many scales and angles; scores are exact, but a match can be missed) or auto (pyramid
     /// where exhaustive takes long on the CPU)
     search: SearchMethod = SearchMethod::default(),
-        Spec { value: "HOW", group: SEARCH, offers: &["auto", "exhaustive", "pyramid"], element: InElement::Playing, ..SPEC };
+        Spec { value: "METHOD", group: SEARCH, offers: &["auto", "exhaustive", "pyramid"], element: InElement::Playing, ..SPEC };
     /// Search for templates only inside this box; 0,0 is the top left pixel
     roi: Option<Rect> = None,
         Spec { value: "X,Y,W,H", group: SEARCH, takes_hyphens: true, element: InElement::Playing, ..SPEC };
