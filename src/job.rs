@@ -50,7 +50,7 @@ pub fn load_more_templates(before: &[String], texts: &[String]) -> Result<Vec<Na
         let (name, path) = name_and_path(text);
         if !names.insert(name.clone()) {
             return Err(Error::Usage(format!(
-                "two templates are named {name:?}: give them names, NAME=PATH"
+                "two templates are named {name:?}: use other names, NAME=PATH"
             )));
         }
         let still = still::load_up_to(&path, template::MAX_PIXELS)?;

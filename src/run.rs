@@ -376,7 +376,7 @@ fn none_in(part: Part, last: FrameMeta) -> String {
             format!("no frame lies between --start {} and --end {end}", part.start)
         }
         _ if last.pts_ns.is_none() && matches!(part.start, Moment::Time(_)) => {
-            format!("its frames have no times, so none is at --start {}: give a frame's number", part.start)
+            format!("its frames have no times, so --start {} finds none: use a frame number", part.start)
         }
         _ => format!("--start {} is after its last frame, {}{at}", part.start, last.index),
     }
@@ -445,7 +445,7 @@ fn sound_of(request: &Request, spec: &SourceSpec) -> Option<PathBuf> {
     }
     let file = spec.opened.as_ref().map_or_else(|| spec.input.file(), |_| spec.file());
     if file.is_none() {
-        tracing::warn!("-o has no sound: only that of a file is carried along (--no-audio says so)");
+        tracing::warn!("no audio in -o: only audio of files is copied (--no-audio silences this)");
     }
     file
 }

@@ -34,7 +34,7 @@ pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
     }
     if let Some(foreground) = summary.foreground {
         lines.push(format!(
-            "foreground: {} of the pixels on average, {} at least, {} at most",
+            "foreground: {} of the pixels on average, minimum {}, maximum {}",
             percent(foreground.mean),
             percent(foreground.least),
             percent(foreground.most)
@@ -326,7 +326,7 @@ mod tests {
             [
                 "and 15 more tracks",
                 "matches became 26 tracks",
-                "foreground: 12.3 % of the pixels on average, 0 % at least, over 99.9 % at most"
+                "foreground: 12.3 % of the pixels on average, minimum 0 %, maximum over 99.9 %"
             ]
         );
     }

@@ -30,7 +30,7 @@ pub(super) fn describe(template: &Template, places: &[&Match], least: f64) -> St
     let (name, size) = (text::in_one_line(template.name()), template.size());
     let Some(&best) = scores.first() else {
         return format!(
-            "{name} ({size}): no place scores {least} or more: it is not in the picture, or in another size or direction (--scales, \
+            "{name} ({size}): no place scores {least} or more: it is not in the picture, or at another scale or angle (--scales, \
              --angles)"
         );
     };
@@ -67,7 +67,7 @@ pub(super) fn describe(template: &Template, places: &[&Match], least: f64) -> St
     let _ = if best < LIKELY {
         write!(
             text,
-            "\n  the best place scores {best:.2} only: it is not in the picture, or in another size or direction (--scales, --angles)"
+            "\n  the best place scores {best:.2} only: it is not in the picture, or at another scale or angle (--scales, --angles)"
         )
     } else if !is_clear {
         write!(
@@ -79,7 +79,7 @@ pub(super) fn describe(template: &Template, places: &[&Match], least: f64) -> St
     } else {
         write!(
             text,
-            "\n  --min-score {:.2} tells them apart: scores fall from {high:.2} to {low:.2}",
+            "\n  --min-score {:.2} separates them: scores fall from {high:.2} to {low:.2}",
             f64::midpoint(high, low)
         )
     };
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(
             said,
             "part (4x3): 2 places stand out\n  right  0.980 at 0,7 (4x3)\n         0.950 at 10,7 (4x3)\n  wrong  0.610 at 20,7 (4x3)\n\
-             \x20        0.550 at 30,7 (4x3)\n  --min-score 0.78 tells them apart: scores fall from 0.95 to 0.61"
+             \x20        0.550 at 30,7 (4x3)\n  --min-score 0.78 separates them: scores fall from 0.95 to 0.61"
         );
     }
 
@@ -145,7 +145,7 @@ mod tests {
     fn a_place_without_rivals_is_told_from_what_was_not_looked_for() {
         let said = described(&[1.0]);
         assert!(
-            said.contains("wrong  none scores 0.3 or more") && said.contains("--min-score 0.65 tells"),
+            said.contains("wrong  none scores 0.3 or more") && said.contains("--min-score 0.65 separates"),
             "{said}"
         );
     }
@@ -157,7 +157,7 @@ mod tests {
             let many: Vec<_> =
                 scores.iter().copied().chain((0..PLACES).map(|i| 0.85 - 0.01 * i as f64)).collect();
             let said = described(if scores.len() == 4 { &many } else { scores });
-            assert!(!said.contains("tells them apart"), "{said}");
+            assert!(!said.contains("separates them"), "{said}");
             // Nor is any of them called right.
             assert!(!said.contains("  right ") && !said.contains("stands out\n  wrong"), "{said}");
             assert!(scores.is_empty() || said.contains("no place stands out\n  best   0."), "{said}");

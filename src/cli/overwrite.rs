@@ -36,7 +36,7 @@ impl OverwriteArgs {
         let existing = outputs.iter().filter(|path| !self.overwrite && is_lost(path));
         for path in existing {
             if !may_overwrite(path)? {
-                bail!("{} was not overwritten: give another name, or -y", text::path(path));
+                bail!("{} exists and was not overwritten: use another name, or -y", text::path(path));
             }
         }
         Ok(())

@@ -25,7 +25,7 @@ use super::signals::Signals;
 use super::{Outcome, log};
 
 /// Said where the command that is printed has not the whole address.
-const LOGIN_IS_MISSING: &str = "the address is printed without user and password: give them by --credentials FILE or by the variable \
+const LOGIN_IS_MISSING: &str = "the address is printed without user and password: use --credentials FILE or the variable \
      LOCKON_CREDENTIALS; where *** stands, type again what belongs there";
 
 pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
@@ -136,10 +136,10 @@ fn ask(frame: &Frame, input: &Input, control: &Control) -> Result<Option<Vec<Rec
             let path = PathBuf::from(format!("{}-frame-{index}.png", stem(input)));
             let path = if path.symlink_metadata().is_ok() { free_name(&path) } else { path };
             still::save_rgb(&path, &with_grid(frame), frame.format.size)?;
-            let mut words = format!("no window can be had to pick in: {error}\n");
+            let mut words = format!("no window to pick in: {error}\n");
             let _ = write!(
                 words,
-                "frame {index} is in {} with a grid of coordinates (0,0 is the top left pixel). Read a box off it, \
+                "frame {index} is in {} with a grid of coordinates (0,0 is the top left pixel). Read a box from it, \
                  X,Y,W,H, and go on with\n  {}  lockon pick {} --frame {index} --box X,Y,W,H -o crop.png",
                 text::path(&path),
                 command_of(input, &format!(" --track X,Y,W,H@{index}")),

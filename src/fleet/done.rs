@@ -35,7 +35,7 @@ pub fn completion(request: &Request) -> Result<Completion> {
         |path: &&String| *path != "-" && Format::of(path).is_ok_and(|format| format == Format::JsonLines);
     let Some(lines) = request.results.iter().find(is_lines) else {
         return Err(Error::Usage(
-            "--skip-done needs --results FILE.jsonl, which tells what is complete".into(),
+            "--skip-done needs --results FILE.jsonl, whose last line shows whether a run is complete".into(),
         ));
     };
     let lines = Path::new(lines);

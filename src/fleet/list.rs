@@ -45,12 +45,13 @@ pub fn check(runs: &[(String, Request)]) -> Result<()> {
     let usage = |text: String| Err(Error::Usage(text));
     if runs.iter().any(|(_, request)| request.pick) {
         return usage(
-            "--pick is for one video, and not for a list or a batch: give --track, or a job for each by --inputs".into(),
+            "--pick is for one video, not for several: use --track, or a job for each video in --inputs"
+                .into(),
         );
     }
     let [(first, one), _, ..] = runs else { return Ok(()) };
     if runs.iter().filter(|(_, request)| request.results.iter().any(|path| path == "-")).count() > 1 {
-        return usage("--results - is for one video: give --results '{stem}.jsonl'".into());
+        return usage("--results - is for one video: use --results '{stem}.jsonl'".into());
     }
     if let Some((other, _)) = runs.iter().find(|(_, request)| request.metrics != one.metrics) {
         return usage(format!("--metrics of {first} and {other} are not the same: one address serves all"));

@@ -43,9 +43,7 @@ impl Request {
         files::check_distinct(&self.input_files(&spec.input), &self.output_files())?;
         self.check_part()?;
         if self.start != Moment::default() && spec.is_real_time()? {
-            return usage(
-                "--start is for files: what came before a camera or stream was opened cannot be had",
-            );
+            return usage("--start is for files: a camera or stream has no frames from before it was opened");
         }
         #[cfg(feature = "events")]
         crate::events::check(self)?;
@@ -58,7 +56,7 @@ impl Request {
         let search = (!self.template.is_empty()).then_some(self.search);
         job::check_device(&self.kernel, self.backend, search, self.threshold)?;
         if self.threshold.is_none() && self.shown_view() != View::Overlay {
-            return usage("--view mask and --view split show the thresholded picture: give --threshold too");
+            return usage("--view mask and --view split show the thresholded picture: add --threshold");
         }
         Ok(())
     }
@@ -77,14 +75,14 @@ impl Request {
         if let Some((option, _)) = of_tracks.iter().find(|(_, is_given)| *is_given && !follows && !is_driven)
         {
             return Err(Error::Usage(format!(
-                "{option} is about tracks, and nothing is followed: give --track, --pick or --track-matches"
+                "{option} needs tracks: use --track, --pick or --track-matches"
             )));
         }
         // In a window and on a page boxes can be drawn later.
         if !self.is_idle() || self.display || self.serve.is_some() {
             return Ok(());
         }
-        let text = "nothing to do: give --template, --track, --pick, --threshold, --display or --serve";
+        let text = "nothing to do: use --template, --track, --pick, --threshold, --display or --serve";
         Err(Error::Usage(text.into()))
     }
 
@@ -167,7 +165,7 @@ impl Request {
         match (&self.source, &self.input) {
             (Some(text), _) => Ok(Input::Launch(Launch::user("--source", text)?.with_appsink())),
             (None, Some(input)) => input.input(),
-            (None, None) => Err(Error::Usage("no input: give a file, a URI, camera, or --source".into())),
+            (None, None) => Err(Error::Usage("no input: name a file, a URI, camera, or use --source".into())),
         }
     }
 

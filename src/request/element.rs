@@ -156,7 +156,7 @@ impl Request {
 
     fn warn_of_what_the_element_cannot(&self, spec: &SourceSpec) {
         if !self.output.is_empty() && !self.no_audio && spec.input.file().is_some() {
-            tracing::warn!("sound is left out of this line (--no-audio says so)");
+            tracing::warn!("this line leaves out the audio (--no-audio silences this)");
         }
         if self.reconnect {
             tracing::warn!("a source that is lost ends this line: --reconnect is left out of it");

@@ -17,7 +17,7 @@ pub fn login(credentials: Option<&Path>, input: &Input) -> Result<Option<Login>>
     let has_server = is_network || matches!(input, Input::Launch(_));
     match credentials {
         Some(_) if !has_server => Err(Error::Usage(
-            "--credentials is for an address: nobody else asks for a user and a password".into(),
+            "--credentials is for an address: other inputs need no user and password".into(),
         )),
         Some(path) => Login::read(path).map(Some),
         None if !has_server => Ok(None),

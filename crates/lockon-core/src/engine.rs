@@ -143,7 +143,7 @@ impl Engine<'_> {
             }
             run.failed = failed.err();
             let name = text::in_one_line(self.sinks[index].name());
-            tracing::warn!("output {name} failed and is closed, the others go on");
+            tracing::warn!("output {name} failed and is closed; the others continue");
         }
         Ok(())
     }

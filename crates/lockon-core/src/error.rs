@@ -181,7 +181,7 @@ pub enum Error {
         fault: DeviceFault,
     },
     /// A fault of lockon's own was caught. Where it happened was said by the panic itself.
-    #[error("{what} panicked: {message} (a fault of lockon's own, please report it)")]
+    #[error("{what} panicked: {message} (a bug in lockon, please report it)")]
     Panicked {
         /// What was being done: an output's name, `the engine`.
         what: String,
@@ -201,9 +201,7 @@ pub enum Error {
         remedy: &'static str,
     },
     /// The system gives no more memory.
-    #[error(
-        "the system has no {wanted} of memory for {what}: free some, or give --memory less than there is"
-    )]
+    #[error("the system has no {wanted} of memory for {what}: free some memory, or use a smaller --memory")]
     NoMemory {
         /// What the memory is for.
         what: &'static str,

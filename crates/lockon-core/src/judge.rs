@@ -111,7 +111,7 @@ impl fmt::Display for Doubt {
             ),
             Self::Colour(share) => write!(
                 f,
-                "differs {share:.1} times as much in colour as in brightness, and colour is not looked at: the same shape in other \
+                "differs {share:.1} times as much in colour as in brightness, but templates ignore colour: the same shape in other \
                  colours will match, and what is told apart by colour alone will not be seen"
             ),
         }

@@ -288,7 +288,7 @@ impl Orders {
         };
         let mut state = self.lock();
         if !state.is_running {
-            return refused("an order", "no run goes on: it has not begun, or has ended");
+            return refused("an order", "no run is active: it has not begun, or has ended");
         }
         let waiting = [&state.tracking, &state.searching].map(|queue| queue.waiting.len());
         if waiting.into_iter().sum::<usize>() >= MOST_WAITING {

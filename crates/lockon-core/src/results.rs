@@ -402,7 +402,7 @@ pub struct Summary {
     pub capture_us: Option<Percentiles>,
     /// Times that nothing came from the source for two seconds.
     pub stalls: u64,
-    /// Times that the source was gone and was connected anew.
+    /// Times that the source was lost and reconnected.
     pub gaps: u64,
     /// Errors that demuxers and decoders told and went on from. libav does not say which of its decoders
     /// complains: where several videos are decoded in one process, by several threads each, its errors are in

@@ -27,11 +27,10 @@ pub fn key_frames(path: &Path, places: impl FnOnce(u64) -> Vec<u64>) -> Result<V
     };
     let reading = Reading::open(path).ok_or_else(|| failed("its video stream was not found"))?;
     let length = reading.pipeline.query_duration::<gst::ClockTime>().filter(|length| !length.is_zero());
-    let length = length.ok_or_else(|| failed("it does not tell how long it is"))?;
+    let length = length.ok_or_else(|| failed("its length is unknown"))?;
     let mut found = Vec::new();
     for place in places(length.nseconds()) {
-        let at =
-            reading.key_frame(place).ok_or_else(|| failed("it does not tell where its key frames are"))?;
+        let at = reading.key_frame(place).ok_or_else(|| failed("its key frames are unknown"))?;
         if at > found.last().copied().unwrap_or(0) {
             found.push(at);
         }

@@ -122,7 +122,7 @@ pub(super) fn watch() {
                 }
                 let text = message.get();
                 tracing::warn!(
-                    "the video is damaged, the decoder goes on: {}",
+                    "the video is damaged, the decoder continues: {}",
                     text.as_ref().map_or("", |text| text.as_str().trim_start_matches("error: "))
                 );
             }

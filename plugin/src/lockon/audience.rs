@@ -34,8 +34,8 @@ impl Audience {
             gst::warning!(
                 super::CAT,
                 obj = element,
-                "nobody reads the bus: after {MOST_UNREAD} messages no more are posted until one was read \
-                 (post-messages=none says so)"
+                "the bus is not read: after {MOST_UNREAD} messages the element posts no more until one is read \
+                 (post-messages=none silences this)"
             );
         }
         true

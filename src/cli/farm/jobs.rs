@@ -219,6 +219,6 @@ fn find(records: &[Record], typed: &str) -> lockon::Result<String> {
     match (found.next(), found.next()) {
         (Some(record), None) => Ok(record.job.id.clone()),
         (None, _) => Err(Error::Usage(format!("there is no job {typed}"))),
-        (Some(_), Some(_)) => Err(Error::Usage(format!("several jobs begin with {typed}: give more of it"))),
+        (Some(_), Some(_)) => Err(Error::Usage(format!("several jobs begin with {typed}: type more of it"))),
     }
 }

@@ -15,7 +15,7 @@ use super::super::words::counted;
 use super::super::{Outcome, closing, log, system};
 use super::args::{DrainHow, WorkerArgs};
 
-const DRAINING: &str = "draining: no more jobs are taken (once more ends at once)";
+const DRAINING: &str = "draining: no more jobs are taken (a second signal ends at once)";
 
 pub(in crate::cli) fn worker(args: &WorkerArgs) -> Result<Outcome> {
     launch::init()?;

@@ -149,7 +149,7 @@ impl Engine<'_> {
                 Ok(leg) => run.hand_over(leg),
                 Err(error @ Error::Stopped) => return Err(error),
                 Err(error) => {
-                    tracing::warn!("frames go on, and nobody sees them thresholded: {error}");
+                    tracing::warn!("frames continue without their threshold: {error}");
                     // Not tried again with each frame.
                     run.open.as_mut().expect("as above").relay.last_mut().work.mask = work.mask;
                 }

@@ -129,7 +129,7 @@ fn write_text(out: &mut String, runs: States<'_>) -> std::fmt::Result {
             "Frames of a live source that were dropped because newer ones waited.",
         ),
         ("stalls", |state| state.stalls, "Times that nothing came from the source for two seconds."),
-        ("gaps", |state| state.gaps, "Times that the source was gone and was connected anew."),
+        ("gaps", |state| state.gaps, "Times that the source was lost and reconnected."),
         ("format_changes", |state| state.changes, "Times that frames changed their size, format or rate."),
         ("times_interpolated", |state| state.interpolated, "Frames whose time was interpolated."),
         ("bytes_to_device", |state| state.traffic.so_far().0, "Bytes that went from the host to the device."),

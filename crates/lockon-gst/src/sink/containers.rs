@@ -61,7 +61,7 @@ impl Container {
             Error::value(
                 "output",
                 &path.to_string_lossy(),
-                format!("its name must end in {}, which says what it holds", known.join(", ")),
+                format!("its name must end in {}, which selects the container", known.join(", ")),
             )
         })
     }

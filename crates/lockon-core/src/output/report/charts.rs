@@ -49,7 +49,7 @@ impl Page<'_> {
                 1 => page.push_str("Line: score of the best match."),
                 stride => write!(
                     page,
-                    "Line: mean score of the best match in {stride} frames, area: least to largest."
+                    "Line: mean score of the best match in {stride} frames, area: minimum to maximum."
                 )?,
             }
             page.push_str(" Below, where there was one.</p>\n");
@@ -74,7 +74,9 @@ impl Page<'_> {
             }
             match self.report.stride {
                 1 => page.push_str("<span>line: score"),
-                stride => write!(page, "<span>line: mean score of {stride} frames, area: least to largest")?,
+                stride => {
+                    write!(page, "<span>line: mean score of {stride} frames, area: minimum to maximum")?;
+                }
             }
             page.push_str("; none while it is lost</span></p>\n");
             for series in self.report.series.iter().filter(is_track) {
@@ -93,7 +95,7 @@ impl Page<'_> {
     /// What scores of tracks were worth where the truth is known.
     fn write_reliability(page: &mut String) -> std::fmt::Result {
         page.push_str(
-            "<details><summary>What a score is worth</summary>\n<p class=\"soft\">A score says how likely the box is on its \
+            "<details><summary>Meaning of the score</summary>\n<p class=\"soft\">A score says how likely the box is on its \
              target, overlapping it by more than a half. Bars: of the frames with such a score, the share that were, in public \
              videos whose truth is known; line: the share that the score promises.</p>\n",
         );
