@@ -324,3 +324,13 @@ mod scanner {
         assert_eq!(said("crates/lockon-bench/src/lib.rs", "use lockon_core::reference;"), "");
     }
 }
+
+#[test]
+fn crates_with_known_advisories_do_not_come_back() {
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    // Each came with the TLS of an MQTT client. `cargo deny check advisories` knows all others.
+    for (name, version) in [("rustls-pemfile", ""), ("rustls-webpki", "0.102")] {
+        let found = format!("name = \"{name}\"\nversion = \"{version}");
+        assert!(!lock.contains(&found), "{name} {version} is in Cargo.lock");
+    }
+}

@@ -242,7 +242,9 @@ fn a_broker_that_is_stopped_and_killed_misses_nothing_that_the_queue_could_hold(
     turns.go_on(20);
     before.until("the first events", |heard| is_at(heard, 20));
     assert_eq!(before.numbers(), (1..=20).collect::<Vec<_>>());
-    assert_eq!(before.retained()["test/turns/tracks/9"], "", "it was taken back");
+    before.until("the removal of the track of before", |heard| {
+        heard.iter().any(|(topic, payload)| topic == "test/turns/tracks/9" && payload.is_empty())
+    });
     // It takes what is sent and says nothing, then it is gone with what it has taken. The run goes on.
     broker.signal("-STOP");
     turns.go_on(300);
@@ -277,6 +279,113 @@ fn a_broker_that_is_stopped_and_killed_misses_nothing_that_the_queue_could_hold(
     assert_eq!((&state["tracks"], &state["lost"]), (&0.into(), &0.into()), "track 1 is gone");
     let [summary] = &turns.sink.events()[..] else { panic!("one receiver") };
     assert_eq!((summary.sent, summary.lost), (621, 0));
+}
+
+/// Lets a broker retain these topics and texts.
+fn retain(broker: &Broker, messages: impl IntoIterator<Item = (String, &'static str)>) {
+    use rumqttc::mqttbytes::v4::{Connect, Packet, Publish};
+    use std::io::{Read, Write};
+
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", broker.port)).unwrap();
+    let mut bytes = bytes::BytesMut::new();
+    let mut connect = Connect::new("retain");
+    connect.set_login("me", "s3cret");
+    connect.write(&mut bytes).unwrap();
+    for (topic, text) in messages {
+        let mut publish = Publish::new(topic, QoS::AtMostOnce, text);
+        publish.retain = true;
+        publish.write(&mut bytes).unwrap();
+    }
+    Packet::PingReq.write(&mut bytes, 9).unwrap();
+    stream.write_all(&bytes).unwrap();
+    // It is let in, and has taken all that came before the ping.
+    stream.read_exact(&mut [0; 4 + 2]).unwrap();
+}
+
+/// So many tracks of a run with that topic.
+fn tracks(topic: &str, count: u32) -> impl Iterator<Item = (String, &'static str)> {
+    (1..=count).map(move |id| (format!("{topic}/tracks/{id}"), "{}"))
+}
+
+/// How many messages a broker retains at topics that begin like this.
+fn retained(broker: &Broker, start: &str) -> usize {
+    let mut listener = broker.listen();
+    listener.client.publish("end", QoS::AtLeastOnce, false, "").unwrap();
+    listener.until("the end", |heard| heard.last().is_some_and(|(topic, _)| topic == "end"));
+    listener.heard.iter().filter(|(topic, _)| topic.starts_with(start)).count()
+}
+
+#[test]
+fn all_events_are_delivered_where_more_tracks_are_retained_than_a_run_removes() {
+    let Some(broker) = Broker::start() else { return };
+    retain(&broker, tracks("test/turns", 25_000));
+    let mut request = Request::new("a.mp4").unwrap();
+    request.events = vec![broker.address("test/turns").into()];
+    let mut turns = Turns::of(&request);
+    turns.go_on(300);
+    turns.sink.finish(&Summary::default()).unwrap();
+    let [summary] = &turns.sink.events()[..] else { panic!("one receiver") };
+    assert_eq!((summary.sent, summary.lost), (301, 0));
+    let left = retained(&broker, "test/turns/tracks/");
+    // The track of this run was one of them, and is gone.
+    assert!((14_999..25_000).contains(&left), "{left}");
+}
+
+#[test]
+fn forget_removes_what_runs_left_at_a_broker_and_nothing_else() {
+    let Some(broker) = Broker::start() else { return };
+    let dir = broker.dir.path();
+    // A run announces itself, and ends.
+    let words = ["--source", SOURCE, "--max-frames", "3", "--track", "140,150,40,40", "--home-assistant"];
+    let address = broker.address("cams/yard");
+    let run = lockon(dir, &[&words[..], &["--events", &address, "--zone", "z=0,0,9,0,9,9"]].concat());
+    let output = { run }.output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let others = ["cams/yard/tracks/x", "cams/yard/tracks/7/more", "cams/other/state"];
+    let others = others.into_iter().chain(["homeassistant/sensor/other/tracks/config"]);
+    retain(&broker, others.map(|topic| (topic.into(), "other")));
+    // More than it removes in one connection.
+    retain(&broker, tracks("cams/yard", 12_000).chain([("cams/yard/status".into(), "online")]));
+    let forget = |words: &[&str]| {
+        let all = [&["events", "forget"], words].concat();
+        Command::new(program()).args(all).current_dir(dir).stdin(Stdio::null()).output().unwrap()
+    };
+    let count = || retained(&broker, "cams/yard/") + retained(&broker, "homeassistant/");
+    let before = count();
+    let output = forget(&[&address]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("is online") && said(&output).contains("--force"), "{}", said(&output));
+    assert_eq!(count(), before);
+    let output = forget(&[&address, "--force"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let expected = "removed 12000 tracks, state and status, 3 announcements to Home Assistant";
+    assert!(said(&output).contains(expected), "{}", said(&output));
+    assert_eq!((retained(&broker, "cams/"), retained(&broker, "homeassistant/")), (3, 1));
+    let output = forget(&[&address]);
+    assert!(output.status.success() && said(&output).contains("nothing to remove"), "{}", said(&output));
+    // What is no broker, or is not there.
+    assert_eq!(forget(&["http://127.0.0.1/hook"]).status.code(), Some(2));
+    let output = forget(&["mqtt://me:s3cret@127.0.0.1:1/yard"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("mqtt://127.0.0.1:1/yard") && !said(&output).contains("s3cret"));
+}
+
+#[test]
+fn a_run_removes_what_it_announced_before_and_does_not_announce_now() {
+    let Some(broker) = Broker::start() else { return };
+    let address = broker.address("yard");
+    let run = |zone: &str| {
+        let words = ["--source", SOURCE, "--max-frames", "3", "--track", "140,150,40,40", "--home-assistant"];
+        let zone = format!("{zone}=0,0,9,0,9,9");
+        let words = [&words[..], &["--events", &address, "--zone", &zone]].concat();
+        let output = lockon(broker.dir.path(), &words).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+    };
+    run("gate");
+    assert_eq!(retained(&broker, "homeassistant/binary_sensor/lockon_yard/zone_1_gate/"), 1);
+    run("door");
+    assert_eq!(retained(&broker, "homeassistant/binary_sensor/lockon_yard/zone_1_gate/"), 0);
+    assert_eq!(retained(&broker, "homeassistant/"), 3);
 }
 
 #[test]

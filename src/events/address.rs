@@ -1,11 +1,19 @@
 //! Where events go, as it is typed.
 
 use percent_encoding::percent_decode_str;
+use sha2::{Digest, Sha256};
 use url::Url;
 
 use crate::error::{Error, Result};
 use crate::request::ReceiverText;
 use crate::text;
+
+/// Maximum length of the topic that all topics of a run begin with, in bytes. MQTT allows 65535, many brokers
+/// fewer.
+const MAX_TOPIC: usize = 512;
+
+/// Maximum number of levels of that topic. Mosquitto allows 200.
+const MAX_LEVELS: usize = 100;
 
 /// Where events go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,10 +41,19 @@ pub(super) struct Broker {
     pub(super) port: u16,
     pub(super) is_secure: bool,
     pub(super) login: Option<Login>,
-    /// What all topics begin with.
+    /// All topics begin with this.
     pub(super) topic: String,
-    /// What messages call it.
+    /// True if that is not the topic that was typed, which MQTT does not allow.
+    pub(super) is_replaced: bool,
+    /// The address in messages.
     pub(super) name: String,
+}
+
+impl Broker {
+    /// A topic below that of the broker.
+    pub(super) fn below(&self, name: &str) -> String {
+        format!("{}/{name}", self.topic)
+    }
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -86,18 +103,21 @@ impl Address {
                 Ok(Self::Webhook(Webhook { url: url.into(), login, name }))
             }
             "mqtt" | "mqtts" => {
-                let topic = decoded(url.path().trim_matches('/'))?;
-                let is_topic =
-                    !topic.is_empty() && !topic.contains(['+', '#', '\0']) && !topic.starts_with('$');
-                if !is_topic || url.query().is_some() || url.fragment().is_some() {
-                    return Err(
-                        "expected a topic behind the host, without +, # and ?: mqtt://HOST/lockon/yard",
-                    );
+                if url.query().is_some() {
+                    return Err("a topic has no ? in an address: write %3F");
                 }
+                let fragment = url.fragment().map_or_else(String::new, |rest| format!("#{rest}"));
+                let typed = decoded(&(url.path().to_owned() + &fragment))?;
+                let typed = typed.trim_matches('/');
+                if typed.is_empty() {
+                    return Err("expected a topic behind the host: mqtt://HOST/lockon/yard");
+                }
+                let topic = allowed(typed);
+                let is_replaced = topic != typed;
                 let name = format!("{}://{host}{port}/{topic}", url.scheme());
                 let port = url.port().unwrap_or(if is_secure { 8883 } else { 1883 });
                 let host = host.trim_matches(['[', ']']).to_owned();
-                Ok(Self::Mqtt(Broker { host, port, is_secure, login, topic, name }))
+                Ok(Self::Mqtt(Broker { host, port, is_secure, login, topic, is_replaced, name }))
             }
             _ => Err(EXPECTED),
         }
@@ -111,6 +131,31 @@ impl Address {
             Self::Mqtt(broker) => &broker.name,
         }
     }
+}
+
+/// Returns the topic with `_` in the place of each character that a topic may not have: wildcards, control
+/// characters, `$` at its beginning, and `/` after [`MAX_LEVELS`]. A topic that is too long ends with eight
+/// digits of a hash.
+fn allowed(typed: &str) -> String {
+    let is_noncharacter = |c: char| (0xfdd0..=0xfdef).contains(&(c as u32)) || c as u32 & 0xfffe == 0xfffe;
+    let mut levels = 1;
+    let allow = |(at, c): (usize, char)| {
+        levels += usize::from(c == '/');
+        let is_refused = c.is_control()
+            || is_noncharacter(c)
+            || matches!(c, '+' | '#')
+            || (c == '$' && at == 0)
+            || (c == '/' && levels > MAX_LEVELS);
+        if is_refused { '_' } else { c }
+    };
+    let mut topic: String = typed.char_indices().map(allow).collect();
+    if topic.len() > MAX_TOPIC {
+        let hash = Sha256::digest(typed);
+        let end = hash.iter().take(4).fold("_".to_owned(), |end, byte| end + &format!("{byte:02x}"));
+        topic.truncate(topic.floor_char_boundary(MAX_TOPIC - end.len()));
+        topic += &end;
+    }
+    topic
 }
 
 fn login(url: &Url) -> Result<Option<Login>, &'static str> {
@@ -156,6 +201,7 @@ mod tests {
             is_secure: false,
             login: Some(someone("me", "s3cret")),
             topic: "home/front door".into(),
+            is_replaced: false,
             name: "mqtt://broker/home/front door".into(),
         };
         assert_eq!(broker, expected);
@@ -165,13 +211,40 @@ mod tests {
     }
 
     #[test]
+    fn what_a_topic_may_not_have_is_replaced_and_not_refused() {
+        for (typed, expected) in [
+            ("mqtt://b/a/+/b/", "a/_/b"),
+            ("mqtt://b/a/#", "a/_"),
+            ("mqtt://b/front%23door%3f", "front_door?"),
+            ("mqtt://b/%24SYS/$x", "_SYS/$x"),
+            ("mqtt://b/a%00b%1Fc%C2%9Fd%EF%BF%BFe", "a_b_c_d_e"),
+            ("mqtt://b/%C3%BC", "\u{fc}"),
+        ] {
+            let Address::Mqtt(broker) = of(typed).unwrap() else { panic!("a broker") };
+            let is_replaced = expected.contains('_');
+            assert_eq!((&*broker.topic, broker.is_replaced), (expected, is_replaced), "{typed}");
+        }
+        let long = |end: &str| {
+            let Address::Mqtt(broker) = of(&format!("mqtt://b/{}{end}", "%C3%BC".repeat(300))).unwrap()
+            else {
+                panic!("a broker")
+            };
+            broker.topic
+        };
+        assert!(long("a").len() <= MAX_TOPIC && long("a") != long("b"), "{}", long("a"));
+        let Address::Mqtt(broker) = of(&format!("mqtt://b/{}a", "a/".repeat(150))).unwrap() else {
+            panic!("a broker")
+        };
+        assert_eq!(broker.topic.split('/').count(), MAX_LEVELS);
+    }
+
+    #[test]
     fn what_is_no_address_is_refused_without_its_secrets() {
         for (typed, said) in [
             ("ftp://me:s3cret@host/a", "expected -"),
             ("events.jsonl", "expected -"),
             ("mqtt://me:s3cret@host", "expected a topic"),
-            ("mqtt://me:s3cret@host/a/#", "expected a topic"),
-            ("mqtt://host/a/+/b", "expected a topic"),
+            ("mqtt://me:s3cret@host/a?b", "no ?"),
             ("mqtt:///topic", "no host"),
             ("http://", "expected -"),
             ("mqtt://me:s3cret@host:x/a", "expected -"),

@@ -13,7 +13,7 @@
 //! | `address.rs` | where events go, as it is typed |
 //! | `queue.rs` | what waits for a receiver |
 //! | `outage.rs` | a receiver that does not answer |
-//! | `webhook.rs`, `mqtt.rs`, `tls.rs` | the receivers in the network |
+//! | `webhook.rs`, `mqtt/`, `tls.rs` | the receivers in the network |
 
 mod address;
 mod mqtt;
@@ -50,6 +50,7 @@ use crate::surface::Surface;
 use crate::text;
 
 use address::Address;
+pub use mqtt::Forgotten;
 use mqtt::Home;
 use queue::Queue;
 use watch::{Happening, Kind, Watch};
@@ -104,6 +105,24 @@ pub(crate) fn topics(request: &Request) -> Result<Vec<String>> {
 
 fn addresses(request: &Request) -> Result<Vec<Address>> {
     request.events.iter().map(Address::of).collect()
+}
+
+/// Removes what lockon retains at a broker under a topic: tracks, state, status and what it announced to Home
+/// Assistant. `typed` is an address as `--events` takes it. Of a run that is online, only if `is_forced`.
+///
+/// # Errors
+/// `Value`, `Usage` or `File` if it is no address of a broker; `Output` if not all could be removed.
+pub fn forget(typed: &str, is_forced: bool) -> Result<Forgotten> {
+    let Address::Mqtt(broker) = Address::of(&typed.into())? else {
+        return Err(Error::Usage("only a broker retains something: give mqtt://HOST/TOPIC".into()));
+    };
+    let failure = |reason: String| Error::Output { name: format!("{NAME} at {}", broker.name), reason };
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failure(error.to_string()))?;
+    let result = runtime.block_on(mqtt::forget(&broker, is_forced));
+    // A name that is looked up is waited for by a thread that cannot be stopped.
+    runtime.shutdown_background();
+    result.map_err(failure)
 }
 
 /// What is told of something that happened.
@@ -373,6 +392,11 @@ impl Receiving {
     /// Starts to tell it what is pushed. `state` is how everything is before that.
     fn start(address: Address, home: Option<Home>, state: Bytes) -> Result<Self> {
         let name = address.name().to_owned();
+        if matches!(&address, Address::Mqtt(broker) if broker.is_replaced) {
+            tracing::warn!(
+                "events: {name}: MQTT does not allow the topic as it was typed; _ replaces what it does not allow"
+            );
+        }
         let no_thread = |error: std::io::Error| Error::Output {
             name: format!("{NAME} to {name}"),
             reason: format!("no thread can be started: {error}"),

@@ -62,8 +62,13 @@ impl<T> Queue<T> {
         self.changed.notify_one();
     }
 
-    /// The oldest, waited for; none when it is closed and empty. Nothing is lost if this is not waited for to
-    /// its end.
+    /// Removes and returns the oldest item, if there is one now.
+    pub(super) fn try_next(&self) -> Option<T> {
+        self.state().take()
+    }
+
+    /// Waits for the oldest item, and removes and returns it; `None` when the queue is closed and empty.
+    /// Nothing is lost if this is not awaited to its end.
     pub(super) async fn next(&self) -> Option<T> {
         loop {
             {

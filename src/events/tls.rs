@@ -1,7 +1,7 @@
 //! How receivers prove who they are.
 
-use rumqttc::tokio_rustls::rustls::crypto::ring;
-use rumqttc::tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Certificates must be from an authority that the system knows, or one in the file that the variable
 /// `SSL_CERT_FILE` names.

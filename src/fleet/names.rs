@@ -49,14 +49,21 @@ fn stem(name: &str) -> &str {
 /// # Errors
 /// Those of [`Field::give`].
 pub fn expand(request: &mut Request, name: &str, index: usize) -> Result<()> {
+    let in_address = in_address(name);
     for field in EXPANDED.into_iter().filter_map(Field::named) {
         let texts = field.texts(request);
+        let name = if field.name == "events" { &in_address } else { name };
         let expanded: Vec<OsString> = texts.iter().map(|text| put_in(text, name, index)).collect();
         if expanded != texts {
             field.give(request, &expanded, &expanded.join(" ".as_ref()).to_string_lossy())?;
         }
     }
     Ok(())
+}
+
+/// A name as a part of an address, where `#` and `?` would end the path and `%` begins an escape.
+fn in_address(name: &str) -> String {
+    name.replace('%', "%25").replace('#', "%23").replace('?', "%3F")
 }
 
 /// True if a word of these stands in a name.
@@ -119,5 +126,8 @@ mod tests {
         assert_eq!(request.output, [Path::new("{index}.mp4.mkv")]);
         assert_eq!(request.report.as_deref(), Some("{{index}}.html"));
         assert_eq!(request.template, ["{stem}.png"], "that is read, not written");
+        request.events = vec!["mqtt://b/{stem}".into()];
+        expand(&mut request, "50% a#b?.mp4", 7).unwrap();
+        assert_eq!(request.events[0].as_str(), "mqtt://b/50%25 a%23b%3F");
     }
 }

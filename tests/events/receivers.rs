@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use rumqttc::tokio_rustls::rustls::crypto::ring;
-use rumqttc::tokio_rustls::rustls::pki_types::pem::PemObject;
-use rumqttc::tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rumqttc::tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::{Broker, lockon, said, wait_for};
 use crate::util::root;

@@ -1,21 +1,27 @@
-//! Events published to an MQTT broker (3.1.1), and what is true now as retained messages.
+//! Publishes events to an MQTT broker (3.1.1), and what is true now as retained messages.
 //!
-//! | topic | what | retained |
+//! | topic | content | retained |
 //! |---|---|---|
 //! | `TOPIC/events` | each event | no |
 //! | `TOPIC/tracks/ID` | the track after its last event; empty once it is gone | yes |
 //! | `TOPIC/state` | how many tracks there are, and how many in each zone | yes |
-//! | `TOPIC/status` | `online`, `offline`; the broker says `offline` by itself if the run dies | yes |
+//! | `TOPIC/status` | `online`, `offline`; the broker publishes `offline` if the run dies | yes |
 //!
-//! Everything is sent with quality of service 1, and kept here until the broker has acknowledged it. The
-//! library forgets what was in flight when a broker comes back without its sessions, so each connection is a
-//! new client, which is given what was not acknowledged yet, in its order: an event may come twice, and none
-//! is missing. What is retained is told anew too, for a broker that has forgotten it. Tracks of a run that
-//! died are removed, and those whose end was lost in a full queue.
+//! Every message has quality of service 1, and waits here until the broker has acknowledged it. A new
+//! connection repeats those that were not acknowledged, in their order: an event may come twice, and none is
+//! missing. It also repeats the retained ones, for a broker that has forgotten them.
 //!
-//! A broker closes the connection on a message that it will not have (3.1.1 has no other way to say so), and
-//! also when it is restarted, or overloaded. A message is given up only if connections that stood without it
-//! ended as soon as it alone was sent, several times in a row.
+//! An earlier run that died may have left tracks, or announcements to Home Assistant that are not made any
+//! more. The run removes [`MAX_STALE`] of them at most, and only while no event waits: a broker can retain
+//! more than fits into memory.
+//!
+//! A broker closes the connection on a message that it does not accept (3.1.1 has no other answer), and also
+//! when it is restarted or overloaded. A message is dropped only if several connections in a row stood
+//! without it and ended as soon as it was sent alone.
+
+mod forget;
+mod home;
+mod line;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -24,141 +30,123 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use rumqttc::{
-    AsyncClient, ConnectReturnCode, ConnectionError, Event, LastWill, MqttOptions, Outgoing, Packet, QoS,
-    StateError, TlsConfiguration, Transport,
-};
-use serde_json::json;
-use sha2::{Digest, Sha256};
-use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
+use super::Letter;
 use super::address::Broker;
 use super::outage::Outage;
 use super::queue::Queue;
-use super::{Letter, MOST_BYTES, tls};
+use line::{Access, Answer, Ended, Line, Message};
 
-/// Messages that may be on their way; the library holds 100.
-const ON_THE_WAY: usize = 50;
+pub use forget::Forgotten;
+pub(super) use forget::forget;
+pub(super) use home::Home;
 
-/// Messages that wait for the connection to take them: then whoever hands them over waits.
-const HANDED_OVER: usize = 10;
+/// Maximum number of topics of earlier runs that a run removes.
+const MAX_STALE: usize = if cfg!(test) { 100 } else { 10_000 };
 
-/// After so long without a word the broker is asked whether it is still there.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// These are removed while fewer messages than this are unanswered, so that an event need not wait for them.
+const MAX_REMOVING: usize = 25;
 
-/// A broker that acknowledges nothing for so long of what it was sent has left this connection, though it may
-/// answer whether it is there.
-const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 30_000 });
-
-/// A connection that has stood so long, or was so long quiet, is no matter of luck.
+/// A connection that lasts this long, or was quiet this long, does not depend on luck.
 const STEADY: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5000 });
 
-/// After so many connections that ended at the same message, the next ones have to be quiet before it is
+/// After this many connections that ended at the same message, the next ones have to be quiet before it is
 /// sent, alone...
 const SUSPICIOUS: u32 = 2;
-/// ...and after so many it is left out.
-const MOST_TRIES: u32 = 5;
+/// ...and after this many it is dropped.
+const MAX_TRIES: u32 = 5;
 
-/// A message.
-#[derive(Debug, Clone)]
-struct Message {
-    /// Later ones have higher numbers.
-    number: u64,
-    topic: String,
-    payload: Bytes,
-    is_retained: bool,
-    is_event: bool,
-}
-
-/// What is known of a broker.
+/// The messages to a broker, and what is known of it.
 struct Post<'a> {
     broker: &'a Broker,
-    options: MqttOptions,
-    /// Not acknowledged yet, by their numbers.
+    access: Access,
+    /// Messages that are not acknowledged, by their numbers.
     waiting: VecDeque<Message>,
-    /// How many of these were handed over to the connection.
-    handed_over: usize,
+    /// How many of these were sent in this connection.
+    sent_here: usize,
     /// What the broker retains, by topics. Empty messages are there as long as older ones wait.
     retained: BTreeMap<String, Message>,
-    /// Tracks that are told of there, or will be.
+    /// The topics of these empty messages, by their numbers.
+    emptied: BTreeMap<u64, String>,
+    /// Tracks that are published there, or will be.
     tracks: BTreeSet<u32>,
+    /// Announcements to Home Assistant that this run makes; `None` if it makes none.
+    announced: Option<BTreeSet<String>>,
+    stale: Stale,
     /// The number of the newest message.
     newest: u64,
     /// The message at which connections ended, and how many did in a row.
     suspect: Option<(u64, u32)>,
-    /// True if the broker has acknowledged something of this connection.
+    /// True if the broker has acknowledged something in this connection.
     has_answered: bool,
-    sent: &'a AtomicU64,
+    delivered: &'a AtomicU64,
 }
 
-/// Publishes what comes out of a queue until it is closed and all is acknowledged; before that, `state`. The
-/// run is announced to Home Assistant, if that is wanted.
+/// Topics that earlier runs left.
+#[derive(Default)]
+struct Stale {
+    /// Those that are not removed yet.
+    topics: BTreeSet<String>,
+    /// How many were found.
+    found: usize,
+    /// True if there are more than [`MAX_STALE`].
+    is_full: bool,
+}
+
+/// Publishes what comes out of a queue until the queue is closed and all is acknowledged; before that,
+/// `state`. Announces the run to Home Assistant if that is wanted.
 pub(super) async fn publish(
     broker: Broker,
     home_assistant: Option<Home>,
     state: Bytes,
     queue: &Queue<Arc<Letter>>,
-    sent: &AtomicU64,
+    delivered: &AtomicU64,
 ) {
     let mut outage = Outage::new(&broker.name);
-    let mut post = Post::new(&broker, sent);
-    for (topic, payload) in home_assistant.iter().flat_map(|home| home.announcements(&broker.topic)) {
-        post.put(topic, payload.into(), true);
+    let mut post = Post::new(&broker, delivered);
+    if let Some(home) = home_assistant {
+        let announcements = home.announcements(&broker.topic);
+        post.announced = Some(announcements.iter().map(|(topic, _)| topic.clone()).collect());
+        for (topic, payload) in announcements {
+            post.put(topic, payload.into(), true);
+        }
     }
-    post.put(post.topic("state"), state, true);
+    post.put(broker.below("state"), state, true);
     while let Err(error) = post.connect(queue, &mut outage).await {
         post.judge(&error);
-        outage.wait(&in_words(&error)).await;
+        outage.wait(&error.to_string()).await;
     }
 }
 
-fn in_words(error: &ConnectionError) -> String {
-    match error {
-        ConnectionError::ConnectionRefused(
-            ConnectReturnCode::BadUserNamePassword | ConnectReturnCode::NotAuthorized,
-        ) => "the broker wants another user or password".into(),
-        ConnectionError::NetworkTimeout => "no answer".into(),
-        ConnectionError::Io(error) => error.to_string(),
-        error => error.to_string(),
-    }
-}
-
-/// A name of 22 letters and digits, which every broker takes, and which nobody else has.
+/// A name of 22 letters and digits, which every broker accepts and no other client has.
 fn client_id() -> String {
     format!("lockon{:016x}", RandomState::new().build_hasher().finish())
 }
 
+/// The number of the track that a topic belongs to.
+fn track_of(topic: &str, broker: &Broker) -> Option<u32> {
+    let id = topic.strip_prefix(&*broker.topic)?.strip_prefix("/tracks/")?;
+    id.parse().ok().filter(|number: &u32| number.to_string() == id)
+}
+
 impl<'a> Post<'a> {
-    fn new(broker: &'a Broker, sent: &'a AtomicU64) -> Self {
-        let mut options = MqttOptions::new(client_id(), broker.host.clone(), broker.port);
-        options.set_keep_alive(KEEP_ALIVE).set_clean_session(true);
-        options.set_max_packet_size(MOST_BYTES, 2 * MOST_BYTES);
-        if let Some(login) = &broker.login {
-            options.set_credentials(&login.user, &login.password);
-        }
-        if broker.is_secure {
-            let config = TlsConfiguration::Rustls(Arc::new(tls::config()));
-            options.set_transport(Transport::tls_with_config(config));
-        }
-        let status = format!("{}/status", broker.topic);
-        options.set_last_will(LastWill::new(status, "offline", QoS::AtLeastOnce, true));
+    fn new(broker: &'a Broker, delivered: &'a AtomicU64) -> Self {
         Self {
             broker,
-            options,
+            access: Access::new(broker, client_id(), Some((broker.below("status"), "offline"))),
             waiting: VecDeque::new(),
-            handed_over: 0,
+            sent_here: 0,
             retained: BTreeMap::new(),
+            emptied: BTreeMap::new(),
             tracks: BTreeSet::new(),
+            announced: None,
+            stale: Stale::default(),
             newest: 0,
             suspect: None,
             has_answered: false,
-            sent,
+            delivered,
         }
-    }
-
-    fn topic(&self, name: &str) -> String {
-        format!("{}/{name}", self.broker.topic)
     }
 
     fn message(&mut self, topic: String, payload: Bytes, is_retained: bool) -> Message {
@@ -172,56 +160,69 @@ impl<'a> Post<'a> {
         self.waiting.push_back(message);
     }
 
-    /// Lets the messages of an event wait, and those that take back tracks of whose end it was not told.
+    /// Lets the messages of an event wait, and those that remove tracks whose `gone` was lost.
     fn take(&mut self, letter: &Letter) {
-        let event = self.message(self.topic("events"), letter.event.clone(), false);
+        let event = self.message(self.broker.below("events"), letter.event.clone(), false);
         self.waiting.push_back(Message { is_event: true, ..event });
         let is_over = |id: &u32| *id != letter.track && letter.live.binary_search(id).is_err();
         for id in self.tracks.extract_if(.., |id| is_over(id)).collect::<Vec<_>>() {
-            self.put(self.topic(&format!("tracks/{id}")), Bytes::new(), true);
+            self.put(self.broker.below(&format!("tracks/{id}")), Bytes::new(), true);
         }
+        let topic = self.broker.below(&format!("tracks/{}", letter.track));
+        self.stale.topics.remove(&topic);
         if letter.track_state.is_empty() {
             self.tracks.remove(&letter.track);
         } else {
             self.tracks.insert(letter.track);
         }
-        self.put(self.topic(&format!("tracks/{}", letter.track)), letter.track_state.clone(), true);
-        self.put(self.topic("state"), letter.state.clone(), true);
+        self.put(topic, letter.track_state.clone(), true);
+        self.put(self.broker.below("state"), letter.state.clone(), true);
     }
 
-    /// Connects, and goes on until the queue is closed and all is acknowledged.
-    async fn connect(
-        &mut self,
-        queue: &Queue<Arc<Letter>>,
-        outage: &mut Outage,
-    ) -> Result<(), ConnectionError> {
-        (self.has_answered, self.handed_over) = (false, 0);
-        let mut line = Line::open(self.options.clone());
-        line.is_open().await?;
+    /// Connects, and continues until the queue is closed and all is acknowledged.
+    async fn connect(&mut self, queue: &Queue<Arc<Letter>>, outage: &mut Outage) -> Result<(), Ended> {
+        (self.has_answered, self.sent_here) = (false, 0);
+        let mut line = Line::open(&self.access).await?;
         let steady = tokio::time::sleep(STEADY);
         tokio::pin!(steady);
-        let (mut is_steady, mut has_taken) = (false, false);
-        // What a run of before could not take back comes as retained.
-        line.listen(self.topic("tracks/+")).await;
-        self.tell_status(&mut line, "online").await?;
+        let (mut is_steady, mut has_delivered) = (false, false);
+        let mut is_listening = !self.stale.is_full;
+        if is_listening {
+            line.subscribe(self.filters())?;
+        }
+        self.publish_status(&mut line, "online").await?;
         self.has_answered = true;
+        self.emptied.clear();
         self.waiting.extend(std::mem::take(&mut self.retained).into_values());
         self.waiting.make_contiguous().sort_by_key(|message| message.number);
         let mut is_closed = false;
-        while !(is_closed && self.waiting.is_empty()) {
-            if self.may_go_on(line.on_the_way(), is_steady) {
-                line.hand_over(&self.waiting[self.handed_over]).await;
-                self.handed_over += 1;
+        while !(is_closed && self.waiting.is_empty() && self.stale.topics.is_empty()) {
+            if is_listening && (self.stale.is_full || is_steady) {
+                is_listening = false;
+                line.unsubscribe(self.filters())?;
+            }
+            if self.may_send(&line, is_steady) {
+                line.send(&self.waiting[self.sent_here])?;
+                self.sent_here += 1;
                 continue;
             }
-            let is_all_out = self.handed_over == self.waiting.len() && line.on_the_way() < ON_THE_WAY;
-            let takes_more = !is_closed && is_all_out;
+            let has_room = self.sent_here == self.waiting.len() && line.has_room();
+            if has_room && let Some(letter) = queue.try_next() {
+                self.take(&letter);
+                continue;
+            }
+            if has_room
+                && line.unanswered() < MAX_REMOVING
+                && let Some(topic) = self.stale.topics.pop_first()
+            {
+                self.put(topic, Bytes::new(), true);
+                continue;
+            }
             tokio::select! {
-                biased;
                 answer = line.next() => match answer? {
-                    Answer::Taken(number) => {
+                    Answer::Acknowledged(number) => {
                         self.acknowledge(number);
-                        has_taken = true;
+                        has_delivered = true;
                         if is_steady {
                             outage.over();
                         }
@@ -230,47 +231,68 @@ impl<'a> Post<'a> {
                             steady.as_mut().reset(Instant::now() + STEADY);
                         }
                     }
-                    Answer::Retains(topic) => self.take_back(topic),
-                    Answer::Other => {}
+                    Answer::Retains(topic, payload) => self.find(topic, &payload),
+                    Answer::Subscribed(_) | Answer::Pong | Answer::Other => {}
                 },
                 () = &mut steady, if !is_steady => {
                     is_steady = true;
-                    // One that has only let in may take nothing more.
-                    if has_taken || line.on_the_way() == 0 {
+                    // A broker that only accepted the connection may accept no message.
+                    if has_delivered || line.unanswered() == 0 {
                         outage.over();
                     }
                 }
-                letter = queue.next(), if takes_more => match letter {
+                letter = queue.next(), if has_room && !is_closed => match letter {
                     Some(letter) => self.take(&letter),
                     None => is_closed = true,
                 },
             }
         }
-        // Whoever takes his leave has no last will.
-        self.tell_status(&mut line, "offline").await?;
+        self.publish_status(&mut line, "offline").await?;
         line.close().await;
         Ok(())
     }
 
-    /// Tells it, and waits until the broker has taken it.
-    async fn tell_status(&mut self, line: &mut Line, status: &'static str) -> Result<(), ConnectionError> {
-        let message = self.message(self.topic("status"), Bytes::from_static(status.as_bytes()), true);
-        line.hand_over(&message).await;
+    /// The topics at which earlier runs may have left something.
+    fn filters(&self) -> Vec<String> {
+        let announcements = self.announced.is_some().then(|| home::filter(&self.broker.topic));
+        [self.broker.below("tracks/+")].into_iter().chain(announcements).collect()
+    }
+
+    /// Publishes the status, and waits until the broker has acknowledged it.
+    async fn publish_status(&mut self, line: &mut Line, status: &'static str) -> Result<(), Ended> {
+        let message = self.message(self.broker.below("status"), Bytes::from_static(status.as_bytes()), true);
+        line.send(&message)?;
         loop {
             match line.next().await? {
-                Answer::Taken(_) => return Ok(()),
-                Answer::Retains(topic) => self.take_back(topic),
-                Answer::Other => {}
+                Answer::Acknowledged(number) if number == message.number => return Ok(()),
+                Answer::Retains(topic, payload) => self.find(topic, &payload),
+                _ => {}
             }
         }
     }
 
-    /// Takes back what the broker retains at a topic, unless it is of this run, or will be.
-    fn take_back(&mut self, topic: String) {
-        let is_waiting = |message: &Message| message.topic == topic;
-        if !self.retained.contains_key(&topic) && !self.waiting.iter().any(is_waiting) {
-            self.put(topic, Bytes::new(), true);
+    /// Notes what the broker retains at a topic, if an earlier run left it.
+    fn find(&mut self, topic: String, payload: &Bytes) {
+        let is_left = match (track_of(&topic, self.broker), &self.announced) {
+            (Some(id), _) => !self.tracks.contains(&id),
+            (None, Some(announced)) => {
+                home::is_announcement(&topic, &self.broker.topic) && !announced.contains(&topic)
+            }
+            (None, None) => false,
+        };
+        if !is_left || payload.is_empty() || self.stale.is_full {
+            return;
         }
+        if self.stale.found == MAX_STALE {
+            self.stale.is_full = true;
+            tracing::warn!(
+                "events: {0}: the broker retains more than {MAX_STALE} topics of earlier runs; this run \
+                 leaves the rest (lockon events forget {0} removes all)",
+                self.broker.name
+            );
+            return;
+        }
+        self.stale.found += usize::from(self.stale.topics.insert(topic));
     }
 
     /// The message that is not sent beside others, if there is one.
@@ -278,54 +300,56 @@ impl<'a> Post<'a> {
         self.suspect.filter(|(_, tries)| *tries >= SUSPICIOUS).map(|(number, _)| number)
     }
 
-    /// True if the next message may be sent on a connection with so many on the way.
-    fn may_go_on(&self, on_the_way: usize, is_steady: bool) -> bool {
-        let Some(next) = self.waiting.get(self.handed_over) else { return false };
+    /// True if the next message may be sent in this connection.
+    fn may_send(&self, line: &Line, is_steady: bool) -> bool {
+        let Some(next) = self.waiting.get(self.sent_here) else { return false };
         match self.suspected() {
-            Some(suspect) if next.number == suspect => on_the_way == 0 && is_steady,
+            Some(suspect) if next.number == suspect => line.unanswered() == 0 && is_steady,
             Some(suspect) if next.number > suspect => false,
-            _ => on_the_way < ON_THE_WAY,
+            _ => line.has_room(),
         }
     }
 
-    /// A message has come to the broker.
+    /// The broker has received a message.
     fn acknowledge(&mut self, number: u64) {
         let place = self.waiting.binary_search_by_key(&number, |message| message.number);
         let Some(message) = place.ok().and_then(|place| self.waiting.remove(place)) else { return };
-        self.handed_over -= 1;
+        self.sent_here -= 1;
         self.suspect = self.suspect.filter(|(suspect, _)| *suspect != number);
         if message.is_event {
-            self.sent.fetch_add(1, Ordering::Relaxed);
+            self.delivered.fetch_add(1, Ordering::Relaxed);
         }
-        // Brokers may acknowledge in another order than the one in which they were told.
+        // Brokers may acknowledge in another order than they received.
         let is_newest = self.retained.get(&message.topic).is_none_or(|other| other.number < number);
         if message.is_retained && is_newest {
+            if message.payload.is_empty() {
+                self.emptied.insert(number, message.topic.clone());
+            }
             self.retained.insert(message.topic.clone(), message);
         }
         let oldest = self.waiting.front().map_or(u64::MAX, |message| message.number);
-        self.retained.retain(|_, message| !message.payload.is_empty() || message.number > oldest);
+        while let Some(emptied) = self.emptied.first_entry().filter(|emptied| *emptied.key() < oldest) {
+            let (number, topic) = emptied.remove_entry();
+            if self.retained.get(&topic).is_some_and(|message| message.number == number) {
+                self.retained.remove(&topic);
+            }
+        }
     }
 
     /// A connection has ended: perhaps because of the oldest message that was not acknowledged.
-    fn judge(&mut self, error: &ConnectionError) {
-        let is_silent = matches!(
-            error,
-            ConnectionError::NetworkTimeout
-                | ConnectionError::FlushTimeout
-                | ConnectionError::MqttState(StateError::AwaitPingResp | StateError::CollisionTimeout)
-        );
-        // One that falls silent has not refused anything, nor has one that has never said anything.
-        let has_refused = self.has_answered && !is_silent && self.handed_over > 0;
+    fn judge(&mut self, error: &Ended) {
+        // A broker that falls silent has refused nothing, nor has one that has never answered.
+        let has_refused = self.has_answered && !matches!(error, Ended::Silent) && self.sent_here > 0;
         let Some(oldest) = self.waiting.front().filter(|_| has_refused) else { return };
         let tries = match self.suspect {
             Some((suspect, tries)) if suspect == oldest.number => tries + 1,
             _ => 1,
         };
         self.suspect = Some((oldest.number, tries));
-        if tries == MOST_TRIES {
-            let name = &self.broker.name;
+        if tries == MAX_TRIES {
             tracing::warn!(
-                "events: {name}: it does not take a message of {}, which is left out",
+                "events: {}: the broker closes the connection on a message at {}, which is dropped",
+                self.broker.name,
                 oldest.topic
             );
             self.waiting.pop_front();
@@ -334,233 +358,18 @@ impl<'a> Post<'a> {
     }
 }
 
-/// What a broker says.
-#[derive(Debug)]
-enum Answer {
-    /// It has taken the message of that number.
-    Taken(u64),
-    /// It retains something at that topic.
-    Retains(String),
-    /// Something else.
-    Other,
-}
-
-/// A connection, which is worked on by a task of its own: what it is at must not be given up half done.
-struct Line {
-    client: AsyncClient,
-    happened: mpsc::UnboundedReceiver<Event>,
-    task: tokio::task::JoinHandle<ConnectionError>,
-    /// Messages that have no number of the library's yet, in their order.
-    handed_over: VecDeque<u64>,
-    /// Messages by their numbers in the library, which are those of the broker's answers.
-    unanswered: BTreeMap<u16, u64>,
-    /// When something was acknowledged, or was on its way after nothing had been.
-    waits_since: Instant,
-}
-
-impl Line {
-    fn open(options: MqttOptions) -> Self {
-        let (client, mut events) = AsyncClient::new(options, HANDED_OVER);
-        let (sender, happened) = mpsc::unbounded_channel();
-        let task = tokio::spawn(async move {
-            let mut has_connected = false;
-            loop {
-                match events.poll().await {
-                    // It would connect anew by itself.
-                    Ok(Event::Incoming(Packet::ConnAck(_))) if has_connected => {
-                        return ConnectionError::RequestsDone;
-                    }
-                    Ok(event) => {
-                        has_connected = true;
-                        let is_last = event == Event::Outgoing(Outgoing::Disconnect);
-                        if sender.send(event).is_err() || is_last {
-                            return ConnectionError::RequestsDone;
-                        }
-                    }
-                    Err(error) => {
-                        // What came just before it.
-                        for event in events.state.events.drain(..) {
-                            let _ = sender.send(event);
-                        }
-                        return error;
-                    }
-                }
-            }
-        });
-        Self {
-            client,
-            happened,
-            task,
-            handed_over: VecDeque::new(),
-            unanswered: BTreeMap::new(),
-            waits_since: Instant::now(),
-        }
-    }
-
-    /// Messages that were handed over and not acknowledged.
-    fn on_the_way(&self) -> usize {
-        self.handed_over.len() + self.unanswered.len()
-    }
-
-    /// Hands a message over. If the connection is gone, [`Self::next`] says why, after all that came before.
-    async fn hand_over(&mut self, message: &Message) {
-        let Message { topic, payload, is_retained, .. } = message;
-        if self.on_the_way() == 0 {
-            self.waits_since = Instant::now();
-        }
-        self.handed_over.push_back(message.number);
-        let _ = self.client.publish_bytes(topic, QoS::AtLeastOnce, *is_retained, payload.clone()).await;
-    }
-
-    /// Asks to be told what is retained at such topics. Errors as [`Self::hand_over`].
-    async fn listen(&mut self, topics: String) {
-        let _ = self.client.subscribe(topics, QoS::AtLeastOnce).await;
-    }
-
-    /// Waits until the broker has let it in.
-    async fn is_open(&mut self) -> Result<(), ConnectionError> {
-        while !matches!(self.happens().await?, Event::Incoming(Packet::ConnAck(_))) {}
-        Ok(())
-    }
-
-    /// What the broker says next.
-    ///
-    /// # Errors
-    /// `NetworkTimeout` if it acknowledges nothing of what is on its way for [`PATIENCE`].
-    async fn next(&mut self) -> Result<Answer, ConnectionError> {
-        let event = if self.on_the_way() == 0 {
-            self.happens().await?
-        } else {
-            let until = self.waits_since + PATIENCE;
-            timeout_at(until, self.happens()).await.map_err(|_| ConnectionError::NetworkTimeout)??
-        };
-        Ok(match event {
-            // The library takes one message after the other.
-            Event::Outgoing(Outgoing::Publish(packet)) => {
-                self.unanswered.extend(self.handed_over.pop_front().map(|number| (packet, number)));
-                Answer::Other
-            }
-            Event::Incoming(Packet::PubAck(ack)) => {
-                self.waits_since = Instant::now();
-                self.unanswered.remove(&ack.pkid).map_or(Answer::Other, Answer::Taken)
-            }
-            Event::Incoming(Packet::Publish(found)) if found.retain => Answer::Retains(found.topic),
-            _ => Answer::Other,
-        })
-    }
-
-    async fn happens(&mut self) -> Result<Event, ConnectionError> {
-        match self.happened.recv().await {
-            Some(event) => Ok(event),
-            None => Err((&mut self.task).await.unwrap_or(ConnectionError::RequestsDone)),
-        }
-    }
-
-    /// Takes leave.
-    async fn close(mut self) {
-        if self.client.disconnect().await.is_ok() {
-            while self.happens().await.is_ok() {}
-        }
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// What Home Assistant is told of a run, so that it shows it by itself.
-pub(super) struct Home {
-    /// What the video is called.
-    pub(super) source: String,
-    pub(super) zones: Vec<Arc<str>>,
-    pub(super) kinds: Vec<&'static str>,
-}
-
-impl Home {
-    /// Topics and payloads as Home Assistant's MQTT discovery takes them: a sensor that counts tracks, one
-    /// for each zone that tells whether something is in it, and an entity of the events.
-    fn announcements(&self, topic: &str) -> Vec<(String, String)> {
-        let node = format!("lockon_{}", named(topic));
-        let device = json!({
-            "identifiers": [node],
-            "name": format!("lockon {}", self.source),
-            "sw_version": env!("CARGO_PKG_VERSION"),
-        });
-        let announce = |kind: &str, object: &str, name: &str, state: &str, more: serde_json::Value| {
-            let mut config = json!({
-                "name": name,
-                "unique_id": format!("{node}_{object}"),
-                "state_topic": format!("{topic}/{state}"),
-                "availability_topic": format!("{topic}/status"),
-                "device": device,
-            });
-            if let (Some(config), serde_json::Value::Object(more)) = (config.as_object_mut(), more) {
-                config.extend(more);
-            }
-            (format!("homeassistant/{kind}/{node}/{object}/config"), config.to_string())
-        };
-        let mut all = vec![
-            announce(
-                "sensor",
-                "tracks",
-                "Tracks",
-                "state",
-                json!({"value_template": "{{ value_json.tracks }}", "state_class": "measurement"}),
-            ),
-            announce(
-                "event",
-                "events",
-                "Events",
-                "events",
-                json!({
-                    "event_types": self.kinds,
-                    "value_template": "{{ dict(value_json, event_type=value_json.type) | to_json }}",
-                }),
-            ),
-        ];
-        for (index, zone) in self.zones.iter().enumerate() {
-            let place = json!(zone);
-            all.push(announce(
-                "binary_sensor",
-                &format!("zone_{}_{}", index + 1, plain(zone)),
-                zone,
-                "state",
-                json!({
-                    "device_class": "occupancy",
-                    "value_template": format!("{{{{ 'ON' if value_json.zones[{place}] > 0 else 'OFF' }}}}"),
-                }),
-            ));
-        }
-        all
-    }
-}
-
-/// A topic as a part of one, which no other topic has: where characters cannot stay as they are, with eight
-/// digits of a hash of all.
-fn named(topic: &str) -> String {
-    let plain = plain(topic);
-    if plain == topic {
-        return plain;
-    }
-    let hash = Sha256::digest(topic);
-    hash.iter().take(4).fold(plain + "_", |name, byte| name + &format!("{byte:02x}"))
-}
-
-/// What a part of a topic can be for Home Assistant: letters, digits, `_` and `-`.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
+    use std::sync::Mutex;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use bytes::BytesMut;
-    use rumqttc::{ConnAck, PubAck, SubAck, SubscribeReasonCode};
+    use rumqttc::mqttbytes::QoS;
+    use rumqttc::mqttbytes::v4::{
+        ConnAck, ConnectReturnCode, Packet, PubAck, Publish, SubAck, SubscribeReasonCode, UnsubAck,
+    };
 
     use super::*;
 
@@ -577,6 +386,10 @@ mod tests {
         TakeNewest(usize, usize),
         /// Takes so many messages and no more, and stays.
         Ignore(usize),
+        /// Takes everything, and sends these many retained tracks, after a message that is too long.
+        Retain(u32),
+        /// Takes everything, and sends retained tracks without an end.
+        Flood,
         /// Takes everything until the other takes his leave.
         Serve,
     }
@@ -600,13 +413,42 @@ mod tests {
             }
         });
         let (host, topic, name) = ("127.0.0.1".into(), "t".into(), "broker".into());
-        (Broker { host, port, is_secure: false, login: None, topic, name }, heard)
+        (Broker { host, port, is_secure: false, login: None, topic, is_replaced: false, name }, heard)
+    }
+
+    /// Sends so many retained messages, a tenth of which are at topics of lockon's tracks.
+    fn retain(to: &Mutex<TcpStream>, count: u32) {
+        let mut bytes = BytesMut::new();
+        let mut send = |topic: String, payload: Vec<u8>, is_last: bool| {
+            let mut publish = Publish::new(topic, QoS::AtMostOnce, payload);
+            publish.retain = true;
+            publish.write(&mut bytes).unwrap();
+            if bytes.len() < 1 << 16 && !is_last {
+                return true;
+            }
+            let result = to.lock().unwrap().write_all(&bytes);
+            bytes.clear();
+            result.is_ok()
+        };
+        // A track of lockon that is too long to be one, then one with a number that lockon does not write.
+        send("t/tracks/1000000".into(), vec![b'x'; 3 * super::super::MOST_BYTES], true);
+        send("t/tracks/007".into(), b"x".to_vec(), true);
+        for number in 0..count {
+            let topic = match number % 10 {
+                0 => format!("t/tracks/{}", 1_000_001 + number / 10),
+                _ => format!("t/tracks/{}{number}", "x".repeat(500)),
+            };
+            if !send(topic, b"x".to_vec(), number + 1 == count) {
+                return;
+            }
+        }
     }
 
     /// False if nobody wants to hear any more.
     fn serve(mut stream: TcpStream, does: Does, told: &Sender<Vec<Heard>>) -> bool {
         let (mut bytes, mut piece) = (BytesMut::new(), [0; 4096]);
         let (mut heard, mut held) = (Vec::new(), Vec::new());
+        let writer = Arc::new(Mutex::new(stream.try_clone().unwrap()));
         'connection: loop {
             while let Ok(packet) = Packet::read(&mut bytes, 1 << 20) {
                 let mut answer = BytesMut::new();
@@ -615,9 +457,19 @@ mod tests {
                         ConnAck::new(ConnectReturnCode::Success, false).write(&mut answer).unwrap();
                     }
                     Packet::Subscribe(subscribe) => {
-                        let granted = vec![SubscribeReasonCode::Success(QoS::AtLeastOnce)];
+                        let granted = vec![SubscribeReasonCode::Success(QoS::AtMostOnce)];
                         SubAck::new(subscribe.pkid, granted).write(&mut answer).unwrap();
+                        let writer = writer.clone();
+                        match does {
+                            Does::Retain(count) => retain(&writer, count),
+                            Does::Flood => drop(std::thread::spawn(move || retain(&writer, u32::MAX))),
+                            _ => {}
+                        }
                     }
+                    Packet::Unsubscribe(unsubscribe) => {
+                        UnsubAck::new(unsubscribe.pkid).write(&mut answer).unwrap();
+                    }
+                    Packet::PingReq => drop(Packet::PingResp.write(&mut answer, 9).unwrap()),
                     Packet::Publish(publish) => {
                         let said = String::from_utf8(publish.payload.to_vec()).unwrap();
                         if matches!(does, Does::CloseAt(last) if said == last) {
@@ -641,7 +493,7 @@ mod tests {
                     Packet::Disconnect => break 'connection,
                     other => panic!("{other:?}"),
                 }
-                stream.write_all(&answer).unwrap();
+                writer.lock().unwrap().write_all(&answer).unwrap();
                 match does {
                     Does::LetIn => break 'connection,
                     Does::Take(most) if heard.len() == most => break 'connection,
@@ -656,6 +508,7 @@ mod tests {
                 _ => break,
             }
         }
+        let _ = stream.shutdown(std::net::Shutdown::Both);
         told.send(heard).is_ok()
     }
 
@@ -758,6 +611,31 @@ mod tests {
         assert_eq!(sent, 3);
     }
 
+    /// The topics at which a retained message was removed.
+    fn removed(heard: &[Heard]) -> Vec<&str> {
+        heard.iter().filter(|(_, said)| said.is_empty()).map(|(topic, _)| &**topic).collect()
+    }
+
+    #[test]
+    fn tracks_of_earlier_runs_are_removed_and_nothing_else_that_a_broker_retains() {
+        let (heard, sent) = published(&[Does::Retain(200)], &events(0..3));
+        let mut topics = removed(&heard[0]);
+        topics.sort_unstable();
+        // One in ten of them; not the message that is too long, and not `007`.
+        assert_eq!(topics, (1_000_001..=1_000_020).map(|id| format!("t/tracks/{id}")).collect::<Vec<_>>());
+        assert_eq!(sent, 3);
+    }
+
+    #[test]
+    fn more_tracks_than_a_run_removes_are_left_and_no_event_is_lost() {
+        for does in [Does::Retain(20 * MAX_STALE as u32), Does::Flood] {
+            let (heard, sent) = published(&[does], &events(0..300));
+            assert_eq!(sent, 300, "{does:?}");
+            assert_eq!(at(&heard[0], "t/events").len(), 300, "{does:?}");
+            assert!(removed(&heard[0]).len() <= MAX_STALE, "{does:?}: {}", removed(&heard[0]).len());
+        }
+    }
+
     #[test]
     fn a_broker_that_lets_in_and_is_gone_is_not_tried_more_often() {
         let (broker, _heard) = broker(&[Does::LetIn]);
@@ -778,41 +656,5 @@ mod tests {
         let (one, other) = (client_id(), client_id());
         assert_ne!(one, other);
         assert!(one.len() <= 23 && one.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{one}");
-    }
-
-    #[test]
-    fn home_assistant_is_told_of_topics_that_there_are() {
-        let home = Home {
-            source: "yard".into(),
-            zones: vec!["front \"door\"".into()],
-            kinds: vec!["appeared", "gone"],
-        };
-        let told = home.announcements("cams/yard 1");
-        let node = format!("lockon_{}", named("cams/yard 1"));
-        let topics: Vec<_> = told.iter().map(|(topic, _)| &**topic).collect();
-        assert_eq!(
-            topics,
-            [
-                format!("homeassistant/sensor/{node}/tracks/config"),
-                format!("homeassistant/event/{node}/events/config"),
-                format!("homeassistant/binary_sensor/{node}/zone_1_front__door_/config"),
-            ]
-        );
-        // Topics that look the same as names are two runs.
-        assert!(
-            node.starts_with("lockon_cams_yard_1_") && node != format!("lockon_{}", named("cams/yard/1"))
-        );
-        assert_eq!(named("cams_yard_1"), "cams_yard_1");
-        let configs: Vec<serde_json::Value> =
-            told.iter().map(|(_, config)| serde_json::from_str(config).unwrap()).collect();
-        for config in &configs {
-            assert_eq!(config["availability_topic"], "cams/yard 1/status");
-            assert_eq!(config["device"]["identifiers"][0], *node);
-        }
-        assert_eq!(configs[1]["event_types"], json!(["appeared", "gone"]));
-        assert_eq!(
-            configs[2]["value_template"],
-            "{{ 'ON' if value_json.zones[\"front \\\"door\\\"\"] > 0 else 'OFF' }}"
-        );
     }
 }
