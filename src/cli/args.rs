@@ -16,6 +16,8 @@ use lockon::metrics::Address;
 use lockon::request::Field;
 use lockon::text;
 
+#[cfg(feature = "events")]
+use super::events::EventsArgs;
 #[cfg(feature = "farm")]
 use super::farm::{JobsArgs, SubmitArgs, WorkerArgs, WorkersArgs};
 use super::log::{self, LogFormat};
@@ -63,6 +65,9 @@ pub(super) enum Command {
     /// List the workers of a farm and their jobs
     #[cfg(feature = "farm")]
     Workers(WorkersArgs),
+    /// Remove what runs left at an MQTT broker
+    #[cfg(feature = "events")]
+    Events(EventsArgs),
     /// Find templates in a still picture; prints one `frame` record, best match first; exit code 1 if nothing
     /// matches
     #[command(after_help = MATCH_EXAMPLES)]

@@ -14,6 +14,8 @@ mod args;
 mod closing;
 mod completions;
 mod doctor;
+#[cfg(feature = "events")]
+mod events;
 mod explain;
 #[cfg(feature = "farm")]
 mod farm;
@@ -95,6 +97,8 @@ pub(crate) fn main() -> ExitCode {
         Command::Jobs(args) => farm::jobs(&args),
         #[cfg(feature = "farm")]
         Command::Workers(args) => farm::workers(&args),
+        #[cfg(feature = "events")]
+        Command::Events(args) => events::events(&args),
         Command::Match(args) => stills::find(&args),
         Command::Threshold(args) => stills::threshold(&args),
         Command::Pick(args) => pick::pick(&args),
