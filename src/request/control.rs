@@ -1,28 +1,33 @@
-//! The orders of an earlier run, out of its results file.
+//! Reads the orders of an earlier run from its results file.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::Request;
 use crate::error::{Error, Result};
 use crate::orders::Repeated;
 
-/// What a line of a results file is.
+/// The keys that decide how a line is read.
 #[derive(Deserialize)]
 struct Line {
     #[serde(rename = "type")]
-    kind: String,
+    kind: Option<String>,
+    order: Option<IgnoredAny>,
 }
 
 impl Request {
-    /// What `--control` repeats: the `control` records of a results file.
+    /// The orders that `--control` repeats: the `control` records of a results file.
+    ///
+    /// Any JSON writer may have written the file: the order of keys, spaces, line ends, empty lines and a byte
+    /// order mark do not matter.
     ///
     /// # Errors
-    /// `File` if it cannot be read; `Usage` if it is no results file or one of the records cannot be
-    /// understood.
+    /// `File` if the file cannot be read; `Usage` with the number of the line if the file is no results file
+    /// or a line cannot be understood.
     pub fn orders(&self) -> Result<Vec<Repeated>> {
         self.control.as_deref().map_or_else(|| Ok(Vec::new()), read)
     }
@@ -30,26 +35,82 @@ impl Request {
 
 fn read(path: &Path) -> Result<Vec<Repeated>> {
     let file = |cause| Error::File { action: "read", path: path.into(), cause };
-    let mut orders = Vec::new();
-    let mut is_results = false;
-    for (number, line) in (1..).zip(BufReader::new(File::open(path).map_err(file)?).lines()) {
-        let line = line.map_err(file)?;
+    let mut reader = BufReader::with_capacity(1 << 16, File::open(path).map_err(file)?);
+    let (mut orders, mut is_results) = (Vec::new(), false);
+    let mut line = Vec::new();
+    for number in 1_u64.. {
+        line.clear();
+        if reader.read_until(b'\n', &mut line).map_err(file)? == 0 {
+            break;
+        }
         let usage = |what: &str| Error::Usage(format!("--control {}: line {number} {what}", path.display()));
+        let is_whole = line.ends_with(b"\n");
+        let text = match number {
+            1 => without_mark(&line).map_err(usage)?,
+            _ => &line,
+        }
+        .trim_ascii();
+        if text.is_empty() {
+            continue;
+        }
         if !is_results {
-            let is_run = serde_json::from_str::<Line>(&line).is_ok_and(|line| line.kind == "run");
-            if !is_run {
+            let kind = serde_json::from_slice::<Line>(text).ok().and_then(|line| line.kind);
+            if kind.as_deref() != Some("run") {
                 return Err(usage("is no `run` record: give a results file of an earlier run, JSON Lines"));
             }
             is_results = true;
-        } else if line.contains(r#""type":"control""#) {
-            orders
-                .push(serde_json::from_str(&line).map_err(|error| usage(&format!("is no order: {error}")))?);
+            continue;
+        }
+        match order(text) {
+            Ok(order) => orders.extend(order),
+            // A run that was killed leaves such a line. It may hold an order, so it is reported.
+            Err(_) if !is_whole && !text.ends_with(b"}") => {
+                tracing::warn!(
+                    "--control {}: line {number}, the last one, is cut off: ignored",
+                    path.display()
+                );
+            }
+            Err(what) => return Err(usage(&what)),
         }
     }
     if !is_results {
         return Err(Error::Usage(format!("--control {}: the file is empty", path.display())));
     }
     Ok(orders)
+}
+
+/// The order in a line of a results file; none if the line is another record. The error says what the line is.
+fn order(text: &[u8]) -> std::result::Result<Option<Repeated>, String> {
+    if !(text.starts_with(b"{") && text.ends_with(b"}")) {
+        return Err("is no JSON object".into());
+    }
+    let text = str::from_utf8(text).map_err(|_| "is not UTF-8")?;
+    if !may_be_order(text) {
+        return Ok(None);
+    }
+    let line: Line = serde_json::from_str(text).map_err(|error| format!("is no record: {error}"))?;
+    match (line.kind.as_deref(), line.order) {
+        (Some("control"), _) => {
+            serde_json::from_str(text).map(Some).map_err(|error| format!("is no order: {error}"))
+        }
+        (Some(kind), Some(_)) => Err(format!("has an `order`, but its `type` is {kind:?}, not \"control\"")),
+        (None, Some(_)) => Err("has an `order`, but no `type`: \"control\"".into()),
+        (_, None) => Ok(None),
+    }
+}
+
+/// False for nearly all lines of a long file, without parsing them. True for every order: its type or its
+/// `order` is in the line as it is, or written with an escape.
+fn may_be_order(text: &str) -> bool {
+    ["\"control\"", "\"order\"", "\\u"].into_iter().any(|mark| text.contains(mark))
+}
+
+/// The first line without a UTF-8 byte order mark. The error says that the file has another encoding.
+fn without_mark(line: &[u8]) -> std::result::Result<&[u8], &'static str> {
+    if line.starts_with(b"\xff\xfe") || line.starts_with(b"\xfe\xff") {
+        return Err("is UTF-16: save the file as UTF-8");
+    }
+    Ok(line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line))
 }
 
 #[cfg(test)]
@@ -86,6 +147,41 @@ mod tests {
     }
 
     #[test]
+    fn orders_are_read_whatever_program_wrote_the_json() {
+        let lines = [
+            r#"{"type": "run", "version": "1"}"#,
+            r#"{"frame": 0, "type": "frame", "matches": []}"#,
+            r#"{"type": "control", "frame": 5, "order": "follow", "id": 1, "box": "100,80,40,40"}"#,
+            "",
+            r#"{"order" : "forget" , "refused" : null, "id" : 1 , "frame" : 6 , "type" : "control"}"#,
+            "\t{ \"frame\": 7,\t\"typ\\u0065\": \"contro\\u006c\", \"ord\\u0065r\": \"clear\" }\t",
+            r#"{"type":"frame","frame":8,"matches":[{"template":"control","order":"clear"}]}"#,
+        ];
+        let repeated = |frame, order| Repeated { frame, order, refused: None };
+        let rect = "100,80,40,40".parse().unwrap();
+        let expected = [
+            repeated(5, Order::Follow { id: 1, rect, at: None }),
+            repeated(6, Order::Forget { id: 1 }),
+            repeated(7, Order::Clear),
+        ];
+        for (mark, end) in [("", "\n"), ("\u{feff}", "\r\n")] {
+            let text = format!("{mark}{}", lines.map(|line| format!("{line}{end}")).concat());
+            assert_eq!(orders(&text).unwrap(), expected, "{text:?}");
+            assert_eq!(orders(text.trim_end()).unwrap(), expected, "no line end at the end");
+        }
+    }
+
+    #[test]
+    fn a_last_line_that_a_killed_run_left_is_ignored_and_any_other_bad_line_is_named() {
+        let (run, forget) =
+            ("{\"type\":\"run\"}\n", "{\"type\":\"control\",\"frame\":5,\"order\":\"forget\",\"id\":1}\n");
+        let torn = &forget[..40];
+        assert_eq!(orders(&format!("{run}{forget}{torn}")).unwrap().len(), 1);
+        let error = orders(&format!("{run}{torn}\n{forget}")).unwrap_err().to_string();
+        assert!(error.contains("line 2 is no JSON object"), "{error}");
+    }
+
+    #[test]
     fn what_is_no_results_file_is_refused_with_its_line() {
         for (text, said) in [
             ("", "the file is empty"),
@@ -96,6 +192,19 @@ mod tests {
             ),
             (
                 "{\"type\":\"run\"}\n{\"type\":\"control\",\"frame\":5,\"order\":\"follow\",\"id\":1,\"box\":\"1,2,0,4\"}\n",
+                "line 2 is no order",
+            ),
+            (
+                "{\"type\": \"run\"}\n\n{\"type\": \"Control\", \"frame\": 5, \"order\": \"clear\"}\n",
+                "line 3 has an `order`, but its `type` is \"Control\", not \"control\"",
+            ),
+            (
+                "{\"type\":\"run\"}\n{\"frame\":5,\"order\":\"clear\"}\n",
+                "line 2 has an `order`, but no `type`",
+            ),
+            ("{\"type\":\"run\"}\n{\"type\":\"control\",,}\n", "line 2 is no record"),
+            (
+                "{\"type\":\"run\"}\n{\"type\":\"control\",\"frame\":-5,\"order\":\"clear\"}\n",
                 "line 2 is no order",
             ),
         ] {

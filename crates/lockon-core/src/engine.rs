@@ -105,6 +105,7 @@ impl Engine<'_> {
             for (id, reason) in self.tracker.not_started() {
                 tracing::warn!("track {id} never started: {reason}");
             }
+            self.report_left(&run);
         }
         let mut summary = self.summary(&run);
         // Results are the first of them: their summary says that all is there, and what was wrong.

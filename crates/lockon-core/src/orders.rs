@@ -358,6 +358,17 @@ impl Orders {
         self.lock().searching.due(frame)
     }
 
+    /// Takes the repeated orders whose frames never came, by their frames.
+    pub(crate) fn take_left(&self) -> Vec<Repeated> {
+        let mut state = self.lock();
+        let queues =
+            [std::mem::take(&mut state.tracking.repeated), std::mem::take(&mut state.searching.repeated)];
+        drop(state);
+        let mut left: Vec<_> = queues.into_iter().flatten().collect();
+        left.sort_by_key(|repeated| repeated.frame);
+        left
+    }
+
     /// No frame comes any more: what waits is refused.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
@@ -428,6 +439,9 @@ mod tests {
         let orders = Orders::default();
         let order = |id, at| Order::Follow { id, rect: Rect::new(1, 2, 3, 4), at };
         let repeated = |frame, order| Repeated { frame, order, refused: None };
+        let late = repeated(12, Order::Change(Box::default()));
+        orders.repeat(vec![late.clone(), repeated(11, Order::Clear)]);
+        assert_eq!(orders.take_left(), [repeated(11, Order::Clear), late]);
         orders.repeat(vec![
             repeated(9, order(3, Some(2))),
             repeated(5, order(2, None)),
@@ -444,6 +458,6 @@ mod tests {
             [order(2, None)]
         );
         assert_eq!(orders.due(9).len(), 2);
-        assert!(orders.due(10).is_empty());
+        assert!(orders.due(10).is_empty() && orders.take_left().is_empty());
     }
 }

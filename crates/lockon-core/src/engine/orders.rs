@@ -13,6 +13,9 @@ use crate::results::Event;
 use crate::search::Search;
 use crate::text;
 
+/// Repeated orders that are reported one by one if their frames never came.
+const MOST_REPORTED: usize = 8;
+
 /// An order about the search, and what came of it at a frame.
 pub(super) struct Carried {
     frame: u64,
@@ -100,6 +103,28 @@ impl Engine<'_> {
             self.tell_order(run, frame, asked, done)?;
         }
         Ok(())
+    }
+
+    /// Reports the repeated orders whose frames never came.
+    pub(super) fn report_left(&self, run: &Run) {
+        let left = self.control.orders.take_left();
+        let (frames, last) = (run.stats.frames, run.next_index.saturating_sub(1));
+        let many = if frames == 1 {
+            "the only frame was".into()
+        } else {
+            format!("the last of {frames} frames was")
+        };
+        for repeated in left.iter().take(MOST_REPORTED) {
+            tracing::warn!(
+                "order for frame {} not carried out ({}): {many} {last}",
+                repeated.frame,
+                repeated.order
+            );
+        }
+        let rest = left.len().saturating_sub(MOST_REPORTED);
+        if rest > 0 {
+            tracing::warn!("{rest} more orders for later frames not carried out");
+        }
     }
 
     fn tell_order(&mut self, run: &mut Run, frame: u64, asked: Asked, outcome: Result<()>) -> Result<()> {

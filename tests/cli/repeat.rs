@@ -1,0 +1,32 @@
+//! Runs that repeat the orders in a results file.
+
+use super::*;
+
+const SOURCE: &str = "videotestsrc num-buffers=9 pattern=smpte ! video/x-raw,format=GRAY8,width=321,height=243 ! appsink name=frames";
+
+#[test]
+fn orders_that_another_json_writer_wrote_are_carried_out_and_late_ones_reported() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let compact = concat!(
+        "{\"type\":\"run\",\"version\":\"0.1.0\"}\n",
+        "{\"type\":\"control\",\"frame\":5,\"order\":\"follow\",\"id\":1,\"box\":\"100,80,41,43\"}\n",
+        "{\"type\":\"control\",\"frame\":30,\"order\":\"forget\",\"id\":1}\n",
+    );
+    std::fs::write(place.path("compact.jsonl"), compact).unwrap();
+    let spaced = compact.replace(':', ": ").replace(",\"", " ,\"").replace('\n', "\r\n");
+    std::fs::write(place.path("spaced.jsonl"), format!("\u{feff}{spaced}")).unwrap();
+    let results = |name: &str| {
+        let out = format!("{name}-out.jsonl");
+        let orders = format!("{name}.jsonl");
+        let args = ["run", "--source", SOURCE, "--control", &orders, "--results", &out];
+        let said = stderr(&succeeds(place.lockon_args(&args)));
+        let late = "order for frame 30 not carried out (forget track 1): the last of 9 frames was 8";
+        assert_eq!(said.matches(late).count(), 1, "{said}");
+        timeless(&place.read(&out))
+    };
+    let lines = results("spaced");
+    assert_eq!(lines, results("compact"));
+    let followed =
+        lines.iter().filter(|line| line["tracks"].as_array().is_some_and(|tracks| tracks.len() == 1));
+    assert_eq!(followed.filter(|line| line["type"] == "frame").count(), 4, "{lines:?}");
+}
