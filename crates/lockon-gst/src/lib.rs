@@ -3,7 +3,8 @@
 //! [`launch`] makes pipelines from gst-launch text, most of which lies in `pipelines/*.launch`, and holds
 //! them while they run. [`source`] hands decoded frames to the engine; [`sink`] takes them back with their
 //! results, draws those in, and encodes or shows the frames, with the input's own sound where that is wanted.
-//! [`cameras`] are found and [`jpeg`]s made here.
+//! [`cameras`] are found and [`jpeg`]s made here. [`crop`] describes buffers that show a part of their
+//! memory.
 //! [`detections`] reads what a detector in front has found. [`doctor`] says what is installed and what is
 //! not, [`log`] joins GStreamer's log to ours, [`truncated`] tells files that were cut off, `stuck` those
 //! from which nothing comes any more. [`window`] hears keys and the mouse in a window, and [`pick`] asks for
@@ -11,6 +12,7 @@
 //! host without a copy.
 
 pub mod cameras;
+pub mod crop;
 pub mod cuda;
 pub mod cut;
 mod damage;

@@ -77,6 +77,9 @@
 //! structures as values of Rust; the element makes them of these. `state` is `tracked`, `uncertain`,
 //! `lost` or `reacquired`.
 //!
+//! Boxes are in pixels of the frame that caps describe. A buffer that shows a part of its memory
+//! (`GstVideoCropMeta`) leaves with a `GstVideoMeta` of that part instead.
+//!
 //! On the buffer: a `GstVideoRegionOfInterestMeta` for each match, and for each track that is not lost. Its
 //! type is the template's name, or `track` for a box that was given: names survive converters. Its parameter
 //! is the structure of the message, `match` or `track`; converters of GStreamer before 1.24 drop it. Its `id`
@@ -190,7 +193,7 @@ mod settings;
 mod trouble;
 mod work;
 
-pub use choices::{OnDeviceLoss, PostMessages, Search, View};
+pub use choices::{OnDeviceLoss, PostMessages, Range, Search, View};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new(

@@ -155,6 +155,140 @@ fn results_are_drawn_into_packed_and_deeper_formats_and_nothing_else_changes() {
     }
 }
 
+/// The frame in the middle of a larger picture, with a crop that shows it.
+fn cropped(n: u64, format: PixelFormat, (x, y): (u32, u32)) -> gst::Buffer {
+    let small = frame(n, format);
+    let (width, height) = (SIZE.width as u32 + 32, SIZE.height as u32 + y);
+    let kind = format.name.parse::<gst_video::VideoFormat>().unwrap();
+    let large = gst_video::VideoInfo::builder(kind, width, height).build().unwrap();
+    let mut buffer = gst::Buffer::from_mut_slice(vec![77_u8; large.size()]);
+    let writable = buffer.get_mut().unwrap();
+    small.copy_into(writable, gst::BufferCopyFlags::TIMESTAMPS, ..).unwrap();
+    {
+        let from = gst_video::VideoFrameRef::from_buffer_ref_readable(&small, &info(format)).unwrap();
+        let mut to = gst_video::VideoFrameRef::from_buffer_ref_writable(writable, &large).unwrap();
+        let strides = to.plane_stride().to_vec();
+        for (index, plane) in to.planes_data_mut().into_iter().enumerate().take(format.planes()) {
+            let (across, down) = if index == 0 { (0, 0) } else { (format.x_shift, format.y_shift) };
+            let size = format.plane_size(index, SIZE);
+            let per_sample = format.plane_size(index, Size::new(1, 1)).width;
+            let (left, above) = ((x as usize >> across) * per_sample, y as usize >> down);
+            let rows = plane.chunks_mut(strides[index] as usize).skip(above).take(size.height);
+            let pixels = from.plane_data(index as u32).unwrap().chunks(from.plane_stride()[index] as usize);
+            for (to, from) in rows.zip(pixels) {
+                to[left..left + size.width].copy_from_slice(&from[..size.width]);
+            }
+        }
+    }
+    let flags = gst_video::VideoFrameFlags::empty();
+    gst_video::VideoMeta::add_from_info(writable, flags, &large).unwrap();
+    let shown = (x, y, SIZE.width as u32, SIZE.height as u32);
+    gst_video::VideoCropMeta::add(writable, shown);
+    buffer
+}
+
+#[test]
+fn a_frame_that_is_a_part_of_its_memory_is_searched_and_drawn_on_where_caps_say() {
+    let here = Place::new();
+    for format in ["GRAY8", "I420", "NV12", "Y444"].map(|name| PixelFormat::from_name(name).unwrap()) {
+        for origin in [(0, 10), (8, 4), (7, 3)] {
+            let element = || {
+                let element = here.element();
+                element.set_property_from_str("view", "overlay");
+                (element.clone(), bus_of(&element))
+            };
+            let ((whole, whole_bus), (part, part_bus)) = (element(), element());
+            let (mut into_whole, mut into_part) = (harness(&whole, format), harness(&part, format));
+            for n in 0..3 {
+                let sent = cropped(n, format, origin);
+                let copy = bytes(&sent);
+                let came = into_part.push_and_pull(sent.clone()).unwrap();
+                assert!(bytes(&sent) == copy, "{}: somebody else's frame was changed", format.name);
+                let expected = into_whole.push_and_pull(frame(n, format)).unwrap();
+                assert_eq!(regions(&came).len(), 1);
+                let places = |buffer: &gst::BufferRef| -> Vec<_> {
+                    regions(buffer).into_iter().map(|(kind, _, rect, _)| (kind, rect)).collect()
+                };
+                assert_eq!(places(&came), places(&expected), "{} {origin:?}", format.name);
+                let place_of = |bus| {
+                    let found = &list(&messages(bus)[0], "matches")[0];
+                    ["x", "y", "w", "h"].map(|field| found.get::<u32>(field).unwrap())
+                };
+                assert_eq!(place_of(&part_bus), place_of(&whole_bus), "{} {origin:?}", format.name);
+                let (info, described) = source::describe(&caps(format)).unwrap();
+                let planes = |buffer| {
+                    let picture = source::Mapper::default().picture(buffer, &info, &described).unwrap();
+                    (0..format.planes()).map(|plane| picture.plane(plane).to_plane()).collect::<Vec<_>>()
+                };
+                assert!(came.meta::<gst_video::VideoCropMeta>().is_none());
+                assert!(planes(came) == planes(expected), "frame {n} of {} {origin:?}", format.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_crop_that_is_not_of_the_size_in_the_caps_is_an_error() {
+    let here = Place::new();
+    let element = here.element();
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    let mut buffer = cropped(0, PixelFormat::GRAY8, (8, 4));
+    buffer.make_mut().meta_mut::<gst_video::VideoCropMeta>().unwrap().set_rect((8, 4, 50, 40));
+    assert_eq!(harness.push(buffer), Err(gst::FlowError::Error));
+    let error = wait_for(&bus, &[gst::MessageType::Error]);
+    let gst::MessageView::Error(error) = error.view() else { unreachable!() };
+    assert!(error.error().to_string().contains("crop is not of the size in its caps"), "{error:?}");
+}
+
+#[test]
+fn videocrop_in_front_gives_the_same_boxes_whether_the_sink_takes_crops_or_not() {
+    let here = Place::new();
+    let i420 = PixelFormat::from_name("I420").unwrap();
+    let found = |sink_takes_crops: bool| {
+        let element = here.element();
+        let crop =
+            gst::ElementFactory::make("videocrop").property("left", 6).property("top", 4).build().unwrap();
+        let bin = gst::Bin::new();
+        bin.add_many([&crop, &element]).unwrap();
+        crop.link(&element).unwrap();
+        for (inner, name) in [(&crop, "sink"), (&element, "src")] {
+            let pad = gst::GhostPad::with_target(&inner.static_pad(name).unwrap()).unwrap();
+            bin.add_pad(&pad).unwrap();
+        }
+        let mut harness = Harness::with_element(&bin, Some("sink"), Some("src"));
+        if sink_takes_crops {
+            harness.add_propose_allocation_meta(gst_video::VideoMeta::meta_api(), None);
+            harness.add_propose_allocation_meta(gst_video::VideoCropMeta::meta_api(), None);
+        }
+        harness.set_src_caps(caps(i420));
+        let seen = std::sync::Arc::new(AtomicBool::new(false));
+        let has_come = seen.clone();
+        element.static_pad("sink").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, info| {
+            let is_cropped = info.buffer().unwrap().meta::<gst_video::VideoCropMeta>().is_some();
+            has_come.fetch_or(is_cropped, Ordering::Relaxed);
+            gst::PadProbeReturn::Ok
+        });
+        let boxes: Vec<_> = (5..9)
+            .map(|n| {
+                let mut sent = frame(n, i420);
+                let flags = gst_video::VideoFrameFlags::empty();
+                gst_video::VideoMeta::add_from_info(sent.make_mut(), flags, &info(i420)).unwrap();
+                let came = harness.push_and_pull(sent).unwrap();
+                let regions = regions(&came);
+                assert_eq!(regions.len(), 1, "frame {n}");
+                regions[0].2
+            })
+            .collect();
+        (boxes, seen.load(Ordering::Relaxed))
+    };
+    let (plain, cropped) = (found(false), found(true));
+    assert!(cropped.1 && !plain.1, "videocrop sends crops where they are taken");
+    assert_eq!(plain.0, cropped.0);
+    let (x, y) = place(5);
+    assert_eq!(&plain.0[0], &(x as u32 - 6, y as u32 - 4, 15, 13));
+}
+
 /// A harness whose sink lays pictures over frames if `does`.
 fn with_a_sink_that_lays(element: &gst::Element, does: bool) -> Harness {
     let mut harness = Harness::with_element(element, Some("sink"), Some("src"));

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, TryRecvError, select};
 use gst::prelude::*;
 
+use crate::crop;
 use crate::damage::Company;
 use crate::launch::{self, Launch, News, Running};
 use crate::stuck::{Stuck, Watchdog};
@@ -369,10 +370,11 @@ impl VideoSource {
         let is_discontinuity = !is_first && buffer.flags().intersects(damage);
         let circumstances = Circumstances { captured, is_pts_interpolated, is_discontinuity };
         let Connection { info, format, .. } = &self.connection;
+        let other =
+            || failure(format!("frame {index} is not laid out as its caps say: {}", self.connection.caps));
+        let buffer = crop::uncropped(buffer, info).ok_or_else(other)?;
         let on_device = self.spec.surfaces.adopt(&buffer, info, format)?;
-        let picture = on_device.or_else(|| self.mapper.picture(buffer, info, format)).ok_or_else(|| {
-            failure(format!("frame {index} is not laid out as its caps say: {}", self.connection.caps))
-        })?;
+        let picture = on_device.or_else(|| self.mapper.picture(buffer, info, format)).ok_or_else(other)?;
         Ok(Frame { meta, circumstances, format: Arc::clone(&self.connection.format), picture })
     }
 }

@@ -6,6 +6,7 @@ use gst_video::prelude::*;
 
 use super::errors::failure;
 use super::gather::{self, Gathered};
+use crate::crop;
 use lockon_core::error::Result;
 use lockon_core::frame::{Picture, PixelFormat, PlaneRef, Size, VideoFormat};
 use lockon_core::recycle::Recycler;
@@ -69,7 +70,8 @@ pub struct Mapper {
 
 impl Mapper {
     /// A buffer of that format, mapped for reading where it lies, for as long as the picture is held; or
-    /// planes that are made of it, which hold nothing of it. `None` if its rows lie from the bottom to the
+    /// planes that are made of it, which hold nothing of it. Of a buffer with a crop, the part that is shown.
+    /// `None` if its crop is not of the size in the caps, its rows lie from the bottom to the
     /// top, are shorter than the picture or end behind its memory, or planes cannot be made of them.
     pub fn picture(
         &mut self,
@@ -77,6 +79,7 @@ impl Mapper {
         info: &gst_video::VideoInfo,
         format: &VideoFormat,
     ) -> Option<Arc<dyn Picture>> {
+        let buffer = crop::uncropped(buffer, info)?;
         let frame = gst_video::VideoFrame::from_buffer_readable(buffer, info).ok()?;
         // Rows that lie from the bottom to the top are in no caps; only a buffer's own description has such.
         if frame.plane_stride().iter().any(|stride| *stride <= 0) {

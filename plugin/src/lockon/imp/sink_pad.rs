@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use gst::prelude::*;
 use gst::subclass::prelude::*;
-use lockon::media::source;
+use lockon::media::{crop, source};
 
 use super::super::CAT;
 use super::super::line::{Arrival, BufferTimes, Layout, WAITING};
@@ -24,6 +24,18 @@ impl Lockon {
             let layout = input.layout.clone().ok_or(gst::FlowError::NotNegotiated)?;
             (layout, times(&buffer, input.segment.as_ref()), std::mem::take(&mut input.has_gap))
         };
+        // From here on the buffer has the picture that caps describe: for search, drawing and downstream.
+        buffer = crop::uncropped(buffer, &layout.info).ok_or_else(|| {
+            gst::element_imp_error!(
+                self,
+                gst::StreamError::Format,
+                (
+                    "a frame's crop is not of the size in its caps, or does not lie in its memory: {}",
+                    layout.caps
+                )
+            );
+            gst::FlowError::Error
+        })?;
         if let (None, Some(duration)) = (frame_duration(&layout), times.duration) {
             let is_new = lock(&self.stay).see_frame(duration);
             if is_new && self.is_live.load(Ordering::Relaxed) {
