@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::backend::{self, Backend, Device, Options, Standing, Variants};
-use crate::config::{BackendChoice, Kernel, Limits, SearchMethod, ThresholdSpec, TrackSpec};
+use crate::config::{BackendChoice, Kernel, Limits, LumaRange, SearchMethod, ThresholdSpec, TrackSpec};
 use crate::engine::Purpose;
 use crate::error::{Error, Result};
 use crate::frame::{Rect, Size, VideoFormat};
@@ -80,7 +80,8 @@ pub fn name_and_path(text: &str) -> (String, PathBuf) {
 /// making a bank.
 pub fn open(options: &Options, purpose: &Purpose<'_>) -> Result<Box<dyn Backend>> {
     let Purpose { search, format, mask } = *purpose;
-    let standing = Standing::new(format.size).thresholding(search.threshold, mask);
+    let standing =
+        Standing::new(format.size).thresholding(search.threshold, mask).expanding(search.expands(format));
     match search.sought() {
         Some(sought) => open_for(sought, options, &standing, search.roi, search.limits),
         None => backend::open(options, &standing),
@@ -243,6 +244,7 @@ impl Job {
             tracks: self.tracks.iter().map(ToString::to_string).collect(),
             track_matches: self.track_matches,
             threshold: self.search.threshold.map(|spec| spec.to_string()),
+            range: Some(self.search.range).filter(|range| *range != LumaRange::AsIs).map(LumaRange::name),
             settings: self.search.sought().map(|_| self.settings()),
             command: None,
         }

@@ -35,6 +35,7 @@ const FILES_WITH_UNSAFE: &[&str] = &[
     "crates/lockon-cuda/src/ncc.rs",
     "crates/lockon-cuda/src/overlay.rs",
     "crates/lockon-cuda/src/peers.rs",
+    "crates/lockon-cuda/src/range.rs",
     "crates/lockon-cuda/src/search.rs",
     "crates/lockon-cuda/src/shared.rs",
     "crates/lockon-cuda/src/suspects.rs",

@@ -17,6 +17,7 @@ mod decode;
 mod follow;
 mod overwrite;
 mod pipelines;
+mod range;
 mod repeat;
 mod report;
 mod results;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockon::Result;
 use lockon::change::Change;
-use lockon::config::{BackendChoice, Limits};
+use lockon::config::{BackendChoice, Limits, SearchMethod};
 use lockon::control::Control;
 use lockon::frame::{Plane, Rect, Size, VideoFormat};
 use lockon::orders::{Order, Repeated, Reply};
@@ -15,6 +15,7 @@ use lockon::ports::{Delivery, Sink};
 use lockon::request::Request;
 use lockon::results::{Event, FrameRecord, RunRecord, Summary, Track, TrackState};
 use lockon::run::Run;
+use lockon::search::Search;
 use lockon::template::Template;
 
 use crate::util::{Heard, Job, MemorySink, MemorySource, Random, backends, noise, paste, root, timeless};
@@ -305,6 +306,45 @@ fn a_run_that_is_asked_the_same_at_the_same_frames_has_the_same_results() {
             driven.records.iter().flat_map(|r| r.tracks.iter().map(|track| track.id)).collect();
         assert!(ids.contains(&3) && ids.contains(&4) && !ids.contains(&2), "{ids:?}");
     }
+}
+
+#[test]
+fn auto_goes_over_to_a_pyramid_where_a_picture_takes_long_and_a_repeated_run_does_the_same() {
+    let size = Size::new(401, 303);
+    let (ground, part) = (smooth(7, size), smooth(99, PART));
+    let picture = |frame: u64| {
+        // From frame 20 on a wall: nearly flat, with a little noise, which takes long under turned masks.
+        let mut picture = if frame < 20 { ground.clone() } else { noise(frame, size) };
+        if frame >= 20 {
+            picture.data_mut().iter_mut().for_each(|pixel| *pixel = 126 + u8::from(*pixel < 40));
+        }
+        paste(&mut picture, &part, 100 + 2 * frame as usize, 80);
+        picture
+    };
+    let pictures: Vec<_> = (0..36).map(picture).collect();
+    let job = |method, threads| {
+        let templates = vec![Template::new("part", part.clone(), None).unwrap()];
+        let (scales, angles) = ("1".parse().unwrap(), "-180..180/5".parse().unwrap());
+        let control = Control::new();
+        let searched = Search::new(templates, method, &scales, &angles, &control).unwrap();
+        Job { searched: Some(searched), threads, control, ..Job::default() }
+    };
+    let driven = drive(&job(SearchMethod::Auto, 2), &pictures, &[]);
+    let Event::Control { frame: 32, order: Order::Change(change), refused: None } = &driven.orders[0] else {
+        panic!("{:?}", driven.orders)
+    };
+    assert_eq!(**change, Change { search: Some(SearchMethod::Pyramid), ..Change::default() });
+    assert_eq!(driven.orders.len(), 1);
+    assert!(driven.records.iter().all(|record| record.matches.len() == 1 && record.matches[0].score == 1.0));
+    // On another number of threads, and as a repeated run.
+    let alone = drive(&job(SearchMethod::Auto, 1), &pictures, &[]);
+    assert_eq!((timeless(&alone.records), &alone.orders), (timeless(&driven.records), &driven.orders));
+    let again = job(SearchMethod::Auto, 2);
+    again.control.repeat(driven.repeated());
+    let repeated = drive(&again, &pictures, &[]);
+    assert_eq!((timeless(&repeated.records), &repeated.orders), (timeless(&driven.records), &driven.orders));
+    // Whoever asks for one way gets that.
+    assert!(drive(&job(SearchMethod::Exhaustive, 2), &pictures[30..34], &[]).orders.is_empty());
 }
 
 /// The picture of a part, under that name.

@@ -768,6 +768,42 @@ fn a_gap_before_the_first_frame_is_told_when_outputs_have_begun() {
 }
 
 #[test]
+fn a_change_of_range_between_two_frames_gives_the_same_masks_with_range_full() {
+    let limited = noise(60, SIZE);
+    let full = limited.data().iter().map(|&luma| lockon::colour::expanded(luma)).collect();
+    let full = Plane::from_vec(full, SIZE);
+    let i420 = lockon::frame::PixelFormat::from_name("I420").unwrap();
+    for backend in backends() {
+        // Full-range grey, limited video, full-range video, limited video.
+        let mut source =
+            MemorySource::new(&[&full, &full, &limited, &limited, &full, &limited].map(Clone::clone));
+        let said = [None, None, Some("bt709"), None, Some("1:4:0:0"), Some("bt601")];
+        for (index, (frame, said)) in source.frames.iter_mut().flatten().zip(said).enumerate() {
+            let pixels = if index < 2 { frame.format.pixels } else { i420 };
+            let colorimetry = said.map(str::to_owned);
+            frame.format =
+                lockon::frame::VideoFormat { pixels, colorimetry, ..(*frame.format).clone() }.into();
+        }
+        let sink = MemorySink::default();
+        let heard = sink.heard.clone();
+        let mut search = lockon::search::Search::default();
+        search.threshold = Some("mean:7:3".parse().unwrap());
+        search.range = lockon::config::LumaRange::Full;
+        let job = Job { searched: Some(search), ..job_on(backend) };
+        job.run(&mut source, vec![Box::new(sink)]).1.unwrap();
+        let heard = heard.lock().unwrap();
+        let masks: Vec<_> =
+            heard.masks.iter().map(|mask| mask.as_ref().unwrap().plane(0).to_plane()).collect();
+        assert_eq!(masks.len(), 6, "{backend:?}");
+        assert!(masks.iter().all(|mask| *mask == masks[0]), "{backend:?}");
+        assert_eq!(
+            masks[0],
+            lockon::reference::threshold::threshold(full.as_ref(), &"mean:7:3".parse().unwrap())
+        );
+    }
+}
+
+#[test]
 fn a_change_of_frames_is_told_before_the_first_of_them() {
     let mut pictures = pictures(4);
     pictures.extend((0..3).map(|seed| noise(70 + seed, Size::new(201, 99))));

@@ -422,6 +422,7 @@ pub fn run_record(format: &VideoFormat, device: &Device) -> RunRecord {
         tracks: Vec::new(),
         track_matches: false,
         threshold: None,
+        range: None,
         settings: None,
         command: None,
     }

@@ -1822,7 +1822,7 @@ fn what_is_followed_can_be_changed_by_signals_while_frames_pass_and_repeated_fro
     let mut harness = harness(&driven, PixelFormat::GRAY8);
     // Nothing was shown yet of which that could be a box.
     assert_eq!(follow(box_of(0)), 0);
-    assert!(warning(&bus).contains("no run goes on"));
+    assert!(warning(&bus).contains("no run is active"));
     let mut n = 0;
     let mut push = |count: u64| {
         for _ in 0..count {

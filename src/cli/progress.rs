@@ -127,6 +127,18 @@ impl Progress {
     }
 }
 
+/// `, 3:05 left` after a share of the work took so long; nothing where that says little.
+fn left(elapsed: Duration, share: f64) -> String {
+    if !(0.001..1.0).contains(&share) {
+        return String::new();
+    }
+    let seconds = (elapsed.as_secs_f64() * (1.0 - share) / share) as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, minutes, seconds) => format!(", {minutes}:{seconds:02} left"),
+        (hours, minutes, seconds) => format!(", {hours}:{minutes:02}:{seconds:02} left"),
+    }
+}
+
 impl Sink for Progress {
     fn name(&self) -> &'static str {
         "progress"
@@ -166,7 +178,8 @@ impl Sink for Progress {
             None if self.last_line.elapsed() >= LINE_INTERVAL => {
                 let share = self.duration_ns.zip(played_ns).filter(|(whole, _)| *whole > 0);
                 let share = share.map_or(String::new(), |(whole, now)| {
-                    format!(", {:.0} %", 100.0 * now as f64 / whole as f64)
+                    let share = now as f64 / whole as f64;
+                    format!(", {:.0} %{}", 100.0 * share, left(self.started.elapsed(), share))
                 });
                 log::say(&format!("{}{share}", self.status(played_ns, delivery.record)));
                 self.last_line = Instant::now();
@@ -181,5 +194,19 @@ impl Sink for Progress {
             bar.finish_and_clear();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_what_the_rest_takes_at_the_same_speed() {
+        let left = |seconds, share| left(Duration::from_secs(seconds), share);
+        assert_eq!(left(30, 0.25), ", 1:30 left");
+        assert_eq!(left(3600, 0.5), ", 1:00:00 left");
+        assert_eq!(left(10, 0.9), ", 0:01 left");
+        assert_eq!((left(9, 0.0), left(9, 1.0)), (String::new(), String::new()));
     }
 }

@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use super::Request;
 use crate::config::{
-    Angles, BackendChoice, Kernel, Moment, OnDeviceLoss, Scales, SearchMethod, Shot, ThresholdSpec,
-    TrackSpec, Typed, View, Zone,
+    Angles, BackendChoice, Kernel, LumaRange, Moment, OnDeviceLoss, Scales, SearchMethod, Shot,
+    ThresholdSpec, TrackSpec, Typed, View, Zone,
 };
 use crate::error::{Bytes, Error, Result};
 use crate::frame::{Rect, Size};
@@ -268,6 +268,7 @@ text_of_values!(
     SearchMethod,
     BackendChoice,
     OnDeviceLoss,
+    LumaRange,
     View,
     Shot,
     Zone,
@@ -468,6 +469,7 @@ slots_of_values!(
     SearchMethod,
     BackendChoice,
     OnDeviceLoss,
+    LumaRange,
     Decoder,
     Moment,
     Typed<Scales>,

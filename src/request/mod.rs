@@ -41,7 +41,7 @@ use sha2::{Digest, Sha256};
 
 use crate::backend::{self, Options};
 use crate::config::{
-    Angles, BackendChoice, Kernel, Limits, Moment, OnDeviceLoss, Part, Scales, SearchMethod, Shot,
+    Angles, BackendChoice, Kernel, Limits, LumaRange, Moment, OnDeviceLoss, Part, Scales, SearchMethod, Shot,
     ThresholdSpec, TrackSpec, Typed, View, Zone,
 };
 use crate::control::Control;
@@ -111,6 +111,10 @@ request! {
     /// Binarise: `mean:BLOCK:C`, `gaussian:BLOCK:C`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`; `:inv` inverts
     threshold: Option<ThresholdSpec> = None,
         Spec { value: "METHOD:BLOCK:VALUE[:inv]", group: TO_DO, element: InElement::Playing, ..SPEC };
+    /// Luma that is searched and thresholded: as-is (as decoded) or full (limited-range video, 16 to 235, is
+    /// expanded to 0 to 255, so that it gives what full-range video and pictures give)
+    range: LumaRange = LumaRange::default(),
+        Spec { value: "RANGE", group: TO_DO, offers: &["as-is", "full"], element: InElement::Ready, ..SPEC };
 
     /// Minimum score of a match, from -1 to 1
     min_score: f64 = Limits::default().min_score,
@@ -130,7 +134,7 @@ request! {
         Spec { value: "FROM..TO[/STEP]", group: SEARCH, takes_hyphens: true, hides_default: true, element: InElement::Playing, ..SPEC };
     /// Search method: exhaustive (every position, scale and angle), pyramid (coarse to fine on the CPU: much
     /// faster with many scales and angles; scores are exact, but a match can be missed) or auto (pyramid
-    /// where exhaustive takes long on the CPU)
+    /// where exhaustive takes long on the CPU, by the counted work; also from a later frame on)
     search: SearchMethod = SearchMethod::default(),
         Spec { value: "METHOD", group: SEARCH, offers: &["auto", "exhaustive", "pyramid"], element: InElement::Playing, ..SPEC };
     /// Search for templates only inside this box; 0,0 is the top left pixel
@@ -142,8 +146,8 @@ request! {
     /// first second). Through a named pipe: .mkv or .webm
     output: Vec<PathBuf> = Vec::new(),
         Spec { value: "FILE", short: Some('o'), group: OUTPUT, is_file: true, ..SPEC };
-    /// Crop -o to this size and pan smoothly to keep a track in view; no boxes drawn. Follows the first track that
-    /// is found, or the one with that number; stands still while the track is lost
+    /// Crop -o to this size and pan smoothly to keep a track in view; no boxes drawn. Follows the first track
+    /// that is found, or the one with that number; stands still while the track is lost
     follow: Option<Shot> = None,
         Spec { value: "WxH[@TRACK]", group: OUTPUT, needs: &["output"], excludes: &["view"], ..SPEC };
     /// Magnify the crop of --follow, from 1 to 16 times
@@ -286,10 +290,12 @@ impl Request {
     /// outputs are not in it, nor what does the work, and passwords are not either.
     pub fn digest(&self, templates: &[NamedTemplate]) -> String {
         let (open, _) = self.without_secrets();
+        // Fields that came later count only where they are set: results of earlier versions stay valid.
         let mut hash = Sha256::new();
         for field in FIELDS.iter().filter(|field| {
             DECISIVE.contains(&field.name)
                 || [TO_DO, SEARCH].contains(&field.spec.group)
+                    && (field.name != "range" || field.is_set(&open))
                 || !self.output.is_empty() && SHOWN.contains(&field.name) && field.is_set(&open)
         }) {
             match (field.name, &self.control) {
@@ -378,6 +384,7 @@ impl Request {
         let sought = templates.iter().map(|named| named.template.clone()).collect();
         let mut search = Search::new(sought, self.search, &self.scales, &self.angles, control)?;
         (search.roi, search.limits, search.threshold) = (self.roi, self.limits(), self.threshold);
+        search.range = self.range;
         Ok(Job {
             templates,
             search: search.into(),

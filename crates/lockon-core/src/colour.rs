@@ -1,6 +1,13 @@
 //! From a video's colours to those of a screen, and back.
 
-use crate::frame::{Chroma, Frame, Plane, Rect, Size, VideoFormat};
+use crate::frame::{Frame, Plane, Rect, Size, VideoFormat};
+
+/// Luma of limited range at full range: `clamp(round((luma - 16) * 255 / 219))`.
+pub const fn expanded(luma: u8) -> u8 {
+    // In 16 bits, so that a row becomes vector instructions. 219 is odd: nothing lies halfway.
+    let full = (luma.saturating_sub(16) as u16 * 255 + 109) / 219;
+    if full > 255 { 255 } else { full as u8 }
+}
 
 /// How luma and chroma become red, green and blue.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,8 +25,7 @@ impl Conversion {
     /// As GStreamer's colorimetry says (`RANGE:MATRIX:..`, or a name), or as it takes what says nothing.
     pub fn of(format: &VideoFormat) -> Self {
         let said = format.colorimetry.as_deref().unwrap_or_default();
-        let is_grey = format.pixels.chroma == Chroma::None;
-        let is_full_range = said.starts_with("1:") || said.is_empty() && is_grey;
+        let is_full_range = !format.is_limited_range();
         let is_hd = match said {
             "" => format.size.height > 576,
             said => said == "bt709" || said.split(':').nth(1) == Some("3"),
@@ -175,6 +181,30 @@ mod tests {
     fn luma_follows_opencv() {
         // cv2.cvtColor(BGR2GRAY) of pure red, green and blue.
         assert_eq!([luma_of([255, 0, 0]), luma_of([0, 255, 0]), luma_of([0, 0, 255])], [76, 150, 29]);
+    }
+
+    #[test]
+    fn limited_luma_is_expanded_by_the_rounded_formula() {
+        for luma in 0..=255_u8 {
+            let full = libm::round((f64::from(luma) - 16.0) * 255.0 / 219.0).clamp(0.0, 255.0);
+            assert_eq!(f64::from(expanded(luma)), full, "{luma}");
+        }
+    }
+
+    #[test]
+    fn the_range_of_luma_is_what_caps_say_or_gstreamers_default() {
+        for (pixels, said, is_limited) in [
+            ("I420", None, true),
+            ("NV12", Some("bt709"), true),
+            ("NV12", Some("2:4:7:1"), true),
+            ("I420", Some("1:4:0:0"), false),
+            ("Y444", Some("sRGB"), false),
+            ("GRAY8", None, false),
+            ("GRAY8", Some("1:4:0:0"), false),
+        ] {
+            let format = format(pixels, Size::new(64, 48), said);
+            assert_eq!(format.is_limited_range(), is_limited, "{pixels} {said:?}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 mod device;
 mod geometry;
 mod part;
+mod range;
 mod search;
 mod shot;
 mod threshold;
@@ -21,6 +22,7 @@ mod zone;
 
 pub use device::{BackendChoice, Gpus, OnDeviceLoss};
 pub use part::{Moment, Part, TrackSpec};
+pub use range::LumaRange;
 pub use search::{Angles, Limits, Scales, SearchMethod};
 pub use shot::Shot;
 pub use threshold::{ThresholdMethod, ThresholdSpec};

@@ -24,9 +24,11 @@ use crate::stats::{Stage, Stats};
 use crate::surface::{Surface, Traffic};
 use crate::tally::Tally;
 use crate::text;
+use auto::Turn;
 use orders::Carried;
 use relay::{Leg, Relay, Work};
 
+mod auto;
 mod devices;
 mod orders;
 mod relay;
@@ -34,10 +36,10 @@ mod relay;
 /// A source from which nothing has come for so long has stalled.
 const STALL: Duration = Duration::from_secs(2);
 
-/// What a device is opened for.
+/// The work that a device is opened for.
 #[derive(Debug, Clone, Copy)]
 pub struct Purpose<'a> {
-    /// What is searched, and the threshold.
+    /// The search and the threshold.
     pub search: &'a Search,
     /// In frames of this format.
     pub format: &'a VideoFormat,
@@ -52,11 +54,11 @@ pub type OpenBackend<'a> = dyn Fn(&Purpose<'_>) -> Result<Box<dyn Backend>> + 'a
 /// another search, without one.
 pub type OpenSpare<'a> = dyn Fn(&Purpose<'_>, Option<&Error>) -> Result<Box<dyn Backend>> + 'a;
 
-/// What a run is made of.
+/// The parts of a run.
 pub struct Engine<'a> {
     /// Where frames come from.
     pub source: &'a mut dyn Source,
-    /// What is searched from the start. Orders change it.
+    /// The search at the start. Orders change it.
     pub search: Arc<Search>,
     /// Opens the device: at the first frame, and again when frames have another size or the search is
     /// changed.
@@ -76,7 +78,7 @@ pub struct Engine<'a> {
     /// completed, the others given up, and outputs closed. While it pauses no frame is taken from the source:
     /// one that is live drops them.
     pub control: Control,
-    /// What the device and the source count the bytes with that they move.
+    /// Counts the bytes that the device and the source move.
     pub traffic: Traffic,
 }
 
@@ -84,8 +86,7 @@ impl Engine<'_> {
     /// Runs to the end of the video, to `max_frames`, until stopped, or until something fails.
     ///
     /// Sinks are finished on every path, a panic included; the summary is true also after an error. A sink
-    /// that fails is finished at once, and the run goes on for the others: its error is what the run ends
-    /// with.
+    /// that fails is finished at once, and the run goes on for the others; the run then ends with that error.
     pub fn run(mut self) -> (Summary, Result<()>) {
         let none = vec![false; self.sinks.len()];
         let search = self.search.clone();
@@ -119,13 +120,13 @@ impl Engine<'_> {
             summary.events.extend(sink.events());
         }
         summary.error = outcome.as_ref().err().map(in_words);
-        // What failed may have left a part of a file, or the file that was there before.
+        // A sink that failed may have left a part of a file, or the file that was there before.
         let whole = self.sinks.iter().zip(&run.has_failed).filter(|(_, has_failed)| !**has_failed);
         summary.files = whole.flat_map(|(sink, _)| sink.files()).collect();
         (summary, outcome)
     }
 
-    /// Tells all sinks that have not failed. One that fails now is closed, so that it keeps what it has.
+    /// Calls all sinks that have not failed. A sink that fails now is closed, so that it keeps what it has.
     ///
     /// # Errors
     /// The first failure, as soon as no output is left.
@@ -194,7 +195,7 @@ impl Engine<'_> {
             match next {
                 Next::Frame(mut frame) => {
                     turnstile.pass();
-                    // What waited while the run paused arrives anew.
+                    // A frame that waited while the run paused arrives when the run resumes.
                     frame.meta.arrived =
                         run.resumed.map_or(frame.meta.arrived, |at| at.max(frame.meta.arrived));
                     self.submit(run, frame)?;
@@ -230,6 +231,7 @@ impl Engine<'_> {
             self.change(run, &frame)?;
         }
         self.change_search(run, &frame)?;
+        self.watch_content(run, &frame)?;
         self.notice_mask(run, frame.meta.index)?;
         run.next_index = frame.meta.index + 1;
         let relay = &mut run.open.as_mut().expect("opened above").relay;
@@ -243,8 +245,13 @@ impl Engine<'_> {
     fn change(&mut self, run: &mut Run, frame: &Frame) -> Result<()> {
         let format = &frame.format;
         match &mut run.open {
-            // What the backend sees, the luma plane, is the same.
-            Some(open) if open.format.size == format.size => open.format = format.clone(),
+            // The backend sees the luma plane alone: that is the same.
+            Some(open)
+                if open.format.size == format.size
+                    && run.search.expands(&open.format) == run.search.expands(format) =>
+            {
+                open.format = format.clone();
+            }
             _ => {
                 if let Err(error) = self.open(run, frame) {
                     // A change of size is no reason to end a run that another device could go on with.
@@ -255,7 +262,7 @@ impl Engine<'_> {
                 }
             }
         }
-        // After a source was connected anew, its frames may well be what they were.
+        // After a reconnect the format is often the same.
         let before = run.format.replace(format.clone());
         if before.is_none_or(|before| before == *format) {
             return Ok(());
@@ -267,7 +274,7 @@ impl Engine<'_> {
         self.note(run, |frame| Event::Caps { frame, width, height, format, frame_rate })
     }
 
-    /// Tells once that nothing has come for a while.
+    /// Reports once that nothing has come for a while.
     fn notice_stall(&mut self, run: &mut Run) -> Result<()> {
         let passed = self.source.passed();
         if std::mem::replace(&mut run.passed, passed) != passed {
@@ -293,9 +300,9 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Tells the sinks what happened before the next frame. Frames before it have been delivered.
+    /// Reports an event to the sinks before the next frame. Earlier frames have been delivered.
     fn note(&mut self, run: &mut Run, event: impl FnOnce(u64) -> Event) -> Result<()> {
-        // Nobody has begun to listen before the first frame.
+        // Sinks begin at the first frame.
         if run.size.is_none() {
             return Ok(());
         }
@@ -311,7 +318,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Completes the oldest frame in flight: waits for its results, asks the tracker, tells the sinks.
+    /// Completes the oldest frame in flight: waits for its results, runs the tracker, calls the sinks.
     fn complete(&mut self, run: &mut Run) -> Result<()> {
         self.obey(run)?;
         let record = loop {
@@ -324,6 +331,7 @@ impl Engine<'_> {
         let Flight { frame, .. } = run.in_flight.pop_front().expect("called with a frame in flight");
         debug_assert_eq!(record.frame, frame.meta.index, "frames come back in order");
 
+        Self::report_turn(run, record.frame);
         let started = Instant::now();
         let mask = run.findings.mask.take();
         let most = self.control.orders.kept();
@@ -422,10 +430,10 @@ impl Engine<'_> {
     }
 }
 
-/// What changes while a run goes on.
+/// The state of a run.
 #[derive(Default)]
 struct Run {
-    /// What is searched from the next frame on.
+    /// The search from the next frame on.
     search: Arc<Search>,
     open: Option<Open>,
     /// Frames whose slots the backend holds, oldest first. Decoded pictures stay alive here for the sinks: at
@@ -434,23 +442,29 @@ struct Run {
     /// Orders about the search that are to be carried out before the first frame, as the first device could
     /// not be opened for them.
     due: Vec<Carried>,
-    /// Orders about the search that are not told yet, by their frames.
+    /// Orders about the search that sinks have not heard of yet, by their frames.
     carried: VecDeque<Carried>,
+    /// Frames that were submitted.
+    submitted: u64,
+    /// `auto` went over to a pyramid while frames passed, or tried to.
+    has_turned: bool,
+    /// The change to a pyramid, until it is reported.
+    turn: Option<Turn>,
     findings: Findings,
     records: Recycler<FrameRecord>,
     stats: Stats,
     tally: Tally,
     /// Time spent waiting for the frame that comes next.
     waited: Duration,
-    /// Time in which none came, also of those that nobody asked for.
+    /// Time without a new frame, including frames that are skipped.
     silent: Duration,
-    /// Frames that nobody asked for, when that was last looked at.
+    /// Skipped frames at the last check.
     passed: u64,
     /// How long the run had paused when the last results were final...
     paused: Duration,
     /// ...and when the first frame was taken.
     paused_before: Option<Duration>,
-    /// The pause goes on.
+    /// The run is paused.
     is_held: bool,
     /// When it ended last, or a step was asked for.
     resumed: Option<Instant>,
@@ -460,22 +474,22 @@ struct Run {
     redone: u64,
     /// The first frame that the spare device did.
     device_lost: Option<u64>,
-    /// What frames look like now.
+    /// The format of the newest frames.
     format: Option<Arc<VideoFormat>>,
     /// Number of the frame that comes next, if none is dropped.
     next_index: u64,
-    /// Nothing has come for a while, and that was told.
+    /// Nothing has come for a while, and that was reported.
     is_stalled: bool,
     stalls: u64,
     gaps: u64,
-    /// A gap before the first frame, which is told when outputs have begun.
+    /// A gap before the first frame. It is reported when outputs have begun.
     gap_before: Option<(Duration, String)>,
     interpolated: u64,
-    /// Which sinks have failed and are finished already.
+    /// True for sinks that failed and are finished already.
     is_closed: Vec<bool>,
-    /// Which sinks have failed, whether they are finished or not.
+    /// True for sinks that failed, finished or not.
     has_failed: Vec<bool>,
-    /// What the first of them failed with.
+    /// The error of the first of them.
     failed: Option<Error>,
 }
 
@@ -512,7 +526,7 @@ fn finish(sink: &mut dyn Sink, summary: &Summary) -> Result<()> {
     guarded(sink, |sink| sink.finish(summary))
 }
 
-/// What went wrong first; what went wrong later is logged.
+/// Returns the first error and logs the later one.
 fn first_error(first: Result<()>, later: Result<()>) -> Result<()> {
     match (&first, later) {
         (Ok(()), later) => return later,

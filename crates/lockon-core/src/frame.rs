@@ -227,6 +227,17 @@ impl<'a> PlaneMut<'a> {
             self.row(y).copy_from_slice(row);
         }
     }
+
+    /// As [`Self::copy_from`], with each pixel changed by `change`.
+    ///
+    /// # Panics
+    /// If the sizes differ.
+    pub fn copy_changed(&mut self, source: PlaneRef<'_>, change: impl Fn(u8) -> u8) {
+        assert_eq!(self.size, source.size, "planes of different size");
+        for (y, row) in source.rows().enumerate() {
+            self.row(y).iter_mut().zip(row).for_each(|(to, &from)| *to = change(from));
+        }
+    }
 }
 
 /// A plane that owns its bytes, without padding (stride = width).
@@ -423,6 +434,16 @@ pub struct VideoFormat {
 }
 
 impl VideoFormat {
+    /// True if luma goes from 16 (black) to 235 (white), false if from 0 to 255. Where caps do not say, YUV
+    /// is limited and grey is full, as in GStreamer.
+    pub fn is_limited_range(&self) -> bool {
+        match self.colorimetry.as_deref().unwrap_or_default() {
+            "" => self.pixels.chroma != Chroma::None,
+            "sRGB" => false,
+            said => !said.starts_with("1:"),
+        }
+    }
+
     /// Bytes of all planes of a picture, without what lies between rows.
     pub fn bytes(&self) -> usize {
         (0..self.pixels.planes()).map(|plane| self.pixels.plane_size(plane, self.size).area()).sum()

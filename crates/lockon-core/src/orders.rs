@@ -1,7 +1,7 @@
-//! What is asked of a run while it goes on: orders, answered with the frame from which they hold.
+//! Orders change a run while frames pass. Each is answered with the first frame that it applies to.
 //!
 //! Anybody gives them, from any thread, by a [`Control`](crate::control::Control). The engine carries them
-//! out between two frames, in the order in which they came, and tells outputs of each
+//! out between two frames, in the order in which they came, and reports each to the outputs
 //! ([`Event::Control`](crate::results::Event)). A run to which the same orders are given at the same frames
 //! has the same results.
 
@@ -21,7 +21,7 @@ use crate::frame::Rect;
 /// Orders that wait at most: far more than any frame should have to carry out.
 const MOST_WAITING: usize = 4096;
 
-/// Something that is asked of a run while it goes on.
+/// A change of a run while frames pass.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "kebab-case")]
 pub enum Order {
@@ -36,7 +36,7 @@ pub enum Order {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<u64>,
     },
-    /// A track's target is in this box: it is learnt anew, under its number.
+    /// Learn a track's target again from this box, under the same number.
     Correct {
         /// The track's number.
         id: u32,
@@ -47,14 +47,14 @@ pub enum Order {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<u64>,
     },
-    /// Follow this one no more.
+    /// Stop following a track.
     Forget {
         /// The track's number.
         id: u32,
     },
-    /// Follow none of them any more.
+    /// Stop following all tracks.
     Clear,
-    /// Search otherwise.
+    /// Change the search.
     Change(Box<Change>),
 }
 
@@ -108,7 +108,7 @@ pub struct Repeated {
     pub refused: Option<String>,
 }
 
-/// What an order comes to: the frame from which it holds.
+/// The answer to an order: the frame from which it holds.
 #[derive(Debug)]
 pub struct Reply {
     id: Option<u32>,
@@ -122,7 +122,7 @@ impl Reply {
         self.id
     }
 
-    /// The frame from which the order holds, or why it cannot be done; `None` as long as nobody knows.
+    /// Returns the frame from which the order holds, or why it cannot be done; `None` until it is known.
     ///
     /// # Errors
     /// `Some` of those of [`Self::wait`].
@@ -130,7 +130,7 @@ impl Reply {
         self.poll_for(Duration::ZERO)
     }
 
-    /// The same, waited for; `None` if nobody knows after this time: it still may be done then.
+    /// As [`Self::poll`], but waits; `None` if the answer is late. The order may still be carried out then.
     ///
     /// # Errors
     /// `Some` of those of [`Self::wait`].
@@ -142,7 +142,7 @@ impl Reply {
         }
     }
 
-    /// The same, waited for: there has to come a next frame.
+    /// Waits for the answer, which needs a next frame.
     ///
     /// # Errors
     /// `Outside` or `Order` if it cannot be done, or was not within this time; it still may be done then.
@@ -156,7 +156,7 @@ impl Reply {
     }
 }
 
-/// The numbers of tracks, each of which is given once in a run. Clones give the same numbers.
+/// Gives numbers to tracks, each once in a run. Clones share the numbers.
 #[derive(Debug, Clone, Default)]
 pub struct Numbers(Arc<Mutex<Numbering>>);
 
@@ -164,7 +164,7 @@ pub struct Numbers(Arc<Mutex<Numbering>>);
 struct Numbering {
     /// The last that was given.
     last: u32,
-    /// Those that orders have that will be given again.
+    /// Numbers in orders that will be repeated.
     taken: BTreeSet<u32>,
 }
 
@@ -174,7 +174,7 @@ impl Numbers {
         Self(Arc::new(Mutex::new(Numbering { last: count, taken: BTreeSet::new() })))
     }
 
-    /// Begins anew behind the first `count` tracks.
+    /// Restarts after the first `count` tracks.
     fn restart(&self, count: u32) {
         self.lock().last = count;
     }
@@ -213,9 +213,9 @@ pub(crate) struct Orders(Arc<Mutex<State>>);
 struct State {
     /// There are frames to come.
     is_running: bool,
-    /// Those about tracks, which are carried out when a frame is decided...
+    /// Orders about tracks: carried out when a frame is decided.
     tracking: Queue,
-    /// ...and those about the search, which are when one is submitted.
+    /// Orders about the search: carried out when a frame is submitted.
     searching: Queue,
     numbers: Numbers,
     /// How many frames are kept for boxes that are given in one that has passed...
@@ -254,7 +254,7 @@ impl Queue {
     }
 }
 
-/// An order that somebody waits for.
+/// An order, and where its answer goes.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) order: Order,
@@ -264,6 +264,11 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// An order that the run gives itself, without an answer.
+    pub(crate) fn own(order: Order) -> Self {
+        Self { order, refused: None, answer: None }
+    }
+
     /// As in the run that is repeated.
     ///
     /// # Errors
@@ -275,7 +280,7 @@ impl Asked {
     }
 
     pub(crate) fn answer(self, answer: Result<u64>) {
-        // Nobody may be waiting.
+        // The receiver may be gone.
         let _ = self.answer.map(|to| to.send(answer));
     }
 }
@@ -353,7 +358,7 @@ impl Orders {
         self.lock().tracking.due(frame)
     }
 
-    /// The same about the search.
+    /// Orders about the search that hold from this frame on.
     pub(crate) fn changes_due(&self, frame: u64) -> Vec<Asked> {
         self.lock().searching.due(frame)
     }
@@ -369,7 +374,7 @@ impl Orders {
         left
     }
 
-    /// No frame comes any more: what waits is refused.
+    /// Refuses waiting orders after the last frame.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.is_running = false;
@@ -394,7 +399,7 @@ mod tests {
     #[test]
     fn an_order_is_refused_before_a_run_begins_and_after_it_has_ended() {
         let orders = Orders::default();
-        assert!(follow(&orders).unwrap_err().to_string().contains("no run goes on"));
+        assert!(follow(&orders).unwrap_err().to_string().contains("no run is active"));
         orders.begin(0);
         let reply = follow(&orders).unwrap();
         orders.end();

@@ -70,8 +70,8 @@ pub enum Event {
         /// Nominal frames a second, 0 where it varies or is unknown.
         frame_rate: f64,
     },
-    /// The run was asked for something else while it went on. `--control` with such a file asks for the same
-    /// again.
+    /// The run was changed while it went on: by an order, or by `--search auto`, which goes over to a pyramid
+    /// where a picture takes too long. `--control` with such a file repeats the changes.
     Control {
         /// The frame from which the order holds, or would.
         frame: u64,
@@ -125,6 +125,9 @@ pub struct RunRecord {
     /// The adaptive threshold: `METHOD:BLOCK:VALUE[:inv]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<String>,
+    /// `full` if luma of limited range was expanded before it was searched and thresholded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range: Option<&'static str>,
     /// What else decides which matches are found, where templates are searched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<SettingsRecord>,

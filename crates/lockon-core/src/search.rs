@@ -1,19 +1,19 @@
-//! What is searched in frames, and how: what a run begins with, and what orders change of it.
+//! The search of a run: templates, scales, angles, limits, threshold, and how orders change them.
 
 use std::sync::{Arc, OnceLock};
 
-use crate::backend::Variants;
+use crate::backend::{self, Variants};
 use crate::change::Change;
-use crate::config::{Angles, Limits, Scales, SearchMethod, ThresholdSpec, Typed};
+use crate::config::{Angles, Limits, LumaRange, Scales, SearchMethod, ThresholdSpec, Typed};
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result};
-use crate::frame::{Rect, Size};
+use crate::frame::{PlaneRef, Rect, Size, VideoFormat};
 use crate::template::{self, Bank, Template};
 
-/// What is searched in every frame. It can be changed between two frames: see [`Self::changed`].
+/// The search in every frame. It can be changed between two frames: see [`Self::changed`].
 #[derive(Debug, Clone, Default)]
 pub struct Search {
-    /// The templates, in the order in which their matches are told.
+    /// The templates, in the order of their matches in results.
     templates: Vec<Template>,
     scales: Typed<Scales>,
     angles: Typed<Angles>,
@@ -22,10 +22,12 @@ pub struct Search {
     sought: Option<Arc<Sought>>,
     /// Where they are searched: the whole frame if nothing is said.
     pub roi: Option<Rect>,
-    /// What counts as a match.
+    /// The limits of a match.
     pub limits: Limits,
     /// The adaptive threshold.
     pub threshold: Option<ThresholdSpec>,
+    /// The range of luma that is searched and thresholded.
+    pub range: LumaRange,
 }
 
 impl Search {
@@ -57,7 +59,7 @@ impl Search {
         Ok(())
     }
 
-    /// The templates, in the order in which their matches are told.
+    /// The templates, in the order of their matches in results.
     pub fn templates(&self) -> &[Template] {
         &self.templates
     }
@@ -75,6 +77,26 @@ impl Search {
     /// The templates in all sizes and directions, if there are any.
     pub fn sought(&self) -> Option<&Sought> {
         self.sought.as_deref()
+    }
+
+    /// True if luma of this format is expanded before it is searched and thresholded.
+    pub fn expands(&self, format: &VideoFormat) -> bool {
+        self.range == LumaRange::Full && format.is_limited_range()
+    }
+
+    /// Seconds of one core that this picture takes, if `auto` has chosen the exhaustive search and that is
+    /// too long for it: [`backend::long_in`].
+    pub fn turns_out_long(&self, luma: PlaneRef<'_>) -> Option<f64> {
+        let sought = self.sought.as_ref().filter(|sought| {
+            sought.asked() == SearchMethod::Auto && sought.taken() == Some(SearchMethod::Exhaustive)
+        })?;
+        let variants = sought.variants();
+        let is_one = variants.scales.0.len() * variants.angles.0.len() == 1;
+        let roi = self.roi.unwrap_or(Rect::whole(luma.size()));
+        if is_one || !roi.is_inside(luma.size()) {
+            return None;
+        }
+        backend::long_in(variants, luma.crop(roi))
     }
 
     /// True if neither is a template searched nor a threshold made.
@@ -128,7 +150,7 @@ impl Search {
         }
     }
 
-    /// The same, for another run: which way is taken is decided anew.
+    /// A copy for another run, which chooses the method again.
     #[must_use]
     pub fn for_another_run(&self) -> Self {
         let sought = self.sought.as_ref().map(|sought| Arc::new(sought.undecided()));
@@ -159,8 +181,8 @@ impl Search {
         }
     }
 
-    /// What of this can be done in frames of that size, of which not everything fits: the rest of the region,
-    /// or no search at all.
+    /// The search cut to frames that are too small for all of it: the rest of the region, or no search at
+    /// all.
     #[must_use]
     pub fn cut_to(&self, frame: Size) -> Self {
         let rest = Self { roi: self.roi.and_then(|roi| roi.cut_to(frame)), ..self.clone() };
@@ -216,9 +238,9 @@ impl Search {
 pub struct Sought {
     variants: Variants,
     method: SearchMethod,
-    /// All variants, made beforehand: where that is asked for, or has turned out to be the way.
+    /// All variants, made when the exhaustive search needs them.
     bank: OnceLock<Bank>,
-    /// The way that was taken for the first frame: it stays when the frames' size or the device changes.
+    /// The method of the first frame. It stays when the frames' size or the device changes.
     taken: OnceLock<SearchMethod>,
 }
 
@@ -277,7 +299,7 @@ impl Sought {
         self.method == SearchMethod::Exhaustive || is_one && self.method == SearchMethod::Auto
     }
 
-    /// The same, of which nobody knows yet how it is searched.
+    /// As `new`, but the search method is not chosen yet.
     fn undecided(&self) -> Self {
         Self { taken: OnceLock::new(), ..self.clone() }
     }

@@ -41,6 +41,8 @@ pub struct Template {
     name: Arc<str>,
     luma: Arc<Plane>,
     mask: Option<Arc<Plane>>,
+    /// Of each row of a mask the columns that count, from one to before another; none if some row has gaps.
+    spans: Option<Arc<[(u32, u32)]>>,
     sums: TemplateSums,
     scale: f64,
     angle: f64,
@@ -119,7 +121,8 @@ impl Template {
         if sums.variance() == 0 {
             return fault(TemplateFault::Flat(any_counted));
         }
-        Ok(Self { name, luma: Arc::new(luma), mask: mask.map(Arc::new), sums, scale, angle })
+        let spans = mask.as_ref().and_then(spans);
+        Ok(Self { name, luma: Arc::new(luma), mask: mask.map(Arc::new), spans, sums, scale, angle })
     }
 
     /// The same template under another name.
@@ -146,6 +149,12 @@ impl Template {
     /// 1 where a pixel counts and 0 where not, or `None` if all count.
     pub fn mask(&self) -> Option<&Plane> {
         self.mask.as_deref()
+    }
+
+    /// Of each row of the mask the columns that count, from one to before another. `None` without a mask, or
+    /// if some row has gaps: a turned rectangle has none.
+    pub(crate) fn spans(&self) -> Option<&[(u32, u32)]> {
+        self.spans.as_deref()
     }
 
     /// Its exact sums.
@@ -204,6 +213,16 @@ pub fn resampled_size(size: Size, scale: f64, angle: f64) -> Size {
     let (wide, high) = (size.width as f64 * scale, size.height as f64 * scale);
     let pixels = |length: f64| (libm::round(length) as usize).max(1);
     Size::new(pixels(wide * cos.abs() + high * sin.abs()), pixels(wide * sin.abs() + high * cos.abs()))
+}
+
+/// The columns that count in each row of a 0/1 mask; `None` if those of some row have gaps.
+fn spans(mask: &Plane) -> Option<Arc<[(u32, u32)]>> {
+    let span = |row: &[u8]| {
+        let Some(from) = row.iter().position(|&counts| counts == 1) else { return Some((0, 0)) };
+        let to = row.iter().rposition(|&counts| counts == 1).map_or(from, |last| last + 1);
+        row[from..to].iter().all(|&counts| counts == 1).then_some((from as u32, to as u32))
+    };
+    mask.as_ref().rows().map(span).collect()
 }
 
 /// Pixels and 0/1 mask of a picture scaled and turned about its centre; see [`Template::resampled`].

@@ -19,6 +19,7 @@
 //! | `search` | planning a search, and running it in a lane of streams |
 //! | `ncc`, `mma`, `wgmma`, `suspects` | launchers of `kernels/ncc*.cu`, with the checks that make a launch safe |
 //! | `threshold`, `fused`, `texture` | launchers of the threshold kernels; textures |
+//! | `range` | launcher of `kernels/range.cu` |
 //! | `overlay`, `surface` | launchers of `kernels/overlay.cu` and `kernels/surface.cu` |
 //! | `driver` | the layer over the CUDA driver |
 
@@ -47,6 +48,7 @@ use driver::{
     Attribute, DeviceBuffer, Event, Gpu, Graph, Pinned, PinnedBuffer, Priority, Stream, TimedEvent, fault,
 };
 use ncc::{DeviceFrame, MAX_SIDE};
+use range::Expand;
 use search::{CandidateList, Lane, PlannedSearch, Planner, WindowSearch};
 use surface::DevicePicture;
 use threshold::Thresholder;
@@ -60,6 +62,7 @@ mod ncc;
 mod overlay;
 #[cfg(feature = "bench")]
 mod peers;
+mod range;
 #[cfg(test)]
 #[path = "../../../tests/say.rs"]
 mod say;
@@ -100,6 +103,8 @@ struct Work {
     gpu: Gpu,
     standing: Standing,
     plan: Option<PlannedSearch>,
+    /// Expands luma after its upload, if it is of limited range and is to be of full range.
+    expand: Option<Expand>,
     streams: Streams,
     /// Does the standing work of all frames, one after the other: side by side two would both take as long,
     /// and the older would be late.
@@ -153,6 +158,7 @@ impl Cuda {
             }
             None => None,
         };
+        let expand = if standing.expands { Some(Expand::load(&gpu)?) } else { None };
         let slots = frames.into_iter().map(|frame| Slot::new(&gpu, frame, &standing));
         let mut slots = slots.collect::<Result<Vec<_>>>()?;
         let times = (0..=depth).map(|_| Times::new(&gpu)).collect::<Result<Vec<_>>>()?;
@@ -163,6 +169,7 @@ impl Cuda {
             gpu,
             standing,
             plan,
+            expand,
             lane,
             thresholder,
             times,
@@ -294,6 +301,10 @@ impl Work {
             // event, which comes after this copy.
             unsafe { uploads.upload(upload, &mut frame.pixels, bytes)? };
             self.traffic.add_up(bytes);
+        }
+        // In this stream: kernels that begin early may read the frame before those in front of them end.
+        if let Some(expand) = &self.expand {
+            expand.run(uploads, frame)?;
         }
         events.uploaded.record(uploads)?;
         clock.wait_for(&events.uploaded)?;

@@ -635,7 +635,7 @@ impl Surface for DevicePicture {
 #[cfg(test)]
 mod tests {
     use cudarc::driver::{result, sys};
-    use lockon_core::backend::{Backend, Findings, Standing};
+    use lockon_core::backend::{Backend, Findings, Options, Standing, cpu};
     use lockon_core::config::Kernels;
     use lockon_core::frame::{FrameMeta, PixelFormat};
     use lockon_core::reference::surface::OnDevice;
@@ -897,14 +897,32 @@ mod tests {
     #[test]
     fn frames_are_searched_alike_on_the_device_in_page_locked_memory_and_in_ordinary_memory() {
         let Some(gpu) = testing::gpu() else { return };
+        for seed in 5..7 {
+            masks_are_alike_wherever_frames_lie(&gpu, seed, false);
+        }
+    }
+
+    #[test]
+    fn frames_of_limited_range_are_expanded_wherever_they_lie() {
+        let Some(gpu) = testing::gpu() else { return };
+        for seed in 5..7 {
+            masks_are_alike_wherever_frames_lie(&gpu, seed, true);
+        }
+    }
+
+    fn masks_are_alike_wherever_frames_lie(gpu: &Gpu, seed: u64, expands: bool) {
         let device = Opened::open(0).unwrap();
         let format = format(PixelFormat::GRAY8, Size::new(317, 203));
-        let mut random = Random(5);
+        let mut random = Random(seed);
         let traffic = Traffic::default();
-        let standing = Standing::new(format.size).thresholding(Some("mean:9:3".parse().unwrap()), true);
+        let standing = Standing::new(format.size)
+            .thresholding(Some("mean:9:3".parse().unwrap()), true)
+            .expanding(expands);
+        let on_host = Options { threads: 1, ..Options::default().on_cpu() };
+        let mut cpu = cpu::Cpu::open(standing.clone(), &on_host).unwrap();
         let mut cuda = Cuda::open(standing, 3, Kernels::default(), 0).unwrap().counting(&traffic);
         for turn in 0..9 {
-            let (memory, definition) = picture(&gpu, &format, &mut random);
+            let (memory, definition) = picture(gpu, &format, &mut random);
             let plane = definition.plane(0).to_plane();
             let mut pinned = device.pinned((format.size.width + 13) * format.size.height).unwrap();
             let rows = (*pinned).as_mut().chunks_exact_mut(format.size.width + 13);
@@ -930,6 +948,12 @@ mod tests {
                 masks.push(findings.mask.unwrap().plane(0).to_plane());
             }
             assert!(masks[0] == masks[1] && masks[0] == masks[2], "turn {turn}");
+            let arrived = std::time::Instant::now();
+            let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived };
+            cpu.submit(meta, &kinds[0]).unwrap();
+            let mut findings = Findings::default();
+            cpu.wait_next(&mut findings).unwrap().unwrap();
+            assert!(masks[0] == findings.mask.unwrap().plane(0).to_plane(), "turn {turn}: the CPU's mask");
             let (_, _, copied_now) = traffic.so_far();
             assert_eq!(copied_now - copied, format.size.area() as u64, "only ordinary memory is copied");
         }

@@ -99,9 +99,29 @@ pub enum OnDeviceLoss {
     Cpu,
 }
 
+/// The range of luma that is searched and thresholded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, glib::Enum)]
+#[repr(u32)]
+#[enum_type(name = "GstLockonRange")]
+pub enum Range {
+    /// As decoded.
+    #[default]
+    #[enum_value(name = "As is: as decoded", nick = "as-is")]
+    AsIs,
+    /// Limited range is expanded.
+    #[enum_value(name = "Full: limited range, 16 to 235, is expanded to 0 to 255", nick = "full")]
+    Full,
+}
+
 /// All of them.
-pub(super) fn types() -> [glib::Type; 4] {
-    [View::static_type(), PostMessages::static_type(), Search::static_type(), OnDeviceLoss::static_type()]
+pub(super) fn types() -> [glib::Type; 5] {
+    [
+        View::static_type(),
+        PostMessages::static_type(),
+        Search::static_type(),
+        OnDeviceLoss::static_type(),
+        Range::static_type(),
+    ]
 }
 
 /// The type of a field of the request that takes one of a few words. `backend` has none: `cuda:0,1` is one of
@@ -110,6 +130,7 @@ pub(super) fn of_field(name: &str) -> Option<glib::Type> {
     match name {
         "search" => Some(Search::static_type()),
         "on-device-loss" => Some(OnDeviceLoss::static_type()),
+        "range" => Some(Range::static_type()),
         _ => None,
     }
 }
@@ -139,6 +160,7 @@ pub(super) fn property(
     match field {
         "search" => of!(Search),
         "on-device-loss" => of!(OnDeviceLoss),
+        "range" => of!(Range),
         _ => None,
     }
 }

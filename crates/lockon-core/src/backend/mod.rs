@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::config::{Angles, BackendChoice, Kernels, Limits, Scales, SearchMethod, ThresholdSpec};
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result, TemplateFault};
-use crate::frame::{FrameMeta, Picture, Rect, Size};
+use crate::frame::{FrameMeta, Picture, PlaneRef, Rect, Size};
 use crate::results::Match;
 use crate::surface::Traffic;
 use crate::template::{Bank, Template, resampled_size};
@@ -37,6 +37,8 @@ pub struct Standing {
     pub threshold: Option<ThresholdSpec>,
     /// The thresholded frame itself is wanted, not only its foreground share.
     pub wants_mask: bool,
+    /// Luma is of limited range, and is expanded to full range before all else (`colour::expanded`).
+    pub expands: bool,
 }
 
 /// Templates at several scales and angles, which are made where a search comes to them: for each template in
@@ -175,6 +177,7 @@ impl Standing {
             limits: Limits::default(),
             threshold: None,
             wants_mask: false,
+            expands: false,
         }
     }
 
@@ -232,6 +235,11 @@ impl Standing {
             return Err(Error::NothingFits { smallest, area: roi.size() });
         }
         Ok(Self { pyramid: Some(Arc::new(variants)), roi, limits, ..self })
+    }
+
+    /// Expands luma of limited range before all else, or does not.
+    pub fn expanding(self, expands: bool) -> Self {
+        Self { expands, ..self }
     }
 
     /// Also thresholds; the thresholded frame itself is given only if it is wanted.
@@ -325,6 +333,30 @@ pub fn preferred_search(variants: &Variants, area: Size) -> SearchMethod {
     }
 }
 
+/// By how much longer an exhaustive search takes where estimates say nothing of any window, beside what the
+/// plan estimates: three exact transforms in f64 then follow three in f32.
+const UNCLEAR_COST: f64 = 3.0;
+
+/// Seconds of one core that an exhaustive search takes in a picture like `region`, on the machine of the
+/// constants, if that is too long for [`SearchMethod::Auto`] though its sizes alone are not.
+///
+/// Pictures with much that is nearly flat take several times as long as sizes tell: this counts their
+/// windows. It depends on the pixels and the templates alone, so the same video is searched in the same way
+/// on every machine and at every load.
+pub fn long_in(variants: &Variants, region: PlaneRef<'_>) -> Option<f64> {
+    let window = variants.templates.iter().map(Template::size).max_by_key(|size| size.area())?;
+    if !cpu::workload::has_masks(variants, region.size()) {
+        return None;
+    }
+    let seconds = cpu::workload::exhaustive_seconds(variants, region.size(), 1);
+    // Without a look at the pixels where nothing in them can make it too long.
+    if seconds * (1.0 + UNCLEAR_COST) < LONG_SEARCH_S {
+        return None;
+    }
+    let seconds = seconds * (1.0 + UNCLEAR_COST * cpu::workload::unclear_share(region, window));
+    (seconds >= LONG_SEARCH_S).then_some(seconds)
+}
+
 /// About how many seconds a frame takes if it is searched exhaustively for all variants, on so many threads
 /// of the CPU.
 pub fn exhaustive_seconds(variants: &Variants, area: Size, threads: usize) -> f64 {
@@ -341,6 +373,7 @@ pub fn takes_exhaustively(variants: &Variants, area: Size, standing: &Standing, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::Plane;
 
     #[test]
     fn an_exhaustive_search_is_taken_where_that_is_said_beforehand() {
@@ -387,6 +420,36 @@ mod tests {
         assert_eq!(preferred(&templates[..1], "1..1/2", "-10..10/5", small), SearchMethod::Exhaustive);
         // Nothing fits: opening says so.
         assert_eq!(preferred(&templates[..1], "2..4/2", "0..0/1", Size::new(9, 9)), SearchMethod::Exhaustive);
+    }
+
+    #[test]
+    fn auto_counts_what_is_nearly_flat_and_neither_what_is_flat_nor_what_has_structure() {
+        let size = Size::new(401, 303);
+        let part = crate::reference::picture(Size::new(40, 36));
+        let frame = |ground: fn(usize) -> u8| {
+            let mut frame = Plane::from_vec((0..size.area()).map(ground).collect(), size);
+            for (y, row) in part.as_ref().rows().enumerate() {
+                frame.data_mut()[(90 + y) * size.width + 70..][..40].copy_from_slice(row);
+            }
+            frame
+        };
+        let templates = vec![Template::new("t", part.clone(), None).unwrap()];
+        let long = |angles: &str, frame: &Plane| {
+            let (scales, angles) = ("1".parse().unwrap(), angles.parse().unwrap());
+            let variants = Variants { templates: templates.clone(), scales, angles };
+            assert_eq!(preferred_search(&variants, size), SearchMethod::Exhaustive);
+            long_in(&variants, frame.as_ref())
+        };
+        let noisy = frame(|at| 126 + u8::from((at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) < 40));
+        let seconds = long("-180..180/5", &noisy).expect("it takes long");
+        assert!((LONG_SEARCH_S..4.0 * LONG_SEARCH_S).contains(&seconds), "{seconds}");
+        let (flat, clear) =
+            (frame(|_| 126), frame(|at| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8));
+        for (angles, frame) in
+            [("-180..180/5", &flat), ("-180..180/5", &clear), ("-90..90/90", &noisy), ("-10..10/5", &noisy)]
+        {
+            assert_eq!(long(angles, frame), None, "{angles}");
+        }
     }
 
     #[test]

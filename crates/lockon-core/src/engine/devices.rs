@@ -1,5 +1,5 @@
-//! Which device frames go into: the first one, another for another work or other frames, and the spare one
-//! when a device is lost.
+//! Opens devices: the first one, another one for another work or format, and the spare one when a device is
+//! lost.
 
 use super::orders::changed;
 use super::relay::{Leg, Relay, Work};
@@ -33,7 +33,8 @@ impl Engine<'_> {
                     begun?;
                 }
             }
-            Some(before) => self.tracker.rescale(before, format.size),
+            Some(before) if before != format.size => self.tracker.rescale(before, format.size),
+            Some(_) => {}
         }
         run.size = Some(format.size);
         if let Some((away, reason)) = run.gap_before.take() {
@@ -56,7 +57,7 @@ impl Engine<'_> {
                     return Ok(leg);
                 }
                 Err(error @ Error::Stopped) => return Err(error),
-                // Those that can be done are carried out one by one, as soon as this one is open.
+                // The possible ones are carried out one by one as soon as this device is open.
                 Err(_) => run.search = begun,
             }
         }
@@ -103,7 +104,7 @@ impl Engine<'_> {
     /// turns out to be lost. Gives why none can be opened for this work, if that is so.
     ///
     /// # Errors
-    /// What the run ends with, whatever the work: the frames in flight could not be completed.
+    /// The error that ends the run: the frames in flight could not be completed.
     pub(super) fn open_next(
         &mut self,
         run: &mut Run,
@@ -130,7 +131,7 @@ impl Engine<'_> {
         Ok(self.open_for(run, work, &format, may_cut, None))
     }
 
-    /// What is done to the next frame.
+    /// The work for the next frame.
     pub(super) fn work(&self, run: &Run) -> Work {
         Work { search: run.search.clone(), mask: self.wants_mask(run) }
     }
@@ -140,7 +141,7 @@ impl Engine<'_> {
         self.sinks.iter().zip(&run.is_closed).any(|(sink, is_closed)| !is_closed && sink.wants_mask())
     }
 
-    /// Opens the device anew when sinks begin to want thresholded frames, or do so no more.
+    /// Opens another device when sinks begin or stop to need thresholded frames.
     pub(super) fn notice_mask(&mut self, run: &mut Run, frame: u64) -> Result<()> {
         let last = run.open.as_ref().expect("a frame is about to be submitted").relay.last();
         let (work, is_cut) = (Work { mask: self.wants_mask(run), ..last.work.clone() }, last.is_cut);
@@ -159,7 +160,7 @@ impl Engine<'_> {
     }
 
     /// The backend failed. If that means that its device is lost and there is a spare one, that one gets the
-    /// frames in flight, whose pictures are still held, and the run goes on; otherwise the error comes back.
+    /// frames in flight, whose pictures are still held, and the run goes on; otherwise the error is returned.
     pub(super) fn take_over(&mut self, run: &mut Run, error: Error) -> Result<()> {
         let first = run.in_flight.front().expect("backends fail while they work on a frame").frame.meta.index;
         if !self.lose(run, &error, first) {
@@ -167,7 +168,7 @@ impl Engine<'_> {
         }
         let Open { relay: lost, format } = run.open.take().expect("it failed, so it was open");
         let next = lost.last().work.clone();
-        // What it still holds of the host's memory is free before the spare one asks for its own.
+        // Frees its memory on the host before the spare one allocates its own.
         drop(lost);
         let mut relay: Option<Relay> = None;
         for Flight { frame, work } in &run.in_flight {
@@ -200,9 +201,7 @@ impl Engine<'_> {
                 Error::Backend { fault: DeviceFault::Lost { reason }, .. } => reason.clone(),
                 error => error.to_string(),
             };
-            tracing::warn!(
-                "the device was lost, the spare one does the work from frame {first} on: {reason}"
-            );
+            tracing::warn!("the device was lost, the spare device continues from frame {first} on: {reason}");
             run.device_lost = Some(first);
         }
         is_lost

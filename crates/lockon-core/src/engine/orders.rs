@@ -1,4 +1,4 @@
-//! Carrying out what a run is asked for while it goes on.
+//! Carries out orders.
 //!
 //! Orders about the search are carried out when a frame is submitted, those about tracks when it is decided;
 //! outputs hear of both before that frame's results.
@@ -24,9 +24,14 @@ pub(super) struct Carried {
 }
 
 impl Carried {
-    fn new(frame: u64, asked: Asked) -> Self {
+    pub(super) fn new(frame: u64, asked: Asked) -> Self {
         let outcome = asked.as_before();
         Self { frame, asked, outcome }
+    }
+
+    /// True if it was carried out, or will be.
+    pub(super) fn is_done(&self) -> bool {
+        self.outcome.is_ok()
     }
 
     /// The change, unless it was refused in the run that is repeated.
@@ -55,7 +60,7 @@ impl Engine<'_> {
 
     /// Opens one device for all of them; if that fails, one for each half of them, so that only those are
     /// refused for which none can be opened.
-    fn carry_out(&mut self, run: &mut Run, due: &mut [Carried], frame: u64) -> Result<()> {
+    pub(super) fn carry_out(&mut self, run: &mut Run, due: &mut [Carried], frame: u64) -> Result<()> {
         let Some(search) = changed(&run.search, due) else { return Ok(()) };
         let may_cut = may_cut(run, &search, due);
         match self.retune(run, search, may_cut, frame)? {
@@ -84,8 +89,8 @@ impl Engine<'_> {
         }))
     }
 
-    /// Carries out what is asked of the tracks before the oldest frame in flight, and tells of all orders
-    /// that hold from there on.
+    /// Carries out orders about tracks before the oldest frame in flight, and reports all orders that hold
+    /// from there on.
     pub(super) fn obey(&mut self, run: &mut Run) -> Result<()> {
         let next = run.in_flight.front().expect("called with a frame in flight").frame.clone();
         let frame = next.meta.index;
@@ -97,7 +102,7 @@ impl Engine<'_> {
             self.tell_order(run, frame, asked, outcome)?;
         }
         for asked in self.control.orders.due(frame) {
-            // Nobody who looks for one of them waits for the tracker.
+            // Not held while the tracker works, so that readers of kept frames need not wait for it.
             let kept = self.control.kept().clone();
             let done = asked.as_before().and_then(|()| self.tracker.obey(&asked.order, &next, &kept));
             self.tell_order(run, frame, asked, done)?;
@@ -142,8 +147,8 @@ impl Engine<'_> {
     }
 }
 
-/// What a search is after those of the orders that can be done; none if that is none of them. The others have
-/// their outcome.
+/// The search after the orders that can be carried out; none if there are none. The others get their
+/// outcome.
 pub(super) fn changed(search: &Search, due: &mut [Carried]) -> Option<Search> {
     let mut after = None;
     for carried in due {

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::frame::{Frame, FrameMeta};
 use crate::search::Search;
 
-/// What is done to a frame.
+/// The work on a frame.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Work {
     pub(super) search: Arc<Search>,

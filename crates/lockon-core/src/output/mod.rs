@@ -246,6 +246,7 @@ mod samples {
             tracks: tracks.iter().map(|&t| t.to_owned()).collect(),
             track_matches: false,
             threshold: None,
+            range: None,
             settings: None,
             command: None,
         }

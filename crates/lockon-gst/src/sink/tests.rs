@@ -87,6 +87,7 @@ fn run_record() -> RunRecord {
         tracks: Vec::new(),
         track_matches: false,
         threshold: None,
+        range: None,
         settings: None,
         command: None,
     }

@@ -298,9 +298,7 @@ impl<T: Real> Correlator<T> {
     /// The bound on the error of each output of a correlation of `pattern` with a tile of which `tile_norm`
     /// is ||x||, the root of the sum of the squares of its numbers, or more.
     pub(super) fn error(&self, tile_norm: f64, pattern: &Pattern<T>) -> f64 {
-        // A tile of one pixel has no stages, but products.
-        let stages = (self.tile.area() as f64).log2().max(1.0);
-        K * T::ROUNDOFF * stages * tile_norm * pattern.norm
+        error_of::<T>(self.tile, tile_norm, pattern.norm)
     }
 
     /// Writes the correlation of a tile with a pattern to `out`, each number as `convert` makes it: row by
@@ -391,6 +389,13 @@ fn stride(tile: Size) -> usize {
     // One block more than needed: with columns a power of two apart, all would compete for the same cache
     // lines.
     tile.height.next_multiple_of(BLOCK) + BLOCK
+}
+
+/// The bound of [`Correlator::error`] for tiles of a size and a pattern of which `pattern_norm` is the norm.
+pub(super) fn error_of<T: Real>(tile: Size, tile_norm: f64, pattern_norm: f64) -> f64 {
+    // A tile of one pixel has no stages, but products.
+    let stages = (tile.area() as f64).log2().max(1.0);
+    K * T::ROUNDOFF * stages * tile_norm * pattern_norm
 }
 
 #[cfg(test)]

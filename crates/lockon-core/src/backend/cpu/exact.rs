@@ -43,6 +43,17 @@ pub(super) fn score_at(
     level.run(
         #[inline(always)]
         || {
+            for (j, &(from, to)) in template.spans().into_iter().flatten().enumerate() {
+                let (from, to) = (from as usize, to as usize);
+                let pixels = region.row(y + j)[x + from..x + to].chunks(CHUNK);
+                let wanted = template.luma().data()[j * width + from..j * width + to].chunks(CHUNK);
+                for (pixels, wanted) in pixels.zip(wanted) {
+                    let sums = row_sums(pixels);
+                    (s, ss) = (s + sums.0, ss + sums.1);
+                    st += i64::from(dot(pixels, wanted));
+                }
+            }
+            let height = if template.spans().is_some() { 0 } else { height };
             for j in 0..height {
                 let (pixels, row) = (&region.row(y + j)[x..x + width], j * width..(j + 1) * width);
                 let wanted = template.luma().data()[row.clone()].chunks(CHUNK);
@@ -346,7 +357,17 @@ mod tests {
             let place = crate::frame::Rect::new(1, 5, w, h);
             let luma = frame.as_ref().crop(place).to_plane();
             let holes = (0..w * h).map(|i| if i % 7 == 3 { 0 } else { 255 }).collect();
-            for mask in [None, Some(&Plane::from_vec(holes, Size::new(w, h)))] {
+            // One span in each row, and none in the first if there are others.
+            let slanted =
+                |i: usize| (i % w + 2 * (i / w)) % (w + 3) < w.div_ceil(2).max(2) && (h < 2 || i >= w);
+            let mut spans: Vec<_> = (0..w * h).map(|i| if slanted(i) { 255 } else { 0 }).collect();
+            for row in spans.chunks_mut(w) {
+                if let Some(gap) = row.windows(2).position(|pair| pair == [255, 0]) {
+                    row[gap + 1..].fill(0);
+                }
+            }
+            let masks = [holes, spans].map(|mask| Plane::from_vec(mask, Size::new(w, h)));
+            for mask in [None, Some(&masks[0]), Some(&masks[1])] {
                 let template = Template::new("t", luma.clone(), mask).unwrap();
                 for (x, y) in [(0, 0), (1, 5), (101 - w, 67 - h)] {
                     let expected = reference::ncc::score_at(frame.as_ref(), &template, x, y);

@@ -19,6 +19,7 @@ use crossbeam_channel::{Receiver, Sender};
 
 use crate::backend::ring::Poison;
 use crate::backend::{Backend, Device, Findings, Options, Standing, Variants};
+use crate::colour;
 use crate::control::Control;
 use crate::error::{Bytes, DeviceFault, Error, Result};
 use crate::frame::{FrameMeta, Picture, Plane, Size};
@@ -58,6 +59,8 @@ pub struct Cpu {
     worker: Option<JoinHandle<()>>,
     in_flight: usize,
     is_idle: bool,
+    /// Luma is expanded from limited to full range on its way into a slot.
+    expands: bool,
     poison: Poison,
     traffic: Traffic,
 }
@@ -83,12 +86,13 @@ impl Cpu {
         let pool = workers::pool("standing", threads).map_err(|error| failed(&error))?;
         let is_idle = standing.is_idle();
         let frame = if is_idle { Size::new(1, 1) } else { standing.frame };
+        let expands = standing.expands;
         let mut work = StandingWork::new(standing, options)?;
         // Without work there is nothing to wake the pool for.
         let run =
             move |slot: &mut Slot| if is_idle { work.run(slot) } else { pool.install(|| work.run(slot)) };
         let mut opened = Self::working(run, frame, is_idle, depth, threads)?;
-        opened.traffic = options.traffic.clone();
+        (opened.traffic, opened.expands) = (options.traffic.clone(), expands);
         Ok(opened)
     }
 
@@ -124,6 +128,7 @@ impl Cpu {
             worker: Some(worker),
             in_flight: 0,
             is_idle,
+            expands: false,
             poison: Poison::new("cpu"),
             traffic: Traffic::default(),
         })
@@ -141,13 +146,18 @@ impl Backend for Cpu {
     }
 
     fn submit(&mut self, meta: FrameMeta, picture: &Arc<dyn Picture>) -> Result<()> {
-        let Self { poison, free, submitted, in_flight, is_idle, traffic, .. } = self;
+        let Self { poison, free, submitted, in_flight, is_idle, expands, traffic, .. } = self;
         poison.check()?;
         let mut slot = free.pop().expect("a slot is free");
         poison.run(|| {
             let started = Instant::now();
             if !*is_idle {
-                slot.luma.as_mut().copy_from(picture.plane(0));
+                let (mut luma, decoded) = (slot.luma.as_mut(), picture.plane(0));
+                if *expands {
+                    luma.copy_changed(decoded, colour::expanded);
+                } else {
+                    luma.copy_from(decoded);
+                }
                 picture.surface().map_or(Ok(()), Surface::check)?;
                 traffic.add_copied(slot.luma.data().len());
             }
@@ -385,6 +395,31 @@ mod tests {
         let standing = Standing { bank: Some(bank.into()), ..Standing::new(Size::new(40, 30)) };
         let error = Cpu::open(standing, &Options { threads: 1, ..Options::default() }).err().unwrap();
         assert!(matches!(error, Error::Template { .. }), "{error}");
+    }
+
+    #[test]
+    fn luma_of_limited_range_is_searched_and_thresholded_as_if_it_had_been_expanded_before() {
+        let limited = crate::reference::picture(Size::new(83, 61));
+        let full = limited.data().iter().map(|&luma| colour::expanded(luma)).collect();
+        let full = Plane::from_vec(full, limited.size());
+        let part = full.as_ref().crop(crate::frame::Rect::new(31, 17, 19, 13)).to_plane();
+        let bank = Bank::new(vec![Template::new("t", part, None).unwrap()]).unwrap();
+        let found = |frame: &Plane, expands| {
+            let standing = Standing::new(frame.size())
+                .thresholding(Some("sauvola:15:0.2".parse().unwrap()), true)
+                .searching(&bank, None, crate::config::Limits::default())
+                .unwrap()
+                .expanding(expands);
+            let mut cpu = Cpu::open(standing, &Options { threads: 2, ..Options::default() }).unwrap();
+            let picture: Arc<dyn Picture> = Arc::new(frame.clone());
+            cpu.submit(meta(0), &picture).unwrap();
+            let mut findings = Findings::default();
+            cpu.wait_next(&mut findings).unwrap();
+            let mask = findings.mask.unwrap().plane(0).to_plane();
+            (findings.matches, findings.foreground, mask)
+        };
+        assert!(limited != full && found(&full, false).0.len() == 1);
+        assert_eq!(found(&limited, true), found(&full, false));
     }
 
     #[test]

@@ -671,6 +671,28 @@ mod tests {
         }
     }
 
+    /// Grey of one value around a textured patch, which is turned for one member of the bank.
+    #[test]
+    fn a_flat_background_takes_no_exact_map_under_a_mask() {
+        let size = Size::new(240, 180);
+        let mut frame = Plane::from_vec(vec![126; size.area()], size);
+        let texture = picture(Size::new(31, 27), 31, 7);
+        for (y, row) in texture.chunks_exact(31).enumerate() {
+            frame.data_mut()[(60 + y) * size.width + 91..][..31].copy_from_slice(row);
+        }
+        let part = cut(frame.as_ref(), Rect::new(91, 60, 31, 27), None);
+        let turned = part.resampled(1.0, 30.0).unwrap();
+        assert!(turned.mask().is_some());
+        let bank = Bank::new(vec![part, turned]).unwrap();
+        for limits in [Limits::default(), Limits { max_matches: 5, ..Limits::default() }] {
+            let mut matcher = matcher(bank.clone(), size, 1);
+            let found = run(&mut matcher, frame.as_ref(), Rect::whole(size), &limits);
+            assert_eq!(found, reference::ncc::matches(frame.as_ref(), &bank, Rect::whole(size), &limits));
+            assert_eq!(found.len(), 1);
+            assert!(!matcher.workers.iter().any(Worker::has_made_a_map), "{limits:?}");
+        }
+    }
+
     #[test]
     fn ncc_matches_reference_on_random_scenes() {
         for_scenes(200, Size::new(90, 70), |frame, bank, roi, limits| {

@@ -1,11 +1,13 @@
 //! How much work a search is, told from the sizes of what is searched, before there is a bank.
 
-use super::correlate::Correlator;
+use super::correlate::{Correlator, error_of};
 use super::ncc::LEAST_PEAKS;
 use super::plan::{Plan, Workload};
-use super::search::worker_bytes;
+use super::search::{middle_of, squares_about, worker_bytes};
+use super::simd::Level;
+use super::sums::{MAX_WINDOW, WindowVariances};
 use crate::backend::Variants;
-use crate::frame::Size;
+use crate::frame::{PlaneRef, Rect, Size};
 use crate::template::Bank;
 
 pub(super) fn of_bank(bank: &Bank, region: Size, threads: usize) -> Workload {
@@ -35,6 +37,46 @@ fn of_sizes(members: impl Iterator<Item = (Size, bool)>, region: Size, threads: 
 pub(in crate::backend) fn exhaustive_seconds(variants: &Variants, region: Size, threads: usize) -> f64 {
     let work = of_sizes(fitting(variants, region), region, threads);
     if work.members == 0 { 0.0 } else { Plan::new(&work).cost_ns(&work) / 1e9 }
+}
+
+/// Positions on each side of the blocks in which [`unclear_share`] looks at a picture.
+const BLOCK: usize = 256;
+
+/// True if an exhaustive search has masks: where a mask leaves a window nearly flat, estimates say nothing.
+pub(in crate::backend) fn has_masks(variants: &Variants, region: Size) -> bool {
+    fitting(variants, region).any(|(_, is_masked)| is_masked)
+}
+
+/// The share of the windows of a size whose variance under a mask is too small for the bounds of estimates:
+/// nearly flat ones, but not those that are quite flat. Tiles with many of them are scored exactly at every
+/// position, which takes longer.
+///
+/// It depends on the pixels alone: not on tiles, threads or the processor.
+pub(in crate::backend) fn unclear_share(region: PlaneRef<'_>, window: Size) -> f64 {
+    let positions = window.positions_in(region.size());
+    if positions.area() == 0 || window.area() > MAX_WINDOW {
+        return 0.0;
+    }
+    let mut sliding = WindowVariances::new(BLOCK + window.width - 1, Level::best());
+    let mut row = vec![0.0_f32; BLOCK];
+    let n = window.area() as f64;
+    let mut unclear = 0;
+    for top in (0..positions.height).step_by(BLOCK) {
+        for left in (0..positions.width).step_by(BLOCK) {
+            let (across, down) = (BLOCK.min(positions.width - left), BLOCK.min(positions.height - top));
+            let block = Rect::new(left, top, across + window.width - 1, down + window.height - 1);
+            let pixels = region.crop(block);
+            let (_, norm) = squares_about(middle_of(pixels), pixels);
+            // As `Worker::estimate` has it of a window whose mean is about the tile's.
+            let bound = n * error_of::<f32>(pixels.size(), norm, n.sqrt());
+            let variances = &mut row[..across];
+            for y in 0..down {
+                sliding.go_to(y, pixels, window, variances);
+                unclear += variances.iter().filter(|&&v| v > 0.0 && f64::from(v) <= bound).count();
+            }
+        }
+    }
+    unclear as f64 / positions.area() as f64
 }
 
 /// Bytes with which an exhaustive search for all variants that fit is not refused: their pixels and masks,

@@ -1,0 +1,60 @@
+//! `--search auto` while frames pass: from a picture on in which the exhaustive search takes too long, a
+//! pyramid is used.
+
+use super::orders::Carried;
+use super::{Engine, Run};
+use crate::change::Change;
+use crate::config::SearchMethod;
+use crate::error::Result;
+use crate::frame::Frame;
+use crate::orders::{Asked, Order};
+
+/// One of so many frames is looked at, the first among them: a look takes some milliseconds.
+const LOOK_EVERY: u64 = 16;
+
+/// A change of the search that nobody asked for, until it is reported.
+pub(super) struct Turn {
+    /// The first frame that is searched by the pyramid.
+    frame: u64,
+    /// Seconds of one core that it would have taken exhaustively.
+    exhaustive_s: f64,
+}
+
+impl Engine<'_> {
+    /// Goes over to a pyramid from this frame on, the next one, if the exhaustive search that `auto` chose
+    /// takes too long in its picture. Outputs hear of it as of an order, so that a repeated run does the
+    /// same.
+    pub(super) fn watch_content(&mut self, run: &mut Run, frame: &Frame) -> Result<()> {
+        let is_looked_at = run.submitted.is_multiple_of(LOOK_EVERY);
+        run.submitted += 1;
+        let last = run.open.as_ref().expect("a frame is about to be submitted").relay.last();
+        // A GPU always searches exhaustively, and a spare device goes on as the first one did.
+        let can_turn = !run.has_turned && run.device_lost.is_none() && !last.is_cut;
+        if !(is_looked_at && can_turn && last.backend.describe().backend == "cpu") {
+            return Ok(());
+        }
+        let Some(exhaustive_s) = run.search.turns_out_long(frame.luma()) else { return Ok(()) };
+        run.has_turned = true;
+        let change = Change { search: Some(SearchMethod::Pyramid), ..Change::default() };
+        let index = frame.meta.index;
+        let mut due = [Carried::new(index, Asked::own(Order::Change(Box::new(change))))];
+        self.carry_out(run, &mut due, index)?;
+        if due[0].is_done() {
+            run.turn = Some(Turn { frame: index, exhaustive_s });
+        }
+        run.carried.extend(due);
+        Ok(())
+    }
+
+    /// Says once, when the first such frame is done, why and how it is searched now.
+    pub(super) fn report_turn(run: &mut Run, frame: u64) {
+        if let Some(Turn { frame: first, exhaustive_s }) = run.turn.take_if(|turn| turn.frame <= frame) {
+            let pyramid_s = run.findings.standing_us as f64 / 1e6;
+            tracing::warn!(
+                "frame {first}: much of the picture is nearly flat, so the exhaustive search takes about {exhaustive_s:.1} s of \
+                 one core for each frame. Templates are searched from coarse to fine from here on, which took {pyramid_s:.2} s \
+                 and can miss a match (--search exhaustive misses none, --search pyramid does this from the first frame on)"
+            );
+        }
+    }
+}
