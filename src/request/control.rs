@@ -22,8 +22,8 @@ struct Line {
 impl Request {
     /// The orders that `--control` repeats: the `control` records of a results file.
     ///
-    /// Any JSON writer may have written the file: the order of keys, spaces, line ends, empty lines and a byte
-    /// order mark do not matter.
+    /// Any JSON writer may have written the file: the order of keys, spaces, line ends, empty lines and a
+    /// byte order mark do not matter.
     ///
     /// # Errors
     /// `File` if the file cannot be read; `Usage` with the number of the line if the file is no results file
@@ -79,7 +79,8 @@ fn read(path: &Path) -> Result<Vec<Repeated>> {
     Ok(orders)
 }
 
-/// The order in a line of a results file; none if the line is another record. The error says what the line is.
+/// The order in a line of a results file; none if the line is another record. The error says what the line
+/// is.
 fn order(text: &[u8]) -> std::result::Result<Option<Repeated>, String> {
     if !(text.starts_with(b"{") && text.ends_with(b"}")) {
         return Err("is no JSON object".into());

@@ -225,6 +225,20 @@ fn a_black_first_frame_makes_a_track_wait() {
 }
 
 #[test]
+fn a_box_without_structure_is_followed_with_a_warning_that_names_it() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let source = "videotestsrc num-buffers=3 pattern=gradient ! video/x-raw,format=GRAY8,width=160,height=120 ! appsink name=frames";
+    let run = |rect: &str| {
+        let args =
+            ["run", "--source", source, "--track", rect, "--results", "out.jsonl", "-y", "--no-progress"];
+        stderr(&succeeds(place.lockon_args(&args)))
+    };
+    let said = run("50,40,40,4");
+    assert_eq!(said.matches("track 1: its box 50,40,40,4 is nearly flat in frame 0").count(), 1, "{said}");
+    assert!(!run("50,40,40,40").contains("nearly flat"));
+}
+
+#[test]
 fn bench_ends_with_what_the_machine_does_in_a_second() {
     let place = Place { dir: tempfile::tempdir().unwrap() };
     let out = succeeds(place.lockon("bench --backend cpu --threads 2"));

@@ -61,6 +61,9 @@ const SHORTEST_INTERVAL: f64 = 1.0 / 240.0;
 /// A box whose pixels differ by less shows a flat place, such as a black picture, and how it was rounded.
 const LEAST_CONTRAST: u8 = 2;
 
+/// Boxes whose luma has a smaller standard deviation show little but noise.
+const LITTLE_STRUCTURE: f64 = 3.0;
+
 /// Everything that is followed in one video.
 pub struct Tracker {
     targets: Vec<Target>,
@@ -114,6 +117,13 @@ impl Waiting {
         }
         if let Some(since) = flat_since {
             tracing::warn!("track {id} starts in frame {index}: its box was flat from frame {since} on");
+        }
+        let deviation = deviation(*rect, frame);
+        if deviation < LITTLE_STRUCTURE {
+            tracing::warn!(
+                "track {id}: its box {rect} is nearly flat in frame {index} (standard deviation of luma {deviation:.1}), so it \
+                 is likely to be lost: draw the box around something with edges"
+            );
         }
         true
     }
@@ -452,6 +462,17 @@ fn contrast(rect: Rect, frame: &Frame) -> u8 {
         let (least, most) =
             pixels.fold((u8::MAX, u8::MIN), |(least, most), &pixel| (least.min(pixel), most.max(pixel)));
         most - least
+    })
+}
+
+/// The standard deviation of the pixels of a box.
+fn deviation(rect: Rect, frame: &Frame) -> f64 {
+    frame.with_luma_of(rect, |pixels| {
+        let (sum, squares) = pixels.rows().flatten().fold((0_u64, 0_u64), |(sum, squares), &pixel| {
+            (sum + u64::from(pixel), squares + u64::from(pixel).pow(2))
+        });
+        let n = rect.size().area() as f64;
+        ((n * squares as f64 - (sum as f64).powi(2)).max(0.0)).sqrt() / n
     })
 }
 
