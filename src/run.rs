@@ -39,15 +39,29 @@ pub struct Prepared {
     request: Request,
     share: Share,
     spec: SourceSpec,
+    /// The input as it was typed.
+    typed: Input,
     templates: Vec<NamedTemplate>,
     metrics: Option<MetricsServer>,
     traffic: Traffic,
+}
+
+/// The video of a run that may open nothing else for it.
+pub struct Video {
+    /// A file, pictures, an address or a camera.
+    pub input: Input,
+    /// The file, if the input is one.
+    pub file: Option<Arc<File>>,
+    /// The pictures in their order, if the input is pictures, with the names that messages use.
+    pub pictures: Option<Arc<Vec<(PathBuf, File)>>>,
 }
 
 /// A run whose source and outputs are open.
 pub struct Run {
     request: Request,
     spec: SourceSpec,
+    /// The input as it was typed.
+    typed: Input,
     job: Job,
     devices: Devices,
     frames: Excerpt<VideoSource>,
@@ -83,8 +97,8 @@ impl Request {
         if let Input::File(path) = &spec.input {
             path.metadata().map_err(Error::file("read", path))?;
         }
-        let (request, traffic) = (self.clone(), Traffic::default());
-        Ok(Prepared { request, share, spec, templates, metrics: None, traffic })
+        let (request, traffic, typed) = (self.clone(), Traffic::default(), spec.input.clone());
+        Ok(Prepared { request, share, spec, typed, templates, metrics: None, traffic })
     }
 }
 
@@ -104,6 +118,15 @@ impl Prepared {
     #[must_use]
     pub fn reading(mut self, opened: Arc<File>) -> Self {
         self.spec.opened = Some(opened);
+        self
+    }
+
+    /// Reads this video, whatever the request's input means by now, and opens nothing else for it: playlists
+    /// are refused, also at addresses, and HTTP redirects are not followed.
+    #[must_use]
+    pub fn confined_to(mut self, Video { input, file, pictures }: Video) -> Self {
+        (self.spec.input, self.spec.opened, self.spec.opened_pictures) = (input, file, pictures);
+        self.spec.is_confined = true;
         self
     }
 
@@ -146,14 +169,14 @@ impl Prepared {
         #[cfg(feature = "events")]
         let receivers = match &self.request.events[..] {
             [] => None,
-            _ => Some(EventsSink::open(&self.request, &fleet::name_of(&self.spec.input))?),
+            _ => Some(EventsSink::open(&self.request, &fleet::name_of(&self.typed))?),
         };
         self.serve_metrics()?;
         let watch = |server: &MetricsServer| {
-            Box::new(server.watch(&fleet::name_of(&self.spec.input), &self.traffic)) as Box<dyn Sink>
+            Box::new(server.watch(&fleet::name_of(&self.typed), &self.traffic)) as Box<dyn Sink>
         };
         sinks.extend(self.metrics.as_ref().map(watch));
-        let Self { request, spec, metrics, .. } = self;
+        let Self { request, spec, typed, metrics, .. } = self;
         let source = match VideoSource::open(&spec, control) {
             Err(_) if control.is_stopped() => return Err(Error::Stopped),
             opened => opened?,
@@ -170,6 +193,7 @@ impl Prepared {
         Ok(Run {
             request,
             spec,
+            typed,
             job,
             devices,
             frames,
@@ -331,7 +355,18 @@ impl Run {
     /// happened: the summary tells what was done, the result whether something went wrong.
     pub fn finish(self) -> (Summary, Result<()>) {
         let Self {
-            request, spec, job, devices, mut frames, sinks, control, command, readers, metrics, ..
+            request,
+            spec,
+            typed,
+            job,
+            devices,
+            mut frames,
+            sinks,
+            control,
+            command,
+            readers,
+            metrics,
+            ..
         } = self;
         let open_backend = |purpose: &Purpose<'_>| devices.open(|options| job::open(options, purpose));
         let open_spare = |purpose: &Purpose<'_>, error: Option<&Error>| {
@@ -339,7 +374,7 @@ impl Run {
         };
         let decoder = frames.source().decoder_name().map(str::to_owned);
         let describe = |format: &VideoFormat, device: &Device| {
-            let input = request.source.clone().unwrap_or_else(|| spec.input.to_string());
+            let input = request.source.clone().unwrap_or_else(|| typed.to_string());
             RunRecord { command: command.clone(), ..job.describe(&input, decoder.clone(), format, device) }
         };
         let engine = Engine {

@@ -24,6 +24,8 @@ mod cameras;
 mod cluster;
 #[path = "farm/faults.rs"]
 mod faults;
+#[path = "farm/roots.rs"]
+mod roots;
 #[path = "farm/segments.rs"]
 mod segments;
 

@@ -1,21 +1,24 @@
-//! Where a job's outputs are while they are made: under another name beside the last one, so that what has
-//! its name is whole.
+//! Where a job's outputs are while they are made: in a hidden folder beside their last place, so that a file
+//! with its last name is whole.
 
+use std::fs::{DirEntry, File};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
 use super::job::{Job, Record};
+use super::roots::{Asked, folder_of};
 use crate::error::{Error, Result};
 use crate::fleet::{self, Completion};
 use crate::request::Request;
 
 /// What a job finds where its outputs belong.
 pub(super) enum Found {
-    /// Its results, whole: an earlier worker was gone before it could say so.
+    /// Its results, whole: an earlier worker was gone before it could report them.
     Results,
-    /// Nothing that it must not replace.
-    Room,
+    /// Nothing that must stay, besides these files, which the job may replace.
+    Room(Vec<PathBuf>),
 }
 
 /// Looks where a job's outputs belong.
@@ -24,39 +27,65 @@ pub(super) enum Found {
 /// `Usage` if somebody else's files are there; `File` if what is there cannot be read.
 pub(super) fn look(record: &Record, request: &Request) -> Result<Found> {
     if record.job.collect || record.job.live {
-        return Ok(Found::Room);
+        return Ok(Found::Room(Vec::new()));
     }
-    let is_ours_to_replace = record.started || record.job.overwrite;
     let has_lines = request.results.iter().any(|path| path.to_ascii_lowercase().ends_with(".jsonl"));
-    // What was asked to be overwritten is made anew, once.
+    let mut ours = Vec::new();
+    // Outputs that are to be overwritten are made once more, and then they are this job's results.
     if has_lines && (record.started || !record.job.overwrite) {
         match fleet::completion(request)? {
             Completion::Done => return Ok(Found::Results),
-            Completion::Part(_) => return Ok(Found::Room),
+            Completion::Part(files) => ours = files,
             Completion::None | Completion::Other => {}
         }
     }
-    match request.output_files().iter().find(|path| path.is_file()) {
-        Some(path) if !is_ours_to_replace => Err(Error::Usage(format!(
-            "{} exists already and is no result of this job: submit it with -y to overwrite it",
-            path.display()
-        ))),
-        _ => Ok(Found::Room),
+    if record.job.overwrite {
+        return Ok(Found::Room(Vec::new()));
     }
+    let is_taken = |path: &&PathBuf| path.symlink_metadata().is_ok();
+    for path in request.output_files().iter().filter(is_taken) {
+        if !ours.contains(path) && !placed_by(&record.job, path) {
+            return Err(taken(path));
+        }
+    }
+    Ok(Found::Room(ours))
 }
 
-/// A job's outputs under names of their own.
+fn taken(path: &Path) -> Error {
+    Error::Usage(format!(
+        "{} exists already and is no result of this job: submit it with -y to overwrite it",
+        path.display()
+    ))
+}
+
+/// A job's outputs while they are made: in hidden folders beside the places where they belong.
+///
+/// A file that is whole gets its name by a hard link, which fails if the name is in use: no file of anybody is
+/// replaced without `-y`. Until the farm knows that the job is done the hidden folder keeps its own name of
+/// the file. If the worker dies in between, the next try sees by that which files are the job's.
 pub(super) struct Place {
-    /// What is asked, with these names.
+    /// The request, with the names that are written to.
     pub(super) request: Request,
-    /// In front of the last names.
-    prefix: String,
+    folders: Vec<Hidden>,
     /// Where results are that come back through the farm.
     scratch: Option<TempDir>,
-    /// Outputs as they are asked for, in their order.
+    /// Outputs as they were submitted, in their order.
     last: Vec<PathBuf>,
+    /// Declared outputs, by the names that they will have.
+    declared: Vec<PathBuf>,
+    /// True if files of any name may be replaced.
+    overwrites: bool,
+    /// Those that may be replaced anyway: a part of the same results.
+    ours: Vec<PathBuf>,
     /// A camera's results are read while they are written.
     is_live: bool,
+}
+
+/// The hidden folder for outputs that belong to another one.
+struct Hidden {
+    path: PathBuf,
+    /// Where they belong.
+    of: PathBuf,
 }
 
 impl Place {
@@ -64,38 +93,59 @@ impl Place {
     ///
     /// # Errors
     /// `File` if there is none.
-    pub(super) fn new(job: &Job, request: &Request, instance: &str) -> Result<Self> {
+    pub(super) fn new(job: &Job, asked: &Asked, ours: Vec<PathBuf>, instance: &str) -> Result<Self> {
+        let declared = asked.bound.output_files();
         let mut place = Self {
-            request: request.clone(),
-            prefix: format!(".lockon-{}-{instance}-", job.id),
+            request: asked.bound.clone(),
+            folders: Vec::new(),
             scratch: None,
-            last: request.output_files(),
+            last: asked.request.output_files(),
+            declared,
+            overwrites: job.overwrite,
+            ours,
             is_live: job.live,
         };
         if job.live {
-            place.rename(free);
-            place.last = place.request.output_files();
+            // Reserved, so that no other job gets the name; those that stay empty are removed at the end.
+            place.rename(reserve)?;
+            let names = place.request.output_files();
+            place.last = names.iter().map(|path| asked.submitted(path)).collect();
             return Ok(place);
         }
         if job.collect {
             let folder = tempfile::tempdir().map_err(Error::file("create", &std::env::temp_dir()))?;
             let path = folder.path().to_owned();
             place.scratch = Some(folder);
-            place.rename(|name| path.join(name));
+            place.rename(|name| Ok(path.join(name)))?;
             return Ok(place);
         }
-        sweep_all(job, request);
-        let prefix = place.prefix.clone();
-        place.rename(|path| beside(path, &prefix));
+        sweep_all(job, &asked.bound);
+        let name = format!("{}{instance}", hidden_prefix(job));
+        for path in place.declared.clone() {
+            let of = folder_of(&path).to_owned();
+            if place.folders.iter().any(|hidden| hidden.of == of) {
+                continue;
+            }
+            let path = of.join(&name);
+            create_private(&path).map_err(Error::file("create", &path))?;
+            place.folders.push(Hidden { path, of });
+        }
+        let hidden: Vec<_> = place.folders.iter().map(|it| (it.of.clone(), it.path.clone())).collect();
+        place.rename(|path| {
+            let found = hidden.iter().find(|(of, _)| of == folder_of(path));
+            let (_, folder) = found.expect("each output's folder was just gone through");
+            Ok(folder.join(path.file_name().unwrap_or_default()))
+        })?;
         Ok(place)
     }
 
-    fn rename(&mut self, name: impl Fn(&Path) -> PathBuf) {
-        let text = |path: &String| name(Path::new(path)).to_string_lossy().into_owned();
+    fn rename(&mut self, name: impl Fn(&Path) -> Result<PathBuf>) -> Result<()> {
+        let text = |path: &String| Ok(name(Path::new(path))?.to_string_lossy().into_owned());
         let request = &mut self.request;
-        request.output = request.output.iter().map(|path| name(path)).collect();
-        request.results = request.results.iter().map(text).collect();
-        request.report = request.report.as_ref().map(text);
+        request.output = request.output.iter().map(|path| name(path)).collect::<Result<_>>()?;
+        request.results = request.results.iter().map(text).collect::<Result<_>>()?;
+        request.report = request.report.as_ref().map(text).transpose()?;
+        Ok(())
     }
 
     /// The outputs, by the names that they will have.
@@ -103,86 +153,240 @@ impl Place {
         self.last.iter().map(|path| path.to_string_lossy().into_owned())
     }
 
-    /// Gives what was written its last names; the results, which tell that all is there, come last. Those
+    /// Gives the written files their last names; the results, which tell that all is there, come last. Those
     /// that are collected are read instead.
     ///
     /// # Errors
-    /// `File`.
+    /// `Usage` if a name is somebody else's by now; `File`. Then no file has got its name.
     pub(super) fn commit(self, written: &[PathBuf]) -> Result<Committed> {
         if self.is_live {
-            return Ok(Committed { files: names(written), contents: Vec::new() });
+            remove_empty(&self.request.output_files());
+            return Ok(Committed::of(written.to_vec(), Vec::new()));
         }
         if self.scratch.is_some() {
             let read = |path: PathBuf| std::fs::read(&path).map_err(Error::file("read", &path));
             let contents = self.request.output_files().into_iter().map(read).collect::<Result<_>>()?;
-            return Ok(Committed { files: names(&self.last), contents });
+            return Ok(Committed::of(self.last, contents));
         }
+        let mut committed = Committed::of(Vec::new(), Vec::new());
+        let placed = self.place_all(written, &mut committed);
+        committed.hidden = self.folders.into_iter().map(|hidden| hidden.path).collect();
+        match placed {
+            Ok(()) => Ok(committed),
+            Err(error) => {
+                committed.undo();
+                Err(error)
+            }
+        }
+    }
+
+    fn place_all(&self, written: &[PathBuf], committed: &mut Committed) -> Result<()> {
         let is_results = |path: &&PathBuf| self.request.results.iter().any(|name| Path::new(name) == **path);
         let (results, others): (Vec<_>, Vec<_>) = written.iter().partition(is_results);
-        let mut files = Vec::new();
         for path in others.into_iter().chain(results) {
-            // A video whose frames changed goes on in files that its output names after its own.
-            let name = path.file_name().and_then(|name| name.to_str());
-            let Some(name) = name.and_then(|name| name.strip_prefix(&self.prefix)) else { continue };
-            let last = path.with_file_name(name);
+            let hidden = self.folders.iter().find(|hidden| hidden.path == folder_of(path));
+            let (Some(hidden), Some(name)) = (hidden, path.file_name()) else { continue };
             // The bytes are on the disk before they have the name.
-            std::fs::File::open(path).and_then(|file| file.sync_all()).map_err(Error::file("write", path))?;
-            std::fs::rename(path, &last).map_err(Error::file("write", &last))?;
-            files.push(last);
+            File::open(path).and_then(|file| file.sync_all()).map_err(Error::file("write", path))?;
+            let wanted = hidden.of.join(name);
+            let unwritable = || Error::file("write", &wanted);
+            if self.overwrites || self.ours.contains(&wanted) {
+                std::fs::rename(path, &wanted).map_err(unwritable())?;
+                committed.files.push(wanted);
+                continue;
+            }
+            let placed = if self.declared.contains(&wanted) {
+                link(path, &wanted).map(|()| wanted.clone())
+            } else {
+                // A video whose frames changed goes on in files that nobody named: any free name will do.
+                link_free(path, &wanted)
+            };
+            let placed = placed.map_err(|error| match error.kind() {
+                ErrorKind::AlreadyExists => taken(&wanted),
+                _ => unwritable()(error),
+            })?;
+            committed.placed.push(placed.clone());
+            committed.files.push(placed);
         }
-        Ok(Committed { files: names(&files), contents: Vec::new() })
+        Ok(())
     }
 
     /// Removes what a run left that failed.
     pub(super) fn discard(self) {
-        if self.scratch.is_none() && !self.is_live {
-            self.last.iter().for_each(|path| sweep(path, &self.prefix));
+        if self.is_live {
+            remove_empty(&self.request.output_files());
         }
+        let hidden: Vec<_> = self.folders.into_iter().map(|hidden| hidden.path).collect();
+        remove_folders(&hidden);
     }
 }
 
 /// What has become of a job's outputs.
 pub(super) struct Committed {
     /// Their names.
-    pub(super) files: Vec<String>,
+    pub(super) files: Vec<PathBuf>,
     /// Their bytes, if they come back through the farm.
     pub(super) contents: Vec<Vec<u8>>,
+    /// Those that no file had before.
+    placed: Vec<PathBuf>,
+    hidden: Vec<PathBuf>,
 }
 
-fn names(paths: &[PathBuf]) -> Vec<String> {
-    paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
-}
+impl Committed {
+    fn of(files: Vec<PathBuf>, contents: Vec<Vec<u8>>) -> Self {
+        Self { files, contents, placed: Vec::new(), hidden: Vec::new() }
+    }
 
-fn beside(path: &Path, prefix: &str) -> PathBuf {
-    let mut name = std::ffi::OsString::from(prefix);
-    name.push(path.file_name().unwrap_or_default());
-    path.with_file_name(name)
-}
+    /// Ends the work on outputs that the farm knows of.
+    pub(super) fn keep(&self) {
+        remove_folders(&self.hidden);
+    }
 
-/// Removes what workers that are gone left of a job, whose files have been found to be theirs to touch.
-pub(super) fn sweep_all(job: &Job, request: &Request) {
-    for path in request.output_files() {
-        sweep(&path, &format!(".lockon-{}-", job.id));
+    /// Takes the outputs of a job away that is nobody's any more, but none that replaced another file.
+    pub(super) fn undo(&self) {
+        for path in &self.placed {
+            let _ = std::fs::remove_file(path);
+        }
+        self.keep();
     }
 }
 
-/// Removes files of a folder whose names begin so. What cannot be removed is in nobody's way.
-fn sweep(path: &Path, prefix: &str) {
-    let Some(folder) = path.parent().and_then(|folder| folder.read_dir().ok()) else { return };
-    for entry in folder.flatten() {
-        if entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix)) {
-            let _ = std::fs::remove_file(entry.path());
+/// How the names of a job's hidden folders begin.
+fn hidden_prefix(job: &Job) -> String {
+    format!(".lockon-{}-", job.id)
+}
+
+fn create_private(path: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// Gives a file a second name, unless that is in use. Where files cannot have two it gets the name alone.
+fn link(path: &Path, wanted: &Path) -> io::Result<()> {
+    match std::fs::hard_link(path, wanted) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            File::options().write(true).create_new(true).open(wanted)?;
+            std::fs::rename(path, wanted)
+        }
+        linked => linked,
+    }
+}
+
+/// Gives a part of a video, `a-2.mkv`, a second name. If that is in use it is `a-3.mkv`, and so on. Returns
+/// the name.
+fn link_free(path: &Path, part: &Path) -> io::Result<PathBuf> {
+    let stem = part.file_stem().unwrap_or_default().to_string_lossy();
+    let split = stem.rsplit_once('-').and_then(|(stem, number)| Some((stem, number.parse::<u32>().ok()?)));
+    let (stem, first) = split.unwrap_or((&stem, 2));
+    let whole = part.with_file_name(stem);
+    let whole = part.extension().map_or_else(|| whole.clone(), |end| whole.with_added_extension(end));
+    for number in first.. {
+        let name = numbered(&whole, number);
+        match link(path, &name) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            linked => return linked.map(|()| name),
+        }
+    }
+    Err(ErrorKind::AlreadyExists.into())
+}
+
+/// Removes the hidden folders that workers left of a job that is done, and keeps its outputs.
+pub(super) fn forget_hidden(job: &Job, request: &Request) {
+    for path in request.output_files() {
+        remove_folders(&hidden_of(job, folder_of(&path)));
+    }
+}
+
+/// Removes what workers that are gone left of a job, whose outputs belong where this request names them: also
+/// files that have their names already, while others of the job have not.
+pub(super) fn sweep_all(job: &Job, request: &Request) {
+    for path in request.output_files() {
+        let folder = folder_of(&path);
+        let left = hidden_of(job, folder);
+        let ours: Vec<_> = left.iter().flat_map(|hidden| identities(hidden)).collect();
+        if !ours.is_empty() {
+            for entry in folder.read_dir().into_iter().flatten().flatten() {
+                if identity(&entry.path()).is_some_and(|it| ours.contains(&it)) {
+                    let _ = std::fs::remove_file(entry.path());
+                }
+            }
+        }
+        remove_folders(&left);
+    }
+}
+
+/// True if an earlier try of the job gave this file its name.
+fn placed_by(job: &Job, path: &Path) -> bool {
+    let Some(found) = identity(path) else { return false };
+    hidden_of(job, folder_of(path)).iter().any(|hidden| identities(hidden).contains(&found))
+}
+
+/// The hidden folders of a job beside its outputs.
+fn hidden_of(job: &Job, folder: &Path) -> Vec<PathBuf> {
+    let prefix = hidden_prefix(job);
+    let is_hidden =
+        |entry: &DirEntry| entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix));
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    entries.filter(is_hidden).map(|entry| entry.path()).collect()
+}
+
+/// The files of a folder, by what tells them from all others, whatever their names.
+fn identities(folder: &Path) -> Vec<(u64, u64)> {
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    entries.filter_map(|entry| identity(&entry.path())).collect()
+}
+
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let about = path.symlink_metadata().ok().filter(std::fs::Metadata::is_file)?;
+    Some((about.dev(), about.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Path) -> Option<(u64, u64)> {
+    None
+}
+
+/// Removes hidden folders. One that cannot be removed is in nobody's way.
+fn remove_folders(paths: &[PathBuf]) {
+    for path in paths {
+        let _ = std::fs::remove_dir_all(path).or_else(|_| std::fs::remove_file(path));
+    }
+}
+
+fn remove_empty(paths: &[PathBuf]) {
+    for path in paths {
+        if path.symlink_metadata().is_ok_and(|about| about.is_file() && about.len() == 0) {
+            let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// The first of `a.jsonl`, `a-2.jsonl`, `a-3.jsonl` and so on that is not there.
-fn free(path: &Path) -> PathBuf {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let extension = path.extension().map_or_else(String::new, |end| format!(".{}", end.to_string_lossy()));
-    let numbered = |number| path.with_file_name(format!("{stem}-{number}{extension}"));
-    let names = std::iter::once(path.to_owned()).chain((2_u32..).map(numbered));
-    names.into_iter().find(|path| path.symlink_metadata().is_err()).expect("numbers do not end")
+/// Creates the first of `a.jsonl`, `a-2.jsonl`, `a-3.jsonl` and so on that is not there.
+fn reserve(path: &Path) -> Result<PathBuf> {
+    for number in 1_u32.. {
+        let name = if number == 1 { path.to_owned() } else { numbered(path, number) };
+        match File::options().write(true).create_new(true).open(&name) {
+            Ok(_) => return Ok(name),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Error::file("write", path)(error)),
+        }
+    }
+    Err(Error::file("write", path)(ErrorKind::AlreadyExists.into()))
+}
+
+/// `a-3.jsonl` for `a.jsonl` and 3.
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{number}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
 }
 
 #[cfg(test)]
@@ -199,37 +403,102 @@ mod tests {
         (Job::new("a", &request, &[], terms).unwrap(), request)
     }
 
+    fn place(job: &Job, request: &Request, instance: &str) -> Place {
+        Place::new(job, &Asked::free(request.clone()), Vec::new(), instance).unwrap()
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let names = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    }
+
+    /// Writes a job's outputs, and a second part of its video.
+    fn write(place: &Place) -> Vec<PathBuf> {
+        let mut written = place.request.output_files();
+        written.insert(1, written[0].with_file_name("a-2.mkv"));
+        for path in &written {
+            std::fs::write(path, "new").unwrap();
+        }
+        written
+    }
+
     #[test]
     fn outputs_have_their_names_only_when_they_are_whole_and_second_parts_have_theirs() {
         let folder = tempfile::tempdir().unwrap();
         let (job, request) = job(folder.path());
-        let place = Place::new(&job, &request, "w1").unwrap();
-        let written = place.request.output_files();
-        let second = beside(&folder.path().join("a-2.mkv"), &place.prefix);
-        for path in written.iter().chain([&second]) {
-            std::fs::write(path, "x").unwrap();
-        }
+        let place = place(&job, &request, "w1");
+        let written = write(&place);
         assert!(request.output_files().iter().all(|path| !path.exists()));
-        let files = place.commit(&[written[1].clone(), written[0].clone(), second]).unwrap().files;
-        let mut there: Vec<_> = folder.path().read_dir().unwrap().map(|e| e.unwrap().file_name()).collect();
-        there.sort();
-        assert_eq!(there, ["a-2.mkv", "a.jsonl", "a.mkv"]);
-        assert!(files.last().unwrap().ends_with("a.jsonl"), "{files:?}");
+        let committed = place.commit(&written).unwrap();
+        assert!(committed.files.last().unwrap().ends_with("a.jsonl"), "{:?}", committed.files);
+        committed.keep();
+        assert_eq!(names(folder.path()), ["a-2.mkv", "a.jsonl", "a.mkv"]);
+    }
+
+    #[test]
+    fn a_second_part_gets_a_name_that_is_free_and_with_overwrite_its_own() {
+        for (overwrite, old, part) in [(false, "old", "a-4.mkv"), (true, "new", "a-2.mkv")] {
+            let folder = tempfile::tempdir().unwrap();
+            let (mut job, request) = job(folder.path());
+            job.overwrite = overwrite;
+            let at = |name: &str| folder.path().join(name);
+            for taken in ["a-2.mkv", "a-3.mkv"] {
+                std::fs::write(at(taken), "old").unwrap();
+            }
+            let place = place(&job, &request, "w1");
+            let written = write(&place);
+            let committed = place.commit(&written).unwrap();
+            assert!(committed.files.contains(&at(part)), "{:?}", committed.files);
+            assert_eq!(std::fs::read_to_string(at("a-2.mkv")).unwrap(), old);
+            assert_eq!(std::fs::read_to_string(at("a-3.mkv")).unwrap(), "old");
+        }
+    }
+
+    #[test]
+    fn a_file_that_came_while_the_job_ran_stays_and_nothing_of_the_job_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let (job, request) = job(folder.path());
+        let place = place(&job, &request, "w1");
+        let written = write(&place);
+        std::fs::write(folder.path().join("a.jsonl"), "mine").unwrap();
+        let said = place.commit(&written).err().unwrap().to_string();
+        assert!(said.contains("a.jsonl exists already") && said.contains("-y"), "{said}");
+        assert_eq!(names(folder.path()), ["a.jsonl"]);
+        assert_eq!(std::fs::read_to_string(folder.path().join("a.jsonl")).unwrap(), "mine");
     }
 
     #[test]
     fn what_a_try_left_that_was_killed_is_removed_by_the_next_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let (job, request) = job(folder.path());
-        let left = Place::new(&job, &request, "killed").unwrap().request.output_files();
+        let left = place(&job, &request, "killed").request.output_files();
         let other = folder.path().join(".lockon-0-killed-a.jsonl");
         left.iter().chain([&other]).for_each(|path| std::fs::write(path, "half").unwrap());
-        let place = Place::new(&job, &request, "next").unwrap();
+        let next = place(&job, &request, "next");
         assert!(left.iter().all(|path| !path.exists()) && other.exists());
-        std::fs::write(&place.request.output[0], "half").unwrap();
-        let made = place.request.output[0].clone();
-        place.discard();
-        assert!(!made.exists() && other.exists());
+        std::fs::write(&next.request.output[0], "half").unwrap();
+        next.discard();
+        assert_eq!(names(folder.path()), [".lockon-0-killed-a.jsonl"]);
+    }
+
+    #[test]
+    fn outputs_of_a_worker_that_died_between_their_names_and_its_report_are_the_jobs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (job, request) = job(folder.path());
+        let dead = place(&job, &request, "dead");
+        let written = write(&dead);
+        dead.commit(&written[..2]).unwrap();
+        let mine = folder.path().join("a-9.mkv");
+        std::fs::write(&mine, "mine").unwrap();
+        let mut record = Record::new(job.clone());
+        record.started = true;
+        assert!(matches!(look(&record, &request), Ok(Found::Room(_))));
+        let next = place(&job, &request, "next");
+        let written = write(&next);
+        next.commit(&written).unwrap().keep();
+        assert_eq!(names(folder.path()), ["a-2.mkv", "a-9.mkv", "a.jsonl", "a.mkv"]);
     }
 
     #[test]
@@ -237,24 +506,32 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (job, request) = job(folder.path());
         let mut record = Record::new(job);
-        assert!(matches!(look(&record, &request), Ok(Found::Room)));
+        assert!(matches!(look(&record, &request), Ok(Found::Room(_))));
         std::fs::write(&request.output[0], "mine").unwrap();
-        assert!(look(&record, &request).err().unwrap().to_string().contains("submit it with -y"));
-        record.started = true;
-        assert!(matches!(look(&record, &request), Ok(Found::Room)));
-        record.started = false;
+        for started in [false, true] {
+            record.started = started;
+            assert!(look(&record, &request).err().unwrap().to_string().contains("submit it with -y"));
+        }
         record.job.overwrite = true;
-        assert!(matches!(look(&record, &request), Ok(Found::Room)));
+        assert!(matches!(look(&record, &request), Ok(Found::Room(_))));
     }
 
     #[test]
-    fn a_camera_that_moves_goes_on_in_the_next_file() {
+    fn a_camera_that_moves_goes_on_in_the_next_file_and_leaves_no_empty_ones() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("yard.jsonl");
-        assert_eq!(free(&path), path);
-        std::fs::write(&path, "").unwrap();
-        assert_eq!(free(&path), folder.path().join("yard-2.jsonl"));
-        std::fs::write(folder.path().join("yard-2.jsonl"), "").unwrap();
-        assert_eq!(free(&path), folder.path().join("yard-3.jsonl"));
+        let (mut job, request) = job(folder.path());
+        job.live = true;
+        std::fs::write(folder.path().join("a.jsonl"), "old").unwrap();
+        let moved = place(&job, &request, "w1");
+        assert_eq!(
+            moved.request.output_files(),
+            [folder.path().join("a.mkv"), folder.path().join("a-2.jsonl")]
+        );
+        let third = place(&job, &request, "w2");
+        assert!(third.request.results[0].ends_with("a-3.jsonl"), "a name that is reserved is in use");
+        third.discard();
+        std::fs::write(&moved.request.results[0], "new").unwrap();
+        moved.discard();
+        assert_eq!(names(folder.path()), ["a-2.jsonl", "a.jsonl"]);
     }
 }

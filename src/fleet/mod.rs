@@ -45,7 +45,7 @@ use crate::job;
 use crate::media::launch;
 use crate::request::{Request, Share};
 use crate::results::Summary;
-use crate::run::Run;
+use crate::run::{Run, Video};
 
 pub use done::{Completion, completion};
 pub use list::{check, read_list};
@@ -63,6 +63,8 @@ pub struct Order {
     seeks: bool,
     /// The video's file: see [`Order::reading`].
     file: Option<Arc<File>>,
+    /// The only video that may be opened: see [`Order::confined_to`].
+    video: Option<Video>,
 }
 
 type Opened = dyn FnOnce(&mut Run) -> Result<()> + Send;
@@ -70,13 +72,19 @@ type Opened = dyn FnOnce(&mut Run) -> Result<()> + Send;
 impl Order {
     /// A run under a name.
     pub fn new(name: impl Into<String>, request: Request) -> Self {
-        Self { name: name.into(), request, opened: None, seeks: false, file: None }
+        Self { name: name.into(), request, opened: None, seeks: false, file: None, video: None }
     }
 
     /// The same, whose video is a file that is open already: see [`crate::run::Prepared::reading`].
     #[must_use]
     pub fn reading(self, file: Arc<File>) -> Self {
         Self { file: Some(file), ..self }
+    }
+
+    /// The same, which opens nothing for its video but this: see [`crate::run::Prepared::confined_to`].
+    #[must_use]
+    pub fn confined_to(self, video: Video) -> Self {
+        Self { video: Some(video), ..self }
     }
 
     /// The same, which begins to decode where `--start` is: see [`crate::run::Prepared::seeking`].
@@ -344,7 +352,8 @@ impl Shared {
 
 impl Task {
     fn run(self, share: Share) -> Ended {
-        let Self { id, order: Order { name, request, opened, seeks, file }, control, .. } = self;
+        let Self { id, order, control, .. } = self;
+        let Order { name, request, opened, seeks, file, video } = order;
         let _said_of_it = tracing::error_span!("video", name).entered();
         let run = || -> Result<(Summary, Result<()>)> {
             control.check()?;
@@ -352,6 +361,10 @@ impl Task {
             let prepared = if seeks { prepared.seeking() } else { prepared };
             let prepared = match file {
                 Some(file) => prepared.reading(file),
+                None => prepared,
+            };
+            let prepared = match video {
+                Some(video) => prepared.confined_to(video),
                 None => prepared,
             };
             let mut run = prepared.start(&control)?;

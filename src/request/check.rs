@@ -217,6 +217,8 @@ impl Request {
             decoder_threads,
             seek_ns: None,
             opened: None,
+            opened_pictures: None,
+            is_confined: false,
         };
         if reconnect && !spec.can_reconnect() {
             return usage("--reconnect is for cameras and streams: a file is not lost");

@@ -49,6 +49,16 @@ impl ReceiverText {
         Ok(self.line.get_or_init(|| said.trim().to_owned()))
     }
 
+    /// The same receiver, whose file is open under another name: the address is read there, now.
+    ///
+    /// # Errors
+    /// As [`Self::address`].
+    pub(crate) fn read_from(&self, opened: &Path) -> Result<Self> {
+        let line = Self::from(format!("@{}", opened.display()));
+        line.address()?;
+        Ok(Self { typed: self.typed.clone(), line: line.line })
+    }
+
     /// What may be shown of it: the file's name, or the address without its login, and without path and query
     /// if it is one of the web, where these can be secrets.
     pub fn shown(&self) -> String {

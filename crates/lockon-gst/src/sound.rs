@@ -18,6 +18,7 @@ use crossbeam_channel::{Receiver, Sender};
 use gst::prelude::*;
 
 use super::launch;
+use crate::source::keep_to_file;
 use lockon_core::error::{Error, Result};
 use lockon_core::text;
 
@@ -30,6 +31,9 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// The muxers' pads for sound.
 const SOUND_PAD: &str = "audio_%u";
+
+/// Where the system has the files that are open.
+const OPEN_FILES: &str = "/proc/self/fd";
 
 /// Package of the elements that are part of GStreamer itself.
 const CORE: &str = "libgstreamer1.0-0";
@@ -120,6 +124,10 @@ impl Branch {
         source.set_property("location", input);
         bin.add_many([&source, &parse, &queue]).expect("the bin is new");
         source.link(&parse).expect("filesrc links to parsebin");
+        // A file that is open already is read alone, as its video is.
+        if input.starts_with(OPEN_FILES) {
+            keep_to_file(&bin);
+        }
         let queue_end = queue.static_pad("src").expect("a queue has a src pad");
         let end = gst::GhostPad::with_target(&queue_end).expect("the pad has no ghost yet");
         bin.add_pad(&end).expect("the bin is new");

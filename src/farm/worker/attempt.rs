@@ -20,8 +20,8 @@ use crate::output::Format;
 use crate::request::Request;
 use crate::results::Summary;
 
-/// Between the end of a camera and the next try.
-const CAMERA_PAUSE: Duration = Duration::from_secs(2);
+/// Between the end of a camera, or an address that does not answer, and the next try.
+pub(super) const CAMERA_PAUSE: Duration = Duration::from_secs(2);
 
 /// Between a failure and the next try.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -90,9 +90,11 @@ impl Attempt<'_> {
     }
 
     /// Says that the job is done, once results that come back through the farm are there.
-    async fn succeed(&mut self, summary: Summary, Committed { files, contents }: Committed) -> Fate {
-        let Claimed { record, request, tried, .. } = &mut *self.claimed;
-        let (job, by, min_score) = (record.job.clone(), *tried, request.min_score);
+    async fn succeed(&mut self, summary: Summary, committed: Committed) -> Fate {
+        let Claimed { record, asked, tried, .. } = &mut *self.claimed;
+        let (job, by, min_score) = (record.job.clone(), *tried, asked.request.min_score);
+        let name = |path: &PathBuf| asked.submitted(path).to_string_lossy().into_owned();
+        let (files, contents) = (committed.files.iter().map(name).collect(), &committed.contents);
         record.status = Status::Done;
         record.frames = (summary.frames > 0).then_some(summary.frames);
         record.seconds = Some(summary.seconds);
@@ -102,16 +104,18 @@ impl Attempt<'_> {
             record.kept = Some(Kept { by, files });
         }
         let store = &self.shared.store;
-        if self.shared.insist(|| store.keep_results(&job.id, by, &contents)).await.is_none() {
+        if self.shared.insist(|| store.keep_results(&job.id, by, contents)).await.is_none() {
             (self.shared.tell)(News::Unheard { name: job.name });
             return Fate::Lapse;
         }
         match self.settle().await {
             Said::Stored => {
+                tidy(move || committed.keep()).await;
                 self.shared.has_done(&job.name, summary, min_score);
                 self.close().await
             }
             Said::NotOurs => {
+                tidy(move || committed.undo()).await;
                 // Nobody asks for them. If they stay, they are forgotten with the job.
                 let _ = store.forget_results_by(&job.id, by).await;
                 Fate::Lapse
@@ -123,7 +127,8 @@ impl Attempt<'_> {
     /// Says that the try came to nothing.
     async fn fail(&mut self, error: &Error) -> Fate {
         let is_live = self.claimed.record.job.live;
-        self.claimed.record.note_failure(&self.shared.options.name, error, error.is_usage());
+        let said = self.claimed.asked.in_submitted_names(&error.to_string());
+        self.claimed.record.note_failure(&self.shared.options.name, said.clone(), error.is_usage());
         let is_given_up = self.claimed.record.status == Status::Failed;
         self.shared.has_failed(&self.claimed.record, is_given_up);
         if self.settle().await != Said::Stored {
@@ -132,10 +137,12 @@ impl Attempt<'_> {
         if is_given_up {
             return self.close().await;
         }
-        if is_of_storage(error) {
-            self.shared.rest_after(error);
+        // A camera that is away says nothing about this worker: the pause is the job's.
+        if !is_live && is_of_storage(error) {
+            self.shared.rest_after(said);
         }
-        Fate::GiveBack(if is_live { CAMERA_PAUSE } else { PAUSE })
+        let is_away = matches!(error, Error::Unreachable { .. });
+        Fate::GiveBack(if is_live || is_away { CAMERA_PAUSE } else { PAUSE })
     }
 
     /// Does what is left to do of a job that has ended. If that cannot be said to the server, whoever takes
@@ -148,9 +155,10 @@ impl Attempt<'_> {
     /// Does the job on the fleet, and holds its lease meanwhile.
     async fn run(&mut self) -> End {
         let lease = self.lease;
-        let Claimed { record, request, .. } = &*self.claimed;
-        let (job, request, instance) = (record.job.clone(), request.clone(), self.shared.instance.clone());
-        let place = match lease.hold(on_disk(move || Place::new(&job, &request, &instance))).await {
+        let Claimed { record, asked, ours, .. } = &mut *self.claimed;
+        let (job, asked, instance) = (record.job.clone(), asked.clone(), self.shared.instance.clone());
+        let ours = std::mem::take(ours);
+        let place = match lease.hold(on_disk(move || Place::new(&job, &asked, ours, &instance))).await {
             Ok(place) => place,
             Err(error) => return End::Failed(error),
         };
@@ -213,9 +221,10 @@ impl Attempt<'_> {
         }
     }
 
-    fn order(&self, place: &Place) -> Order {
-        let Claimed { record, request, .. } = &*self.claimed;
-        let asked = asked(&record.job, request);
+    fn order(&mut self, place: &Place) -> Order {
+        let video = self.claimed.video.take();
+        let Claimed { record, asked: held, .. } = &*self.claimed;
+        let asked = asked(&record.job, &held.request);
         let outputs: Vec<_> = match &record.job.segment {
             Some(segment) => segment.results.clone(),
             None => place.outputs().collect(),
@@ -227,9 +236,15 @@ impl Attempt<'_> {
         let digest = record.job.digest.clone();
         let order = Order::new(record.job.name.clone(), place.request.clone());
         let order = if record.job.segment.is_some() { order.seeking() } else { order };
+        let order = match video {
+            Some(video) => order.confined_to(video),
+            None => order,
+        };
+        // The digest is that of the open file.
+        let control = held.bound.control.clone();
         order.when_opened(move |run| {
             run.note_command(line);
-            if run.note_asked(&asked, outputs) != digest {
+            if run.note_asked(&Request { control, ..asked.clone() }, outputs) != digest {
                 return Err(changed(&asked));
             }
             if let Some((reason, away)) = moved {
@@ -247,7 +262,7 @@ impl Attempt<'_> {
 
     /// Joins the results of a video's segments.
     async fn join(&self, place: Place) -> End {
-        let Claimed { record, request, .. } = &*self.claimed;
+        let Claimed { record, asked, .. } = &*self.claimed;
         let (mut parts, mut fault) = (Vec::with_capacity(record.job.segments), None);
         for id in record.job.parts() {
             match self.part(&id).await {
@@ -264,7 +279,7 @@ impl Attempt<'_> {
             place.discard();
             return End::Failed(error);
         }
-        let (name, results) = (record.job.name.clone(), request.results.clone());
+        let (name, results) = (record.job.name.clone(), asked.request.results.clone());
         let joined = on_disk(move || {
             let joined =
                 join::join(&name, &parts).and_then(|joined| write(&place.request.results, &results, joined));
@@ -298,7 +313,7 @@ impl Attempt<'_> {
                 "the results of {} are not in the farm any more: `lockon jobs retry` makes them anew",
                 record.job.name
             ));
-            record.note_failure(&self.shared.options.name, &error, true);
+            record.note_failure(&self.shared.options.name, error.to_string(), true);
             store.replace(&record, number).await?;
             return Err(error);
         };
@@ -394,6 +409,17 @@ fn write(paths: &[String], names: &[String], joined: Joined) -> Result<Summary> 
     Ok(joined.summary)
 }
 
+/// Removes what is in nobody's way, as long as the disk takes.
+async fn tidy(what: impl FnOnce() + Send + 'static) {
+    let done = on_disk(move || {
+        what();
+        Ok(())
+    });
+    if let Err(error) = done.await {
+        tracing::debug!("farm: {error}");
+    }
+}
+
 /// What was asked by whoever submitted: of the whole, where the job is a segment.
 fn asked(job: &Job, request: &Request) -> Request {
     job.segment.as_ref().map_or_else(|| request.clone(), |segment| segment.of_whole(request))
@@ -413,10 +439,7 @@ fn changed(request: &Request) -> Error {
 
 /// True if another worker may have the storage that is missing or full here.
 fn is_of_storage(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::File { .. } | Error::Output { .. } | Error::Unreachable { .. } | Error::Resource { .. }
-    )
+    matches!(error, Error::File { .. } | Error::Output { .. } | Error::Resource { .. })
 }
 
 impl Numbered {

@@ -1,15 +1,19 @@
 //! Whether a job that came is to be done here.
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::job::{Job, Record, Status, Try};
 use super::super::lease::Fate;
 use super::super::place::{self, Found};
+use super::super::roots::Asked;
 use super::super::split;
 use super::super::store::Numbered;
+use super::attempt::CAMERA_PAUSE;
 use super::{BEAT, News, Shared, on_disk};
-use crate::error::{Error, Result};
-use crate::request::Request;
+use crate::error::Result;
+use crate::run::Video;
 
 /// How long a job waits that this worker leaves to another.
 const LEFT: Duration = Duration::from_millis(500);
@@ -34,7 +38,11 @@ pub(super) struct Claimed {
     /// The number that it had at first, which no other try has.
     pub(super) tried: u64,
     /// What is asked.
-    pub(super) request: Request,
+    pub(super) asked: Arc<Asked>,
+    /// The video that may be opened, where the worker has roots.
+    pub(super) video: Option<Video>,
+    /// Files that the job may replace.
+    pub(super) ours: Vec<PathBuf>,
     /// How it ended that a camera was watched before, and how long ago, by the server's clock, somebody told
     /// of it last.
     pub(super) moved: Option<(String, Duration)>,
@@ -64,7 +72,8 @@ impl Shared {
                 }
                 record.note_loss();
             } else if record.status.is_final() {
-                // Whoever had it may have been gone before that was done.
+                // The worker that had it may have died before that.
+                self.sweep(&record).await;
                 self.clear_up(&record).await?;
                 return Ok(Claim::End(Fate::Close));
             }
@@ -91,17 +100,17 @@ impl Shared {
             if before.is_none() && self.leaves_to_another(&record).await? {
                 return Ok(Claim::End(Fate::GiveBack(LEFT)));
             }
-            let (asked, roots) = (record.clone(), self.options.roots.clone());
+            let (known, roots) = (record.clone(), self.options.roots.clone());
             let looked = on_disk(move || {
-                let request = roots.request_of(&asked.job)?;
-                Ok((place::look(&asked, &request)?, request))
+                let asked = roots.open_job(&known.job)?;
+                Ok((place::look(&known, &asked.bound).map_err(|error| asked.named(error))?, asked))
             });
-            let request = match looked.await {
-                Ok((Found::Room, request)) => request,
-                Ok((Found::Results, request)) => {
+            let (mut asked, ours) = match looked.await {
+                Ok((Found::Room(ours), asked)) => (asked, ours),
+                Ok((Found::Results, asked)) => {
                     record.status = Status::Done;
-                    record.files =
-                        request.output_files().iter().map(|path| path.display().to_string()).collect();
+                    let files = asked.request.output_files();
+                    record.files = files.iter().map(|path| path.display().to_string()).collect();
                     if self.store.replace(&record, number).await?.is_some() {
                         self.clear_up(&record).await?;
                         (self.tell)(News::Found { name: record.job.name });
@@ -111,7 +120,7 @@ impl Shared {
                 }
                 Err(error) => {
                     let is_final = error.is_usage();
-                    record.note_failure(&self.options.name, &error, is_final);
+                    record.note_failure(&self.options.name, error.to_string(), is_final);
                     if self.store.replace(&record, number).await?.is_none() {
                         continue;
                     }
@@ -120,7 +129,10 @@ impl Shared {
                         self.clear_up(&record).await?;
                         return Ok(Claim::End(Fate::Close));
                     }
-                    self.rest_after(&error);
+                    if job.live {
+                        return Ok(Claim::End(Fate::GiveBack(CAMERA_PAUSE)));
+                    }
+                    self.rest_after(error.to_string());
                     return Ok(Claim::End(Fate::GiveBack(LEFT)));
                 }
             };
@@ -140,20 +152,29 @@ impl Shared {
                 } else {
                     None
                 };
-                return Ok(Claim::Begin(Box::new(Claimed { record, number, tried: number, request, moved })));
+                let (video, asked) = (asked.take_video(), asked.into());
+                let claimed = Claimed { record, number, tried: number, asked, video, ours, moved };
+                return Ok(Claim::Begin(Box::new(claimed)));
             }
         }
     }
 
-    /// Removes what a worker that is gone left of a job that is given up. What cannot be is in nobody's way.
+    /// Removes what a worker that is gone left of a job that has ended; the outputs of one that is done stay.
+    /// Whatever cannot be removed is in nobody's way.
     async fn sweep(&self, record: &Record) {
         let (job, roots) = (record.job.clone(), self.options.roots.clone());
+        let is_done = record.status == Status::Done;
         // Others write under the names that they keep, or not here.
         if job.collect || job.live {
             return;
         }
         let swept = on_disk(move || {
-            place::sweep_all(&job, &roots.request_of(&job)?);
+            let asked = roots.open_job(&job)?;
+            if is_done {
+                place::forget_hidden(&job, &asked.bound);
+            } else {
+                place::sweep_all(&job, &asked.bound);
+            }
             Ok(())
         });
         if let Err(error) = swept.await {
@@ -268,8 +289,8 @@ impl Record {
     }
 
     /// Notes a failure: whether it is tried again depends on how often it was, unless it is `final`.
-    pub(super) fn note_failure(&mut self, worker: &str, error: &Error, is_final: bool) {
-        self.tries.push(Try { worker: worker.into(), error: error.to_string(), lost: false });
+    pub(super) fn note_failure(&mut self, worker: &str, error: impl Into<String>, is_final: bool) {
+        self.tries.push(Try { worker: worker.into(), error: error.into(), lost: false });
         let is_given_up = is_final || !self.job.live && self.tries.len() >= self.job.tries as usize;
         self.status = if is_given_up { Status::Failed } else { Status::Queued };
         if self.job.live {
@@ -283,6 +304,7 @@ impl Record {
 mod tests {
     use super::super::super::job::Terms;
     use super::*;
+    use crate::request::Request;
 
     fn record(input: &str, tries: u32) -> Record {
         let mut request = Request::new(input).unwrap();

@@ -108,6 +108,20 @@ struct State {
     is_away: bool,
 }
 
+impl State {
+    /// Begins a rest. One that lasts longer already goes on.
+    fn begin_rest(&mut self, until: Instant, why: String) {
+        if self.rest.as_ref().is_none_or(|(known, _)| *known < until) {
+            self.rest = Some((until, why));
+        }
+    }
+
+    /// Ends the rest if its time is over by `now`.
+    fn end_rest(&mut self, now: Instant) {
+        self.rest.take_if(|(until, _)| *until <= now);
+    }
+}
+
 /// Does a farm's jobs until `control` is stopped, and then as [`Drain`] says. A server that is away is waited
 /// for; `tell` hears of that and of every job.
 ///
@@ -267,11 +281,7 @@ impl Shared {
     }
 
     async fn next(&self, kind: Kind, consumer: &mut Option<PullConsumer>) -> Result<Option<Message>> {
-        let rest = self.state().rest.as_ref().map(|(until, _)| *until);
-        if let Some(until) = rest {
-            tokio::time::sleep_until(until.into()).await;
-            self.state().rest = None;
-        }
+        self.rest().await;
         if consumer.is_none() {
             let Options { version, lease, .. } = &self.options;
             *consumer = Some(self.store.consumer(kind, version, *lease).await?);
@@ -344,17 +354,27 @@ impl Shared {
         }
     }
 
+    /// Waits until the worker may take jobs: also for a rest that began or grew meanwhile.
+    async fn rest(&self) {
+        loop {
+            let rest = self.state().rest.as_ref().map(|(until, _)| *until);
+            let Some(until) = rest else { return };
+            tokio::time::sleep_until(until.into()).await;
+            self.state().end_rest(Instant::now());
+        }
+    }
+
     /// Takes no job for a while after several in a row that failed here for want of storage: others may have
     /// it, and a worker that fails at once would get them all.
-    fn rest_after(&self, error: &Error) {
+    fn rest_after(&self, why: String) {
         let mut state = self.state();
         state.wants += 1;
         let rest = (PATIENCE / 2).saturating_mul(1 << state.wants.min(8)).min(LONGEST_REST);
-        state.rest = Some((Instant::now() + rest, error.to_string()));
+        state.begin_rest(Instant::now() + rest, why.clone());
         let wants = state.wants;
         drop(state);
         if wants > 1 {
-            (self.tell)(News::Resting { rest, why: error.to_string() });
+            (self.tell)(News::Resting { rest, why });
         }
     }
 
@@ -394,5 +414,24 @@ impl Shared {
         (state.done, state.wants) = (state.done + 1, 0);
         drop(state);
         (self.tell)(News::Done { name: name.into(), summary: Box::new(summary), min_score });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_longer_rest_outlasts_an_older_shorter_one() {
+        let mut state = State::default();
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        state.begin_rest(at(1), "short".into());
+        state.begin_rest(at(8), "long".into());
+        state.begin_rest(at(2), "short again".into());
+        state.end_rest(at(1));
+        assert_eq!(state.rest, Some((at(8), "long".into())));
+        state.end_rest(at(8));
+        assert_eq!(state.rest, None);
     }
 }

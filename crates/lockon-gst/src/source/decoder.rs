@@ -113,10 +113,11 @@ fn is_software_decoder(element: &gst::Element) -> bool {
     class.is_some_and(|class| class.contains("Decoder") && !class.contains("Hardware"))
 }
 
-/// Those of the pipeline and those that come to it.
-fn for_each_element(pipeline: &gst::Pipeline, to_do: impl Fn(&gst::Element) + Send + Sync + 'static) {
-    pipeline.iterate_recurse().into_iter().flatten().for_each(|element| to_do(&element));
-    pipeline.connect_deep_element_added(move |_, _, element| to_do(element));
+/// Calls `to_do` with each element that is in the pipeline, now or later.
+fn for_each_element(pipeline: &impl IsA<gst::Bin>, to_do: impl Fn(&gst::Element) + Send + Sync + 'static) {
+    let bin = pipeline.as_ref();
+    bin.iterate_recurse().into_iter().flatten().for_each(|element| to_do(&element));
+    bin.connect_deep_element_added(move |_, _, element| to_do(element));
 }
 
 pub(super) fn is_hardware(factory: &gst::ElementFactory) -> bool {
@@ -153,9 +154,15 @@ pub(super) fn keep_to_gpu(pipeline: &gst::Pipeline, number: u32) {
     leave_out(pipeline, move |factory| gpu_of(factory).is_some_and(|gpu| gpu != number));
 }
 
-/// Leaves out what opens other files and addresses than the one that is read, because that names them, as
-/// playlists do. What comes back has the first that was left out, once one was.
-pub(super) fn keep_to_file(pipeline: &gst::Pipeline) -> Arc<OnceLock<gst::ElementFactory>> {
+/// Leaves out elements that open other files and addresses than the input, as playlists name them, and
+/// forbids HTTP sources to follow a redirect. Returns the first element that was left out, once one was.
+pub(crate) fn keep_to_file(pipeline: &impl IsA<gst::Bin>) -> Arc<OnceLock<gst::ElementFactory>> {
+    const REDIRECT: &str = "automatic-redirect";
+    for_each_element(pipeline, |element| {
+        if element.find_property(REDIRECT).is_some() {
+            element.set_property(REDIRECT, false);
+        }
+    });
     let first = Arc::new(OnceLock::new());
     let left_out = first.clone();
     leave_out(pipeline, move |factory| {
@@ -176,11 +183,11 @@ fn opens_others(class: &str) -> bool {
 
 /// Has what finds decoders in a pipeline pass over some of them.
 fn leave_out(
-    pipeline: &gst::Pipeline,
+    pipeline: &impl IsA<gst::Bin>,
     is_left_out: impl Fn(&gst::ElementFactory) -> bool + Clone + Send + Sync + 'static,
 ) {
     // Those within a `uridecodebin` ask through it.
-    let choosers = pipeline.children().into_iter().filter_map(|element| {
+    let choosers = pipeline.as_ref().children().into_iter().filter_map(|element| {
         let signal = SignalId::lookup("autoplug-select", element.type_())?;
         Some((element, signal.query().return_type().type_()))
     });

@@ -45,6 +45,7 @@ use reconnect::Reconnection;
 
 pub use address::Uri;
 pub use decoder::Decoder;
+pub(crate) use decoder::keep_to_file;
 pub(crate) use decoder::nvidia_codecs;
 pub use image_sequence::Pictures;
 pub use input::Input;

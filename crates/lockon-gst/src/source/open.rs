@@ -194,7 +194,8 @@ impl Prerolled {
         let pipeline = built(spec, launch, inlet, control, resume)?;
         let sink = the_appsink(launch, &pipeline)?;
         let pad = sink.static_pad("sink").ok_or_else(|| failure("an appsink has no pad"))?;
-        let left_out = spec.opened.as_ref().map(|_| keep_to_file(&pipeline)).unwrap_or_default();
+        let is_confined = spec.is_confined || spec.opened.is_some();
+        let left_out = if is_confined { keep_to_file(&pipeline) } else { Arc::default() };
         let ending = Ending::watch(&pipeline);
         let feed = Arc::new(Feed::new(resume, &ending));
         feed.attach(&sink);

@@ -55,6 +55,11 @@ pub struct SourceSpec {
     /// The file that the input names, where it is open already: this one is read, whatever lies under the
     /// name later. Nothing else is opened for it, so that a list that names others is refused.
     pub opened: Option<Arc<File>>,
+    /// As `opened`, for pictures: each with the name that messages use.
+    pub opened_pictures: Option<Arc<Vec<(PathBuf, File)>>>,
+    /// True if nothing but the input itself may be opened: a playlist that names other videos is refused, and
+    /// an HTTP server that sends the reader elsewhere is not followed. `opened` implies it.
+    pub is_confined: bool,
 }
 
 /// What is asked of a camera. What is left open it chooses itself.
@@ -99,6 +104,8 @@ impl SourceSpec {
             detections: None,
             seek_ns: None,
             opened: None,
+            opened_pictures: None,
+            is_confined: false,
         }
     }
 
@@ -170,8 +177,9 @@ impl SourceSpec {
 
     /// The pictures that the input stands for, if that is what it is.
     pub(super) fn pictures(&self) -> Result<Option<PictureFiles>> {
-        match &self.input {
-            Input::Pictures(pictures) => pictures.find().map(Some),
+        match (&self.input, &self.opened_pictures) {
+            (Input::Pictures(pictures), Some(opened)) => PictureFiles::opened(pictures, opened).map(Some),
+            (Input::Pictures(pictures), None) => pictures.find().map(Some),
             _ => Ok(None),
         }
     }

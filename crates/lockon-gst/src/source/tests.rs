@@ -630,6 +630,31 @@ fn a_file_that_is_open_is_read_whatever_lies_under_its_name_later() {
 }
 
 #[test]
+fn pictures_that_are_open_are_read_whatever_lies_under_their_names_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let pictures = |width: u32| {
+        for number in 0..3 {
+            let path = folder.path().join(format!("p{number}.png"));
+            image::GrayImage::from_pixel(width, 33, image::Luma([9 + number])).save(path).unwrap();
+        }
+    };
+    pictures(41);
+    let Input::Pictures(typed) = Input::typed(folder.path().as_os_str()).unwrap() else { panic!() };
+    let open_one = |path: PathBuf| (path.clone(), std::fs::File::open(path).unwrap());
+    let opened: Vec<_> = typed.names().unwrap().into_iter().map(open_one).collect();
+    for (path, _) in &opened {
+        std::fs::remove_file(path).unwrap();
+    }
+    pictures(57);
+    let opened_pictures = Some(opened.into());
+    let spec = SourceSpec { opened_pictures, is_confined: true, ..spec(Input::Pictures(typed)) };
+    let mut source = open(&spec).unwrap();
+    for _ in 0..3 {
+        assert_eq!(wait(&mut source).format.size, Size::new(41, 33));
+    }
+}
+
+#[test]
 fn a_file_that_is_live_plays_at_its_own_speed() {
     let folder = tempfile::tempdir().unwrap();
     let video = "videotestsrc num-buffers=10 ! video/x-raw,framerate=25/1 ! jpegenc ! avimux";

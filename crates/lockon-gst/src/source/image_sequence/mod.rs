@@ -8,6 +8,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,6 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gst::prelude::*;
 use tempfile::TempDir;
 
+use super::inlet;
 use crate::launch::{self, Launch};
 use lockon_core::error::{Error, Result};
 use lockon_core::text;
@@ -39,6 +41,8 @@ pub struct Pictures(PathBuf);
 pub(super) struct PictureFiles {
     pub(super) files: Vec<PathBuf>,
     kind: PictureKind,
+    /// The files, where they are open already: these are read, whatever has their names now.
+    opened: Option<Arc<Vec<(PathBuf, File)>>>,
 }
 
 /// A folder with links to pictures under names that `multifilesrc` can count through; removed when it is
@@ -53,6 +57,11 @@ impl Pictures {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let stands_for_many = number_of(&name).is_some() || name.contains(['*', '?', '[']);
         (path.is_dir() || (stands_for_many && !path.exists())).then(|| Self(path.to_owned()))
+    }
+
+    /// A folder, a pattern or a glob, as it was typed.
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 
     /// The pictures that are there.
@@ -129,7 +138,16 @@ impl Pictures {
                 kind.endings[0]
             )));
         }
-        Ok(PictureFiles { files, kind })
+        Ok(PictureFiles { files, kind, opened: None })
+    }
+
+    /// The names of the pictures, in order.
+    ///
+    /// # Errors
+    /// `NoVideo` if there are none, if they are of several kinds, or if a number is missing among them; `File`
+    /// if their folder cannot be read.
+    pub fn names(&self) -> Result<Vec<PathBuf>> {
+        Ok(self.find()?.files)
     }
 }
 
@@ -140,13 +158,27 @@ impl fmt::Display for Pictures {
 }
 
 impl PictureFiles {
+    /// Pictures that are open already.
+    ///
+    /// # Errors
+    /// `NoVideo` if there are none, or if the first one is no picture.
+    pub(super) fn opened(typed: &Pictures, opened: &Arc<Vec<(PathBuf, File)>>) -> Result<Self> {
+        let fault = |reason: &str| Error::NoVideo { input: typed.to_string(), reason: reason.into() };
+        let (name, file) = opened.first().ok_or_else(|| fault("there is no picture"))?;
+        let by_bytes = || sniffed(&inlet::path_of(file).ok()?);
+        let kind = PictureKind::of(name).or_else(by_bytes).ok_or_else(|| fault("it is no picture"))?;
+        let files = opened.iter().map(|(name, _)| name.clone()).collect();
+        Ok(Self { files, kind, opened: Some(opened.clone()) })
+    }
+
     /// The pipeline that plays them at `frame_rate`, which may need links.
     pub(super) fn launch(&self, frame_rate: Option<(i32, i32)>) -> Launch {
         let (n, d) = frame_rate.unwrap_or(USUAL_RATE);
         let text = include_str!("../../../../../pipelines/pictures.launch")
             .replace("jpegdec name=decode", self.kind.decoder);
         let mut launch = Launch::new("pictures.launch", &text);
-        let (pattern, first) = self.pattern().unwrap_or_else(|| {
+        let pattern = if self.needs_links() { None } else { self.pattern() };
+        let (pattern, first) = pattern.unwrap_or_else(|| {
             let folder = std::env::temp_dir().join(format!("{LINKS}XXXXXX"));
             (links_pattern(&folder), 0)
         });
@@ -159,7 +191,7 @@ impl PictureFiles {
 
     /// True if their names cannot be counted through.
     pub(super) fn needs_links(&self) -> bool {
-        self.pattern().is_none()
+        self.opened.is_some() || self.pattern().is_none()
     }
 
     /// Makes the links that their pipeline needs, if it needs any.
@@ -225,7 +257,10 @@ impl PictureFiles {
         let links = Links(folder.map_err(Error::file("create", &std::env::temp_dir()))?);
         for (number, file) in self.files.iter().enumerate() {
             let link = links.0.path().join(format!("{number:08}"));
-            let target = std::path::absolute(file).map_err(Error::file("read", file))?;
+            let target = match &self.opened {
+                Some(opened) => inlet::path_of(&opened[number].1)?,
+                None => std::path::absolute(file).map_err(Error::file("read", file))?,
+            };
             #[cfg(unix)]
             std::os::unix::fs::symlink(target, &link).map_err(Error::file("create", &link))?;
             #[cfg(not(unix))]
@@ -307,7 +342,7 @@ mod tests {
         for folder in &left {
             std::fs::create_dir_all(folder).unwrap();
         }
-        let links = PictureFiles { files, kind: KINDS[1] }.links();
+        let links = PictureFiles { files, kind: KINDS[1], opened: None }.links();
         for folder in &left {
             std::fs::remove_dir(folder).unwrap();
         }
@@ -322,7 +357,7 @@ mod tests {
     fn numbered_names_are_a_pattern_and_others_get_links() {
         let of = |names: &[&str]| {
             let files = names.iter().map(PathBuf::from).collect();
-            PictureFiles { files, kind: KINDS[0] }.pattern()
+            PictureFiles { files, kind: KINDS[0], opened: None }.pattern()
         };
         assert_eq!(of(&["s/0001.jpg", "s/0002.jpg"]), Some(("s/%04d.jpg".into(), 1)));
         assert_eq!(of(&["s%/f9x.jpg", "s%/f10x.jpg"]), Some(("s%%/f%dx.jpg".into(), 9)));
