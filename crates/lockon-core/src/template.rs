@@ -35,7 +35,8 @@ pub fn check_count(templates: usize, scales: &Scales, angles: &Angles) -> Result
 
 /// A pattern: luma pixels, the mask that says which of them count, and their sums. Clones share the pixels.
 ///
-/// As text it has `name`, `w`, `h` and, in base64, `luma` and perhaps `mask`: a byte a pixel, row by row.
+/// As text it has `name`, `w`, `h` and its pixels in base64: `png`, a grey PNG whose alpha channel is the mask,
+/// or, where that would be longer, `luma` and perhaps `mask`, a byte a pixel, row by row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Template {
     name: Arc<str>,
@@ -46,6 +47,8 @@ pub struct Template {
     sums: TemplateSums,
     scale: f64,
     angle: f64,
+    /// The pixels as records have them.
+    written: written::Cache,
 }
 
 /// The sums of a template over its counted pixels, exact.
@@ -122,7 +125,8 @@ impl Template {
             return fault(TemplateFault::Flat(any_counted));
         }
         let spans = mask.as_ref().and_then(spans);
-        Ok(Self { name, luma: Arc::new(luma), mask: mask.map(Arc::new), spans, sums, scale, angle })
+        let (luma, mask, written) = (Arc::new(luma), mask.map(Arc::new), written::Cache::default());
+        Ok(Self { name, luma, mask, spans, sums, scale, angle, written })
     }
 
     /// The same template under another name.
