@@ -190,6 +190,22 @@ fn a_box_of_a_frame_that_has_passed_is_where_one_is_that_was_followed_since() {
 }
 
 #[test]
+fn a_box_of_a_frame_that_has_not_come_is_refused() {
+    let driven = drive(
+        &job(),
+        &video(),
+        &[(9, |run| run.follow(part(0, 11), Some(11))), (14, |run| run.follow(part(0, 15), Some(u64::MAX)))],
+    );
+    for (index, said) in
+        [(0, "frame 11 has not come: the next one is 10"), (1, "has not come: the next one is 15")]
+    {
+        let error = driven.answer(index).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+    assert!(driven.records.iter().all(|record| record.tracks.is_empty()));
+}
+
+#[test]
 fn a_track_that_is_corrected_keeps_its_number_and_goes_on_from_its_new_box() {
     let job = job();
     job.control.keep_frames(10);

@@ -25,7 +25,7 @@ use crate::surface::{Surface, Traffic};
 use crate::tally::Tally;
 use crate::text;
 use auto::Turn;
-use orders::Carried;
+use orders::{Carried, Refusals};
 use relay::{Leg, Relay, Work};
 
 mod auto;
@@ -444,6 +444,7 @@ struct Run {
     due: Vec<Carried>,
     /// Orders about the search that sinks have not heard of yet, by their frames.
     carried: VecDeque<Carried>,
+    refusals: Refusals,
     /// Frames that were submitted.
     submitted: u64,
     /// `auto` went over to a pyramid while frames passed, or tried to.

@@ -210,6 +210,32 @@ impl Search {
         Err(Error::NothingFits { smallest, area: roi.size() })
     }
 
+    /// Refuses a change that adds a template which fits nowhere in frames of that size, in no size or
+    /// direction: it would never be found.
+    ///
+    /// # Errors
+    /// `Order`.
+    pub(crate) fn check_added(&self, change: &Change, frame: Size) -> Result<()> {
+        let area = self.roi.map_or(frame, Rect::size);
+        for added in &change.add {
+            let sizes = || {
+                let members = self.sought.iter().flat_map(|sought| sought.members());
+                members.filter(|(name, _)| *name == &**added.name()).map(|(_, size)| size)
+            };
+            if sizes().any(|size| size.fits_in(area)) {
+                continue;
+            }
+            let smallest = sizes().min_by_key(|size| size.area()).unwrap_or(added.size());
+            let reason = format!(
+                "template {:?} is larger than what is searched: it has {smallest} pixels at its smallest scale, the \
+                 searched area {area}",
+                &**added.name()
+            );
+            return Err(Error::Order { order: change.to_string(), reason });
+        }
+        Ok(())
+    }
+
     fn place(&self, name: &str) -> Option<usize> {
         self.templates.iter().position(|template| **template.name() == *name)
     }

@@ -49,7 +49,7 @@ impl Engine<'_> {
     fn open_first(&self, run: &mut Run, frame: &Frame) -> Result<Leg> {
         run.due = self.due(frame);
         let begun = run.search.clone();
-        if let Some(search) = changed(&begun, &mut run.due) {
+        if let Some(search) = changed(&begun, &mut run.due, frame.format.size) {
             run.search = search.into();
             match self.open_for(run, &self.work(run), &frame.format, false, None) {
                 Ok(leg) => {

@@ -3,11 +3,13 @@
 //! Orders about the search are carried out when a frame is submitted, those about tracks when it is decided;
 //! outputs hear of both before that frame's results.
 
+use std::time::{Duration, Instant};
+
 use super::relay::Work;
 use super::{Engine, Run, in_words};
 use crate::change::Change;
 use crate::error::{Error, Result};
-use crate::frame::Frame;
+use crate::frame::{Frame, Size};
 use crate::orders::{Asked, Order};
 use crate::results::Event;
 use crate::search::Search;
@@ -61,7 +63,8 @@ impl Engine<'_> {
     /// Opens one device for all of them; if that fails, one for each half of them, so that only those are
     /// refused for which none can be opened.
     pub(super) fn carry_out(&mut self, run: &mut Run, due: &mut [Carried], frame: u64) -> Result<()> {
-        let Some(search) = changed(&run.search, due) else { return Ok(()) };
+        let size = run.open.as_ref().expect("a frame is about to be submitted").format.size;
+        let Some(search) = changed(&run.search, due, size) else { return Ok(()) };
         let may_cut = may_cut(run, &search, due);
         match self.retune(run, search, may_cut, frame)? {
             Err(error @ Error::Stopped) => Err(error),
@@ -138,7 +141,7 @@ impl Engine<'_> {
             error => in_words(error),
         });
         if let Err(error) = &outcome {
-            tracing::warn!("frame {frame}: {error}");
+            run.refusals.warn(Instant::now(), || format!("frame {frame}: {error}"));
         }
         let order = asked.order.clone();
         asked.answer(outcome.map(|()| frame));
@@ -147,12 +150,56 @@ impl Engine<'_> {
     }
 }
 
-/// The search after the orders that can be carried out; none if there are none. The others get their
-/// outcome.
-pub(super) fn changed(search: &Search, due: &mut [Carried]) -> Option<Search> {
+/// Warnings about refused orders: a program that sends one after the other does not fill the log.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    /// When the first of this interval was logged.
+    since: Option<Instant>,
+    /// Refusals in this interval.
+    count: u64,
+}
+
+impl Refusals {
+    /// Warnings in each interval. The next one says that more are not logged.
+    const MOST: u64 = 5;
+    const INTERVAL: Duration = Duration::from_secs(10);
+
+    fn warn(&mut self, now: Instant, text: impl FnOnce() -> String) {
+        if let Some(line) = self.line(now, text) {
+            tracing::warn!("{line}");
+        }
+    }
+
+    /// What to log of a refusal at this time.
+    fn line(&mut self, now: Instant, text: impl FnOnce() -> String) -> Option<String> {
+        let mut unlogged = 0;
+        if self.since.is_none_or(|since| now.duration_since(since) >= Self::INTERVAL) {
+            unlogged = self.count.saturating_sub(Self::MOST);
+            (self.since, self.count) = (Some(now), 0);
+        }
+        self.count += 1;
+        match self.count {
+            count if count > Self::MOST + 1 => None,
+            count if count > Self::MOST => {
+                Some(format!("{}; more refused orders are not logged for a while", text()))
+            }
+            _ if unlogged > 1 => {
+                Some(format!("{} ({} more orders were refused before)", text(), unlogged - 1))
+            }
+            _ => Some(text()),
+        }
+    }
+}
+
+/// The search after those orders that can be carried out; `None` if none can. The others get their outcome.
+pub(super) fn changed(search: &Search, due: &mut [Carried], frame: Size) -> Option<Search> {
     let mut after = None;
     for carried in due {
-        let change = carried.change().map(|change| after.as_ref().unwrap_or(search).changed(change));
+        let change = carried.change().map(|change| {
+            let changed = after.as_ref().unwrap_or(search).changed(change)?;
+            changed.check_added(change, frame)?;
+            Ok(changed)
+        });
         if let Some(changed) = change {
             carried.outcome = changed.map(|changed| after = Some(changed));
         }
@@ -171,4 +218,33 @@ fn may_cut(run: &Run, after: &Search, due: &[Carried]) -> bool {
         changes().any(|change| !change.add.is_empty() || change.scales.is_some() || change.angles.is_some());
     let is_any_left = || after.cut_to(open.format.size).sought().is_some();
     open.relay.last().is_cut && !asks_for_box && (!asks_for_sizes || is_any_left())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_that_come_one_after_the_other_are_counted_instead_of_logged() {
+        let (begun, mut refusals) = (Instant::now(), Refusals::default());
+        let mut lines = |at: f64| {
+            let logged = (0..1000).filter_map(|n| {
+                refusals.line(begun + Duration::from_secs_f64(at), || format!("refused {n}"))
+            });
+            logged.collect::<Vec<_>>()
+        };
+        let first = lines(0.0);
+        assert_eq!(first.len(), 6);
+        assert_eq!((&*first[0], &*first[4]), ("refused 0", "refused 4"));
+        assert_eq!(first[5], "refused 5; more refused orders are not logged for a while");
+        assert!(lines(9.9).is_empty());
+        let later = lines(10.0);
+        assert_eq!((later.len(), &*later[0]), (6, "refused 0 (1994 more orders were refused before)"));
+        // Few are logged as they are.
+        let mut refusals = Refusals::default();
+        for second in (0..100).step_by(2) {
+            let at = begun + Duration::from_secs(second);
+            assert_eq!(refusals.line(at, || "refused".into()).as_deref(), Some("refused"));
+        }
+    }
 }

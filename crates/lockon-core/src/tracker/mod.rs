@@ -211,6 +211,12 @@ impl Tracker {
             return Err(Obstacle::Outside(rect, size));
         }
         let at = at.unwrap_or(next.meta.index);
+        if at > next.meta.index {
+            return Err(Obstacle::Other(format!(
+                "frame {at} has not come: the next one is {}",
+                next.meta.index
+            )));
+        }
         if at < next.meta.index {
             match kept.oldest() {
                 Some(oldest) if oldest <= at => {}
