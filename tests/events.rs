@@ -549,7 +549,7 @@ fn what_cannot_be_told_is_wrong_usage_without_its_secrets() {
         (&["--events", "mqtt://me:s3cret@host"][..], "expected a topic"),
         (&["--events", "-", "--results", "-"], "standard output is given twice"),
         (&["--events", "-", "--home-assistant"], "--home-assistant needs --events mqtt://"),
-        (&["--zone", "a=0,0,1,0,1,1"], "--zone needs --events"),
+        (&["--zone", "a=0,0,1,0,1,1"], "--zone needs --events, --serve, -o, --display or --sink"),
         (&["--events", "-", "--zone", "a=0,0,1,0,1,1", "--zone", "a=0,0,2,0,2,2"], "two zones are called a"),
     ] {
         let all = [&["--source", SOURCE, "--track", "1,1,40,40"], words].concat();

@@ -1,7 +1,7 @@
 //! What happens to tracks, told to programs: as lines, to a web server, to an MQTT broker.
 //!
 //! The engine is synchronous and never waits for any of these. Between them stands a sink that finds out what
-//! happened ([`watch`]) and puts it into a queue for each receiver, each of which has a thread of its own.
+//! happened ([`crate::watch`]) and puts it into a queue for each receiver, each of which has a thread of its own.
 //! Where a receiver is away or slow, its queue fills, and from then on the oldest in it are lost, and
 //! counted. One that fails is told nothing more, and the others go on. At the end of a run what waits is
 //! told, for as long as [`FAREWELL`].
@@ -9,7 +9,6 @@
 //! | file | job |
 //! |---|---|
 //! | `mod.rs` | the sink: events as JSON, receivers started and ended |
-//! | `watch.rs` | what happened, from the records of frames |
 //! | `address.rs` | where events go, as it is typed |
 //! | `queue.rs` | what waits for a receiver |
 //! | `outage.rs` | a receiver that does not answer |
@@ -20,7 +19,6 @@ mod mqtt;
 mod outage;
 mod queue;
 mod tls;
-pub mod watch;
 mod webhook;
 
 use std::collections::BTreeMap;
@@ -44,11 +42,12 @@ use crate::frame::{Frame, VideoFormat};
 use crate::output;
 use crate::ports::{Delivery, Sink};
 use crate::request::Request;
-use crate::results::{EventsSummary, FrameRecord, RunRecord, Summary, Track};
+use crate::results::{self, EventsSummary, FrameRecord, RunRecord, Summary, Track};
 use crate::still;
 use crate::surface::Surface;
 use crate::text;
 
+pub use crate::watch;
 use address::Address;
 pub use mqtt::Forgotten;
 use mqtt::Home;
@@ -85,11 +84,6 @@ pub fn check(request: &Request) -> Result<()> {
         return usage(
             "--home-assistant needs --events mqtt://...: Home Assistant listens to a broker".into(),
         );
-    }
-    for (index, zone) in request.zone.iter().enumerate() {
-        if request.zone[..index].iter().any(|other| other.name() == zone.name()) {
-            return usage(format!("--zone: two zones are called {}", text::in_one_line(zone.name())));
-        }
     }
     Ok(())
 }
@@ -355,6 +349,15 @@ impl Sink for EventsSink {
         self.watch.step(record, frame.format.size, &mut self.happened);
         self.tell(Some(frame))?;
         self.check()
+    }
+
+    /// Zones that orders add or remove count from the next frame on.
+    fn note(&mut self, event: &results::Event) -> Result<()> {
+        if let results::Event::Control { order, refused: None, .. } = event {
+            self.watch.obey(order, &mut self.happened);
+            self.tell(None)?;
+        }
+        Ok(())
     }
 
     /// Waits for as long as [`FAREWELL`].

@@ -15,6 +15,7 @@ mod part;
 mod range;
 mod search;
 mod shot;
+mod speed;
 mod threshold;
 mod typed;
 mod view;
@@ -25,10 +26,11 @@ pub use part::{Moment, Part, TrackSpec};
 pub use range::LumaRange;
 pub use search::{Angles, Limits, Scales, SearchMethod};
 pub use shot::Shot;
+pub use speed::Speed;
 pub use threshold::{ThresholdMethod, ThresholdSpec};
 pub use typed::Typed;
 pub use view::View;
-pub use zone::Zone;
+pub use zone::{Zone, Zones};
 
 /// One hand-written kernel of the CUDA backend, as `--kernel` and the bench table name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::change::Change;
+use crate::config::Zone;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Rect};
 use crate::kept::Kept;
-use crate::orders::{Order, Orders, Repeated, Reply};
+use crate::orders::{Order, Orders, Repeated, Reply, WatchedZones};
 
 /// How long at most anything waits before it looks whether the run was stopped.
 pub const STOP_CHECK: Duration = Duration::from_millis(50);
@@ -41,6 +42,8 @@ pub struct Control {
     all_are_stopped: Option<Arc<AtomicBool>>,
     pace: Arc<Mutex<Pace>>,
     pub(crate) orders: Orders,
+    /// Zones, as orders leave them.
+    pub(crate) zones: WatchedZones,
     /// Frames that have passed.
     kept: Arc<Mutex<Kept>>,
 }
@@ -56,6 +59,10 @@ struct Pace {
     steps: u64,
     /// ...and how many of them were before this pause.
     steps_before: u64,
+    /// How many times as fast as its times the video passes; `None` for as fast as it can.
+    speed: Option<f64>,
+    /// Where the video is to go on, in nanoseconds.
+    jump_ns: Option<u64>,
 }
 
 impl Pace {
@@ -125,6 +132,51 @@ impl Control {
     pub fn paused(&self) -> Duration {
         let pace = self.pace();
         pace.before + pace.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Sets how many times as fast as its times the video passes, more than 0; `None`, as it is at first, is as
+    /// fast as it can. It counts where frames come through [`crate::paced::Paced`], from the next frame on, and
+    /// changes no results.
+    pub fn set_speed(&self, speed: Option<f64>) {
+        self.pace().speed = speed.filter(|speed| speed.is_finite() && *speed > 0.0);
+    }
+
+    /// How many times as fast as its times the video passes; `None` is as fast as it can.
+    pub fn speed(&self) -> Option<f64> {
+        self.pace().speed
+    }
+
+    /// Asks for the next frame to be the first at or after that time. A source that cannot go there ignores it.
+    pub fn jump_to(&self, ns: u64) {
+        self.pace().jump_ns = Some(ns);
+    }
+
+    /// Takes the last place that was asked for.
+    pub(crate) fn take_jump(&self) -> Option<u64> {
+        self.pace().jump_ns.take()
+    }
+
+    /// Watches a zone from the next frame on, or moves the one of that name. Its corners are in pixels of the
+    /// pictures that come now.
+    ///
+    /// # Errors
+    /// `Order` if no run goes on. The reply has `Order` if the zone lies outside of the picture, or there are
+    /// too many.
+    pub fn set_zone(&self, zone: Zone) -> Result<Reply> {
+        self.orders.ask(|_| Some(Order::Zone { zone }))
+    }
+
+    /// Stops watching a zone.
+    ///
+    /// # Errors
+    /// `Order` if no run goes on. The reply has `Order` if there is no such zone.
+    pub fn remove_zone(&self, name: impl Into<Arc<str>>) -> Result<Reply> {
+        self.orders.ask(|_| Some(Order::RemoveZone { name: name.into() }))
+    }
+
+    /// The zones that the run begins with. To be called before it begins.
+    pub fn begin_with_zones(&self, zones: Vec<Zone>) {
+        *self.zones.lock() = crate::config::Zones::new(zones);
     }
 
     /// Follows what is in a box, as the frame of number `at` shows it, or the next one that is processed. The

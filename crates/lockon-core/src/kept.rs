@@ -53,9 +53,11 @@ impl Planes {
 }
 
 impl Kept {
-    /// Keeps a frame, and of those before as many as make `most` with it. Frames of another size go.
+    /// Keeps a frame, and of those before as many as make `most` with it. Frames of another size are dropped, and
+    /// all where the video goes on at an earlier place.
     pub fn keep(&mut self, frame: &Frame, most: usize) {
-        if self.frames.back().is_some_and(|last| size(last) != frame.format.size) {
+        let is_next = |last: &Copied| size(last) == frame.format.size && last.meta.index < frame.meta.index;
+        if !self.frames.back().is_none_or(is_next) {
             self.frames.clear();
         }
         let mut oldest = None;
@@ -166,6 +168,11 @@ mod tests {
         kept.keep(&frame(0, Size::new(3, 5)), 4);
         kept.keep(&frame(1, Size::new(4, 5)), 4);
         assert_eq!(kept.oldest(), Some(1));
+        // After a jump back in the video.
+        for index in [7, 8, 3] {
+            kept.keep(&frame(index, Size::new(4, 5)), 4);
+        }
+        assert_eq!(kept.since(0).map(|frame| frame.meta.index).collect::<Vec<_>>(), [3]);
         kept.keep(&frame(2, Size::new(4, 5)), 0);
         assert_eq!(kept.oldest(), None);
     }

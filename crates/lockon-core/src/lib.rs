@@ -29,6 +29,7 @@ pub mod orders;
 #[cfg(feature = "output")]
 pub mod output;
 pub mod overlay;
+pub mod paced;
 pub mod ports;
 pub mod recycle;
 pub mod reference;
@@ -44,6 +45,7 @@ pub mod tally;
 pub mod template;
 pub mod text;
 pub mod tracker;
+pub mod watch;
 pub mod workers;
 
 pub use error::{Error, Result};

@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::as_text;
 use crate::change::Change;
+use crate::config::{Zone, Zones};
 use crate::error::{Error, Result};
-use crate::frame::Rect;
+use crate::frame::{Rect, Size};
 
 /// Orders that wait at most: far more than any frame should have to carry out.
 const MOST_WAITING: usize = 4096;
@@ -56,6 +57,17 @@ pub enum Order {
     Clear,
     /// Change the search.
     Change(Box<Change>),
+    /// Watch a part of the picture, or move the zone of that name there.
+    Zone {
+        /// The zone: `NAME=X,Y,X,Y,X,Y`, in pixels.
+        #[serde(with = "as_text")]
+        zone: Zone,
+    },
+    /// Stop watching a zone.
+    RemoveZone {
+        /// Its name.
+        name: Arc<str>,
+    },
 }
 
 impl Order {
@@ -63,7 +75,7 @@ impl Order {
     pub fn id(&self) -> Option<u32> {
         match *self {
             Self::Follow { id, .. } | Self::Correct { id, .. } | Self::Forget { id } => Some(id),
-            Self::Clear | Self::Change(_) => None,
+            Self::Clear | Self::Change(_) | Self::Zone { .. } | Self::RemoveZone { .. } => None,
         }
     }
 
@@ -92,7 +104,52 @@ impl fmt::Display for Order {
             Self::Forget { id } => write!(f, "forget track {id}"),
             Self::Clear => write!(f, "forget all tracks"),
             Self::Change(change) => change.fmt(f),
+            Self::Zone { zone } => write!(f, "watch zone {zone}"),
+            Self::RemoveZone { name } => write!(f, "remove zone {name:?}"),
         }
+    }
+}
+
+/// The zones of a run, as its orders leave them. Clones are of the same run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WatchedZones(Arc<Mutex<Zones>>);
+
+impl WatchedZones {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Zones> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Carries an order about zones out, before a frame of that size; `None` for an order about something else.
+    pub(crate) fn obey(&self, order: &Order, frame: Size) -> Option<Result<()>> {
+        let refused = |reason: String| Some(Err(Error::Order { order: order.to_string(), reason }));
+        match order {
+            Order::Zone { zone } => {
+                let mut zones = self.lock();
+                zones.fit(frame);
+                if zone.is_outside(frame) {
+                    return refused(format!("it lies outside of the {frame} picture"));
+                }
+                if zones.place(zone.name()).is_none() && zones.now().len() >= Zones::MOST {
+                    return refused(format!("there are {} zones already", Zones::MOST));
+                }
+                zones.set(zone);
+            }
+            Order::RemoveZone { name } => {
+                let mut zones = self.lock();
+                if zones.remove(name).is_none() {
+                    let names: Vec<_> =
+                        zones.now().iter().map(|zone| format!("{:?}", &**zone.name())).collect();
+                    let known = if names.is_empty() {
+                        "there is none".into()
+                    } else {
+                        format!("there are {}", names.join(", "))
+                    };
+                    return refused(format!("there is no such zone: {known}"));
+                }
+            }
+            _ => return None,
+        }
+        Some(Ok(()))
     }
 }
 

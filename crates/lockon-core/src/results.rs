@@ -75,8 +75,9 @@ pub enum Event {
     Control {
         /// The frame from which the order holds, or would.
         frame: u64,
-        /// What was asked for: `order` is `follow`, `correct`, `forget` or `clear`, with `id`, `box` and
-        /// `at`, or `change`, with the fields of a [`Change`](crate::change::Change).
+        /// The order: `order` is `follow`, `correct`, `forget` or `clear`, with `id`, `box` and `at`; `zone`, with
+        /// `zone`; `remove-zone`, with `name`; or `change`, with the fields of a
+        /// [`Change`](crate::change::Change).
         #[serde(flatten)]
         order: Order,
         /// Why it was not done, if it was not.

@@ -1,4 +1,4 @@
-//! Parts of the picture that have a name.
+//! Named parts of the picture, and how the zones of a run change.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,33 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// What it is called.
+    /// A polygon with these corners, in pixels.
+    ///
+    /// # Errors
+    /// `Value` for a name that is empty or has `=` or control characters, corners beyond a million pixels, fewer
+    /// than 3 or more than 1000 corners, or a polygon without an area.
+    pub fn new(name: &str, corners: Vec<[f64; 2]>) -> Result<Self> {
+        let zone = Self { name: name.into(), corners };
+        let bad = |expected: &str| Err(Error::value("zone", &zone.to_string(), expected));
+        if name.is_empty() || name.contains('=') {
+            return bad("a name is not empty and has no `=`");
+        }
+        if name.chars().any(char::is_control) {
+            return bad("a name has no control characters");
+        }
+        if !zone.corners.iter().flatten().all(|v| v.abs() <= 1e6) {
+            return bad("corners are numbers of pixels: X,Y,X,Y,X,Y");
+        }
+        if !(3..=MOST_CORNERS).contains(&zone.corners.len()) {
+            return bad("a polygon has 3 corners or more, and 1000 at most");
+        }
+        if zone.area() == 0.0 {
+            return bad("it has no area: its corners lie on one line, or its edges cross");
+        }
+        Ok(zone)
+    }
+
+    /// Its name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -64,11 +90,42 @@ impl Zone {
         self.area() / length
     }
 
+    /// True if no place of the picture is in the zone, so that nothing can enter it.
+    pub fn is_outside(&self, picture: Size) -> bool {
+        let most = [picture.width as f64, picture.height as f64];
+        // Cut by one edge of the picture after the other: I. E. Sutherland and G. W. Hodgman, "Reentrant polygon
+        // clipping", 1974. Where edges cross, the area may cancel, so any corner that is left counts.
+        let mut corners = self.corners.clone();
+        for (axis, is_least) in [(0, true), (0, false), (1, true), (1, false)] {
+            let limit = if is_least { 0.0 } else { most[axis] };
+            let is_in = |corner: [f64; 2]| if is_least { corner[axis] > limit } else { corner[axis] < limit };
+            let behind: Vec<_> = corners.iter().cycle().skip(1).take(corners.len()).copied().collect();
+            let mut left = Vec::with_capacity(corners.len() + 1);
+            for (&a, b) in corners.iter().zip(behind) {
+                if is_in(a) {
+                    left.push(a);
+                }
+                if is_in(a) != is_in(b) {
+                    let share = (limit - a[axis]) / (b[axis] - a[axis]);
+                    left.push(std::array::from_fn(|axis| a[axis] + share * (b[axis] - a[axis])));
+                }
+            }
+            corners = left;
+        }
+        corners.len() < 3
+    }
+
     /// The zone in pictures whose width and height are so many times as large.
     #[must_use]
     pub fn scaled(&self, by: [f64; 2]) -> Self {
         let corners = self.corners.iter().map(|[x, y]| [x * by[0], y * by[1]]).collect();
         Self { name: self.name.clone(), corners }
+    }
+
+    /// The parts of its border that lie in pictures of that size, without those along their edge.
+    pub(crate) fn lines(&self, picture: Size) -> impl Iterator<Item = ([f64; 2], [f64; 2])> {
+        let most = [picture.width as f64, picture.height as f64];
+        self.edges().filter_map(move |(a, b)| in_picture(onto_edge(a, most), onto_edge(b, most), most))
     }
 
     fn area(&self) -> f64 {
@@ -79,6 +136,77 @@ impl Zone {
     fn edges(&self) -> impl Iterator<Item = ([f64; 2], [f64; 2])> {
         let behind = self.corners.iter().cycle().skip(1);
         self.corners.iter().copied().zip(behind.copied())
+    }
+}
+
+/// The zones of a run, in pixels of the pictures that come now.
+///
+/// The zones that a run begins with are given for the pictures that come first. Where pictures change their
+/// size, zones are scaled with them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Zones {
+    now: Vec<Zone>,
+    /// The zones in pixels of the first pictures: scaling back and forth changes nothing.
+    given: Vec<Zone>,
+    first: Option<Size>,
+    size: Option<Size>,
+}
+
+impl Zones {
+    /// Most zones that orders may add up to.
+    pub const MOST: usize = 64;
+
+    /// Zones for the pictures that come first.
+    pub fn new(zones: Vec<Zone>) -> Self {
+        Self { given: zones.clone(), now: zones, first: None, size: None }
+    }
+
+    /// Pictures have this size from now on. True if zones have changed with it.
+    pub fn fit(&mut self, size: Size) -> bool {
+        if self.size.replace(size) == Some(size) {
+            return false;
+        }
+        let by = self.scale();
+        self.now = self.given.iter().map(|zone| zone.scaled(by)).collect();
+        true
+    }
+
+    fn scale(&mut self) -> [f64; 2] {
+        let Some(size) = self.size else { return [1.0; 2] };
+        let first = *self.first.get_or_insert(size);
+        [size.width as f64 / first.width as f64, size.height as f64 / first.height as f64]
+    }
+
+    /// The zones, in pixels of the pictures that come now.
+    pub fn now(&self) -> &[Zone] {
+        &self.now
+    }
+
+    /// Where the zone of that name is in [`Self::now`].
+    pub fn place(&self, name: &str) -> Option<usize> {
+        self.now.iter().position(|zone| **zone.name() == *name)
+    }
+
+    /// Adds a zone, given for the pictures that come now, or puts it in the place of the one of its name; gives
+    /// its place.
+    pub fn set(&mut self, zone: &Zone) -> usize {
+        let given = zone.scaled(self.scale().map(f64::recip));
+        let place = self.place(zone.name());
+        if let Some(place) = place {
+            (self.now[place], self.given[place]) = (zone.clone(), given);
+        } else {
+            self.now.push(zone.clone());
+            self.given.push(given);
+        }
+        place.unwrap_or(self.now.len() - 1)
+    }
+
+    /// Removes the zone of that name; gives the place that it had.
+    pub fn remove(&mut self, name: &str) -> Option<usize> {
+        let place = self.place(name)?;
+        self.given.remove(place);
+        self.now.remove(place);
+        Some(place)
     }
 }
 
@@ -132,9 +260,6 @@ impl FromStr for Zone {
             .split_once('=')
             .filter(|(name, _)| !name.is_empty())
             .ok_or_else(|| bad("expected NAME=X,Y,X,Y,X,Y: a name and three corners or more, in pixels"))?;
-        if name.chars().any(char::is_control) {
-            return Err(bad("a name has no control characters"));
-        }
         let number = |text: &str| text.trim().parse().ok().filter(|v: &f64| v.abs() <= 1e6);
         let numbers: Option<Vec<f64>> = numbers.split(',').map(number).collect();
         let numbers = numbers.ok_or_else(|| bad("corners are numbers of pixels: X,Y,X,Y,X,Y"))?;
@@ -142,15 +267,7 @@ impl FromStr for Zone {
         if !rest.is_empty() {
             return Err(bad("each corner has two numbers, X and Y"));
         }
-        if !(3..=MOST_CORNERS).contains(&corners.len()) {
-            return Err(bad("a polygon has 3 corners or more, and 1000 at most"));
-        }
-        let zone = Self { name: name.into(), corners: corners.to_vec() };
-        if zone.area() == 0.0 {
-            Err(bad("it has no area: its corners lie on one line, or its edges cross"))
-        } else {
-            Ok(zone)
-        }
+        Self::new(name, corners.to_vec())
     }
 }
 
@@ -182,6 +299,39 @@ mod tests {
         assert_eq!(zone("a=10,30,30,30,30,10,10,10").depth([12.0, 20.0], PICTURE), 2.0);
         let notched = zone("a=0,0,40,0,40,40,20,10,0,40");
         assert!(notched.depth([20.0, 20.0], PICTURE) < 0.0 && notched.depth([20.0, 5.0], PICTURE) > 0.0);
+    }
+
+    #[test]
+    fn a_zone_is_outside_where_no_place_of_the_picture_is_in_it() {
+        for (text, is_outside) in [
+            ("a=10,10,20,10,20,20", false),
+            ("a=-10,10,20,10,20,20", false),
+            ("a=-90,-90,900,-90,900,900,-90,900", false),
+            ("a=640,10,700,10,700,90", true),
+            ("a=639,10,700,10,700,90", false),
+            ("a=-50,10,0,10,0,90", true),
+            ("a=10,480,90,480,90,990", true),
+            // The box around it covers the picture's corner, the zone itself does not.
+            ("a=700,400,700,700,560,700", true),
+            ("a=700,400,700,700,400,440", false),
+        ] {
+            assert_eq!(zone(text).is_outside(PICTURE), is_outside, "{text}");
+        }
+    }
+
+    #[test]
+    fn zones_follow_the_pictures_and_are_replaced_by_name() {
+        let mut zones = Zones::new(vec![zone("a=0,0,20,0,20,20"), zone("b=0,0,40,0,40,40")]);
+        assert!(zones.fit(PICTURE) && !zones.fit(PICTURE));
+        assert!(zones.fit(Size::new(320, 480)));
+        assert_eq!(zones.now()[0], zone("a=0,0,10,0,10,20"));
+        // Given for the pictures that come now.
+        assert_eq!(zones.set(&zone("c=0,0,30,0,30,30")), 2);
+        assert_eq!(zones.set(&zone("a=0,0,5,0,5,5")), 0);
+        assert_eq!(zones.remove("b"), Some(1));
+        assert_eq!(zones.remove("b"), None);
+        zones.fit(PICTURE);
+        assert_eq!(zones.now(), [zone("a=0,0,10,0,10,5"), zone("c=0,0,60,0,60,30")]);
     }
 
     #[test]

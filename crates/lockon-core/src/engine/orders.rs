@@ -105,9 +105,14 @@ impl Engine<'_> {
             self.tell_order(run, frame, asked, outcome)?;
         }
         for asked in self.control.orders.due(frame) {
-            // Not held while the tracker works, so that readers of kept frames need not wait for it.
-            let kept = self.control.kept().clone();
-            let done = asked.as_before().and_then(|()| self.tracker.obey(&asked.order, &next, &kept));
+            let done = asked.as_before().and_then(|()| {
+                if let Some(done) = self.control.zones.obey(&asked.order, next.format.size) {
+                    return done;
+                }
+                // A clone: readers of kept frames do not wait for the tracker.
+                let kept = self.control.kept().clone();
+                self.tracker.obey(&asked.order, &next, &kept)
+            });
             self.tell_order(run, frame, asked, done)?;
         }
         Ok(())

@@ -12,6 +12,7 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
+use crate::config::Zone;
 use crate::frame::{PlaneRef, Rect, Size, iou};
 use crate::results::{FrameRecord, Match, Track, TrackState};
 
@@ -66,9 +67,25 @@ impl Drawing {
     ///
     /// `trails` is where the tracks of the frames before came along; it learns of this one.
     pub fn results(&mut self, record: &FrameRecord, trails: &mut Trails, size: Size) {
+        self.results_and_zones(record, trails, &[], size);
+    }
+
+    /// As [`Self::results`], over the borders of `zones` and their names: a line of dots, dark and in one colour
+    /// for each name, so that it can be seen on any ground. A border along the picture's edge is not drawn.
+    pub fn results_and_zones(
+        &mut self,
+        record: &FrameRecord,
+        trails: &mut Trails,
+        zones: &[Zone],
+        size: Size,
+    ) {
         self.start(size);
         let style = Style::for_height(size.height);
         trails.note(record, size);
+        for zone in zones {
+            let colour = colour_of_name(zone.name());
+            zone.lines(size).for_each(|line| style.draw_dotted(self, line, colour));
+        }
         let mut notes = std::mem::take(&mut self.notes);
         let Notes { marks, words, taken } = &mut notes;
         marks.clear();
@@ -93,6 +110,10 @@ impl Drawing {
         }
         for Mark { area, colour, label, .. } in marks.iter().rev() {
             style.draw_label(self, *area, *colour, &words[label.clone()], taken);
+        }
+        for zone in zones {
+            let Some(area) = area_of_zone(zone, size) else { continue };
+            style.draw_label(self, area, colour_of_name(zone.name()), zone.name(), taken);
         }
         self.notes = notes;
     }
@@ -215,6 +236,15 @@ fn draw(canvas: &mut Canvas<'_>, list: impl FnOnce(&mut Drawing, Size)) {
     let mut drawing = Drawing::default();
     list(&mut drawing, canvas.size);
     canvas.paint(&drawing);
+}
+
+/// The box around the part of a zone's border that is drawn.
+fn area_of_zone(zone: &Zone, size: Size) -> Option<Area> {
+    let pixel = |v: f64| i64::from(libm::round(v) as i32);
+    let ends = || zone.lines(size).flat_map(|(a, b)| [a, b]);
+    let least = |axis: usize| ends().map(|end| pixel(end[axis])).min();
+    let most = |axis: usize| ends().map(|end| pixel(end[axis])).max();
+    Some(Area { left: least(0)?, top: least(1)?, right: most(0)?, bottom: most(1)? })
 }
 
 fn match_area(m: &Match) -> Area {

@@ -58,6 +58,24 @@ impl Style {
         drawing.fill(area, colour, opacity as u8);
     }
 
+    /// A line of dots, every other one dark.
+    pub(super) fn draw_dotted(&self, drawing: &mut Drawing, (a, b): ([f64; 2], [f64; 2]), colour: Colour) {
+        let length = libm::hypot(b[0] - a[0], b[1] - a[1]);
+        let step = (2 * self.line) as f64;
+        let dots = (length / step) as usize;
+        for dot in 0..=dots {
+            let share = if dots > 0 { dot as f64 / dots as f64 } else { 0.0 };
+            let at = |axis: usize| libm::round(a[axis] + share * (b[axis] - a[axis])) as i64;
+            let (left, top) = (at(0) - self.line / 2, at(1) - self.line / 2);
+            let area = Area { left, top, right: left + self.line, bottom: top + self.line };
+            drawing.fill(
+                area,
+                if dot % 2 == 0 { colour } else { BLACK },
+                if dot % 2 == 0 { 255 } else { 140 },
+            );
+        }
+    }
+
     /// A frame just outside `area`, so that what was found stays visible, with a shadow for bright pictures.
     pub(super) fn draw_box(&self, drawing: &mut Drawing, area: Area, colour: Colour, kind: Line) {
         let outline = self.outline(area, drawing.size());

@@ -541,3 +541,42 @@ fn a_mask_is_a_layer_that_hides_the_picture() {
         assert_eq!(picture.colour(x, y), Colour { luma: mask.as_ref().row(y)[x], cb: 128, cr: 128 });
     }
 }
+
+#[test]
+fn zones_are_drawn_as_dots_with_their_names_and_only_in_the_picture() {
+    let size = Size::new(643, 361);
+    let zone = |text: &str| -> Zone { text.parse().unwrap() };
+    let draw_zones = |format: PixelFormat, zones: &[Zone]| {
+        let mut picture = Picture::grey(format, size);
+        picture.draw(|canvas| {
+            let mut drawing = Drawing::default();
+            drawing.results_and_zones(&FrameRecord::default(), &mut Trails::default(), zones, size);
+            canvas.paint(&drawing);
+        });
+        picture
+    };
+    for format in PixelFormat::ALL {
+        let picture = draw_zones(format, &[zone("gate=100.5,150,400,150,430,300,90,310")]);
+        let colour = colour_of_name("gate").luma;
+        // Along each edge there are bright dots, dark ones, and the picture between them.
+        let edges = [[100.5, 150.0, 400.0, 150.0], [400.0, 150.0, 430.0, 300.0], [430.0, 300.0, 90.0, 310.0]];
+        for [ax, ay, bx, by] in edges {
+            let at = |share: f64| ((ax + share * (bx - ax)).round(), (ay + share * (by - ay)).round());
+            let seen: Vec<_> = (0..=400).map(|i| at(f64::from(i) / 400.0)).collect();
+            let seen: Vec<_> = seen.into_iter().map(|(x, y)| picture.luma(x as usize, y as usize)).collect();
+            assert!(seen.contains(&colour), "{} {ax},{ay}", format.name);
+            assert!(seen.contains(&100) && seen.iter().any(|&luma| luma < 60), "{} {ax},{ay}", format.name);
+        }
+        assert_eq!(picture.luma(250, 225), 100, "{}", format.name);
+        // The name stands above the left end of the upper edge.
+        let plate = (90..130).flat_map(|x| (125..150).map(move |y| (x, y)));
+        assert!(plate.filter(|&(x, y)| picture.luma(x, y) != 100).count() > 200, "{}", format.name);
+        // Outside, along the edge, and around everything there is nothing to draw.
+        let nothing = [
+            "far=-50,-50,700,-50,700,-20,-50,-20",
+            "around=-9,-9,900,-9,900,900,-9,900",
+            "whole=0,0,643,0,643,361,0,361",
+        ];
+        assert_eq!(draw_zones(format, &nothing.map(zone)).drawn(), 0, "{}", format.name);
+    }
+}

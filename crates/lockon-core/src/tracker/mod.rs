@@ -345,7 +345,9 @@ impl Follow for Tracker {
                     births.forget(|_| true);
                 }
             }
-            Order::Change(_) => return Err(refuse(Obstacle::Other("a tracker searches nothing".into()))),
+            Order::Change(_) | Order::Zone { .. } | Order::RemoveZone { .. } => {
+                return Err(refuse(Obstacle::Other("this order is not about tracks".into())));
+            }
         }
         Ok(())
     }

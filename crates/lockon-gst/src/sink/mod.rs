@@ -21,14 +21,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gst::prelude::*;
 
 use crate::launch::{self, Launch};
-use lockon_core::config::View;
+use lockon_core::config::{View, Zone, Zones};
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
 use lockon_core::frame::VideoFormat;
+use lockon_core::orders::Order;
 use lockon_core::overlay::Crop;
 use lockon_core::ports::{Delivery, Sink};
-use lockon_core::results::{OutputSummary, RunRecord, Summary};
+use lockon_core::results::{Event, OutputSummary, RunRecord, Summary};
 use lockon_core::text;
 
 use appsrc::{check_appsrc, start_without_preroll};
@@ -101,6 +102,9 @@ pub struct VideoSink {
     control: Option<Control>,
     /// The run whose frames these are, so that nobody waits for long who was asked to end.
     run: Control,
+    /// Zones that are drawn, and a copy of them for the frames until they change.
+    zones: Zones,
+    drawn_zones: Arc<[Zone]>,
 }
 
 impl VideoSink {
@@ -128,7 +132,23 @@ impl VideoSink {
         let name = path.display().to_string();
         let (is_live, from_zero, playing, shown, control) = (false, false, None, Arc::default(), None);
         let (crop, run) = (None, Control::new());
-        Ok(Self { name, launch, view, crop, target, is_live, from_zero, ready, playing, shown, control, run })
+        let (zones, drawn_zones) = (Zones::default(), Arc::default());
+        Ok(Self {
+            name,
+            launch,
+            view,
+            crop,
+            target,
+            is_live,
+            from_zero,
+            ready,
+            playing,
+            shown,
+            control,
+            run,
+            zones,
+            drawn_zones,
+        })
     }
 
     /// Shows the frames on the screen, in a window named `title`: those of a file at their own pace, or
@@ -153,6 +173,8 @@ impl VideoSink {
             shown: Arc::default(),
             control: None,
             run: Control::new(),
+            zones: Zones::default(),
+            drawn_zones: Arc::default(),
         })
     }
 
@@ -178,6 +200,12 @@ impl VideoSink {
         self
     }
 
+    /// Draws these zones, given for the pictures that come first, and those that orders add.
+    pub fn with_zones(mut self, zones: Vec<Zone>) -> Self {
+        self.zones = Zones::new(zones);
+        self
+    }
+
     /// Passes the frames to gst-launch text that begins with `appsrc name=results`.
     ///
     /// Frames of a file keep their times, and the pipeline may hold the run back. Those of a live source are
@@ -198,7 +226,23 @@ impl VideoSink {
         let (name, ready) = (launch.name().to_owned(), Some(launch::Running::new(pipeline)));
         let (target, shown) = (Destination::User, Arc::default());
         let (crop, from_zero, playing, control, run) = (None, false, None, None, Control::new());
-        Ok(Self { name, launch, view, crop, target, is_live, from_zero, ready, playing, shown, control, run })
+        let (zones, drawn_zones) = (Zones::default(), Arc::default());
+        Ok(Self {
+            name,
+            launch,
+            view,
+            crop,
+            target,
+            is_live,
+            from_zero,
+            ready,
+            playing,
+            shown,
+            control,
+            run,
+            zones,
+            drawn_zones,
+        })
     }
 
     /// How it keeps up, to be looked at while it does.
@@ -262,11 +306,15 @@ impl Sink for VideoSink {
         if is_file && self.playing.as_ref().is_some_and(|playing| !playing.holds(format)) {
             self.begin_next_part(format).map_err(|error| named(&self.name, error))?;
         }
+        if self.zones.fit(format.size) {
+            self.drawn_zones = self.zones.now().into();
+        }
         let Some(playing) = &mut self.playing else { return Ok(()) };
         let job = DrawJob {
             frame: delivery.frame.clone(),
             record: delivery.record.clone(),
             mask: delivery.mask.cloned(),
+            zones: self.drawn_zones.clone(),
         };
         let handed_over = playing.hand_over(job);
         if handed_over.is_err()
@@ -275,6 +323,20 @@ impl Sink for VideoSink {
             playing.let_others_finish();
         }
         handed_over.map_err(|error| named(&self.name, error))
+    }
+
+    fn note(&mut self, event: &Event) -> Result<()> {
+        match event {
+            Event::Control { order: Order::Zone { zone }, refused: None, .. } => {
+                self.zones.set(zone);
+            }
+            Event::Control { order: Order::RemoveZone { name }, refused: None, .. } => {
+                self.zones.remove(name);
+            }
+            _ => return Ok(()),
+        }
+        self.drawn_zones = self.zones.now().into();
+        Ok(())
     }
 
     fn status(&self) -> Option<OutputSummary> {

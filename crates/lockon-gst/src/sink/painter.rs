@@ -6,7 +6,7 @@ use gst::prelude::*;
 use gst_video::prelude::*;
 
 use super::timeline::Timestamps;
-use lockon_core::config::View;
+use lockon_core::config::{View, Zone};
 use lockon_core::frame::{Chroma, Frame, Picture, PixelFormat, PlaneMut, Rect, Size, VideoFormat};
 use lockon_core::overlay::{self, Crop, Drawing, Trails};
 use lockon_core::results::FrameRecord;
@@ -70,11 +70,12 @@ impl Painter {
         Self::with(format, self.view, self.even, self.crop.clone())
     }
 
-    /// A buffer with the frame and its results, due at `times`.
+    /// A buffer with the frame, its results and the zones, due at `times`.
     pub(super) fn paint(
         &mut self,
         frame: &Frame,
         record: &FrameRecord,
+        zones: &[Zone],
         mask: Option<&Arc<dyn Picture>>,
         times: Timestamps,
     ) -> Result<gst::Buffer, String> {
@@ -84,7 +85,7 @@ impl Painter {
         }
         let mut trails = std::mem::take(&mut self.trails);
         let mut drawing = std::mem::take(&mut self.drawing);
-        drawing.results(record, &mut trails, self.format.size);
+        drawing.results_and_zones(record, &mut trails, zones, self.format.size);
         let painted = self.paint_with(frame, times, |canvas| draw(self.view, canvas, mask, &drawing));
         (self.trails, self.drawing) = (trails, drawing);
         painted

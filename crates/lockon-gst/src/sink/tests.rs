@@ -288,7 +288,7 @@ fn what_follows_a_track_is_that_part_of_the_frame_in_every_pixel_format() {
         // From 64, 32 on: whole samples of all chroma.
         let crop = Crop::new("72x36".parse().unwrap(), 1.0);
         let mut painter = Painter::with(&format, View::Overlay, true, Some(crop)).unwrap();
-        let buffer = painter.paint(&frame, &record, None, Timestamps { pts: 0, duration: 0 }).unwrap();
+        let buffer = painter.paint(&frame, &record, &[], None, Timestamps { pts: 0, duration: 0 }).unwrap();
         let info = &painter.info;
         assert_eq!((info.width(), info.height()), (72, 36));
         let shown = gst_video::VideoFrameRef::from_buffer_ref_readable(&buffer, info).unwrap();
@@ -303,6 +303,46 @@ fn what_follows_a_track_is_that_part_of_the_frame_in_every_pixel_format() {
             assert!(painted.rows().eq(expected.rows()), "plane {index} of {}", pixels.name);
         }
     }
+}
+
+#[test]
+fn zones_are_drawn_and_orders_move_and_remove_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("raw");
+    let text = format!("appsrc name=results ! filesink location={}", path.display());
+    let zone = |text: &str| text.parse::<Zone>().unwrap();
+    let mut sink = VideoSink::user(&text, View::Overlay, false)
+        .unwrap()
+        .with_zones(vec![zone("a=16,80,60,80,60,100,16,100")]);
+    let format = format("I420", 160, 120, (25, 1));
+    let order = |order: Order, refused: Option<&str>| Event::Control {
+        frame: 1,
+        order,
+        refused: refused.map(str::to_owned),
+    };
+    let orders = [
+        None,
+        Some(order(Order::Zone { zone: zone("a=96,80,140,80,140,100,96,100") }, None)),
+        Some(order(Order::RemoveZone { name: "a".into() }, Some("as before"))),
+        Some(order(Order::RemoveZone { name: "a".into() }, None)),
+    ];
+    sink.begin(&run_record(), &format).unwrap();
+    for (index, order) in orders.iter().enumerate() {
+        if let Some(order) = order {
+            sink.note(order).unwrap();
+        }
+        deliver(&mut sink, &frame(index, &format, Some(index as u64 * 40_000_000))).unwrap();
+    }
+    sink.finish(&Summary::default()).unwrap();
+    let written = std::fs::read(&path).unwrap();
+    let pictures: Vec<_> = written.chunks_exact(160 * 120 * 3 / 2).collect();
+    assert_eq!(pictures.len(), 4);
+    // Whether something is drawn along the lower edge of the zone where it was, and where it is.
+    let drawn = |index: usize, columns: std::ops::Range<usize>| {
+        pictures[index][100 * 160..][columns].iter().any(|&luma| luma != level(index))
+    };
+    let seen: Vec<_> = (0..4).map(|index| (drawn(index, 20..56), drawn(index, 100..136))).collect();
+    assert_eq!(seen, [(true, false), (false, true), (false, true), (false, false)]);
 }
 
 #[test]
@@ -684,6 +724,8 @@ fn display(screen: &str, control: Option<Control>) -> (VideoSink, gst::Element) 
         shown: Arc::default(),
         control,
         run: Control::new(),
+        zones: Zones::default(),
+        drawn_zones: Arc::default(),
     };
     (sink, screen)
 }

@@ -12,6 +12,7 @@ use super::progress::PipelineProgress;
 use super::timeline::{Timeline, Timestamps};
 use crate::sound::Gate;
 use crate::window::Steering;
+use lockon_core::config::Zone;
 use lockon_core::control::{PAUSE_CHECK, Turnstile};
 use lockon_core::frame::{Frame, FrameMeta, Picture, Rect, VideoFormat};
 use lockon_core::results::FrameRecord;
@@ -21,6 +22,8 @@ pub(super) struct DrawJob {
     pub(super) frame: Frame,
     pub(super) record: Arc<FrameRecord>,
     pub(super) mask: Option<Arc<dyn Picture>>,
+    /// The zones, in pixels of the frame.
+    pub(super) zones: Arc<[Zone]>,
 }
 
 /// The thread that draws and pushes.
@@ -59,7 +62,7 @@ impl Worker {
                 return;
             }
             let times = self.times.next(&job.frame.meta, || running_time(&self.appsrc));
-            let painted = self.painter.paint(&job.frame, &job.record, job.mask.as_ref(), times);
+            let painted = self.painter.paint(&job.frame, &job.record, &job.zones, job.mask.as_ref(), times);
             self.shown.expect(times.pts, job.frame.circumstances.captured);
             let (record, size, meta) = (job.record.clone(), job.frame.format.size, job.frame.meta);
             // Back to the decoder before we wait for the encoder.

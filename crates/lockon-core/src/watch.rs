@@ -1,10 +1,11 @@
-//! What happens to tracks, from the records of frames: plain data in, plain data out.
+//! Events of tracks, from the records of frames: plain data in, plain data out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::config::Zone;
+use crate::config::{Zone, Zones};
 use crate::frame::Size;
+use crate::orders::Order;
 use crate::results::{FrameRecord, Track, TrackState};
 
 /// So many frames in a row a track has to be uncertain, or certain again, until that is told: near the limit
@@ -77,10 +78,7 @@ pub struct Happening {
 /// that it was in.
 #[derive(Debug, Default)]
 pub struct Watch {
-    zones: Vec<Zone>,
-    /// The zones as they were given, and the size of the pictures that they were given for.
-    given: Option<(Vec<Zone>, Size)>,
-    size: Option<Size>,
+    zones: Zones,
     tracks: BTreeMap<u32, Followed>,
     frames: u64,
 }
@@ -118,13 +116,42 @@ impl Sureness {
 impl Watch {
     /// Watches these zones, given for the pictures that come first.
     pub fn new(zones: Vec<Zone>) -> Self {
-        Self { zones, ..Self::default() }
+        Self { zones: Zones::new(zones), ..Self::default() }
+    }
+
+    /// The zones, in pixels of the pictures that come now.
+    pub fn zones(&self) -> &[Zone] {
+        self.zones.now()
+    }
+
+    /// Changes the zones as a run was asked to. Appends that tracks left a zone that is removed.
+    pub fn obey(&mut self, order: &Order, happened: &mut Vec<Happening>) {
+        match order {
+            Order::Zone { zone } => {
+                self.zones.set(zone);
+                // A zone that is new comes last, and no track is in it yet.
+                let count = self.zones.now().len();
+                self.tracks.values_mut().for_each(|followed| followed.inside.resize(count, false));
+            }
+            Order::RemoveZone { name } => {
+                let Some(place) = self.zones.place(name) else { return };
+                let zones = self.zones.now();
+                for followed in self.tracks.values_mut() {
+                    if std::mem::take(&mut followed.inside[place]) {
+                        followed.tell(Kind::Left, Some(&zones[place]), zones, happened);
+                    }
+                    followed.inside.remove(place);
+                }
+                self.zones.remove(name);
+            }
+            _ => {}
+        }
     }
 
     /// Appends what happened in a frame of that size, by tracks in the order of their numbers, those that are
     /// gone first.
     pub fn step(&mut self, record: &FrameRecord, size: Size, happened: &mut Vec<Happening>) {
-        self.fit(size);
+        self.zones.fit(size);
         self.frames += 1;
         for track in &record.tracks {
             if let Some(followed) = self.tracks.get_mut(&track.id) {
@@ -134,7 +161,7 @@ impl Watch {
         let frames = self.frames;
         self.dismiss(|followed| followed.seen != frames, happened);
         for track in &record.tracks {
-            let zones = &self.zones;
+            let zones = self.zones.now();
             self.tracks
                 .entry(track.id)
                 .or_insert_with(|| Followed::new(track, zones, frames, happened))
@@ -160,14 +187,14 @@ impl Watch {
 
     /// How many tracks are in each zone.
     pub fn occupied(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
-        self.zones.iter().enumerate().map(|(index, zone)| {
+        self.zones.now().iter().enumerate().map(|(index, zone)| {
             let inside = self.tracks.values().filter(|followed| followed.inside[index]).count();
             (zone.name(), inside)
         })
     }
 
     fn dismiss(&mut self, is_gone: impl Fn(&Followed) -> bool, happened: &mut Vec<Happening>) {
-        let zones = &self.zones;
+        let zones = self.zones.now();
         self.tracks.retain(|_, followed| {
             if !is_gone(followed) {
                 return true;
@@ -180,16 +207,6 @@ impl Watch {
             followed.tell(Kind::Gone, None, zones, happened);
             false
         });
-    }
-
-    /// Zones are of the pictures that came first: where these change, boxes are scaled with them.
-    fn fit(&mut self, size: Size) {
-        if self.size.replace(size) == Some(size) {
-            return;
-        }
-        let (given, first) = self.given.get_or_insert_with(|| (self.zones.clone(), size));
-        let by = [size.width as f64 / first.width as f64, size.height as f64 / first.height as f64];
-        self.zones = given.iter().map(|zone| zone.scaled(by)).collect();
     }
 }
 
@@ -404,6 +421,31 @@ mod tests {
                 "1 appeared 8",
             ]
         );
+    }
+
+    #[test]
+    fn zones_that_are_added_moved_and_removed_are_entered_and_left() {
+        let mut watch = Watch::new(Vec::new());
+        let (mut happened, mut told) = (Vec::new(), Vec::new());
+        let zone = |text: &str| Order::Zone { zone: text.parse().unwrap() };
+        let orders = [
+            None,
+            Some(zone("a=0,0,300,0,300,480,0,480")),
+            Some(zone("b=0,0,200,0,200,480,0,480")),
+            Some(zone("a=400,0,500,0,500,480,400,480")),
+            Some(Order::RemoveZone { name: "a".into() }),
+            Some(Order::RemoveZone { name: "b".into() }),
+            Some(Order::RemoveZone { name: "b".into() }),
+        ];
+        for (frame, order) in orders.iter().enumerate() {
+            if let Some(order) = order {
+                watch.obey(order, &mut happened);
+            }
+            watch.step(&record(&[(7, Tracked, 150.0, 100.0)]), SIZE, &mut happened);
+            tell(&mut told, frame, &mut happened);
+        }
+        assert_eq!(told, ["0 appeared 7", "1 entered 7 a", "2 entered 7 b", "3 left 7 a", "5 left 7 b"]);
+        assert!(watch.zones().is_empty());
     }
 
     #[test]
