@@ -16,7 +16,7 @@ use crate::events::EventsSink;
 use crate::excerpt::Excerpt;
 use crate::files;
 use crate::fleet;
-use crate::frame::{Frame, FrameMeta, VideoFormat};
+use crate::frame::{Frame, FrameMeta, Size, VideoFormat};
 use crate::job::{self, Job, NamedTemplate};
 use crate::media::cuda::Surfaces;
 use crate::media::launch;
@@ -26,6 +26,7 @@ use crate::media::window;
 use crate::metrics::{MetricsServer, MetricsSink};
 use crate::output::{self, report};
 use crate::overlay::Crop;
+use crate::paced::Paced;
 use crate::ports::Sink;
 use crate::request::{Request, Share, shown_receiver};
 use crate::results::{CommandRecord, RunRecord, Summary};
@@ -33,6 +34,10 @@ use crate::results::{CommandRecord, RunRecord, Summary};
 use crate::serve::{self, Page};
 use crate::surface::Traffic;
 use crate::text;
+
+mod playback;
+
+use playback::Playback;
 
 /// A request that was checked, with the files that it reads. Nothing is written yet, and no video open.
 pub struct Prepared {
@@ -149,6 +154,7 @@ impl Prepared {
     /// `Stopped` if `control` was; whatever cannot be opened.
     pub fn start(mut self, control: &Control) -> Result<Run> {
         control.repeat(self.request.orders()?);
+        control.begin_with_zones(self.request.zone.clone());
         if self.request.display {
             control.keep_frames(window::KEPT);
         }
@@ -187,6 +193,7 @@ impl Prepared {
         // Sinks end in the reverse order: nobody waits for a video's end to hear that a track is gone.
         #[cfg(feature = "events")]
         sinks.extend(receivers.map(|sink| Box::new(sink) as Box<dyn Sink>));
+        warn_of_zones_outside(&request, source.format().size);
         let frames = Excerpt::new(source, request.part()).refusing_earlier(&request.track);
         let control = control.clone();
         control.begin(job.tracks.len() as u32);
@@ -281,8 +288,19 @@ impl Run {
     pub fn show(&mut self, page: &Page, name: &str) -> usize {
         let Self { request, devices, control, frames, .. } = &*self;
         let is_live = frames.source().is_live();
+        if !is_live {
+            control.set_speed(request.speed.times());
+        }
+        let time = |moment: Moment| match moment {
+            Moment::Time(ns) => ns,
+            Moment::Frame(_) => 0,
+        };
         let shown = serve::Shown {
             name: text::for_people(name),
+            title: text::for_people(&title(request, &self.spec.input, name)),
+            zones: request.zone.clone(),
+            start_ns: time(request.start),
+            can_jump: self.can_jump(),
             control: control.clone(),
             traffic: devices.traffic(),
             is_live,
@@ -298,6 +316,28 @@ impl Run {
         let number = sink.number();
         self.sinks.push(Box::new(sink));
         number
+    }
+
+    /// True if the run can go on at another place of the video. What a run writes has each frame once, in
+    /// their order, with the number that it has in the video: so only a run that writes nothing can.
+    #[cfg(feature = "serve")]
+    fn can_jump(&self) -> bool {
+        let Self { request, .. } = self;
+        let is_seen_alone = request.output_files().is_empty()
+            && request.results.is_empty()
+            && request.sink.is_empty()
+            && request.events.is_empty()
+            && !request.display;
+        let is_whole = request.control.is_none()
+            && !request.pick
+            && request.max_frames.is_none()
+            && !matches!(request.end, Some(Moment::Frame(_)));
+        let source = self.frames.source();
+        is_seen_alone
+            && is_whole
+            && !source.is_live()
+            && source.duration_ns().is_some()
+            && matches!(self.spec.input, Input::File(_))
     }
 
     /// The first frame that will be processed, before it is; `None` if there is none, or if the run was
@@ -354,13 +394,17 @@ impl Run {
     /// Processes the video to its end, or until the run is stopped. Outputs are complete then, whatever
     /// happened: the summary tells what was done, the result whether something went wrong.
     pub fn finish(self) -> (Summary, Result<()>) {
+        #[cfg(feature = "serve")]
+        let jumps = self.can_jump();
+        #[cfg(not(feature = "serve"))]
+        let jumps = false;
         let Self {
             request,
             spec,
             typed,
             job,
             devices,
-            mut frames,
+            frames,
             sinks,
             control,
             command,
@@ -377,6 +421,8 @@ impl Run {
             let input = request.source.clone().unwrap_or_else(|| typed.to_string());
             RunRecord { command: command.clone(), ..job.describe(&input, decoder.clone(), format, device) }
         };
+        let playback = Playback::new(frames, jumps.then(|| (spec.clone(), request.part())), &control);
+        let mut frames = Paced::new(playback, &control);
         let engine = Engine {
             source: &mut frames,
             search: job.search.clone(),
@@ -393,7 +439,7 @@ impl Run {
         devices.note(&outcome);
         drop((readers, metrics));
         if outcome.is_ok() && summary.frames == 0 && !summary.interrupted {
-            let reason = match frames.missed() {
+            let reason = match frames.source().missed() {
                 Some(last) => none_in(request.part(), last),
                 None => "it ended without a single frame".into(),
             };
@@ -402,6 +448,40 @@ impl Run {
         (summary, outcome)
     }
 }
+
+/// Warns of zones that no track can enter. A zone that is partly outside is one that the picture's edge cuts.
+fn warn_of_zones_outside(request: &Request, picture: Size) {
+    for zone in request.zone.iter().filter(|zone| zone.is_outside(picture)) {
+        let name = text::in_one_line(zone.name());
+        tracing::warn!("zone {name} lies outside of the {picture} picture: no track can enter it");
+    }
+}
+
+/// The name of a run in the title of its page, by which people tell it from others: of an address its host
+/// too, of a pipeline the beginning of its text.
+#[cfg(feature = "serve")]
+fn title(request: &Request, input: &Input, name: &str) -> String {
+    match input {
+        Input::Uri(uri) => {
+            let uri = uri.to_string();
+            let place = uri.split_once("://").map_or(&*uri, |(_, place)| place);
+            let host = place.split(['/', '?', '#']).next().unwrap_or_default();
+            let host = host.rsplit('@').next().unwrap_or_default();
+            if host.is_empty() || name.contains(host) { name.to_owned() } else { format!("{host} {name}") }
+        }
+        Input::Launch(_) if name == fleet::name_of(input) => {
+            let text = text::without_secrets(request.source.as_deref().unwrap_or_default()).into_owned();
+            let first: String = text.chars().take(MOST_TITLE).collect();
+            let more = if first.len() < text.len() { "\u{2026}" } else { "" };
+            format!("{name}: {first}{more}")
+        }
+        _ => name.to_owned(),
+    }
+}
+
+/// Letters of a pipeline's text in a title.
+#[cfg(feature = "serve")]
+const MOST_TITLE: usize = 60;
 
 /// Why no frame of a video was processed, the last of which was `last`.
 fn none_in(part: Part, last: FrameMeta) -> String {
@@ -449,6 +529,7 @@ fn file_sinks(request: &Request, spec: &SourceSpec) -> Result<Vec<Box<dyn Sink>>
 
 /// Nobody waits for the time before `--start`, in a file or in front of a screen.
 fn of_part(request: &Request, sink: VideoSink) -> VideoSink {
+    let sink = sink.with_zones(request.zone.clone());
     if request.start == Moment::default() { sink } else { sink.from_zero() }
 }
 
@@ -467,7 +548,8 @@ fn pipeline_sinks(
         sinks.push(of_part(request, VideoSink::user(text, request.shown_view(), is_live)?).steering(control));
     }
     if request.display {
-        sinks.push(VideoSink::display(request.shown_view(), is_live, &input.title())?.steering(control));
+        let window = VideoSink::display(request.shown_view(), is_live, &input.title())?;
+        sinks.push(window.with_zones(request.zone.clone()).steering(control));
     }
     let shown = sinks.last().filter(|_| is_live).map(VideoSink::shown);
     Ok((sinks.into_iter().map(|sink| Box::new(sink) as Box<dyn Sink>).collect(), shown))

@@ -177,6 +177,14 @@ impl Browser {
         self.ask("POST", "/goog/cdp/execute", &params);
     }
 
+    /// Gives the page this size.
+    fn resize(&self, width: u32, height: u32) {
+        let is_phone = width < 500;
+        let params = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_phone });
+        let command = json!({ "cmd": "Emulation.setDeviceMetricsOverride", "params": params });
+        self.ask("POST", "/goog/cdp/execute", &command);
+    }
+
     /// Keeps what is seen for people to look at, where `LOCKON_SCREENSHOTS` names a folder.
     fn photograph(&self, name: &str) {
         let Some(folder) = std::env::var_os("LOCKON_SCREENSHOTS") else { return };
@@ -241,7 +249,18 @@ fn a_box_that_is_dragged_in_a_browser_is_followed_called_something_and_forgotten
     browser.open(&served.url);
     browser.until("document.getElementById('state').textContent === 'running'");
     browser.until("document.getElementById('picture').width === 320");
-    assert_eq!(browser.run("return document.title"), "source \u{2013} lockon");
+    // Two runs of pipelines are told apart by their text.
+    let title = browser.run("return document.title");
+    assert!(
+        title.as_str().unwrap().starts_with("source: videotestsrc is-live=true horizontal-speed=1"),
+        "{title}"
+    );
+    assert_eq!(
+        browser.run(
+            "return document.title === `${document.getElementById('name').textContent} \u{2013} lockon`"
+        ),
+        true
+    );
     // Where bars end below: there is no other such place near it.
     browser.drag("mouse", [320.0, 240.0], [60.0, 140.0], [110.0, 185.0]);
     browser.until("document.querySelector('#tracks .is')?.textContent === 'tracked'");
@@ -310,7 +329,7 @@ fn videos_stand_side_by_side_and_one_can_be_opened() {
     browser.until("document.getElementById('name').textContent.endsWith('.mp4')");
     browser.until("document.getElementById('state').textContent === 'paused'");
     browser.keys(".");
-    browser.until("document.getElementById('position').textContent !== '0 %'");
+    browser.until("document.getElementById('position').textContent !== '0'");
     browser.run("document.getElementById('home').click()");
     browser.until("document.querySelectorAll('#videos a').length === 2");
     assert_eq!(browser.complaints(), [""; 0]);
@@ -329,8 +348,12 @@ fn a_video_that_is_opened_later_is_shown_beside_the_one_that_was_there() {
     std::fs::write(&list, format!("{}\n{}\n", source("identity"), source(late))).unwrap();
     let served = Served::start("0", &["--inputs", &list.to_string_lossy()]);
     browser.open(&served.url);
-    browser.until("document.getElementById('name').textContent === 'source (1)'");
+    browser.until(
+        "document.getElementById('waiting').innerText.trim() === '1 video waits to be opened: source (2)'",
+    );
+    browser.until("document.querySelectorAll('#videos a').length === 1");
     browser.until("document.querySelectorAll('#videos a').length === 2");
+    browser.until("document.getElementById('waiting').hidden");
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
@@ -362,7 +385,7 @@ fn a_file_that_is_dropped_and_a_box_that_is_drawn_become_templates_and_the_thres
     is_found("my <i>logo");
     // The other way: from what is seen.
     browser.run("document.getElementById('tool-template').click()");
-    browser.run("document.getElementById('template-name').value = 'drawn'");
+    browser.run("document.getElementById('drawn-name').value = 'drawn'");
     browser.drag("mouse", [320.0, 240.0], [120.0, 145.0], [160.0, 185.0]);
     browser.until("document.querySelectorAll('#templates li').length === 2");
     is_found("drawn");
@@ -409,7 +432,7 @@ fn a_source_that_stalls_and_one_that_comes_back_are_seen() {
     state("running");
     server.signal("-STOP");
     state("stalled");
-    browser.until("document.getElementById('hint').textContent.startsWith('Nothing comes')");
+    browser.until("document.getElementById('hint').textContent.startsWith('No frames')");
     browser.photograph("stalled");
     server.signal("-CONT");
     state("running");
@@ -418,7 +441,7 @@ fn a_source_that_stalls_and_one_that_comes_back_are_seen() {
     state("stalled");
     let _server = live::Server::start(port, "320x240");
     state("running");
-    browser.until("document.getElementById('events').textContent.includes('connected again')");
+    browser.until("document.getElementById('events').textContent.includes('reconnected')");
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
@@ -436,8 +459,8 @@ fn a_page_goes_on_when_lockon_is_back() {
     browser.until(is_running);
     browser.until("document.getElementById('picture').width === 320");
     drop(served);
-    browser.until("document.getElementById('state').textContent === 'out of reach'");
-    browser.until("document.getElementById('hint').textContent.includes('out of reach')");
+    browser.until("document.getElementById('state').textContent === 'disconnected'");
+    browser.until("document.getElementById('hint').textContent.includes('does not answer')");
     browser.photograph("out-of-reach");
     let served = Served::start(&address, &["--source", BARS]);
     browser.until(is_running);
@@ -489,4 +512,210 @@ fn a_video_of_a_folder_is_opened_and_its_target_followed_by_whoever_knows_the_ad
     // The refusal of what is no video.
     let complaints = browser.complaints();
     assert!(complaints.len() == 1 && complaints[0].contains("409"), "{complaints:?}");
+}
+
+/// Videos with long names, each under the name of a file.
+fn long_names(count: usize) -> (TempDir, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = crate::util::root().join("examples/media/cars.mp4");
+    let name =
+        |number| format!("recording-of-the-north-entrance-{number}-2026-11-26T01-30-37-without-a-space.mp4");
+    let names: Vec<_> =
+        (1..=count).map(|n| folder.path().join(name(n)).to_string_lossy().into_owned()).collect();
+    for name in &names {
+        std::fs::copy(&clip, name).unwrap();
+    }
+    (folder, names)
+}
+
+#[test]
+fn one_video_three_and_nine_fit_every_width() {
+    let Some(browser) = Browser::start(1366, 800, false) else { return };
+    for count in [1, 3, 9] {
+        let (_folder, mut names) = long_names(count);
+        // An error is longer than any card.
+        if count == 3 {
+            let whole = std::fs::read(&names[2]).unwrap();
+            std::fs::write(&names[2], &whole[..whole.len() / 2]).unwrap();
+        }
+        let zone = "a zone with a name that is longer than the zone=100,100,400,120,420,400,90,380";
+        names.extend(
+            ["--jobs", "9", "--threads", "1", "--threshold", "mean:31:5", "--zone", zone].map(Into::into),
+        );
+        let served = Served::start("0", &names.iter().map(String::as_str).collect::<Vec<_>>());
+        browser.open(&served.url);
+        if count == 1 {
+            browser.until("document.getElementById('picture').width > 300");
+        } else {
+            browser.until(&format!("document.querySelectorAll('#videos a').length === {count}"));
+            browser.until("[...document.querySelectorAll('#videos canvas')].some((c) => c.width > 0)");
+        }
+        for width in [390, 1000, 1366, 1920] {
+            browser.resize(width, 900);
+            browser.until(&format!("window.innerWidth === {width}"));
+            let sizes = browser.run(
+                "return [document.documentElement.scrollWidth, window.innerWidth, \
+                 [...document.querySelectorAll('main:not([hidden]), main:not([hidden]) *, header *')]\
+                 .filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > window.innerWidth + 1)\
+                 .map((e) => e.id || e.className || e.tagName)]",
+            );
+            assert!(sizes[0].as_u64() <= sizes[1].as_u64(), "{count} videos in {width} pixels: {sizes}");
+            assert_eq!(sizes[2], json!([]), "{count} videos in {width} pixels");
+            browser.photograph(&format!("fits-{count}-{width}"));
+        }
+        // Before its server ends, whose silence would be a complaint.
+        browser.open("about:blank");
+    }
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn a_file_can_be_watched_paused_set_to_a_place_and_closed_after_its_end() {
+    let Some(browser) = Browser::start(1366, 800, false) else { return };
+    let clip = crate::util::root().join("examples/media/cars.mp4").to_string_lossy().into_owned();
+    let served = Served::start("0", &[&clip, "--threshold", "mean:31:5", "--speed", "0.25"]);
+    browser.open(&served.url);
+    browser.until("document.getElementById('speed').value === '0.25x'");
+    assert_eq!(browser.run("return document.title"), "cars.mp4 \u{2013} lockon");
+    browser.until("/^0:0\\d\\.\\d \\/ 0:04\\.8$/.test(document.getElementById('time').textContent)");
+    browser.keys(" ");
+    browser.until("document.getElementById('state').textContent === 'paused'");
+    // It goes where the bar is set, also back, and nothing is written that would be wrong then.
+    for (seconds, frame) in [("3", 38), ("0.5", 7)] {
+        browser.run(&format!(
+            "const seek = document.getElementById('seek'); seek.value = {seconds}; \
+             for (const kind of ['input', 'change']) seek.dispatchEvent(new Event(kind, {{ bubbles: true }}))"
+        ));
+        browser.until(&format!("document.getElementById('position').textContent === '{frame}'"));
+    }
+    assert_eq!(browser.run("return document.getElementById('seek').disabled"), false);
+    browser.run(
+        "const speed = document.getElementById('speed'); speed.value = '4x'; \
+         speed.dispatchEvent(new Event('change', { bubbles: true }))",
+    );
+    served.wait("that speed", |video| video["speed"] == 4.0);
+    browser.keys(" ");
+    browser.until("!document.getElementById('ended').hidden");
+    browser.until("document.getElementById('ended-text').textContent.startsWith('The video has ended')");
+    browser.until("!document.querySelector('#ended .close').hidden");
+    for width in [390, 1000, 1366, 1920] {
+        browser.resize(width, 900);
+        browser.photograph(&format!("ended-{width}"));
+    }
+    browser.run("document.querySelector('#ended .close').click()");
+    browser.until("!document.getElementById('closed').hidden");
+    assert_eq!(served.end().0, Some(0));
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn a_bar_of_a_run_that_writes_results_shows_the_position_and_says_that_it_is_no_more() {
+    let Some(browser) = Browser::start(390, 844, true) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("a.jsonl").to_string_lossy().into_owned();
+    let clip = crate::util::root().join("examples/media/cars.mp4").to_string_lossy().into_owned();
+    let served = Served::start("0", &[&clip, "--threshold", "mean:31:5", "--results", &results]);
+    browser.open(&served.url);
+    browser.until("document.getElementById('seek-note').textContent.startsWith('Position only')");
+    assert_eq!(browser.run("return document.getElementById('seek').disabled"), true);
+    browser.until("document.getElementById('seek').value > 0.2");
+    browser.photograph("position-only");
+}
+
+#[test]
+fn a_zone_that_is_drawn_is_seen_counted_and_removed_and_events_stand_on_the_page() {
+    let Some(browser) = Browser::start(1366, 800, false) else { return };
+    let served = Served::start("0", &["--source", BARS]);
+    browser.open(&served.url);
+    browser.until("document.getElementById('picture').width === 320");
+    browser.keys("z");
+    browser.until("document.getElementById('drawn-name').placeholder === 'zone-1'");
+    browser.drag("mouse", [320.0, 240.0], [10.0, 100.0], [300.0, 230.0]);
+    browser.until("document.querySelector('#zones b')?.textContent === 'zone-1'");
+    let video =
+        served.wait("a zone", |video| video["zones"].as_array().is_some_and(|zones| zones.len() == 1));
+    let corners = &video["zones"][0]["corners"];
+    for (corner, expected) in [(0, [10.0, 100.0]), (2, [300.0, 230.0])] {
+        for axis in [0, 1] {
+            let is = corners[corner][axis].as_f64().unwrap();
+            assert!((is - expected[axis]).abs() <= 1.0, "{corners}");
+        }
+    }
+    // By its corners, with a name of its own, which is text and nothing else.
+    browser.keys("z");
+    browser.run("document.getElementById('drawn-name').value = '<b>gate</b>'");
+    for [x, y] in [[20.0, 20.0], [120.0, 25.0], [60.0, 90.0], [20.0, 20.0]] {
+        browser.drag("mouse", [320.0, 240.0], [x, y], [x, y]);
+    }
+    browser.until("document.querySelectorAll('#zones li').length === 2");
+    assert_eq!(browser.run("return document.querySelectorAll('#zones b b').length"), 0);
+    browser.drag("mouse", [320.0, 240.0], [60.0, 140.0], [110.0, 185.0]);
+    browser.until("document.getElementById('happenings').textContent.includes('entered zone-1')");
+    browser.until("document.getElementById('happenings').textContent.includes('appeared')");
+    browser.until("document.querySelectorAll('#happenings canvas').length > 0");
+    for width in [390, 1000, 1366, 1920] {
+        browser.resize(width, 900);
+        browser.photograph(&format!("zones-{width}"));
+    }
+    browser.run("document.querySelectorAll('#zones li button')[1].click()");
+    browser.until("document.querySelectorAll('#zones li').length === 1");
+    browser.until("document.getElementById('happenings').textContent.includes('left zone-1')");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+/// A page of another site, which anybody may have open: `localhost` is another site than `127.0.0.1`.
+fn other_site(html: String) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let length = html.len();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n");
+            let _ = write!(stream, "{head}Connection: close\r\n\r\n{html}");
+        }
+    });
+    format!("http://localhost:{port}/")
+}
+
+#[test]
+fn a_link_from_another_site_opens_the_page_and_its_forms_and_scripts_do_nothing() {
+    let Some(browser) = Browser::start(1000, 800, false) else { return };
+    let served = Served::start("0.0.0.0:0", &["--source", BARS]);
+    let address = served.address;
+    let token = served.url.split_once("/?t=").expect("its address has a token").1.to_owned();
+    let site = other_site(format!(
+        "<a id=link href='http://{address}/?t={token}'>the page</a>\
+         <form id=form method=post action='http://{address}/api/videos/0/stop'></form>"
+    ));
+    browser.open(&site);
+    browser.run("document.getElementById('link').click()");
+    browser.until("document.getElementById('state')?.textContent === 'running'");
+    assert_eq!(browser.run("return location.href"), format!("http://{address}/"));
+    // The browser has the cookie now. Another site can use it for a visit and for nothing else.
+    browser.open(&site);
+    browser.run(&format!(
+        "for (const method of ['POST', 'DELETE']) fetch('http://{address}/api/videos/0/stop', \
+         {{ method, mode: 'no-cors', credentials: 'include' }}).catch(() => {{}}).then(() => {{ window.asked = (window.asked ?? 0) + 1; }})"
+    ));
+    browser.until("window.asked === 2");
+    browser.run("document.getElementById('form').submit()");
+    browser.until("location.port !== '' && document.body.innerText.includes('error')");
+    browser.open(&site);
+    browser.run("document.getElementById('link').click()");
+    browser.until("document.getElementById('state')?.textContent === 'running'");
+}
+
+#[test]
+fn a_page_of_24_files_says_which_of_them_wait() {
+    let Some(browser) = Browser::start(1000, 800, false) else { return };
+    let (_folder, names) = long_names(24);
+    let words: Vec<_> = ["--jobs", "1"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let served = Served::start("0", &words);
+    browser.open(&served.url);
+    browser.until("document.getElementById('waiting-count').textContent === '23 videos wait to be opened:'");
+    browser.until("document.querySelectorAll('#videos a').length === 1");
+    assert_eq!(browser.run("return document.title.endsWith('and 22 more \u{2013} lockon')"), true);
+    browser.photograph("waiting");
+    assert_eq!(browser.complaints(), [""; 0]);
 }

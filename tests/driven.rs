@@ -579,7 +579,8 @@ fn several_settings_are_changed_together_or_not_at_all() {
     for backend in backends() {
         let driven = drive_with(&Job { backend, ..job() }, &pictures, &[], &changes);
         let reasons = [
-            "no template fits: the smallest is 44x36, the searched area 30x30",
+            "template \"a\" is larger than what is searched: it has 44x36 pixels at its smallest scale, the \
+             searched area 30x30",
             "no template is named \"b\": there are \"small\"",
             "min-score \"2\": expected a score from -1 to 1",
             "region of interest 300,0,30,30 does not lie inside the 323x241 frame",

@@ -526,7 +526,8 @@ fn events_of_a_file_are_lines_that_agree_with_its_results() {
         assert_eq!(first[key], track[key], "{key}");
     }
     assert_eq!((&first["pts_ns"], &first["source"]), (&record["pts_ns"], &"cars.mp4".into()));
-    // What happens to a track in a frame has one picture, which is the track's own. `/9j/` is how a JPEG begins.
+    // What happens to a track in a frame has one picture, which is the track's own. `/9j/` is how a JPEG
+    // begins.
     let mut pictures = BTreeMap::new();
     for event in lines.iter().filter(|event| event["type"] != "gone") {
         let key = (event["frame"].as_u64(), event["id"].as_u64());

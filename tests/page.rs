@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::say;
 use crate::util::{program, root};
 
 /// Far longer than anything takes, also on a machine that has much else to do.
@@ -21,9 +22,9 @@ const LONG: Duration = Duration::from_mins(1);
 const BALL: &str =
     "videotestsrc is-live=true pattern=ball ! video/x-raw,format=I420,width=320,height=240,framerate=50/1";
 
-/// The same as a file would have it, without an end: it waits for whoever takes it.
-const ENDLESS: &str = "videotestsrc pattern=ball ! video/x-raw,format=I420,width=320,height=240,framerate=25/1 \
-                       ! identity sync=true";
+/// The ball as an endless file: the page plays it at its own speed.
+const ENDLESS: &str =
+    "videotestsrc pattern=ball ! video/x-raw,format=I420,width=320,height=240,framerate=25/1";
 
 /// What comes of trying it again and again.
 fn within<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
@@ -72,7 +73,13 @@ impl Served {
     /// What these words ask for, once it has said where its page is.
     pub(crate) fn saying(words: &[&str]) -> Self {
         let mut command = Command::new(program());
-        let mut child = Ended(command.args(words).stderr(Stdio::piped()).spawn().unwrap());
+        command.args(words);
+        Self::of(command)
+    }
+
+    /// A command, once it has printed where its page is.
+    fn of(mut command: Command) -> Self {
+        let mut child = Ended(command.stderr(Stdio::piped()).spawn().unwrap());
         let mut stderr = BufReader::new(child.0.stderr.take().unwrap());
         let mut line = String::new();
         let url = loop {
@@ -208,7 +215,7 @@ impl Served {
     }
 
     /// Its exit code, and what else it said.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let mut said = String::new();
         self.stderr.read_to_string(&mut said).unwrap();
         (self.child.0.wait().unwrap().code(), said)
@@ -552,9 +559,22 @@ fn where_others_can_connect_nothing_is_answered_without_the_token() {
     let first = served.get(&format!("/?t={token}"));
     assert_eq!((first.status, first.header("location")), (303, Some("/")));
     let cookie = first.header("set-cookie").unwrap();
-    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Lax"), "{cookie}");
     let cookie = cookie.split(';').next().unwrap();
     assert_eq!(served.request("GET", "/", &[("Cookie", cookie)], &[]).status, 200);
+    // A link in a mail: both requests come from another site, and the second one brings the cookie.
+    let visit = [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "navigate")];
+    assert_eq!(served.request("GET", &format!("/?t={token}"), &visit, &[]).status, 303);
+    let with_cookie = [visit[0], visit[1], ("Cookie", cookie)];
+    assert_eq!(served.request("GET", "/", &with_cookie, &[]).status, 200);
+    // Nothing else of that site is let in with it.
+    for (method, path) in
+        [("POST", "/api/videos/0/stop"), ("DELETE", "/api/videos/0/tracks"), ("GET", "/api/videos")]
+    {
+        assert_eq!(served.request(method, path, &with_cookie, &[]).status, 403, "{method} {path}");
+        let posted = [("Origin", "https://mail.example"), ("Cookie", cookie)];
+        assert_eq!(served.request(method, path, &posted, &[]).status, 403, "{method} {path}");
+    }
     let bearer = format!("Bearer {token}");
     assert_eq!(served.request("GET", "/metrics", &[("Authorization", &bearer)], &[]).status, 200);
     // The token stands in no answer but the cookie's.
@@ -720,15 +740,405 @@ fn a_viewer_hears_of_the_end() {
     let served = Served::ball(&[]);
     let mut socket = WebSocket::open(&served, "/api/videos/0/live?width=320", &[]).unwrap();
     socket.shot();
+    // Not while a run goes on.
+    assert_eq!(served.send("POST", "/api/page/close", &Value::Null).status, 409);
     served.send("POST", "/api/videos/0/stop", &Value::Null);
     let mut last = Value::Null;
-    while let Some((kind, bytes)) = socket.next() {
-        if kind == 1 {
+    while last["state"] != "ended" {
+        if let (1, bytes) = socket.next().expect("the page stays while somebody looks") {
             last = serde_json::from_slice(&bytes).unwrap();
         }
     }
-    assert_eq!(last["state"], "ended", "{last}");
+    within("its end", || (served.get("/api/page").json()["is_done"] == true).then_some(()));
+    assert_eq!(served.send("POST", "/api/page/close", &Value::Null).status, 204);
+    while socket.next().is_some() {}
+    let (code, said) = served.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("the page stays while a browser shows it"), "{said}");
+}
+
+/// A clip of 60 frames, 12.5 a second.
+fn cars() -> String {
+    root().join("examples/media/cars.mp4").to_string_lossy().into_owned()
+}
+
+#[test]
+fn after_the_end_the_page_stays_while_a_browser_shows_it_and_a_script_has_its_way() {
+    // Nobody looks, and it is no terminal.
+    let (code, said) = Served::start("0", &[&cars(), "--threshold", "mean:31:5", "--speed", "max"]).end();
+    assert_eq!((code, said.contains("the page stays")), (Some(0), false), "{said}");
+    let looked_at = |words: &[&str]| {
+        let cars = cars();
+        let served =
+            Served::start("0", &[&[&*cars, "--threshold", "mean:31:5", "--speed", "max"], words].concat());
+        served.wait("a frame", |video| video["frames"].as_u64() > Some(0));
+        let socket = WebSocket::open(&served, "/api/videos/0/live?width=320", &[]);
+        (served, socket)
+    };
+    // It stays until whoever looks has gone.
+    let served = Served::start("0", &[&cars(), "--threshold", "mean:31:5"]);
+    served.wait("a frame", |video| video["frames"].as_u64() > Some(0));
+    let socket = WebSocket::open(&served, "/api/videos/0/live?width=320", &[]).unwrap();
+    served.wait("its viewer", |video| video["viewers"] == 1);
+    served.send("PUT", "/api/videos/0/pace", &json!({ "speed": "max" }));
+    let ended = served.wait("its end", |video| video["state"] == "ended");
+    assert_eq!(ended["frames"], 60);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(served.video()["state"], "ended");
+    drop(socket);
     assert_eq!(served.end().0, Some(0));
+    // Unless it was told to end with the video.
+    let (served, _socket) = looked_at(&["--exit-at-end"]);
+    assert_eq!(served.end().0, Some(0));
+}
+
+#[test]
+#[cfg(unix)]
+fn on_a_terminal_the_page_stays_after_the_end_until_it_is_closed_or_ctrl_c_comes() {
+    if !Path::new("/usr/bin/script").exists() {
+        say::skipped("no terminal (apt-get install bsdutils)");
+        return;
+    }
+    let cars = cars();
+    for is_closed in [true, false] {
+        let words =
+            ["run", &*cars, "--backend", "cpu", "--threshold", "mean:31:5", "--serve", "0", "--speed", "max"];
+        let line = words.iter().map(|word| format!(" '{word}'")).collect::<String>();
+        let line = format!("'{}'{line} --no-progress", program().display());
+        // `script` runs it on a terminal of its own, and ends with its exit code.
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec script -qefc \"$0\" /dev/null >&2", &line]).stdin(Stdio::piped());
+        let mut served = Served::of(command);
+        let mut said = String::new();
+        while !said.contains("the page stays until Ctrl-C, or Close on the page") {
+            assert!(served.stderr.read_line(&mut said).unwrap() > 0, "{said}");
+        }
+        // Nobody looks, and it is there all the same.
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(served.video()["state"], "ended");
+        if is_closed {
+            assert_eq!(served.send("POST", "/api/page/close", &Value::Null).status, 204);
+        } else {
+            served.child.0.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
+        }
+        let (code, said) = served.end();
+        assert_eq!(code, Some(0), "{said}");
+    }
+}
+
+/// The frames of a results file, without what depends on the time.
+fn frames_of(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut frames: Vec<_> = records.filter(|record| record["type"] == "frame").collect();
+    for frame in &mut frames {
+        frame.as_object_mut().unwrap().retain(|key, _| !key.ends_with("_us"));
+    }
+    frames
+}
+
+#[test]
+fn a_file_on_the_page_passes_at_its_own_speed_and_results_are_the_same_at_every_speed() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str, words: &[&str]| {
+        let path = folder.path().join(name);
+        let results = path.to_string_lossy().into_owned();
+        let begun = Instant::now();
+        let run = ["run", &cars(), "--backend", "cpu", "--track", "260,180,60,50", "--results", &results];
+        let output = Command::new(program()).args(run).args(words).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        (frames_of(&path), begun.elapsed())
+    };
+    let (plain, _) = run("plain.jsonl", &[]);
+    assert_eq!(plain.len(), 60);
+    // From the first frame to the last 59 intervals of 80 ms pass: more on a busy machine, never less.
+    for (name, words, least_ms) in [
+        ("one.jsonl", &["--serve", "0"][..], 4700),
+        ("four.jsonl", &["--serve", "0", "--speed", "4"], 1170),
+        ("max.jsonl", &["--serve", "0", "--speed", "max"], 0),
+    ] {
+        let (frames, took) = run(name, words);
+        assert!(frames == plain, "{name}");
+        assert!(took >= Duration::from_millis(least_ms), "{name}: {took:?}");
+    }
+}
+
+#[test]
+fn the_speed_can_be_changed_and_what_is_no_speed_is_refused() {
+    let served = Served::file();
+    assert_eq!(served.video()["speed"], 1.0);
+    for (speed, is) in [(json!(0.25), json!(0.25)), (json!("max"), Value::Null), (json!("2x"), json!(2.0))] {
+        assert_eq!(served.send("PUT", "/api/videos/0/pace", &json!({ "speed": speed })).status, 204);
+        assert_eq!(served.video()["speed"], is);
+    }
+    for wrong in [json!({ "speed": 0 }), json!({ "speed": "fast" }), json!({ "speed": 1000 }), json!({})] {
+        assert_eq!(served.send("PUT", "/api/videos/0/pace", &wrong).status, 400, "{wrong}");
+    }
+    let live = Served::ball(&[]);
+    assert_eq!(live.send("PUT", "/api/videos/0/pace", &json!({ "speed": 2 })).status, 409);
+    let paused = |paused: bool| live.send("PUT", "/api/videos/0/pace", &json!({ "paused": paused })).status;
+    assert_eq!((paused(true), paused(false)), (204, 204));
+}
+
+#[test]
+fn a_run_that_writes_nothing_goes_on_at_another_place_and_one_that_writes_does_not() {
+    let served = Served::file();
+    let video = served.video();
+    assert_eq!((&video["can_jump"], &video["start_s"]), (&json!(true), &json!(0.0)));
+    assert!((video["length_s"].as_f64().unwrap() - 4.8).abs() < 0.1, "{video}");
+    let jump = |served: &Served, seconds: f64| {
+        served.send("PUT", "/api/videos/0/position", &json!({ "seconds": seconds })).status
+    };
+    // Forward and back, while it pauses: frames have the numbers and times of the whole video.
+    for (seconds, frame) in [(3.0, 38), (0.5, 7), (4.0, 50), (0.0, 0)] {
+        assert_eq!(jump(&served, seconds), 204);
+        let video = served.wait("that frame", |video| video["frame"] == frame);
+        assert!((video["position_s"].as_f64().unwrap() - frame as f64 * 0.08).abs() < 1e-6, "{video}");
+    }
+    let saved = served.get("/api/videos/0/results.jsonl").text();
+    assert_eq!(saved.lines().count(), 2, "records begin again after a jump back: {saved}");
+    served.order("POST", "/api/videos/0/tracks", &json!({ "box": [260, 180, 60, 50] }));
+    served.send("PUT", "/api/videos/0/pace", &json!({ "paused": false, "speed": "max" }));
+    let (code, said) = served.end();
+    assert_eq!(code, Some(0), "{said}");
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("a.jsonl").to_string_lossy().into_owned();
+    let writes = Served::waiting(&[&cars(), "--results", &results]);
+    assert_eq!(writes.video()["can_jump"], false);
+    let answer = writes.send("PUT", "/api/videos/0/position", &json!({ "seconds": 3.0 }));
+    assert_eq!(answer.status, 409);
+    assert!(answer.text().contains("each frame of the video once"), "{}", answer.text());
+    assert_eq!(jump(&Served::ball(&[]), 3.0), 409);
+}
+
+#[test]
+fn zones_are_drawn_on_the_page_recorded_and_repeated_and_their_events_need_no_receiver() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (results, again) = (path("a.jsonl"), path("b.jsonl"));
+    let zone = ["--zone", "left=0,0,100,0,100,432,0,432"];
+    let served = Served::waiting(&[&[&*cars(), "--results", &results][..], &zone].concat());
+    let zones = "/api/videos/0/zones";
+    let all = json!({ "corners": [[0, 0], [768, 0], [768, 432], [0, 432]] });
+    served.order("PUT", &format!("{zones}/everything"), &all);
+    served.order("DELETE", &format!("{zones}/left"), &Value::Null);
+    served.order("POST", "/api/videos/0/tracks", &json!({ "box": [260, 180, 60, 50], "frame": 0 }));
+    let video = served.wait("an event", |video| {
+        video["happened"].as_array().unwrap().iter().any(|event| event["event"] == "entered")
+    });
+    let happened: Vec<_> =
+        video["happened"].as_array().unwrap().iter().map(|e| (&e["event"], &e["zone"])).collect();
+    assert_eq!(
+        happened[..2],
+        [(&json!("appeared"), &Value::Null), (&json!("entered"), &json!("everything"))]
+    );
+    assert_eq!(video["zones"].as_array().unwrap().len(), 1, "{video}");
+    let shown = &video["zones"][0];
+    assert_eq!((&shown["name"], &shown["inside"]), (&json!("everything"), &json!(1)));
+    assert_eq!(shown["text"], "everything=0,0,768,0,768,432,0,432");
+    for (method, path, body, expected) in [
+        (
+            "PUT",
+            "away",
+            json!({ "corners": [[800, 0], [900, 0], [900, 90]] }),
+            "outside of the 768x432 picture",
+        ),
+        ("DELETE", "left", Value::Null, "there is no such zone: there are \"everything\""),
+        ("PUT", "line", json!({ "corners": [[0, 0], [9, 9], [18, 18]] }), "it has no area"),
+        ("PUT", "a=b", json!({ "corners": [[0, 0], [9, 0], [9, 9]] }), "has no `=`"),
+    ] {
+        let answer = served.refused(method, &format!("{zones}/{path}"), &body);
+        assert!(answer.json()["error"].as_str().unwrap().contains(expected), "{path}: {}", answer.text());
+    }
+    served.send("PUT", "/api/videos/0/pace", &json!({ "speed": "max" }));
+    let (code, said) = served.end();
+    assert_eq!(code, Some(0), "{said}");
+    let orders = |path: &str| {
+        let text = std::fs::read_to_string(path).unwrap();
+        let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        records.filter(|record| record["type"] == "control").collect::<Vec<_>>()
+    };
+    let given = orders(&results);
+    assert_eq!((&given[0]["order"], &given[0]["zone"]), (&json!("zone"), &shown["text"]));
+    assert_eq!((&given[1]["order"], &given[1]["name"]), (&json!("remove-zone"), &json!("left")));
+    // Given again, the orders make the same zones, whose events go to the receivers then.
+    let mut command = Command::new(program());
+    command.args([
+        "run",
+        &cars(),
+        "--backend",
+        "cpu",
+        "--control",
+        &results,
+        "--results",
+        &again,
+        "--events",
+        "-",
+    ]);
+    let output = command.args(zone).output().unwrap();
+    let events = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && events.contains("\"zone\":\"everything\""), "{events}");
+    assert_eq!(orders(&again), given);
+    assert!(frames_of(Path::new(&again)) == frames_of(Path::new(&results)));
+}
+
+#[test]
+fn a_zone_outside_of_the_picture_is_warned_of_and_one_that_reaches_into_it_is_not() {
+    let zones = ["--zone", "far=900,0,990,0,990,90", "--zone", "near=700,0,990,0,990,90"];
+    let cars = cars();
+    let words =
+        [&["run", &*cars, "--track", "260,180,60,50", "--events", "-", "--max-frames", "1"][..], &zones]
+            .concat();
+    let output = Command::new(program()).args(words).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("zone far lies outside of the 768x432 picture: no track can enter it"), "{said}");
+    assert!(!said.contains("zone near"), "{said}");
+}
+
+#[test]
+fn every_error_of_the_api_has_the_same_form() {
+    let served = Served::ball(&[]);
+    let token = Served::start("0.0.0.0:0", &["--source", BALL]);
+    let json = [("Content-Type", "application/json")];
+    let is_error = |answer: &Answer, status: u16, what: &str| {
+        assert_eq!(answer.status, status, "{what}: {}", answer.text());
+        assert_eq!(answer.header("content-type"), Some("application/json"), "{what}");
+        let body = answer.json();
+        let keys: Vec<_> = body.as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["error"], "{what}");
+        assert!(body["error"].as_str().is_some_and(|why| !why.is_empty()), "{what}: {body}");
+    };
+    for (status, method, path, body) in [
+        (400, "GET", "/api/videos/x", ""),
+        (400, "GET", "/api/videos/99999999999999999999", ""),
+        (400, "GET", "/api/videos/0/plot?seconds=x", ""),
+        (400, "GET", "/api/videos/0/picture.jpg?view=other", ""),
+        (400, "GET", "/api/videos/0/picture.jpg?width=-1", ""),
+        (400, "GET", "/api/videos/0/live", ""),
+        (400, "POST", "/api/videos/0/tracks", "{"),
+        (400, "PUT", "/api/videos/0/tracks/x", "{}"),
+        (400, "PUT", "/api/videos/0/search", "{}"),
+        (404, "GET", "/api/videos/7", ""),
+        (404, "GET", "/nothing", ""),
+        (405, "POST", "/api/videos/0/plot", "{}"),
+        (409, "DELETE", "/api/videos/0/tracks/77", ""),
+        (409, "POST", "/api/page/close", ""),
+        (413, "POST", "/api/videos/0/tracks", &" ".repeat(20_000)),
+        (415, "PUT", "/api/videos/0/templates/a", "x"),
+        (422, "POST", "/api/videos/0/tracks", r#"{"box":[1]}"#),
+    ] {
+        let answer = served.request(method, path, &json, body.as_bytes());
+        is_error(&answer, status, &format!("{method} {path}"));
+    }
+    is_error(&served.request("POST", "/api/videos/0/tracks", &[], b"{}"), 415, "no type");
+    is_error(&served.request("GET", "/", &[("Host", "evil.example")], &[]), 421, "a host");
+    is_error(&served.request("GET", "/api/videos", &[("Origin", "null")], &[]), 403, "an origin");
+    is_error(&token.get("/api/videos"), 401, "no token");
+    // What is no error stays as it is.
+    assert_eq!(served.get("/").header("content-type"), Some("text/html; charset=utf-8"));
+}
+
+/// Bars of 10 pixels, as a PNG: a file that is small for its pixels.
+fn bars(width: u32, height: u32) -> Vec<u8> {
+    let picture = image::GrayImage::from_fn(width, height, |x, _| {
+        image::Luma([if x / 10 % 2 == 0 { 30 } else { 200 }])
+    });
+    let mut png = std::io::Cursor::new(Vec::new());
+    picture.write_to(&mut png, image::ImageFormat::Png).unwrap();
+    png.into_inner()
+}
+
+#[test]
+fn a_template_from_a_small_file_takes_little_in_the_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("a.jsonl").to_string_lossy().into_owned();
+    let served = Served::ball(&["--results", &results]);
+    let png = bars(317, 233);
+    let path = "/api/videos/0/templates/bars";
+    let added = served.request("PUT", path, &[("Content-Type", "image/png")], &png);
+    assert!(matches!(added.status, 200 | 202), "{}", added.text());
+    served.wait("the template", |video| video["search"]["templates"][0]["name"] == "bars");
+    served.send("POST", "/api/videos/0/stop", &Value::Null);
+    assert_eq!(served.end().0, Some(0));
+    let text = std::fs::read_to_string(&results).unwrap();
+    let record = text.lines().find(|line| line.contains(r#""type":"control""#)).unwrap();
+    // A byte a pixel would be 98 kB in base64.
+    assert!(record.len() < 4000, "{} bytes for a file of {}", record.len(), png.len());
+    let value: Value = serde_json::from_str(record).unwrap();
+    assert_eq!((&value["add"][0]["w"], &value["add"][0]["h"]), (&json!(317), &json!(233)));
+}
+
+#[test]
+fn a_template_larger_than_the_frame_and_a_frame_that_has_not_come_are_refused() {
+    let served = Served::ball(&[]);
+    let put = |name: &str, png: &[u8]| {
+        let path = format!("/api/videos/0/templates/{name}");
+        within("an answer", || {
+            Some(served.request("PUT", &path, &[("Content-Type", "image/png")], png))
+                .filter(|a| a.status != 202)
+        })
+    };
+    // Also beside one that fits.
+    for name in ["alone", "beside"] {
+        let answer = put(name, &bars(400, 300));
+        assert_eq!(answer.status, 409, "{}", answer.text());
+        let why = format!("template \"{name}\" is larger than what is searched: it has 400x300 pixels");
+        assert!(answer.json()["error"].as_str().unwrap().contains(&why), "{}", answer.text());
+        assert_eq!(put("fits", &bars(40, 30)).status, 200);
+    }
+    served.wait("one template", |video| video["search"]["templates"].as_array().unwrap().len() == 1);
+    for (method, path) in [("POST", "tracks"), ("POST", "templates/later")] {
+        let boxed = json!({ "box": [10, 10, 40, 40], "frame": 99_999_999 });
+        let answer = served.refused(method, &format!("/api/videos/0/{path}"), &boxed);
+        assert_eq!(answer.status, 409, "{}", answer.text());
+        assert!(answer.text().contains("frame 99999999 has not come"), "{}", answer.text());
+    }
+}
+
+#[test]
+fn refused_orders_do_not_fill_the_log() {
+    let served = Served::ball(&[]);
+    for id in 1000..1060 {
+        assert_eq!(served.refused("DELETE", &format!("/api/videos/0/tracks/{id}"), &Value::Null).status, 409);
+    }
+    served.send("POST", "/api/videos/0/stop", &Value::Null);
+    let (code, said) = served.end();
+    let logged = said.lines().filter(|line| line.contains("there is no such track")).count();
+    // Six in ten seconds, and it may have taken longer than that.
+    assert!(code == Some(0) && (6..=30).contains(&logged), "{said}");
+    assert!(said.contains("more refused orders are not logged for a while"), "{said}");
+}
+
+#[test]
+fn a_page_of_many_files_says_which_of_them_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let names: Vec<_> =
+        (0..24).map(|n| folder.path().join(format!("{n:02}.mp4")).to_string_lossy().into_owned()).collect();
+    for name in &names[..3] {
+        std::fs::copy(cars(), name).unwrap();
+    }
+    for name in &names[3..] {
+        std::fs::write(name, "no video").unwrap();
+    }
+    let words: Vec<_> = ["--jobs", "2"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let served = Served::start("0", &words);
+    let page = within("two videos", || {
+        let page = served.get("/api/page").json();
+        (page["waiting"] == 22).then_some(page)
+    });
+    assert_eq!(page["name"], "00.mp4, 01.mp4 and 22 more");
+    assert_eq!((&page["next"][0], &page["is_done"]), (&json!("02.mp4"), &json!(false)));
+    assert_eq!(page["next"].as_array().unwrap().len(), 22);
+    // The first two end, and all that waited begin or fail.
+    for id in [0, 1, 2] {
+        within("that video", || {
+            let answer = served.send("POST", &format!("/api/videos/{id}/stop"), &Value::Null);
+            (answer.status == 204).then_some(())
+        });
+    }
+    let (code, said) = served.end();
+    assert_eq!(code, Some(1), "{said}");
 }
 
 #[test]
@@ -847,8 +1257,8 @@ fn a_template_is_cut_from_the_frame_as_it_was_decoded() {
     // A frame that has passed long ago, one that has not come, boxes that cannot be, and a flat one.
     served.wait("more frames than are kept", |video| video["frame"].as_u64() > Some(30));
     for (boxed, why) in [
-        (json!({ "box": [151, 301, 77, 41], "frame": 0 }), "frame 0 is not here"),
-        (json!({ "box": [151, 301, 77, 41], "frame": u64::MAX }), "is not here"),
+        (json!({ "box": [151, 301, 77, 41], "frame": 0 }), "frame 0 has passed and is not kept"),
+        (json!({ "box": [151, 301, 77, 41], "frame": u64::MAX }), "has not come"),
         (json!({ "box": [600, 301, 77, 41] }), "does not lie inside the 640x480 frame"),
         (
             json!({ "box": [4_294_967_295_u32, 4_294_967_295_u32, 4_294_967_295_u32, 9] }),
@@ -1081,6 +1491,7 @@ fn all_that_the_api_is_said_to_have_is_there() {
     let mut asked = 0;
     for (path, item) in api["paths"].as_object().unwrap() {
         let path = path.replace("{video}", "0").replace("{track}", "7").replace("{template}", "x");
+        let path = path.replace("{zone}", "x");
         for method in ["get", "put", "post", "delete"].into_iter().filter(|method| !item[method].is_null()) {
             if path.ends_with("/stop") || path.ends_with("/live") {
                 continue;
@@ -1106,6 +1517,10 @@ fn all_that_the_api_is_said_to_have_is_there() {
         "/pace",
         "/step",
         "/stop",
+        "/zones",
+        "/position",
+        "/page",
+        "/page/close",
     ] {
         assert!(page.contains(part), "{part}");
         assert!(api["paths"].as_object().unwrap().keys().any(|path| path.contains(part)), "{part}");

@@ -150,6 +150,7 @@ Exit codes, as grep's: 0 a template was found, 1 none was, 2 an error.";
 
 #[derive(ClapArgs)]
 #[command(after_help = RUN_EXAMPLES)]
+#[cfg_attr(feature = "serve", expect(clippy::struct_excessive_bools, reason = "one for each flag"))]
 pub(super) struct RunArgs {
     #[command(flatten)]
     pub(super) typed: Typed<All>,
@@ -168,6 +169,11 @@ pub(super) struct RunArgs {
     /// No progress bar, no progress lines
     #[arg(long, help_heading = "How")]
     pub(super) no_progress: bool,
+    /// With --serve: end when all videos have ended. Without this the page stays, on a terminal until Ctrl-C
+    /// or Close on the page, elsewhere while a browser shows it
+    #[cfg(feature = "serve")]
+    #[arg(long, help_heading = "How")]
+    pub(super) exit_at_end: bool,
     #[command(flatten, next_help_heading = "Several videos")]
     pub(super) several: SeveralArgs,
 }

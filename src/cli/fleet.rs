@@ -128,6 +128,9 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
         log::say(&format!("metrics: {}", metrics.url()));
     }
     let page = Page::of(&videos[0].1)?.map(Arc::new);
+    if let Some(page) = &page {
+        page.announce(videos.iter().map(|(name, _)| name.clone()).collect());
+    }
     let keeps = videos.iter().any(|(_, request)| run::keeps_anything(request));
     let shows = !args.no_progress && !log::is_quiet();
     let total = Arc::new(Total::default());
@@ -141,12 +144,16 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
     while !fleet.is_done() {
         if let Some(ended) = fleet.wait_timeout(TICK) {
             told.tell(&ended);
+            if let Some(page) = &page {
+                let error = ended.outcome.as_ref().err().filter(|error| !matches!(error, Error::Stopped));
+                page.withdraw(&ended.name, error.map(ToString::to_string));
+            }
         }
         told.tick(&fleet, &total);
     }
     drop(fleet);
-    told.close(&total, keeps)?;
-    Ok(signals.outcome())
+    let outcome = told.close(&total, keeps).map(|()| signals.outcome());
+    run::stay(page.as_deref(), &signals, args, outcome)
 }
 
 /// What is asked of one of several videos: its metrics are told together with the others', and it is shown

@@ -52,6 +52,8 @@ enum Outcome {
     Incomplete,
     /// `match` found nothing.
     NoMatch,
+    /// An error that was printed already; its exit code.
+    Failed(u8),
 }
 
 /// Who gives a video where a command belongs has forgotten `run`, and is told so.
@@ -110,17 +112,22 @@ pub(crate) fn main() -> ExitCode {
     let code = match outcome {
         Ok(Outcome::Done) => 0,
         Ok(Outcome::Incomplete | Outcome::NoMatch) => 1,
-        Ok(Outcome::Interrupted(code)) => code,
+        Ok(Outcome::Interrupted(code) | Outcome::Failed(code)) => code,
         Err(error) => {
             log::error(&format!("{error:#}"));
-            let is_usage = error.downcast_ref::<lockon::Error>().is_some_and(lockon::Error::is_usage);
-            if is_usage || is_match { 2 } else { 1 }
+            if is_match { 2 } else { code_of(&error) }
         }
     };
     if has_run {
         end(code);
     }
     ExitCode::from(code)
+}
+
+/// The exit code of an error: 2 for wrong usage, 1 for others.
+fn code_of(error: &anyhow::Error) -> u8 {
+    let is_usage = error.downcast_ref::<lockon::Error>().is_some_and(lockon::Error::is_usage);
+    if is_usage { 2 } else { 1 }
 }
 
 /// Ends the process after a run, whose outputs are closed, without what libraries do at the end: NVIDIA's

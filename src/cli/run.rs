@@ -14,7 +14,7 @@ use super::args::{JobFormat, RunArgs};
 use super::page::Page;
 use super::progress::Progress;
 use super::signals::Signals;
-use super::{Outcome, closing, fleet, log, pick, system};
+use super::{Outcome, closing, code_of, fleet, log, pick, system};
 
 pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     launch::init()?;
@@ -46,6 +46,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         log::say(&format!("metrics: {url}"));
     }
     let page = Page::of(&request)?;
+    let name = lockon::fleet::name_of(&request.parsed_input()?);
+    if let Some(page) = &page {
+        page.announce(vec![name.clone()]);
+    }
     let mut run = match prepared.start(signals.control()) {
         Err(Error::Stopped) => return Ok(signals.outcome()),
         started => started?,
@@ -63,7 +67,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         }
     }
     if let Some(page) = &page {
-        page.show(&mut run, &lockon::fleet::name_of(&request.parsed_input()?));
+        page.show(&mut run, &name);
     }
     let decoder = run.decoder().map(str::to_owned);
     let (summary, outcome) = run.finish();
@@ -78,8 +82,37 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
             None => {}
         }
     }
-    outcome?;
-    Ok(if summary.interrupted { signals.outcome() } else { Outcome::Done })
+    let done = if summary.interrupted { signals.outcome() } else { Outcome::Done };
+    let outcome = outcome.map(|()| done).map_err(anyhow::Error::from);
+    stay(page.as_ref(), &signals, args, outcome)
+}
+
+/// Keeps the page open where it stays after the end. An error is printed before that, and only once.
+pub(super) fn stay(
+    page: Option<&Page>,
+    signals: &Signals,
+    args: &RunArgs,
+    outcome: Result<Outcome>,
+) -> Result<Outcome> {
+    let Some(page) = page else { return outcome };
+    let mut is_printed = false;
+    page.stay(signals, exits_at_end(args), || {
+        is_printed = true;
+        if let Err(error) = &outcome {
+            log::error(&format!("{error:#}"));
+        }
+    });
+    outcome.or_else(|error| if is_printed { Ok(Outcome::Failed(code_of(&error))) } else { Err(error) })
+}
+
+#[cfg(feature = "serve")]
+fn exits_at_end(args: &RunArgs) -> bool {
+    args.exit_at_end
+}
+
+#[cfg(not(feature = "serve"))]
+fn exits_at_end(_: &RunArgs) -> bool {
+    true
 }
 
 /// True if there is one video, of which more can be said and shown than of several.

@@ -1,6 +1,7 @@
 //! Ctrl-C and its relatives: the first ends the run as if the video had ended, the second ends the process at
 //! once.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,8 @@ pub(super) struct Signals {
     control: Control,
     /// What is said about the first.
     said: &'static str,
+    /// The work is done: a signal is how the program is meant to end, and needs no words.
+    is_end_expected: Arc<AtomicBool>,
     /// When the first signal came, and the exit code that tells it: 128 and its number, as a shell has it.
     first: Arc<OnceLock<(Instant, u8)>>,
 }
@@ -42,6 +45,12 @@ impl Signals {
         &self.control
     }
 
+    /// All work is done, and only a signal is waited for.
+    #[cfg(feature = "serve")]
+    pub(super) fn expect_end(&self) {
+        self.is_end_expected.store(true, Ordering::Relaxed);
+    }
+
     /// How the run that ends now ended.
     pub(super) fn outcome(&self) -> Outcome {
         self.exit_code().map_or(Outcome::Done, Outcome::Interrupted)
@@ -56,7 +65,9 @@ impl Signals {
     fn hear(&self, code: u8) -> bool {
         if self.first.set((Instant::now(), code)).is_ok() {
             self.control.stop();
-            log::say(self.said);
+            if !self.is_end_expected.load(Ordering::Relaxed) {
+                log::say(self.said);
+            }
         }
         self.first.get().is_some_and(|(at, _)| at.elapsed() > SAME_REQUEST)
     }

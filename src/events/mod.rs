@@ -1,8 +1,8 @@
 //! What happens to tracks, told to programs: as lines, to a web server, to an MQTT broker.
 //!
 //! The engine is synchronous and never waits for any of these. Between them stands a sink that finds out what
-//! happened ([`crate::watch`]) and puts it into a queue for each receiver, each of which has a thread of its own.
-//! Where a receiver is away or slow, its queue fills, and from then on the oldest in it are lost, and
+//! happened ([`crate::watch`]) and puts it into a queue for each receiver, each of which has a thread of its
+//! own. Where a receiver is away or slow, its queue fills, and from then on the oldest in it are lost, and
 //! counted. One that fails is told nothing more, and the others go on. At the end of a run what waits is
 //! told, for as long as [`FAREWELL`].
 //!

@@ -14,6 +14,7 @@ use crate::media::launch::Launch;
 use crate::media::sink::{self, VideoSink};
 use crate::media::source::{CameraMode, DEFAULT_JITTER_MS, Decoder, Input, SourceSpec};
 use crate::output::{self, report};
+use crate::text;
 
 impl Request {
     /// Refuses what cannot mean anything, before any file but a login's is touched.
@@ -44,6 +45,16 @@ impl Request {
         self.check_part()?;
         if self.start != Moment::default() && spec.is_real_time()? {
             return usage("--start is for files: a camera or stream has no frames from before it was opened");
+        }
+        for (index, zone) in self.zone.iter().enumerate() {
+            if self.zone[..index].iter().any(|other| other.name() == zone.name()) {
+                let name = text::in_one_line(zone.name());
+                return Err(Error::Usage(format!("--zone: two zones are called {name}")));
+            }
+        }
+        let is_drawn = self.display || !self.output.is_empty() || !self.sink.is_empty();
+        if !self.zone.is_empty() && self.events.is_empty() && self.serve.is_none() && !is_drawn {
+            return usage("--zone needs --events, --serve, -o, --display or --sink");
         }
         #[cfg(feature = "events")]
         crate::events::check(self)?;

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use super::Request;
 use crate::config::{
-    Angles, BackendChoice, Kernel, LumaRange, Moment, OnDeviceLoss, Scales, SearchMethod, Shot,
+    Angles, BackendChoice, Kernel, LumaRange, Moment, OnDeviceLoss, Scales, SearchMethod, Shot, Speed,
     ThresholdSpec, TrackSpec, Typed, View, Zone,
 };
 use crate::error::{Bytes, Error, Result};
@@ -271,6 +271,7 @@ text_of_values!(
     LumaRange,
     View,
     Shot,
+    Speed,
     Zone,
     Kernel,
     Decoder,
@@ -472,6 +473,7 @@ slots_of_values!(
     LumaRange,
     Decoder,
     Moment,
+    Speed,
     Typed<Scales>,
     Typed<Angles>
 );

@@ -42,7 +42,7 @@ use sha2::{Digest, Sha256};
 use crate::backend::{self, Options};
 use crate::config::{
     Angles, BackendChoice, Kernel, Limits, LumaRange, Moment, OnDeviceLoss, Part, Scales, SearchMethod, Shot,
-    ThresholdSpec, TrackSpec, Typed, View, Zone,
+    Speed, ThresholdSpec, TrackSpec, Typed, View, Zone,
 };
 use crate::control::Control;
 use crate::error::{Bytes, Result};
@@ -64,7 +64,7 @@ const DECISIVE: [&str; 10] =
     ["input", "source", "live", "lossless", "size", "fps", "start", "end", "every", "max-frames"];
 
 /// Fields that decide what an encoded output shows.
-const SHOWN: [&str; 4] = ["view", "follow", "follow-zoom", "no-audio"];
+const SHOWN: [&str; 5] = ["view", "follow", "follow-zoom", "no-audio", "zone"];
 
 /// Most threads.
 const MOST_THREADS: f64 = 1024.0;
@@ -177,9 +177,10 @@ request! {
     /// several times. The run never waits for a receiver
     events: Vec<ReceiverText> = Vec::new(), Spec { value: "-|URL|@FILE", group: OUTPUT, ..SPEC };
     /// A polygon in the picture that tracks can enter and leave, corners in pixels; a track is inside if the
-    /// middle of its box's lower edge is; may be given several times
+    /// middle of its box's lower edge is. Drawn in -o, --display and --sink and on the page of --serve; may
+    /// be given several times
     zone: Vec<Zone> = Vec::new(),
-        Spec { value: "NAME=X,Y,X,Y,X,Y", group: OUTPUT, needs: &["events"], ..SPEC };
+        Spec { value: "NAME=X,Y,X,Y,X,Y", group: OUTPUT, ..SPEC };
     /// Put a small picture of the track into each event: JPEG, in base64
     event_thumbnails: bool = false, Spec { group: OUTPUT, needs: &["events"], ..SPEC };
     /// Announce the run to Home Assistant through the MQTT broker: a count of tracks, the state of each
@@ -248,6 +249,10 @@ request! {
     /// with a HOST that others can reach, the address contains a token. If nothing is to be searched or
     /// followed, a file waits at its first frame until a box is drawn
     serve: Option<Address> = None, Spec { value: "[HOST:]PORT", group: OUTPUT, ..SPEC };
+    /// Speed of files with --serve: 1 as recorded, 0.5 half, 4 four times, or max; can be changed on the
+    /// page. It changes no results
+    speed: Speed = Speed::default(),
+        Spec { value: "TIMES|max", group: OUTPUT, needs: &["serve"], ..SPEC };
 }
 
 impl Request {

@@ -1,5 +1,4 @@
-//! What can be asked of the page's server, and how it is answered. `page/openapi.json` tells it to others;
-//! the page itself uses nothing else.
+//! The HTTP API. `page/openapi.json` describes it; the page in the browser uses nothing else.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +17,7 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
+use crate::config::{Speed, Zone};
 use crate::results::{FrameRecord, Record};
 use crate::text;
 
@@ -25,35 +25,36 @@ use super::Shared;
 use super::feed::{self, Look};
 use super::guard::Verdict;
 use super::live;
+use super::lobby::About;
 use super::offers::{Offered, Offers, Wish};
 use super::orders::{self, Drawn, Refused, refuse};
 use super::video::{MOST_LETTERS, Status, Video};
 use super::work::place;
 
-/// Most bytes of what is sent here.
+/// Maximum bytes of a request's body.
 const MOST_BODY: usize = 16 << 10;
 
-/// Most bytes of a picture that is sent here, to be searched.
+/// Maximum bytes of a template picture.
 const MOST_PICTURE: usize = 8 << 20;
 
-/// A request is sent and answered within this, but for what is sent on and on.
+/// Time limit of a request and its answer, except for streams.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The first picture that somebody asks for is waited for so long.
+/// How long a request waits for the first picture.
 const PICTURE: Duration = Duration::from_secs(5);
 
-/// How long an answer waits for a video to be found and opened.
+/// How long an answer waits until a video is open.
 const OPENING: Duration = Duration::from_secs(12);
 const _: () = assert!(OPENING.as_secs() < PATIENCE.as_secs());
 
-/// Records that are written at a time when results are saved.
+/// Records written at a time when results are saved.
 const RECORDS: usize = 1000;
 
-/// Points of a track in a plot, and tracks.
+/// Maximum points of a track in a plot, and maximum tracks.
 const MOST_POINTS: usize = 600;
 const MOST_TRACKS: usize = 32;
 
-/// Nothing but the page's own files may be loaded, and nobody else may show it.
+/// The browser loads only the page's own files, and other sites cannot embed it.
 const POLICY: [(&str, &str); 6] = [
     (
         "content-security-policy",
@@ -79,7 +80,7 @@ const FILES: [(&str, &str, &str); 5] = [
 type Server = State<Arc<Shared>>;
 type Sent<T> = Result<Json<T>, JsonRejection>;
 
-/// Everything that is answered.
+/// All routes.
 pub(super) fn router(shared: &Arc<Shared>) -> Router {
     let mut router = Router::new();
     for (path, kind, text) in FILES {
@@ -87,6 +88,8 @@ pub(super) fn router(shared: &Arc<Shared>) -> Router {
     }
     router
         .route("/metrics", get(metrics))
+        .route("/api/page", get(about))
+        .route("/api/page/close", post(close))
         .route("/api/offers", get(offers))
         .route("/api/videos", get(videos).post(open))
         .route("/api/videos/{video}", get(video))
@@ -102,21 +105,23 @@ pub(super) fn router(shared: &Arc<Shared>) -> Router {
             "/api/videos/{video}/templates/{template}",
             put(add).layer(DefaultBodyLimit::max(MOST_PICTURE)).post(cut).delete(remove),
         )
+        .route("/api/videos/{video}/zones/{zone}", put(set_zone).delete(remove_zone))
         .route("/api/videos/{video}/pace", put(pace))
+        .route("/api/videos/{video}/position", put(jump))
         .route("/api/videos/{video}/step", post(step))
         .route("/api/videos/{video}/stop", post(stop))
-        .fallback(|| async { refuse(StatusCode::NOT_FOUND, "there is nothing here") })
+        .fallback(|| async { refuse(StatusCode::NOT_FOUND, "not found") })
         .method_not_allowed_fallback(|| async {
-            refuse(StatusCode::METHOD_NOT_ALLOWED, "this can be asked, but not so")
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "this method is not allowed here")
         })
         .layer(DefaultBodyLimit::max(MOST_BODY))
         .layer(middleware::from_fn_with_state(shared.clone(), admit))
         .with_state(shared.clone())
 }
 
-/// Lets in who may come in, and gives up what takes too long.
+/// Applies the guard and the time limit, and gives every answer its headers.
 async fn admit(State(shared): Server, request: Request, next: Next) -> Response {
-    let mut response = match shared.guard.judge(request.method(), request.uri(), request.headers()) {
+    let response = match shared.guard.judge(request.method(), request.uri(), request.headers()) {
         Verdict::Refused(status, why) => refuse(status, why).into_response(),
         Verdict::Newcomer => {
             let cookie = shared.guard.cookie().unwrap_or_default();
@@ -124,15 +129,30 @@ async fn admit(State(shared): Server, request: Request, next: Next) -> Response 
         }
         Verdict::Welcome => match tokio::time::timeout(PATIENCE, next.run(request)).await {
             Ok(response) => response,
-            Err(_) => refuse(StatusCode::REQUEST_TIMEOUT, "this took too long").into_response(),
+            Err(_) => refuse(StatusCode::REQUEST_TIMEOUT, "the request took too long").into_response(),
         },
     };
+    let mut response = as_json(response).await;
     let headers = response.headers_mut();
     for (name, value) in POLICY {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+/// Gives every error the form `{"error": "..."}`: those of axum's extractors are plain text.
+async fn as_json(response: Response) -> Response {
+    let status = response.status();
+    let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if !(status.is_client_error() || status.is_server_error()) || kind == Some(b"application/json") {
+        return response;
+    }
+    let text = axum::body::to_bytes(response.into_body(), MOST_BODY).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let reason = status.canonical_reason().unwrap_or("this was refused");
+    let reason = if text.trim().is_empty() { reason } else { text.trim() };
+    refuse(status, reason).into_response()
 }
 
 async fn metrics(State(shared): Server) -> Response {
@@ -144,10 +164,27 @@ async fn videos(State(shared): Server) -> Json<Vec<Status>> {
 }
 
 fn ends() -> Refused {
-    refuse(StatusCode::SERVICE_UNAVAILABLE, "the page ends")
+    refuse(StatusCode::SERVICE_UNAVAILABLE, "lockon is ending")
 }
 
-/// What can be opened; nothing where the videos were named when it was started.
+async fn about(State(shared): Server) -> Json<About> {
+    Json(shared.lobby.about())
+}
+
+/// Closes the page, and with it a program that only waits for that.
+async fn close(State(shared): Server) -> Result<Response, Refused> {
+    if shared.lobby.close() {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let why = if shared.offers.is_some() {
+        "videos can be opened here at any time: Ctrl-C in the terminal ends lockon"
+    } else {
+        "a run has not ended: end it first"
+    };
+    Err(refuse(StatusCode::CONFLICT, why))
+}
+
+/// Cameras and files that can be opened; `null` where the command line named the videos.
 async fn offers(State(shared): Server) -> Result<Json<Option<Offered>>, Refused> {
     let Some(offers) = &shared.offers else { return Ok(Json(None)) };
     offers.look_for_cameras();
@@ -155,10 +192,10 @@ async fn offers(State(shared): Server) -> Result<Json<Option<Offered>>, Refused>
     offered.map(|offered| Json(Some(offered))).ok_or_else(ends)
 }
 
-/// Which video was opened: `Opened` in `openapi.json`.
+/// The opened video: `Opened` in `openapi.json`.
 #[derive(Serialize)]
 struct Opened {
-    /// Its number; `null` if it is still being opened.
+    /// Its number; `null` while it is still being opened.
     id: Option<usize>,
 }
 
@@ -167,16 +204,18 @@ async fn open(State(shared): Server, body: Sent<Wish>) -> Result<Response, Refus
     let Some(offers) = shared.offers.clone() else {
         return Err(refuse(
             StatusCode::CONFLICT,
-            "nothing can be opened here: lockon serve offers what can be",
+            "nothing can be opened here: start `lockon serve DIR` for that",
         ));
     };
-    let place = place(&shared.orders)
-        .ok_or_else(|| refuse(StatusCode::SERVICE_UNAVAILABLE, "too many videos are being opened"))?;
-    // It goes on where nobody waits for it any more, in its place.
+    let place = place(&shared.orders).ok_or_else(|| {
+        refuse(StatusCode::SERVICE_UNAVAILABLE, "too many videos are being opened: try again")
+    })?;
+    // It continues, and keeps its place, when the client disconnects.
     let opened = tokio::spawn(async move {
         let _place = place;
         let chosen = offers.ask(move |offers| offers.choose(&wish)).await.ok_or_else(ends)?;
-        let chosen = chosen.ok_or_else(|| refuse(StatusCode::NOT_FOUND, "this is not offered"))?;
+        let chosen =
+            chosen.ok_or_else(|| refuse(StatusCode::NOT_FOUND, "no such camera or file is offered"))?;
         chosen.await.map_err(|_| ends())?.map_err(|why| refuse(StatusCode::CONFLICT, &why))
     });
     let answer = |status, id| Ok((status, Json(Opened { id })).into_response());
@@ -225,7 +264,7 @@ async fn look(
     let video = find(&shared, id)?;
     let viewers = shared.viewers.clone();
     let Ok(place) = viewers.try_acquire_owned() else {
-        return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, "too many look already"));
+        return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, "too many browsers are connected: close one"));
     };
     let pictures = feed::subscribe(&video, wanted.look(), &shared).ok_or_else(too_many_kinds)?;
     let socket = socket.max_message_size(live::MOST_BYTES).max_frame_size(live::MOST_BYTES);
@@ -236,7 +275,10 @@ async fn look(
 }
 
 fn too_many_kinds() -> Refused {
-    refuse(StatusCode::SERVICE_UNAVAILABLE, "pictures of too many videos and sizes are made already")
+    refuse(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too many videos and sizes are shown already: close a browser window",
+    )
 }
 
 async fn picture(
@@ -255,10 +297,10 @@ async fn picture(
     Ok((headers, shot.jpeg.clone()).into_response())
 }
 
-/// Scores of the last frames, with few enough points to be drawn: `Plot` in `openapi.json`.
+/// Scores of the last frames, thinned for drawing: `Plot` in `openapi.json`.
 #[derive(Default, Serialize)]
 struct Plot {
-    /// By the tracks' numbers: `[time in seconds, score, state]`, oldest first.
+    /// By track number: `[time in seconds, score, state]`, oldest first.
     tracks: BTreeMap<u32, Vec<(f64, f64, &'static str)>>,
 }
 
@@ -274,7 +316,7 @@ impl Span {
     }
 }
 
-/// The time of a frame, where it has one.
+/// The time of a frame in seconds, if it has one.
 fn seconds(record: &FrameRecord) -> Option<f64> {
     record.pts_ns.map(|ns| ns as f64 / 1e9)
 }
@@ -299,11 +341,10 @@ async fn plot(
     Ok(Json(plot))
 }
 
-/// The records that are kept, as a results file has them, written as fast as they are taken.
+/// The kept records in the form of a results file, streamed.
 async fn results(State(shared): Server, Path(id): Path<usize>) -> Result<Response, Refused> {
     let video = find(&shared, id)?;
     let head = video.run().map(|run| line(&Record::Run(&run)));
-    // Where there is no run there are no records.
     let parts = futures_util::stream::unfold((head, video, 0), |(head, video, next)| async move {
         if let Some(head) = head {
             return Some((Ok::<_, std::convert::Infallible>(Bytes::from(head)), (None, video, next)));
@@ -321,13 +362,13 @@ async fn results(State(shared): Server, Path(id): Path<usize>) -> Result<Respons
 }
 
 fn line(record: &Record<'_>) -> Vec<u8> {
-    // Plain data, whose keys are text, cannot fail to be written.
+    // Serialising plain data with text keys cannot fail.
     let mut line = serde_json::to_vec(record).unwrap_or_default();
     line.push(b'\n');
     line
 }
 
-/// What was sent, or what is wrong with it.
+/// The body, or the reason why it is refused.
 fn sent<T>(body: Sent<T>) -> Result<T, Refused> {
     body.map(|Json(body)| body).map_err(|error| refuse(error.status(), &error.body_text()))
 }
@@ -381,16 +422,16 @@ async fn rename(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// What is changed of a search; what it does not say stays as it is.
+/// A change of the search; keys that are not given stay as they are.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Limits {
     min_score: Option<f64>,
     max_matches: Option<usize>,
     max_overlap: Option<f64>,
-    /// As it is typed; nothing is the whole frame.
+    /// In the form of `--roi`; empty text is the whole frame.
     roi: Option<String>,
-    /// As it is typed; nothing is none.
+    /// In the form of `--threshold`; empty text is none.
     threshold: Option<String>,
 }
 
@@ -426,7 +467,7 @@ async fn add(
 ) -> Result<Response, Refused> {
     let video = find(&shared, id)?;
     let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    // A form of another site cannot say so.
+    // A form of another site cannot send this type.
     if !kind.starts_with("image/") {
         return Err(refuse(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -434,9 +475,9 @@ async fn add(
         ));
     }
     let name = called_in_address(&name)?;
-    // Before it is read: until it is decoded it takes memory.
+    // Taken before the body is read, which needs memory until it is decoded.
     let place = place(&shared.sent).ok_or_else(|| {
-        refuse(StatusCode::SERVICE_UNAVAILABLE, "too many pictures are sent at the same time")
+        refuse(StatusCode::SERVICE_UNAVAILABLE, "too many pictures are sent at the same time: try again")
     })?;
     let picture = Bytes::from_request(request, &()).await;
     let picture = picture.map_err(|error| refuse(error.status(), &error.body_text()))?;
@@ -457,7 +498,7 @@ async fn remove(State(shared): Server, Path((id, name)): Path<(usize, String)>) 
     Ok(orders::change(&shared, &video, Change::removing(name)).await)
 }
 
-/// A name as it may be shown, not too long.
+/// A name in a form that can be shown, not too long.
 fn called(name: &str) -> Result<String, Refused> {
     let name = text::in_one_line(name.trim()).into_owned();
     if name.chars().count() > MOST_LETTERS {
@@ -466,26 +507,106 @@ fn called(name: &str) -> Result<String, Refused> {
     Ok(name)
 }
 
-/// The same of what is asked for by its name: no browser sends what would lead to another address.
+/// As `called`, for names in addresses: browsers resolve `.` and `..` there.
 fn called_in_address(name: &str) -> Result<String, Refused> {
     match called(name)? {
         name if matches!(&*name, "" | "." | "..") => {
-            Err(refuse(StatusCode::BAD_REQUEST, &format!("a template cannot be called {name:?}")))
+            Err(refuse(StatusCode::BAD_REQUEST, &format!("{name:?} is not a possible name here")))
         }
         name => Ok(name),
     }
 }
 
+/// A zone's corners.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Corners {
+    /// x and y of each corner, in pixels of the frame.
+    corners: Vec<[f64; 2]>,
+}
+
+async fn set_zone(
+    State(shared): Server,
+    Path((id, name)): Path<(usize, String)>,
+    body: Sent<Corners>,
+) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    let zone = Zone::new(&called_in_address(&name)?, sent(body)?.corners);
+    let zone = zone.map_err(|error| refuse(StatusCode::BAD_REQUEST, &error.to_string()))?;
+    Ok(orders::set_zone(&shared, &video, zone).await)
+}
+
+async fn remove_zone(
+    State(shared): Server,
+    Path((id, name)): Path<(usize, String)>,
+) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    Ok(orders::remove_zone(&shared, &video, name).await)
+}
+
+/// The pace of a run; keys that are not given stay as they are.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Pace {
-    paused: bool,
+    paused: Option<bool>,
+    speed: Option<AskedSpeed>,
+}
+
+/// A number, or `max`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum AskedSpeed {
+    Times(f64),
+    Word(String),
 }
 
 async fn pace(State(shared): Server, Path(id): Path<usize>, body: Sent<Pace>) -> Result<Response, Refused> {
     let video = find(&shared, id)?;
-    video.pause(sent(body)?.paused);
+    let Pace { paused, speed } = sent(body)?;
+    if paused.is_none() && speed.is_none() {
+        return Err(refuse(StatusCode::BAD_REQUEST, "give `paused` or `speed`"));
+    }
+    if let Some(speed) = speed {
+        let speed = match speed {
+            AskedSpeed::Times(times) => Speed::new(Some(times)),
+            AskedSpeed::Word(word) => word.parse(),
+        };
+        let speed = speed.map_err(|error| refuse(StatusCode::BAD_REQUEST, &error.to_string()))?;
+        if video.shown.is_live {
+            return Err(refuse(StatusCode::CONFLICT, "a camera or stream has its own speed"));
+        }
+        video.set_speed(speed.times());
+    }
+    if let Some(paused) = paused {
+        video.pause(paused);
+    }
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// A place in a video.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Position {
+    seconds: f64,
+}
+
+async fn jump(
+    State(shared): Server,
+    Path(id): Path<usize>,
+    body: Sent<Position>,
+) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    if video.jump_to(sent(body)?.seconds) {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let why = if video.has_ended() {
+        "the run has ended"
+    } else if video.shown.is_live {
+        "a camera or stream has no other places"
+    } else {
+        "this run cannot go to another place: what it writes has each frame of the video once, in order"
+    };
+    Err(refuse(StatusCode::CONFLICT, why))
 }
 
 async fn step(State(shared): Server, Path(id): Path<usize>) -> Result<Response, Refused> {

@@ -1,4 +1,4 @@
-//! Pictures of a video in one size, made once for all who look at it, as long as somebody does.
+//! Pictures of a video in one size and view, made once for all browsers that show them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,20 +19,20 @@ use super::picture::Painter;
 use super::video::{Newest, Video};
 use super::work::{place, work};
 
-/// Widths in which pictures are made; what is asked for is rounded up to one of them.
+/// Widths of pictures; requests are rounded up to one of them.
 const WIDTHS: [usize; 5] = [320, 640, 960, 1280, 1920];
 
-/// From one picture to the next.
+/// Shortest time between two pictures.
 const INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / 15);
 
-/// Pictures are made for so long after the last one who looks has gone: who asks for one after the other gets
-/// them at the page's rate.
+/// How long a feed stays after its last browser: a client that requests single pictures gets them at the full
+/// rate.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// What is looked at.
+/// The width and view of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Look {
-    /// Most columns; `None` for as many as the video has.
+    /// Maximum columns; `None` is the video's own width.
     width: Option<usize>,
     /// The thresholded picture.
     is_mask: bool,
@@ -45,24 +45,24 @@ impl Look {
     }
 }
 
-/// A picture with what was found in it.
+/// A picture with the results of its frame.
 pub(super) struct Shot {
     pub(super) frame: u64,
     made: Instant,
     pub(super) jpeg: Bytes,
-    /// As a browser gets it: the length of what follows, 32 bits, least significant byte first; an object, in
-    /// JSON; the JPEG.
+    /// The WebSocket message: the length of the JSON object (32 bits, least significant byte first), the
+    /// object, the JPEG.
     pub(super) message: Bytes,
 }
 
-/// What is told of a picture: `Shot` in `openapi.json`.
+/// The description of a picture: `Shot` in `openapi.json`.
 #[derive(Serialize)]
 struct Head<'a> {
     width: usize,
     height: usize,
     /// Width of a pixel over its height.
     aspect: f64,
-    /// When the frame was captured, or else came, in milliseconds since 1970 by this machine's clock.
+    /// When the frame was captured, or arrived, in milliseconds since 1970 by this machine's clock.
     captured_ms: f64,
     record: &'a FrameRecord,
 }
@@ -97,17 +97,17 @@ fn captured_ms(frame: &Frame) -> f64 {
     captured.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3
 }
 
-/// A picture, or why there will be none any more.
+/// A picture, or why there are no more.
 type Made = Result<Arc<Shot>, Arc<str>>;
 
-/// The newest picture of one kind.
+/// The newest picture of one width and view.
 pub(super) struct Feed {
     newest: watch::Sender<Option<Made>>,
-    /// Somebody is ready for the next one.
+    /// A browser is ready for the next one.
     wanted: Notify,
 }
 
-/// The newest pictures of one kind, as one sees them who looks.
+/// A subscription to a feed.
 pub(super) struct Pictures {
     video: Arc<Video>,
     feed: Arc<Feed>,
@@ -115,14 +115,14 @@ pub(super) struct Pictures {
 }
 
 impl Pictures {
-    /// The next one that this one has not seen, which is then the newest. None is made unless somebody waits
-    /// for it.
+    /// The newest picture, once there is one that this subscription has not seen. Pictures are made only
+    /// while somebody waits for one.
     ///
     /// # Errors
-    /// Why there will be none. Whoever looks anew may have more luck.
+    /// Why there are no more. A new subscription may work.
     pub(super) async fn next(&mut self) -> Made {
-        let ends = |_| Arc::from("the page ends");
-        // One may lie here already: made for somebody else, or not waited for to its end.
+        let ends = |_| Arc::from("lockon is ending");
+        // One may be here already, made for another subscriber.
         if self.newest.has_changed().map_err(ends)? {
             let made = self.newest.borrow_and_update().clone();
             if let Some(made) = made.filter(|made| made.as_ref().map_or(true, |shot| self.is_new(shot))) {
@@ -138,15 +138,14 @@ impl Pictures {
         }
     }
 
-    /// True unless a newer one can be had.
+    /// True unless a newer frame has come.
     fn is_new(&self, shot: &Shot) -> bool {
         let has_passed = |newest: &Newest| newest.record.frame != shot.frame;
         shot.made.elapsed() < INTERVAL || !self.video.newest().as_ref().is_some_and(has_passed)
     }
 }
 
-/// The newest pictures of a video: those who look at the same share them. `None` if pictures of too many
-/// kinds are made already.
+/// Subscribes to a feed of a video, which is started if there is none. `None` if there are too many feeds.
 pub(super) fn subscribe(video: &Arc<Video>, look: Look, shared: &Shared) -> Option<Pictures> {
     let mut feeds = video.feeds();
     let feed = if let Some(feed) = feeds.get(&look) {
@@ -163,13 +162,12 @@ pub(super) fn subscribe(video: &Arc<Video>, look: Look, shared: &Shared) -> Opti
         feed
     };
     let mut newest = feed.newest.subscribe();
-    // The one that is there is new to whoever comes.
+    // The current picture is new to this subscriber.
     newest.mark_changed();
     Some(Pictures { video: video.clone(), feed, newest })
 }
 
-/// A feed among those of its video, until this is dropped, whatever the reason: whoever comes then gets
-/// another one.
+/// Keeps a feed in the list of its video until this is dropped, for whatever reason.
 struct Listed {
     video: Arc<Video>,
     look: Look,
@@ -178,10 +176,10 @@ struct Listed {
 }
 
 impl Listed {
-    /// Leaves the list, unless somebody looks.
+    /// Leaves the list unless the feed has subscribers.
     fn leaves(&self) -> bool {
         let mut feeds = self.video.feeds();
-        // Whoever came while the lock was waited for is not left alone.
+        // Checked under the lock: a subscriber may have come meanwhile.
         let leaves = self.feed.newest.receiver_count() == 0;
         if leaves {
             feeds.remove(&self.look);
@@ -195,7 +193,7 @@ impl Drop for Listed {
         self.feed.newest.send_if_modified(|made| {
             let waits_on = !matches!(made, Some(Err(_)));
             if waits_on {
-                *made = Some(Err("the page ends".into()));
+                *made = Some(Err("lockon is ending".into()));
             }
             waits_on
         });
@@ -209,8 +207,8 @@ impl Drop for Listed {
     }
 }
 
-/// Makes a picture of the newest frame whenever somebody waits for one, until nobody looks any more, or one
-/// cannot be made.
+/// Makes pictures of the newest frame on demand, until the last subscriber is gone or a picture cannot be
+/// made.
 async fn paint(listed: Listed, painters: Arc<Semaphore>) {
     let Listed { video, look, feed, .. } = &listed;
     let look = *look;
@@ -230,14 +228,14 @@ async fn paint(listed: Listed, painters: Arc<Semaphore>) {
         }
         sleep_until(last + INTERVAL).await;
         if timeout(LINGER, frames.changed()).await.is_err() {
-            // None comes: whoever waits goes on waiting.
+            // No frame has come: subscribers continue to wait.
             feed.wanted.notify_one();
             continue;
         }
         let Ok(one_at_a_time) = painters.clone().acquire_owned().await else { return };
         frames.mark_unchanged();
         let Some(newest) = video.newest() else {
-            // There was none yet, or it has gone with its device.
+            // No frame yet, or it ended with its device.
             feed.wanted.notify_one();
             continue;
         };
@@ -285,7 +283,7 @@ mod tests {
 
     impl Picture for Broken {
         fn plane(&self, _: usize) -> PlaneRef<'_> {
-            panic!("as it was told");
+            panic!("on purpose");
         }
     }
 
@@ -307,7 +305,7 @@ mod tests {
                 let mut both = [(); 2].map(|()| subscribe(&video, look, &shared).unwrap());
                 for pictures in &mut both {
                     let why = pictures.next().await.err().unwrap();
-                    assert_eq!(&*why, "no picture can be made: as it was told");
+                    assert_eq!(&*why, "no picture can be made: on purpose");
                 }
                 assert_eq!(video.masks.load(Ordering::Relaxed), 0);
                 rehearsal::deliver(&video, 8, rehearsal::plane());
@@ -324,7 +322,7 @@ mod tests {
             let video = shared.videos().add(rehearsal::shown(), &shared);
             let mut pictures = subscribe(&video, Look::new(None, false), &shared).unwrap();
             let waits = tokio::spawn(async move { pictures.next().await.map(|shot| shot.frame) });
-            // So that the one who would make it has looked, and found none.
+            // So that the feed has looked for a frame and found none.
             tokio::time::sleep(INTERVAL * 3).await;
             rehearsal::deliver(&video, 0, rehearsal::plane());
             assert_eq!(waits.await.unwrap().ok(), Some(0));
@@ -340,7 +338,7 @@ mod tests {
             let looks: Vec<_> =
                 videos.iter().map(|video| subscribe(video, small, &shared).unwrap()).collect();
             assert!(subscribe(&videos[0], Look::new(Some(640), false), &shared).is_none());
-            // What is made already is made for more.
+            // An existing feed takes more subscribers.
             assert!(subscribe(&videos[0], small, &shared).is_some());
             drop(looks);
         });

@@ -1,9 +1,9 @@
-//! The folder whose videos a page offers. What is told of it is its name and those of its files: where it
-//! lies is nobody's business who looks at the page.
+//! The folder whose videos a page offers. The page shows the folder's name and the names of its files, never
+//! the folder's place.
 //!
-//! Whoever asks for a video names it as it was offered, and it is looked for among what is there then:
-//! nothing that is sent becomes a path. What lies below the folder or is a link is not offered. A file is
-//! opened once, before anything is done with it, and read through that from then on.
+//! A client asks for a video by its listed name, which is compared with the names in the folder: no text from
+//! a client becomes a path. Subfolders and links are not offered. A file is opened once, before it is used,
+//! and read through that handle.
 
 use std::fs::{DirEntry, File, Metadata};
 use std::io;
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::media::source::Input;
 use crate::text;
 
-/// Endings of the names of videos.
+/// Extensions of videos.
 const ENDINGS: [&str; 17] = [
     "3gp", "avi", "flv", "m2ts", "m4v", "mkv", "mov", "mp4", "mpeg", "mpg", "mts", "mxf", "ogv", "ts",
     "webm", "wmv", "y4m",
@@ -24,16 +24,16 @@ const ENDINGS: [&str; 17] = [
 /// A folder with videos.
 pub(super) struct Folder {
     path: PathBuf,
-    /// Its path in all the ways in which messages have it, the longest first; none of the root.
+    /// Its path in all forms that messages contain, the longest first; empty for the root.
     told: Vec<String>,
 }
 
-/// A video that is offered.
+/// A video in the list.
 #[derive(Debug, Serialize)]
 pub(super) struct OfferedFile {
-    /// What it is asked for by: its name in the folder.
+    /// Its name in the folder, which opens it.
     pub(super) file: String,
-    /// As it may be shown.
+    /// Its name for display.
     name: String,
     bytes: u64,
 }
@@ -58,13 +58,13 @@ impl Folder {
         Ok(Self { path, told })
     }
 
-    /// What it is called, as it may be shown.
+    /// Its name for display.
     pub(super) fn name(&self) -> String {
         let name = self.path.file_name().map_or_else(|| "/".into(), |name| name.to_string_lossy());
         text::in_one_line(&name).into_owned()
     }
 
-    /// The videos in it, by their names.
+    /// Its videos, sorted by name.
     pub(super) fn videos(&self) -> Vec<OfferedFile> {
         let mut videos: Vec<_> = self.entries().filter_map(|entry| offered(&entry)).collect();
         videos.sort_by(|one, other| one.file.cmp(&other.file));
@@ -82,13 +82,13 @@ impl Folder {
         }
         match open(&entry.path()) {
             Ok(file) => Ok(Some((entry.path(), file))),
-            // Somebody has put something else in its place.
+            // It was replaced meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::file("read", name.as_ref())(error)),
         }
     }
 
-    /// What somebody may be told: files of the folder by their names, and the folder by its own.
+    /// Replaces paths in a text: files of the folder by their names, and the folder by its own.
     pub(super) fn hide(&self, text: &str) -> String {
         let name = self.name();
         self.told.iter().fold(text.to_owned(), |text, path| without(&text, path, &name))
@@ -99,7 +99,7 @@ impl Folder {
     }
 }
 
-/// The text with what lies in the folder of that path by its name, and `name` for the folder.
+/// The text with paths below `path` made relative, and `path` itself replaced by `name`.
 fn without(text: &str, path: &str, name: &str) -> String {
     let (mut out, mut rest) = (String::new(), text);
     while let Some(at) = rest.find(path) {
@@ -108,7 +108,7 @@ fn without(text: &str, path: &str, name: &str) -> String {
         match behind.strip_prefix('/') {
             Some(inside) if inside.starts_with(|c: char| !c.is_whitespace()) => rest = inside,
             _ => {
-                // Another folder's name may begin as this one's.
+                // The path may be the beginning of another folder's.
                 let is_other = behind.starts_with(|c: char| c.is_alphanumeric() || "-_".contains(c));
                 out.push_str(if is_other { path } else { name });
                 rest = behind;
@@ -118,12 +118,12 @@ fn without(text: &str, path: &str, name: &str) -> String {
     out + rest
 }
 
-/// What is offered of it, if that is a video.
+/// The list entry of a directory entry, if it is a video.
 fn offered(entry: &DirEntry) -> Option<OfferedFile> {
-    // It does not follow a link, which so is no file.
+    // `metadata` of an entry does not follow links, so a link is no file.
     let about = entry.metadata().ok().filter(Metadata::is_file)?;
     let file = entry.file_name().into_string().ok().filter(|name| is_video(name))?;
-    // A name may mean something else where inputs are typed.
+    // As a typed input the name may mean something else, such as a pattern of pictures.
     let input = Input::typed(entry.path().as_os_str()).ok()?;
     let is_itself = matches!(input, Input::File(path) if path == entry.path());
     let name = text::in_one_line(&file).into_owned();
@@ -137,10 +137,10 @@ fn is_video(name: &str) -> bool {
     !name.starts_with('.') && ending.is_some_and(is_known)
 }
 
-/// Opens a file that is no link, and waits for nobody.
+/// Opens a regular file without following links and without waiting.
 ///
 /// # Errors
-/// `NotFound` if there is no file, but a link, a folder, a pipe or nothing.
+/// `NotFound` for a link, a folder, a pipe or nothing.
 fn open(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     let file = {

@@ -1,8 +1,9 @@
-//! Who may ask: whoever has the token, under a name that is this machine's, from the page itself.
+//! Access control: a request needs the token, a host name of this machine, and must come from the page
+//! itself.
 //!
-//! At a loopback address only this machine's users can connect, but so can any page that they have open in
-//! a browser. So a request is refused whose `Host` is a name that somebody else's DNS may have pointed here
-//! (DNS rebinding), and one that another site's page sends. At any other address a token is needed, too.
+//! Only this machine's users can connect to a loopback address, but so can every web page that they have
+//! open. The guard therefore refuses a `Host` that a foreign DNS may have pointed here (DNS rebinding), and
+//! requests that another site's page sends. Any other address needs a token, too.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,33 +14,33 @@ use subtle::ConstantTimeEq;
 
 use crate::metrics::Address;
 
-/// What browsers say of where a request comes from.
+/// Browsers report in these headers where a request comes from.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// Who may ask at one address.
+/// Decides about the requests to one address.
 pub(super) struct Guard {
     /// Needed where others can connect.
     token: Option<String>,
     /// The name of this machine that the user gave.
     name: String,
-    /// A cookie is sent to every port of a host: each has one of its own.
+    /// Name of the cookie. Browsers send a cookie to every port of a host, so each port has its own name.
     cookie: String,
 }
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// It may be answered.
+    /// Answer it.
     Welcome,
-    /// It has the token in its address: it gets a cookie, so that the token stands nowhere else.
+    /// The address contains the token: set a cookie and redirect, so that the token leaves the address bar.
     Newcomer,
-    /// It may not.
+    /// Refuse it with this status and reason.
     Refused(StatusCode, &'static str),
 }
 
 impl Guard {
-    /// The one of an address that was asked for, and of what it came to.
+    /// The guard for a requested address and the socket address that it was bound to.
     ///
     /// # Errors
     /// If the system has no random numbers.
@@ -53,39 +54,44 @@ impl Guard {
         self.token.as_deref()
     }
 
-    /// The cookie that a newcomer gets.
+    /// The cookie of a browser that brought the token in the address.
+    ///
+    /// `SameSite=Lax`, not `Strict`: a link in a mail or a chat is opened from another site, and so is the
+    /// redirect that follows. A browser keeps a `Strict` cookie back there, and the page would answer 401.
+    /// `Lax` sends it with a visit to the page alone, a GET that changes nothing. It is still not sent with
+    /// what another site's page posts, loads or fetches, and [`Self::judge`] refuses these by `Origin` and
+    /// `Sec-Fetch-Site` too.
     pub(super) fn cookie(&self) -> Option<String> {
         let token = self.token.as_deref()?;
-        Some(format!("{}={token}; HttpOnly; SameSite=Strict; Path=/", self.cookie))
+        Some(format!("{}={token}; HttpOnly; SameSite=Lax; Path=/", self.cookie))
     }
 
     pub(super) fn judge(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Verdict {
         let refused = Verdict::Refused;
         let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-        // No page can have this header sent, unless it knows the token.
+        // A page of another site cannot set this header without the token.
         let is_program = text(&AUTHORIZATION)
             .and_then(|value| value.strip_prefix("Bearer "))
             .is_some_and(|given| self.is_token(given));
         let host = text(&HOST).and_then(|host| host.parse::<Authority>().ok());
         let Some(host) = host.filter(|_| headers.get_all(HOST).iter().count() == 1) else {
-            return refused(StatusCode::BAD_REQUEST, "a request has one Host");
+            return refused(StatusCode::BAD_REQUEST, "a request needs exactly one Host header");
         };
         if !is_program && !self.is_own_name(host.host()) {
             return refused(
                 StatusCode::MISDIRECTED_REQUEST,
-                "this name is not known to be this machine's: open the page by its IP address, or start it with \
-                 NAME:PORT as its address",
+                "unknown host name: open the page by its IP address, or start it with NAME:PORT as its address",
             );
         }
         let origin = headers.get(ORIGIN).map(|value| value.to_str().unwrap_or("null"));
         if origin.is_some_and(|origin| !is_same(origin, &host)) {
-            return refused(StatusCode::FORBIDDEN, "a page of another site may not ask");
+            return refused(StatusCode::FORBIDDEN, "requests from pages of other sites are refused");
         }
-        // A link on another page may lead here, but a picture, a script or a form there may not.
+        // Links from other sites may open the page; their pictures, scripts and forms may not use it.
         let site = text(&FETCH_SITE).unwrap_or("none");
         let is_visit = method == Method::GET && uri.path() == "/" && text(&FETCH_MODE) == Some("navigate");
         if !matches!(site, "none" | "same-origin") && !is_visit {
-            return refused(StatusCode::FORBIDDEN, "a page of another site may not ask");
+            return refused(StatusCode::FORBIDDEN, "requests from pages of other sites are refused");
         }
         if self.token.is_none() || is_program {
             return Verdict::Welcome;
@@ -107,17 +113,20 @@ impl Guard {
         } else if in_cookie() {
             Verdict::Welcome
         } else {
-            refused(StatusCode::UNAUTHORIZED, "open the address that lockon printed, with its token")
+            refused(
+                StatusCode::UNAUTHORIZED,
+                "the token is missing: open the whole address that lockon printed",
+            )
         }
     }
 
-    /// Takes as long for every text of that length.
+    /// Compares in constant time.
     fn is_token(&self, given: &str) -> bool {
         self.token.as_ref().is_some_and(|token| token.as_bytes().ct_eq(given.as_bytes()).into())
     }
 
-    /// True for what no foreign DNS can have pointed here: an address, this machine's own name for itself,
-    /// and the name that the user gave.
+    /// True for names that no foreign DNS can have pointed here: IP addresses, `localhost`, and the name that
+    /// the user gave.
     fn is_own_name(&self, host: &str) -> bool {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let host = host.to_ascii_lowercase();
@@ -125,13 +134,13 @@ impl Guard {
     }
 }
 
-/// True if an origin is the one of this host itself.
+/// True if an origin is this host itself.
 fn is_same(origin: &str, host: &Authority) -> bool {
     let origin = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
     origin.is_some_and(|origin| origin.eq_ignore_ascii_case(host.as_str()))
 }
 
-/// 128 bits that nobody can guess, in hexadecimal.
+/// A random token of 128 bits, in hexadecimal.
 fn token() -> std::io::Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
@@ -232,13 +241,44 @@ mod tests {
             assert_eq!(status(&ask("/", ("authorization", &format!("Bearer {wrong}")))), 401, "{wrong}");
             assert_eq!(status(&ask("/", ("cookie", &format!("lockon-80={wrong}")))), 401, "{wrong}");
         }
-        // Another port's cookie is another's.
+        // A cookie of another port belongs to another page.
         assert_eq!(status(&ask("/", ("cookie", &format!("lockon-81={token}")))), 401);
-        // A program that knows the token may call this machine what it likes.
+        // A program with the token may use any host name.
         let named = [("host", "camera.example"), ("authorization", &format!("Bearer {token}"))];
         assert_eq!(judge(&guard, &Method::GET, "/metrics", &named), Verdict::Welcome);
         let cookie = [("host", "camera.example"), ("cookie", &format!("lockon-80={token}"))];
         assert_eq!(status(&judge(&guard, &Method::GET, "/", &cookie)), 421);
+    }
+
+    #[test]
+    fn a_visit_by_a_link_in_a_mail_is_let_in_with_its_cookie_and_nothing_else_of_that_site() {
+        let guard = guard("0.0.0.0:80", "0.0.0.0:80");
+        let token = guard.token().unwrap().to_owned();
+        let cookie = guard.cookie().unwrap();
+        assert!(cookie.contains("; HttpOnly; SameSite=Lax;"), "{cookie}");
+        let cookie = cookie.split(';').next().unwrap();
+        let from_mail = [
+            ("host", "192.168.1.7"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "navigate"),
+            ("cookie", cookie),
+        ];
+        let address = format!("/?t={token}");
+        assert_eq!(judge(&guard, &Method::GET, &address, &from_mail[..3]), Verdict::Newcomer);
+        // The redirect: the browser sends its cookie, and still calls it a request of the other site.
+        assert_eq!(judge(&guard, &Method::GET, "/", &from_mail), Verdict::Welcome);
+        for (method, path) in [
+            (Method::POST, "/"),
+            (Method::POST, "/api/videos/0/stop"),
+            (Method::PUT, "/api/videos/0/pace"),
+            (Method::DELETE, "/api/videos/0/tracks"),
+            (Method::GET, "/api/videos"),
+        ] {
+            assert_eq!(status(&judge(&guard, &method, path, &from_mail)), 403, "{method} {path}");
+            // An older browser sends no `Sec-Fetch-Site`, but with all that changes something an `Origin`.
+            let older = [("host", "192.168.1.7"), ("origin", "https://mail.example"), ("cookie", cookie)];
+            assert_eq!(status(&judge(&guard, &method, path, &older)), 403, "{method} {path}");
+        }
     }
 
     #[test]

@@ -1,12 +1,11 @@
-//! The records of the last frames: what the page plots, and what can be saved of a run that goes on.
+//! The records of the last frames: for the plot, and for saving results during a run.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::results::FrameRecord;
 
-/// Frames, and what was found in them, that are kept at most: of one track at 30 frames a second half an
-/// hour.
+/// Maximum frames and results together: half an hour of one track at 30 frames a second.
 const MOST: usize = 100_000;
 
 /// The last records, oldest first.
@@ -17,7 +16,11 @@ pub(super) struct History {
 }
 
 impl History {
+    /// Adds a record. After a jump back in the video, records begin again: their frames ascend.
     pub(super) fn push(&mut self, record: &Arc<FrameRecord>) {
+        if self.records.back().is_some_and(|last| last.frame >= record.frame) {
+            *self = Self::default();
+        }
         self.weight += weight(record);
         self.records.push_back(record.clone());
         while self.weight > MOST && self.records.len() > 1 {
@@ -25,7 +28,7 @@ impl History {
         }
     }
 
-    /// Up to `most` records of frames from number `frame` on.
+    /// Up to `most` records, from frame `frame` on.
     pub(super) fn since(&self, frame: u64, most: usize) -> Vec<Arc<FrameRecord>> {
         let first = self.records.partition_point(|record| record.frame < frame);
         self.records.range(first..).take(most).cloned().collect()
@@ -56,12 +59,17 @@ mod tests {
         let kept = history.since(0, usize::MAX);
         assert_eq!(kept.len(), MOST / 10);
         assert_eq!(kept.first().map(|record| record.frame), Some(30_000 - 2 * MOST as u64 / 10));
-        // Between two frames begins with the later one.
+        // A number between two frames gives the later one.
         assert_eq!(history.since(29_993, 2).iter().map(|r| r.frame).collect::<Vec<_>>(), [29_994, 29_996]);
         assert_eq!(history.last(2).map(|r| r.frame).collect::<Vec<_>>(), [29_996, 29_998]);
         let heavy =
             FrameRecord { frame: 40_000, tracks: vec![Track::default(); MOST], ..FrameRecord::default() };
         history.push(&Arc::new(heavy));
         assert_eq!(history.since(0, usize::MAX).len(), 1);
+        // A jump back.
+        for frame in [40_001, 7, 9] {
+            history.push(&Arc::new(FrameRecord { frame, ..FrameRecord::default() }));
+        }
+        assert_eq!(history.since(0, 9).iter().map(|r| r.frame).collect::<Vec<_>>(), [7, 9]);
     }
 }

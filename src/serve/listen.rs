@@ -1,4 +1,4 @@
-//! Connections: how many at a time, and for how long somebody may take to say what he wants.
+//! Connections: how many are open at the same time, and how long a client may take.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Most connections that wait for a request or an answer; the oldest is closed for one more. Those of
-/// browsers that look are counted elsewhere.
+/// Maximum connections that wait for a request or an answer; a new one closes the oldest. Those of viewers
+/// are counted elsewhere.
 const MOST_CONNECTIONS: usize = 256;
 
-/// A request's head takes so long at most, also the next one's on a connection that stays open.
+/// Time limit of a request's head, also of the next one on an open connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An answer that is not taken for so long is given up, with its connection.
+/// Time limit of a connection.
 const MOST_TIME: Duration = Duration::from_mins(10);
 
-/// How long to wait after the system has given no connection.
+/// Wait after the system failed to give a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers by `router` until the page is over.
+/// Serves `router` until the page ends.
 pub(super) async fn listen(listener: TcpListener, router: Router, mut over: watch::Receiver<bool>) {
     let mut open: VecDeque<JoinHandle<()>> = VecDeque::new();
     loop {
@@ -35,7 +35,7 @@ pub(super) async fn listen(listener: TcpListener, router: Router, mut over: watc
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
-            // Gone again already, or too many files are open: that may pass.
+            // The client is gone, or too many files are open: both can pass.
             Err(error) => {
                 tracing::debug!("page: {error}");
                 tokio::time::sleep(PAUSE).await;
@@ -48,13 +48,13 @@ pub(super) async fn listen(listener: TcpListener, router: Router, mut over: watc
         if open.len() >= MOST_CONNECTIONS {
             open.pop_front().inspect(JoinHandle::abort);
         }
-        // A picture is worth nothing later.
+        // A late picture is worth nothing.
         let _ = stream.set_nodelay(true);
         open.push_back(tokio::spawn(serve(stream, router.clone())));
     }
 }
 
-/// Answers what comes over a connection until it is closed.
+/// Serves one connection until it is closed.
 pub(super) async fn serve(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, router: Router) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

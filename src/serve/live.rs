@@ -1,5 +1,4 @@
-//! A browser that looks at a video: pictures go out as fast as it shows them, never faster, and what it
-//! missed is not sent later.
+//! A connected browser: gets pictures as fast as it shows them, never faster, and none that it missed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,42 +12,42 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::feed::Pictures;
 use super::video::{Video, Viewer};
 
-/// Pictures on their way that were not shown yet: one is shown while the next one comes.
+/// Maximum pictures sent and not shown yet: one is shown while the next one arrives.
 const MOST_UNSHOWN: u32 = 2;
 
-/// From one report to the next.
+/// Time between two reports.
 const REPORT: Duration = Duration::from_millis(500);
 
-/// From one question whether anybody is there to the next.
+/// Time between two pings.
 const PING: Duration = Duration::from_secs(10);
 
-/// Whoever says nothing for so long, not even that he is there, has gone.
+/// A browser that sends nothing for this long, not even a pong, is gone.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Whoever takes nothing for so long has gone.
+/// A browser that receives nothing for this long is gone.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Most messages from one report to the next.
+/// Maximum messages between two reports.
 const MOST_HEARD: u32 = 200;
 
-/// Most bytes of a reason to close (RFC 6455, section 5.5, less its code).
+/// Maximum bytes of the reason in a close message (RFC 6455, section 5.5, without its code).
 const MOST_REASON: usize = 123;
 
-/// Most bytes of a message that is heard.
+/// Maximum bytes of a received message.
 pub(super) const MOST_BYTES: usize = 1024;
 
-/// What a browser says.
+/// A message of a browser.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 struct Said {
-    /// It has shown so many pictures since it said so last.
+    /// Number of pictures shown since the last message.
     #[serde(default)]
     shown: u32,
-    /// A box is being drawn, on a picture that stands still; or no more.
+    /// Drawing on a still picture has begun (`true`) or ended (`false`).
     drawing: Option<bool>,
 }
 
-/// Shows a video until either side has enough.
+/// Sends pictures and reports until either side closes the connection.
 pub(super) async fn show(
     mut socket: WebSocket,
     mut over: watch::Receiver<bool>,
@@ -100,20 +99,20 @@ pub(super) async fn show(
     }
 }
 
-/// As much of a reason as a message that closes may have.
+/// The reason, shortened to what a close message can hold.
 fn first_bytes(why: &str) -> &str {
     &why[..why.floor_char_boundary(MOST_REASON)]
 }
 
 fn report(video: &Video) -> Message {
-    // Plain data, whose keys are text, cannot fail to be written.
+    // Serialising plain data with text keys cannot fail.
     Message::Text(serde_json::to_string(&video.status()).unwrap_or_default().into())
 }
 
-/// Who looks.
+/// The state of a connection.
 struct Browser {
     viewer: Viewer,
-    /// Pictures that were sent, and of which it has not said that they were shown.
+    /// Pictures that were sent and not confirmed.
     unshown: u32,
     /// Messages since the last report.
     heard: u32,
@@ -121,7 +120,7 @@ struct Browser {
 }
 
 impl Browser {
-    /// False for what no page of ours says: then it is left.
+    /// Handles a message; false if no page of ours sends it, and the connection is closed.
     fn hear(&mut self, said: &Message) -> bool {
         self.heard += 1;
         self.heard_at = Instant::now();

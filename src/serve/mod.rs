@@ -1,39 +1,43 @@
-//! The live page: runs in a browser, as pictures with what was found, and the means to steer them.
+//! The live page: shows runs in a browser, with pictures and results, and steers them.
 //!
-//! The engine is synchronous and knows nothing of this. Between the two stands a sink that keeps the newest
-//! frame and its record, and a [`Control`] for what is asked on the page. Pictures are made outside
-//! of the engine's thread, only while somebody looks, and always of the newest frame: whoever is slow gets
-//! fewer, and holds nobody up.
+//! The engine is synchronous and does not know the page. A sink between the two keeps the newest frame and
+//! its record; a [`Control`] takes orders from the page to the run. Pictures are made on other threads than
+//! the engine's, only while a browser shows them, and always from the newest frame. A slow browser gets fewer
+//! pictures and delays nothing.
 //!
 //! | file | job |
 //! |---|---|
-//! | `mod.rs` | a page: started, told of runs, ended |
-//! | `listen.rs` | connections, how many and for how long |
-//! | `guard.rs` | who may ask: token, host, origin |
-//! | `api.rs` | what can be asked: addresses, JSON, answers |
-//! | `orders.rs` | what is asked of a run, and what it answers |
-//! | `offers.rs` | cameras and files of a folder, to be opened from the page |
-//! | `folder.rs` | that folder: what is offered of it, and that nobody is told where it lies |
-//! | `work.rs` | what waits or takes long, done by threads that may |
-//! | `live.rs` | a browser that looks: pictures out, what it has shown in |
-//! | `feed.rs` | pictures made once for all who look at the same |
-//! | `picture.rs` | from a frame to a JPEG of the size that is looked at |
-//! | `resize.rs` | planes in another size |
-//! | `video.rs` | what is known of a run now |
-//! | `searched.rs` | what it searches now, after all changes |
+//! | `mod.rs` | a page: start it, show runs on it, end it |
+//! | `listen.rs` | connections: their number and time limits |
+//! | `guard.rs` | access control: token, host, origin |
+//! | `api.rs` | the HTTP API: addresses, JSON, answers |
+//! | `orders.rs` | orders to a run and their answers |
+//! | `lobby.rs` | the page's name, videos that wait, closing the page |
+//! | `offers.rs` | cameras and files that can be opened from the page |
+//! | `folder.rs` | the folder with those files, whose place is kept secret |
+//! | `work.rs` | slow work on threads that may wait |
+//! | `live.rs` | a connected browser: sends pictures and reports |
+//! | `feed.rs` | pictures, made once for all browsers that show the same |
+//! | `picture.rs` | makes a JPEG of the requested size from a frame |
+//! | `resize.rs` | scales planes |
+//! | `video.rs` | the current state of a run |
+//! | `happenings.rs` | the last events of its tracks |
+//! | `searched.rs` | the current search, after all changes |
 //! | `history.rs` | the records of the last frames |
-//! | `memory.rs` | memory for frames that are kept, of all runs together |
+//! | `memory.rs` | the memory limit for kept frames, over all runs |
 //! | `sink.rs` | the sink |
 //! | `rehearsal.rs` | a page without a network, for tests and fuzzing |
-//! | `page/` | what the browser gets, and the description of the API |
+//! | `page/` | the files for the browser, and the description of the API |
 
 mod api;
 mod feed;
 mod folder;
 mod guard;
+mod happenings;
 mod history;
 mod listen;
 mod live;
+mod lobby;
 mod memory;
 mod offers;
 mod orders;
@@ -55,7 +59,7 @@ use crossbeam_channel::Receiver;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 
-use crate::config::Limits;
+use crate::config::{Limits, Zone};
 use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::frame::Rect;
@@ -64,6 +68,7 @@ use crate::metrics::{Address, Registry};
 use crate::surface::Traffic;
 
 use guard::Guard;
+use lobby::Lobby;
 use memory::Memory;
 use offers::Offers;
 use video::Video;
@@ -72,52 +77,60 @@ pub use offers::Chosen;
 pub use rehearsal::Rehearsal;
 pub use sink::PageSink;
 
-/// Frames that a run keeps while somebody looks, for boxes that are drawn in one that has passed.
+/// Frames that a run keeps while a browser shows it, so that a box drawn on an earlier frame can be followed.
 pub const KEPT: usize = 16;
 
-/// How long the end of a page waits until those who look have been told of it.
+/// How long the end of a page waits until browsers have heard of it.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// Browsers that look at the same time, at all videos together.
+/// Maximum browsers connected at the same time, over all videos.
 const MOST_VIEWERS: usize = 64;
 
-/// Videos that have ended, and are still shown.
+/// Maximum videos that have ended and are still shown.
 const MOST_ENDED: usize = 64;
 
-/// Kinds of pictures that are made at the same time: each video's in each size and view that somebody looks
-/// at has an encoder of its own. One for each viewer, and some for those who ask for single pictures.
+/// Maximum feeds: a video in one size and view, with an encoder of its own. One for each viewer, and some for
+/// requests of single pictures.
 const MOST_FEEDS: usize = MOST_VIEWERS + 16;
 
-/// Orders that wait for their frame at the same time.
+/// Maximum orders that wait for their frame at the same time.
 const MOST_ORDERS: usize = 64;
 
-/// Pictures that are sent here at the same time, to be searched.
+/// Maximum template pictures received at the same time.
 const MOST_SENT: usize = 8;
 
-/// A run as the page shows it.
+/// A run, as it is given to the page.
 #[derive(Debug, Clone)]
 pub struct Shown {
-    /// What the video is called.
+    /// The video's name: metrics and lists use it.
     pub name: String,
-    /// What steers the run.
+    /// The name in titles, which tells this run from others of the same name.
+    pub title: String,
+    /// Controls the run.
     pub control: Control,
-    /// Bytes that it moves.
+    /// Counts the bytes that it moves.
     pub traffic: Traffic,
-    /// True if frames come whether or not anybody takes them.
+    /// True if frames come in their own time, from a camera or a stream.
     pub is_live: bool,
-    /// Each of that many frames is processed.
+    /// Every Nth frame is processed.
     pub every: u64,
-    /// How much of the video is processed, in nanoseconds, as far as that is known.
+    /// Length of the processed part in nanoseconds, if it is known.
     pub length_ns: Option<u64>,
-    /// What counts as a match at its start.
+    /// Time of its first frame, in nanoseconds.
+    pub start_ns: u64,
+    /// True if the run can go on at another place of the video.
+    pub can_jump: bool,
+    /// The zones that it begins with.
+    pub zones: Vec<Zone>,
+    /// The limits of matches at its start.
     pub limits: Limits,
-    /// The box that is searched then; none is the whole frame.
+    /// The box searched at its start; `None` is the whole frame.
     pub roi: Option<Rect>,
-    /// True if nothing is to be done until a box is drawn: it pauses at its first frame until then.
+    /// True if the run has nothing to do until a box is drawn: it pauses at its first frame.
     pub waits: bool,
-    /// Frames that it keeps also while nobody looks.
+    /// Frames that it always keeps.
     pub kept: usize,
-    /// Bytes of its first frame.
+    /// Size of its first frame in bytes.
     pub frame_bytes: usize,
 }
 
@@ -131,26 +144,27 @@ pub struct Page {
     over: watch::Sender<bool>,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Shared {
     videos: Mutex<Videos>,
-    /// What can be opened.
+    /// Cameras and files that can be opened.
     offers: Option<Arc<Offers>>,
     registry: Registry,
     guard: Guard,
     viewers: Arc<Semaphore>,
     feeds: Arc<Semaphore>,
     orders: Arc<Semaphore>,
-    /// Pictures that are sent here.
+    /// Places for template pictures on their way here.
     sent: Arc<Semaphore>,
-    /// Memory for frames that are kept.
+    /// Memory for kept frames.
     memory: Arc<Memory>,
-    /// Pictures are made one after the other: the run has the rest of the processor.
+    /// One picture is made at a time: the rest of the processor belongs to the runs.
     painters: Arc<Semaphore>,
+    lobby: Lobby,
     over: watch::Receiver<bool>,
 }
 
-/// The videos that are shown, by their numbers, each of which is given once.
+/// The videos on the page by their numbers. A number is used once.
 #[derive(Default)]
 struct Videos {
     shown: BTreeMap<usize, Arc<Video>>,
@@ -158,7 +172,7 @@ struct Videos {
 }
 
 impl Videos {
-    /// Shows a run, under a name that no other has.
+    /// Adds a run. If its name is taken, a number is appended.
     fn add(&mut self, mut shown: Shown, shared: &Shared) -> Arc<Video> {
         let is_free = |name: &String| self.shown.values().all(|video| video.shown.name != *name);
         if !is_free(&shown.name) {
@@ -171,7 +185,7 @@ impl Videos {
         self.next += 1;
         let ended: Vec<_> =
             self.shown.values().filter(|video| video.has_ended()).map(|video| video.id).collect();
-        // The first are those that were there first.
+        // The oldest are first.
         for id in ended.iter().take(ended.len().saturating_sub(MOST_ENDED)) {
             self.shown.remove(id);
         }
@@ -193,11 +207,12 @@ impl Shared {
             sent: places(MOST_SENT),
             memory: Arc::default(),
             painters: places(1),
+            lobby: Lobby::default(),
             over,
         }
     }
 
-    /// Shows a run. What comes back counts it for the metrics, too.
+    /// Shows a run. The sink also updates the metrics.
     fn watch(&self, shown: Shown) -> PageSink {
         let traffic = shown.traffic.clone();
         let video = self.videos().add(shown, self);
@@ -207,7 +222,6 @@ impl Shared {
     }
 
     fn videos(&self) -> MutexGuard<'_, Videos> {
-        // It is whole at every moment.
         self.videos.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -221,22 +235,22 @@ impl Shared {
 }
 
 impl Page {
-    /// Serves from now on. At an address that others can reach, everything takes a token, which stands in
-    /// [`Self::url`].
+    /// Starts a page. At an address that others can reach, every request needs the token in [`Self::url`].
     ///
     /// # Errors
-    /// `Listen` if the address is taken or is none of this machine's, or if the system gives no threads.
+    /// `Listen` if the address is in use or is not an address of this machine, or if the system gives no
+    /// threads.
     pub fn start(address: &Address) -> Result<Self> {
         Self::serve(address, None)
     }
 
-    /// The same, on which cameras of this machine and videos in `folder` can be chosen, and nothing else.
-    /// What somebody has chosen comes out of the receiver.
+    /// As [`Self::start`], with a list of this machine's cameras and the videos in `folder`, which can be
+    /// opened. The receiver gives what was chosen.
     ///
     /// # Errors
     /// As [`Self::start`]; `File` if the folder cannot be read.
     pub fn offering(address: &Address, folder: Option<&Path>) -> Result<(Self, Receiver<Chosen>)> {
-        // Each of those who choose waits for an answer, so there are few.
+        // Bounded by `MOST_ORDERS`: each request waits for an answer.
         let (chosen, is_chosen) = crossbeam_channel::unbounded();
         let offers = Offers::new(folder, chosen, Box::new(cameras::cameras))?;
         let page = Self::serve(address, Some(offers))?;
@@ -254,7 +268,7 @@ impl Page {
         let shared = Arc::new(Shared::new(guard, offers, is_over));
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
-            // Those who wait for an order, decode, look into the folder and for cameras, and a painter.
+            // Waiting orders, decoded pictures, the folder, the search for cameras, and the painter.
             .max_blocking_threads(MOST_ORDERS + MOST_SENT + 3)
             .thread_name("lockon-page")
             .enable_all()
@@ -268,15 +282,45 @@ impl Page {
         Ok(Self { shared, url, runtime: Some(runtime), over })
     }
 
-    /// What to open in a browser, with the token if there is one.
+    /// The address to open in a browser, with the token if there is one.
     pub fn url(&self) -> String {
         self.url.clone()
     }
 
-    /// Shows a run, under another name if a run that is shown has its name already. What comes back is an
-    /// output of the run, and is told what is found.
+    /// Shows a run. If its name is taken, a number is appended. Add the sink to the run's outputs.
     pub fn watch(&self, shown: Shown) -> PageSink {
+        self.shared.lobby.withdraw(&shown.name, None);
         self.shared.watch(shown)
+    }
+
+    /// Names the page in its titles.
+    pub fn call(&self, name: &str) {
+        self.shared.lobby.call(name);
+    }
+
+    /// Lists videos that wait until others have ended. Each is removed from the list when it is shown.
+    pub fn announce(&self, names: impl IntoIterator<Item = String>) {
+        self.shared.lobby.announce(names);
+    }
+
+    /// A video will not be shown: it has ended, or failed with this error, which the page shows.
+    pub fn withdraw(&self, name: &str, error: Option<String>) {
+        self.shared.lobby.withdraw(name, error);
+    }
+
+    /// All videos have ended: from now on the page can be closed in the browser.
+    pub fn done(&self) {
+        self.shared.lobby.done();
+    }
+
+    /// True once somebody has closed the page in the browser.
+    pub fn is_closed(&self) -> bool {
+        self.shared.lobby.is_closed()
+    }
+
+    /// How many browsers show a video now.
+    pub fn viewers(&self) -> usize {
+        MOST_VIEWERS - self.shared.viewers.available_permits()
     }
 }
 
@@ -286,28 +330,28 @@ impl Drop for Page {
         let Some(runtime) = self.runtime.take() else { return };
         let viewers = self.shared.viewers.clone();
         let all_gone = async move { viewers.acquire_many(MOST_VIEWERS as u32).await.map(drop) };
-        // Whoever does not hear of it in time is cut off.
+        // Slower browsers are disconnected.
         let _ = runtime.block_on(async { tokio::time::timeout(FAREWELL, all_gone).await });
         runtime.shutdown_background();
     }
 }
 
-/// The address of the page as this machine's user, or another, can open it.
+/// The address of the page, as a browser here or elsewhere can open it.
 fn url(at: SocketAddr, token: Option<&str>) -> String {
     let mut door = at;
     if at.ip().is_unspecified() {
         door.set_ip(own_address(at).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0))).ip());
     }
     match token {
-        // Not `token`, whose value is never shown: this one is there to be read.
+        // Named `t`: values of `token` are removed from messages, and this one must be read.
         Some(token) => format!("http://{door}/?t={token}"),
         None => format!("http://{door}/"),
     }
 }
 
-/// The address under which others in the network know this machine. Nothing is sent.
+/// This machine's address in the network. Sends nothing.
 fn own_address(at: SocketAddr) -> Option<SocketAddr> {
-    // Addresses of documentation (RFC 5737, RFC 3849), for which the system tells what it would send from.
+    // Addresses for documentation (RFC 5737, RFC 3849): connecting a UDP socket only chooses a route.
     let (from, to) = if at.is_ipv4() { ("0.0.0.0:0", "192.0.2.1:9") } else { ("[::]:0", "[2001:db8::1]:9") };
     let socket = UdpSocket::bind(from).ok()?;
     socket.connect(to).ok()?;

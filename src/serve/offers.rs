@@ -1,7 +1,7 @@
-//! What a page offers to be opened: the cameras of this machine, and the videos that lie in one folder.
+//! Offers to open: the cameras of this machine, and the videos in one folder.
 //!
-//! To ask every camera may take seconds. So that is done beside all else, and what is known by then is told:
-//! nobody waits for cameras who wants a file.
+//! Asking every camera may take seconds. The search runs on its own, and answers contain its last result:
+//! opening a file does not wait for cameras.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -20,26 +20,26 @@ use crate::text;
 use super::folder::{Folder, OfferedFile};
 use super::work::{place, work};
 
-/// Videos that are shown at most, by their names the first.
+/// Maximum videos in the list, the first by name.
 const MOST_FILES: usize = 1000;
 
-/// Which cameras there are is looked for anew after so long.
+/// Age at which the list of cameras is made again.
 const AGE: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 4 });
 
-/// Looks for cameras, which may take long.
+/// Finds cameras, which may take long.
 type Find = dyn Fn() -> Vec<Camera> + Send + Sync;
 
-/// What a page offers.
+/// The offers of a page.
 pub(super) struct Offers {
     pub(super) folder: Option<Arc<Folder>>,
-    /// Where it is told what somebody has chosen.
+    /// Receives what was chosen.
     chosen: Sender<Chosen>,
-    /// One looks into the folder at a time.
+    /// The folder is read by one request at a time.
     turn: Arc<Semaphore>,
-    /// The cameras that were found last.
+    /// The last list of cameras.
     cameras: Mutex<Option<Found>>,
     find: Box<Find>,
-    /// One looks for cameras at a time.
+    /// One search for cameras at a time.
     search: Arc<Semaphore>,
 }
 
@@ -49,27 +49,27 @@ struct Found {
     at: Instant,
 }
 
-/// What is offered now: `Offers` in `openapi.json`.
+/// The current offers: `Offers` in `openapi.json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Offered {
-    /// What the folder is called; `null` if none was named.
+    /// The folder's name; `null` if none was given.
     folder: Option<String>,
-    /// `null` until they have been looked for.
+    /// `null` until the first search has ended.
     cameras: Option<Vec<OfferedCamera>>,
     files: Vec<OfferedFile>,
-    /// Videos of the folder that are not among them.
+    /// Number of videos that are not listed.
     more: usize,
 }
 
 #[derive(Debug, Serialize)]
 struct OfferedCamera {
-    /// What it is asked for by: its device.
+    /// Its device, which opens it.
     camera: String,
-    /// As it may be shown.
+    /// Its name for display.
     name: String,
 }
 
-/// What somebody asks for.
+/// A request to open a camera or a file.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Wish {
@@ -77,29 +77,29 @@ pub(super) enum Wish {
     File(String),
 }
 
-/// What somebody has chosen on a page, and waits for.
+/// A camera or file that was chosen on a page, whose client waits for an answer.
 #[derive(Clone)]
 pub struct Chosen {
-    /// The input of the run that is to begin.
+    /// The input of the new run.
     pub input: OsString,
-    /// The file that it names, which is read and no other: see [`crate::run::Prepared::reading`].
+    /// The opened file; the run reads no other: see [`crate::run::Prepared::reading`].
     pub file: Option<Arc<File>>,
     folder: Option<Arc<Folder>>,
     answer: Arc<Mutex<Option<Answer>>>,
 }
 
-/// The number of the video on the page, or why it cannot be opened.
+/// The video's number on the page, or why it cannot be opened.
 pub(super) type Opened = std::result::Result<usize, String>;
 
 type Answer = oneshot::Sender<Opened>;
 
 impl Chosen {
-    /// Tells whoever has chosen it what number the video has on the page, or why it cannot be opened. What is
-    /// told first counts. Where the folder lies is not told.
+    /// Answers the client with the video's number on the page, or why it cannot be opened. The first answer
+    /// counts. The folder's place is removed from it.
     pub fn answer(&self, answer: Opened) {
         let to = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
         let hide = |why: String| self.folder.as_ref().map_or_else(|| why.clone(), |folder| folder.hide(&why));
-        // Nobody may be waiting any more.
+        // The client may be gone.
         let _ = to.map(|to| to.send(answer.map_err(hide)));
     }
 }
@@ -113,7 +113,7 @@ impl Offers {
         Ok(Self { folder, chosen, turn, cameras: Mutex::default(), find, search })
     }
 
-    /// Has something done with them by a thread that may wait, one after the other; `None` if the page ends.
+    /// Runs `what` on a thread that may wait, one call at a time; `None` if the page ends.
     pub(super) async fn ask<T: Send + 'static>(
         self: &Arc<Self>,
         what: impl FnOnce(&Self) -> T + Send + 'static,
@@ -123,7 +123,7 @@ impl Offers {
         work(turn, move || what(&offers)).await.ok()
     }
 
-    /// Has cameras looked for, unless they were found a short while ago or somebody does so. Nobody waits.
+    /// Starts a search for cameras, unless the last one is recent or still running. Does not wait.
     pub(super) fn look_for_cameras(self: &Arc<Self>) {
         let is_new = self.found().as_ref().is_some_and(|found| found.at.elapsed() < AGE);
         if let Some(place) = place(&self.search).filter(|_| !is_new) {
@@ -138,11 +138,10 @@ impl Offers {
     }
 
     fn found(&self) -> std::sync::MutexGuard<'_, Option<Found>> {
-        // It is whole at every moment.
         self.cameras.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known now. Takes as long as reading the folder.
+    /// The current offers. Takes as long as reading the folder.
     pub(super) fn look(&self) -> Offered {
         let offered = |camera: &Camera| OfferedCamera {
             name: text::in_one_line(&camera.name).into_owned(),
@@ -155,8 +154,8 @@ impl Offers {
         Offered { folder: self.folder.as_ref().map(|folder| folder.name()), cameras, files, more }
     }
 
-    /// Has opened what somebody asks for; what comes back tells what becomes of it. `None` if that is not
-    /// offered. Looks for cameras only if one is asked for, and nobody has looked for them yet.
+    /// Opens a camera or a file; the receiver gives the answer. `None` if it is not offered. Searches for
+    /// cameras only for the first camera that is opened.
     pub(super) fn choose(&self, wish: &Wish) -> Option<oneshot::Receiver<Opened>> {
         let (answer, answered) = oneshot::channel();
         let (input, file) = match wish {
@@ -181,7 +180,7 @@ impl Offers {
             },
         };
         let (folder, answer) = (self.folder.clone(), Arc::new(Mutex::new(Some(answer))));
-        // Whoever opens them may have ended, and with it the one who would answer.
+        // If the receiving end is gone, dropping `answer` tells the client.
         let _ = self.chosen.send(Chosen { input, file, folder, answer });
         Some(answered)
     }
@@ -291,7 +290,7 @@ mod tests {
         runtime.block_on(async {
             offers.look_for_cameras();
             has_begun.recv().unwrap();
-            // One looks; the others are told what is known.
+            // One search runs; others get the last list.
             offers.look_for_cameras();
             let offered = offers.ask(Offers::look).await.unwrap();
             assert!(offered.cameras.is_none() && offered.files.len() == 1);
@@ -301,7 +300,7 @@ mod tests {
             drop(offers.search.acquire().await.unwrap());
             let cameras = offers.look().cameras.unwrap();
             assert_eq!((&*cameras[0].camera, &*cameras[0].name), ("/dev/video3", "a\\u{202e}b"));
-            // What was found a moment ago is not looked for again.
+            // A recent list is not made again.
             offers.look_for_cameras();
             assert!(offers.search.available_permits() == 1 && has_begun.try_recv().is_err());
             assert!(offers.choose(&Wish::Camera("/dev/video3".into())).is_some());

@@ -1,7 +1,7 @@
-//! From a frame to a JPEG of the size that is looked at.
+//! Makes a JPEG of the requested size from a frame.
 //!
-//! Pictures are made smaller by the mean of the area that a pixel stands for, luma and chroma each from the
-//! planes as they were decoded; what is left of them gets JPEG's colours.
+//! Luma and chroma are scaled down from the decoded planes by area averaging, then converted to JPEG's
+//! colours.
 
 use crate::colour::Conversion;
 use crate::error::Result;
@@ -13,26 +13,25 @@ use super::resize::Resize;
 
 const QUALITY: u8 = 80;
 
-/// Colours are weighed with so many bits behind the point: sums then fit 16 bits, and more of them a vector.
+/// Fraction bits of colour weights: sums fit 16 bits, so that a vector holds more of them.
 const COLOUR_BITS: u32 = 7;
 
-/// Makes pictures, one after the other.
+/// Makes pictures.
 pub(super) struct Painter {
     encoder: Encoder,
     room: Room,
 }
 
-/// Memory that one picture after the other is made in: what is taken from the system anew for each has to be
-/// cleared by it first.
+/// Memory that is used for each picture again: the system would have to clear new memory each time.
 #[derive(Default)]
 struct Room {
-    /// Luma, or what is grey; Cb; Cr.
+    /// Luma or grey, Cb, Cr.
     planes: [Plane; 3],
-    /// Chroma that lies between other chroma.
+    /// One chroma component of interleaved chroma.
     samples: Plane,
-    /// How luma is made smaller, and chroma.
+    /// The scalers of luma and chroma.
     resize: [Resize; 2],
-    /// What chroma adds to luma, in a row of it.
+    /// Contributions of chroma to a row of luma.
     added: Vec<i16>,
 }
 
@@ -43,7 +42,7 @@ impl Painter {
         Ok(Self { encoder: Encoder::new(QUALITY)?, room: Room::default() })
     }
 
-    /// A JPEG of a frame, at most so many columns wide.
+    /// A JPEG of a frame, at most `width` columns wide.
     ///
     /// # Errors
     /// Those of [`Encoder::encode`].
@@ -91,13 +90,12 @@ impl Painter {
     }
 }
 
-/// Makes luma, Cb and Cr, with half the samples in both directions, what JPEG has: `weights` are those of
+/// Converts luma, Cb and Cr (half the samples in both directions) to JPEG's colours with the weights of
 /// [`Conversion::to_jpeg`].
 #[inline(always)]
 fn recolour([luma, cb, cr]: &mut [Plane; 3], weights: [[f64; 4]; 3], added: &mut Vec<i16>) {
     let fixed = |weight: f64| (weight * f64::from(1 << COLOUR_BITS)).round() as i16;
-    // All from the middle, so that sums are small. Those that are too large all the same are as large as can
-    // be.
+    // Values relative to the middle keep sums small; larger ones saturate.
     let from_middle = |value: u8| i16::from(value) - 128;
     let rounding = 1 << (COLOUR_BITS - 1);
     let [[of_y, of_u, of_v, _], of_cb, of_cr] = weights.map(|of| of.map(fixed));
@@ -117,7 +115,7 @@ fn recolour([luma, cb, cr]: &mut [Plane; 3], weights: [[f64; 4]; 3], added: &mut
             *y = ((of_y * from_middle(*y)).saturating_add(added) >> COLOUR_BITS).max(0) as u8;
         }
     }
-    // Grey does not become colour: luma has no part in chroma, and the middle stays where it is.
+    // Grey stays grey: luma adds nothing to chroma, and the middle stays the middle.
     let mix = |[_, of_u, of_v, _]: [i16; 4], u: i16, v: i16| {
         let sum = (of_u * u).saturating_add(of_v * v + rounding) >> COLOUR_BITS;
         (sum.clamp(-128, 127) + 128) as u8
@@ -128,7 +126,7 @@ fn recolour([luma, cb, cr]: &mut [Plane; 3], weights: [[f64; 4]; 3], added: &mut
     }
 }
 
-/// The size of a picture of that shape that is no wider than `width`, and that a JPEG can have.
+/// The size of a picture of that shape, no wider than `width` and within JPEG's limits.
 fn within(size: Size, width: Option<usize>) -> Size {
     let shrink = |size: Size, most: usize, of: usize| {
         if of <= most {
@@ -223,7 +221,7 @@ mod tests {
                 let red = if pixels == PixelFormat::GRAY8 { [55; 3] } else { [255, 1, 0] };
                 for (x, meant) in [(picture.width() / 4, red), (picture.width() * 3 / 4, [128; 3])] {
                     let shown = picture.get_pixel(x, middle).0;
-                    // What JPEG's own rounding leaves of a plain area.
+                    // JPEG's rounding of a plain area.
                     let is_near = shown.iter().zip(meant).all(|(&shown, meant)| shown.abs_diff(meant) <= 4);
                     assert!(is_near, "{} {width:?}: {shown:?}, not {meant:?}", pixels.name);
                 }

@@ -1,4 +1,4 @@
-//! A page without a network: whatever could be sent to one is answered in memory. For tests and fuzz targets.
+//! A page without a network, answering in memory. For tests and fuzz targets.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,14 +26,14 @@ use super::{Shared, Shown, api, listen};
 /// Bytes on their way to the page, and from it.
 const ON_THE_WAY: usize = 64 << 10;
 
-/// What a page says that is asked whether it is there.
+/// The page's answer to a ping.
 const PONG: &[u8] = b"\x8a\x05there";
 
-/// In so many turns whatever needs no other thread is answered.
+/// Turns of the executor within which every request is answered that needs no other thread.
 const TURNS: usize = 16;
 
-/// A page of one video, which shows one frame, and whose run has not begun: orders are understood, and then
-/// refused. One camera is offered, which is that video.
+/// A page with one video that shows one frame and whose run has not begun: orders are understood, then
+/// refused. The only camera offered is that video.
 pub struct Rehearsal {
     runtime: Runtime,
     router: Router,
@@ -44,8 +44,8 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// All that can be asked with a body: method, address, and a body that is understood.
-    pub const ORDERS: [(&str, &str, &str); 10] = [
+    /// All requests with a body: method, address, and a valid body.
+    pub const ORDERS: [(&str, &str, &str); 15] = [
         ("POST", "/api/videos", r#"{"camera":"/dev/video7"}"#),
         ("POST", "/api/videos/0/tracks", r#"{"box":[1,2,30,40],"frame":7}"#),
         ("PUT", "/api/videos/0/tracks/1", r#"{"box":[1,2,30,40],"frame":null}"#),
@@ -54,6 +54,11 @@ impl Rehearsal {
         ("PUT", "/api/videos/0/search", r#"{"roi":"1,2,30,40","threshold":"sauvola:31:0.2:inv"}"#),
         ("POST", "/api/videos/0/templates/a", r#"{"box":[1,2,30,40],"frame":7}"#),
         ("PUT", "/api/videos/0/pace", r#"{"paused":true}"#),
+        ("PUT", "/api/videos/0/pace", r#"{"speed":0.5}"#),
+        ("PUT", "/api/videos/0/pace", r#"{"speed":"max"}"#),
+        ("PUT", "/api/videos/0/position", r#"{"seconds":1.5}"#),
+        ("PUT", "/api/videos/0/zones/a", r#"{"corners":[[0,0],[9,0],[9,9]]}"#),
+        ("DELETE", "/api/videos/0/zones/a", "{}"),
         ("POST", "/api/videos/0/step", "{}"),
         ("DELETE", "/api/videos/0/templates/a", "{}"),
     ];
@@ -66,7 +71,7 @@ impl Rehearsal {
         let (over, is_over) = watch::channel(false);
         let guard = Guard::of(&address, ([127, 0, 0, 1], 80).into()).map_err(failed)?;
         let (chosen, is_chosen) = crossbeam_channel::unbounded::<Chosen>();
-        // Until those who offer have gone.
+        // Ends with the offers.
         std::thread::spawn(move || is_chosen.iter().for_each(|chosen| chosen.answer(Ok(0))));
         let camera = Camera { name: "a camera".into(), device: "/dev/video7".into() };
         let offers = Offers::new(None, chosen, Box::new(move || vec![camera.clone()]))?;
@@ -77,22 +82,22 @@ impl Rehearsal {
         Ok(Self { runtime, router: api::router(&shared), shared, video, _over: over })
     }
 
-    /// What comes back over a connection on which this is sent, and then nothing more.
+    /// The answer on a connection that sends this and then ends.
     pub fn answer(&self, sent: &[u8]) -> Vec<u8> {
         self.talk(sent, true)
     }
 
-    /// What comes back until the connection is closed: by the page, unless the client `ends` what it sends.
+    /// The answer until the connection is closed: by the page, unless the client `ends` it.
     fn talk(&self, sent: &[u8], ends: bool) -> Vec<u8> {
         let (mut client, server) = duplex(ON_THE_WAY);
         let (mut from, mut to) = tokio::io::split(&mut client);
         let router = self.router.clone();
         let serve = async move { listen::serve(server, router).await };
         let send = async move {
-            // Who is refused may be so before all was sent.
+            // A refusal may come before everything was sent.
             let _ = to.write_all(sent).await;
             if ends {
-                // Who goes before the answer gets none: it is given its turns.
+                // A client that closes before the answer gets none, so it waits a few turns.
                 for _ in 0..TURNS {
                     tokio::task::yield_now().await;
                 }
@@ -107,7 +112,7 @@ impl Rehearsal {
         self.runtime.block_on(async { tokio::join!(serve, send, receive) }).2
     }
 
-    /// The same of a request of the page's own.
+    /// The answer to a request as the page sends it.
     pub fn answer_to(&self, method: &str, path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
         let length = body.len();
         let head = format!(
@@ -117,19 +122,18 @@ impl Rehearsal {
         self.talk(&[head.as_bytes(), body].concat(), false)
     }
 
-    /// The same of what a browser that looks says, text of less than 64 kB, and then asks whether the page is
-    /// there.
+    /// The answer to a browser's WebSocket message (text of less than 64 kB) and a ping after it.
     pub fn answer_to_viewer(&self, said: &[u8]) -> Vec<u8> {
         let head = "GET /api/videos/0/live HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n\
                     Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-        // The frame has its length in 16 bits, and is masked by zeros, so that it stays as it is.
+        // A frame with a length of 16 bits, masked with zeros.
         let [high, low] = (said.len() as u16).to_be_bytes();
         let ping = [&[0x89, 0x80 | (PONG.len() - 2) as u8, 0, 0, 0, 0], &PONG[2..]].concat();
         self.answer(&[head.as_bytes(), &[0x81, 0xfe, high, low, 0, 0, 0, 0], said, &ping].concat())
     }
 
-    /// What is told of the video, as JSON: the same as long as nothing was changed.
+    /// The report about the video as JSON, which is constant while nothing changes.
     pub fn status(&self) -> String {
         let all = self.shared.all().len();
         format!("{all} {}", serde_json::to_string(&self.video.status()).unwrap_or_default())
@@ -142,6 +146,10 @@ const SIZE: Size = Size::new(64, 48);
 pub(super) fn shown() -> Shown {
     Shown {
         name: "a.mp4".into(),
+        title: "a.mp4".into(),
+        start_ns: 0,
+        can_jump: false,
+        zones: Vec::new(),
         control: Control::new(),
         traffic: Traffic::default(),
         is_live: false,
@@ -155,12 +163,12 @@ pub(super) fn shown() -> Shown {
     }
 }
 
-/// A picture in which there is something.
+/// A picture that is not flat.
 pub(super) fn plane() -> Arc<dyn Picture> {
     Arc::new(Plane::from_vec((0..SIZE.area()).map(|at| (at * 37 % 251) as u8).collect(), SIZE))
 }
 
-/// The frame of that number, which is this picture.
+/// Delivers a frame with this number and picture.
 pub(super) fn deliver(video: &Video, index: u64, picture: Arc<dyn Picture>) {
     let format = VideoFormat {
         size: SIZE,
@@ -312,13 +320,13 @@ mod tests {
         grey.write_to(&mut png, image::ImageFormat::Png).unwrap();
         let path = "/api/videos/0/templates/a";
         let before = rehearsal.status();
-        // Understood, and refused because no run goes on.
+        // Valid, and refused because the run has not begun.
         assert_eq!(status(&rehearsal.answer_to("PUT", path, "image/png", png.get_ref())), 409);
         let (mut understood, mut not) = (0, 0);
         for round in 0..600 {
             let bytes = if round % 2 == 0 { random.bytes(300) } else { random.broken(png.get_ref()) };
             let answer = status(&rehearsal.answer_to("PUT", path, "image/png", &bytes));
-            // What another one can read whole is a picture, and nothing else is.
+            // A picture is what another decoder can read whole.
             let is_picture = image::load_from_memory(&bytes).is_ok();
             assert_eq!(answer, if is_picture { 409 } else { 400 }, "{bytes:?}");
             *if is_picture { &mut understood } else { &mut not } += 1;
@@ -359,7 +367,7 @@ mod tests {
             };
             let answer = rehearsal.answer_to_viewer(&said);
             assert_eq!(status(&answer), 101, "{said:?}");
-            // Whoever is not left is answered when he asks after that.
+            // A connection that stays open answers the ping.
             let is_answered = answer.windows(PONG.len()).any(|bytes| bytes == PONG);
             let shown = String::from_utf8_lossy(&said);
             assert_eq!(is_answered, is_of_a_page(&said), "{shown}");

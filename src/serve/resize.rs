@@ -1,31 +1,29 @@
-//! Planes in another size: each pixel is the mean of the area that it stands for, as OpenCV's `INTER_AREA`
-//! has it; where that is less than a pixel, that pixel.
+//! Scales planes by area averaging, as OpenCV's `INTER_AREA` does; when enlarging, by the nearest pixel.
 //!
-//! Rows are weighed first, then the columns of what they became. Both are rounded to bytes, and weights to
-//! 256ths: sums then fit 16 bits, and twice as many of them a vector. That is off by less than 2.5 where a
-//! pixel stands for up to three columns and rows, and by less than 7 where it stands for twelve.
+//! Rows are averaged first, then columns. Both results are rounded to bytes, and weights to 256ths: sums fit
+//! 16 bits, so that a vector holds twice as many. The error is less than 2.5 for factors up to three, and
+//! less than 7 for twelve.
 
 use crate::frame::{Plane, PlaneRef, Size};
 use crate::simd::Level;
 
-/// Weights have so many bits behind the point. Those of a mean are 1 together.
+/// Fraction bits of weights. The weights of a mean sum up to 1.
 const BITS: u32 = 8;
 const ONE: usize = 1 << BITS;
 const HALF: u16 = 1 << (BITS - 1);
 
-/// What one of the pixels of a line is made of: the first of those that it stands for, and the weights of
-/// that one and those after it.
+/// The source pixels of one output pixel of a line: the first of them, and the weights from there on.
 type Span = (usize, Vec<u16>);
 
-/// Resizes one plane after the other. Spans are made once for all of the same sizes.
+/// Scales planes. Spans are computed once for all planes of the same sizes.
 #[derive(Default)]
 pub(super) struct Resize {
     sizes: Option<[Size; 2]>,
     rows: Vec<Span>,
     columns: Vec<Span>,
-    /// A row, as wide as what comes.
+    /// A row in the width of the source.
     row: Vec<u8>,
-    /// The same before it is rounded.
+    /// The row before it is rounded.
     sums: Vec<u16>,
 }
 
@@ -60,8 +58,8 @@ impl Resize {
         }
     }
 
-    /// Where each `FROM` columns become `TO` in the same way: what is known when it is compiled becomes
-    /// instructions for many columns at once.
+    /// For factors where each `FROM` columns become `TO` with the same weights: with constants the compiler
+    /// can process many columns at once.
     fn repeated<const FROM: usize, const TO: usize>(&mut self, plane: PlaneRef<'_>, to: &mut Plane) {
         let mut weights = [[0; FROM]; TO];
         for (of, (first, own)) in weights.iter_mut().zip(&self.columns) {
@@ -83,8 +81,8 @@ impl Resize {
         );
     }
 
-    /// Where each column is made of `MOST` at most: as if all were of as many, so that nobody has to look how
-    /// many they are.
+    /// For columns of at most `MOST` source columns: all are computed with that many, so that their number
+    /// needs no check.
     fn padded<const MOST: usize>(&mut self, plane: PlaneRef<'_>, to: &mut Plane) {
         let pad = |(first, weights): &Span| {
             (*first, std::array::from_fn::<_, MOST, _>(|at| weights.get(at).copied().unwrap_or(0)))
@@ -93,7 +91,7 @@ impl Resize {
         self.one_by_one(plane, to, &columns);
     }
 
-    /// Each column by its own weights.
+    /// For any factor: each column with its own weights.
     fn one_by_one(&mut self, plane: PlaneRef<'_>, to: &mut Plane, columns: &[(usize, impl AsRef<[u16]>)]) {
         self.each_row(
             plane,
@@ -108,12 +106,11 @@ impl Resize {
         );
     }
 
-    /// Makes each row of the mean of those that it stands for, and of its columns what `across` makes of
-    /// them.
+    /// Averages the source rows of each output row, and lets `across` average the columns.
     fn each_row(&mut self, plane: PlaneRef<'_>, to: &mut Plane, across: impl Fn(&[u8], &mut [u8])) {
         let Self { rows, row, sums, .. } = self;
         let width = plane.size().width;
-        // Behind the last column are those that padded weights look at.
+        // Padded weights read beyond the last column.
         row.resize(width + 4, 0);
         let to_width = to.size().width;
         Level::best().run(
@@ -150,16 +147,15 @@ impl Resize {
     }
 }
 
-/// The mean of bytes, by their weights.
+/// The weighted mean of bytes.
 #[inline(always)]
 fn mean(values: &[u8], weights: &[u16]) -> u8 {
-    // At most 255 * 256 in all.
+    // The sum is at most 255 * 256.
     let sum: u16 = values.iter().zip(weights).map(|(&value, &weight)| u16::from(value) * weight).sum();
     ((sum + HALF) >> BITS) as u8
 }
 
-/// The least numbers of pixels in which the weights of columns repeat: of what there is, and of what it is
-/// made into.
+/// The smallest numbers of source and output pixels after which weights repeat.
 fn period(from: usize, to: usize) -> (usize, usize) {
     let (mut a, mut b) = (from, to);
     while b > 0 {
@@ -168,14 +164,14 @@ fn period(from: usize, to: usize) -> (usize, usize) {
     (from / a.max(1), to / a.max(1))
 }
 
-/// What each of `to` pixels is made of, where `from` are made into them.
+/// The span of each of `to` output pixels, made from `from` source pixels.
 fn spans(from: usize, to: usize) -> Vec<Span> {
-    // In 1/ONE of a pixel.
+    // In units of 1/ONE pixel.
     let edge = |index: usize| index * from * ONE / to;
     let span = |index: usize| {
         let (start, end) = (edge(index), edge(index + 1).max(edge(index) + 1));
         let (first, last) = (start / ONE, (end - 1) / ONE);
-        // Of the mean, what lies before a pixel. So what is rounded off one weight the next one gets.
+        // Weights are differences of rounded sums, so that rounding errors do not add up.
         let before = |pixel: usize| ((pixel * ONE).clamp(start, end) - start) * ONE / (end - start);
         (first, (first..=last).map(|pixel| (before(pixel + 1) - before(pixel)) as u16).collect())
     };
@@ -201,14 +197,14 @@ mod tests {
         to.data().to_vec()
     }
 
-    /// The share that one of `from` pixels has in pixel `at` of those `to` that are made of them.
+    /// The share of one source pixel in output pixel `at`.
     fn share(pixel: usize, at: usize, from: usize, to: usize) -> f64 {
         let ratio = from as f64 / to as f64;
         let (start, end) = (at as f64 * ratio, (at + 1) as f64 * ratio);
         (end.min(pixel as f64 + 1.0) - start.max(pixel as f64)).max(0.0) / ratio
     }
 
-    /// The mean of the area, by plain loops.
+    /// Area averaging by plain loops.
     fn mean_of(plane: &Plane, size: Size, x: usize, y: usize) -> f64 {
         let Size { width, height } = plane.size();
         let of_row = |row: usize| {
@@ -244,7 +240,7 @@ mod tests {
     fn weights_are_off_by_little_whatever_the_picture() {
         for (from, to, most) in [(1920, 1280, 0.7), (1920, 640, 0.7), (1920, 320, 1.4), (3840, 320, 2.8)] {
             for (index, (first, weights)) in spans(from, to).into_iter().enumerate() {
-                // White where weights are too large, and black elsewhere.
+                // White where weights sum up to too much, black elsewhere.
                 let too_large = (first..).zip(weights).map(|(pixel, weight)| {
                     (f64::from(weight) / 256.0 - share(pixel, index, from, to)).max(0.0)
                 });

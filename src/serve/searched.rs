@@ -1,4 +1,4 @@
-//! What a run searches now: what it began with, and what was changed since.
+//! The current search of a run: its first search and all changes since.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::config::Limits;
 use crate::frame::Rect;
 use crate::results::RunRecord;
 
-/// What is searched: `Search` in `openapi.json`.
+/// The search: `Search` in `openapi.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(super) struct Searched {
     templates: Vec<Sought>,
@@ -18,11 +18,11 @@ pub(super) struct Searched {
     max_overlap: f64,
     /// `X,Y,W,H`.
     roi: Option<String>,
-    /// As it is typed.
+    /// In the form of `--threshold`.
     pub(super) threshold: Option<String>,
 }
 
-/// A template that is searched.
+/// A template of the search.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Sought {
     name: Arc<str>,
@@ -31,7 +31,7 @@ struct Sought {
 }
 
 impl Searched {
-    /// What a run begins with.
+    /// The search that a run begins with.
     pub(super) fn new(limits: Limits, roi: Option<Rect>) -> Self {
         Self {
             min_score: limits.min_score,
@@ -42,7 +42,7 @@ impl Searched {
         }
     }
 
-    /// The same, with what the run's record says.
+    /// Adds the templates and the threshold of the run's record.
     pub(super) fn begin(&mut self, run: &RunRecord) {
         let sought = |template: &crate::results::TemplateRecord| Sought {
             name: template.name.clone(),
@@ -53,7 +53,7 @@ impl Searched {
         self.threshold.clone_from(&run.threshold);
     }
 
-    /// After a change that was done.
+    /// Applies a change.
     pub(super) fn change(&mut self, change: &Change) {
         self.templates.retain(|sought| !change.remove.contains(&sought.name));
         for added in &change.add {

@@ -1,4 +1,4 @@
-//! What the engine tells the page.
+//! The sink between the engine and the page.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,8 @@ use crate::results::{Event, RunRecord, Summary};
 
 use super::video::Video;
 
-/// Shows a run on a [`Page`](super::Page). It never waits: it keeps what is newest, and others look at it.
+/// Shows a run on a [`Page`](super::Page). It never waits: it keeps the newest frame, and other threads make
+/// pictures.
 pub struct PageSink {
     video: Arc<Video>,
     metrics: MetricsSink,
@@ -24,7 +25,7 @@ impl PageSink {
 }
 
 impl PageSink {
-    /// What the page calls the run by.
+    /// The run's number on the page.
     pub fn number(&self) -> usize {
         self.video.id
     }

@@ -1,5 +1,5 @@
-//! What is known of a run now: its newest frame, its last records, counts, and the names that tracks were
-//! given on the page.
+//! The current state of a run: its newest frame, its last records and events, counts, and the names of
+//! tracks.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,28 +17,35 @@ use crate::text;
 
 use super::feed::{Feed, Look};
 use super::folder::Folder;
+use super::happenings::{Happened, Happenings, ShownZone};
 use super::history::History;
 use super::memory::{Memory, Part};
 use super::searched::Searched;
 use super::{KEPT, Shown};
 
-/// Most frames that are kept while a box is drawn, so that it can be drawn on a picture that stands still for
-/// a while: eight seconds.
+/// Maximum frames kept while somebody draws a box on a still picture: eight seconds.
 const MOST_KEPT: usize = 240;
 
-/// Events that are told.
+/// Entries of the log in a report.
 const MOST_EVENTS: usize = 20;
 
-/// Names that tracks are given, at most, and how long each is.
+/// Maximum named tracks, and maximum length of a name.
 const MOST_NAMES: usize = 1024;
 pub(super) const MOST_LETTERS: usize = 64;
 
-/// Frames a second are counted over so many marks of this distance.
+/// Bytes that the templates added on the page may take in a run's records, all together: every results file
+/// has them, and repeating the run reads them into memory.
+pub(super) const MOST_TEMPLATE_BYTES: usize = 64 << 20;
+
+/// Frames a second are counted over this many marks at this distance.
 const MARKS: usize = 8;
 const MARK: Duration = Duration::from_millis(250);
 
-/// Latencies are told of so many of the last frames.
+/// Latencies are measured over the last frames.
 const LATENCIES: usize = 120;
+
+/// Shortest time between two reports because of events.
+const REPORTS: Duration = Duration::from_millis(100);
 
 /// A run.
 pub(super) struct Video {
@@ -50,16 +57,18 @@ pub(super) struct Video {
     /// Counts up whenever something else has changed.
     changes: watch::Sender<u64>,
     viewers: Mutex<Viewers>,
-    /// Until the first box was drawn, if it waits for that.
+    /// True while the run pauses at its first frame until a box is drawn.
     waits: AtomicBool,
-    /// How many kinds of thresholded pictures are looked at.
+    /// How many feeds show the thresholded picture.
     pub(super) masks: AtomicUsize,
     feeds: Mutex<HashMap<Look, Arc<Feed>>>,
-    /// What is to be hidden in what is told of it.
+    /// Bytes that templates added on the page take in the records.
+    template_bytes: AtomicUsize,
+    /// The folder whose place messages must not contain.
     folder: Option<Arc<Folder>>,
 }
 
-/// A frame with what was found in it.
+/// A frame with its results.
 #[derive(Clone)]
 pub(super) struct Newest {
     pub(super) frame: Frame,
@@ -74,7 +83,10 @@ struct State {
     history: History,
     search: Searched,
     names: BTreeMap<u32, String>,
-    events: VecDeque<Told>,
+    log: VecDeque<Logged>,
+    happenings: Happenings,
+    /// When events last caused a report.
+    reported: Option<Instant>,
     frames: u64,
     first: Option<u64>,
     stalls: u64,
@@ -89,35 +101,40 @@ struct End {
     error: Option<String>,
 }
 
-/// How many look.
+/// The browsers that show a run.
 struct Viewers {
     all: usize,
-    /// Those who draw a box.
+    /// Browsers in which somebody draws a box.
     draw: usize,
-    /// Memory for the frames that they need.
+    /// Memory for the frames kept for them.
     part: Part,
 }
 
-/// Something that happened, in words.
+/// An entry of the log: an order, or something that the source did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Told {
-    /// The frame before which it happened.
+pub(super) struct Logged {
+    /// The first frame after it.
     frame: u64,
     what: String,
 }
 
-/// What is told of a run: `Video` in `openapi.json`.
+/// A report about a run: `Video` in `openapi.json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Status {
     id: usize,
     name: String,
+    title: String,
     state: &'static str,
     is_live: bool,
     waits: bool,
+    /// Times as fast as recorded; `None` is as fast as it can.
+    speed: Option<f64>,
+    can_jump: bool,
     width: Option<usize>,
     height: Option<usize>,
     frame: Option<u64>,
     position_s: Option<f64>,
+    start_s: f64,
     length_s: Option<f64>,
     frames: u64,
     fps: f64,
@@ -132,11 +149,13 @@ pub(super) struct Status {
     search: Searched,
     viewers: usize,
     names: BTreeMap<u32, String>,
-    events: Vec<Told>,
+    zones: Vec<ShownZone>,
+    happened: Vec<Happened>,
+    events: Vec<Logged>,
     error: Option<String>,
 }
 
-/// Middle and tail of durations, in milliseconds.
+/// Median and 95th percentile of durations, in milliseconds.
 #[derive(Debug, PartialEq, Serialize)]
 struct Spread {
     p50: f64,
@@ -159,26 +178,30 @@ impl Video {
             folder,
             waits: AtomicBool::new(shown.waits),
             masks: AtomicUsize::new(0),
-            state: Mutex::new(State { search: Searched::new(shown.limits, shown.roi), ..State::default() }),
+            state: Mutex::new(State {
+                search: Searched::new(shown.limits, shown.roi),
+                happenings: Happenings::new(shown.zones.clone()),
+                ..State::default()
+            }),
             shown,
             frames: watch::Sender::new(0),
             changes: watch::Sender::new(0),
             viewers: Mutex::new(Viewers { all: 0, draw: 0, part: Part::none_of(memory) }),
             feeds: Mutex::default(),
+            template_bytes: AtomicUsize::new(0),
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // It is whole at every moment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pictures that are looked at.
+    /// The feeds that browsers show.
     pub(super) fn feeds(&self) -> MutexGuard<'_, HashMap<Look, Arc<Feed>>> {
         self.feeds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What may be told of it to whoever looks. What is hidden goes first: escaped, it would not be found.
+    /// A text as the page may show it. The folder's place is removed first: in escaped text it is not found.
     fn for_people(&self, text: &str) -> String {
         match &self.folder {
             Some(folder) => text::for_people(&folder.hide(text)),
@@ -186,12 +209,12 @@ impl Video {
         }
     }
 
-    /// Hears of each frame from now on.
+    /// Changes with each frame from now on.
     pub(super) fn frames(&self) -> watch::Receiver<u64> {
         self.frames.subscribe()
     }
 
-    /// Hears of what else changes from now on.
+    /// Changes whenever a report should be sent, besides frames.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -211,7 +234,7 @@ impl Video {
         state.run = Some(Arc::new(run));
         drop(state);
         if self.waits.load(Ordering::Relaxed) {
-            // The first frame is on its way, and none after it.
+            // Only the first frame is on its way.
             self.shown.control.pause(true);
         }
         self.tell();
@@ -235,9 +258,17 @@ impl Video {
             }
         }
         state.history.push(&newest.record);
-        // The picture before goes back to its decoder without the lock.
+        let has_happened = state.happenings.step(&newest.record, newest.frame.format.size);
+        let reports = has_happened && state.reported.is_none_or(|at| now.duration_since(at) >= REPORTS);
+        if reports {
+            state.reported = Some(now);
+        }
+        // The previous picture goes back to its decoder without the lock.
         let before = state.newest.replace(newest);
         drop(state);
+        if reports {
+            self.tell();
+        }
         if before.is_some_and(|before| before.frame.format.bytes() != delivery.frame.format.bytes()) {
             self.keep_frames();
         }
@@ -250,23 +281,24 @@ impl Video {
         let (frame, what) = match event {
             Event::Stalled { frame, waited_us } => {
                 (state.stalls, state.is_stalled) = (state.stalls + 1, true);
-                (frame, format!("nothing has come for {:.1} s", seconds(waited_us)))
+                (frame, format!("no frame for {:.1} s", seconds(waited_us)))
             }
             Event::Resumed { frame, waited_us } => {
                 state.is_stalled = false;
-                (frame, format!("goes on after {:.1} s", seconds(waited_us)))
+                (frame, format!("frames again after {:.1} s", seconds(waited_us)))
             }
             Event::Gap { frame, away_us, reason } => {
                 state.gaps += 1;
                 let reason = self.for_people(reason);
-                (frame, format!("connected again after {:.1} s: {reason}", seconds(away_us)))
+                (frame, format!("reconnected after {:.1} s: {reason}", seconds(away_us)))
             }
             Event::Caps { frame, width, height, format, .. } => {
-                (frame, format!("frames are {width}x{height} {format} from here on"))
+                (frame, format!("frames are {width}x{height} {format} from now on"))
             }
             Event::Control { frame, order, refused: None } => {
-                if let Order::Change(change) = order {
-                    state.search.change(change);
+                match order {
+                    Order::Change(change) => state.search.change(change),
+                    order => state.happenings.obey(*frame, order),
                 }
                 (frame, order.to_string())
             }
@@ -274,9 +306,9 @@ impl Video {
                 (frame, format!("refused to {order}: {}", self.for_people(reason)))
             }
         };
-        state.events.push_back(Told { frame: *frame, what });
-        if state.events.len() > MOST_EVENTS {
-            state.events.pop_front();
+        state.log.push_back(Logged { frame: *frame, what });
+        if state.log.len() > MOST_EVENTS {
+            state.log.pop_front();
         }
         drop(state);
         self.tell();
@@ -287,7 +319,7 @@ impl Video {
         if state.ended.is_none() {
             let error = summary.and_then(|summary| summary.error.as_deref());
             state.ended = Some(End { error: error.map(|error| self.for_people(error)) });
-            // What lies on a device goes with the device.
+            // A picture in a device's memory ends with the device.
             if state.newest.as_ref().is_some_and(|newest| newest.frame.picture.surface().is_some()) {
                 state.newest = None;
             }
@@ -305,7 +337,7 @@ impl Video {
         self.state().newest.clone()
     }
 
-    /// A frame as it was decoded: the newest, or that of number `at` if it is the newest or kept.
+    /// A decoded frame: the newest, or frame `at` if it is the newest or kept.
     pub(super) fn frame(&self, at: Option<u64>) -> Option<Frame> {
         let newest = self.newest().filter(|newest| at.is_none_or(|at| at == newest.record.frame));
         newest.map(|newest| newest.frame).or_else(|| self.shown.control.kept_frame(at?))
@@ -315,20 +347,20 @@ impl Video {
         self.state().run.clone()
     }
 
-    /// Up to `most` records of frames from number `frame` on, of those that are kept.
+    /// Up to `most` kept records, from frame `frame` on.
     pub(super) fn records(&self, frame: u64, most: usize) -> Vec<Arc<FrameRecord>> {
         self.state().history.since(frame, most)
     }
 
-    /// The last records that are kept, up to `most`.
+    /// The last kept records, up to `most`.
     pub(super) fn last_records(&self, most: usize) -> Vec<Arc<FrameRecord>> {
         self.state().history.last(most).cloned().collect()
     }
 
-    /// A track is called so from now on; an empty name is none.
+    /// Names a track; an empty name removes the name.
     ///
     /// # Errors
-    /// If too many have names already.
+    /// If too many tracks have names.
     pub(super) fn rename(&self, track: u32, name: &str) -> Result<(), &'static str> {
         let mut state = self.state();
         if name.is_empty() {
@@ -336,11 +368,18 @@ impl Video {
         } else if state.names.len() < MOST_NAMES || state.names.contains_key(&track) {
             state.names.insert(track, name.to_owned());
         } else {
-            return Err("too many tracks have names");
+            return Err("too many tracks have names: remove one first");
         }
         drop(state);
         self.tell();
         Ok(())
+    }
+
+    /// Counts a template of so many bytes in the records; false, and not counted, where there is no room for
+    /// it. A template that the run refuses then stays counted: its record has it all the same.
+    pub(super) fn has_room_for_template(&self, bytes: usize) -> bool {
+        let add = |sum: usize| sum.checked_add(bytes).filter(|&sum| sum <= MOST_TEMPLATE_BYTES);
+        self.template_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 
     pub(super) fn is_followed(&self, track: u32) -> bool {
@@ -350,7 +389,7 @@ impl Video {
             .is_some_and(|newest| newest.record.tracks.iter().any(|followed| followed.id == track))
     }
 
-    /// Something is to be done: whatever waited for it goes on.
+    /// The run has something to do now: it resumes if it waited for that.
     pub(super) fn has_work(&self) {
         if self.waits.swap(false, Ordering::Relaxed) {
             self.shown.control.pause(false);
@@ -358,7 +397,27 @@ impl Video {
         }
     }
 
-    /// Pauses or goes on.
+    /// Sets how many times as fast as its times the video passes; `None` is as fast as it can.
+    pub(super) fn set_speed(&self, speed: Option<f64>) {
+        self.shown.control.set_speed(speed);
+        self.tell();
+    }
+
+    /// Jumps to another place of the video; false if this run cannot. A run that pauses shows one frame from
+    /// there.
+    pub(super) fn jump_to(&self, seconds: f64) -> bool {
+        if !self.shown.can_jump || self.has_ended() {
+            return false;
+        }
+        self.shown.control.jump_to((seconds.max(0.0) * 1e9) as u64);
+        if self.shown.control.is_paused() {
+            self.shown.control.step();
+        }
+        self.tell();
+        true
+    }
+
+    /// Pauses or resumes.
     pub(super) fn pause(&self, pauses: bool) {
         if !pauses {
             self.waits.store(false, Ordering::Relaxed);
@@ -367,7 +426,7 @@ impl Video {
         self.tell();
     }
 
-    /// Goes on by one frame.
+    /// Steps by one frame.
     pub(super) fn step(&self) {
         self.waits.store(false, Ordering::Relaxed);
         self.shown.control.step();
@@ -375,7 +434,7 @@ impl Video {
     }
 
     pub(super) fn status(&self) -> Status {
-        // Before the lock that is taken after that one elsewhere.
+        // Lock order: `viewers` before `state`, as in `count`.
         let viewers = self.viewers().all;
         let state = self.state();
         let Shown { name, control, is_live, every, length_ns, .. } = &self.shown;
@@ -407,13 +466,17 @@ impl Video {
         Status {
             id: self.id,
             name: text::in_one_line(name).into_owned(),
+            title: text::in_one_line(&self.shown.title).into_owned(),
             state: name_of,
             is_live: *is_live,
             waits: self.waits.load(Ordering::Relaxed),
+            speed: control.speed(),
+            can_jump: self.shown.can_jump && state.ended.is_none(),
             width: newest.map(|newest| newest.frame.format.size.width),
             height: newest.map(|newest| newest.frame.format.size.height),
             frame: record.map(|record| record.frame),
             position_s: record.and_then(|record| record.pts_ns).map(seconds),
+            start_s: seconds(self.shown.start_ns),
             length_s: length_ns.map(seconds),
             frames: state.frames,
             fps: if matches!(name_of, "running" | "stalled") { fps } else { 0.0 },
@@ -428,12 +491,14 @@ impl Video {
             search: state.search.clone(),
             viewers,
             names: state.names.clone(),
-            events: state.events.iter().cloned().collect(),
+            zones: state.happenings.zones(),
+            happened: state.happenings.last(),
+            events: state.log.iter().cloned().collect(),
             error: state.ended.as_ref().and_then(|end| end.error.clone()),
         }
     }
 
-    /// Somebody looks, as long as what comes back lives.
+    /// Counts a browser until the returned viewer is dropped.
     pub(super) fn look(self: &Arc<Self>) -> Viewer {
         self.count(|viewers| viewers.all += 1);
         Viewer { video: self.clone(), draws: false }
@@ -448,8 +513,8 @@ impl Video {
         self.count(|_| {});
     }
 
-    /// Counts who looks, and keeps as many frames as they need and as there is memory for. Each is a copy, so
-    /// none are kept for nobody.
+    /// Changes the counts of browsers, and keeps the frames that they need, as far as there is memory. Each
+    /// kept frame is a copy, so without a browser none are kept.
     fn count(&self, change: impl FnOnce(&mut Viewers)) {
         let mut viewers = self.viewers();
         change(&mut viewers);
@@ -469,14 +534,14 @@ impl Video {
     }
 }
 
-/// Somebody who looks at a video.
+/// A browser that shows a video.
 pub(super) struct Viewer {
     video: Arc<Video>,
     draws: bool,
 }
 
 impl Viewer {
-    /// He draws a box, on a picture that stands still for him, or has done so.
+    /// Somebody begins or ends drawing a box on a still picture in this browser.
     pub(super) fn draw(&mut self, draws: bool) {
         if std::mem::replace(&mut self.draws, draws) == draws {
             return;

@@ -1,12 +1,12 @@
-//! Work that waits or takes long, by threads that may: no more of it at a time than there are places.
+//! Slow work on threads that may wait, limited by a number of places.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// Has something done in a place, which is free again when it is done: not before, also if nobody waits for
-/// it any more. Who goes away leaves no more behind than there are places.
+/// Runs `what` on a thread that may wait. The place is free again when it is done, also if the client is gone
+/// before: clients that disconnect leave no more work behind than there are places.
 pub(super) fn work<T: Send + 'static>(
     place: OwnedSemaphorePermit,
     what: impl FnOnce() -> T + Send + 'static,
@@ -18,7 +18,7 @@ pub(super) fn work<T: Send + 'static>(
     })
 }
 
-/// A place, if one is free.
+/// Takes a place, if one is free.
 pub(super) fn place(places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
     places.clone().try_acquire_owned().ok()
 }
@@ -35,11 +35,11 @@ mod tests {
             let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
             let waits = work(place(&places).unwrap(), move || may_go_on.recv());
             drop(waits);
-            assert!(place(&places).is_none(), "what was begun still goes on");
+            assert!(place(&places).is_none(), "the work is still running");
             go_on.send(()).unwrap();
             let again = places.clone().acquire_owned().await.unwrap();
-            // What panics leaves its place, too.
-            assert!(work(again, || panic!("as it was told")).await.is_err());
+            // A panic frees its place, too.
+            assert!(work(again, || panic!("on purpose")).await.is_err());
             assert!(place(&places).is_some());
         });
     }

@@ -134,9 +134,9 @@ impl Control {
         pace.before + pace.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Sets how many times as fast as its times the video passes, more than 0; `None`, as it is at first, is as
-    /// fast as it can. It counts where frames come through [`crate::paced::Paced`], from the next frame on, and
-    /// changes no results.
+    /// Sets how many times as fast as its times the video passes, more than 0; `None`, as it is at first, is
+    /// as fast as it can. It counts where frames come through [`crate::paced::Paced`], from the next frame
+    /// on, and changes no results.
     pub fn set_speed(&self, speed: Option<f64>) {
         self.pace().speed = speed.filter(|speed| speed.is_finite() && *speed > 0.0);
     }
@@ -146,7 +146,8 @@ impl Control {
         self.pace().speed
     }
 
-    /// Asks for the next frame to be the first at or after that time. A source that cannot go there ignores it.
+    /// Asks for the next frame to be the first at or after that time. A source that cannot go there ignores
+    /// it.
     pub fn jump_to(&self, ns: u64) {
         self.pace().jump_ns = Some(ns);
     }

@@ -53,8 +53,8 @@ impl Planes {
 }
 
 impl Kept {
-    /// Keeps a frame, and of those before as many as make `most` with it. Frames of another size are dropped, and
-    /// all where the video goes on at an earlier place.
+    /// Keeps a frame, and of those before as many as make `most` with it. Frames of another size are dropped,
+    /// and all where the video goes on at an earlier place.
     pub fn keep(&mut self, frame: &Frame, most: usize) {
         let is_next = |last: &Copied| size(last) == frame.format.size && last.meta.index < frame.meta.index;
         if !self.frames.back().is_none_or(is_next) {

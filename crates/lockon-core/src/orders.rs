@@ -119,7 +119,8 @@ impl WatchedZones {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries an order about zones out, before a frame of that size; `None` for an order about something else.
+    /// Carries an order about zones out, before a frame of that size; `None` for an order about something
+    /// else.
     pub(crate) fn obey(&self, order: &Order, frame: Size) -> Option<Result<()>> {
         let refused = |reason: String| Some(Err(Error::Order { order: order.to_string(), reason }));
         match order {

@@ -1,7 +1,7 @@
 //! Playback: a file's frames at the speed of their times, and from another place where a source can go there.
 //!
-//! [`Paced`] stands between a source and the engine. It decides when a frame passes, never which results it gets:
-//! those are the same at every speed.
+//! [`Paced`] stands between a source and the engine. It decides when a frame passes, never which results it
+//! gets: those are the same at every speed.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,13 @@ use crate::frame::Frame;
 use crate::ports::{Next, Source};
 use crate::results::Detection;
 
-/// A run that is later than this goes on from there: it does not hurry to catch up.
+/// A run that is later than this continues from there: it does not hurry to catch up.
 const MOST_LATE: Duration = Duration::from_millis(250);
 
 /// Longest wait for one frame at speed 1. Longer gaps between the times of two frames are skipped.
 const MOST_GAP: Duration = Duration::from_secs(10);
 
-/// Goes on elsewhere in a video: a source that can be opened again.
+/// A source that can jump to another place of its video.
 pub trait Jump: Source {
     /// The next frame is the first at or after that time. False if this source cannot go there: then nothing
     /// has changed.

@@ -75,8 +75,8 @@ pub enum Event {
     Control {
         /// The frame from which the order holds, or would.
         frame: u64,
-        /// The order: `order` is `follow`, `correct`, `forget` or `clear`, with `id`, `box` and `at`; `zone`, with
-        /// `zone`; `remove-zone`, with `name`; or `change`, with the fields of a
+        /// The order: `order` is `follow`, `correct`, `forget` or `clear`, with `id`, `box` and `at`; `zone`,
+        /// with `zone`; `remove-zone`, with `name`; or `change`, with the fields of a
         /// [`Change`](crate::change::Change).
         #[serde(flatten)]
         order: Order,

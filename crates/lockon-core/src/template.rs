@@ -35,8 +35,8 @@ pub fn check_count(templates: usize, scales: &Scales, angles: &Angles) -> Result
 
 /// A pattern: luma pixels, the mask that says which of them count, and their sums. Clones share the pixels.
 ///
-/// As text it has `name`, `w`, `h` and its pixels in base64: `png`, a grey PNG whose alpha channel is the mask,
-/// or, where that would be longer, `luma` and perhaps `mask`, a byte a pixel, row by row.
+/// As text it has `name`, `w`, `h` and its pixels in base64: `png`, a grey PNG whose alpha channel is the
+/// mask, or, where that would be longer, `luma` and perhaps `mask`, a byte a pixel, row by row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Template {
     name: Arc<str>,

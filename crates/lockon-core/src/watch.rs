@@ -8,8 +8,8 @@ use crate::frame::Size;
 use crate::orders::Order;
 use crate::results::{FrameRecord, Track, TrackState};
 
-/// So many frames in a row a track has to be uncertain, or certain again, until that is told: near the limit
-/// it changes from frame to frame.
+/// Frames in a row that a track has to be uncertain, or certain again, before there is an event: near the
+/// limit it changes from frame to frame.
 const STEADY: u32 = 5;
 
 /// A track has crossed the border of a zone when it is so far beyond it: a share of the box's shorter side,
@@ -18,7 +18,7 @@ const BEYOND: f64 = 0.05;
 /// ...but no more than that of the zone's thickness, so that it can get into a narrow one.
 const MOST_BEYOND: f64 = 0.5;
 
-/// What can happen to a track.
+/// Kinds of events of a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// It is followed from now on.
@@ -59,7 +59,7 @@ impl Kind {
 /// Something that happened to a track.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Happening {
-    /// What.
+    /// Its kind.
     pub kind: Kind,
     /// The track as it is in that frame, or as it was last.
     pub track: Track,
@@ -83,7 +83,7 @@ pub struct Watch {
     frames: u64,
 }
 
-/// A track, as far as it was told.
+/// A track, as the events so far describe it.
 #[derive(Debug)]
 struct Followed {
     track: Track,

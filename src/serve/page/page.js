@@ -1,12 +1,14 @@
-// The page of a run: pictures and records come by a WebSocket, all else is asked of the API in openapi.json.
-// Whatever a run or a person calls something becomes text, never HTML.
+// The page: pictures and records come over a WebSocket, everything else over the API in openapi.json.
+// Names of videos, tracks, templates and zones become text, never HTML.
 
-// Okabe and Ito's colours, which the colour-blind can tell apart; each has a shape besides.
+// Okabe and Ito's colours, which colour-blind people can distinguish; each has a shape too.
 const COLOURS = ['#56b4e9', '#e69f00', '#00c48c', '#f0e442', '#ff6f3c', '#e07bb5', '#ffffff', '#9db4ff'];
 const SHAPES = ['M7 1a6 6 0 1 0 .1 0z', 'M2 2h10v10H2z', 'M7 1l6 11H1z', 'M7 0l7 7-7 7-7-7z', 'M5 1h4v4h4v4H9v4H5V9H1V5h4z'];
 const PLOTTED = 180; // seconds
+const ZONES = ['#ff9ff3', '#9be564', '#8ab4ff', '#ffd166'];
 const TRAIL = 60; // places
-const LEAST = 5; // pixels of the screen: what is less was a click
+const LEAST = 5; // pixels of the screen: a shorter drag is a click
+const NEAR = 14; // pixels of the screen: a click so near to the first corner closes a zone
 
 const $ = (id) => document.getElementById(id);
 const make = (tag, text, name) => {
@@ -17,10 +19,17 @@ const make = (tag, text, name) => {
 };
 const colour = (id) => COLOURS[(id - 1) % COLOURS.length];
 const shape = (id) => SHAPES[(id - 1) % SHAPES.length];
-// A name that stays where it is in an address.
+// A name that is safe in an address.
 const proper = (name) => (['.', '..'].includes(name) ? '' : name);
 const percentile = (values, share) => [...values].sort((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * share))];
 const wallClock = () => performance.timeOrigin + performance.now();
+const two = (number) => String(number).padStart(2, '0');
+// 1:02.3, or 1:02:03 from an hour on.
+const clock = (seconds) => {
+  const tenths = Math.max(0, Math.round(seconds * 10));
+  const [h, m, s] = [Math.floor(tenths / 36000), Math.floor(tenths / 600) % 60, Math.floor(tenths / 10) % 60];
+  return h ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}.${tenths % 10}`;
+};
 
 let toastTimer;
 function toast(text) {
@@ -47,7 +56,7 @@ const ask = (method, path, body) => call(method, `/videos${path}`, body);
 
 const order = (method, path, body) => ask(method, path, body).catch((error) => { toast(error.message); });
 
-// Looks at a video: calls `status` with reports and `shot` with pictures, and tells that each was shown.
+// Connects to a video: calls `status` with reports and `shot` with pictures, and confirms each picture.
 class Look {
   constructor(id, { width, view = 'overlay', rest = 0, shot, status, gone = () => {} }) {
     Object.assign(this, { id, width, view, rest, shot, status, gone, tries: 0, closed: false, ended: false });
@@ -81,7 +90,7 @@ class Look {
     const length = new DataView(data).getUint32(0, true);
     const head = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, length)));
     const bitmap = await createImageBitmap(new Blob([new Uint8Array(data, 4 + length)], { type: 'image/jpeg' })).catch(() => null);
-    // A page in the background shows nothing, and so gets nothing.
+    // A tab in the background shows no pictures, so it gets none.
     requestAnimationFrame(() => {
       if (bitmap && !this.closed) this.shot(head, bitmap);
       setTimeout(() => this.say({ shown: 1 }, socket), this.rest);
@@ -98,14 +107,14 @@ class Look {
   }
 }
 
-// Where a frame lies in a room: scale in x and y, and its top left corner.
+// How a frame fits into a rectangle: scale in x and y, and its top left corner.
 function fit(width, height, head) {
   const wide = head.width * head.aspect;
   const scale = Math.min(width / wide, height / head.height);
   return { kx: scale * head.aspect, ky: scale, x: (width - wide * scale) / 2, y: (height - head.height * scale) / 2 };
 }
 
-// A canvas as sharp as the screen; its context counts in pixels of the page.
+// A canvas in the screen's resolution; its context uses pixels of the page.
 function sharp(canvas) {
   const { clientWidth: width, clientHeight: height } = canvas;
   const ratio = window.devicePixelRatio || 1;
@@ -119,7 +128,7 @@ function sharp(canvas) {
   return { context, width, height };
 }
 
-// Draws twice, so that a line is seen on any ground.
+// Draws twice, so that a line is visible on any background.
 function outline(context, colour, width, draw) {
   for (const [style, lineWidth] of [['#000b', width + 2.5], [colour, width]]) {
     context.strokeStyle = style;
@@ -129,20 +138,47 @@ function outline(context, colour, width, draw) {
   }
 }
 
+function polygon(context, corners) {
+  context.beginPath();
+  corners.forEach(([x, y], index) => context[index ? 'lineTo' : 'moveTo'](x, y));
+  context.closePath();
+}
+
 const DASHES = { tracked: [], reacquired: [], uncertain: [9, 5], lost: [2, 5] };
 
-function drawRecord(context, place, head, { names = {}, trails = new Map(), selected = null, small = false } = {}) {
+function drawRecord(context, place, head, { names = {}, trails = new Map(), zones = [], selected = null, small = false } = {}) {
   const at = (x, y) => [place.x + x * place.kx, place.y + y * place.ky];
   const label = (text, colour, x, y) => {
     context.font = '600 13px system-ui, sans-serif';
     const width = context.measureText(text).width + 10;
     const top = y - 20 < place.y ? y + 2 : y - 20;
+    // Labels stay in the picture.
+    x = Math.max(place.x + 1, Math.min(x, place.x + head.width * place.kx - width));
     context.fillStyle = '#000b';
     context.fillRect(x - 1, top, width, 18);
     context.fillStyle = colour;
     context.fillText(text, x + 4, top + 13.5);
   };
   const frame = ({ x, y, w, h }) => { context.beginPath(); context.rect(...at(x, y), w * place.kx, h * place.ky); };
+  context.save();
+  context.beginPath();
+  context.rect(...at(0, 0), head.width * place.kx, head.height * place.ky);
+  context.clip();
+  zones.forEach(({ name, corners }, index) => {
+    const line = ZONES[index % ZONES.length];
+    context.setLineDash([7, 4]);
+    outline(context, line, small ? 1 : 1.8, () => polygon(context, corners.map(([x, y]) => at(x, y))));
+    context.setLineDash([]);
+    context.globalAlpha = 0.08;
+    context.fillStyle = line;
+    context.fill();
+    context.globalAlpha = 1;
+    // The name stands in the picture, also where the zone goes beyond it.
+    const within = (v, most) => Math.min(Math.max(v, 0), most);
+    const [x, y] = corners.map(([x, y]) => [within(x, head.width), within(y, head.height)]).sort((a, b) => a[1] - b[1] || a[0] - b[0])[0];
+    if (!small) label(name, line, ...at(x, y + 20 / place.ky));
+  });
+  context.restore();
   for (const match of head.record.matches) {
     context.setLineDash([3, 3]);
     outline(context, '#ffffff', 1, () => frame(match));
@@ -174,14 +210,14 @@ function drawRecord(context, place, head, { names = {}, trails = new Map(), sele
 
 // ---- One video ----
 
-let view = null; // the video that is looked at
+let view = null; // the open video
 
 class View {
   constructor(id) {
     Object.assign(this, {
       id, status: null, shown: null, still: null, drag: null, correcting: null, selected: null, mask: false,
       trails: new Map(), plots: new Map(), plotted: -1, eyes: [], waiting: [], keyBox: null, rows: new Map(),
-      tool: 'follow',
+      tool: 'follow', corners: [], thumbnails: new Map(), happened: 0, about: null,
     });
     $('video').hidden = false;
     this.use('follow');
@@ -193,6 +229,7 @@ class View {
       }
     }).catch(() => {});
     this.timer = setInterval(() => this.drawPlot(), 500);
+    this.aboutTimer = setInterval(() => this.askAbout(), 1000);
   }
 
   look() {
@@ -206,11 +243,11 @@ class View {
       status: (status) => this.report(status),
       gone: (tries, reason) => {
         $('state').dataset.is = 'gone';
-        $('state').textContent = reason ? 'no picture' : 'out of reach';
+        $('state').textContent = reason ? 'no picture' : 'disconnected';
         $('fps').textContent = '–';
         if (reason) this.hint(reason);
-        else if (tries > 1) this.hint('lockon is out of reach. This page goes on when it is back.');
-        // It may be back with other videos.
+        else if (tries > 1) this.hint('lockon does not answer. Trying again …');
+        // After a restart it may have other videos.
         ask('GET', this.path).catch(({ status }) => { if (status === 404 && view === this) home(); });
       },
     });
@@ -219,14 +256,20 @@ class View {
   close() {
     this.live.close();
     clearInterval(this.timer);
+    clearInterval(this.aboutTimer);
     $('video').hidden = true;
-    for (const list of ['tracks', 'events']) $(list).replaceChildren();
+    for (const list of ['tracks', 'events', 'happenings', 'zones']) $(list).replaceChildren();
   }
 
   get path() { return `/${this.id}`; }
 
-  // A picture has come.
+  // A picture has arrived.
   take(head, bitmap) {
+    if (this.shown && head.record.frame < this.shown.head.record.frame) {
+      // The video was set back.
+      this.trails.clear();
+      this.plots.clear();
+    }
     for (const track of head.record.tracks) this.remember(head, track);
     for (const id of this.trails.keys()) {
       if (!head.record.tracks.some((track) => track.id === id)) this.trails.delete(id);
@@ -261,7 +304,7 @@ class View {
     this.now = at;
   }
 
-  // The picture that is seen: the newest, or the one that stands still while a box is drawn.
+  // The visible picture: the newest, or a still one while a box is drawn.
   get seen() { return this.still ?? this.shown; }
 
   paint() {
@@ -288,7 +331,7 @@ class View {
     const { seen, place } = this;
     if (!seen) return;
     const { context } = sharp($('overlay'));
-    drawRecord(context, place, seen.head, { names: this.status?.names, trails: this.trails, selected: this.selected });
+    drawRecord(context, place, seen.head, { names: this.status?.names, trails: this.trails, zones: this.status?.zones, selected: this.selected });
     const frame = ([x, y, w, h]) => {
       context.beginPath();
       context.rect(place.x + x * place.kx, place.y + y * place.ky, w * place.kx, h * place.ky);
@@ -298,6 +341,7 @@ class View {
       outline(context, colour(id), 2, () => frame(box));
       context.setLineDash([]);
     }
+    this.paintCorners(context);
     const drawn = this.keyBox ?? (this.drag?.is ? this.dragged() : null);
     if (!drawn) return;
     context.fillStyle = '#ffffff22';
@@ -312,12 +356,26 @@ class View {
     context.shadowBlur = 0;
   }
 
-  // What lies under the pointer, three times as large.
+  // The corners of the zone that is being drawn.
+  paintCorners(context) {
+    if (!this.corners.length) return;
+    const at = ([x, y]) => [this.place.x + x * this.place.kx, this.place.y + y * this.place.ky];
+    outline(context, '#fff', 1.5, () => {
+      context.beginPath();
+      this.corners.forEach((corner, index) => context[index ? 'lineTo' : 'moveTo'](...at(corner)));
+      if (this.hover) context.lineTo(...this.hover);
+    });
+    for (const [index, corner] of this.corners.entries()) {
+      outline(context, '#fff', 1.5, () => { context.beginPath(); context.arc(...at(corner), index ? 3 : 7, 0, 7); });
+    }
+  }
+
+  // The picture under the pointer, three times as large.
   paintLoupe(x, y) {
     const loupe = $('loupe');
     const { seen, place } = this;
     loupe.hidden = false;
-    // Where the box is not.
+    // On the side where the box is not.
     loupe.classList.toggle('left', (x + this.drag.from[0]) / 2 > $('stage').clientWidth / 2);
     $('hint').textContent = '';
     const context = loupe.getContext('2d');
@@ -337,7 +395,7 @@ class View {
     });
   }
 
-  // From the page to the frame.
+  // From page to frame coordinates.
   inFrame(x, y) {
     const { width, height } = this.seen.head;
     const within = (v, most) => Math.min(most, Math.max(0, Math.round(v)));
@@ -350,10 +408,10 @@ class View {
     return [Math.min(ax, bx), Math.min(ay, by), Math.abs(ax - bx), Math.abs(ay - by)];
   }
 
-  // The picture stands still, and the run keeps the frames since.
+  // Freezes the picture; the run keeps the frames since.
   hold() {
     if (this.still || !this.shown) return;
-    // The bitmap that is seen is painted already, and the next one closes it.
+    // The visible bitmap is painted already; the next one closes it.
     this.still = this.shown;
     this.painted = this.still;
     this.live.say({ drawing: true });
@@ -375,6 +433,10 @@ class View {
   }
 
   move(x, y) {
+    if (this.corners.length) {
+      this.hover = [x, y];
+      this.paintOver();
+    }
     if (!this.drag) return;
     this.drag.to = [x, y];
     this.drag.is ||= Math.hypot(x - this.drag.from[0], y - this.drag.from[1]) >= LEAST;
@@ -389,22 +451,62 @@ class View {
     if (!drag) return;
     const box = this.dragged();
     this.drag = null;
-    if (!drag.is) {
+    if (!drag.is && this.tool === 'zone') {
+      this.corner(...drag.from);
+    } else if (!drag.is) {
       this.select(this.under(...drag.from));
       this.release();
+    } else if (this.tool === 'zone' && this.correcting === null) {
+      const [x, y, w, h] = box;
+      this.corners = [];
+      this.setZone([[x, y], [x + w, y], [x + w, y + h], [x, y + h]]);
     } else {
       this.draw(box);
     }
   }
 
-  // The track whose box lies there, the smallest if there are several.
+  // A click with the zone tool: one more corner, or the end of the zone.
+  corner(x, y) {
+    const [fx, fy] = this.corners[0] ?? [];
+    const isFirst = this.corners.length > 2
+      && Math.hypot(this.place.x + fx * this.place.kx - x, this.place.y + fy * this.place.ky - y) <= NEAR;
+    if (isFirst) {
+      this.closeZone();
+      return;
+    }
+    this.corners.push(this.inFrame(x, y));
+    this.paintOver();
+    this.hint();
+  }
+
+  closeZone() {
+    const { corners } = this;
+    this.corners = [];
+    if (corners.length > 2) this.setZone(corners);
+    else this.release();
+  }
+
+  // Watches a zone from the next frame on.
+  async setZone(corners) {
+    this.hover = null;
+    const name = proper($('drawn-name').value.trim()) || this.freeName;
+    const answer = await order('PUT', `${this.path}/zones/${encodeURIComponent(name)}`, { corners });
+    if (answer) {
+      $('drawn-name').value = '';
+      if (answer.frame === null) toast(`Zone ${name} is watched from the next frame on.`);
+      this.use('follow');
+    }
+    this.release();
+  }
+
+  // The track whose box is there, the smallest if there are several.
   under(x, y) {
     const [fx, fy] = [(x - this.place.x) / this.place.kx, (y - this.place.y) / this.place.ky];
     const hit = this.seen.head.record.tracks.filter((t) => fx >= t.x && fx <= t.x + t.w && fy >= t.y && fy <= t.y + t.h);
     return hit.sort((a, b) => a.w * a.h - b.w * b.h)[0]?.id ?? null;
   }
 
-  // A box was drawn: it is followed, or corrects a track.
+  // A box was drawn: follow it, or correct a track.
   async draw(box) {
     const { correcting, still } = this;
     const frame = (still ?? this.shown).head.record.frame;
@@ -418,35 +520,39 @@ class View {
       this.selected = answer.id ?? correcting;
       if (answer.frame === null && this.status?.state === 'paused') {
         this.waiting.push({ box, id: this.selected });
-        toast('It is followed from the next frame on: space goes on, . goes on by one frame.');
+        toast('It is followed from the next frame on. Space resumes, . steps by one frame.');
       }
     }
     this.release();
     return this.list();
   }
 
-  // What a box is for, from now on.
+  // Chooses what a drawn box becomes.
   use(tool) {
+    if (this.corners.length) this.corners = [];
     this.tool = tool;
-    for (const one of ['follow', 'template']) $(`tool-${one}`).setAttribute('aria-pressed', one === tool);
-    $('template-name').hidden = tool !== 'template';
+    for (const one of ['follow', 'template', 'zone']) $(`tool-${one}`).setAttribute('aria-pressed', one === tool);
+    $('drawn-name').hidden = tool === 'follow';
+    $('drawn-name').placeholder = this.freeName;
     this.hint();
   }
 
-  // The first name that no template has.
+  // The first free name for a template or a zone.
   get freeName() {
-    const taken = new Set(this.status?.search.templates.map(({ name }) => name));
+    const kind = this.tool === 'zone' ? 'zone' : 'template';
+    const all = kind === 'zone' ? this.status?.zones : this.status?.search.templates;
+    const taken = new Set(all?.map(({ name }) => name));
     let number = 1;
-    while (taken.has(`template-${number}`)) number += 1;
-    return `template-${number}`;
+    while (taken.has(`${kind}-${number}`)) number += 1;
+    return `${kind}-${number}`;
   }
 
-  // What was drawn is searched from now on, as the frame that was seen has it.
+  // Searches for the content of the box, cut from the frame that was visible.
   async cut(box, frame) {
-    const name = proper($('template-name').value.trim()) || this.freeName;
+    const name = proper($('drawn-name').value.trim()) || this.freeName;
     const answer = await order('POST', `${this.path}/templates/${encodeURIComponent(name)}`, { box, frame });
     if (answer) {
-      $('template-name').value = '';
+      $('drawn-name').value = '';
       toast(answer.frame === null ? `${name} is searched from the next frame on.` : `${name} is searched from frame ${answer.frame} on.`);
       this.use('follow');
     }
@@ -460,10 +566,10 @@ class View {
   }
 
   cancel() {
-    if (this.drag || this.keyBox || this.correcting !== null) {
-      Object.assign(this, { drag: null, keyBox: null, correcting: null });
+    if (this.drag || this.keyBox || this.correcting !== null || this.corners.length) {
+      Object.assign(this, { drag: null, keyBox: null, correcting: null, corners: [], hover: null });
       this.release();
-    } else if (this.tool === 'template') {
+    } else if (this.tool !== 'follow') {
       this.use('follow');
     } else {
       this.select(null);
@@ -473,11 +579,14 @@ class View {
   hint(text) {
     const { status } = this;
     const usual = () => {
-      if (this.correcting !== null) return `Draw where track ${this.correcting} really is. Esc cancels.`;
-      if (this.keyBox) return 'Arrows move the box, Shift and arrows resize it, Enter takes it.';
+      if (this.correcting !== null) return `Draw the right box of track ${this.correcting}. Esc cancels.`;
+      if (this.keyBox) return 'Arrows move the box, Shift and arrows resize it, Enter finishes.';
       if (!status || status.state === 'opening') return 'Opening the video …';
-      if (status.state === 'ended') return status.error ? `Ended: ${status.error}` : 'The run has ended.';
-      if (status.state === 'stalled') return 'Nothing comes from the source. Waiting …';
+      if (status.state === 'ended') return '';
+      if (status.state === 'stalled') return 'No frames from the source. Waiting …';
+      if (this.corners.length > 2) return 'Click the next corner, or the first one to finish (Enter).';
+      if (this.corners.length) return 'Click the next corner of the zone. Esc cancels.';
+      if (this.tool === 'zone') return 'Drag a rectangle, or click the corners of the zone. Esc cancels.';
       if (this.tool === 'template') return 'Drag a box around what to search in every frame. Esc cancels.';
       if (status.waits) return 'Drag a box around what to follow.';
       if (this.shown && !this.shown.head.record.tracks.length && !status.search.templates.length) return 'Drag a box around what to follow.';
@@ -486,23 +595,26 @@ class View {
     $('hint').textContent = text ?? usual();
   }
 
-  // A report has come.
+  // A report has arrived.
   report(status) {
     const before = this.status;
     this.status = status;
-    document.title = `${status.name} – lockon`;
-    $('name').textContent = status.name;
+    $('video').dataset.is = status.state;
+    document.title = `${status.title} – lockon`;
+    $('name').textContent = status.title;
+    $('name').title = status.title;
     $('state').dataset.is = status.state;
     $('state').textContent = status.state;
-    $('pause').hidden = status.is_live;
-    $('step').hidden = status.is_live;
-    $('pause').textContent = status.state === 'paused' ? 'Go on' : 'Pause';
+    this.showTransport(status);
+    this.showEnd(status);
+    this.showZones(status.zones);
+    this.showHappenings(status.happened);
     $('view').hidden = !status.search.threshold;
     if (!status.search.threshold && this.mask) this.toggleMask(true);
     this.showSearch(status.search);
     $('tools').hidden = status.state === 'ended';
-    $('template-name').placeholder = this.freeName;
-    for (const id of ['pause', 'step', 'stop', 'clear', 'view', 'correct', 'forget']) $(id).disabled = status.state === 'ended';
+    $('drawn-name').placeholder = this.freeName;
+    for (const id of ['pause', 'step', 'speed', 'stop', 'clear', 'view', 'correct', 'forget']) $(id).disabled = status.state === 'ended';
     $('save').download = `${status.name.replace(/[^\w.-]+/g, '_')}.jsonl`;
     const spread = (id, value) => {
       const figure = $(id);
@@ -520,12 +632,10 @@ class View {
     $('dropped').classList.toggle('bad', before && status.dropped > before.dropped);
     $('stalls').textContent = status.stalls + status.gaps;
     $('stalls').classList.toggle('bad', status.state === 'stalled');
-    const share = status.length_s ? `${Math.min(100, Math.round(100 * (status.position_s ?? 0) / status.length_s))} %` : null;
-    $('position-name').textContent = share ? 'done' : 'frame';
-    $('position').textContent = share ?? status.frame ?? '–';
+    $('position').textContent = status.frame ?? '–';
     $('device').textContent = [
       status.width && `${status.width} × ${status.height}`, status.device, status.decoder && `decoded by ${status.decoder}`,
-      status.viewers > 1 && `${status.viewers} look at this`,
+      status.viewers > 1 && `${status.viewers} browsers`,
     ].filter(Boolean).join(' · ');
     const key = JSON.stringify(status.events);
     if (key !== this.told) {
@@ -536,7 +646,8 @@ class View {
         return line;
       }));
     }
-    if (JSON.stringify(before?.names) !== JSON.stringify(status.names)) this.paintOver();
+    const drawn = (of) => JSON.stringify([of?.names, of?.zones.map(({ name, corners }) => [name, corners])]);
+    if (drawn(before) !== drawn(status)) this.paintOver();
     this.hint();
     this.list();
   }
@@ -546,7 +657,111 @@ class View {
     return this.status?.names[id] ?? (track?.template ? `${track.template} ${id}` : `Track ${id}`);
   }
 
-  // The list of tracks, changed in place: what has the focus keeps it.
+  showTransport(status) {
+    $('transport').hidden = status.is_live;
+    $('pause').textContent = status.state === 'paused' ? 'Resume' : 'Pause';
+    const { length_s: length, start_s: start } = status;
+    let at = status.position_s === null ? 0 : Math.max(0, status.position_s - start);
+    // The last frame lasts until the end.
+    if (status.state === 'ended' && !status.error && length - at < 0.5) at = length;
+    $('time').textContent = length ? `${clock(at)} / ${clock(length)}` : clock(at);
+    $('seek').hidden = !length;
+    $('seek').disabled = !status.can_jump;
+    if (length && !this.seeking) {
+      $('seek').max = length;
+      $('seek').value = at;
+    }
+    $('seek').title = status.can_jump ? 'Go to another place of the video' : 'Position in the video';
+    const note = status.can_jump || status.state === 'ended' || !length ? '' : 'Position only: outputs contain every frame once, in order.';
+    $('seek-note').textContent = note;
+    const speed = status.speed === null ? 'max' : `${status.speed}x`;
+    if (![...$('speed').options].some((option) => option.value === speed)) $('speed').append(make('option', speed));
+    if (document.activeElement !== $('speed')) $('speed').value = speed;
+  }
+
+  jump(seconds) {
+    this.seeking = false;
+    order('PUT', `${this.path}/position`, { seconds: seconds + (this.status?.start_s ?? 0) });
+  }
+
+  setSpeed(text) {
+    order('PUT', `${this.path}/pace`, { speed: text === 'max' ? 'max' : Number.parseFloat(text) });
+  }
+
+  // The page stays after the end, and lockon can be closed from it.
+  showEnd(status) {
+    const isEnded = status.state === 'ended';
+    $('ended').hidden = !isEnded;
+    if (!isEnded) return;
+    $('ended-text').textContent = status.error ? `Ended with an error: ${status.error}` : `The video has ended: ${status.frames} frames.`;
+    $('ended').querySelector('.close').hidden = !this.about?.is_done;
+  }
+
+  async askAbout() {
+    if (this.status?.state !== 'ended' || this.about?.is_done) return;
+    this.about = await call('GET', '/page').catch(() => null);
+    if (view === this && this.status) this.showEnd(this.status);
+  }
+
+  // Zones with their counts. Copy gives the option that makes the same zone.
+  showZones(zones) {
+    const key = JSON.stringify(zones);
+    if (key === this.zonesShown) return;
+    this.zonesShown = key;
+    $('zones').replaceChildren(...zones.map(({ name, inside, text }, index) => {
+      const line = make('li');
+      const mark = make('i');
+      mark.style.background = ZONES[index % ZONES.length];
+      const copy = make('button', 'Copy');
+      copy.title = 'Copy this zone as an option of lockon run';
+      copy.onclick = () => copyText(`--zone '${text.replaceAll("'", "'\\''")}'`);
+      const off = make('button', '×');
+      off.title = `Remove zone ${name}`;
+      off.setAttribute('aria-label', off.title);
+      off.onclick = () => order('DELETE', `${this.path}/zones/${encodeURIComponent(name)}`);
+      for (const button of [copy, off]) button.type = 'button';
+      line.append(mark, make('b', name), make('span', inside === 1 ? '1 track' : `${inside} tracks`), copy, off);
+      return line;
+    }));
+  }
+
+  // Events of tracks, newest first. Thumbnails are cut from the picture here, so the run does nothing for them.
+  showHappenings(all) {
+    const last = all.at(-1)?.seq ?? 0;
+    if (last === this.happened) return;
+    for (const event of all) {
+      if (event.seq > this.happened) this.thumbnail(event);
+    }
+    this.happened = last;
+    const words = { entered: 'entered', left: 'left' };
+    $('happenings').replaceChildren(...[...all].reverse().map((event) => {
+      const line = make('li');
+      line.dataset.event = event.event;
+      line.append(this.thumbnails.get(event.seq) ?? make('i'));
+      line.append(make('span', event.time_s === null ? `#${event.frame}` : clock(event.time_s), 'when'));
+      const who = this.status?.names[event.track] ?? (event.template ? `${event.template} ${event.track}` : `Track ${event.track}`);
+      const what = make('span', `${who} `, 'what');
+      what.append(make('b', event.event));
+      if (words[event.event]) what.append(` ${event.zone}`);
+      line.append(what);
+      return line;
+    }));
+    for (const seq of this.thumbnails.keys()) if (seq < (all[0]?.seq ?? 0)) this.thumbnails.delete(seq);
+  }
+
+  thumbnail({ seq, event, time_s: time, box: [x, y, w, h] }) {
+    const { head, bitmap } = this.shown ?? {};
+    if (!bitmap?.width || event === 'gone' || time === null || Math.abs((head.record.pts_ns ?? 0) / 1e9 - time) > 0.5) return;
+    const scale = bitmap.width / head.width;
+    const side = Math.max(w, h * 4 / 3) * 1.5;
+    const made = make('canvas');
+    [made.width, made.height] = [80, 60];
+    const [left, top] = [(x + w / 2 - side / 2) * scale, (y + h / 2 - side * 3 / 8) * scale];
+    made.getContext('2d').drawImage(bitmap, left, top, side * scale, side * scale * 3 / 4, 0, 0, 80, 60);
+    this.thumbnails.set(seq, made);
+  }
+
+  // The list of tracks, changed in place so that the focus stays.
   list() {
     const tracks = this.shown?.head.record.tracks ?? [];
     for (const [id, row] of this.rows) {
@@ -672,7 +887,7 @@ class View {
     $('naming-text').select();
   }
 
-  // What is searched, as it is now; what somebody has in the hand stays as it is.
+  // The current search. An element with the focus keeps its value.
   showSearch(search) {
     const key = JSON.stringify(search);
     if (key === this.searched) return;
@@ -681,7 +896,7 @@ class View {
       const line = make('li');
       const off = make('button', '×');
       off.type = 'button';
-      off.title = `Search for ${name} no more`;
+      off.title = `Remove template ${name}`;
       off.setAttribute('aria-label', off.title);
       off.onclick = () => order('DELETE', `${this.path}/templates/${encodeURIComponent(name)}`);
       line.append(make('b', name), make('span', `${w} × ${h}`), off);
@@ -710,7 +925,7 @@ class View {
     $('value-is').textContent = $('value').value;
   }
 
-  // A slider was moved: what it says last is asked for, one after the other.
+  // A slider was moved: sends its last value, one request at a time.
   async change(what) {
     this.tellRanges();
     this.wanted = { ...this.wanted, ...what };
@@ -730,7 +945,7 @@ class View {
     this.change({ threshold: method && `${method}:${$('block').value}:${$('value').value}${$('inverted').checked ? ':inv' : ''}` });
   }
 
-  // Pictures are searched from now on, under their files' names.
+  // Adds pictures as templates, named after their files.
   async add(files) {
     for (const file of files) {
       const name = proper(file.name.replace(/\.[^.]*$/, '').slice(0, 64)) || 'template';
@@ -748,7 +963,7 @@ class View {
     this.look();
   }
 
-  // A box by keys: in the middle first.
+  // A box drawn with keys begins in the middle.
   boxByKey() {
     if (!this.shown) return;
     this.hold();
@@ -780,10 +995,12 @@ class View {
     const tracks = this.shown?.head.record.tracks ?? [];
     if (key.startsWith('Arrow') && this.keyBox) this.moveKeyBox(key, event.shiftKey);
     else if (key === 'Enter' && this.keyBox) this.draw([...this.keyBox]);
+    else if (key === 'Enter' && this.corners.length) this.closeZone();
     else if (key === ' ') this.pause();
     else if (key === '.') this.step();
     else if (key === 'b') this.boxByKey();
     else if (key === 'm') this.use(this.tool === 'template' ? 'follow' : 'template');
+    else if (key === 'z') this.use(this.tool === 'zone' ? 'follow' : 'zone');
     else if (key === 'c') this.correct();
     else if (key === 'n') this.rename();
     else if (key === 'Delete' || key === 'Backspace') this.forget();
@@ -797,7 +1014,7 @@ class View {
   }
 }
 
-// What a method's value may be, and where it begins.
+// The range of a method's value, and its default.
 function ranges(method) {
   const isShare = method === 'sauvola' || method === 'niblack';
   const [min, max, step] = isShare ? [-1, 1, 0.01] : [-64, 64, 1];
@@ -814,22 +1031,43 @@ class Wall {
     $('wall').hidden = false;
     $('name').textContent = '';
     $('state').textContent = '';
-    document.title = videos.length ? `${videos.length} videos – lockon` : 'lockon';
+    document.title = 'lockon';
+    this.askAbout();
+    this.aboutTimer = setInterval(() => this.askAbout(), 2000);
     this.cards = new Map();
     this.update(videos);
-    // Videos begin and end while others go on.
+    // Videos begin and end while others run.
     this.timer = setInterval(() => ask('GET', '').then((now) => this.update(now)).catch(() => {}), 2000);
     this.observer.takeRecords();
     $('offers').hidden = true;
     if (offers !== null) this.offer(offers);
   }
 
-  // What can be opened, now and from now on: cameras come and go, and so do files.
+  // The page as a whole: its name, videos that wait or failed, and its end.
+  async askAbout() {
+    const about = await call('GET', '/page').catch(() => null);
+    if (!about || this.closed) return;
+    $('name').textContent = about.name;
+    document.title = about.name ? `${about.name} – lockon` : 'lockon';
+    $('all-ended').hidden = !about.is_done;
+    $('waiting').hidden = !about.waiting && !about.failed.length;
+    const count = about.waiting === 1 ? '1 video waits' : `${about.waiting} videos wait`;
+    $('waiting-count').textContent = about.waiting ? `${count} to be opened:` : '';
+    const more = about.waiting - about.next.length;
+    $('waiting-names').textContent = about.next.join(', ') + (more > 0 ? ` and ${more} more` : '');
+    $('failed').replaceChildren(...about.failed.map(({ name, error }) => {
+      const line = make('li');
+      line.append(make('b', name), ` failed: ${error}`);
+      return line;
+    }));
+  }
+
+  // Cameras and files that can be opened: they may change at any time.
   async offer(now) {
     const offers = now ?? await call('GET', '/offers').catch(() => undefined);
     if (this.closed) return;
     if (offers === null) {
-      // Its videos were named when it was started, and there is one.
+      // The command line named the videos, and there is one.
       if (this.cards.size < 2) route();
       return;
     }
@@ -846,10 +1084,10 @@ class Wall {
     $('folder').textContent = offers.folder;
     this.list($('files'), offers.files);
     $('more-files').hidden = !offers.more;
-    $('more-files').textContent = `And ${offers.more} more, which are not shown.`;
+    $('more-files').textContent = `${offers.more} more files are not shown.`;
   }
 
-  // Changed in place: what has the focus keeps it, and nothing jumps.
+  // Changed in place, so that the focus stays and nothing moves.
   list(list, all) {
     const keyOf = ({ camera, file }) => camera ?? file;
     const lines = new Map([...list.children].map((line) => [line.dataset.key, line]));
@@ -874,7 +1112,7 @@ class Wall {
     });
   }
 
-  // Only what can be seen is looked at.
+  // Only visible cards are connected.
   observer = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) {
       const card = this.cards.get(Number(target.dataset.id));
@@ -899,11 +1137,11 @@ class Wall {
     for (const status of videos) {
       let card = this.cards.get(status.id);
       if (!card) {
-        card = { id: status.id, link: make('a'), canvas: make('canvas'), is: make('span', '', 'state'), name: make('b'), about: make('span'), look: null };
+        card = { id: status.id, link: make('a'), canvas: make('canvas'), is: make('span', '', 'state'), name: make('b'), about: make('span'), bar: make('i', '', 'bar'), look: null };
         card.link.href = `#${status.id}`;
         card.link.dataset.id = status.id;
         const frame = make('div', undefined, 'frame');
-        frame.append(card.canvas);
+        frame.append(card.canvas, card.bar);
         const about = make('div', undefined, 'about');
         about.append(card.is, card.name, card.about);
         card.link.append(frame, about);
@@ -919,21 +1157,26 @@ class Wall {
     card.is.dataset.is = status.state;
     card.is.textContent = status.state;
     card.name.textContent = status.name;
+    card.status = status;
     const rest = { ended: `${status.frames} frames`, paused: status.waits ? 'waits for a box' : `frame ${status.frame}`, opening: '' };
     card.about.textContent = status.error ?? rest[status.state] ?? `${status.fps.toFixed(1)} fps`;
+    card.about.title = card.about.textContent;
+    const share = status.length_s ? (status.position_s - status.start_s) / status.length_s : 0;
+    card.bar.style.width = `${100 * Math.min(1, Math.max(0, share))}%`;
   }
 
   show(card, head, bitmap) {
     const { context, width, height } = sharp(card.canvas);
     const place = fit(width, height, head);
     context.drawImage(bitmap, place.x, place.y, head.width * place.kx, head.height * place.ky);
-    drawRecord(context, place, head, { small: true });
+    drawRecord(context, place, head, { small: true, zones: card.status?.zones });
     bitmap.close();
   }
 
   close() {
     this.closed = true;
     clearInterval(this.timer);
+    clearInterval(this.aboutTimer);
     clearTimeout(this.offersTimer);
     this.observer.disconnect();
     for (const card of this.cards.values()) card.look?.close();
@@ -947,7 +1190,29 @@ const size = (bytes) => {
   return `${(bytes / of).toFixed(of > 1 && bytes < 10 * of ? 1 : 0)} ${unit}`;
 };
 
-// Opens a camera or a file, and goes there.
+// Ends lockon, which only waits for that after its last video.
+async function closeAll() {
+  const isClosed = await call('POST', '/page/close').then(() => true, (error) => { toast(error.message); return false; });
+  if (!isClosed) return;
+  view?.close();
+  wall?.close();
+  view = wall = null;
+  for (const id of ['view', 'more']) $(id).hidden = true;
+  $('state').textContent = '';
+  $('closed').hidden = false;
+}
+
+async function copyText(text) {
+  // Browsers offer the clipboard at secure addresses alone; this page may not be at one.
+  try {
+    await navigator.clipboard.writeText(text);
+    toast(`Copied: ${text}`);
+  } catch {
+    prompt('Copy this option of lockon run:', text);
+  }
+}
+
+// Opens a camera or a file, and shows it.
 async function choose(button, wish) {
   button.disabled = true;
   const opened = await order('POST', '', wish);
@@ -956,7 +1221,7 @@ async function choose(button, wish) {
   else if (opened) location.hash = opened.id;
 }
 
-// ---- Where we are ----
+// ---- Navigation ----
 
 function home() {
   if (location.hash === '') route();
@@ -965,13 +1230,14 @@ function home() {
 
 async function route() {
   const here = location.hash;
-  // A folder may take long to be read: videos that go on are shown meanwhile.
+  // Reading a folder may take long: videos that run are shown meanwhile.
   const offered = Promise.race([call('GET', '/offers').catch(() => {}), new Promise((done) => { setTimeout(done, 300); })]);
-  const found = await Promise.all([ask('GET', ''), offered]).catch((error) => { toast(error.message); return null; });
-  const [videos, offers] = found ?? [[], null];
-  // Somebody has gone elsewhere meanwhile, which is found by itself.
+  const found = await Promise.all([ask('GET', ''), offered, call('GET', '/page')]).catch((error) => { toast(error.message); return null; });
+  const [videos, offers, about] = found ?? [[], null, null];
+  // The hash has changed meanwhile: that calls this function again.
   if (here !== location.hash) return;
-  if (!videos.length && offers === null) {
+  const isMore = about !== null && (about.waiting > 0 || about.failed.length > 0);
+  if (!videos.length && offers === null && !(isMore && about.failed.length)) {
     setTimeout(route, 1000);
     return;
   }
@@ -980,21 +1246,21 @@ async function route() {
   wall?.close();
   view = wall = null;
   const chosen = location.hash === '' ? null : Number(location.hash.slice(1));
-  const isAlone = videos.length === 1 && offers === null;
+  const isAlone = videos.length === 1 && offers === null && !isMore;
   const isOne = isAlone || videos.some((video) => video.id === chosen);
-  for (const id of ['pause', 'step', 'view', 'more']) $(id).hidden = !isOne;
+  for (const id of ['view', 'more']) $(id).hidden = !isOne;
   if (isOne) view = new View(isAlone ? videos[0].id : chosen);
   else wall = new Wall(videos, offers);
   if (isAlone && here === '') waitForOthers(view);
 }
 
-// Whoever comes first may see one of several videos that are just being opened: all are shown when there are more, but
-// nobody is torn from what he does.
+// The first of several videos may be open alone for a while: shows all once there are more, but not while somebody
+// draws or types.
 function waitForOthers(alone) {
   setTimeout(async () => {
     const videos = await ask('GET', '').catch(() => []);
     if (view !== alone) return;
-    const isBusy = alone.still || alone.drag || alone.correcting !== null || alone.tool !== 'follow' || document.querySelector('dialog[open]');
+    const isBusy = alone.still || alone.drag || alone.correcting !== null || alone.corners.length || alone.tool !== 'follow' || document.querySelector('dialog[open]');
     if (videos.length > 1 && !isBusy) route();
     else waitForOthers(alone);
   }, 2000);
@@ -1016,7 +1282,12 @@ overlay.onpointercancel = () => view?.cancel();
 
 $('tool-follow').onclick = () => view?.use('follow');
 $('tool-template').onclick = () => view?.use('template');
-$('template-name').onkeydown = ({ key }) => { if (['Enter', 'Escape'].includes(key)) $('stage').focus(); };
+$('tool-zone').onclick = () => view?.use('zone');
+for (const button of document.querySelectorAll('.close')) button.onclick = closeAll;
+$('seek').oninput = () => { if (view) view.seeking = true; };
+$('seek').onchange = () => view?.jump(Number($('seek').value));
+$('speed').onchange = () => { view?.setSpeed($('speed').value); $('speed').blur(); };
+$('drawn-name').onkeydown = ({ key }) => { if (['Enter', 'Escape'].includes(key)) $('stage').focus(); };
 $('pause').onclick = () => view?.pause();
 $('step').onclick = () => view?.step();
 $('view').onclick = () => view?.toggleMask();
@@ -1026,13 +1297,13 @@ $('rename').onclick = () => view?.rename();
 $('forget').onclick = () => view?.forget();
 $('clear').onclick = () => view && order('DELETE', `${view.path}/tracks`);
 $('keys').onclick = () => $('help').showModal();
-$('stop').onclick = () => { if (view && confirm('End the run? Its outputs are completed.')) order('POST', `${view.path}/stop`); };
+$('stop').onclick = () => { if (view && confirm('End this run? Its outputs will be completed.')) order('POST', `${view.path}/stop`); };
 $('more').addEventListener('click', (event) => { if (event.target.closest('menu')) $('more').open = false; });
 document.addEventListener('pointerdown', (event) => { if (!event.target.closest('#more')) $('more').open = false; });
 document.addEventListener('keydown', (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]')) return;
   if (event.target.closest('input, select')) return;
-  // A button that has the focus is pressed by space and Enter.
+  // Space and Enter press a button that has the focus.
   if (event.target.closest('button, a, summary') && [' ', 'Enter'].includes(event.key)) return;
   if (event.key === '?') $('help').showModal();
   else view?.key(event);

@@ -22,8 +22,8 @@ impl Zone {
     /// A polygon with these corners, in pixels.
     ///
     /// # Errors
-    /// `Value` for a name that is empty or has `=` or control characters, corners beyond a million pixels, fewer
-    /// than 3 or more than 1000 corners, or a polygon without an area.
+    /// `Value` for a name that is empty or has `=` or control characters, corners beyond a million pixels,
+    /// fewer than 3 or more than 1000 corners, or a polygon without an area.
     pub fn new(name: &str, corners: Vec<[f64; 2]>) -> Result<Self> {
         let zone = Self { name: name.into(), corners };
         let bad = |expected: &str| Err(Error::value("zone", &zone.to_string(), expected));
@@ -93,8 +93,8 @@ impl Zone {
     /// True if no place of the picture is in the zone, so that nothing can enter it.
     pub fn is_outside(&self, picture: Size) -> bool {
         let most = [picture.width as f64, picture.height as f64];
-        // Cut by one edge of the picture after the other: I. E. Sutherland and G. W. Hodgman, "Reentrant polygon
-        // clipping", 1974. Where edges cross, the area may cancel, so any corner that is left counts.
+        // Cut by one edge of the picture after the other: I. E. Sutherland and G. W. Hodgman, "Reentrant
+        // polygon clipping", 1974. Where edges cross, the area may cancel, so any corner that is left counts.
         let mut corners = self.corners.clone();
         for (axis, is_least) in [(0, true), (0, false), (1, true), (1, false)] {
             let limit = if is_least { 0.0 } else { most[axis] };
@@ -187,8 +187,8 @@ impl Zones {
         self.now.iter().position(|zone| **zone.name() == *name)
     }
 
-    /// Adds a zone, given for the pictures that come now, or puts it in the place of the one of its name; gives
-    /// its place.
+    /// Adds a zone, given for the pictures that come now, or puts it in the place of the one of its name;
+    /// gives its place.
     pub fn set(&mut self, zone: &Zone) -> usize {
         let given = zone.scaled(self.scale().map(f64::recip));
         let place = self.place(zone.name());

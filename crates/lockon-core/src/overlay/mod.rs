@@ -70,8 +70,9 @@ impl Drawing {
         self.results_and_zones(record, trails, &[], size);
     }
 
-    /// As [`Self::results`], over the borders of `zones` and their names: a line of dots, dark and in one colour
-    /// for each name, so that it can be seen on any ground. A border along the picture's edge is not drawn.
+    /// As [`Self::results`], over the borders of `zones` and their names: a line of dots, dark and in one
+    /// colour for each name, so that it can be seen on any ground. A border along the picture's edge is not
+    /// drawn.
     pub fn results_and_zones(
         &mut self,
         record: &FrameRecord,
