@@ -7,7 +7,7 @@ use crate::change::Change;
 use crate::config::{Angles, Limits, LumaRange, Scales, SearchMethod, ThresholdSpec, Typed};
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result};
-use crate::frame::{PlaneRef, Rect, Size, VideoFormat};
+use crate::frame::{Frame, Rect, Size, VideoFormat};
 use crate::template::{self, Bank, Template};
 
 /// The search in every frame. It can be changed between two frames: see [`Self::changed`].
@@ -86,17 +86,19 @@ impl Search {
 
     /// Seconds of one core that this picture takes, if `auto` has chosen the exhaustive search and that is
     /// too long for it: [`backend::long_in`].
-    pub fn turns_out_long(&self, luma: PlaneRef<'_>) -> Option<f64> {
+    pub fn turns_out_long(&self, frame: &Frame) -> Option<f64> {
         let sought = self.sought.as_ref().filter(|sought| {
             sought.asked() == SearchMethod::Auto && sought.taken() == Some(SearchMethod::Exhaustive)
         })?;
         let variants = sought.variants();
         let is_one = variants.scales.0.len() * variants.angles.0.len() == 1;
-        let roi = self.roi.unwrap_or(Rect::whole(luma.size()));
-        if is_one || !roi.is_inside(luma.size()) {
+        let size = frame.format.size;
+        let roi = self.roi.unwrap_or(Rect::whole(size));
+        if is_one || !roi.is_inside(size) {
             return None;
         }
-        backend::long_in(variants, luma.crop(roi))
+        // A picture in a device's memory is only fetched if there is something to decide.
+        backend::long_in(variants, frame.luma().crop(roi))
     }
 
     /// True if neither is a template searched nor a threshold made.

@@ -33,7 +33,7 @@ impl Engine<'_> {
         if !(is_looked_at && can_turn && last.backend.describe().backend == "cpu") {
             return Ok(());
         }
-        let Some(exhaustive_s) = run.search.turns_out_long(frame.luma()) else { return Ok(()) };
+        let Some(exhaustive_s) = run.search.turns_out_long(frame) else { return Ok(()) };
         run.has_turned = true;
         let change = Change { search: Some(SearchMethod::Pyramid), ..Change::default() };
         let index = frame.meta.index;
