@@ -39,6 +39,15 @@ impl Estimates<'_> {
         self.quotient(index, f64::from(self.correlations[index]) + self.error, 1.0 + SLACK)
     }
 
+    /// An upper bound on the score at a position whose V is known.
+    pub(super) fn most_of(&self, index: usize, variance: i64) -> f64 {
+        if variance == 0 {
+            return 0.0;
+        }
+        let numerator = (f64::from(self.correlations[index]) + self.error).max(0.0);
+        numerator / ((variance as f64).sqrt() * self.scale) * (1.0 + SLACK)
+    }
+
     /// A lower bound on the score at a position.
     pub(super) fn least(&self, index: usize) -> f64 {
         -self.quotient(index, self.error - f64::from(self.correlations[index]), 1.0 + SLACK)

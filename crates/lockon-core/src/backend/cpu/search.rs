@@ -9,7 +9,7 @@ use super::estimate::Estimates;
 use super::exact::{self, Exact, ExactMember, ExactWork};
 use super::plan::{Part, Plan};
 use super::simd::Level;
-use super::sums::{MAX_WINDOW, WindowVariances};
+use super::sums::{MAX_WINDOW, RowSums, WindowVariances};
 use crate::backend::peaks::{Candidate, ScoreTile};
 use crate::config::Limits;
 use crate::control::Control;
@@ -30,6 +30,8 @@ const LOW_THRESHOLD: f64 = 0.5;
 const ONE_SCORE_NS: f64 = 50.0;
 const SCORED_PIXEL_NS: f64 = 0.05;
 const MASKED_PIXEL_NS: f64 = 0.5;
+/// About how long the variance of a window takes, for each of its rows, under a mask without gaps.
+const SPAN_NS: f64 = 1.5;
 /// Of a correlation of an exact map: a mask has three.
 const MAP_POSITION_NS: f64 = 10.0;
 
@@ -85,6 +87,7 @@ pub(super) fn worker_bytes(tile: Size, positions: usize, has_masks: bool) -> usi
     let maps = positions * (8 + if has_masks { 8 } else { 0 }) + 16 * tile.width;
     let estimates =
         planes * Correlator::<f32>::spectrum_bytes(tile) + Correlator::<f32>::scratch_bytes(tile) + maps;
+    let estimates = estimates + if has_masks { RowSums::bytes(tile) } else { 0 };
     estimates + ExactWork::bytes(tile, positions, has_masks)
 }
 
@@ -290,6 +293,9 @@ pub(super) struct Worker {
     /// The size of unmasked members whose variances these are.
     variances_of: Option<Size>,
     sliding: WindowVariances,
+    /// Sums of the tile's rows, if there are masks, and whether they are this tile's.
+    rows: Option<RowSums>,
+    has_rows: bool,
     /// Made when it is needed first.
     exact: Option<ExactWork>,
     pub(super) found: Vec<Candidate>,
@@ -334,6 +340,8 @@ impl Worker {
             variances: map(positions)?,
             variances_of: None,
             sliding: WindowVariances::new(search.plan.tile.width, search.level),
+            rows: has_masks.then(|| RowSums::new(search.plan.tile)).transpose()?,
+            has_rows: false,
             exact: None,
             found: Vec::new(),
         })
@@ -406,6 +414,7 @@ impl Worker {
     /// What is known of the tile before is of no more use.
     fn go_to_tile(&mut self) {
         self.tile.is_made = false;
+        self.has_rows = false;
         self.variances_of = None;
         if let Some(exact) = &mut self.exact {
             exact.forget();
@@ -506,11 +515,21 @@ impl Worker {
         } else {
             SCORED_PIXEL_NS * n as f64
         };
-        let mut budget = (map_ns / (ONE_SCORE_NS + pixels_ns)) as usize;
-        // Nothing that is found excludes these: all of them would be scored.
-        if unknown > budget {
+        let score_ns = ONE_SCORE_NS + pixels_ns;
+        // Where bounds on a variance say little, the variance itself often shows that there is no match.
+        let spans = template.spans().filter(|_| is_masked);
+        let look_ns = spans.map_or(0.0, |spans| SPAN_NS * spans.len() as f64);
+        // Nothing that is found excludes these: all of them would be looked at.
+        let unknown_ns = if spans.is_some() { look_ns } else { score_ns };
+        if unknown as f64 * unknown_ns > map_ns {
             return false;
         }
+        if let (Some(_), Some(rows), false) = (spans, &mut self.rows, self.has_rows) {
+            rows.fill(search.pixels(region, origin));
+            self.has_rows = true;
+        }
+        let rows = self.rows.as_ref().zip(spans);
+        let mut left_ns = map_ns;
         for y in own.y..own.y + own.h {
             if search.control.is_stopped() {
                 return true;
@@ -518,16 +537,26 @@ impl Worker {
             let found = &mut self.found;
             let visit = |x: usize| {
                 let threshold = wanted.threshold(name);
-                if budget == 0 || !estimates.may_be_peak((x, y), threshold) {
+                if left_ns <= 0.0 {
+                    return;
+                }
+                if let Some((rows, spans)) = rows {
+                    left_ns -= look_ns;
+                    let variance = rows.variance((x, y), spans, n);
+                    if estimates.most_of(y * size.width + x, variance) < threshold {
+                        return;
+                    }
+                }
+                if !estimates.may_be_peak((x, y), threshold) {
                     return;
                 }
                 let at = (origin.0 + x, origin.1 + y);
                 let score = exact::score_at(level, region, template, at);
-                budget -= 1;
+                left_ns -= score_ns;
                 if score < threshold {
                     return;
                 }
-                budget = budget.saturating_sub(8);
+                left_ns -= 8.0 * score_ns;
                 let before = found.len();
                 exact::find_peak(level, region, template, member as u32, at, score, found);
                 if found.len() > before {
@@ -535,7 +564,7 @@ impl Worker {
                 }
             };
             estimates.may_reach(level, wanted.threshold(name), y, (own.x, own.x + own.w), visit);
-            if budget == 0 {
+            if left_ns <= 0.0 {
                 return false;
             }
         }

@@ -1,7 +1,9 @@
 //! Sums over every window of a picture, by sliding.
 
 use super::simd::Level;
+use crate::error::Result;
 use crate::frame::{PlaneRef, Size};
+use crate::memory;
 
 /// What pixels are counted from in all sums of this backend: it halves the numbers that the FFT has to carry.
 pub(super) const MIDDLE: i32 = 128;
@@ -122,6 +124,57 @@ impl WindowVariances {
     }
 }
 
+/// Packed sums of each row of a picture, from its first pixel on: a span of pixels adds one difference to a
+/// window's sums.
+pub(super) struct RowSums {
+    /// Numbers from one row to the next.
+    stride: usize,
+    sums: Vec<u64>,
+}
+
+impl RowSums {
+    /// Bytes for pictures of up to a size.
+    pub(super) fn bytes(size: Size) -> usize {
+        size_of::<u64>() * (size.width + 1) * size.height
+    }
+
+    /// Room for pictures of up to a size.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub(super) fn new(size: Size) -> Result<Self> {
+        let stride = size.width + 1;
+        Ok(Self { stride, sums: memory::filled("sums of rows", stride * size.height, 0)? })
+    }
+
+    /// Makes the sums of a picture.
+    ///
+    /// # Panics
+    /// If it is larger than there is room for.
+    pub(super) fn fill(&mut self, picture: PlaneRef<'_>) {
+        assert!(picture.size().width < self.stride, "sums of a {} picture", picture.size());
+        for (sums, row) in self.sums.chunks_exact_mut(self.stride).zip(picture.rows()) {
+            let mut sum = 0_u64;
+            for (out, &pixel) in sums[1..].iter_mut().zip(row) {
+                sum = sum.wrapping_add(packed(pixel));
+                *out = sum;
+            }
+        }
+    }
+
+    /// n * SS - S * S of `n` pixels of the window at (x, y), exact: those in the spans of its rows, from one
+    /// column to before another.
+    pub(super) fn variance(&self, (x, y): (usize, usize), spans: &[(u32, u32)], n: usize) -> i64 {
+        debug_assert!(n <= MAX_WINDOW, "sums of {n} pixels do not fit");
+        let rows = self.sums[y * self.stride..].chunks_exact(self.stride);
+        let sum = rows.zip(spans).fold(0_u64, |sum, (row, &(from, to))| {
+            sum.wrapping_add(row[x + to as usize]).wrapping_sub(row[x + from as usize])
+        });
+        let (s, ss) = ((sum & ((1 << PACKED) - 1)) as i64, (sum >> PACKED) as i64);
+        n as i64 * ss - s * s
+    }
+}
+
 #[inline(always)]
 fn packed(pixel: u8) -> u64 {
     let pixel = u32::from(pixel);
@@ -166,6 +219,26 @@ fn slide(columns: &[i64], length: usize, out: &mut [i64]) {
 mod tests {
     use super::*;
     use crate::frame::Rect;
+
+    #[test]
+    fn the_variance_of_spans_is_that_of_their_pixels() {
+        let (size, stride) = (Size::new(31, 17), 37);
+        let data: Vec<u8> = (0..stride * 17).map(|i| (i * i * 29 % 257) as u8).collect();
+        let picture = PlaneRef::new(&data, size, stride);
+        let mut rows = RowSums::new(Size::new(40, 20)).unwrap();
+        rows.fill(picture);
+        let spans = [(0, 0), (3, 5), (1, 9), (0, 9), (8, 9)];
+        for (x, y) in [(0, 0), (22, 12), (11, 7)] {
+            let pixels = |row: usize, (from, to): (u32, u32)| {
+                &picture.row(y + row)[x + from as usize..x + to as usize]
+            };
+            let all: Vec<_> = spans.iter().enumerate().flat_map(|(row, span)| pixels(row, *span)).collect();
+            let n = all.len() as i64;
+            let (s, ss) =
+                all.iter().fold((0, 0), |(s, ss), &&v| (s + i64::from(v), ss + i64::from(v).pow(2)));
+            assert_eq!(rows.variance((x, y), &spans, all.len()), n * ss - s * s);
+        }
+    }
 
     #[test]
     fn sliding_sums_equal_sums_over_each_window() {
