@@ -1,5 +1,5 @@
-//! What is to be done to a video, whoever asks for it: the program and the GStreamer element make a [`Job`]
-//! of what they were told, and the engine's pieces come from it.
+//! The work on a video: the program and the GStreamer element make a [`Job`] of their options, and the
+//! engine's parts come from it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub fn load_templates(texts: &[String]) -> Result<Vec<NamedTemplate>> {
     load_more_templates(&[], texts)
 }
 
-/// The same behind others, which have been read.
+/// As [`load_templates`], after others that have been read.
 ///
 /// # Errors
 /// As [`load_templates`].
@@ -115,8 +115,8 @@ pub fn open_for(
                 (opened, SearchMethod::Exhaustive)
             } else {
                 let coarsely = coarsely()?;
-                // Before its templates are made, which may take long: who does not want it can stop it.
-                tell_coarse(sought.variants(), options, standing, area);
+                // Before its templates are made, which may take long: the user can stop it.
+                warn_of_pyramid(sought.variants(), options, standing, area);
                 (backend::open(&options.on_cpu(), &coarsely)?, SearchMethod::Pyramid)
             }
         }
@@ -129,18 +129,18 @@ pub fn open_for(
     Ok(opened)
 }
 
-/// Says that `auto` takes a pyramid, and what else there is.
-fn tell_coarse(variants: &Variants, options: &Options, standing: &Standing, area: Size) {
+/// Warns that `auto` chose the pyramid, with the cost of the exhaustive search.
+fn warn_of_pyramid(variants: &Variants, options: &Options, standing: &Standing, area: Size) {
     let count = variants.count();
     if backend::takes_exhaustively(variants, area, standing, options) {
         let seconds = backend::exhaustive_seconds(variants, area, options.threads);
         tracing::warn!(
-            "templates are searched from coarse to fine, which can miss a match: --search exhaustive misses none, and takes \
+            "--search auto uses the pyramid (coarse to fine), which can miss a match: --search exhaustive misses none, and takes \
              about {seconds:.1} s a frame for {count} sizes and directions here"
         );
     } else {
         tracing::warn!(
-            "templates are searched from coarse to fine, which can miss a match: {count} sizes and directions are too many \
+            "--search auto uses the pyramid (coarse to fine), which can miss a match: {count} sizes and directions are too many \
              for --search exhaustive here, which misses none; fewer --scales or --angles, or more --memory, may allow it"
         );
     }
@@ -186,17 +186,17 @@ pub fn check_device(
     Ok(())
 }
 
-/// Threads of the CPU backend: all cores, unless told otherwise.
+/// Threads of the CPU backend: all cores by default.
 pub fn threads(asked: Option<u16>) -> usize {
     asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
 }
 
-/// What a run begins with, whatever its frames are.
+/// The start of a run, for any format of frames.
 #[derive(Debug, Clone, Default)]
 pub struct Job {
     /// The templates that were read.
     pub templates: Vec<NamedTemplate>,
-    /// What is searched.
+    /// The search.
     pub search: Arc<Search>,
     /// The boxes that are followed.
     pub tracks: Vec<TrackSpec>,

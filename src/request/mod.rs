@@ -256,13 +256,13 @@ request! {
 }
 
 impl Request {
-    /// What of a detector's is followed.
+    /// The detections that are followed.
     pub fn detections(&self) -> Option<Wanted> {
         self.track_detections
             .then(|| Wanted { labels: self.detection_type.clone(), min_score: self.min_detection_score })
     }
 
-    /// A run of `input`, of which nothing else is asked yet.
+    /// A run of `input` with default options.
     ///
     /// # Errors
     /// `Value` if it is no input.
@@ -305,7 +305,7 @@ impl Request {
         }) {
             match (field.name, &self.control) {
                 ("template", _) => {}
-                // Its name says nothing of what it asks. A pipe was read already, for the run.
+                // Its contents count, not its name. A pipe was read already, for the run.
                 ("control", Some(path)) if path.is_file() => {
                     let orders = std::fs::read(path).map(Sha256::digest).unwrap_or_default();
                     hash.update(format!("control={}\0", in_hexadecimal(&orders)));
@@ -331,7 +331,7 @@ impl Request {
         self.view.unwrap_or(if thresholds_only { View::Mask } else { View::default() })
     }
 
-    /// What counts as a match.
+    /// The limits of a match.
     pub fn limits(&self) -> Limits {
         Limits {
             min_score: self.min_score,
@@ -347,7 +347,7 @@ impl Request {
         self.template.is_empty() && !follows && self.threshold.is_none()
     }
 
-    /// Which frames are processed.
+    /// The part of the video that is processed.
     pub fn part(&self) -> Part {
         Part { start: self.start, end: self.end, every: self.every }
     }
@@ -384,7 +384,7 @@ impl Request {
         self.checked_job(templates, control)
     }
 
-    /// The same for a request that was checked.
+    /// As [`Self::job`], for a request that was checked.
     pub(crate) fn checked_job(&self, templates: Vec<NamedTemplate>, control: &Control) -> Result<Job> {
         let sought = templates.iter().map(|named| named.template.clone()).collect();
         let mut search = Search::new(sought, self.search, &self.scales, &self.angles, control)?;

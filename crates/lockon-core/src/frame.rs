@@ -84,7 +84,7 @@ impl Rect {
         self.w > 0 && self.h > 0 && fits(self.x, self.w, size.width) && fits(self.y, self.h, size.height)
     }
 
-    /// What of it lies in a picture of this size.
+    /// The part inside a picture of this size.
     pub fn cut_to(self, size: Size) -> Option<Self> {
         let length = |start: usize, length: usize, end: usize| end.saturating_sub(start).min(length);
         let (w, h) = (length(self.x, self.w, size.width), length(self.y, self.h, size.height));
@@ -418,7 +418,7 @@ impl PixelFormat {
     }
 }
 
-/// What a decoder announces about its pictures, besides the pictures.
+/// The format that a decoder announces for its pictures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VideoFormat {
     /// Size of the upright picture.
@@ -469,7 +469,7 @@ impl Picture for Plane {
     }
 }
 
-/// Which frame, and when.
+/// The number and times of a frame.
 #[derive(Debug, Clone, Copy)]
 pub struct FrameMeta {
     /// Zero-based count of frames that the source delivered, dropped ones included.
@@ -485,10 +485,10 @@ pub struct FrameMeta {
 /// Nanoseconds from one frame to the next where neither times nor a rate say so.
 pub const USUAL_INTERVAL_NS: u64 = 40_000_000;
 
-/// What a source knows of a frame beyond its picture and its time.
+/// Facts about a frame beside its picture and time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Circumstances {
-    /// When it was captured, of a live source that tells.
+    /// When it was captured, if a live source says so.
     pub captured: Option<Instant>,
     /// The source gave no time, and the one that it has continues those before.
     pub is_pts_interpolated: bool,
@@ -499,11 +499,11 @@ pub struct Circumstances {
 /// One decoded frame. Cloning shares the picture.
 #[derive(Clone)]
 pub struct Frame {
-    /// Which, and when.
+    /// Its number and times.
     pub meta: FrameMeta,
-    /// What else the source knows of it.
+    /// Other facts from the source.
     pub circumstances: Circumstances,
-    /// What the decoder announced; the same `Arc` until it changes.
+    /// The announced format; the same `Arc` until it changes.
     pub format: Arc<VideoFormat>,
     /// The planes.
     pub picture: Arc<dyn Picture>,

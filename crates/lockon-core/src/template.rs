@@ -42,7 +42,7 @@ pub struct Template {
     name: Arc<str>,
     luma: Arc<Plane>,
     mask: Option<Arc<Plane>>,
-    /// Of each row of a mask the columns that count, from one to before another; none if some row has gaps.
+    /// The columns that count in each row of a mask, as half-open ranges; none if some row has gaps.
     spans: Option<Arc<[(u32, u32)]>>,
     sums: TemplateSums,
     scale: f64,
@@ -113,7 +113,7 @@ impl Template {
                 *pixel *= counts;
             }
         }
-        // What does not count is 0 by now, so only n depends on the mask.
+        // Pixels that do not count are 0 by now, so only n depends on the mask.
         let mut sums = TemplateSums::of(&luma);
         if let Some(mask) = &mask {
             sums.n = mask.data().iter().map(|&c| i64::from(c)).sum();
@@ -129,7 +129,7 @@ impl Template {
         Ok(Self { name, luma, mask, spans, sums, scale, angle, written })
     }
 
-    /// The same template under another name.
+    /// A copy under another name.
     pub fn renamed(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = name.into();
         self
@@ -155,8 +155,8 @@ impl Template {
         self.mask.as_deref()
     }
 
-    /// Of each row of the mask the columns that count, from one to before another. `None` without a mask, or
-    /// if some row has gaps: a turned rectangle has none.
+    /// The columns that count in each row of the mask, as half-open ranges. `None` without a mask, or if some
+    /// row has gaps: a turned rectangle has none.
     pub(crate) fn spans(&self) -> Option<&[(u32, u32)]> {
         self.spans.as_deref()
     }

@@ -17,7 +17,7 @@ pub fn uncropped(buffer: gst::Buffer, info: &gst_video::VideoInfo) -> Option<gst
     let shown = (info.width(), info.height());
     let whole = buffer.meta::<gst_video::VideoMeta>().map_or(shown, |meta| (meta.width(), meta.height()));
     if whole == shown {
-        // The memory is what caps describe. The crop is a wish for whoever shows it.
+        // The memory is what caps describe. The crop is meant for a display.
         return Some(buffer);
     }
     let fits = |start: u32, length: u32, end: u32| start.checked_add(length).is_some_and(|to| to <= end);
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(address(&shown), address(&cropped));
         let meta = shown.meta::<gst_video::VideoMeta>().unwrap();
         assert_eq!((meta.width(), meta.height()), (20, 14));
-        assert!(cropped.meta::<gst_video::VideoCropMeta>().is_some(), "whoever else has it sees no change");
+        assert!(cropped.meta::<gst_video::VideoCropMeta>().is_some(), "other owners see no change");
     }
 
     #[test]

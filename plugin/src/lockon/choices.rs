@@ -6,7 +6,7 @@
 use gst::glib;
 use gst::prelude::*;
 
-/// What frames show when they leave.
+/// The picture of frames that leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, glib::Enum)]
 #[repr(u32)]
 #[enum_type(name = "GstLockonView")]
@@ -82,7 +82,7 @@ pub enum Search {
     Pyramid,
 }
 
-/// What happens when the GPU fails while frames pass.
+/// The reaction to a GPU that fails while frames pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, glib::Enum)]
 #[repr(u32)]
 #[enum_type(name = "GstLockonOnDeviceLoss")]

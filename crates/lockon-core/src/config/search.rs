@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-/// What counts as a match, and how many of them are reported. Limits count per named template.
+/// The limits of a match, and of the number of matches, for each named template.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// Least exact score of a match, in [-1, 1].
@@ -174,7 +174,7 @@ fn range(text: &str) -> Option<Numbers> {
 /// How templates are searched: `auto`, `exhaustive` or `pyramid`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SearchMethod {
-    /// Exhaustively where that does not take long; `backend::preferred_search` tells the rule.
+    /// Exhaustive unless that takes long; the rule is in `backend::preferred_search` and `backend::long_in`.
     #[default]
     Auto,
     /// At every place, size and direction.

@@ -12,7 +12,7 @@ use crate::orders::{Asked, Order};
 /// One of so many frames is looked at, the first among them: a look takes some milliseconds.
 const LOOK_EVERY: u64 = 16;
 
-/// A change of the search that nobody asked for, until it is reported.
+/// A change to the pyramid, until it is reported.
 pub(super) struct Turn {
     /// The first frame that is searched by the pyramid.
     frame: u64,
@@ -28,7 +28,7 @@ impl Engine<'_> {
         let is_looked_at = run.submitted.is_multiple_of(LOOK_EVERY);
         run.submitted += 1;
         let last = run.open.as_ref().expect("a frame is about to be submitted").relay.last();
-        // A GPU always searches exhaustively, and a spare device goes on as the first one did.
+        // A GPU always searches exhaustively, and a spare device continues with the method of the first.
         let can_turn = !run.has_turned && run.device_lost.is_none() && !last.is_cut;
         if !(is_looked_at && can_turn && last.backend.describe().backend == "cpu") {
             return Ok(());

@@ -71,7 +71,7 @@ pub struct Tracker {
     /// The boxes that were given before the first frame.
     given: u32,
     numbers: Numbers,
-    /// What makes tracks of matches, if that is asked for.
+    /// Makes tracks of matches, if requested.
     births: Option<Births>,
     /// The frame before.
     last: Option<FrameMeta>,
@@ -128,7 +128,7 @@ impl Waiting {
         true
     }
 
-    /// Why it never was followed, for messages.
+    /// Why it was never followed, for messages.
     fn reason(&self) -> String {
         match self.flat_since {
             Some(since) => format!("its box {} was flat from frame {since} on", self.spec.rect),

@@ -54,7 +54,7 @@ impl Lockon {
         };
         let max_frames = lock(&self.settings).max_frames;
         if flow.is_ok() && max_frames > 0 && index + 1 >= max_frames {
-            // Told downstream from here, since upstream has more to send.
+            // Sent from here, since upstream has more frames.
             self.line.put_event(gst::event::Eos::new());
         }
         flow
@@ -93,7 +93,7 @@ impl Lockon {
         match event.view() {
             gst::EventView::FlushStart(_) => {
                 self.line.start_flush();
-                // Lets go of whoever waits downstream, in our push too.
+                // Unblocks pushes downstream, ours too.
                 let is_taken = self.srcpad.push_event(event);
                 self.line.wait_pushed();
                 is_taken
@@ -167,7 +167,7 @@ impl Lockon {
         }
     }
 
-    /// Says to whoever sizes a pool how many frames stay here.
+    /// Adds the frames that stay here to the sizes of pools.
     fn ask_for_buffers(&self, query: &mut gst::query::Allocation) {
         let ours = (WAITING + self.depth() + 1) as u32;
         let pools: Vec<_> = query.allocation_pools().collect();

@@ -1,7 +1,7 @@
 //! The CPU backend: the same ring of slots as on a GPU, with a worker thread in the device's place.
 //!
 //! The worker takes submitted slots in order and does their standing work on a pool of threads, rows across
-//! threads, while the engine's thread asks the tracker, tells the sinks and fetches the next frame.
+//! threads, while the engine's thread runs the tracker, calls the sinks and fetches the next frame.
 //!
 //! | module | job |
 //! |---|---|
@@ -210,7 +210,7 @@ impl Drop for Cpu {
     }
 }
 
-/// What the worker does to every frame.
+/// The work on every frame.
 struct StandingWork {
     control: Control,
     standing: Standing,
@@ -332,7 +332,7 @@ fn failed(error: &dyn std::fmt::Display) -> Error {
     Error::Backend { backend: "cpu", fault: DeviceFault::Other(error.to_string()) }
 }
 
-/// The processor's name where the system tells it, for the run record.
+/// The processor's name if the system has it, for the run record.
 fn processor_name() -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

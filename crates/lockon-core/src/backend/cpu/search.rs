@@ -32,10 +32,10 @@ const SCORED_PIXEL_NS: f64 = 0.05;
 const MASKED_PIXEL_NS: f64 = 0.5;
 /// About how long the variance of a window takes, for each of its rows, under a mask without gaps.
 const SPAN_NS: f64 = 1.5;
-/// Of a correlation of an exact map: a mask has three.
+/// About how long a position of an exact map takes, for each correlation: with a mask there are three.
 const MAP_POSITION_NS: f64 = 10.0;
 
-/// What all threads read: how the work is cut, and the templates' spectra.
+/// The data that all threads read: how the work is cut, and the templates' spectra.
 pub(super) struct Search {
     pub(super) bank: Arc<Bank>,
     pub(super) region: Size,
@@ -74,7 +74,7 @@ struct Estimate {
     mask: Option<Pattern<f32>>,
 }
 
-/// What is wanted of a frame, and what is known of it so far.
+/// The limits of matches in a frame, and the best scores so far.
 pub(super) struct Wanted {
     limits: Limits,
     /// For each name, a score that its best match reaches: of use where the best is all that is wanted.
@@ -281,7 +281,7 @@ fn flip(bits: i64) -> i64 {
     bits ^ (((bits >> 63) as u64) >> 1) as i64
 }
 
-/// What one thread works with, and what it found.
+/// The buffers of one thread, and its peaks.
 pub(super) struct Worker {
     tile: TileSpectra,
     scratch: Scratch<f32>,
@@ -340,7 +340,7 @@ impl Worker {
             variances: map(positions)?,
             variances_of: None,
             sliding: WindowVariances::new(search.plan.tile.width, search.level),
-            rows: has_masks.then(|| RowSums::new(search.plan.tile)).transpose()?,
+            rows: has_masks.then(|| RowSums::new(search.plan.tile, search.level)).transpose()?,
             has_rows: false,
             exact: None,
             found: Vec::new(),
@@ -357,7 +357,7 @@ impl Worker {
         if search.members[member].is_estimated() && estimate.get().is_none() {
             let template = &search.bank.members()[member];
             let made = Estimate::new(&search.correlator, template, &mut self.scratch)?;
-            // Nobody else makes this one.
+            // Each member is prepared by one thread.
             let _ = estimate.set(made);
         }
         Ok(())
@@ -411,7 +411,7 @@ impl Worker {
         self.exact.is_some()
     }
 
-    /// What is known of the tile before is of no more use.
+    /// Forgets the tile before.
     fn go_to_tile(&mut self) {
         self.tile.is_made = false;
         self.has_rows = false;
@@ -485,7 +485,7 @@ impl Worker {
         let Some(Errors { error, spread, unknown }) = self.estimate(search, region, member, part) else {
             return false;
         };
-        // Left unfinished, these are no estimates; whoever asked looks too.
+        // Stopped in between, these are no estimates. The caller checks too.
         if search.control.is_stopped() {
             return true;
         }
@@ -519,9 +519,8 @@ impl Worker {
         // Where bounds on a variance say little, the variance itself often shows that there is no match.
         let spans = template.spans().filter(|_| is_masked);
         let look_ns = spans.map_or(0.0, |spans| SPAN_NS * spans.len() as f64);
-        // Nothing that is found excludes these: all of them would be looked at.
-        let unknown_ns = if spans.is_some() { look_ns } else { score_ns };
-        if unknown as f64 * unknown_ns > map_ns {
+        // Nothing that is found excludes these: all of them would be scored.
+        if unknown as f64 * score_ns > map_ns {
             return false;
         }
         if let (Some(_), Some(rows), false) = (spans, &mut self.rows, self.has_rows) {
@@ -580,7 +579,7 @@ impl Worker {
         member: usize,
         Part { origin, size, .. }: Part,
     ) -> Option<Errors> {
-        let member = &search.members[member];
+        let (template, member) = (&search.bank.members()[member], &search.members[member]);
         let Estimate { pattern, mask } = member.estimate.get()?;
         let pixels = search.pixels(region, origin);
         let (correlator, scratch) = (&search.correlator, &mut self.scratch);
@@ -621,9 +620,20 @@ impl Worker {
                 }
             },
         );
-        if unknown > 0 {
-            // A window that is flat as a whole is flat under the mask. Flat backgrounds are made of such, and
-            // without this each of their positions would have to be scored exactly.
+        if let (1.., Some(spans), Some(rows)) = (unknown, template.spans(), &mut self.rows) {
+            // Without this, each position on a flat or nearly flat ground would have to be scored exactly.
+            if !self.has_rows {
+                rows.fill(pixels);
+                self.has_rows = true;
+            }
+            for (y, row) in variances.chunks_exact_mut(size.width).enumerate() {
+                if row.contains(&f32::MIN_POSITIVE) {
+                    rows.variances(y, spans, member.n, row);
+                }
+            }
+            unknown = 0;
+        } else if unknown > 0 {
+            // A window that is flat as a whole is flat under the mask.
             let whole = &mut s[..size.width];
             for (y, row) in variances.chunks_exact_mut(size.width).enumerate() {
                 self.sliding.go_to(y, pixels, member.size, whole);
@@ -691,8 +701,8 @@ impl TileSpectra {
     }
 }
 
-/// About the mean of the squares of pixels that are counted from `middle`, and the norm of what the squares
-/// differ from it.
+/// The rounded mean of the squares of pixels that are counted from `middle`, and the norm of their
+/// differences from it.
 pub(super) fn squares_about(middle: i32, pixels: PlaneRef<'_>) -> (i32, f64) {
     let count = pixels.size().area() as i64;
     let mut histogram = [0_i64; 256];

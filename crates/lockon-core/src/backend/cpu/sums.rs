@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::frame::{PlaneRef, Size};
 use crate::memory;
 
-/// What pixels are counted from in all sums of this backend: it halves the numbers that the FFT has to carry.
+/// Subtracted from pixels in all sums of this backend: it halves the numbers in the FFT.
 pub(super) const MIDDLE: i32 = 128;
 
 /// Sums of I - [`MIDDLE`] and of its square over the windows of one row of positions, kept up to date from
@@ -16,7 +16,7 @@ pub(super) const MIDDLE: i32 = 128;
 pub(super) struct WindowSums {
     /// Sums of each column of the picture over the rows of the window.
     columns: Vec<i64>,
-    /// The same of squares.
+    /// Sums of squares in each column.
     column_squares: Vec<i64>,
     /// S of each window of the row.
     pub(super) sums: Vec<i64>,
@@ -127,24 +127,28 @@ impl WindowVariances {
 /// Packed sums of each row of a picture, from its first pixel on: a span of pixels adds one difference to a
 /// window's sums.
 pub(super) struct RowSums {
+    level: Level,
     /// Numbers from one row to the next.
     stride: usize,
     sums: Vec<u64>,
+    /// Packed sums of the windows of one row of positions.
+    windows: Vec<u64>,
 }
 
 impl RowSums {
     /// Bytes for pictures of up to a size.
     pub(super) fn bytes(size: Size) -> usize {
-        size_of::<u64>() * (size.width + 1) * size.height
+        size_of::<u64>() * ((size.width + 1) * size.height + size.width)
     }
 
     /// Room for pictures of up to a size.
     ///
     /// # Errors
     /// `NoMemory`.
-    pub(super) fn new(size: Size) -> Result<Self> {
+    pub(super) fn new(size: Size, level: Level) -> Result<Self> {
         let stride = size.width + 1;
-        Ok(Self { stride, sums: memory::filled("sums of rows", stride * size.height, 0)? })
+        let sums = memory::filled("sums of rows", stride * size.height, 0)?;
+        Ok(Self { level, stride, sums, windows: memory::filled("sums of windows", size.width, 0)? })
     }
 
     /// Makes the sums of a picture.
@@ -160,6 +164,33 @@ impl RowSums {
                 *out = sum;
             }
         }
+    }
+
+    /// Writes n * SS - S * S of the windows of row `y` of positions, the first `out.len()` of them, rounded
+    /// to f32: of the `n` pixels in the spans of each window's rows.
+    pub(super) fn variances(&mut self, y: usize, spans: &[(u32, u32)], n: usize, out: &mut [f32]) {
+        debug_assert!(n <= MAX_WINDOW, "sums of {n} pixels do not fit");
+        let Self { level, stride, sums, windows } = self;
+        let windows = &mut windows[..out.len()];
+        level.run(
+            #[inline(always)]
+            || {
+                windows.fill(0);
+                let rows = sums[y * *stride..].chunks_exact(*stride).zip(spans);
+                for (row, &(from, to)) in rows.filter(|(_, (from, to))| from < to) {
+                    let starts = &row[from as usize..][..windows.len()];
+                    let ends = &row[to as usize..][..windows.len()];
+                    for ((window, &start), &end) in windows.iter_mut().zip(starts).zip(ends) {
+                        *window = window.wrapping_add(end.wrapping_sub(start));
+                    }
+                }
+                let n = n as f64;
+                for (out, &sum) in out.iter_mut().zip(&*windows) {
+                    let (s, ss) = (small_to_f64(sum & ((1 << PACKED) - 1)), small_to_f64(sum >> PACKED));
+                    *out = (n * ss - s * s) as f32;
+                }
+            },
+        );
     }
 
     /// n * SS - S * S of `n` pixels of the window at (x, y), exact: those in the spans of its rows, from one
@@ -182,7 +213,7 @@ fn packed(pixel: u8) -> u64 {
 }
 
 /// A number below 2^52: in a f64 between 2^52 and 2^53 the low bits count ones. Conversions of 64-bit numbers
-/// are slow, or not to be had, where this is two instructions for as many as a vector holds.
+/// are slow or not available; this is two instructions for a whole vector.
 #[inline(always)]
 fn small_to_f64(value: u64) -> f64 {
     const BASE: f64 = 4_503_599_627_370_496.0;
@@ -225,7 +256,7 @@ mod tests {
         let (size, stride) = (Size::new(31, 17), 37);
         let data: Vec<u8> = (0..stride * 17).map(|i| (i * i * 29 % 257) as u8).collect();
         let picture = PlaneRef::new(&data, size, stride);
-        let mut rows = RowSums::new(Size::new(40, 20)).unwrap();
+        let mut rows = RowSums::new(Size::new(40, 20), Level::best()).unwrap();
         rows.fill(picture);
         let spans = [(0, 0), (3, 5), (1, 9), (0, 9), (8, 9)];
         for (x, y) in [(0, 0), (22, 12), (11, 7)] {
@@ -237,6 +268,12 @@ mod tests {
             let (s, ss) =
                 all.iter().fold((0, 0), |(s, ss), &&v| (s + i64::from(v), ss + i64::from(v).pow(2)));
             assert_eq!(rows.variance((x, y), &spans, all.len()), n * ss - s * s);
+            for level in Level::available() {
+                rows.level = level;
+                let mut row = vec![f32::NAN; x + 1];
+                rows.variances(y, &spans, all.len(), &mut row);
+                assert_eq!(row[x], (n * ss - s * s) as f32, "{level}");
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! How much work a search is, told from the sizes of what is searched, before there is a bank.
+//! The work of a search, counted from sizes before there is a bank, and from pixels.
 
 use super::correlate::{Correlator, error_of};
 use super::ncc::LEAST_PEAKS;
@@ -42,14 +42,15 @@ pub(in crate::backend) fn exhaustive_seconds(variants: &Variants, region: Size, 
 /// Positions on each side of the blocks in which [`unclear_share`] looks at a picture.
 const BLOCK: usize = 256;
 
-/// True if an exhaustive search has masks: where a mask leaves a window nearly flat, estimates say nothing.
-pub(in crate::backend) fn has_masks(variants: &Variants, region: Size) -> bool {
-    fitting(variants, region).any(|(_, is_masked)| is_masked)
+/// True if an exhaustive search has masks with gaps in a row. Where such a mask leaves a window nearly flat,
+/// estimates say nothing; under other masks the variance is known.
+pub(in crate::backend) fn has_gaps(variants: &Variants) -> bool {
+    variants.templates.iter().any(|template| template.mask().is_some() && template.spans().is_none())
 }
 
-/// The share of the windows of a size whose variance under a mask is too small for the bounds of estimates:
-/// nearly flat ones, but not those that are quite flat. Tiles with many of them are scored exactly at every
-/// position, which takes longer.
+/// The share of the windows of a size whose variance under a mask with gaps is too small for the bounds of
+/// estimates: nearly flat ones, but not those that are quite flat. Tiles with many of them are scored exactly
+/// at every position, which takes longer.
 ///
 /// It depends on the pixels alone: not on tiles, threads or the processor.
 pub(in crate::backend) fn unclear_share(region: PlaneRef<'_>, window: Size) -> f64 {
@@ -99,7 +100,7 @@ fn fitting(variants: &Variants, region: Size) -> impl Iterator<Item = (Size, boo
     let sizes = (0..variants.count()).map(|variant| (variant, variants.size(variant)));
     sizes.filter(move |(_, size)| size.fits_in(region)).map(|(variant, size)| {
         let (_, _, angle) = variants.parts(variant);
-        // What is turned, but not by quarters, has corners that do not count.
+        // Turned by other angles than quarters, a template has corners that do not count.
         (size, variants.template(variant).mask().is_some() || angle.rem_euclid(90.0) != 0.0)
     })
 }
