@@ -341,8 +341,8 @@ const UNCLEAR_COST: f64 = 3.0;
 /// constants, if that is too long for [`SearchMethod::Auto`] though its sizes alone are not.
 ///
 /// Under masks with gaps, nearly flat pictures take several times as long as their size suggests: this counts
-/// their nearly flat windows. It depends on the pixels and the templates alone, so the same video is searched in the same way
-/// on every machine and at every load.
+/// their nearly flat windows. It depends on the pixels and the templates alone, so the same video is searched
+/// in the same way on every machine and at every load.
 pub fn long_in(variants: &Variants, region: PlaneRef<'_>) -> Option<f64> {
     let window = variants.templates.iter().map(Template::size).max_by_key(|size| size.area())?;
     if !cpu::workload::has_gaps(variants) {
