@@ -400,6 +400,36 @@ fn a_server_that_is_not_there_is_told_with_host_and_port_and_what_to_try() {
 }
 
 #[test]
+fn a_camera_over_http_that_closes_the_connection_ends_the_run_with_an_error_and_whole_results() {
+    let place = Place::new();
+    place.gst(
+        "videotestsrc num-buffers=1 ! video/x-raw,width=161,height=121 ! jpegenc ! filesink location=a.jpg",
+    );
+    let picture = std::fs::read(place.path("a.jpg")).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let camera = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = [0; 4096];
+        let _ = stream.read(&mut head).unwrap();
+        let kind = "Content-Type: multipart/x-mixed-replace; boundary=frame";
+        stream.write_all(format!("HTTP/1.0 200 OK\r\n{kind}\r\n\r\n").as_bytes()).unwrap();
+        for _ in 0..4 {
+            let part = [b"--frame\r\nContent-Type: image/jpeg\r\n\r\n", &picture[..], b"\r\n"].concat();
+            stream.write_all(&part).unwrap();
+            std::thread::sleep(Duration::from_millis(250));
+        }
+    });
+    let words = format!("run http://127.0.0.1:{port}/stream --lossless --threshold mean:31:5 --no-progress");
+    let out = place.lockon(&format!("{words} --results out.jsonl"));
+    camera.join().unwrap();
+    fails(&out, 1, "the source was lost: the server closed the connection");
+    assert!(stderr(&out).contains("--reconnect waits until it is back"), "{}", stderr(&out));
+    let frames = frames(&place.records("out.jsonl")).len();
+    assert_eq!(frames, 4);
+}
+
+#[test]
 fn what_a_terminal_would_obey_does_not_reach_it() {
     let place = Place::new();
     let evil = "evil\u{1b}]0;owned\u{7}\u{1b}[2J.mp4";

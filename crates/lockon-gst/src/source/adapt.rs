@@ -86,11 +86,12 @@ fn is_turned(pad: &gst::Pad) -> bool {
 }
 
 /// Puts what the video needs in front of the appsink when its first frame is on its way there. The text of
-/// what was put in can be read once that frame has come.
+/// what was put in can be read once that frame has come. Nothing is put in if it is not wanted by then.
 pub(super) fn adapt_in_place(
     pipeline: &gst::Pipeline,
     pad: &gst::Pad,
     spec: &SourceSpec,
+    is_wanted: impl Fn() -> bool + Send + Sync + 'static,
 ) -> Arc<Mutex<Option<String>>> {
     let chain = Arc::new(Mutex::new(None));
     let (put_in, spec, pipeline) = (Arc::clone(&chain), spec.clone(), pipeline.downgrade());
@@ -100,6 +101,9 @@ pub(super) fn adapt_in_place(
         else {
             return Ok(());
         };
+        if !is_wanted() {
+            return Ok(());
+        }
         // What is no video is told where the first frame is looked at.
         let Ok(Some(text)) = adaptation(&caps, before, &spec) else { return Ok(()) };
         // Text of a bin ends in an element, and caps are none.

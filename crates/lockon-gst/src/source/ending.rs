@@ -2,18 +2,17 @@
 //!
 //! GStreamer has one end of stream for all that can happen to a live source: `rtspsrc` sends it when the
 //! server says goodbye, and just so, without a word on the bus, when a server that froze has sent nothing for
-//! 25 s (its RTP session gives the sender up). A run that nobody asked to end must not take the second for
-//! the first. What tells them apart:
+//! 25 s (its RTP session gives the sender up). The second
+//! must not end a run as the first does. They differ so:
 //!
 //! - **RTSP and RTP**: a sender that ends says so by an RTCP BYE (RFC 3550, 6.6). With it the end is one;
 //!   without it the sender was lost.
-//! - **A camera** has no end: one that comes is a loss.
+//! - **A camera** has no end: one that comes is a loss. So is the end of JPEG pictures over HTTP.
 //! - **Everything else** (SRT, TCP, text of one's own such as `videotestsrc is-live=true num-buffers=50`) has
 //!   no word for it. An end that comes with the last frames was made by somebody; one that comes after
 //!   [`QUIET`] of silence is taken for a time-out.
 //!
-//! A connection that is closed under a source is told by a warning on the bus, which [`super::VideoSource`]
-//! looks at before this.
+//! A closed connection is reported by a warning on the bus, which [`super::VideoSource`] handles before this.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,16 +24,18 @@ use gst::prelude::*;
 /// time-outs of GStreamer's network sources, longer than a sender takes from its last frame to its goodbye.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// What a jitter buffer or a decoder still holds comes out at the end: frames so shortly before it do not end
-/// a silence.
+/// Jitter buffers and decoders deliver their last frames at the end: frames so shortly before it do not end a
+/// silence.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// What a pipeline's elements say that an end may be judged by.
+/// Events of a pipeline's elements that tell a loss from an end.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     /// Something in the pipeline receives RTP by way of `rtspsrc`.
     is_rtsp: AtomicBool,
-    /// The sender has said goodbye, and nobody has sent since.
+    /// It is a camera over HTTP, whose response has no end.
+    is_endless: AtomicBool,
+    /// The sender has said goodbye, and no sender has started since.
     said_goodbye: AtomicBool,
     last_frame: Mutex<LastFrame>,
 }
@@ -98,6 +99,11 @@ impl Ending {
         last_frame.silence = last_frame.at.map(|at| drained + at.elapsed());
     }
 
+    /// It is a camera over HTTP: an end is a connection that the server closed.
+    pub(super) fn expect_no_end(&self) {
+        self.is_endless.store(true, Ordering::Relaxed);
+    }
+
     /// True if the sender has said that it ends.
     pub(super) fn is_goodbye(&self) -> bool {
         self.said_goodbye.load(Ordering::Relaxed)
@@ -107,6 +113,9 @@ impl Ending {
     pub(super) fn loss(&self, is_camera: bool) -> Option<String> {
         if self.is_goodbye() {
             return None;
+        }
+        if self.is_endless.load(Ordering::Relaxed) {
+            return Some("the server closed the connection".into());
         }
         let silence = self.last_frame().silence.unwrap_or_default();
         let is_rtsp = self.is_rtsp.load(Ordering::Relaxed);
@@ -151,7 +160,7 @@ mod tests {
         ending.hear_frame(Instant::now());
         ending.hear_end();
         assert!(ending.loss(false).unwrap().starts_with("it sent nothing for 2"));
-        // One that went on for longer was heard again.
+        // A source that continued for longer was not lost.
         let ending = Ending::default();
         for seconds in [25, 3, 2, 1, 0] {
             ending.hear_frame(ago(seconds));

@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 use gst::prelude::*;
 
 use super::ending::Ending;
+use super::multipart::Multipart;
 use super::reconnect::ResumePoint;
 use crate::cuda::Surfaces;
 use crate::launch;
@@ -24,8 +25,7 @@ const LIVE_WAITING: usize = 4;
 /// Samples that arrive within this time came together: less than a frame's time at 120 frames a second.
 const TOGETHER: Duration = Duration::from_millis(8);
 
-/// Samples that we may hold at once, for whoever sizes a buffer pool: those that wait, and those in a deep
-/// ring.
+/// Maximum samples held at once, to size buffer pools: those that wait, and those in a deep ring.
 const SAMPLES_HELD: u32 = 10;
 
 /// A sample with its number and the time of its arrival.
@@ -36,7 +36,7 @@ pub(super) struct NumberedSample {
     pub(super) sample: gst::Sample,
 }
 
-/// What a source has counted so far; one that is connected anew goes on from there.
+/// Counts of a source so far; a reconnected source continues them.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// Frames that arrived, which is also the next one's number.
@@ -53,6 +53,7 @@ pub(super) struct Feed {
     outlet: Mutex<Outlet>,
     pub(super) counts: Arc<Counts>,
     ending: Arc<Ending>,
+    multipart: Arc<Multipart>,
     /// Times are those of capture.
     is_real_time: AtomicBool,
     /// The first frame was taken while the pipeline paused, and is not to come again.
@@ -74,9 +75,10 @@ enum Outlet {
 }
 
 impl Feed {
-    pub(super) fn new(resume: &ResumePoint, ending: &Arc<Ending>) -> Self {
+    pub(super) fn new(resume: &ResumePoint, ending: &Arc<Ending>, multipart: &Arc<Multipart>) -> Self {
         let counts = Counts { arrived: resume.arrived.into(), dropped: resume.dropped.into() };
-        Self { counts: Arc::new(counts), ending: Arc::clone(ending), ..Self::default() }
+        let (ending, multipart) = (Arc::clone(ending), Arc::clone(multipart));
+        Self { counts: Arc::new(counts), ending, multipart, ..Self::default() }
     }
 
     /// Connects it to the appsink. The first frame of a file stays in the appsink in PAUSED; it arrives here,
@@ -99,7 +101,9 @@ impl Feed {
                     if of_samples.is_first_taken.swap(false, Ordering::Relaxed) {
                         return Ok(gst::FlowSuccess::Ok);
                     }
-                    let index = of_samples.counts.arrived.fetch_add(1, Ordering::Relaxed);
+                    let skipped = of_samples.multipart.take_skipped();
+                    of_samples.counts.dropped.fetch_add(skipped, Ordering::Relaxed);
+                    let index = skipped + of_samples.counts.arrived.fetch_add(skipped + 1, Ordering::Relaxed);
                     of_samples.push(NumberedSample { index, at, captured, sample })
                 })
                 .eos(move |_| {
@@ -138,7 +142,7 @@ impl Feed {
         let outlet = self.outlet.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match outlet {
             Outlet::Lossless(sender) => {
-                // Nobody listens any more: the pipeline is about to be stopped.
+                // The receiver is gone: the pipeline is about to be stopped.
                 sender.send(arrival).map_err(|_| gst::FlowError::Flushing)?;
             }
             Outlet::Live(sender, receiver) => {
@@ -161,8 +165,8 @@ impl Feed {
     }
 }
 
-/// Drops what waits in vain, oldest first, and tells how many that were: all but those that came together
-/// with the newest.
+/// Drops outdated samples, oldest first, and returns how many: all but those that came together with the
+/// newest.
 pub(super) fn drop_late(waiting: &mut VecDeque<NumberedSample>) -> u64 {
     let before = waiting.len();
     if let Some(newest) = waiting.back().map(|newest| newest.at) {

@@ -3,18 +3,18 @@
 //! Two threads meet here. GStreamer's streaming thread decodes, and hands each sample to a bounded channel:
 //! it does nothing else with it. The thread that owns the [`VideoSource`] takes samples out and maps them.
 //! For a file the streaming thread waits while the channel is full, so nothing is lost and decoding runs no
-//! further ahead than the channel is long. For a live source it never waits: samples that nobody took are
-//! dropped for a newer one, and counted. Those that came together with the newest are not: a network delivers
-//! a few at once, and there is time for them until the next few come.
+//! further ahead than the channel is long. For a live source it never waits: waiting samples are
+//! dropped for a newer one, and counted. Samples that came together with the newest are kept: a network
+//! delivers a few at once, and there is time for them until the next few come.
 //!
 //! The luma plane is used where the decoder put it. A converter costs more than matching does, so there is
-//! none in the pipelines; the first frame's caps and tags tell whether this video needs one, and only then is
-//! the pipeline built again with what is needed in front of the appsink.
+//! none in the pipelines; the first frame's caps and tags decide if this video needs one, and only then is
+//! the pipeline built again with it in front of the appsink.
 //!
-//! File by file: `input` and `spec` say what to open, `check` what can be told before, `inlet` what lies
-//! beside the pipeline. `open` builds it, `adapt` puts converters in, `feed` is the streaming thread's end of
-//! the channel, `picture` and `times` make frames of samples. `ending` judges the end of a live source,
-//! `reconnect` goes on from there, `errors` has the words.
+//! File by file: `input` and `spec` are the request, `check` finds errors before opening, `inlet` holds files
+//! and pipes. `open` builds it, `adapt` puts converters in, `feed` is the streaming thread's end of
+//! the channel, `picture` and `times` make frames of samples. `multipart` reads JPEG pictures over HTTP.
+//! `ending` judges the end of a live source, `reconnect` continues it, `errors` words errors.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -66,6 +66,7 @@ mod image_sequence;
 mod inlet;
 mod input;
 mod login;
+mod multipart;
 mod open;
 mod picture;
 mod reconnect;
@@ -74,15 +75,15 @@ mod spec;
 mod tests;
 mod times;
 
-/// What messages of all files of this folder are logged as: whoever filters them need not know the files.
+/// Log target of all files of this folder.
 const LOG: &str = module_path!();
 
 /// After an error, frames that were on their way are waited for this long, unless the end of the stream comes
 /// first.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
-/// A real-time source that is silent for so long is given up, where it may be connected anew. Longer than
-/// sources pause.
+/// A real-time source that is silent for so long is reconnected if --reconnect allows it. Longer than sources
+/// pause.
 const GONE: Duration = Duration::from_secs(15);
 
 /// How long after a resource complained an end is its consequence.
@@ -99,13 +100,13 @@ pub struct VideoSource {
     /// A file that plays at its own speed, until its second frame is asked for.
     is_paused: bool,
     duration_ns: Option<u64>,
-    /// What is missing of the file, to be told when what is there has been delivered.
+    /// The missing part of the file, reported after the existing frames.
     truncation: Option<Truncation>,
     /// When the last frame was delivered, or the source opened.
     heard: Instant,
     times: PtsInterpolator,
     mapper: Mapper,
-    /// Errors of decoders before the source was connected anew.
+    /// Errors of decoders before the source was reconnected.
     damaged_before: u64,
     company: Arc<Company>,
     detected: Detected,
@@ -127,9 +128,9 @@ struct Connection {
     info: gst_video::VideoInfo,
     format: Arc<VideoFormat>,
     counts: Arc<Counts>,
-    /// What an end is judged by.
+    /// Tells a loss from an end.
     ending: Arc<Ending>,
-    /// What a resource complained of, and when: an end that follows at once is its consequence.
+    /// The last warning of a resource, and when: an end right after it is its consequence.
     trouble: Option<(Instant, Error)>,
     /// If the source is a file: notices that nothing comes any more.
     watch: Option<Watchdog>,
@@ -140,24 +141,23 @@ struct Connection {
     _inlet: Inlet,
 }
 
-/// What the next answer to a request for a frame depends on.
+/// State of a source between two requests for a frame.
 enum SourceState {
     /// Frames come.
     Playing,
-    /// Something failed. The error is told when the frames before it have been delivered, at the latest at
-    /// the instant.
+    /// Something failed. The error is returned when the frames before it have been delivered, at the latest
+    /// at the instant.
     Failing(Error, Instant),
-    /// It is lost, and is being connected anew.
+    /// It is lost, and a thread reconnects.
     Reconnecting(Reconnection),
-    /// The error has been told.
+    /// The error has been returned.
     Failed,
     /// The video has ended and the pipeline is in NULL.
     Ended,
 }
 
 impl VideoSource {
-    /// What the decoder announced about its pictures; of the first frame until one with another format was
-    /// delivered.
+    /// Format of the decoded pictures: that of the first frame until a frame with another one was delivered.
     pub fn format(&self) -> Arc<VideoFormat> {
         Arc::clone(&self.connection.format)
     }
@@ -172,7 +172,7 @@ impl VideoSource {
         self.duration_ns
     }
 
-    /// True if frames that nobody takes in time are dropped.
+    /// True if late frames are dropped.
     pub fn is_live(&self) -> bool {
         self.is_live
     }
@@ -201,13 +201,13 @@ impl VideoSource {
                     return match found {
                         Ok(found) => self.come_back(found),
                         Err(true) => Ok(Next::Pending),
-                        Err(false) => self.come_back(Err(failure("the thread that connects anew panicked"))),
+                        Err(false) => self.come_back(Err(failure("the thread that reconnects panicked"))),
                     };
                 }
                 SourceState::Ended => return Ok(Next::End),
                 SourceState::Failed => return Err(failure("it has failed before")),
             }
-            // Frames first: an error or the end is told after all that came before it.
+            // Frames first: an error or the end comes after all frames before it.
             match self.connection.take(self.is_live) {
                 Ok(arrival) => return self.deliver(arrival),
                 Err(TryRecvError::Disconnected) => return self.finish(),
@@ -248,7 +248,7 @@ impl VideoSource {
         }
     }
 
-    /// True if it is silent for so long that connecting anew is the better way to wait.
+    /// True if it is silent for so long that reconnecting is the better way to wait.
     fn is_given_up(&self) -> bool {
         let is_ours_to_end =
             self.spec.reconnect && self.is_real_time && matches!(self.state, SourceState::Playing);
@@ -257,7 +257,7 @@ impl VideoSource {
 
     /// How a file is stuck that should give a frame now.
     fn stuck(&mut self) -> Option<Stuck> {
-        // What plays at its own speed may pause for as long as it likes.
+        // A live source may pause for any time.
         let is_watched = !self.is_live && matches!(self.state, SourceState::Playing);
         self.connection.watch.as_mut().filter(|_| is_watched).and_then(Watchdog::look)
     }
@@ -277,7 +277,7 @@ impl VideoSource {
         }
     }
 
-    /// No frame will come: stops the pipeline and tells why.
+    /// No frame will come: stops the pipeline and returns why.
     fn finish(&mut self) -> Result<Next> {
         // Elements post their error before they send the end of the stream down, so it is here by now.
         while let Ok(news) = self.connection.running.news().try_recv() {
@@ -288,9 +288,9 @@ impl VideoSource {
         self.connection.stop();
         let lost = match std::mem::replace(&mut self.state, SourceState::Ended) {
             SourceState::Failing(error, _) => Some(error),
-            // It had said that it would go, and whoever has gone closes connections.
+            // It said goodbye first.
             _ if self.connection.ending.is_goodbye() => None,
-            // Whoever closes a connection under a source makes it end, as far as the source is concerned.
+            // A source ends when its connection is closed.
             _ => match self.connection.trouble.take().filter(|(at, _)| at.elapsed() < TROUBLE) {
                 Some((_, error)) => Some(error),
                 None => self.is_real_time.then(|| self.lost()).flatten(),
@@ -306,13 +306,13 @@ impl VideoSource {
             return Err(error);
         }
         match self.truncation.take() {
-            // Told once; asked again, the video has ended.
+            // Returned once; after that the video has ended.
             Some(found) => Err(no_video(&self.spec.input, found.to_string())),
             None => Ok(Next::End),
         }
     }
 
-    /// What is wrong with the end of a live source, if something is.
+    /// The error of a live source's end, if it is a loss.
     fn lost(&self) -> Option<Error> {
         let input = &self.spec.input;
         let reason = self.connection.ending.loss(matches!(input, Input::Camera(_)))?;
@@ -325,7 +325,7 @@ impl VideoSource {
         let Input::Uri(uri) = input else { return error };
         let is_told = matches!(error, Error::NoVideo { .. } | Error::Unreachable { .. });
         let error = in_words_of_the_input(error, input);
-        // Whoever connects anew at once need not ask first.
+        // Not needed before a reconnect.
         let error =
             if self.spec.reconnect || is_told { error } else { explained(error, input, &self.control) };
         let Some(place) = uri.place().filter(|_| self.is_real_time) else { return error };
@@ -386,7 +386,7 @@ impl Source for VideoSource {
     }
 
     fn wait_next(&mut self, timeout: Duration) -> Result<Next> {
-        // An instant too far away cannot be told, and nobody waits for a day.
+        // An instant too far away overflows, and a day is long enough.
         self.next(Some(Instant::now() + timeout.min(Duration::from_hours(24))))
     }
 

@@ -20,6 +20,7 @@ use super::errors::{explained, failure, in_words_of_the_input, no_video, unreach
 use super::feed::{Counts, Feed, NumberedSample, answer_allocation_queries};
 use super::inlet::{self, Inlet};
 use super::login::give_login;
+use super::multipart::Multipart;
 use super::picture::describe;
 use super::reconnect::ResumePoint;
 use super::spec::decoding_element;
@@ -33,11 +34,10 @@ use crate::truncated;
 use lockon_core::control::{Control, STOP_CHECK};
 use lockon_core::error::{Error, Result};
 
-/// How long the first frame may take: a network camera needs seconds, and nobody waits longer than this for
-/// nothing. Through a pipe it comes when whoever writes has one.
+/// How long the first frame may take: a network camera needs seconds. A pipe may take as long as its writer.
 pub(super) const FIRST_FRAME: Duration = Duration::from_secs(if cfg!(test) { 6 } else { 30 });
 
-/// How often a file that gave up while it was opened, without a word, is opened anew to hear why.
+/// How often a file that stopped without an error while it was opened is opened again to get one.
 const MOST_OPENINGS: u32 = 5;
 
 impl VideoSource {
@@ -57,7 +57,7 @@ impl VideoSource {
         let mut is_first_try = true;
         Self::open_in_time(spec, control, &first, |error, pause| {
             if std::mem::take(&mut is_first_try) {
-                tracing::warn!(target: LOG, "{error}: waiting until it is there");
+                tracing::warn!(target: LOG, "{error}: waiting until it is available");
             } else {
                 tracing::info!(target: LOG, "next try in {:.1} s: {error}", pause.as_secs_f64());
             }
@@ -100,8 +100,9 @@ impl VideoSource {
             opened.map_err(|error| explained(error, &spec.input, control))
         };
         let mut opened = start(&mut launch)?;
-        // What can be read once was adapted on the way.
+        // Pipes and MJPEG cameras are opened once; their converters were inserted in place.
         if !inlet::is_pipe(&spec.input)
+            && !opened.multipart.is_found()
             && let Some(chain) = opened.adaptation(spec)?
         {
             drop(opened);
@@ -128,8 +129,9 @@ struct Prerolled {
     ending: Arc<Ending>,
     is_live: bool,
     is_real_time: bool,
-    /// What was put in front of the appsink of what can be read once.
+    /// Elements that were inserted in front of the appsink of an input that is opened once.
     put_in: Arc<Mutex<Option<String>>>,
+    multipart: Arc<Multipart>,
     damaged_before: u64,
     company: Arc<Company>,
     watch: Option<Watchdog>,
@@ -137,7 +139,7 @@ struct Prerolled {
 
 /// Why a pipeline did not start.
 enum NotPrerolled {
-    /// A file's pipeline is stuck, and opened anew it may tell why.
+    /// A file's pipeline is stuck; opened again it may report why.
     Stuck(Stuck),
     /// Its video has an alpha channel, and was taken for something else than video.
     HasAlpha,
@@ -162,12 +164,12 @@ impl Prerolled {
         for _ in 1..MOST_OPENINGS {
             match Self::start(spec, launch, inlet, control, resume) {
                 Ok(opened) => return Ok(opened),
-                // What came through a pipe does not come again.
+                // A pipe cannot be read twice.
                 Err(NotPrerolled::HasAlpha) if !inlet::is_pipe(&spec.input) => {
                     launch.set(decoding_element(&spec.input), "expose-all-streams", true);
                 }
                 Err(NotPrerolled::Stuck(Stuck::AtRest)) => {
-                    tracing::debug!(target: LOG, "{}: it gave up without a word: once more", spec.input);
+                    tracing::debug!(target: LOG, "{}: it stopped without an error: retrying", spec.input);
                 }
                 Err(NotPrerolled::Stuck(stuck)) => return Err(no_video(&spec.input, stuck.reason())),
                 Err(NotPrerolled::HasAlpha) => {
@@ -197,7 +199,8 @@ impl Prerolled {
         let is_confined = spec.is_confined || spec.opened.is_some();
         let left_out = if is_confined { keep_to_file(&pipeline) } else { Arc::default() };
         let ending = Ending::watch(&pipeline);
-        let feed = Arc::new(Feed::new(resume, &ending));
+        let multipart = Multipart::watch(spec, &pipeline, resume);
+        let feed = Arc::new(Feed::new(resume, &ending, &multipart));
         feed.attach(&sink);
         answer_allocation_queries(&pad, &spec.surfaces);
         let mut watch = match &spec.input {
@@ -207,8 +210,14 @@ impl Prerolled {
             }
             _ => None,
         };
-        let put_in =
-            if inlet::is_pipe(&spec.input) { adapt_in_place(&pipeline, &pad, spec) } else { Arc::default() };
+        let put_in = if inlet::is_pipe(&spec.input) {
+            adapt_in_place(&pipeline, &pad, spec, || true)
+        } else if matches!(spec.input, Input::Uri(_)) {
+            let multipart = Arc::clone(&multipart);
+            adapt_in_place(&pipeline, &pad, spec, move || multipart.is_found())
+        } else {
+            Arc::default()
+        };
 
         let running = Running::new(pipeline);
         count_errors(running.pipeline(), running.errors());
@@ -224,12 +233,12 @@ impl Prerolled {
         // Live sources give frames only while they play, so waiting for one in PAUSED would be for ever.
         let gives_no_preroll =
             running.set_state(gst::State::Paused).map_err(in_words)? == gst::StateChangeSuccess::NoPreroll;
-        let is_live = spec.live.unwrap_or(gives_no_preroll);
+        let mut is_live = spec.live.unwrap_or(gives_no_preroll);
         if spec.live == Some(true) && !gives_no_preroll {
             sink.set_sync(true);
             launch.set("frames", "sync", true);
         }
-        let samples = feed.open(is_live, gives_no_preroll);
+        let mut samples = feed.open(is_live, gives_no_preroll);
         let mut first = None;
         let mut waited = Stillness::default();
         if gives_no_preroll {
@@ -269,15 +278,24 @@ impl Prerolled {
                 return Err(unreachable(&spec.input, format!("no frame came within {seconds} s")).into());
             }
         }
+        let is_real_time = gives_no_preroll || multipart.is_found();
+        if is_real_time && !gives_no_preroll {
+            // A camera that the pipeline takes for a file. It holds the first frame until it plays.
+            sink.set_sync(false);
+            launch.set("frames", "sync", false);
+            ending.expect_no_end();
+            is_live = spec.live.unwrap_or(true);
+            samples = feed.open(is_live, true);
+        }
         // A file that plays at its own speed begins when its first frame has been searched: to open a device
         // takes longer than a frame.
-        if is_live && !gives_no_preroll {
+        if is_live && !is_real_time {
             first = feed.take_first(&sink);
         }
         // The end can only be there in PAUSED if no frame was held up before it.
         let caps = pad.current_caps().filter(|_| first.is_some() || !sink.is_eos());
         let caps = caps.ok_or_else(|| unreachable(&spec.input, "it has no frame"))?;
-        let (counts, is_real_time) = (Arc::clone(&feed.counts), gives_no_preroll);
+        let counts = Arc::clone(&feed.counts);
         watch.iter_mut().for_each(Watchdog::reset);
         Ok(Self {
             samples,
@@ -290,6 +308,7 @@ impl Prerolled {
             is_live,
             is_real_time,
             put_in,
+            multipart,
             damaged_before: resume.damaged,
             company: resume.company.clone(),
             watch,
@@ -345,8 +364,9 @@ impl Prerolled {
             // The first frame, which was looked at, is dropped with this.
             let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT | gst::SeekFlags::SNAP_BEFORE;
             let sought = running.pipeline().seek_simple(flags, gst::ClockTime::from_nseconds(ns));
-            sought
-                .map_err(|_| no_video(&spec.input, "it cannot begin with a later frame: no seeking in it"))?;
+            sought.map_err(|_| {
+                no_video(&spec.input, "it cannot start at a later frame: seeking is not possible in it")
+            })?;
         }
         let is_paused = is_live && !is_real_time;
         if !is_paused {
@@ -398,7 +418,7 @@ fn built(
     control: &Control,
     resume: &ResumePoint,
 ) -> Result<gst::Pipeline> {
-    // What was typed can have any length.
+    // A user's text can have any length.
     let pipeline = match spec.input {
         Input::Launch(_) => launch.build_under(control)?,
         _ => launch.build()?,
@@ -407,7 +427,7 @@ fn built(
     if let Input::Uri(uri) = &spec.input {
         let input = launch.element(&pipeline, "input")?;
         set_jitter(&input, spec.jitter_ms);
-        // What GStreamer does not see in an address it cannot tell anybody.
+        // GStreamer cannot log a login that is not in the address.
         let (address, own) = uri.with_login(login)?;
         input.set_property("uri", address);
         login = own;
@@ -450,7 +470,7 @@ pub(super) fn the_appsink(launch: &Launch, pipeline: &gst::Pipeline) -> Result<g
     }
 }
 
-/// Tells the network source that a URI's element makes how long to even out its jitter.
+/// Sets the jitter buffer of the network source that a URI's element makes.
 fn set_jitter(input: &gst::Element, milliseconds: u32) {
     input.connect("source-setup", false, move |values| {
         // RTSP's source has an unsigned number here, SRT's a signed one.
