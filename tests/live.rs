@@ -313,7 +313,7 @@ fn a_server_that_asks_for_a_password_gets_it_and_nobody_else_does() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(
-        said.contains(&format!("the server at 127.0.0.1 port {port} wants another user and password")),
+        said.contains(&format!("the server at 127.0.0.1 port {port} rejects this user and password")),
         "{said}"
     );
 }
@@ -326,8 +326,8 @@ fn reconnect_waits_for_a_server_that_is_not_there_yet() {
     let _server = Server::start(port, "320x240");
     let (code, said, records) = run.end(None);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains(&format!("nobody listens at 127.0.0.1 port {port}")), "{said}");
-    assert!(said.contains("waiting until it is there"), "{said}");
+    assert!(said.contains(&format!("connection refused by 127.0.0.1 port {port}")), "{said}");
+    assert!(said.contains("waiting until it is available"), "{said}");
     assert_eq!(count(&records, "frame"), 20);
 }
 

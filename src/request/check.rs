@@ -209,6 +209,9 @@ impl Request {
         if camera != CameraMode::default() && !is_rate_alone && !matches!(input, Input::Camera(_)) {
             return usage("--size and --fps are a camera's: other sources say themselves what they send");
         }
+        if self.video_stream.is_some() && !matches!(input, Input::File(_) | Input::Stdin | Input::Uri(_)) {
+            return usage("--video-stream is for files and streams: other sources have one video stream");
+        }
         let jitter_ms = self.jitter.unwrap_or(DEFAULT_JITTER_MS);
         let login = login(self.credentials.as_deref(), &input)?;
         let reconnect = self.reconnect;
@@ -220,6 +223,7 @@ impl Request {
             decoder,
             live,
             reconnect,
+            video_stream: self.video_stream,
             camera,
             login,
             jitter_ms,

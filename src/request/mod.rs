@@ -60,8 +60,19 @@ const OUTPUT: &str = "Output";
 const HOW: &str = "How";
 
 /// Fields besides what to do and how to search that decide what is found.
-const DECISIVE: [&str; 10] =
-    ["input", "source", "live", "lossless", "size", "fps", "start", "end", "every", "max-frames"];
+const DECISIVE: [&str; 11] = [
+    "input",
+    "source",
+    "live",
+    "lossless",
+    "video-stream",
+    "size",
+    "fps",
+    "start",
+    "end",
+    "every",
+    "max-frames",
+];
 
 /// Fields that decide what an encoded output shows.
 const SHOWN: [&str; 5] = ["view", "follow", "follow-zoom", "no-audio", "zone"];
@@ -222,6 +233,8 @@ request! {
     /// Wait and reconnect when a camera or stream is lost or not available yet; without this the run ends
     /// with an error
     reconnect: bool = false, Spec { group: HOW, ..SPEC };
+    /// Use this video stream of several, counted from 0 [default: the one flagged as default, or the first]
+    video_stream: Option<u32> = None, Spec { value: "N", group: HOW, ..SPEC };
     /// Frame size of the camera
     size: Option<Size> = None, Spec { value: "WxH", group: HOW, ..SPEC };
     /// Frame rate of the camera: 30, 30000/1001; of pictures, how many make a second (default 25)

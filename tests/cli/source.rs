@@ -361,11 +361,11 @@ fn a_login_comes_from_a_file_or_the_environment_too() {
     let line = String::from_utf8_lossy(&out.stdout);
     assert!(line.starts_with(&format!("lockon run {bare} --track 1,1,9,9")), "{line}");
     has_no_secret("what pick says", &stderr(&out));
-    assert!(stderr(&out).contains("give them by --credentials FILE"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("use --credentials FILE"), "{}", stderr(&out));
 
     std::fs::write(place.path("login"), "admin:wrong\n").unwrap();
     let refused = place.lockon(&format!("{words} --credentials login"));
-    fails(&refused, 1, &format!("the server at 127.0.0.1 port {port} wants another user and password"));
+    fails(&refused, 1, &format!("the server at 127.0.0.1 port {port} rejects this user and password"));
     assert!(
         stderr(&refused).contains("--credentials FILE") && !stderr(&refused).contains("admin"),
         "{}",
@@ -391,11 +391,7 @@ fn a_server_that_is_not_there_is_told_with_host_and_port_and_what_to_try() {
     for scheme in ["rtsp", "http"] {
         let out =
             place.lockon(&format!("run {scheme}://127.0.0.1:{port}/x --threshold mean:31:5 --no-progress"));
-        fails(
-            &out,
-            1,
-            &format!("nobody listens at 127.0.0.1 port {port} (connection refused): is the server running"),
-        );
+        fails(&out, 1, &format!("connection refused by 127.0.0.1 port {port}: is the server running"));
     }
 }
 

@@ -19,7 +19,7 @@ use gst::prelude::*;
 use lockon_core::error::{Error, Result};
 use lockon_core::text::without_secrets;
 
-use words::{find, typed, words};
+use words::{find, span, typed, words};
 
 pub use bus::{NOTHING_WANTED, bus_error};
 pub use running::{Milestone, News, Running};
@@ -153,6 +153,22 @@ impl Launch {
                 Err(self
                     .fault(format!("write `... ! FACTORY name={element}`: `{chain}` must be put before it")))
             }
+        }
+    }
+
+    /// Has what follows the element of that name linked to its pad `pad`, which it may get later.
+    ///
+    /// # Errors
+    /// `Launch` if nothing is linked behind the element by a `!`.
+    pub fn take_pad(&mut self, element: &str, pad: &str) -> Result<()> {
+        let mut words = words(&self.text);
+        match span(&words, element) {
+            Some((_, end)) if words.get(end).is_some_and(|word| word == "!") => {
+                words.insert(end, format!("{element}.{pad}"));
+                self.text = words.join(" ");
+                Ok(())
+            }
+            _ => Err(self.fault(format!("nothing is linked behind the element {element:?}"))),
         }
     }
 

@@ -9,22 +9,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gst::prelude::*;
 
 use super::errors::no_video;
+use super::head::Head;
+use super::orientation::{self, Orientation};
 use super::picture::pixels;
 use super::{Input, LOG, SourceSpec};
 use crate::cuda::FEATURE;
 use crate::launch;
 use lockon_core::error::Result;
 
-/// What a conversion may end in: 8-bit luma and the chroma that is there, as planes that `videoflip` and
-/// `deinterlace` take.
+/// Formats that a conversion may produce: 8-bit luma with its chroma, as planes that `videoflip` and
+/// `deinterlace` accept.
 const CONVERTED: &str = "video/x-raw,format=(string){I420,Y42B,Y444,GRAY8}";
 
 /// Formats that both `deinterlace` and `videoflip` take (GStreamer 1.22).
 const TURNABLE: [&str; 5] = ["I420", "YV12", "NV12", "NV21", "Y444"];
 
-/// The elements that must stand before the appsink for a video of these caps, if any, where its tags are on
-/// `pad`: said once, as it costs time.
-pub(super) fn adaptation(caps: &gst::Caps, pad: &gst::Pad, spec: &SourceSpec) -> Result<Option<String>> {
+/// Returns the elements that must stand before the appsink for a video of these caps, if any; its tags are on
+/// `pad`. Warns of conversions, as they cost time.
+pub(super) fn adaptation(
+    caps: &gst::Caps,
+    pad: &gst::Pad,
+    spec: &SourceSpec,
+    head: &Head,
+) -> Result<Option<String>> {
     let info = gst_video::VideoInfo::from_caps(caps)
         .map_err(|_| no_video(&spec.input, format!("not video: {caps}")))?;
     let name = info.format().to_str().as_str();
@@ -34,10 +41,11 @@ pub(super) fn adaptation(caps: &gst::Caps, pad: &gst::Pad, spec: &SourceSpec) ->
     if depth > 8 {
         tracing::warn!(target: LOG, "{}: {name} has no 8-bit luma plane: {depth} bits are reduced to 8", spec.input);
     }
-    // What a user wrote is run as written, except for what cannot work.
+    // A user's own text is run as written, except where it cannot work.
     let is_ours = !matches!(spec.input, Input::Launch(_));
     let is_interlaced = info.is_interlaced();
-    let is_turned = is_ours && is_turned(pad);
+    let direction = if is_ours { direction(pad, spec, head) } else { None };
+    let is_turned = direction.is_some();
     if is_interlaced && !is_ours {
         tracing::warn!(target: LOG,
             "{}: interlaced: fields are matched together (put `deinterlace fields=top` in)",
@@ -55,9 +63,8 @@ pub(super) fn adaptation(caps: &gst::Caps, pad: &gst::Pad, spec: &SourceSpec) ->
         // One frame out for each frame in; the default gives each field a frame of its own.
         chain.push("deinterlace fields=top");
     }
-    if is_turned {
-        chain.push("videoflip video-direction=auto");
-    }
+    let flip = direction.map(|direction| format!("videoflip video-direction={direction}"));
+    chain.extend(flip.as_deref());
     if chain.is_empty() {
         return Ok(None);
     }
@@ -76,25 +83,46 @@ pub(super) fn adaptation(caps: &gst::Caps, pad: &gst::Pad, spec: &SourceSpec) ->
     Ok(Some(chain.join(" ! ")))
 }
 
-/// True if a tag says that the picture is to be turned or mirrored before it is shown.
-fn is_turned(pad: &gst::Pad) -> bool {
-    let tags = (0..).map_while(|n| pad.sticky_event::<gst::event::Tag>(n));
-    let mut turned = tags.filter_map(|event| {
-        event.tag().get::<gst::tags::ImageOrientation>().map(|orientation| orientation.get() != "rotate-0")
-    });
-    turned.any(|turned| turned)
+/// How `videoflip` is to turn or mirror the picture, if it is to.
+fn direction(pad: &gst::Pad, spec: &SourceSpec, head: &Head) -> Option<&'static str> {
+    if tagged(pad).and_then(Orientation::direction).is_some() {
+        return Some("auto");
+    }
+    untagged(pad, spec, head).and_then(Orientation::direction)
 }
 
-/// Puts what the video needs in front of the appsink when its first frame is on its way there. The text of
-/// what was put in can be read once that frame has come. Nothing is put in if it is not wanted by then.
+/// Returns the orientation from a tag on the pad.
+pub(super) fn tagged(pad: &gst::Pad) -> Option<Orientation> {
+    let tags = (0..).map_while(|n| pad.sticky_event::<gst::event::Tag>(n));
+    tags.into_iter().find_map(|event| {
+        let tag = event.tag().get::<gst::tags::ImageOrientation>()?;
+        Orientation::of_tag(tag.get())
+    })
+}
+
+/// Returns the orientation from the file's track header or the video itself, for streams without a tag.
+pub(super) fn untagged(pad: &gst::Pad, spec: &SourceSpec, head: &Head) -> Option<Orientation> {
+    let of_file = || {
+        // Demuxers of MP4 end a stream's name in the number of its track.
+        let stream = pad.stream_id()?;
+        let track = stream.rsplit('/').next()?.parse().ok()?;
+        orientation::of_mp4(&spec.file()?, track)
+    };
+    of_file().filter(|of_file| of_file.direction().is_some()).or_else(|| head.orientation())
+}
+
+/// Inserts the elements that the video needs in front of the appsink, just before its first frame arrives.
+/// Their text can be read once that frame has arrived. Nothing is inserted if `is_wanted` is false by then.
 pub(super) fn adapt_in_place(
     pipeline: &gst::Pipeline,
     pad: &gst::Pad,
     spec: &SourceSpec,
+    head: &Arc<Head>,
     is_wanted: impl Fn() -> bool + Send + Sync + 'static,
 ) -> Arc<Mutex<Option<String>>> {
     let chain = Arc::new(Mutex::new(None));
-    let (put_in, spec, pipeline) = (Arc::clone(&chain), spec.clone(), pipeline.downgrade());
+    let (put_in, spec, head) = (Arc::clone(&chain), spec.clone(), Arc::clone(head));
+    let pipeline = pipeline.downgrade();
     let adapt = move |before: &gst::Pad| -> Result<(), gst::glib::BoolError> {
         let (Some(pipeline), Some(after), Some(caps)) =
             (pipeline.upgrade(), before.peer(), before.current_caps())
@@ -104,8 +132,8 @@ pub(super) fn adapt_in_place(
         if !is_wanted() {
             return Ok(());
         }
-        // What is no video is told where the first frame is looked at.
-        let Ok(Some(text)) = adaptation(&caps, before, &spec) else { return Ok(()) };
+        // An input without video is reported when the first frame is examined.
+        let Ok(Some(text)) = adaptation(&caps, before, &spec, &head) else { return Ok(()) };
         // Text of a bin ends in an element, and caps are none.
         let bin = gst::parse::bin_from_description(&format!("{text} ! identity"), true)
             .map_err(|error| gst::glib::bool_error!("{text}: {error}"))?;
@@ -126,7 +154,7 @@ pub(super) fn adapt_in_place(
     let adapt = Arc::new(adapt);
     let is_watched = AtomicBool::new(false);
     let watch = move |before: &gst::Pad| {
-        // What is put in is linked here too.
+        // The inserted elements are linked here too.
         if is_watched.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -146,7 +174,7 @@ pub(super) fn adapt_in_place(
             })
         });
     };
-    // What a decoder gives is linked only when it is known.
+    // A decoder's pad is linked once its format is known.
     if let Some(before) = pad.peer() {
         watch(&before);
     }

@@ -17,10 +17,10 @@ use lockon_core::text;
 /// How long a server may take to answer when it is asked whether it is there at all.
 const ANSWER: Duration = Duration::from_secs(3);
 
-/// What is known of a server that gave no video.
+/// State of a server that sent no video.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Server {
-    /// It wants another user and password: waiting does not help.
+    /// It rejects the user and password: waiting does not help.
     Refuses,
     /// It is not there, or has nothing there yet.
     IsAway,
@@ -33,7 +33,7 @@ pub(super) enum Server {
 pub struct Uri(String);
 
 impl Uri {
-    /// The whole, password and all: for GStreamer alone.
+    /// The whole address with its password, for GStreamer alone.
     pub fn as_typed(&self) -> &str {
         &self.0
     }
@@ -43,8 +43,7 @@ impl Uri {
         self.0.split("://").next().unwrap_or_default().to_ascii_lowercase()
     }
 
-    /// The URI without its login, and the login. What only GStreamer's own sources know to read stays as it
-    /// is.
+    /// The URI without its login, and the login. Other schemes than `rtsp` and `http` are left as they are.
     pub(super) fn split(&self) -> Result<(String, Option<Login>)> {
         let scheme = self.scheme();
         let takes_login = ["rtsp", "http"].iter().any(|known| scheme.starts_with(known));
@@ -66,8 +65,8 @@ impl Uri {
         Ok((format!("{start}://{}", &rest[at + 1..]), Some(login)))
     }
 
-    /// The address without user and password, for whoever types it again, and whether something is missing in
-    /// it: that, or another secret, which is hidden.
+    /// The address without user, password and other secrets, to be typed again, and whether something was
+    /// left out.
     pub fn without_login(&self) -> (String, bool) {
         let shown = self.to_string();
         let bare = shown.replacen(&format!("://{}@", text::HIDDEN), "://", 1);
@@ -81,8 +80,8 @@ impl Uri {
         host.is_none_or(|host| host == "localhost").then_some(path)
     }
 
-    /// Its server's host, in lower case, if whoever reads the address finds the same one: nothing is escaped
-    /// in front of the path, and it has no login but a plain name.
+    /// Its server's host, in lower case, if every reader of the address finds the same one: nothing is
+    /// escaped in front of the path, and the login, if any, is a plain name.
     pub fn plain_host(&self) -> Option<String> {
         let (_, rest) = self.0.split_once("://")?;
         let server = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
@@ -132,9 +131,8 @@ impl Uri {
         self.host_and_port().map(|(host, port)| format!("{host} port {port}"))
     }
 
-    /// Why its server gave no video, and what to try, as far as that can be told: `said` is what GStreamer
-    /// said. The server is asked once more whether it is there at all, which takes 3 s at most; not if
-    /// the run is stopped.
+    /// Why its server sent no video, and what to try. `said` is GStreamer's message. Connects to the server
+    /// once more to see if it answers, which takes 3 s at most; not if the run is stopped.
     pub(super) fn why_nothing_came(&self, said: &str, control: &Control) -> Option<(Server, String)> {
         let (scheme, place) = (self.scheme(), self.place()?);
         if !(scheme.starts_with("rtsp") || scheme.starts_with("http")) {
@@ -145,7 +143,7 @@ impl Uri {
         Some(match () {
             () if says(&["(401", " 401", "unauthorized", "(403", " 403", "forbidden"]) => {
                 let reason = format!(
-                    "the server at {place} wants another user and password ({said}): give them by --credentials FILE"
+                    "the server at {place} rejects this user and password ({said}): give others with --credentials FILE"
                 );
                 (Server::Refuses, reason)
             }
@@ -173,7 +171,7 @@ impl Uri {
         let Some((host, port)) = self.host_and_port() else { return Some(Ok(())) };
         let (sender, answer) = crossbeam_channel::bounded(1);
         let place = (host.clone(), port);
-        // Names are looked up without any limit of time, so somebody else has to wait for that.
+        // Looking up a name has no time limit, so another thread does it.
         let greet = move || {
             let _ = sender.send(place.to_socket_addrs().map(|addresses| {
                 let tries = addresses.map(|address| TcpStream::connect_timeout(&address, ANSWER / 2).err());
@@ -196,13 +194,13 @@ impl Uri {
                 "no answer from {host} port {port} within {} s: is it switched on, is it in this network, is a firewall between?",
                 ANSWER.as_secs()
             )),
-            Some(Err(error)) => Err(format!(
-                "the host {host} is not known ({error}): is its name spelt right, does DNS work here?"
-            )),
+            Some(Err(error)) => {
+                Err(format!("unknown host {host} ({error}): is its name right, does DNS work here?"))
+            }
             Some(Ok(None)) => Ok(()),
             Some(Ok(Some(error))) => Err(match error.kind() {
                 ErrorKind::ConnectionRefused => format!(
-                    "nobody listens at {host} port {port} (connection refused): is the server running, is the port right?"
+                    "connection refused by {host} port {port}: is the server running, is the port right?"
                 ),
                 ErrorKind::TimedOut => format!(
                     "no answer from {host} port {port}: is it switched on, is it in this network, is a firewall between?"
@@ -343,15 +341,12 @@ mod tests {
     }
 
     #[test]
-    fn nobody_listening_is_told_with_host_and_port() {
+    fn a_refused_connection_is_reported_with_host_and_port() {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let why = |uri: &str, said: &str| Uri::from(uri).why_nothing_came(said, &Control::new()).unwrap();
         let (server, said) = why(&format!("rtsp://127.0.0.1:{port}/x"), "Failed to connect");
         assert_eq!(server, Server::IsAway);
-        assert!(
-            said.starts_with(&format!("nobody listens at 127.0.0.1 port {port} (connection refused)")),
-            "{said}"
-        );
+        assert!(said.starts_with(&format!("connection refused by 127.0.0.1 port {port}")), "{said}");
         let (server, said) = why("http://127.0.0.1:9/x", "Not Found (404)");
         assert_eq!(server, Server::IsAway);
         assert!(
@@ -364,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_run_that_is_stopped_does_not_wait_for_an_answer() {
-        // Addresses for documentation (RFC 5737) are nobody's: there is no answer, or none that could be had.
+        // Addresses for documentation (RFC 5737) never answer.
         let (uri, control) = (Uri::from("rtsp://192.0.2.1/x"), Control::new());
         control.stop();
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! What can be told of an input before a pipeline is built for it.
+//! Checks of an input before a pipeline is built for it.
 
 use std::io::Read;
 use std::path::Path;
@@ -13,7 +13,7 @@ use lockon_core::still;
 /// comes before that.
 const PNG_HEAD: u64 = 1 << 20;
 
-/// Finds out without GStreamer what it would say less clearly.
+/// Reports without GStreamer errors that it would report less clearly.
 pub(super) fn check(spec: &SourceSpec) -> Result<()> {
     let input = &spec.input;
     match input {

@@ -1,4 +1,4 @@
-//! Which decoders are taken: software, or hardware where it is there.
+//! Choice of decoders: software, or hardware where available.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use gst::prelude::*;
 use crate::damage::Errors;
 use lockon_core::error::{Error, Result};
 
-/// Which decoders are used. It does not apply to gst-launch text, which names its own.
+/// Decoders to use. It does not apply to gst-launch text, which names its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Decoder {
     /// A hardware decoder where there is one for the video, else software.
@@ -41,7 +41,7 @@ impl Decoder {
 const MANY_CORES: usize = 12;
 
 impl Decoder {
-    /// What `Auto` takes: software where frames are searched on the CPU. Where they are searched on a GPU it
+    /// Resolves `Auto`: software where frames are searched on the CPU. Where they are searched on a GPU it
     /// is the decoder beside it that takes less of the processor, which is best for live sources and few
     /// cores; but of a file it is the faster one, which is software on many cores.
     pub fn settled(self, searches_on_gpu: bool, is_real_time: bool, cores: usize) -> Self {
@@ -124,7 +124,7 @@ pub(super) fn is_hardware(factory: &gst::ElementFactory) -> bool {
     factory.metadata("klass").is_some_and(|class| class.contains("Hardware"))
 }
 
-/// What NVIDIA's decoders take, as caps name it, such as `video/x-h264`.
+/// Names of the caps that NVIDIA's decoders accept, such as `video/x-h264`.
 pub(crate) fn nvidia_codecs() -> Vec<String> {
     let video = gst::ElementFactoryType::DECODER | gst::ElementFactoryType::MEDIA_VIDEO;
     let factories = gst::ElementFactory::factories_with_type(video, gst::Rank::NONE).into_iter();
@@ -175,6 +175,18 @@ pub(crate) fn keep_to_file(pipeline: &impl IsA<gst::Bin>) -> Arc<OnceLock<gst::E
     first
 }
 
+/// Skips decoders of the alpha channel of VP8 and VP9 if the picture can be decoded without it. Alpha is not
+/// used, and GStreamer 1.22 hangs if the picture or the alpha of a frame is damaged.
+pub(super) fn leave_out_alpha(pipeline: &gst::Pipeline) {
+    leave_out(pipeline, |factory| {
+        let name = factory.name();
+        let Some(codec) = name.strip_suffix("alphadecodebin") else { return false };
+        let caps = gst::Caps::builder(format!("video/x-{codec}")).field("codec-alpha", true).build();
+        let plain = gst::ElementFactory::find(&format!("{codec}dec"));
+        plain.is_some_and(|plain| plain.can_sink_any_caps(&caps))
+    });
+}
+
 /// True for a class of elements that open what they find named: playlists of HLS, DASH and Smooth Streaming
 /// are `Adaptive`, session descriptions `Network`, timelines `Editing`.
 fn opens_others(class: &str) -> bool {
@@ -203,7 +215,7 @@ fn leave_out(
     }
 }
 
-/// The GPU that a decoder of NVIDIA's works on, as its name tells: `nvh264dec` is the first one's,
+/// The GPU of a decoder of NVIDIA's, from its name: `nvh264dec` is the first one's,
 /// `nvh264device1dec` the second one's.
 fn gpu_of(factory: &gst::ElementFactory) -> Option<u32> {
     (factory.plugin_name()? == "nvcodec").then(|| number_in(&factory.name()))
@@ -243,7 +255,7 @@ mod tests {
                 "{value:?}"
             );
         }
-        // What encodes has its own.
+        // Encoders keep their own number.
         let encoder = gst::ElementFactory::make("vp8enc").build().unwrap();
         let before = encoder.property::<i32>("threads");
         pipeline.add(&encoder).unwrap();

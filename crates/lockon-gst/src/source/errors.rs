@@ -1,4 +1,4 @@
-//! What went wrong with an input, in words that name it and say what to try.
+//! Errors of an input, with its name and what to try.
 
 use super::Input;
 use super::address::Server;
@@ -6,7 +6,7 @@ use crate::launch;
 use lockon_core::control::Control;
 use lockon_core::error::Error;
 
-/// Said of an input that has something else than video.
+/// The error of an input without video.
 const NO_VIDEO_STREAM: &str = "it has no video stream";
 
 /// True for what may come right by waiting: a source that is not there. What is no video, has no decoder or
@@ -68,7 +68,7 @@ pub(super) fn no_video(input: &Input, reason: impl Into<String>) -> Error {
     Error::NoVideo { input: input.to_string(), reason: reason.into() }
 }
 
-/// The same where waiting may help.
+/// As `no_video`, for errors that waiting may fix.
 pub(super) fn unreachable(input: &Input, reason: impl Into<String>) -> Error {
     Error::Unreachable { input: input.to_string(), reason: reason.into() }
 }

@@ -1,4 +1,4 @@
-//! What an input needs beside its pipeline while that runs: an open pipe, a file whose name is no text, links
+//! Resources that an input needs while its pipeline runs: an open pipe, a file whose name is no text, links
 //! to pictures.
 //!
 //! A pipe can be read once. So it is opened here, where a wait for its writer can be given up, and not by an
@@ -8,6 +8,8 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::errors::no_video;
 use super::image_sequence::{Links, PictureFiles};
@@ -23,6 +25,8 @@ pub(super) struct Inlet {
     file: Option<File>,
     links: Option<Links>,
     pub(super) pictures: Option<PictureFiles>,
+    /// The user has been warned of several video streams.
+    pub(super) is_choice_told: Arc<AtomicBool>,
 }
 
 /// The pipeline that reads descriptor 0.
@@ -75,7 +79,7 @@ impl Inlet {
     }
 }
 
-/// What the system calls a file that is open.
+/// The path of an open file in /proc.
 pub(super) fn path_of(file: &File) -> Result<PathBuf> {
     Ok(format!("/proc/self/fd/{}", descriptor(file)?).into())
 }
@@ -92,7 +96,7 @@ fn descriptor(_: &File) -> Result<i32> {
     Err(Error::Usage("such a file cannot be read on this system".into()))
 }
 
-/// Refuses standard input that nobody pipes anything into.
+/// Refuses standard input that is a terminal.
 pub(super) fn check_stdin() -> Result<()> {
     use std::io::IsTerminal;
     if std::io::stdin().is_terminal() {

@@ -1,4 +1,4 @@
-//! What can be opened as video, and how it is typed.
+//! Inputs that can be opened as video, and how they are typed.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -15,7 +15,7 @@ use lockon_core::text;
 pub enum Input {
     /// A file.
     File(PathBuf),
-    /// What comes through a pipe to standard input.
+    /// Standard input, from a pipe.
     Stdin,
     /// Pictures in files, each a frame.
     Pictures(Pictures),
@@ -42,7 +42,7 @@ impl Input {
     /// `Value` if there is nothing, or half of what is needed.
     pub fn typed(typed: &OsStr) -> Result<Self> {
         let path = Path::new(typed);
-        // What is no text is a path.
+        // A name that is no text is a path.
         let text = typed.to_str().unwrap_or("/");
         let has_scheme = text.split_once("://").is_some_and(|(scheme, _)| {
             scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -83,7 +83,7 @@ impl Input {
         match self {
             Self::File(path) => vec![path.clone()],
             Self::Uri(uri) => uri.path().into_iter().collect(),
-            // Those that cannot be played are told when they are opened.
+            // Errors are reported when they are opened.
             Self::Pictures(pictures) => pictures.find().map(|found| found.files).unwrap_or_default(),
             Self::Stdin | Self::Camera(_) | Self::Launch(_) => Vec::new(),
         }
@@ -91,7 +91,7 @@ impl Input {
 }
 
 impl Input {
-    /// What a window that shows it is called.
+    /// Title of a window that shows it.
     pub fn title(&self) -> String {
         match self {
             Self::Launch(_) => "lockon".to_owned(),

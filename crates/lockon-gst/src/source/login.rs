@@ -1,4 +1,4 @@
-//! User and password for a server, which nobody gets to see.
+//! User and password for a server. They are never shown.
 
 use std::fmt;
 use std::path::Path;
@@ -25,7 +25,7 @@ impl Login {
         Self { user: user.to_owned(), password: password.to_owned() }
     }
 
-    /// What a file says in its only line: `user:password`. Read as [`files::secret`] does.
+    /// Reads a file with one line, `user:password`, as [`files::secret`] does.
     ///
     /// # Errors
     /// `File` if it cannot be read, `Usage` if it says something else. No error repeats what it says.

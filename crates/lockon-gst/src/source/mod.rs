@@ -14,6 +14,7 @@
 //! File by file: `input` and `spec` are the request, `check` finds errors before opening, `inlet` holds files
 //! and pipes. `open` builds it, `adapt` puts converters in, `feed` is the streaming thread's end of
 //! the channel, `picture` and `times` make frames of samples. `multipart` reads JPEG pictures over HTTP.
+//! `streams` chooses a video stream, `head` and `orientation` read its first frames and its container.
 //! `ending` judges the end of a live source, `reconnect` continues it, `errors` words errors.
 
 use std::collections::VecDeque;
@@ -56,21 +57,26 @@ pub use times::{PtsInterpolator, presentation_time};
 
 mod adapt;
 mod address;
+#[cfg(test)]
+mod as_shown;
 mod check;
 mod decoder;
 mod ending;
 mod errors;
 mod feed;
 mod gather;
+mod head;
 mod image_sequence;
 mod inlet;
 mod input;
 mod login;
 mod multipart;
 mod open;
+mod orientation;
 mod picture;
 mod reconnect;
 mod spec;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod times;
@@ -130,6 +136,8 @@ struct Connection {
     counts: Arc<Counts>,
     /// Tells a loss from an end.
     ending: Arc<Ending>,
+    /// Facts from its first frames.
+    head: Arc<head::Head>,
     /// The last warning of a resource, and when: an end right after it is its consequence.
     trouble: Option<(Instant, Error)>,
     /// If the source is a file: notices that nothing comes any more.

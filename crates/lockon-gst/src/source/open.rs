@@ -13,17 +13,20 @@ use gst::prelude::*;
 use super::adapt::{adapt_in_place, adaptation};
 use super::check::check;
 use super::decoder::{
-    count_errors, decoder_of, is_hardware, keep_to_file, keep_to_gpu, limit_threads, prefer_hardware,
+    count_errors, decoder_of, is_hardware, keep_to_file, keep_to_gpu, leave_out_alpha, limit_threads,
+    prefer_hardware,
 };
 use super::ending::Ending;
 use super::errors::{explained, failure, in_words_of_the_input, no_video, unreachable};
 use super::feed::{Counts, Feed, NumberedSample, answer_allocation_queries};
+use super::head::Head;
 use super::inlet::{self, Inlet};
 use super::login::give_login;
 use super::multipart::Multipart;
 use super::picture::describe;
 use super::reconnect::ResumePoint;
 use super::spec::decoding_element;
+use super::streams::Streams;
 use super::{Connection, Decoder, Input, LOG, Mapper, PtsInterpolator, SourceSpec, SourceState, VideoSource};
 use crate::cuda::Surfaces;
 use crate::damage::{self, Company};
@@ -113,6 +116,9 @@ impl VideoSource {
         if let Some(chain) = put_in {
             launch.insert_before("frames", &chain)?;
         }
+        if let Some(number) = opened.streams.other_than_first() {
+            launch.take_pad(decoding_element(&spec.input), &format!("src_{number}"))?;
+        }
         opened.into_source(spec, launch, inlet, control)
     }
 }
@@ -132,6 +138,8 @@ struct Prerolled {
     /// Elements that were inserted in front of the appsink of an input that is opened once.
     put_in: Arc<Mutex<Option<String>>>,
     multipart: Arc<Multipart>,
+    head: Arc<Head>,
+    streams: Arc<Streams>,
     damaged_before: u64,
     company: Arc<Company>,
     watch: Option<Watchdog>,
@@ -200,6 +208,8 @@ impl Prerolled {
         let left_out = if is_confined { keep_to_file(&pipeline) } else { Arc::default() };
         let ending = Ending::watch(&pipeline);
         let multipart = Multipart::watch(spec, &pipeline, resume);
+        let head = Head::watch(spec, &pipeline);
+        let streams = Streams::watch(spec, launch, &pipeline, &inlet.is_choice_told);
         let feed = Arc::new(Feed::new(resume, &ending, &multipart));
         feed.attach(&sink);
         answer_allocation_queries(&pad, &spec.surfaces);
@@ -211,10 +221,10 @@ impl Prerolled {
             _ => None,
         };
         let put_in = if inlet::is_pipe(&spec.input) {
-            adapt_in_place(&pipeline, &pad, spec, || true)
+            adapt_in_place(&pipeline, &pad, spec, &head, || true)
         } else if matches!(spec.input, Input::Uri(_)) {
             let multipart = Arc::clone(&multipart);
-            adapt_in_place(&pipeline, &pad, spec, move || multipart.is_found())
+            adapt_in_place(&pipeline, &pad, spec, &head, move || multipart.is_found())
         } else {
             Arc::default()
         };
@@ -226,7 +236,10 @@ impl Prerolled {
                 let what = format!("it names other videos, which are not opened for it ({})", factory.name());
                 no_video(&spec.input, what)
             }
-            None => in_words_of_the_input(error, &spec.input),
+            None => match streams.refusal() {
+                Some(reason) => no_video(&spec.input, reason),
+                None => in_words_of_the_input(error, &spec.input),
+            },
         };
         let can_expose_all = !matches!(spec.input, Input::Launch(_) | Input::Camera(_))
             && !launch.was_set(decoding_element(&spec.input), "expose-all-streams");
@@ -309,6 +322,8 @@ impl Prerolled {
             is_real_time,
             put_in,
             multipart,
+            head,
+            streams,
             damaged_before: resume.damaged,
             company: resume.company.clone(),
             watch,
@@ -317,7 +332,7 @@ impl Prerolled {
 
     /// The elements that must stand before the appsink for this video, if any: said once, as it costs time.
     fn adaptation(&self, spec: &SourceSpec) -> Result<Option<String>> {
-        adaptation(&self.caps, &self.pad, spec)
+        adaptation(&self.caps, &self.pad, spec, &self.head)
     }
 
     /// Lets a file play, now that its frames can be used as they are.
@@ -337,6 +352,7 @@ impl Prerolled {
             ending,
             is_live,
             is_real_time,
+            head,
             damaged_before,
             company,
             watch,
@@ -384,6 +400,7 @@ impl Prerolled {
             format,
             counts,
             ending,
+            head,
             trouble: None,
             watch,
             decoder: decoder.map(|factory| factory.name().into()),
@@ -444,6 +461,9 @@ fn built(
     {
         pipeline.set_context(&context);
         spec.surfaces.gpu().iter().for_each(|gpu| keep_to_gpu(&pipeline, *gpu));
+    }
+    if !matches!(spec.input, Input::Launch(_)) {
+        leave_out_alpha(&pipeline);
     }
     if let Some(pictures) = &inlet.pictures {
         pictures.watch(launch, &pipeline)?;

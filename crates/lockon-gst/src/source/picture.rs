@@ -32,7 +32,7 @@ pub fn is_gathered(info: &gst_video::VideoInfo) -> bool {
     PixelFormat::from_name(info.format().to_str()).is_none()
 }
 
-/// What caps say, for GStreamer and for us.
+/// Parses caps, for GStreamer and for lockon.
 ///
 /// # Errors
 /// `Pipeline` if they are not of raw video, of a format of which no luma of 8 bits can be
@@ -50,7 +50,7 @@ pub fn describe(caps: &gst::CapsRef) -> Result<(gst_video::VideoInfo, Arc<VideoF
     let positive = |n: i32, d: i32, otherwise| if n > 0 && d > 0 { (n, d) } else { otherwise };
     let (fps, par) = (info.fps(), info.par());
     let said = || caps.structure(0).and_then(|s| s.get::<String>("colorimetry").ok());
-    // What is made of RGB is full range, by the weights of BT.601.
+    // Luma made of RGB has full range and the weights of BT.601.
     let colorimetry = if info.is_rgb() { Some("1:4:0:0".into()) } else { said() };
     let format = VideoFormat {
         size,

@@ -1,4 +1,4 @@
-//! Connecting anew to a live source that was lost, and waiting for one that is not there yet.
+//! Reconnecting to a lost live source, and waiting for one that is not available yet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +14,13 @@ use lockon_core::control::{Control, STOP_CHECK};
 use lockon_core::error::{Error, Result};
 use lockon_core::ports::Next;
 
-/// Between the first tries to connect anew; each time twice as long, up to [`LONGEST_PAUSE`].
+/// Pause after the first failed try; each time twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Between two tries at most.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
-/// What a source that is connected anew takes over from the one that was lost.
+/// State that a reconnected source takes over from the lost one.
 #[derive(Clone, Default)]
 pub(super) struct ResumePoint {
     pub(super) arrived: u64,
@@ -50,7 +50,7 @@ impl Reconnection {
             let opened = VideoSource::open_in_time(&spec, &control, &resume, |error, pause| {
                 tracing::info!(target: LOG, "not connected, next try in {:.1} s: {error}", pause.as_secs_f64());
             });
-            // Nobody listens any more where the search was given up.
+            // The receiver is gone if the search was given up.
             let _ = sender.send(opened);
         };
         let thread = std::thread::Builder::new().name("lockon-reconnect".to_owned()).spawn(search);
@@ -115,7 +115,7 @@ impl VideoSource {
             Some(error) => error.to_string(),
             None => "it ended".to_owned(),
         };
-        tracing::warn!(target: LOG, "{}: {reason}: connecting anew", self.spec.input);
+        tracing::warn!(target: LOG, "{}: {reason}: reconnecting", self.spec.input);
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let counts = &self.connection.counts;
         let (arrived, dropped) = (load(&counts.arrived), load(&counts.dropped));
@@ -126,7 +126,7 @@ impl VideoSource {
         Ok(())
     }
 
-    /// Goes on with what was found, or fails for good.
+    /// Continues with the source that was found, or fails for good.
     pub(super) fn come_back(&mut self, found: Result<Self>) -> Result<Next> {
         let SourceState::Reconnecting(search) = std::mem::replace(&mut self.state, SourceState::Failed)
         else {

@@ -1,4 +1,4 @@
-//! What to open, how, and the pipeline's text for it.
+//! The request to open a source, and its pipeline's text.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -22,20 +22,23 @@ use lockon_core::text;
 /// Jitter of local networks is some milliseconds, of others some dozens.
 pub const DEFAULT_JITTER_MS: u32 = 200;
 
-/// What to open, and how.
+/// A request to open a source.
 #[derive(Debug, Clone)]
 pub struct SourceSpec {
     /// Where video comes from.
     pub input: Input,
-    /// Which decoders are used.
+    /// Allowed decoders.
     pub decoder: Decoder,
-    /// True drops the frames that nobody takes in time, false keeps all; `None` asks the source what it is.
+    /// True drops late frames, false keeps all; `None` lets the source decide.
     ///
     /// A file that is live plays at its own speed, as a camera would.
     pub live: Option<bool>,
-    /// A live source that is lost is connected anew, however long that takes.
+    /// A lost live source is reconnected, however long that takes.
     pub reconnect: bool,
-    /// What is asked of a camera; of pictures, the frame rate alone.
+    /// The number of the video stream that is used, counted from 0 among the video streams; `None` for the
+    /// one that is flagged as default, or the first.
+    pub video_stream: Option<u32>,
+    /// Requested mode of a camera; for pictures, the frame rate alone.
     pub camera: CameraMode,
     /// User and password for the server, where the address has no password.
     pub login: Option<Login>,
@@ -47,7 +50,7 @@ pub struct SourceSpec {
     /// Threads that decoders in software may have, of those that can be told; by themselves most take all
     /// cores.
     pub decoder_threads: Option<u32>,
-    /// What of a detector's in the pipeline is followed.
+    /// Detections of the pipeline to follow.
     pub detections: Option<Wanted>,
     /// Where in a file decoding begins: with the last key frame that is not after this time, in nanoseconds.
     /// Frames are numbered from there, and times stay what they are.
@@ -62,7 +65,7 @@ pub struct SourceSpec {
     pub is_confined: bool,
 }
 
-/// What is asked of a camera. What is left open it chooses itself.
+/// Requested mode of a camera, which chooses the rest itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CameraMode {
     /// Size of its pictures.
@@ -72,7 +75,7 @@ pub struct CameraMode {
 }
 
 impl CameraMode {
-    /// What the camera may send, best first: pictures with a luma plane, JPEG, and what must be converted.
+    /// Accepted caps, best first: pictures with a luma plane, JPEG, and what must be converted.
     fn caps(self) -> String {
         let size =
             self.size.map_or(String::new(), |size| format!(",width={},height={}", size.width, size.height));
@@ -85,7 +88,7 @@ impl CameraMode {
 }
 
 impl SourceSpec {
-    /// An input as it comes: a source tells itself whether it is live, and is not connected anew.
+    /// An input as it comes: the source decides whether it is live, and is not reconnected.
     pub fn new(input: Input, decoder: Decoder) -> Self {
         let camera = CameraMode::default();
         let (live, login) = (None, None);
@@ -96,6 +99,7 @@ impl SourceSpec {
             decoder,
             live,
             reconnect: false,
+            video_stream: None,
             camera,
             login,
             jitter_ms,
@@ -141,7 +145,7 @@ impl SourceSpec {
             Input::Camera(_) => true,
             Input::Uri(uri) => is_real_time_uri(uri.as_typed()),
             Input::Launch(launch) => launch.build()?.iterate_recurse().into_iter().flatten().any(|element| {
-                // What finds its source by a URI has none before it starts.
+                // An element with a URI has no source before it starts.
                 let is_text = |spec: &glib::ParamSpec| spec.value_type() == glib::Type::STRING;
                 let uri = element
                     .find_property("uri")

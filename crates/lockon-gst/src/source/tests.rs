@@ -15,19 +15,19 @@ use lockon_core::frame::Size;
 
 const SECOND: Duration = Duration::from_secs(10);
 
-fn spec(input: Input) -> SourceSpec {
+pub(super) fn spec(input: Input) -> SourceSpec {
     SourceSpec::new(input, Decoder::Software)
 }
 
-fn text(text: &str) -> SourceSpec {
+pub(super) fn text(text: &str) -> SourceSpec {
     spec(Input::Launch(Launch::user("--source", text).unwrap()))
 }
 
-fn open(spec: &SourceSpec) -> Result<VideoSource> {
+pub(super) fn open(spec: &SourceSpec) -> Result<VideoSource> {
     VideoSource::open(spec, &Control::new())
 }
 
-fn refused(spec: &SourceSpec) -> Error {
+pub(super) fn refused(spec: &SourceSpec) -> Error {
     open(spec).err().expect("this should not open")
 }
 
@@ -40,7 +40,7 @@ fn wait(source: &mut VideoSource) -> Frame {
     }
 }
 
-fn all(source: &mut VideoSource) -> Result<Vec<Frame>> {
+pub(super) fn all(source: &mut VideoSource) -> Result<Vec<Frame>> {
     let mut frames = Vec::new();
     loop {
         match source.wait_next(SECOND)? {
@@ -53,7 +53,7 @@ fn all(source: &mut VideoSource) -> Result<Vec<Frame>> {
 }
 
 /// A file made by a gst-launch text, to which ` ! filesink` is added.
-fn clip(folder: &tempfile::TempDir, name: &str, text: &str) -> PathBuf {
+pub(super) fn clip(folder: &tempfile::TempDir, name: &str, text: &str) -> PathBuf {
     let path = folder.path().join(name);
     make_clip(&path, &format!("{text} ! filesink name=file"));
     path

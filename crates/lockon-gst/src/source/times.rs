@@ -1,4 +1,4 @@
-//! The time of a frame: as its segment tells it, or one that continues those before.
+//! The time of a frame: from its segment, or continued from the frames before.
 
 /// Gives every frame a time: its own, or one that continues those before.
 #[derive(Debug, Default)]

@@ -1,0 +1,347 @@
+//! Facts from the first access units of H.264 and H.265 that GStreamer 1.22 does not report.
+//!
+//! - **Where decoding can begin.** A raw stream or a transport stream may begin in the middle of a group of
+//!   pictures: frames before the first key frame decode to grey rubbish. They are skipped, and frames are
+//!   numbered from the key frame on. A recovery point (SEI message) counts as one: streams that refresh
+//!   their picture bit by bit have no others.
+//! - **How the picture is turned**: the display orientation (SEI message). The first one counts for the whole
+//!   video.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gst::prelude::*;
+
+use super::orientation::Orientation;
+use super::{Input, LOG, SourceSpec};
+use crate::launch;
+
+/// Access units that are looked at for a display orientation. It comes with the first key frame.
+const LOOKED_AT: u32 = 32;
+
+/// Access units that are skipped at most: then the stream has no key frames, and what comes is shown.
+const MOST_SKIPPED: u32 = 600;
+
+/// Bytes of an access unit that are looked at: messages come before the picture.
+const MAX_BYTES: usize = 1 << 16;
+
+/// Payload types of SEI messages (ITU-T H.274, H.264 annex D, H.265 annex D).
+const RECOVERY_POINT: usize = 6;
+const DISPLAY_ORIENTATION: usize = 47;
+
+/// Facts from the first access units of a pipeline's video.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    orientation: Mutex<Option<Orientation>>,
+}
+
+impl Head {
+    /// Looks at what decoders of H.264 and H.265 get. Text of a user's own is run as written.
+    pub(super) fn watch(spec: &SourceSpec, pipeline: &gst::Pipeline) -> Arc<Self> {
+        let head = Arc::new(Self::default());
+        if !matches!(spec.input, Input::Launch(_)) {
+            let (found, input) = (Arc::clone(&head), spec.input.clone());
+            pipeline.connect_deep_element_added(move |_, _, element| {
+                let Some((factory, pad)) = element.factory().zip(element.static_pad("sink")) else { return };
+                let class = factory.metadata("klass").unwrap_or_default();
+                if class.contains("Decoder") && class.contains("Video") {
+                    found.look(&pad, &input);
+                } else if matches!(factory.name().as_str(), "h264parse" | "h265parse") {
+                    found.look_at_raw_bytes(&pad, factory.name() == "h265parse");
+                }
+            });
+        }
+        head
+    }
+
+    /// How the video says that it is turned.
+    pub(super) fn orientation(&self) -> Option<Orientation> {
+        *self.orientation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at a raw stream before its parser, which drops messages that come before the parameter sets.
+    fn look_at_raw_bytes(self: &Arc<Self>, pad: &gst::Pad, is_h265: bool) {
+        let (head, looked_at) = (Arc::clone(self), AtomicU32::new(0));
+        pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
+            launch::guarded(pad, gst::PadProbeReturn::Ok, || {
+                let layout = pad.current_caps().and_then(|caps| Layout::of(&caps));
+                if layout.is_some_and(|layout| layout.length_bytes.is_some())
+                    || looked_at.fetch_add(1, Ordering::Relaxed) >= LOOKED_AT
+                {
+                    return gst::PadProbeReturn::Remove;
+                }
+                if let Some(Ok(bytes)) = info.buffer().map(|buffer| buffer.map_readable()) {
+                    head.keep(messages(&bytes, &Layout { is_h265, length_bytes: None }));
+                }
+                gst::PadProbeReturn::Ok
+            })
+        });
+    }
+
+    /// Keeps the first orientation.
+    fn keep(&self, said: Said) {
+        if let Some(orientation) = said.orientation {
+            self.orientation.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(orientation);
+        }
+    }
+
+    fn look(self: &Arc<Self>, pad: &gst::Pad, input: &Input) {
+        let (head, input) = (Arc::clone(self), input.clone());
+        let beginning = Mutex::new(Beginning::default());
+        pad.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM, move |pad, info| {
+            launch::guarded(pad, gst::PadProbeReturn::Ok, || {
+                let mut beginning = beginning.lock().unwrap_or_else(PoisonError::into_inner);
+                match (info.buffer(), info.event()) {
+                    (Some(buffer), _) => beginning.judge(pad, buffer, &head, &input),
+                    (None, Some(event)) if event.type_() == gst::EventType::Eos => {
+                        beginning.end(pad);
+                        gst::PadProbeReturn::Remove
+                    }
+                    _ => gst::PadProbeReturn::Ok,
+                }
+            })
+        });
+    }
+}
+
+/// The beginning of one stream.
+#[derive(Debug, Default)]
+struct Beginning {
+    looked_at: u32,
+    skipped: u32,
+    has_begun: bool,
+}
+
+impl Beginning {
+    /// Decides if an access unit goes on to the decoder.
+    fn judge(
+        &mut self,
+        pad: &gst::Pad,
+        buffer: &gst::Buffer,
+        head: &Head,
+        input: &Input,
+    ) -> gst::PadProbeReturn {
+        let Some(layout) = pad.current_caps().and_then(|caps| Layout::of(&caps)) else {
+            return gst::PadProbeReturn::Remove;
+        };
+        let said = buffer.map_readable().map(|bytes| messages(&bytes, &layout)).unwrap_or_default();
+        head.keep(said);
+        let is_key = !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT) || said.is_recovery_point;
+        if !self.has_begun && !is_key && self.skipped < MOST_SKIPPED {
+            self.skipped += 1;
+            // The bindings release a buffer that is dropped, and GStreamer 1.22 would release it once more.
+            return gst::PadProbeReturn::Handled;
+        }
+        if !std::mem::replace(&mut self.has_begun, true) && self.skipped > 0 {
+            let frames = if self.skipped == 1 { "frame" } else { "frames" };
+            let skipped = self.skipped;
+            match input {
+                // Joining a running stream in the middle is normal.
+                Input::Uri(_) | Input::Camera(_) => {
+                    tracing::info!(target: LOG, "{input}: skipped {skipped} {frames} before the first key frame");
+                }
+                _ if is_key => tracing::warn!(target: LOG,
+                    "{input}: it begins in the middle of a group of pictures: skipped {skipped} {frames} \
+                     before the first key frame, which is frame 0"
+                ),
+                _ => tracing::warn!(target: LOG, "{input}: no key frame in its first {skipped} {frames}"),
+            }
+        }
+        self.looked_at += 1;
+        if self.looked_at < LOOKED_AT { gst::PadProbeReturn::Ok } else { gst::PadProbeReturn::Remove }
+    }
+
+    /// The stream has ended.
+    fn end(&self, pad: &gst::Pad) {
+        if !self.has_begun
+            && self.skipped > 0
+            && let Some(element) = pad.parent_element()
+        {
+            gst::element_error!(
+                element,
+                gst::StreamError::Decode,
+                ("none of its {} frames is a key frame, so decoding cannot begin", self.skipped)
+            );
+        }
+    }
+}
+
+/// How access units are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Layout {
+    is_h265: bool,
+    /// Bytes of the length in front of each unit; `None` if start codes part them.
+    length_bytes: Option<usize>,
+}
+
+impl Layout {
+    fn of(caps: &gst::Caps) -> Option<Self> {
+        let structure = caps.structure(0)?;
+        let is_h265 = match structure.name().as_str() {
+            "video/x-h264" => false,
+            "video/x-h265" => true,
+            _ => return None,
+        };
+        // ISO/IEC 14496-15, 5.3.3 and 8.3.3.
+        let length_bytes = structure.get::<gst::Buffer>("codec_data").ok().and_then(|data| {
+            let data = data.map_readable().ok()?;
+            let packed = data.get(if is_h265 { 21 } else { 4 })?;
+            Some(usize::from(packed & 3) + 1)
+        });
+        Some(Self { is_h265, length_bytes })
+    }
+}
+
+/// Facts from the messages in front of a picture.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Said {
+    orientation: Option<Orientation>,
+    is_recovery_point: bool,
+}
+
+/// Reads the SEI messages in front of the picture of an access unit.
+fn messages(unit: &[u8], layout: &Layout) -> Said {
+    let unit = &unit[..unit.len().min(MAX_BYTES)];
+    let mut said = Said::default();
+    let mut rest = unit;
+    while let Some((nal, after)) = next_nal(rest, layout.length_bytes) {
+        rest = after;
+        let Some(first) = nal.first() else { continue };
+        let (is_picture, is_sei, header) = if layout.is_h265 {
+            let kind = first >> 1 & 0x3F;
+            (kind < 32, kind == 39, 2)
+        } else {
+            let kind = first & 0x1F;
+            ((1..=5).contains(&kind), kind == 6, 1)
+        };
+        if is_picture {
+            break;
+        }
+        if let Some(payload) = nal.get(header..).filter(|_| is_sei) {
+            read_sei(&unescaped(payload), &mut said);
+        }
+    }
+    said
+}
+
+/// The next NAL unit, and what follows it.
+fn next_nal(bytes: &[u8], length_bytes: Option<usize>) -> Option<(&[u8], &[u8])> {
+    if let Some(count) = length_bytes {
+        let length = bytes.get(..count)?.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+        // The last one may be cut off by us.
+        let end = count.saturating_add(length).min(bytes.len());
+        return Some((&bytes[count..end], &bytes[end..]));
+    }
+    let code = |bytes: &[u8]| bytes.windows(3).position(|three| *three == [0, 0, 1]);
+    let start = code(bytes)? + 3;
+    let end = code(&bytes[start..]).map_or(bytes.len(), |at| start + at);
+    Some((&bytes[start..end], &bytes[end..]))
+}
+
+/// The bytes without those that keep start codes out of them.
+fn unescaped(bytes: &[u8]) -> Vec<u8> {
+    let mut zeros = 0;
+    let mut plain = Vec::with_capacity(bytes.len());
+    for byte in bytes {
+        if zeros >= 2 && *byte == 3 {
+            zeros = 0;
+            continue;
+        }
+        zeros = if *byte == 0 { zeros + 1 } else { 0 };
+        plain.push(*byte);
+    }
+    plain
+}
+
+fn read_sei(mut bytes: &[u8], said: &mut Said) {
+    // The last byte ends the unit.
+    while bytes.len() > 2 {
+        let Some((kind, rest)) = long_number(bytes) else { return };
+        let Some((size, rest)) = long_number(rest) else { return };
+        let payload = &rest[..size.min(rest.len())];
+        match kind {
+            RECOVERY_POINT => said.is_recovery_point = true,
+            DISPLAY_ORIENTATION => said.orientation = said.orientation.or_else(|| orientation(payload)),
+            _ => {}
+        }
+        bytes = rest.get(size..).unwrap_or_default();
+    }
+}
+
+/// A number that is as many bytes 255 as it takes, and one more byte.
+fn long_number(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let full = bytes.iter().take_while(|byte| **byte == 0xFF).count();
+    let last = bytes.get(full)?;
+    Some((full * 255 + usize::from(*last), &bytes[full + 1..]))
+}
+
+/// H.264 D.1.26, H.265 D.2.17: whether it is cancelled, mirrored left to right and top to bottom, then how
+/// far the result is turned counter-clockwise.
+fn orientation(payload: &[u8]) -> Option<Orientation> {
+    let bits = payload.get(..3)?.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
+    let bit = |at: u32| bits >> at & 1 == 1;
+    if bit(23) {
+        return None;
+    }
+    let (left_to_right, top_to_bottom) = (bit(22), bit(21));
+    // In parts of a full turn, 65536 of them. What is no quarter turn cannot be shown.
+    let turn = i64::from(bits >> 5 & 0xFFFF);
+    if turn % 0x4000 != 0 {
+        return None;
+    }
+    // Mirrored top to bottom is mirrored left to right and turned by half.
+    let half = if top_to_bottom { 2 } else { 0 };
+    Some(Orientation::new(left_to_right != top_to_bottom, half - turn / 0x4000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const H264: Layout = Layout { is_h265: false, length_bytes: None };
+
+    #[test]
+    fn messages_are_read_in_every_layout_and_up_to_the_picture() {
+        // 180 degrees, mirrored left to right, behind a long message of another kind that has to be escaped.
+        let turned = [47, 3, 0x40 | 0x8000_u16.to_be_bytes()[0] >> 3, 0, 8];
+        let mut sei = vec![5, 255, 3];
+        sei.extend([9; 258]);
+        sei.extend([6, 1, 0x84]);
+        sei.extend(turned);
+        sei.push(0x80);
+        let expected = Said { orientation: Some(Orientation::new(true, 2)), is_recovery_point: true };
+        let picture = [0x65, 1, 2, 3];
+        let raw = [&b"\0\0\0\x01\x09\x10\0\0\x01\x06"[..], &sei, b"\0\0\x01", &picture].concat();
+        assert_eq!(messages(&raw, &H264), expected);
+        let sized = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes(), bytes].concat();
+        let in_file = [sized(&[&[6], &sei[..]].concat()), sized(&picture)].concat();
+        assert_eq!(messages(&in_file, &Layout { length_bytes: Some(2), ..H264 }), expected);
+        let raw = [&b"\0\0\x01\x4E\x01"[..], &sei, b"\0\0\x01\x26\x01"].concat();
+        assert_eq!(messages(&raw, &Layout { is_h265: true, ..H264 }), expected);
+        // Messages behind the picture are ignored.
+        let late = [&b"\0\0\x01"[..], &picture, b"\0\0\x01\x06", &sei].concat();
+        assert_eq!(messages(&late, &H264), Said::default());
+        // Cut anywhere, it is no reason to fail.
+        for cut in 0..in_file.len() {
+            messages(&in_file[..cut], &Layout { length_bytes: Some(2), ..H264 });
+            messages(&in_file[cut..], &Layout { length_bytes: Some(2), ..H264 });
+            messages(&raw[..cut.min(raw.len())], &H264);
+        }
+    }
+
+    #[test]
+    fn an_orientation_that_cannot_be_shown_or_is_cancelled_is_none() {
+        assert_eq!(orientation(&[0x80, 0, 0]), None);
+        // 45 degrees.
+        assert_eq!(orientation(&[0x2000_u16.to_be_bytes()[0] >> 3, 0, 0]), None);
+        assert_eq!(orientation(&[0]), None);
+        // A quarter counter-clockwise, and upside down: 0x4000 behind three bits.
+        assert_eq!(orientation(&[0x08, 0, 0]), Some(Orientation::new(false, 3)));
+        assert_eq!(orientation(&[0x20, 0, 0]), Some(Orientation::new(true, 2)));
+    }
+
+    #[test]
+    fn escapes_are_taken_out() {
+        assert_eq!(unescaped(&[0, 0, 3, 1, 0, 0, 3, 0, 0, 3]), [0, 0, 1, 0, 0, 0, 0]);
+    }
+}
