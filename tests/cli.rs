@@ -15,6 +15,7 @@ use lockon::frame::{Plane, Rect, Size};
 mod closing;
 mod decode;
 mod follow;
+mod info;
 mod overwrite;
 mod pipelines;
 mod range;

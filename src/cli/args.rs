@@ -74,6 +74,9 @@ pub(super) enum Command {
     Match(MatchArgs),
     /// Draw a box on a frame with the mouse; prints the command that follows it, can save it as a template
     Pick(PickArgs),
+    /// Print what is in a video or comes from a camera: streams, sizes, rates, length
+    #[command(after_help = INFO_EXAMPLES)]
+    Info(InfoArgs),
     /// Threshold a still picture
     Threshold(ThresholdArgs),
     /// Measure this machine: frames per second at common sizes
@@ -296,6 +299,38 @@ pub(super) struct PickArgs {
     pub(super) output: Option<PathBuf>,
     #[command(flatten)]
     pub(super) overwrite: OverwriteArgs,
+}
+
+const INFO_EXAMPLES: &str = "\
+Examples:
+  Streams, and which one is used:
+    lockon info show.mkv
+  The exact number of frames, for a script:
+    lockon info clip.mp4 --count --json | jq .frames
+  What a camera sends:
+    lockon info rtsp://192.168.1.20/stream
+
+What cannot be known is null in JSON. Exit codes: 0 done, 1 it cannot be read or has no video, 2 wrong usage.";
+
+#[derive(ClapArgs)]
+pub(super) struct InfoArgs {
+    /// A file, a URI, `camera[:/dev/videoN]`, pictures (`seq/%04d.jpg`, a folder, a quoted glob), or - for
+    /// standard input
+    #[arg(value_parser = OsStringValueParser::new().try_map(|typed| input(&typed)))]
+    pub(super) input: Input,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Count the frames of a file, without decoding them where that is exact
+    #[arg(long)]
+    pub(super) count: bool,
+    /// Use this video stream of several, counted from 0
+    #[arg(long, value_name = "N")]
+    pub(super) video_stream: Option<u32>,
+    /// File with one line `user:password` for the server of an rtsp://, http:// or srt:// address; the
+    /// variable `LOCKON_CREDENTIALS` can hold the same line
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(super) credentials: Option<PathBuf>,
 }
 
 #[derive(ClapArgs)]

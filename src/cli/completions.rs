@@ -37,14 +37,14 @@ _lockon_with_files() {
     fi
     [[ $COMP_CWORD -eq $((at + 1)) || ${#COMPREPLY[@]} -eq 0 ]] || return 0
     case $command in
-        run | pick | match | threshold) ;;
+        run | pick | info | match | threshold) ;;
         *) return 0 ;;
     esac
     COMPREPLY=()
     local file
     while IFS= read -r file; do COMPREPLY+=("$file"); done < <(compgen -f -- "$2")
     compopt -o filenames
-    if [[ $command == @(run|pick) && $3 != -* && $3 != "=" && camera == "$2"* ]]; then
+    if [[ $command == @(run|pick|info) && $3 != -* && $3 != "=" && camera == "$2"* ]]; then
         COMPREPLY+=(camera)
     fi
 }
@@ -65,8 +65,7 @@ _lockon_input() {
 ";
 
 /// Files are offered by fish itself, also behind `NAME=`.
-const FISH: &str =
-    "complete -c lockon -n \"__fish_lockon_using_subcommand run pick\" -a camera -d 'The first camera'\n";
+const FISH: &str = "complete -c lockon -n \"__fish_lockon_using_subcommand run pick info\" -a camera -d 'The first camera'\n";
 
 /// Prints completions for a shell.
 pub(super) fn print(shell: Shell) -> Result<Outcome> {
@@ -132,8 +131,8 @@ mod tests {
         let (farm, serve) = (usize::from(cfg!(feature = "farm")), usize::from(cfg!(feature = "serve")));
         // --template and -t of `run`, the templates of `match`.
         assert_eq!(text.matches(":_lockon_template'").count(), 2 * (1 + farm + serve) + 1);
-        // The input of `run`, and that of `pick`.
-        assert_eq!(text.matches(":_lockon_input'").count(), 1 + farm + 1);
+        // The input of `run`, and those of `pick` and `info`.
+        assert_eq!(text.matches(":_lockon_input'").count(), 1 + farm + 2);
         assert_eq!(text.matches(":(run ").count(), 1, "the command of `man`");
         let (functions, end) = text.split_once("_lockon_input() {").unwrap();
         assert!(functions.contains("_lockon_template() {"));

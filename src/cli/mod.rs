@@ -20,6 +20,7 @@ mod explain;
 #[cfg(feature = "farm")]
 mod farm;
 mod fleet;
+mod info;
 mod log;
 mod man;
 mod overwrite;
@@ -104,6 +105,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Match(args) => stills::find(&args),
         Command::Threshold(args) => stills::threshold(&args),
         Command::Pick(args) => pick::pick(&args),
+        Command::Info(args) => info::info(&args),
         Command::Bench(args) => speed::bench(&args),
         Command::Doctor => doctor::doctor(),
         Command::Completions { shell } => completions::print(shell),

@@ -102,6 +102,7 @@ fn bash_offers_what_can_be_typed() {
         (&["run", "--log-format", ""], &["json", "text"]),
         (&["run", "ca"], &["camera"]),
         (&["pick", "ca"], &["camera"]),
+        (&["info", "ca"], &["camera"]),
         (&["run", "ball.m"], &["ball.mp4"]),
         (&["run", "--template", "ball.p"], &["ball.png"]),
         (&["match", "ball.p"], &["ball.png"]),

@@ -47,6 +47,9 @@ fn the_stream_that_is_flagged_as_default_is_used_and_another_on_request() {
         error.contains("there is no video stream 2: it has 2 video streams: 0 (64x48), 1 (32x48, default)"),
         "{error}"
     );
+    let streams = open(&file(None)).unwrap().info().streams;
+    let seen: Vec<_> = streams.iter().map(|s| (s.size.unwrap().width, s.is_default, s.is_used)).collect();
+    assert_eq!(seen, [(64, false, false), (32, true, true)]);
 }
 
 /// Dark, but for a white corner at the top left and a grey one at the top right.
@@ -297,4 +300,28 @@ fn with_alpha(webm: &[u8]) -> (Vec<u8>, Vec<std::ops::Range<usize>>) {
     let length = (file.len() - start) as u64;
     file[size_at + 1..size_at + 8].copy_from_slice(&length.to_be_bytes()[1..]);
     (file, ranges.into_iter().map(|range| range.start + cluster_at..range.end + cluster_at).collect())
+}
+
+#[test]
+fn packets_are_counted_as_frames_are_decoded() {
+    let folder = tempfile::tempdir().unwrap();
+    let video = "videotestsrc num-buffers=37 ! video/x-raw,width=64,height=48,framerate=10/1";
+    for (name, text) in [
+        ("a.mp4", "x264enc bframes=3 ! h264parse ! mp4mux"),
+        ("a.mkv", "x264enc ! matroskamux"),
+        ("a.avi", "jpegenc ! avimux"),
+        ("a.webm", "vp9enc ! webmmux"),
+        ("a.ts", "x264enc ! mpegtsmux"),
+        ("a.h264", "x264enc ! video/x-h264,stream-format=byte-stream"),
+    ] {
+        let path = clip(&folder, name, &format!("{video} ! {text}"));
+        let source = open(&spec(Input::File(path.clone()))).unwrap();
+        let info = source.info();
+        assert_eq!(source.count_frames(&Control::new()).unwrap(), Some(37), "{name}");
+        assert_eq!(all(&mut open(&spec(Input::File(path))).unwrap()).unwrap().len(), 37, "{name}");
+        let stream = &info.streams[0];
+        assert!(stream.is_used && stream.kind == StreamKind::Video, "{name}: {info:?}");
+        assert_eq!(stream.size, Some(Size::new(64, 48)), "{name}");
+        assert_eq!(stream.frame_rate.or(Some(info.format.frame_rate)), Some((10, 1)), "{name}: {info:?}");
+    }
 }

@@ -14,8 +14,8 @@
 //! File by file: `input` and `spec` are the request, `check` finds errors before opening, `inlet` holds files
 //! and pipes. `open` builds it, `adapt` puts converters in, `feed` is the streaming thread's end of
 //! the channel, `picture` and `times` make frames of samples. `multipart` reads JPEG pictures over HTTP.
-//! `streams` chooses a video stream, `head` and `orientation` read its first frames and its container.
-//! `ending` judges the end of a live source, `reconnect` continues it, `errors` words errors.
+//! `streams` chooses a video stream, `head` and `orientation` read its first frames and its container, `info`
+//! describes it. `ending` judges the end of a live source, `reconnect` continues it, `errors` words errors.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -49,6 +49,7 @@ pub use decoder::Decoder;
 pub(crate) use decoder::keep_to_file;
 pub(crate) use decoder::nvidia_codecs;
 pub use image_sequence::Pictures;
+pub use info::{SourceInfo, StreamInfo, StreamKind};
 pub use input::Input;
 pub use login::Login;
 pub use picture::{MAX_SIDE, Mapper, describe, formats, is_gathered};
@@ -67,6 +68,7 @@ mod feed;
 mod gather;
 mod head;
 mod image_sequence;
+mod info;
 mod inlet;
 mod input;
 mod login;
