@@ -104,6 +104,11 @@ impl Ending {
         self.is_endless.store(true, Ordering::Relaxed);
     }
 
+    /// True for a camera over HTTP.
+    pub(super) fn is_endless(&self) -> bool {
+        self.is_endless.load(Ordering::Relaxed)
+    }
+
     /// True if the sender has said that it ends.
     pub(super) fn is_goodbye(&self) -> bool {
         self.said_goodbye.load(Ordering::Relaxed)
@@ -114,7 +119,7 @@ impl Ending {
         if self.is_goodbye() {
             return None;
         }
-        if self.is_endless.load(Ordering::Relaxed) {
+        if self.is_endless() {
             return Some("the server closed the connection".into());
         }
         let silence = self.last_frame().silence.unwrap_or_default();

@@ -90,9 +90,9 @@ const LOG: &str = module_path!();
 /// first.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
-/// A real-time source that is silent for so long is reconnected if --reconnect allows it. Longer than sources
-/// pause.
-const GONE: Duration = Duration::from_secs(15);
+/// A real-time source that is silent for so long is reconnected if --reconnect allows it, and a camera over HTTP
+/// is lost. Longer than sources pause.
+const GONE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 15 });
 
 /// How long after a resource complained an end is its consequence.
 const TROUBLE: Duration = Duration::from_secs(5);
@@ -260,8 +260,9 @@ impl VideoSource {
 
     /// True if it is silent for so long that reconnecting is the better way to wait.
     fn is_given_up(&self) -> bool {
-        let is_ours_to_end =
-            self.spec.reconnect && self.is_real_time && matches!(self.state, SourceState::Playing);
+        // Nothing else notices that a camera over HTTP is silent: its connection stays open.
+        let is_watched = self.spec.reconnect || self.connection.ending.is_endless();
+        let is_ours_to_end = is_watched && self.is_real_time && matches!(self.state, SourceState::Playing);
         is_ours_to_end && self.heard.elapsed() > GONE
     }
 
@@ -335,9 +336,17 @@ impl VideoSource {
         let Input::Uri(uri) = input else { return error };
         let is_told = matches!(error, Error::NoVideo { .. } | Error::Unreachable { .. });
         let error = in_words_of_the_input(error, input);
-        // Not needed before a reconnect.
-        let error =
-            if self.spec.reconnect || is_told { error } else { explained(error, input, &self.control) };
+        let error = match error {
+            // It gave video before, so its address is right.
+            Error::NoVideo { reason, .. } | Error::Unreachable { reason, .. }
+                if self.connection.ending.is_endless() && !is_told =>
+            {
+                no_video(input, format!("the source was lost: {reason}"))
+            }
+            // Not needed before a reconnect.
+            error if self.spec.reconnect || is_told => error,
+            error => explained(error, input, &self.control),
+        };
         let Some(place) = uri.place().filter(|_| self.is_real_time) else { return error };
         let advice = if self.spec.reconnect { "" } else { "; --reconnect waits until it is back" };
         let placed = |reason: String| format!("{reason} (server {place}{advice})");

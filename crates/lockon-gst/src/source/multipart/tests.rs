@@ -233,6 +233,25 @@ fn a_closed_connection_is_a_lost_camera_and_not_an_end() {
 }
 
 #[test]
+fn a_camera_that_falls_silent_is_lost() {
+    let (address, _) = serve(|stream, _| {
+        stream.write_all(HEAD.as_bytes()).unwrap();
+        send(stream, 1);
+        sleep(LONG);
+    });
+    let mut source = open(&spec(&address)).unwrap();
+    wait(&mut source);
+    let error = loop {
+        match source.wait_next(SOON) {
+            Ok(Next::Pending) => {}
+            Ok(_) => panic!("it is no frame, gap or end"),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("the source was lost: no frame came for 3 s"), "{error}");
+}
+
+#[test]
 fn a_login_is_given_and_a_redirection_followed() {
     let (camera, _) = serve(|stream, head| {
         // me:s3cret
