@@ -426,6 +426,35 @@ fn a_camera_over_http_that_closes_the_connection_ends_the_run_with_an_error_and_
 }
 
 #[test]
+fn frames_before_the_first_key_frame_are_skipped_with_a_warning_that_counts_them() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    place.gst(
+        "videotestsrc num-buffers=25 ! video/x-raw,format=I420,width=64,height=48 ! \
+         x264enc key-int-max=10 bframes=0 option-string=scenecut=0 ! h264parse config-interval=-1 ! \
+         video/x-h264,stream-format=byte-stream,alignment=au ! filesink location=whole.h264",
+    );
+    let whole = std::fs::read(place.path("whole.h264")).unwrap();
+    // Access units begin with a delimiter.
+    let units: Vec<_> = (0..whole.len()).filter(|at| whole[*at..].starts_with(b"\0\0\0\x01\x09")).collect();
+    std::fs::write(place.path("cut.h264"), &whole[units[1]..]).unwrap();
+    // Its parameters come later, or first.
+    let parameters = whole.windows(5).position(|w| w == b"\0\0\0\x01\x67").unwrap();
+    let picture = whole.windows(4).position(|w| w == b"\0\0\x01\x65").unwrap();
+    let with_parameters = [&whole[parameters..picture], &whole[units[1]..]].concat();
+    std::fs::write(place.path("known.h264"), with_parameters).unwrap();
+    for name in ["cut.h264", "known.h264"] {
+        let words = format!("run {name} --threshold mean:31:5 --no-progress -y --results out.jsonl");
+        let out = succeeds(place.lockon(&words));
+        let said = stderr(&out);
+        assert!(
+            said.contains("skipped 9 frames before the first key frame, which is frame 0"),
+            "{name}: {said}"
+        );
+        assert_eq!(frames(&place.records("out.jsonl")).len(), 15, "{name}");
+    }
+}
+
+#[test]
 fn what_a_terminal_would_obey_does_not_reach_it() {
     let place = Place::new();
     let evil = "evil\u{1b}]0;owned\u{7}\u{1b}[2J.mp4";

@@ -22,6 +22,9 @@ const LOOKED_AT: u32 = 32;
 /// Access units that are skipped at most: then the stream has no key frames, and what comes is shown.
 const MOST_SKIPPED: u32 = 600;
 
+/// Buffers of a raw stream that are looked at for its parameter sets.
+const MOST_BUFFERS: u32 = 1 << 14;
+
 /// Bytes of an access unit that are looked at: messages come before the picture.
 const MAX_BYTES: usize = 1 << 16;
 
@@ -33,6 +36,8 @@ const DISPLAY_ORIENTATION: usize = 47;
 #[derive(Debug, Default)]
 pub(super) struct Head {
     orientation: Mutex<Option<Orientation>>,
+    /// Pictures that a parser drops, as they come before the parameter sets.
+    dropped: AtomicU32,
 }
 
 impl Head {
@@ -59,19 +64,29 @@ impl Head {
         *self.orientation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at a raw stream before its parser, which drops messages that come before the parameter sets.
+    /// Looks at a raw stream before its parser, which drops what comes before the parameter sets: messages,
+    /// and pictures without a word.
     fn look_at_raw_bytes(self: &Arc<Self>, pad: &gst::Pad, is_h265: bool) {
-        let (head, looked_at) = (Arc::clone(self), AtomicU32::new(0));
+        let (head, raw) = (Arc::clone(self), Mutex::new(RawBeginning::default()));
         pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
             launch::guarded(pad, gst::PadProbeReturn::Ok, || {
+                let mut raw = raw.lock().unwrap_or_else(PoisonError::into_inner);
                 let layout = pad.current_caps().and_then(|caps| Layout::of(&caps));
-                if layout.is_some_and(|layout| layout.length_bytes.is_some())
-                    || looked_at.fetch_add(1, Ordering::Relaxed) >= LOOKED_AT
-                {
+                if layout.is_some_and(|layout| layout.length_bytes.is_some()) {
                     return gst::PadProbeReturn::Remove;
                 }
-                if let Some(Ok(bytes)) = info.buffer().map(|buffer| buffer.map_readable()) {
+                let Some(Ok(bytes)) = info.buffer().map(|buffer| buffer.map_readable()) else {
+                    return gst::PadProbeReturn::Ok;
+                };
+                raw.looked_at += 1;
+                if raw.looked_at <= LOOKED_AT {
                     head.keep(messages(&bytes, &Layout { is_h265, length_bytes: None }));
+                }
+                raw.count(&bytes, is_h265);
+                head.dropped.store(raw.pictures, Ordering::Relaxed);
+                let is_done = raw.has_parameters && raw.looked_at >= LOOKED_AT;
+                if is_done || raw.looked_at >= MOST_BUFFERS {
+                    return gst::PadProbeReturn::Remove;
                 }
                 gst::PadProbeReturn::Ok
             })
@@ -132,9 +147,9 @@ impl Beginning {
             // The bindings release a buffer that is dropped, and GStreamer 1.22 would release it once more.
             return gst::PadProbeReturn::Handled;
         }
-        if !std::mem::replace(&mut self.has_begun, true) && self.skipped > 0 {
-            let frames = if self.skipped == 1 { "frame" } else { "frames" };
-            let skipped = self.skipped;
+        let skipped = self.skipped + head.dropped.load(Ordering::Relaxed);
+        if !std::mem::replace(&mut self.has_begun, true) && skipped > 0 {
+            let frames = if skipped == 1 { "frame" } else { "frames" };
             match input {
                 // Joining a running stream in the middle is normal.
                 Input::Uri(_) | Input::Camera(_) => {
@@ -163,6 +178,45 @@ impl Beginning {
                 ("none of its {} frames is a key frame, so decoding cannot begin", self.skipped)
             );
         }
+    }
+}
+
+/// The beginning of a raw stream, in buffers of any size.
+#[derive(Debug, Default)]
+struct RawBeginning {
+    looked_at: u32,
+    /// Pictures before the first parameter set.
+    pictures: u32,
+    has_parameters: bool,
+    /// The end of the last buffer, in which a unit may begin.
+    tail: Vec<u8>,
+}
+
+impl RawBeginning {
+    fn count(&mut self, bytes: &[u8], is_h265: bool) {
+        let bytes = [&self.tail[..], bytes].concat();
+        let mut rest = &bytes[..];
+        while let Some(at) = rest.windows(3).position(|three| *three == [0, 0, 1]) {
+            let Some(header) = rest.get(at + 3..at + 6).filter(|_| !self.has_parameters) else {
+                rest = &rest[at..];
+                break;
+            };
+            // The first slice of a picture says so by its first bit.
+            let (is_parameters, is_picture, slice) = if is_h265 {
+                let kind = header[0] >> 1 & 0x3F;
+                (kind == 33, kind < 32, header[2])
+            } else {
+                let kind = header[0] & 0x1F;
+                (kind == 7, (1..=5).contains(&kind), header[1])
+            };
+            self.has_parameters |= is_parameters;
+            if is_picture && !self.has_parameters && slice & 0x80 != 0 {
+                self.pictures += 1;
+            }
+            rest = &rest[at + 3..];
+        }
+        let kept = rest.len().min(if rest.starts_with(&[0, 0, 1]) { 6 } else { 2 });
+        self.tail = if self.has_parameters { Vec::new() } else { rest[rest.len() - kept..].to_vec() };
     }
 }
 
@@ -338,6 +392,20 @@ mod tests {
         // A quarter counter-clockwise, and upside down: 0x4000 behind three bits.
         assert_eq!(orientation(&[0x08, 0, 0]), Some(Orientation::new(false, 3)));
         assert_eq!(orientation(&[0x20, 0, 0]), Some(Orientation::new(true, 2)));
+    }
+
+    #[test]
+    fn pictures_before_the_parameters_are_counted_in_pieces_of_any_size() {
+        // Two slices of one picture, another picture, an access unit delimiter, parameters, a picture.
+        let h264 = b"\0\0\x01\x41\x9A\x01\0\0\x01\x41\x1A\x01\0\0\0\x01\x09\xF0\0\0\x01\x41\x9A\x02\0\0\x01\x67\x64\0\0\0\x01\x65\x88\x01";
+        let h265 = b"\0\0\x01\x02\x01\xD0\0\0\x01\x02\x01\x50\0\0\x01\x02\x01\xD0\0\0\x01\x42\x01\x01\0\0\x01\x26\x01\xAF";
+        for (stream, is_h265) in [(&h264[..], false), (&h265[..], true)] {
+            for piece in 1..stream.len() {
+                let mut raw = RawBeginning::default();
+                stream.chunks(piece).for_each(|bytes| raw.count(bytes, is_h265));
+                assert_eq!((raw.pictures, raw.has_parameters), (2, true), "{is_h265}, pieces of {piece}");
+            }
+        }
     }
 
     #[test]

@@ -163,12 +163,13 @@ impl VideoSource {
 }
 
 /// True if each packet of the video that is used becomes one frame: not where fields have packets of their
-/// own, or some are never shown.
+/// own, some are never shown, or a stream may begin between two key frames.
 fn are_packets_frames(info: &SourceInfo) -> bool {
     let used = info.streams.iter().find(|stream| stream.is_used);
     let known = ["H.264", "H.265", "JPEG", "PNG", "FFV1", "ProRes"];
-    let is_known = |codec: &str| known.contains(&codec);
-    used.is_some_and(|stream| stream.is_interlaced != Some(true) && is_known(&stream.codec))
+    let is_file = ["video/quicktime", "video/x-matroska", "video/x-msvideo"];
+    info.container.as_deref().is_some_and(|container| is_file.contains(&container))
+        && used.is_some_and(|stream| stream.is_interlaced != Some(true) && known.contains(&&*stream.codec))
 }
 
 /// Counts the packets of a video stream that are shown.
