@@ -566,3 +566,37 @@ fn sound_of(request: &Request, spec: &SourceSpec) -> Option<PathBuf> {
     }
     file
 }
+
+#[cfg(all(test, feature = "serve"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_whose_videos_have_the_same_name_have_different_titles() {
+        launch::init().unwrap();
+        let title_of = |request: &Request| {
+            let input = request.parsed_input().unwrap();
+            title(request, &input, &fleet::name_of(&input))
+        };
+        for (typed, expected) in [
+            ("rtsp://me:s3cret@cam1:554/stream", "cam1:554 stream"),
+            ("rtsp://cam2/stream?user=me", "cam2 stream"),
+            ("match.mp4", "match.mp4"),
+        ] {
+            assert_eq!(title_of(&Request::new(typed).unwrap()), expected);
+        }
+        for (pattern, expected) in [("ball", "ball"), ("snow", "snow")] {
+            let source =
+                format!("videotestsrc pattern={pattern} ! videoconvert ! appsink name=frames sync=true");
+            let title = title_of(&Request { source: Some(source), ..Request::default() });
+            assert_eq!(
+                title,
+                format!("source: videotestsrc pattern={expected} ! videoconvert ! appsink name=fram\u{2026}")
+            );
+        }
+        // Of several, each has a name of its own already.
+        let request =
+            Request { source: Some("videotestsrc ! appsink name=frames".into()), ..Request::default() };
+        assert_eq!(title(&request, &request.parsed_input().unwrap(), "source (2)"), "source (2)");
+    }
+}

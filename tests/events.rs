@@ -561,7 +561,7 @@ fn what_cannot_be_told_is_wrong_usage_without_its_secrets() {
     let template = root().join("examples/media/car.png");
     let words = ["--source", SOURCE, "--events", "-", "--template", template.to_str().unwrap()];
     let output = lockon(dir.path(), &words).output().unwrap();
-    assert!(said(&output).contains("nothing is followed"), "{}", said(&output));
+    assert!(said(&output).contains("--events needs tracks"), "{}", said(&output));
     // Two runs have no topic together.
     let words = ["a.mp4", "b.mp4", "--track", "1,1,40,40", "--events", "mqtt://127.0.0.1/a"];
     let output = lockon(dir.path(), &words).output().unwrap();

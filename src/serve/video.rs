@@ -556,3 +556,24 @@ impl Drop for Viewer {
         self.video.count(|viewers| viewers.all -= 1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::rehearsal;
+    use super::*;
+
+    #[test]
+    fn templates_take_so_many_bytes_of_a_runs_records_and_no_more() {
+        let video = Video::new(0, rehearsal::shown(), &Arc::default(), None);
+        for (bytes, has_room) in [
+            (usize::MAX, false),
+            (MOST_TEMPLATE_BYTES - 10, true),
+            (11, false),
+            (10, true),
+            (1, false),
+            (0, true),
+        ] {
+            assert_eq!(video.has_room_for_template(bytes), has_room, "{bytes}");
+        }
+    }
+}
