@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::backend::{self, Backend, Device, Options, Standing, Variants};
-use crate::config::{BackendChoice, Kernel, Limits, LumaRange, SearchMethod, ThresholdSpec, TrackSpec};
+use crate::config::{
+    BackendChoice, Kernel, Limits, LumaRange, SearchMethod, ThresholdSpec, TimeSpan, TrackSpec,
+};
 use crate::engine::Purpose;
 use crate::error::{Error, Result};
 use crate::frame::{Rect, Size, VideoFormat};
@@ -204,17 +206,22 @@ pub struct Job {
     pub track_matches: bool,
     /// Whether what a detector in front finds is followed too.
     pub track_detections: bool,
+    /// The time after which a lost track ends.
+    pub lost_for: Option<TimeSpan>,
+    /// The longest time out of sight within one appearance.
+    pub gap: TimeSpan,
 }
 
 impl Job {
     /// What follows the boxes, and the matches if they are to be followed, on so many threads.
     pub fn tracker(&self, threads: usize) -> Box<dyn Follow> {
         let tracker = Tracker::new(&self.tracks).with_threads(threads);
-        Box::new(match (self.track_matches, self.track_detections) {
+        let tracker = match (self.track_matches, self.track_detections) {
             (true, _) => tracker.following_matches(),
             (false, true) => tracker.following_detections(),
             (false, false) => tracker,
-        })
+        };
+        Box::new(tracker.ending_lost(self.lost_for))
     }
 
     /// What is run on frames of `format`, from now on. What is secret in `input` is left out. `decoder` is
@@ -247,6 +254,8 @@ impl Job {
             range: Some(self.search.range).filter(|range| *range != LumaRange::AsIs).map(LumaRange::name),
             settings: self.search.sought().map(|_| self.settings()),
             command: None,
+            gap: self.gap,
+            hides: false,
         }
     }
 

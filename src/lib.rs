@@ -60,9 +60,9 @@ mod say;
 pub mod serve;
 
 pub use lockon_core::{
-    Error, Result, change, colour, config, control, device_memory, engine, error, excerpt, files, frame,
-    judge, kept, memory, metrics, orders, output, overlay, paced, ports, recycle, reference, results, search,
-    shell, simd, stats, still, surface, tally, template, text, tracker, watch, workers,
+    Error, Result, appearances, change, colour, config, control, device_memory, engine, error, excerpt,
+    files, frame, judge, kept, memory, metrics, orders, output, overlay, paced, ports, recycle, reference,
+    results, search, shell, simd, stats, still, surface, tally, template, text, tracker, watch, workers,
 };
 #[cfg(feature = "gst")]
 pub use lockon_gst as media;

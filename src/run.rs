@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::backend::{Device, Options};
 use crate::config::{Moment, Part, SearchMethod, TrackSpec};
@@ -18,6 +18,7 @@ use crate::files;
 use crate::fleet;
 use crate::frame::{Frame, FrameMeta, Size, VideoFormat};
 use crate::job::{self, Job, NamedTemplate};
+use crate::media::clips::{self, Clips};
 use crate::media::cuda::Surfaces;
 use crate::media::launch;
 use crate::media::sink::{Shown, VideoSink};
@@ -102,7 +103,8 @@ impl Request {
         if let Input::File(path) = &spec.input {
             path.metadata().map_err(Error::file("read", path))?;
         }
-        let (request, traffic, typed) = (self.clone(), Traffic::default(), spec.input.clone());
+        let (request, traffic, typed) =
+            (self.dated(SystemTime::now()), Traffic::default(), spec.input.clone());
         Ok(Prepared { request, share, spec, typed, templates, metrics: None, traffic })
     }
 }
@@ -419,7 +421,8 @@ impl Run {
         let decoder = frames.source().decoder_name().map(str::to_owned);
         let describe = |format: &VideoFormat, device: &Device| {
             let input = request.source.clone().unwrap_or_else(|| typed.to_string());
-            RunRecord { command: command.clone(), ..job.describe(&input, decoder.clone(), format, device) }
+            let (command, hides) = (command.clone(), request.hides());
+            RunRecord { command, hides, ..job.describe(&input, decoder.clone(), format, device) }
         };
         let playback = Playback::new(frames, jumps.then(|| (spec.clone(), request.part())), &control);
         let mut frames = Paced::new(playback, &control);
@@ -511,7 +514,7 @@ fn await_readers(request: &Request, control: &Control) -> Result<Option<Vec<File
 fn file_sinks(request: &Request, spec: &SourceSpec) -> Result<Vec<Box<dyn Sink>>> {
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     for path in &request.results {
-        sinks.push(output::open(path)?);
+        sinks.push(output::open_rolling(path, request.rolling())?);
     }
     if let Some(path) = &request.report {
         sinks.push(report::open(path)?);
@@ -519,10 +522,22 @@ fn file_sinks(request: &Request, spec: &SourceSpec) -> Result<Vec<Box<dyn Sink>>
     let sound = if request.output.is_empty() { None } else { sound_of(request, spec) };
     for path in &request.output {
         let sink = of_part(request, VideoSink::file(path, request.shown_view(), sound.clone())?);
+        let sink = sink.hiding(request.hiding());
         sinks.push(Box::new(match request.follow {
             Some(shot) => sink.following(Crop::new(shot, request.follow_zoom)),
             None => sink,
         }));
+    }
+    if let Some(pattern) = &request.cut {
+        let file = spec.input.file().filter(|path| spec.opened.is_none() && !files::is_pipe(path));
+        let wanted = clips::Wanted {
+            pattern: pattern.clone(),
+            padding: request.cut_padding,
+            sound: file.clone().filter(|_| !request.no_audio),
+            file: file.filter(|_| !request.cut_exact && !request.hides()),
+            hiding: request.hiding(),
+        };
+        sinks.push(Box::new(Clips::open(wanted)?));
     }
     Ok(sinks)
 }
@@ -545,11 +560,12 @@ fn pipeline_sinks(
 ) -> Result<PipelineSinks> {
     let mut sinks = Vec::new();
     for text in &request.sink {
-        sinks.push(of_part(request, VideoSink::user(text, request.shown_view(), is_live)?).steering(control));
+        let sink = of_part(request, VideoSink::user(text, request.shown_view(), is_live)?);
+        sinks.push(sink.hiding(request.hiding()).steering(control));
     }
     if request.display {
         let window = VideoSink::display(request.shown_view(), is_live, &input.title())?;
-        sinks.push(window.with_zones(request.zone.clone()).steering(control));
+        sinks.push(window.hiding(request.hiding()).with_zones(request.zone.clone()).steering(control));
     }
     let shown = sinks.last().filter(|_| is_live).map(VideoSink::shown);
     Ok((sinks.into_iter().map(|sink| Box::new(sink) as Box<dyn Sink>).collect(), shown))

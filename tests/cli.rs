@@ -12,10 +12,12 @@ use tempfile::TempDir;
 use crate::util::{gpu, noise, paste, program, root};
 use lockon::frame::{Plane, Rect, Size};
 
+mod clips;
 mod closing;
 mod decode;
 mod follow;
 mod info;
+mod lasting;
 mod overwrite;
 mod pipelines;
 mod range;

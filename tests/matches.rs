@@ -221,6 +221,22 @@ fn a_box_that_was_given_explains_the_match_under_it() {
 }
 
 #[test]
+fn a_track_of_a_match_ends_after_the_time_that_was_asked_for() {
+    let places: Vec<_> = (0..120).map(|i| if i < 20 { vec![(60 + 2 * i, 40)] } else { vec![] }).collect();
+    let pictures = video(places);
+    let last = |lost_for: Option<&str>| {
+        let lost_for = lost_for.map(|text| text.parse().unwrap());
+        let tracks = tracks_of(Job { lost_for, ..job() }.records_of_all(&pictures));
+        tracks.iter().rposition(|tracks| !tracks.is_empty()).unwrap()
+    };
+    let usual = last(None);
+    // 2 s by default, in frames of 40 ms.
+    assert_eq!(last(Some("2s")), usual);
+    assert_eq!(last(Some("1s")), usual - 25);
+    assert_eq!(last(Some("3s")), usual + 25);
+}
+
+#[test]
 fn sixteen_matches_are_followed_at_once_and_the_next_when_one_ends() {
     let size = Size::new(401, 301);
     let (mut all, part) = (smooth(7, size), smooth(99, Size::new(31, 27)));

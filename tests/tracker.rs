@@ -404,6 +404,22 @@ fn a_target_that_has_turned_is_found_again_as_it_was_and_upright() {
 }
 
 #[test]
+fn a_named_track_that_is_lost_for_too_long_ends_and_none_does_without_a_limit() {
+    let poses: Vec<_> = (0..90).map(|i| (i < 20).then(|| at(60.0 + f64::from(i), 60.0))).collect();
+    let pictures = video(poses);
+    let tracks = vec![format!("van={}", typed(at(60.0, 60.0))).parse().unwrap()];
+    let for_ever = Job { tracks, ..Job::default() };
+    let tracks = tracks_of(for_ever.records_of_all(&pictures));
+    assert!(tracks.iter().all(|tracks| tracks.len() == 1 && tracks[0].name.as_deref() == Some("van")));
+    let lost = tracks.iter().position(|tracks| tracks[0].state == TrackState::Lost).unwrap();
+    // Frames are 40 ms apart.
+    let limited = Job { lost_for: Some("1s".parse().unwrap()), ..for_ever };
+    let ended = tracks_of(limited.records_of_all(&pictures));
+    assert_eq!(ended[..lost + 25], tracks[..lost + 25]);
+    assert!(ended[lost + 25..].iter().all(Vec::is_empty));
+}
+
+#[test]
 fn a_lost_track_keeps_its_last_confirmed_box() {
     let poses = (0..30).map(|i| (i < 10).then(|| at(60.0 + f64::from(i), 60.0)));
     let tracks = follow(&video(poses), &[typed(at(60.0, 60.0))]);

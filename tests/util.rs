@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::say;
 use lockon::backend::{self, Backend, Device, Options};
-use lockon::config::{BackendChoice, Kernels, Limits, SearchMethod, ThresholdSpec, TrackSpec, Typed};
+use lockon::config::{
+    BackendChoice, Kernels, Limits, SearchMethod, ThresholdSpec, TimeSpan, TrackSpec, Typed,
+};
 use lockon::control::Control;
 use lockon::engine::{Engine, OpenBackend, OpenSpare, Purpose};
 use lockon::frame::{
@@ -307,6 +309,7 @@ pub struct Job {
     pub threshold: Option<ThresholdSpec>,
     pub tracks: Vec<TrackSpec>,
     pub track_matches: bool,
+    pub lost_for: Option<TimeSpan>,
     pub limits: Limits,
     pub threads: usize,
     pub depth: usize,
@@ -324,6 +327,7 @@ impl Default for Job {
             threshold: None,
             tracks: Vec::new(),
             track_matches: false,
+            lost_for: None,
             limits: Limits::default(),
             threads: 2,
             depth: 2,
@@ -368,7 +372,7 @@ impl Job {
     ) -> (Summary, Result<()>) {
         let tracker = Tracker::new(&self.tracks).with_threads(self.threads);
         let tracker = if self.track_matches { tracker.following_matches() } else { tracker };
-        let tracker = Box::new(tracker);
+        let tracker = Box::new(tracker.ending_lost(self.lost_for));
         let engine = Engine {
             source,
             search: self.search().into(),
@@ -425,5 +429,7 @@ pub fn run_record(format: &VideoFormat, device: &Device) -> RunRecord {
         range: None,
         settings: None,
         command: None,
+        gap: TimeSpan::default(),
+        hides: false,
     }
 }

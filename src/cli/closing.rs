@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use lockon::appearances::Appearance;
 use lockon::memory::Bytes;
 use lockon::results::{
     EventsSummary, FrameTime, Percentiles, Span, Summary, TemplateSummary, TrackSummary, TrafficSummary,
@@ -15,6 +16,8 @@ use super::words::{self, counted};
 /// Tracks that get a line each, and spans in which one of them was lost.
 const MOST_TRACKS: usize = 12;
 const MOST_SPANS: usize = 3;
+/// Files that are listed.
+const MOST_FILES: usize = 20;
 
 /// How to get something out of a run that shows and writes nothing.
 pub(super) const NOTHING_KEPT: &str = "nothing was kept: -o FILE.mp4 writes the video with what was found drawn in, --results FILE.jsonl what was \
@@ -25,6 +28,7 @@ pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
     let mut lines = vec![head(summary)];
     lines.extend(summary.found.iter().map(|found| of_template(found, summary.frames, min_score)));
     lines.extend(summary.tracks.iter().take(MOST_TRACKS).map(of_track));
+    lines.extend(appearances(summary));
     let unlisted = summary.tracks.len().saturating_sub(MOST_TRACKS) as u64 + summary.more_tracks;
     if unlisted > 0 {
         lines.push(format!("and {}", counted(unlisted, "more track", "more tracks")));
@@ -124,8 +128,14 @@ pub(super) fn describe_times(summary: &Summary, decoder: Option<&str>) -> String
 pub(super) fn describe_files(summary: &Summary) -> Option<String> {
     let size = |path: &Path| path.metadata().ok().filter(std::fs::Metadata::is_file).map(|found| found.len());
     let files = summary.files.iter().filter_map(|path| Some((text::path(path), size(path)?)));
-    let files: Vec<_> = files.map(|(path, bytes)| format!("{path} ({})", Bytes(bytes))).collect();
-    (!files.is_empty()).then(|| format!("written: {}", files.join(", ")))
+    let mut files: Vec<_> = files.map(|(path, bytes)| format!("{path} ({})", Bytes(bytes))).collect();
+    let more = files.len().saturating_sub(MOST_FILES);
+    files.truncate(MOST_FILES);
+    let mut line = (!files.is_empty()).then(|| format!("written: {}", files.join(", ")))?;
+    if more > 0 {
+        let _ = write!(line, ", and {}", counted(more as u64, "more file", "more files"));
+    }
+    Some(line)
 }
 
 /// A stage in words.
@@ -158,6 +168,40 @@ fn head(summary: &Summary) -> String {
     head
 }
 
+/// A line for each template and track that appeared more than once: the lines above have the first and last
+/// frame of the others.
+fn appearances(summary: &Summary) -> Vec<String> {
+    let mut all: Vec<(&Appearance, Vec<&Appearance>)> = Vec::new();
+    for one in &summary.appearances {
+        let is_it =
+            |first: &Appearance| first.track == one.track && (one.track.is_some() || first.name == one.name);
+        match all.iter_mut().find(|(first, _)| is_it(first)) {
+            Some((_, others)) => others.push(one),
+            None => all.push((one, vec![one])),
+        }
+    }
+    let several = all.iter().filter(|(_, times)| times.len() > 1).take(MOST_TRACKS);
+    let line = |(first, times): &(&Appearance, Vec<&Appearance>)| {
+        let name = first.name.as_deref().map(text::in_one_line);
+        let name = match (first.track, name) {
+            (Some(id), Some(name)) => format!("#{id} ({name})"),
+            (Some(id), None) => format!("#{id}"),
+            (None, name) => name.unwrap_or_default().into_owned(),
+        };
+        let spans = times.iter().take(MOST_SPANS).map(|one| span(&Span { from: one.start, to: one.end }));
+        let mut line = format!(
+            "{name} appeared {}: {}",
+            counted(times.len() as u64, "time", "times"),
+            spans.collect::<Vec<_>>().join(", ")
+        );
+        if let Some(more) = times.len().checked_sub(MOST_SPANS).filter(|more| *more > 0) {
+            let _ = write!(line, ", and {more} more");
+        }
+        line
+    };
+    several.map(line).collect()
+}
+
 fn of_template(found: &TemplateSummary, frames: u64, min_score: f64) -> String {
     let name = text::in_one_line(&found.template);
     let of_all = counted(frames, "frame", "frames");
@@ -183,8 +227,8 @@ fn of_template(found: &TemplateSummary, frames: u64, min_score: f64) -> String {
 fn of_track(track: &TrackSummary) -> String {
     let share = |count: u64| percent(count as f64 / track.frames.max(1) as f64);
     let mut line = format!("#{}", track.id);
-    if let Some(template) = &track.template {
-        let _ = write!(line, " ({})", text::in_one_line(template));
+    if let Some(label) = track.name.as_ref().or(track.template.as_ref()) {
+        let _ = write!(line, " ({})", text::in_one_line(label));
     }
     let _ = write!(
         line,
@@ -265,6 +309,7 @@ mod tests {
     fn track(id: u32) -> TrackSummary {
         TrackSummary {
             id,
+            name: None,
             template: None,
             first: at(18),
             last: at(59),

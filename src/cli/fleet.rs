@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
 use indicatif::ProgressBar;
@@ -96,6 +96,10 @@ pub(super) fn named(typed: &Typed<All>, list: Option<&Path>) -> Result<Vec<Named
 
 /// Runs them beside each other.
 pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
+    let now = SystemTime::now();
+    for (_, request) in &mut videos {
+        *request = request.dated(now);
+    }
     videos
         .iter()
         .try_for_each(|(name, request)| run::check(request).map_err(|error| in_front(name, error)))?;
@@ -199,7 +203,7 @@ fn leave_out_done(videos: &mut Vec<Named>, keeps_all: bool) -> Result<Vec<PathBu
             Completion::Part(files) if !keeps_all => files,
             Completion::None | Completion::Part(_) | Completion::Other => Vec::new(),
         };
-        lost.extend(request.output_files().into_iter().filter(|path| !of_interrupted.contains(path)));
+        lost.extend(request.files_at_risk().into_iter().filter(|path| !of_interrupted.contains(path)));
         left.push((name, request));
     }
     *videos = left;
@@ -207,7 +211,7 @@ fn leave_out_done(videos: &mut Vec<Named>, keeps_all: bool) -> Result<Vec<PathBu
 }
 
 fn outputs(videos: &[Named]) -> Vec<PathBuf> {
-    videos.iter().flat_map(|(_, request)| request.output_files()).collect()
+    videos.iter().flat_map(|(_, request)| request.files_at_risk()).collect()
 }
 
 /// An error about one of several videos, of the same kind.

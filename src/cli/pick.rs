@@ -118,7 +118,7 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
 pub(super) fn tracks(frame: &Frame, input: &Input, control: &Control) -> Result<Option<Vec<TrackSpec>>> {
     let from = Moment::Frame(frame.meta.index);
     let Some(boxes) = ask(frame, input, control)? else { return Ok(None) };
-    let tracks: Vec<_> = boxes.into_iter().map(|rect| TrackSpec { rect, from }).collect();
+    let tracks: Vec<_> = boxes.into_iter().map(|rect| TrackSpec::new(rect, from)).collect();
     for track in &tracks {
         log::say(&format!("picked: --track {track}"));
     }

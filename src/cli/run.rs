@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::time::SystemTime;
 
 use anyhow::Result;
 
@@ -38,9 +39,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     if args.print_pipeline {
         return print_pipelines(&request, args.as_element);
     }
+    let request = request.dated(SystemTime::now());
     let mut prepared = request.prepare()?;
     request.check_work()?;
-    args.overwrite.allow(&request.output_files())?;
+    args.overwrite.allow(&request.files_at_risk())?;
     let signals = Signals::watch()?;
     if let Some(url) = prepared.serve_metrics()? {
         log::say(&format!("metrics: {url}"));
@@ -131,7 +133,10 @@ pub(super) fn check(request: &Request) -> lockon::Result<()> {
 
 /// True if somebody sees anything of what is found.
 pub(super) fn keeps_anything(request: &Request) -> bool {
-    let written = request.output.len() + request.results.len() + request.sink.len();
+    let written = usize::from(request.cut.is_some())
+        + request.output.len()
+        + request.results.len()
+        + request.sink.len();
     let is_seen = request.display || request.metrics.is_some() || request.serve.is_some();
     let is_told = !request.events.is_empty();
     written > 0 || request.report.is_some() || is_seen || is_told

@@ -87,13 +87,14 @@ fn request(
     request.reconnect &= !matches!(input, Input::File(_));
     let name = fleet::name_of(&input);
     fleet::expand(&mut request, &name, index)?;
+    request = request.dated(std::time::SystemTime::now());
     run::check(&request)?;
     let mut runs: Vec<_> = open.values().map(|open| open.asked.clone()).collect();
     runs.push((name, request));
     // Also with -y no two of them write the same file.
     fleet::check(&runs)?;
     let (name, request) = runs.pop().expect("it was put there");
-    args.overwrite.allow_unasked(&request.output_files())?;
+    args.overwrite.allow_unasked(&request.files_at_risk())?;
     Ok((name, request))
 }
 

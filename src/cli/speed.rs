@@ -129,7 +129,7 @@ fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Devic
     search.threshold = Some(THRESHOLD.parse()?);
     let job = Job {
         search: search.into(),
-        tracks: vec![TrackSpec { rect: middle(3), from: lockon::config::Moment::default() }],
+        tracks: vec![TrackSpec::new(middle(3), lockon::config::Moment::default())],
         ..Job::default()
     };
     let options = Options { choice, threads, ..Options::default() };

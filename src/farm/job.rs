@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::fleet;
 use crate::job::NamedTemplate;
 use crate::media::source::Input;
+use crate::output::is_dated;
 use crate::request::Request;
 
 /// How often a job is tried where nobody says.
@@ -173,6 +174,18 @@ fn check(request: &Request) -> Result<()> {
     }
     if request.metrics.is_some() {
         return usage("--metrics is for a run: `lockon worker --metrics` tells of all its jobs");
+    }
+    let names = request.output_files();
+    if request.append
+        || request.rotate.is_some()
+        || names.iter().any(|name| is_dated(&name.to_string_lossy()))
+    {
+        return usage(
+            "--append, --rotate, {date} and {time} are for a run: the farm has to know the names of all files before",
+        );
+    }
+    if request.cut.is_some() {
+        return usage("--cut is for a run: the farm has to know the names of all files before");
     }
     if request.output_files().is_empty() && request.sink.is_empty() {
         return usage("a worker shows nothing: say where results go, by --results, -o or --report");

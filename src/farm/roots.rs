@@ -222,6 +222,12 @@ impl Roots {
 
     /// Opens the video, so that whatever gets its name later is not read.
     fn open_video(&self, asked: &mut Asked) -> Result<()> {
+        if asked.request.append || asked.request.rotate.is_some() {
+            return Err(self.refusal(Path::new("--append")));
+        }
+        if asked.request.cut.is_some() {
+            return Err(self.refusal(Path::new("--cut")));
+        }
         let input = asked.request.parsed_input()?;
         self.check_input(&input)?;
         let video = match input {

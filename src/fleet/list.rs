@@ -62,7 +62,7 @@ pub fn check(runs: &[(String, Request)]) -> Result<()> {
     }
     let mut writers: HashMap<PathBuf, &str> = HashMap::new();
     for (name, request) in runs {
-        for path in request.output_files() {
+        for path in request.output_files().into_iter().chain(request.cut.iter().map(PathBuf::from)) {
             if let Some(other) = writers.insert(path.clone(), name) {
                 let word =
                     if path.to_str().is_some_and(has_words) { "another name" } else { "{stem} or {index}" };

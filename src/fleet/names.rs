@@ -53,10 +53,15 @@ pub fn expand(request: &mut Request, name: &str, index: usize) -> Result<()> {
     for field in EXPANDED.into_iter().filter_map(Field::named) {
         let texts = field.texts(request);
         let name = if field.name == "events" { &in_address } else { name };
-        let expanded: Vec<OsString> = texts.iter().map(|text| put_in(text, name, index)).collect();
+        let expanded: Vec<OsString> = texts.iter().map(|text| put_in(text, name, index, true)).collect();
         if expanded != texts {
             field.give(request, &expanded, &expanded.join(" ".as_ref()).to_string_lossy())?;
         }
+    }
+    if let Some(pattern) = &mut request.cut {
+        // There `{name}` is that of what appears.
+        let expanded = put_in(&pattern.as_str().into(), name, index, false);
+        *pattern = expanded.to_string_lossy().into_owned();
     }
     Ok(())
 }
@@ -71,7 +76,7 @@ pub(super) fn has_words(text: &str) -> bool {
     ["{name}", "{stem}", "{index}"].iter().any(|word| text.contains(word))
 }
 
-fn put_in(text: &OsString, name: &str, index: usize) -> OsString {
+fn put_in(text: &OsString, name: &str, index: usize, has_name: bool) -> OsString {
     match text.to_str() {
         Some(text) if has_words(text) => {
             // One after the other, from the left: a name may have braces of its own.
@@ -81,6 +86,7 @@ fn put_in(text: &OsString, name: &str, index: usize) -> OsString {
                 rest = &rest[at..];
                 let index = index.to_string();
                 let words = [("{name}", name), ("{stem}", stem(name)), ("{index}", &*index)];
+                let words = words.into_iter().filter(|(word, _)| has_name || *word != "{name}");
                 let word = words.into_iter().find(|(word, _)| rest.starts_with(word));
                 let (word, value) = word.unwrap_or(("{", "{"));
                 out.push_str(value);
@@ -121,11 +127,13 @@ mod tests {
         request.output = vec!["{name}.mkv".into()];
         request.report = Some("{{stem}}.html".into());
         request.template = vec!["{stem}.png".into()];
+        request.cut = Some("{stem}/{name}-{n}.mp4".into());
         expand(&mut request, "{index}.mp4", 7).unwrap();
         assert_eq!(request.results, ["out/{index}.7.jsonl", "{x}.csv"]);
         assert_eq!(request.output, [Path::new("{index}.mp4.mkv")]);
         assert_eq!(request.report.as_deref(), Some("{{index}}.html"));
         assert_eq!(request.template, ["{stem}.png"], "that is read, not written");
+        assert_eq!(request.cut.as_deref(), Some("{index}/{name}-{n}.mp4"), "the name of what appears");
         request.events = vec!["mqtt://b/{stem}".into()];
         expand(&mut request, "50% a#b?.mp4", 7).unwrap();
         assert_eq!(request.events[0].as_str(), "mqtt://b/50%25 a%23b%3F");

@@ -1,6 +1,6 @@
 //! What a request must not ask for.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{FIELDS, Field, Request, Share, login};
 use crate::backend::cuda;
@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::job;
 use crate::media;
+use crate::media::clips;
 use crate::media::cuda::Surfaces;
 use crate::media::launch::Launch;
 use crate::media::sink::{self, VideoSink};
@@ -43,6 +44,20 @@ impl Request {
         }
         files::check_distinct(&self.input_files(&spec.input), &self.output_files())?;
         self.check_part()?;
+        self.check_names()?;
+        self.results.iter().try_for_each(|path| output::check_rolling(path, self.rolling()))?;
+        if self.no_audio && self.output.is_empty() && self.cut.is_none() {
+            return usage("--no-audio needs --output");
+        }
+        let shows = !self.output.is_empty() || !self.sink.is_empty() || self.display || self.cut.is_some();
+        if self.hides() && !shows {
+            return usage(
+                "--blur and --pixelate hide parts of written pictures: give -o, --cut, --sink or --display",
+            );
+        }
+        if let Some(pattern) = &self.cut {
+            clips::check(pattern)?;
+        }
         if self.start != Moment::default() && spec.is_real_time()? {
             return usage("--start is for files: a camera or stream has no frames from before it was opened");
         }
@@ -117,6 +132,17 @@ impl Request {
         Ok(())
     }
 
+    /// Refuses names that stand for two tracks.
+    fn check_names(&self) -> Result<()> {
+        let mut names = std::collections::BTreeSet::new();
+        match self.track.iter().filter_map(|track| track.name.as_ref()).find(|name| !names.insert(*name)) {
+            Some(name) => {
+                Err(Error::Usage(format!("--track: two tracks are named {}", text::in_one_line(name))))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Refuses a part without frames, and boxes that lie outside of it.
     fn check_part(&self) -> Result<()> {
         let part = self.part();
@@ -154,6 +180,16 @@ impl Request {
     pub fn output_files(&self) -> Vec<PathBuf> {
         let results = self.results.iter().filter(|path| *path != "-").chain(&self.report).map(PathBuf::from);
         self.output.iter().cloned().chain(results).collect()
+    }
+
+    /// The files that are written, and those there that clips of --cut may replace.
+    pub fn files_at_risk(&self) -> Vec<PathBuf> {
+        let clips = self.cut.iter().flat_map(|pattern| clips::existing(pattern));
+        // What is continued, or gets names that no file has, loses nothing.
+        let is_kept = |path: &PathBuf| {
+            self.rolling().keeps_files() && self.results.iter().any(|name| Path::new(name) == path)
+        };
+        self.output_files().into_iter().filter(|path| !is_kept(path)).chain(clips).collect()
     }
 
     /// True if decoders may leave frames where a GPU searches them. Those that are lost with the device

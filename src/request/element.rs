@@ -125,6 +125,11 @@ impl Request {
     pub fn as_element(&self) -> Result<Launch> {
         let spec = &self.source_spec()?;
         self.check_with(spec)?;
+        if self.hides() {
+            return Err(Error::Usage(
+                "--blur and --pixelate: the element hides nothing, use `lockon run`".into(),
+            ));
+        }
         let (mut source, sinks) = self.pipelines_from(spec)?;
         let sinks: Vec<_> = sinks.into_iter().map(|(_, launch)| launch).collect();
         let is_real_time = spec.is_real_time()?;
@@ -169,6 +174,9 @@ impl Request {
             ("--metrics", self.metrics.is_some()),
             ("--events", !self.events.is_empty()),
             ("--follow", self.follow.is_some()),
+            ("--cut", self.cut.is_some()),
+            ("--append", self.append),
+            ("--rotate", self.rotate.is_some()),
         ] {
             if is_given {
                 tracing::warn!(

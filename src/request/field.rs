@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use super::Request;
 use crate::config::{
-    Angles, BackendChoice, Kernel, LumaRange, Moment, OnDeviceLoss, Scales, SearchMethod, Shot, Speed,
-    ThresholdSpec, TrackSpec, Typed, View, Zone,
+    Angles, BackendChoice, Kernel, LumaRange, Moment, OnDeviceLoss, Rotate, Scales, SearchMethod, Shot,
+    Speed, Subject, ThresholdSpec, TimeSpan, TrackSpec, Typed, View, Zone,
 };
 use crate::error::{Bytes, Error, Result};
 use crate::frame::{Rect, Size};
@@ -262,6 +262,9 @@ macro_rules! text_of_values {
 text_of_values!(
     ThresholdSpec,
     TrackSpec,
+    TimeSpan,
+    Subject,
+    Rotate,
     Rect,
     Size,
     Moment,
@@ -474,6 +477,7 @@ slots_of_values!(
     Decoder,
     Moment,
     Speed,
+    TimeSpan,
     Typed<Scales>,
     Typed<Angles>
 );

@@ -36,13 +36,14 @@ pub use share::Share;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
 
 use crate::backend::{self, Options};
 use crate::config::{
-    Angles, BackendChoice, Kernel, Limits, LumaRange, Moment, OnDeviceLoss, Part, Scales, SearchMethod, Shot,
-    Speed, ThresholdSpec, TrackSpec, Typed, View, Zone,
+    Angles, BackendChoice, Kernel, Limits, LumaRange, Moment, OnDeviceLoss, Part, Rotate, Scales,
+    SearchMethod, Shot, Speed, Subject, ThresholdSpec, TimeSpan, TrackSpec, Typed, View, Zone,
 };
 use crate::control::Control;
 use crate::error::{Bytes, Result};
@@ -51,6 +52,8 @@ use crate::job::{self, Job, NamedTemplate};
 use crate::media::detections::Wanted;
 use crate::media::source::Decoder;
 use crate::metrics::Address;
+use crate::output::{self, Rolling};
+use crate::overlay::{Hiding, Way};
 use crate::search::Search;
 use field::{SPEC, request};
 
@@ -75,7 +78,7 @@ const DECISIVE: [&str; 11] = [
 ];
 
 /// Fields that decide what an encoded output shows.
-const SHOWN: [&str; 5] = ["view", "follow", "follow-zoom", "no-audio", "zone"];
+const SHOWN: [&str; 7] = ["view", "follow", "follow-zoom", "no-audio", "zone", "blur", "pixelate"];
 
 /// Most threads.
 const MOST_THREADS: f64 = 1024.0;
@@ -93,9 +96,10 @@ request! {
     template: Vec<String> = Vec::new(),
         Spec { value: "[NAME=]PATH", short: Some('t'), group: TO_DO, element: InElement::Playing, ..SPEC };
     /// Follow the object in this box (0,0 is the top left pixel), from this frame or time on: 18, 12.5s,
-    /// 1:02.5 (default: the first frame); may be given several times
+    /// 1:02.5 (default: the first frame). A NAME stands in all results beside the track's number; may be
+    /// given several times
     track: Vec<TrackSpec> = Vec::new(),
-        Spec { value: "X,Y,W,H[@WHEN]", group: TO_DO, takes_hyphens: true, element: InElement::Ready, ..SPEC };
+        Spec { value: "[NAME=]X,Y,W,H[@WHEN]", group: TO_DO, takes_hyphens: true, element: InElement::Ready, ..SPEC };
     /// Draw the box to follow in a window, on the first frame (of --start if given; the newest of a camera):
     /// drag a box, arrows move it by a pixel, Shift+arrows resize it, Enter or space accepts it, A adds
     /// another, Backspace removes the last one, Esc, q and c cancel. Without a screen the frame is written as
@@ -116,6 +120,10 @@ request! {
     /// Minimum score of a detection, from 0 to 1: the field `confidence` of a region's parameters
     min_detection_score: f64 = 0.0,
         Spec { value: "SCORE", group: TO_DO, needs: &["track-detections"], range: Some((0.0, 1.0)), element: InElement::Ready, ..SPEC };
+    /// End a track that has been lost for this long: 10s, 500ms, 1:30 [default: boxes of --track are searched
+    /// for until the video ends; tracks of matches and detections end after 2 s]
+    lost_for: Option<TimeSpan> = None,
+        Spec { value: "TIME", group: TO_DO, element: InElement::Ready, ..SPEC };
     /// Replay the interactive changes stored in an earlier results file (JSON Lines), at the same frames
     control: Option<PathBuf> = None,
         Spec { value: "FILE.jsonl", group: TO_DO, element: InElement::Ready, ..SPEC };
@@ -164,8 +172,25 @@ request! {
     /// Magnify the crop of --follow, from 1 to 16 times
     follow_zoom: f64 = 1.0,
         Spec { value: "TIMES", group: OUTPUT, needs: &["follow"], range: Some((1.0, 16.0)), hides_default: true, ..SPEC };
-    /// Do not copy the input's sound into -o
-    no_audio: bool = false, Spec { group: OUTPUT, needs: &["output"], ..SPEC };
+    /// Blur these in -o, --cut, --sink and --display: all, the number of a track, or the name of a track,
+    /// template or class. They stay hidden while they are uncertain or lost; a report has no pictures then;
+    /// may be given several times
+    blur: Vec<Subject> = Vec::new(),
+        Spec { value: "all|NAME|NUMBER", group: OUTPUT, excludes: &["serve", "event-thumbnails"], ..SPEC };
+    /// As --blur, with large squares
+    pixelate: Vec<Subject> = Vec::new(),
+        Spec { value: "all|NAME|NUMBER", group: OUTPUT, excludes: &["serve", "event-thumbnails"], ..SPEC };
+    /// Write a clip for each appearance (see --gap), without boxes: a name with {n}, the clip's number, and
+    /// perhaps {name}, the name of the track or template, such as clips/{name}-{n}.mp4. Copied from a file,
+    /// beginning at a key frame; encoded from everything else
+    cut: Option<String> = None, Spec { value: "FILE", group: OUTPUT, is_file: true, ..SPEC };
+    /// Time before and after each appearance in the clips of --cut
+    cut_padding: TimeSpan = TimeSpan::seconds(1),
+        Spec { value: "TIME", group: OUTPUT, ..SPEC };
+    /// Encode the clips of --cut, so that they begin and end at the exact frame
+    cut_exact: bool = false, Spec { group: OUTPUT, needs: &["cut"], ..SPEC };
+    /// Do not copy the input's sound into -o and --cut
+    no_audio: bool = false, Spec { group: OUTPUT, ..SPEC };
     /// Show the results in a window. Drag a box to follow an object, click a track to forget it; space pauses
     /// and resumes, `.` steps by one frame; q, Esc and closing the window end the run as if the video had
     /// ended. A camera's frames are dropped while paused
@@ -178,9 +203,25 @@ request! {
     view: Option<View> = None,
         Spec { value: "VIEW", group: OUTPUT, offers: &["overlay", "mask", "split"], ..SPEC };
     /// Write results: .jsonl, .csv, .mot.txt (MOTChallenge), .cvat.xml (tracks for CVAT), .coco.json (COCO),
-    /// or - for JSON Lines on standard output; may be given several times
+    /// .intervals.csv or .intervals.jsonl (from when to when each template and track was in sight), or - for
+    /// JSON Lines on standard output; may be given several times
     results: Vec<String> = Vec::new(),
         Spec { value: "FILE", group: OUTPUT, is_file: true, element: InElement::Ready, ..SPEC };
+    /// Continue --results files that exist (.jsonl and .csv) instead of overwriting them: with another `run`
+    /// record, no second header, and a last line that was cut off repaired
+    append: bool = false, Spec { group: OUTPUT, needs: &["results"], ..SPEC };
+    /// Begin the next --results file (.jsonl and .csv) at this size, or when the hour or the day ends (UTC):
+    /// 100M, hour, day. {date} and {time} in the name are those of its beginning, and names that exist get a
+    /// number: nothing is overwritten
+    rotate: Option<Rotate> = None,
+        Spec { value: "SIZE|hour|day", group: OUTPUT, needs: &["results"], offers: &["hour", "day"], ..SPEC };
+    /// Keep the newest N files of each --results with --rotate, and remove older ones
+    keep: Option<u32> = None,
+        Spec { value: "N", group: OUTPUT, needs: &["rotate"], range: Some((1.0, f64::INFINITY)), ..SPEC };
+    /// Longest time out of sight within one appearance of --results NAME.intervals.csv and .jsonl, the report
+    /// and the summary; after a longer one a new appearance begins
+    gap: TimeSpan = TimeSpan::seconds(1),
+        Spec { value: "TIME", group: OUTPUT, element: InElement::Ready, ..SPEC };
     /// Report events of tracks (appeared, uncertain, lost, found, gone; entered or left a --zone): as lines
     /// of JSON on standard output (-), posted to an http:// or https:// address, or published to an MQTT
     /// broker at mqtt://HOST:PORT/TOPIC or mqtts://HOST:PORT/TOPIC, with USER:PASSWORD@ before the host if
@@ -344,6 +385,41 @@ impl Request {
         self.view.unwrap_or(if thresholds_only { View::Mask } else { View::default() })
     }
 
+    /// How results files of a run that lasts are written.
+    pub fn rolling(&self) -> Rolling {
+        Rolling { append: self.append, rotate: self.rotate, keep: self.keep }
+    }
+
+    /// The request with `{date}` and `{time}` in names of outputs replaced by a time, in UTC. Names of files
+    /// that [`rotate`](Self::rotate) begins keep them: each file has its own time.
+    #[must_use]
+    pub fn dated(&self, now: SystemTime) -> Self {
+        let mut request = self.clone();
+        let text = |text: &mut String| *text = output::dated(text, now);
+        if request.rotate.is_none() {
+            request.results.iter_mut().for_each(text);
+        }
+        request.report.iter_mut().chain(&mut request.cut).for_each(text);
+        for path in &mut request.output {
+            if let Some(name) = path.to_str().filter(|name| output::is_dated(name)) {
+                *path = output::dated(name, now).into();
+            }
+        }
+        request
+    }
+
+    /// The tracks and matches that outputs hide.
+    pub fn hiding(&self) -> Hiding {
+        let blurred = self.blur.iter().map(|subject| (subject.clone(), Way::Blur));
+        let coarse = self.pixelate.iter().map(|subject| (subject.clone(), Way::Pixelate));
+        Hiding::new(blurred.chain(coarse).collect())
+    }
+
+    /// True if outputs hide something.
+    pub fn hides(&self) -> bool {
+        !self.blur.is_empty() || !self.pixelate.is_empty()
+    }
+
     /// The limits of a match.
     pub fn limits(&self) -> Limits {
         Limits {
@@ -409,6 +485,8 @@ impl Request {
             tracks: self.track.clone(),
             track_matches: self.track_matches,
             track_detections: self.track_detections,
+            lost_for: self.lost_for,
+            gap: self.gap,
         })
     }
 }

@@ -8,6 +8,7 @@
 //! What writes files of results (`output`), reads pictures (`pictures`) and makes the page about a run
 //! (`report`) are features, all off unless asked for.
 
+pub mod appearances;
 mod as_text;
 pub mod backend;
 pub mod change;

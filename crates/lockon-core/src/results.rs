@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::appearances::Appearance;
+use crate::config::TimeSpan;
 use crate::frame::Rect;
 use crate::orders::Order;
 use crate::stats::Durations;
@@ -118,7 +120,7 @@ pub struct RunRecord {
     /// How they were searched, where not exhaustively.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<&'static str>,
-    /// The boxes that were followed: `X,Y,W,H@FRAME`.
+    /// The boxes that were followed: `[NAME=]X,Y,W,H@FRAME`.
     pub tracks: Vec<String>,
     /// True if matches were followed too.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -135,6 +137,12 @@ pub struct RunRecord {
     /// How the program was started; the GStreamer element has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandRecord>,
+    /// The longest time that something may be out of sight within one appearance. In no results file.
+    #[serde(skip)]
+    pub gap: TimeSpan,
+    /// Something is hidden in pictures: outputs that cannot hide it show none. In no results file.
+    #[serde(skip)]
+    pub hides: bool,
 }
 
 /// What decides which matches are found, beside the templates.
@@ -351,6 +359,9 @@ pub struct Track {
     /// One-based number, in the order in which tracks were asked for. Tracks of matches are counted on from
     /// there as they begin, and no number is used again.
     pub id: u32,
+    /// The name that its box was given; none if it was given none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<Arc<str>>,
     /// The template whose match, or the class whose detection, became this track; none if its box was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<Arc<str>>,
@@ -375,6 +386,11 @@ pub struct Track {
 }
 
 impl Track {
+    /// The word that people know it by: its name, or the template or class that it began as.
+    pub fn label(&self) -> Option<&Arc<str>> {
+        self.name.as_ref().or(self.template.as_ref())
+    }
+
     /// The box as `[x, y, w, h]`.
     pub fn bounds(&self) -> [f64; 4] {
         [self.x, self.y, self.w, self.h]
@@ -448,6 +464,13 @@ pub struct Summary {
     /// Share of a frame's pixels that were 255 in the mask, where an adaptive threshold was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub foreground: Option<Spread>,
+    /// The first appearances of each template and track, in the order in which they ended. In no results
+    /// file of frames: `--results NAME.intervals.jsonl` has all of them.
+    #[serde(skip)]
+    pub appearances: Vec<Appearance>,
+    /// Appearances that are not among these.
+    #[serde(skip)]
+    pub more_appearances: u64,
     /// Who was told of events, and of how many. Known when all of them are told.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventsSummary>,
@@ -500,6 +523,9 @@ pub struct TemplateSummary {
 pub struct TrackSummary {
     /// Its number.
     pub id: u32,
+    /// The name that its box was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<Arc<str>>,
     /// The template whose match it began as; none if its box was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<Arc<str>>,

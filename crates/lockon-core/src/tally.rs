@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::appearances::{Appearance, Appearances};
 use crate::results::{
     FrameRecord, FrameTime, RunRecord, Span, Spread, Summary, TemplateSummary, Track, TrackState,
     TrackSummary,
@@ -12,6 +13,9 @@ use crate::results::{
 const MOST_TRACKS: usize = 100;
 /// Spans in which a track was lost that are kept, for each track; later ones are only counted.
 const MOST_SPANS: usize = 10;
+
+/// Appearances that the summary has.
+const MOST_APPEARANCES: usize = 1000;
 
 /// Counts of a run.
 #[derive(Debug, Default)]
@@ -24,6 +28,9 @@ pub struct Tally {
     births: Option<u64>,
     /// Least, most, sum and number of the shares of foreground.
     foreground: Option<(f64, f64, f64, u64)>,
+    watch: Option<Appearances>,
+    appearances: Vec<Appearance>,
+    more_appearances: u64,
 }
 
 /// A track, and whether it was lost in the frame before.
@@ -40,6 +47,7 @@ impl Tally {
             self.expect(&template.name);
         }
         self.births = run.track_matches.then_some(0);
+        self.watch = Some(Appearances::of(run));
     }
 
     /// A template is searched from now on: the summary has it, if it is never found too.
@@ -50,6 +58,10 @@ impl Tally {
     /// Counts one frame.
     pub fn count(&mut self, record: &FrameRecord) {
         let now = FrameTime { frame: record.frame, pts_ns: record.pts_ns };
+        if let Some(watch) = &mut self.watch {
+            let (kept, more) = (&mut self.appearances, &mut self.more_appearances);
+            watch.step(record, |closed| keep(kept, more, closed));
+        }
         let mut before: Option<&Arc<str>> = None;
         for found in &record.matches {
             // Matches of one template follow each other.
@@ -76,6 +88,12 @@ impl Tally {
 
     /// Writes what was counted so far into a summary.
     pub fn tell(&self, summary: &mut Summary) {
+        summary.appearances.clone_from(&self.appearances);
+        summary.more_appearances = self.more_appearances;
+        if let Some(watch) = &self.watch {
+            let (kept, more) = (&mut summary.appearances, &mut summary.more_appearances);
+            watch.clone().end(|closed| keep(kept, more, closed));
+        }
         summary.found.clone_from(&self.found);
         summary.tracks = self.tracks.iter().map(|track| track.summary.clone()).collect();
         (summary.more_tracks, summary.births) = (self.more_tracks, self.births);
@@ -157,10 +175,20 @@ impl Tally {
     }
 }
 
+/// Keeps an appearance if there is room.
+fn keep(kept: &mut Vec<Appearance>, more: &mut u64, closed: Appearance) {
+    if kept.len() < MOST_APPEARANCES {
+        kept.push(closed);
+    } else {
+        *more += 1;
+    }
+}
+
 impl TrackSummary {
     fn new(track: &Track, first: FrameTime) -> Self {
         Self {
             id: track.id,
+            name: track.name.clone(),
             template: track.template.clone(),
             first,
             last: first,

@@ -12,6 +12,8 @@
 //! host without a copy.
 
 pub mod cameras;
+pub mod clips;
+mod copying;
 pub mod crop;
 pub mod cuda;
 pub mod cut;

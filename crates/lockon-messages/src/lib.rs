@@ -80,6 +80,8 @@ pub struct Match {
 pub struct Track {
     /// Its number, 1 or more.
     pub id: u32,
+    /// The name that its box was given.
+    pub name: Option<String>,
     /// The template or the detector's class of which it was made; none of a box that was given.
     pub template: Option<String>,
     /// How sure it is.
@@ -278,6 +280,7 @@ impl TryFrom<&gst::StructureRef> for Track {
         let fields = Fields::of(structure, "track")?;
         Ok(Self {
             id: fields.get("id")?,
+            name: fields.find("name")?,
             template: fields.find("template")?,
             state: fields.get::<&str>("state")?.parse()?,
             x: fields.get("x")?,
@@ -295,6 +298,7 @@ impl From<&Track> for gst::Structure {
     fn from(track: &Track) -> Self {
         Self::builder("track")
             .field("id", track.id)
+            .field_if_some("name", track.name.as_deref())
             .field_if_some("template", track.template.as_deref())
             .field("state", track.state.name())
             .field("x", track.x)
@@ -329,6 +333,7 @@ mod tests {
         };
         let track = Track {
             id: 2,
+            name: Some("van".into()),
             template: Some("logo".into()),
             state: TrackState::Reacquired,
             x: 1.5,
@@ -346,7 +351,10 @@ mod tests {
             stream_time: Some(ClockTime::from_mseconds(1700)),
             running_time: Some(ClockTime::from_mseconds(80)),
             matches: vec![found.clone(), Match { track: None, ..found }],
-            tracks: vec![track.clone(), Track { id: 3, template: None, state: TrackState::Lost, ..track }],
+            tracks: vec![
+                track.clone(),
+                Track { id: 3, name: None, template: None, state: TrackState::Lost, ..track },
+            ],
             foreground: Some(0.25),
         }
     }

@@ -89,6 +89,7 @@ fn of_track(t: &Track, ids: &Ids) -> lockon_messages::Track {
     use lockon_messages::TrackState as Said;
     lockon_messages::Track {
         id: t.id,
+        name: t.name.as_deref().map(str::to_owned),
         template: t.template.as_deref().map(str::to_owned),
         state: match t.state {
             TrackState::Tracked => Said::Tracked,

@@ -70,7 +70,7 @@
 //! | `pts`, `duration` | guint64 | the buffer's, in nanoseconds; missing where it has none |
 //! | `stream-time`, `running-time` | guint64 | the PTS in its segment; stream time is `pts_ns` of results files |
 //! | `matches` | list of `match` | `template` (string), `x`, `y`, `w`, `h` (guint), `score`, `scale`, `angle`, `cx`, `cy` (double), `roi-id` (gint), `track` (guint: the track that lies on it; missing if none does) |
-//! | `tracks` | list of `track` | `id` (guint), `template` (string; of tracks of matches), `state` (string), `x`, `y`, `w`, `h`, `score`, `second-peak-ratio` (double), `roi-id` (gint) |
+//! | `tracks` | list of `track` | `id` (guint), `name` (string; of boxes that were given one), `template` (string; of tracks of matches), `state` (string), `x`, `y`, `w`, `h`, `score`, `second-peak-ratio` (double), `roi-id` (gint) |
 //! | `foreground` | double | share of the pixels above the threshold; missing without one |
 //!
 //! They mean what they mean in results files: see `lockon::results`. The crate `lockon-messages` reads the

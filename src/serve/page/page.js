@@ -203,7 +203,7 @@ function drawRecord(context, place, head, { names = {}, trails = new Map(), zone
     context.setLineDash([]);
     if (!small) {
       const what = track.state === 'lost' ? 'lost' : track.score.toFixed(2);
-      label(`${names[track.id] ?? track.template ?? ''} ${track.id}  ${what}`.trim(), colour(track.id), ...at(track.x, track.y));
+      label(`${names[track.id] ?? track.name ?? track.template ?? ''} ${track.id}  ${what}`.trim(), colour(track.id), ...at(track.x, track.y));
     }
   }
 }
@@ -654,7 +654,7 @@ class View {
 
   name(id) {
     const track = this.seen?.head.record.tracks.find((t) => t.id === id);
-    return this.status?.names[id] ?? (track?.template ? `${track.template} ${id}` : `Track ${id}`);
+    return this.status?.names[id] ?? track?.name ?? (track?.template ? `${track.template} ${id}` : `Track ${id}`);
   }
 
   showTransport(status) {

@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::frame::{FrameMeta, Rect};
 
 /// A place in a video: the number of a frame (`120`), or a time (`12.5s`, `500ms`, `1:02.5`, `1:02:03.5`).
 ///
-/// Frames are counted from the video's first, which is 0; times are those of the frames, as results tell
-/// them.
+/// Frames are counted from 0, the video's first; times are the frames' times in results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     /// The frame of that number.
@@ -105,7 +105,7 @@ fn nanoseconds(number: &str, places: usize) -> Option<u64> {
     format!("{whole}{fraction:0<places$}").parse().ok()
 }
 
-/// Which frames of a video are processed.
+/// The frames of a video that are processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     /// The first one.
@@ -124,10 +124,10 @@ impl Default for Part {
 }
 
 impl Part {
-    /// What helps where a box was drawn on a frame before the part.
+    /// The remedy for a box that was drawn on a frame before the part.
     pub const EARLIER_BOX: &str = "give an earlier --start, or a box that was drawn on a frame of this part";
 
-    /// Refuses a part that has no frame, as far as that can be told without the video.
+    /// Refuses a part without frames, as far as that is known without the video.
     ///
     /// # Errors
     /// `Usage`.
@@ -148,7 +148,7 @@ impl Part {
         Ok(())
     }
 
-    /// True if a moment surely lies before the first frame, as far as that can be told without the video: a
+    /// True if a moment surely lies before the first frame, as far as that is known without the video: a
     /// frame's number and a time cannot be compared.
     pub fn begins_after(&self, moment: Moment) -> bool {
         match (moment, self.start) {
@@ -175,27 +175,88 @@ impl Part {
     }
 }
 
-/// A box to follow: `X,Y,W,H[@MOMENT]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A length of time: `10s`, `500ms`, `1:30`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TimeSpan {
+    /// In nanoseconds.
+    pub ns: u64,
+}
+
+impl TimeSpan {
+    /// So many seconds.
+    pub const fn seconds(seconds: u64) -> Self {
+        Self { ns: seconds * NANOSECONDS }
+    }
+}
+
+impl FromStr for TimeSpan {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text.parse() {
+            Ok(Moment::Time(ns)) => Ok(Self { ns }),
+            _ => Err(Error::value("time", text, "expected a length of time, such as 10s, 500ms or 1:30")),
+        }
+    }
+}
+
+impl fmt::Display for TimeSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Moment::Time(self.ns).fmt(f)
+    }
+}
+
+/// A box to follow: `[NAME=]X,Y,W,H[@MOMENT]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrackSpec {
+    /// The track's name, if it was given one.
+    pub name: Option<Arc<str>>,
     /// Where the object is.
     pub rect: Rect,
-    /// From when on: what is in the box there is learnt.
+    /// The moment from which it is followed: the tracker learns what is in the box there.
     pub from: Moment,
+}
+
+impl TrackSpec {
+    /// A box without a name.
+    pub fn new(rect: Rect, from: Moment) -> Self {
+        Self { name: None, rect, from }
+    }
 }
 
 impl FromStr for TrackSpec {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (rect, from) = text.split_once('@').map_or((text, None), |(rect, from)| (rect, Some(from)));
+        // A box and a moment have no `=`, so a name may have some.
+        let (name, place) = text.rsplit_once('=').map_or((None, text), |(name, place)| (Some(name), place));
+        if let Some(name) = name {
+            check_track_name(name).map_err(|expected| Error::value("track", text, expected))?;
+        }
+        let (rect, from) = place.split_once('@').map_or((place, None), |(rect, from)| (rect, Some(from)));
         let from = from.map_or(Ok(Moment::default()), str::parse)?;
-        Ok(Self { rect: rect.parse()?, from })
+        Ok(Self { name: name.map(Into::into), rect: rect.parse()?, from })
+    }
+}
+
+/// Refuses names that would be read as something else where a track's name or number stands.
+fn check_track_name(name: &str) -> Result<(), &'static str> {
+    if name.is_empty() || name.trim() != name {
+        Err("expected NAME=X,Y,W,H: a name that is not empty, without space around it")
+    } else if name.contains(|c: char| c.is_control() || ";/+#{}".contains(c)) {
+        Err("a track's name has no control characters and none of ; / + # { }")
+    } else if name == "all" || name.bytes().all(|byte| byte.is_ascii_digit()) {
+        Err("a track's name is not a number and not `all`: these stand for other tracks")
+    } else {
+        Ok(())
     }
 }
 
 impl fmt::Display for TrackSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            write!(f, "{name}=")?;
+        }
         write!(f, "{}@{}", self.rect, self.from)
     }
 }
@@ -208,11 +269,45 @@ mod tests {
     fn boxes_without_pixels_are_refused() {
         assert_eq!(
             "1,2,3,4@5".parse::<TrackSpec>().unwrap(),
-            TrackSpec { rect: Rect::new(1, 2, 3, 4), from: Moment::Frame(5) }
+            TrackSpec::new(Rect::new(1, 2, 3, 4), Moment::Frame(5))
         );
         assert_eq!("1,2,3,4@12.5s".parse::<TrackSpec>().unwrap().to_string(), "1,2,3,4@12.5s");
         for text in ["1,2,0,4", "1,2,3", "1,2,3,4,5", "-1,2,3,4", "1,2,3,4@", "1,2,3,4@x", "a,b,c,d"] {
             assert!(text.parse::<TrackSpec>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_box_may_have_a_name_that_comes_back() {
+        for (text, name) in [("van=1,2,3,4@5", "van"), ("a b=1,2,3,4@0", "a b"), ("x=y=1,2,3,4@0.5s", "x=y")]
+        {
+            let spec: TrackSpec = text.parse().unwrap();
+            assert_eq!((spec.name.as_deref(), &*spec.to_string()), (Some(name), text));
+            assert_eq!(spec.rect, Rect::new(1, 2, 3, 4));
+        }
+        for text in [
+            "=1,2,3,4",
+            "7=1,2,3,4",
+            "all=1,2,3,4",
+            "a\u{1b}=1,2,3,4",
+            " a=1,2,3,4",
+            "a;b=1,2,3,4",
+            "a/b=1,2,3,4",
+        ] {
+            assert!(text.parse::<TrackSpec>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_length_of_time_has_a_unit() {
+        for (text, ns) in
+            [("10s", 10_000_000_000), ("500ms", 500_000_000), ("1:30", 90_000_000_000), ("0s", 0)]
+        {
+            assert_eq!(text.parse::<TimeSpan>().unwrap(), TimeSpan { ns }, "{text}");
+        }
+        for text in ["", "10", "-1s", "ten"] {
+            let error = text.parse::<TimeSpan>().unwrap_err().to_string();
+            assert!(error.contains("500ms"), "{error}");
         }
     }
 

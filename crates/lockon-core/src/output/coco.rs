@@ -220,7 +220,7 @@ impl Sink for Coco {
         self.has_tracks |= !record.tracks.is_empty();
         if self.has_tracks {
             for track in record.tracks.iter().filter(|track| track.state != TrackState::Lost) {
-                let name = track.template.as_deref().unwrap_or(OBJECT);
+                let name = track.label().map_or(OBJECT, |label| label);
                 self.annotate(record.frame, name, track.bounds(), track.score, Some(track))?;
             }
         } else {

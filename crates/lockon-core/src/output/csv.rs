@@ -14,7 +14,8 @@ use crate::ports::{Delivery, Sink};
 use crate::results::{Match, RunRecord, Summary, Track};
 
 /// Column names, in the order of [`Row`]'s fields.
-const HEADER: &str = "frame,pts_ns,kind,name_or_id,state,x,y,w,h,score,scale,angle,cx,cy,template\n";
+pub(super) const HEADER: &str =
+    "frame,pts_ns,kind,name_or_id,state,x,y,w,h,score,scale,angle,cx,cy,template\n";
 
 /// Rows of matches and tracks; a frame without either has none.
 pub(super) struct Csv {
@@ -29,7 +30,7 @@ struct Row<'a, Name, Pixels> {
     pts_ns: Option<u64>,
     /// `match` or `track`.
     kind: &'static str,
-    /// A match's template, a track's number.
+    /// A match's template, a track's name or else its number.
     name_or_id: Name,
     state: Option<&'static str>,
     x: Pixels,
@@ -48,7 +49,7 @@ struct Row<'a, Name, Pixels> {
 
 /// A name that a spreadsheet does not take for a formula: one that begins with `=`, `+`, `-`, `@`, a tab or a
 /// carriage return gets an apostrophe in front, as OWASP advises against CSV injection.
-fn plain(name: &str) -> Cow<'_, str> {
+pub(super) fn plain(name: &str) -> Cow<'_, str> {
     if name.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{name}").into() } else { name.into() }
 }
 
@@ -72,13 +73,16 @@ impl Sink for Csv {
     }
 
     fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> Result<()> {
-        self.target.write(HEADER.as_bytes())
+        if self.target.is_empty()? { self.target.write(HEADER.as_bytes()) } else { Ok(()) }
     }
 
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
         let record = delivery.record;
         if record.matches.is_empty() && record.tracks.is_empty() {
             return Ok(());
+        }
+        if self.target.roll()? {
+            self.target.write(HEADER.as_bytes())?;
         }
         self.rows.clear();
         let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(&mut self.rows);
@@ -108,7 +112,7 @@ impl Sink for Csv {
                 frame: record.frame,
                 pts_ns: record.pts_ns,
                 kind: "track",
-                name_or_id: t.id,
+                name_or_id: t.name.as_deref().map_or_else(|| t.id.to_string().into(), plain),
                 state: Some(t.state.name()),
                 x,
                 y,

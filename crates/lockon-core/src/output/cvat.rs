@@ -70,7 +70,7 @@ impl Course {
     fn new(track: &Track) -> Self {
         Self {
             id: track.id,
-            label: track.template.as_deref().unwrap_or(OBJECT).to_owned(),
+            label: track.label().map_or(OBJECT, |label| label).to_owned(),
             keys: Vec::new(),
             reached: None,
             behind: Vec::new(),

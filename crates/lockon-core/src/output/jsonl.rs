@@ -18,6 +18,8 @@ pub(super) struct JsonLines {
     target: Target,
     has_begun: bool,
     line: Vec<u8>,
+    /// The first line, for the next files of a run that lasts.
+    run: Vec<u8>,
 }
 
 /// Writes a record as a compact line. What a terminal would obey is escaped, since names in it come from
@@ -51,7 +53,7 @@ impl Formatter for Harmless {
 
 impl JsonLines {
     pub(super) fn new(target: Target) -> Self {
-        Self { target, has_begun: false, line: Vec::new() }
+        Self { target, has_begun: false, line: Vec::new(), run: Vec::new() }
     }
 
     fn write(&mut self, record: &impl Serialize) -> Result<()> {
@@ -72,10 +74,15 @@ impl Sink for JsonLines {
 
     fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {
         self.has_begun = true;
-        self.write(&Record::Run(run))
+        self.write(&Record::Run(run))?;
+        self.run.clone_from(&self.line);
+        Ok(())
     }
 
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
+        if self.target.roll()? {
+            self.target.write(&self.run)?;
+        }
         self.write(&Record::Frame(delivery.record))
     }
 
@@ -157,6 +164,7 @@ mod tests {
                 Ok(())
             }
         }
+        impl crate::output::Lines for Calls {}
         let calls = Calls::default();
         let target = Target { name: "calls".into(), writer: Box::new(calls.clone()), has_failed: false };
         samples::play(&mut JsonLines::new(target), &[]).unwrap();

@@ -17,14 +17,17 @@ use crate::ports::Sink;
 mod coco;
 mod csv;
 mod cvat;
+mod intervals;
 mod jsonl;
 mod mot;
 #[cfg(feature = "report")]
 pub mod report;
+mod rolling;
 
 pub use jsonl::write_line;
+pub use rolling::{Rolling, dated, is_dated};
 
-/// What a results file looks like inside.
+/// The format of a results file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Everything there is, see [`crate::results`].
@@ -37,27 +40,46 @@ pub enum Format {
     Cvat,
     /// COCO annotations.
     Coco,
+    /// A line for each appearance, in JSON.
+    IntervalLines,
+    /// A row for each appearance.
+    IntervalRows,
 }
 
 impl Format {
-    /// The format that the end of a name stands for: `.jsonl`, `.csv`, `.mot.txt`, `.cvat.xml`, `.coco.json`;
-    /// `-` is JSON Lines.
+    /// The format that the end of a name stands for: `.jsonl`, `.csv`, `.mot.txt`, `.cvat.xml`, `.coco.json`,
+    /// `.intervals.jsonl`, `.intervals.csv`; `-` is JSON Lines.
     ///
     /// # Errors
     /// `Value` if it ends otherwise.
     pub fn of(path: &str) -> Result<Self> {
         let ends_in = |ending: &str| path.to_ascii_lowercase().ends_with(ending);
         match () {
+            () if ends_in(".intervals.jsonl") => Ok(Self::IntervalLines),
+            () if ends_in(".intervals.csv") => Ok(Self::IntervalRows),
             () if path == "-" || ends_in(".jsonl") => Ok(Self::JsonLines),
             () if ends_in(".csv") => Ok(Self::Csv),
             () if ends_in(".mot.txt") => Ok(Self::Mot),
             () if ends_in(".cvat.xml") => Ok(Self::Cvat),
             () if ends_in(".coco.json") => Ok(Self::Coco),
             () => {
-                let expected = "expected a name that ends in .jsonl, .csv, .mot.txt, .cvat.xml or .coco.json, or - for \
-                                JSON Lines on stdout";
+                let expected = "expected a name that ends in .jsonl, .csv, .mot.txt, .cvat.xml or .coco.json, \
+                                .intervals.csv or .intervals.jsonl, or - for JSON Lines on stdout";
                 Err(Error::value("results", path, expected))
             }
+        }
+    }
+}
+
+impl Format {
+    /// The kind of lines of such files; `None` if they cannot be continued.
+    fn kind(self) -> Option<rolling::Kind> {
+        match self {
+            Self::JsonLines => Some(rolling::Kind::Json("{\"type\":\"run\"")),
+            Self::IntervalLines => Some(rolling::Kind::Json("{\"type\":\"interval\"")),
+            Self::Csv => Some(rolling::Kind::Rows(csv::HEADER)),
+            Self::IntervalRows => Some(rolling::Kind::Rows(intervals::HEADER)),
+            Self::Mot | Self::Cvat | Self::Coco => None,
         }
     }
 }
@@ -82,30 +104,83 @@ pub fn check(paths: &[String]) -> Result<()> {
 /// # Errors
 /// `Value` if the name stands for no format, `File` if it cannot be created.
 pub fn open(path: &str) -> Result<Box<dyn Sink>> {
+    open_rolling(path, Rolling::default())
+}
+
+/// As [`open`], for a run that lasts.
+///
+/// # Errors
+/// As [`open`]; `Usage` if files of that format cannot be continued.
+pub fn open_rolling(path: &str, rolling: Rolling) -> Result<Box<dyn Sink>> {
     let format = Format::of(path)?;
-    let target = || if path == "-" { Ok(Target::stdout()) } else { Target::file(path) };
+    let target = || match format.kind() {
+        _ if path == "-" => Ok(Target::stdout()),
+        Some(kind) if rolling.keeps_files() => Target::rolling(path, kind, rolling),
+        _ => Target::file(path),
+    };
+    check_rolling(path, rolling)?;
     Ok(match format {
         Format::JsonLines => Box::new(jsonl::JsonLines::new(target()?)),
         Format::Csv => Box::new(csv::Csv::new(target()?)),
+        Format::IntervalLines => Box::new(intervals::Intervals::lines(target()?)),
+        Format::IntervalRows => Box::new(intervals::Intervals::rows(target()?)),
         Format::Mot => Box::new(mot::Mot::new(target()?)),
         Format::Cvat => Box::new(cvat::Cvat::new(path)?),
         Format::Coco => Box::new(coco::Coco::new(path)?),
     })
 }
 
-/// What tools call the targets of a track that was given as a box.
+/// Refuses to continue files that are written as a whole, or whose frames would be taken for those of another
+/// run.
+///
+/// # Errors
+/// `Usage`.
+pub fn check_rolling(path: &str, rolling: Rolling) -> Result<()> {
+    if rolling.keeps_files() && path != "-" && Format::of(path)?.kind().is_none() {
+        return Err(Error::Usage(format!(
+            "--append and --rotate are for .jsonl and .csv, and {path} is written as a whole: leave it out"
+        )));
+    }
+    if rolling.keeps_files() && path != "-" {
+        rolling::check_name(path)?;
+    }
+    Ok(())
+}
+
+/// The label of tracks without a name, for tools.
 const OBJECT: &str = "object";
 
 /// Standard output's name, which no results file can have.
 const STDOUT: &str = "stdout";
 
-/// What lines are written to. After a failure it takes nothing more: a line behind half a line would be
-/// neither.
+/// The target of lines. It accepts nothing after a failure: a line behind half a line would be no line.
 struct Target {
     name: String,
-    writer: Box<dyn Write + Send>,
+    writer: Box<dyn Lines>,
     has_failed: bool,
 }
+
+/// Where lines go.
+trait Lines: Write + Send {
+    /// Bytes that are there before this run's first line.
+    fn length(&mut self) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    /// Begins the next file if that is due. True if it has: then the file needs its first lines.
+    fn roll(&mut self) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// The files that were written, if they have other names than the target.
+    fn files(&self) -> Option<Vec<PathBuf>> {
+        None
+    }
+}
+
+impl Lines for NewFile {}
+
+impl Lines for io::Stdout {}
 
 /// A file that comes to be with its first line, and replaces what was there only then: a run that cannot
 /// start keeps the results of the one before.
@@ -155,8 +230,31 @@ impl Target {
         Ok(Self { name: path.to_owned(), writer: Box::new(writer), has_failed: false })
     }
 
+    /// Files of a run that lasts.
+    fn rolling(path: &str, kind: rolling::Kind, rolling: Rolling) -> Result<Self> {
+        let files = rolling::Files::new(path, kind, rolling)?;
+        files::check_writable(&files.first())?;
+        Ok(Self { name: path.to_owned(), writer: Box::new(files), has_failed: false })
+    }
+
+    /// True if nothing is there before this run's first line.
+    fn is_empty(&mut self) -> Result<bool> {
+        self.writer.length().map(|length| length == 0).map_err(|error| self.failed(&error))
+    }
+
+    /// Begins the next file if that is due. True if it has: then the file needs its first lines.
+    fn roll(&mut self) -> Result<bool> {
+        if self.has_failed {
+            return Ok(false);
+        }
+        self.writer.roll().map_err(|error| self.failed(&error))
+    }
+
     /// The file, if it is one.
     fn files(&self) -> Vec<PathBuf> {
+        if let Some(files) = self.writer.files() {
+            return files;
+        }
         if self.name == STDOUT { Vec::new() } else { vec![PathBuf::from(&self.name)] }
     }
 
@@ -203,6 +301,7 @@ mod samples {
     use std::sync::Arc;
     use std::time::Instant;
 
+    use crate::config::TimeSpan;
     use crate::error::Result;
     use crate::frame::{
         Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat,
@@ -249,6 +348,8 @@ mod samples {
             range: None,
             settings: None,
             command: None,
+            gap: TimeSpan::seconds(1),
+            hides: false,
         }
     }
 
@@ -270,6 +371,7 @@ mod samples {
     pub(super) fn track(id: u32, state: TrackState) -> Track {
         Track {
             id,
+            name: None,
             template: None,
             state,
             x: -0.5,
@@ -316,7 +418,7 @@ mod samples {
         sink.deliver(&Delivery { frame: &frame, record: &Arc::new(record), mask: None })
     }
 
-    /// What a run leaves in a file that ends in `extension`.
+    /// The text that a run writes to a file that ends in `extension`.
     pub(super) fn written(extension: &str, tracks: &[&str]) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(format!("results{extension}"));
@@ -360,6 +462,7 @@ mod tests {
                 panic!("flushed after a failure")
             }
         }
+        impl Lines for Breaks {}
         let target = || Target { name: "stdout".into(), writer: Box::new(Breaks), has_failed: false };
         let sinks: [Box<dyn Sink>; 3] = [
             Box::new(jsonl::JsonLines::new(target())),
@@ -387,7 +490,7 @@ mod tests {
             sink.begin(&samples::run(&[]), &samples::format()).unwrap();
             samples::deliver(&mut *sink, samples::frames()[0].clone()).unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), "old", "as it would be after a crash");
-            // What was done of a run that was interrupted is there.
+            // An interrupted run writes its results too.
             sink.finish(&Summary { interrupted: true, ..Summary::default() }).unwrap();
             assert_eq!(sink.files(), std::slice::from_ref(&path));
             drop(sink);
@@ -399,7 +502,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_full_disk_is_reported_in_the_systems_words() {
-        let file = File::options().write(true).open("/dev/full").unwrap();
+        let file = NewFile { path: "/dev/full".into(), file: None, length: 0 };
         let target = Target { name: "out.jsonl".into(), writer: Box::new(file), has_failed: false };
         let mut sink = jsonl::JsonLines::new(target);
         let said = samples::play(&mut sink, &[]).unwrap_err().to_string();

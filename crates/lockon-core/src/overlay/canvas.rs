@@ -5,8 +5,8 @@ use crate::frame::{PixelFormat, PlaneMut, PlaneRef, Rect, Size};
 
 /// The writable planes of one picture.
 pub struct Canvas<'a> {
-    planes: Vec<PlaneMut<'a>>,
-    format: PixelFormat,
+    pub(super) planes: Vec<PlaneMut<'a>>,
+    pub(super) format: PixelFormat,
     pub(super) size: Size,
 }
 

@@ -19,6 +19,7 @@ use crate::results::{FrameRecord, Match, Track, TrackState};
 mod canvas;
 mod crop;
 mod drawing;
+mod hide;
 mod layers;
 mod look;
 mod style;
@@ -29,6 +30,7 @@ mod trails;
 pub use canvas::{Area, Canvas, Colour};
 pub use crop::{Crop, resample};
 pub use drawing::{Drawing, Ink, Step};
+pub use hide::{Hidden, Hiding, Way};
 pub use layers::{Layer, layers};
 // For the report.
 #[cfg(all(test, feature = "report"))]
@@ -272,7 +274,7 @@ fn track_area(t: &Track) -> Area {
 }
 
 fn add_track_label(words: &mut String, t: &Track, state: TrackState) {
-    if let Some(name) = &t.template {
+    if let Some(name) = t.label() {
         let _ = write!(words, "{name} ");
     }
     let _ = write!(words, "#{} {}", t.id, word_of_state(state));

@@ -74,7 +74,8 @@ impl Picture {
 }
 
 fn track(state: TrackState, x: f64, y: f64, w: f64, h: f64) -> FrameRecord {
-    let track = Track { id: 1, template: None, state, x, y, w, h, score: 0.87, second_peak_ratio: 0.0 };
+    let track =
+        Track { id: 1, name: None, template: None, state, x, y, w, h, score: 0.87, second_peak_ratio: 0.0 };
     FrameRecord { tracks: vec![track], ..FrameRecord::default() }
 }
 
@@ -353,7 +354,18 @@ fn crowd(size: Size, frames: u64, canvas_of: &mut dyn FnMut(&FrameRecord, &mut T
             let (x, y) = (width * (1.3 * step - 0.2 + 0.07 * f64::from(id)), height * f64::from(id) / 5.3);
             let template = (id % 2 == 1).then(|| format!("t\u{e4}{id}").into());
             let score = 0.5 + 0.09 * f64::from(id);
-            Track { id, template, state, x, y, w: width / 7.0, h: 31.4, score, second_peak_ratio: 0.0 }
+            Track {
+                id,
+                name: None,
+                template,
+                state,
+                x,
+                y,
+                w: width / 7.0,
+                h: 31.4,
+                score,
+                second_peak_ratio: 0.0,
+            }
         });
         let tracks = tracks.collect();
         let matches = (0..4_u32).map(|index| Match {

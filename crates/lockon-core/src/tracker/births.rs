@@ -30,6 +30,7 @@
 use std::sync::Arc;
 
 use super::flat;
+use crate::config::TimeSpan;
 use crate::frame::{Frame, Rect, Size, iou, visible};
 use crate::orders::Numbers;
 use crate::results::{Detection, Match, Track, TrackState};
@@ -100,8 +101,10 @@ pub(super) struct Births {
     /// record. Kept for their allocations.
     pairs: Vec<Pair>,
     owners: Vec<Option<usize>>,
-    /// That there are as many tracks as there may be has been told.
+    /// The log has a line that there are as many tracks as there may be.
     is_full: bool,
+    /// A track that is not held for so many seconds ends.
+    lost_seconds: f64,
 }
 
 /// A track of a match.
@@ -151,7 +154,13 @@ impl Births {
             pairs: Vec::new(),
             owners: Vec::new(),
             is_full: false,
+            lost_seconds: LOST_SECONDS,
         }
+    }
+
+    /// Ends tracks that are not held for so long, instead of [`LOST_SECONDS`].
+    pub(super) fn end_lost_after(&mut self, limit: TimeSpan) {
+        self.lost_seconds = limit.ns as f64 * 1e-9;
     }
 
     /// True if the track ended in the last frame, or begins again elsewhere.
@@ -282,7 +291,7 @@ impl Births {
 
     /// Rule 4.
     fn end(&mut self, frame: Size, seconds: f64, tracks: &[Track]) {
-        let Self { lives, owners, replaced, .. } = self;
+        let Self { lives, owners, replaced, lost_seconds, .. } = self;
         lives.retain_mut(|life| {
             let Some(index) = tracks.iter().position(|track| track.id == life.id) else { return false };
             let now = tracks[index].bounds();
@@ -297,7 +306,8 @@ impl Births {
                 true
             } else {
                 life.lost += seconds;
-                let limit = if visible(life.at, frame) < LEFT { LEFT_SECONDS } else { LOST_SECONDS };
+                let has_left = visible(life.at, frame) < LEFT;
+                let limit = if has_left { LEFT_SECONDS.min(*lost_seconds) } else { *lost_seconds };
                 life.lost < limit
             };
             if !goes_on {

@@ -31,8 +31,9 @@ mod turn;
 mod usual;
 mod workplaces;
 
-use crate::config::Moment;
-use crate::config::TrackSpec;
+use std::sync::Arc;
+
+use crate::config::{Moment, TimeSpan, TrackSpec};
 use crate::error::{Error, Result};
 use crate::frame::{Frame, FrameMeta, Rect, Size, USUAL_INTERVAL_NS};
 use crate::kept::Kept;
@@ -71,6 +72,14 @@ pub struct Tracker {
     /// The boxes that were given before the first frame.
     given: u32,
     numbers: Numbers,
+    /// The names that boxes were given, by their numbers.
+    names: Vec<(u32, Arc<str>)>,
+    /// A track that is lost for longer ends; where it is none, boxes that were given never do.
+    lost_for: Option<TimeSpan>,
+    /// The given boxes that are lost, by their numbers, each with the time since which it is.
+    lost: Vec<(u32, f64)>,
+    /// Seconds of video so far.
+    passed: f64,
     /// Makes tracks of matches, if requested.
     births: Option<Births>,
     /// The frame before.
@@ -91,7 +100,8 @@ pub struct Tracker {
 struct Waiting {
     /// One-based.
     id: u32,
-    spec: TrackSpec,
+    rect: Rect,
+    from: Moment,
     /// The first frame that showed nothing in it, from its moment on.
     flat_since: Option<u64>,
 }
@@ -99,7 +109,7 @@ struct Waiting {
 impl Waiting {
     /// True if the box is to be followed from this frame on. That it has to wait is said once.
     fn is_ready(&mut self, frame: &Frame) -> bool {
-        let Self { id, spec: TrackSpec { rect, from }, flat_since } = self;
+        let Self { id, rect, from, flat_since } = self;
         if !from.is_reached(&frame.meta) {
             return false;
         }
@@ -131,8 +141,8 @@ impl Waiting {
     /// Why it was never followed, for messages.
     fn reason(&self) -> String {
         match self.flat_since {
-            Some(since) => format!("its box {} was flat from frame {since} on", self.spec.rect),
-            None => format!("the video ended before {}", self.spec.from.in_words()),
+            Some(since) => format!("its box {} was flat from frame {since} on", self.rect),
+            None => format!("the video ended before {}", self.from.in_words()),
         }
     }
 }
@@ -142,7 +152,14 @@ impl Tracker {
     pub fn new(specs: &[TrackSpec]) -> Self {
         Self {
             targets: Vec::new(),
-            waiting: (1..).zip(specs).map(|(id, &spec)| Waiting { id, spec, flat_since: None }).collect(),
+            waiting: (1..)
+                .zip(specs)
+                .map(|(id, spec)| Waiting { id, rect: spec.rect, from: spec.from, flat_since: None })
+                .collect(),
+            names: (1..).zip(specs).filter_map(|(id, spec)| Some((id, spec.name.clone()?))).collect(),
+            lost_for: None,
+            lost: Vec::new(),
+            passed: 0.0,
             given: specs.len() as u32,
             numbers: Numbers::after(specs.len() as u32),
             births: None,
@@ -176,10 +193,20 @@ impl Tracker {
         self
     }
 
+    /// Ends a track that has been lost for longer than that. Without it given boxes never end.
+    #[must_use]
+    pub fn ending_lost(mut self, lost_for: Option<TimeSpan>) -> Self {
+        self.lost_for = lost_for;
+        if let (Some(births), Some(limit)) = (&mut self.births, lost_for) {
+            births.end_lost_after(limit);
+        }
+        self
+    }
+
     /// Follows what a frame's box shows, from `next` on.
-    fn follow(&mut self, id: u32, spec: TrackSpec, next: &Frame, kept: &Kept) {
-        let waiting = Waiting { id, spec, flat_since: None };
-        let at = match spec.from {
+    fn follow(&mut self, id: u32, rect: Rect, from: Moment, next: &Frame, kept: &Kept) {
+        let waiting = Waiting { id, rect, from, flat_since: None };
+        let at = match from {
             Moment::Frame(at) if at < next.meta.index => at,
             _ => {
                 self.waiting.push(waiting);
@@ -204,8 +231,8 @@ impl Tracker {
         self.targets.sort_by_key(Target::id);
     }
 
-    /// The box of an order as one to follow, if that can be done.
-    fn spec(rect: Rect, at: Option<u64>, next: &Frame, kept: &Kept) -> Result<TrackSpec, Obstacle> {
+    /// The moment from which the box of an order is followed, if that can be done.
+    fn moment(rect: Rect, at: Option<u64>, next: &Frame, kept: &Kept) -> Result<Moment, Obstacle> {
         let size = next.format.size;
         if !rect.is_inside(size) {
             return Err(Obstacle::Outside(rect, size));
@@ -233,14 +260,47 @@ impl Tracker {
                 }
             }
         }
-        Ok(TrackSpec { rect, from: Moment::Frame(at) })
+        Ok(Moment::Frame(at))
     }
 
     /// Lets go of a track.
     fn let_go(&mut self, is_meant: impl Fn(u32) -> bool) {
         self.waiting.retain(|waiting| !is_meant(waiting.id));
         self.targets.retain(|target| !is_meant(target.id()));
+        self.lost.retain(|(id, _)| !is_meant(*id));
         self.doubles.forget(is_meant);
+    }
+
+    /// Ends given boxes that are lost for too long, and removes them from a frame's records, which begin at
+    /// `before`.
+    fn end_lost(&mut self, before: usize, tracks: &mut Vec<Track>) {
+        let Some(limit) = self.lost_for else { return };
+        let Self { lost, passed, .. } = self;
+        lost.retain(|(id, _)| tracks[before..].iter().any(|t| t.id == *id && t.state == TrackState::Lost));
+        let mut ended = Vec::new();
+        for track in &tracks[before..] {
+            // Those of matches and detections end by rules of their own.
+            if track.state != TrackState::Lost || track.template.is_some() {
+                continue;
+            }
+            match lost.iter().find(|(id, _)| *id == track.id) {
+                Some((id, since)) if *passed - since >= limit.ns as f64 * 1e-9 => ended.push(*id),
+                Some(_) => {}
+                None => lost.push((track.id, *passed)),
+            }
+        }
+        if ended.is_empty() {
+            return;
+        }
+        for id in &ended {
+            tracing::info!("track {id} ends: it was lost for {limit}");
+        }
+        let mut at = 0;
+        tracks.retain(|track| {
+            at += 1;
+            at <= before || !ended.contains(&track.id)
+        });
+        self.let_go(|id| ended.contains(&id));
     }
 
     /// Refuses a number that no track has.
@@ -282,9 +342,9 @@ impl Follow for Tracker {
     /// # Errors
     /// `Outside` if a box does not lie in frames of this size.
     fn check(&mut self, frame: Size) -> Result<()> {
-        for Waiting { spec, .. } in &self.waiting {
-            if !spec.rect.is_inside(frame) {
-                return Err(Error::Outside { what: "track box", rect: spec.rect, frame });
+        for &Waiting { rect, .. } in &self.waiting {
+            if !rect.is_inside(frame) {
+                return Err(Error::Outside { what: "track box", rect, frame });
             }
         }
         Ok(())
@@ -302,7 +362,7 @@ impl Follow for Tracker {
             births.rescale(x_factor, y_factor);
         }
         let scaled = |length: usize, factor: f64| libm::round(length as f64 * factor) as usize;
-        for Waiting { spec: TrackSpec { rect, .. }, .. } in &mut self.waiting {
+        for Waiting { rect, .. } in &mut self.waiting {
             // Rounded up, a box at the edge would begin behind it.
             rect.x = scaled(rect.x, x_factor).min(after.width - 1);
             rect.y = scaled(rect.y, y_factor).min(after.height - 1);
@@ -323,14 +383,14 @@ impl Follow for Tracker {
         let refuse = |obstacle: Obstacle| obstacle.of(order);
         match *order {
             Order::Follow { id, rect, at } => {
-                let spec = Self::spec(rect, at, next, kept).map_err(refuse)?;
-                self.follow(id, spec, next, kept);
+                let from = Self::moment(rect, at, next, kept).map_err(refuse)?;
+                self.follow(id, rect, from, next, kept);
             }
             Order::Correct { id, rect, at } => {
                 self.check_known(id).map_err(refuse)?;
-                let spec = Self::spec(rect, at, next, kept).map_err(refuse)?;
+                let from = Self::moment(rect, at, next, kept).map_err(refuse)?;
                 self.let_go(|other| other == id);
-                self.follow(id, spec, next, kept);
+                self.follow(id, rect, from, next, kept);
             }
             Order::Forget { id } => {
                 self.check_known(id).map_err(refuse)?;
@@ -375,6 +435,7 @@ impl Follow for Tracker {
         tracks: &mut Vec<Track>,
     ) {
         let seconds = self.last.map_or(USUAL_INTERVAL, |last| interval(last, frame.meta));
+        self.passed += self.last.map_or(0.0, |last| elapsed(last, frame.meta));
         self.last = Some(frame.meta);
         let begun: Vec<_> = self.waiting.extract_if(.., |waiting| waiting.is_ready(frame)).collect();
         let is_idle = self.births.as_mut().is_none_or(|births| births.see(matches, detections));
@@ -421,8 +482,8 @@ impl Follow for Tracker {
         doubles.part(targets, frame);
         let begin = |id, rect| workplaces.with_one(|own| Target::new(id, rect, frame, &mut own.eyes));
         // After a drop it may be a later frame than was asked for.
-        for Waiting { id, spec, .. } in &begun {
-            let target = begin(*id, spec.rect);
+        for Waiting { id, rect, .. } in &begun {
+            let target = begin(*id, *rect);
             doubles.begin(&target, targets);
             targets.push(target);
         }
@@ -445,6 +506,11 @@ impl Follow for Tracker {
             tracks.extend(targets.iter().map(Target::track));
             births.label(&mut tracks[before..]);
         }
+        self.end_lost(before, tracks);
+        for track in &mut tracks[before..] {
+            let name = self.names.iter().find(|(id, _)| *id == track.id);
+            track.name = name.map(|(_, name)| name.clone());
+        }
         for track in &mut tracks[before..] {
             if track.state == TrackState::Tracked && track.score < score::LIKELY {
                 track.state = TrackState::Uncertain;
@@ -453,14 +519,18 @@ impl Follow for Tracker {
     }
 }
 
-/// Seconds from one frame to another.
+/// Seconds from one frame to another, within what motion is computed for.
 fn interval(last: FrameMeta, now: FrameMeta) -> f64 {
+    elapsed(last, now).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
+}
+
+/// Seconds from one frame to another.
+fn elapsed(last: FrameMeta, now: FrameMeta) -> f64 {
     let frames = now.index.saturating_sub(last.index).max(1);
-    let seconds = match (last.pts_ns, now.pts_ns) {
+    match (last.pts_ns, now.pts_ns) {
         (Some(last), Some(now)) if now > last => (now - last) as f64 * 1e-9,
         _ => frames as f64 * USUAL_INTERVAL,
-    };
-    seconds.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
+    }
 }
 
 /// By how much the brightest and the darkest pixel of a box differ.

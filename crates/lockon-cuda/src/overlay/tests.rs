@@ -143,6 +143,7 @@ fn records(size: Size, frames: u64, random: &mut Random) -> Vec<FrameRecord> {
     let mut record = |frame: u64| {
         let tracks = speeds.iter().enumerate().map(|(id, [dx, dy])| Track {
             id: id as u32,
+            name: None,
             template: (id % 2 == 1).then(|| format!("t\u{e4}{id}").into()),
             state: TrackState::ALL[if random.below(8) == 0 { random.below(4) } else { 0 }],
             x: width * (dx * frame as f64 - 0.1),

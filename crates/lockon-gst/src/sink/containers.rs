@@ -11,9 +11,11 @@ use lockon_core::files;
 pub(super) const MP4_TIMESCALE: u32 = 360_000;
 
 /// One kind of file that we write.
-pub(super) struct Container {
-    pub(super) extension: &'static str,
+pub(crate) struct Container {
+    pub(crate) extension: &'static str,
     launch: &'static str,
+    /// The element that puts packets into such a file.
+    pub(crate) muxer: &'static str,
     /// Its encoder subsamples chroma and cannot crop single pixels: the picture is made even.
     pub(super) needs_even_size: bool,
     /// It has no times, only a frame rate.
@@ -26,6 +28,7 @@ pub(super) const CONTAINERS: [Container; 4] = [
     Container {
         extension: "mp4",
         launch: include_str!("../../../../pipelines/mp4.launch"),
+        muxer: "mp4mux",
         needs_even_size: true,
         is_constant_rate: false,
         has_index_in_front: true,
@@ -33,6 +36,7 @@ pub(super) const CONTAINERS: [Container; 4] = [
     Container {
         extension: "mkv",
         launch: include_str!("../../../../pipelines/mkv.launch"),
+        muxer: "matroskamux",
         needs_even_size: true,
         is_constant_rate: false,
         has_index_in_front: false,
@@ -40,6 +44,7 @@ pub(super) const CONTAINERS: [Container; 4] = [
     Container {
         extension: "avi",
         launch: include_str!("../../../../pipelines/avi.launch"),
+        muxer: "avimux",
         needs_even_size: true,
         is_constant_rate: true,
         has_index_in_front: true,
@@ -47,6 +52,7 @@ pub(super) const CONTAINERS: [Container; 4] = [
     Container {
         extension: "webm",
         launch: include_str!("../../../../pipelines/webm.launch"),
+        muxer: "webmmux",
         needs_even_size: false,
         is_constant_rate: false,
         has_index_in_front: false,
@@ -54,7 +60,7 @@ pub(super) const CONTAINERS: [Container; 4] = [
 ];
 
 impl Container {
-    pub(super) fn of(path: &Path) -> Result<&'static Self> {
+    pub(crate) fn of(path: &Path) -> Result<&'static Self> {
         let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
         CONTAINERS.iter().find(|c| extension == c.extension).ok_or_else(|| {
             let known: Vec<_> = CONTAINERS.iter().map(|c| format!(".{}", c.extension)).collect();

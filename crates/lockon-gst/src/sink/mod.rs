@@ -27,13 +27,14 @@ use lockon_core::error::{Error, Result};
 use lockon_core::files;
 use lockon_core::frame::VideoFormat;
 use lockon_core::orders::Order;
-use lockon_core::overlay::Crop;
+use lockon_core::overlay::{Crop, Hiding};
 use lockon_core::ports::{Delivery, Sink};
 use lockon_core::results::{Event, OutputSummary, RunRecord, Summary};
 use lockon_core::text;
 
 use appsrc::{check_appsrc, start_without_preroll};
-use containers::{Container, next_part};
+use containers::next_part;
+use painter::Shows;
 use playing::Playing;
 use screen::REMEDY;
 use worker::DrawJob;
@@ -45,6 +46,7 @@ pub use screen::display_launch;
 pub use shown::Shown;
 
 pub(crate) use appsrc::prepare;
+pub(crate) use containers::Container;
 pub(crate) use painter::Painter;
 pub(crate) use screen::{NO_WINDOW, check_screen};
 pub(crate) use timeline::Timestamps;
@@ -87,8 +89,7 @@ pub struct VideoSink {
     name: String,
     launch: Launch,
     view: View,
-    /// Instead of the whole frame with results, what follows a track.
-    crop: Option<Crop>,
+    shows: Shows,
     target: Destination,
     /// True if frames come from a live source: then the newest frame matters, not each of them.
     is_live: bool,
@@ -131,13 +132,13 @@ impl VideoSink {
         let target = Destination::File { path: path.to_owned(), container, sound, is_new, parts: Vec::new() };
         let name = path.display().to_string();
         let (is_live, from_zero, playing, shown, control) = (false, false, None, Arc::default(), None);
-        let (crop, run) = (None, Control::new());
+        let (shows, run) = (Shows::default(), Control::new());
         let (zones, drawn_zones) = (Zones::default(), Arc::default());
         Ok(Self {
             name,
             launch,
             view,
-            crop,
+            shows,
             target,
             is_live,
             from_zero,
@@ -164,7 +165,7 @@ impl VideoSink {
             name: "display".to_owned(),
             launch,
             view,
-            crop: None,
+            shows: Shows::default(),
             target: Destination::Display { title: title.to_owned() },
             is_live,
             from_zero: false,
@@ -196,7 +197,19 @@ impl VideoSink {
 
     /// Shows a part of the frames that follows a track, and no results.
     pub fn following(mut self, crop: Crop) -> Self {
-        (self.view, self.crop) = (View::Overlay, Some(crop));
+        (self.view, self.shows.crop) = (View::Overlay, Some(crop));
+        self
+    }
+
+    /// Hides tracks and matches in the frames.
+    pub fn hiding(mut self, hiding: Hiding) -> Self {
+        self.shows.hiding = hiding;
+        self
+    }
+
+    /// Draws no results into the frames.
+    pub fn plain(mut self) -> Self {
+        self.shows.is_plain = true;
         self
     }
 
@@ -225,13 +238,14 @@ impl VideoSink {
         start_without_preroll(&pipeline);
         let (name, ready) = (launch.name().to_owned(), Some(launch::Running::new(pipeline)));
         let (target, shown) = (Destination::User, Arc::default());
-        let (crop, from_zero, playing, control, run) = (None, false, None, None, Control::new());
+        let (from_zero, playing, control, run) = (false, None, None, Control::new());
+        let shows = Shows::default();
         let (zones, drawn_zones) = (Zones::default(), Arc::default());
         Ok(Self {
             name,
             launch,
             view,
-            crop,
+            shows,
             target,
             is_live,
             from_zero,

@@ -8,9 +8,20 @@ use gst_video::prelude::*;
 use super::timeline::Timestamps;
 use lockon_core::config::{View, Zone};
 use lockon_core::frame::{Chroma, Frame, Picture, PixelFormat, PlaneMut, Rect, Size, VideoFormat};
-use lockon_core::overlay::{self, Crop, Drawing, Trails};
+use lockon_core::overlay::{self, Crop, Drawing, Hidden, Hiding, Trails};
 use lockon_core::results::FrameRecord;
 use lockon_core::surface::Surface;
+
+/// What an output shows of the frames, beside its view.
+#[derive(Clone, Default)]
+pub(super) struct Shows {
+    /// A part that follows a track, with nothing drawn on it.
+    pub(super) crop: Option<Crop>,
+    /// What is hidden.
+    pub(super) hiding: Hiding,
+    /// No results are drawn.
+    pub(super) is_plain: bool,
+}
 
 /// Copies frames into writable buffers and draws on them.
 pub(crate) struct Painter {
@@ -27,22 +38,27 @@ pub(crate) struct Painter {
     view: View,
     /// What follows a track, instead of the whole frame with results.
     crop: Option<Crop>,
+    /// What is hidden in the frames.
+    hiding: Hiding,
+    /// Results are drawn into the frames.
+    draws_results: bool,
     trails: Trails,
     drawing: Drawing,
 }
 
 impl Painter {
     pub(crate) fn new(format: &VideoFormat, view: View, even: bool) -> Result<Self, gst::glib::BoolError> {
-        Self::with(format, view, even, None)
+        Self::with(format, view, even, &Shows::default())
     }
 
-    /// One that shows a part of the frames that follows a track, with nothing drawn on it, if there is one.
+    /// A painter for what an output shows of the frames.
     pub(super) fn with(
         format: &VideoFormat,
         view: View,
         even: bool,
-        crop: Option<Crop>,
+        shows: &Shows,
     ) -> Result<Self, gst::glib::BoolError> {
+        let Shows { crop, hiding, is_plain } = shows.clone();
         let shown = crop.as_ref().map_or(format.size, Crop::shown);
         let is_grey = format.pixels.chroma == Chroma::None;
         let pixels =
@@ -57,7 +73,20 @@ impl Painter {
         pool.set_active(true)?;
         let (trails, drawing) = Default::default();
         let format = format.clone();
-        Ok(Self { pool, info, pixels, format, shown, even, view, crop, trails, drawing })
+        Ok(Self {
+            pool,
+            info,
+            pixels,
+            format,
+            shown,
+            even,
+            view,
+            crop,
+            hiding,
+            draws_results: !is_plain,
+            trails,
+            drawing,
+        })
     }
 
     /// True if such frames can be painted.
@@ -67,7 +96,8 @@ impl Painter {
 
     /// One that draws the same on frames of another format.
     pub(super) fn adapted(&self, format: &VideoFormat) -> Result<Self, gst::glib::BoolError> {
-        Self::with(format, self.view, self.even, self.crop.clone())
+        let (crop, hiding, is_plain) = (self.crop.clone(), self.hiding.clone(), !self.draws_results);
+        Self::with(format, self.view, self.even, &Shows { crop, hiding, is_plain })
     }
 
     /// A buffer with the frame, its results and the zones, due at `times`.
@@ -79,14 +109,30 @@ impl Painter {
         mask: Option<&Arc<dyn Picture>>,
         times: Timestamps,
     ) -> Result<gst::Buffer, String> {
+        let mut hidden =
+            if self.hiding.is_idle() { Vec::new() } else { self.hiding.step(record, self.format.size) };
         if let Some(crop) = &mut self.crop {
             let part = crop.step(record, self.format.size);
-            return self.fill(frame, times, |views| show(part, frame, self.shown, views));
+            let [x, y, w, h] = part;
+            let by = [self.shown.width as f64 / w, self.shown.height as f64 / h];
+            for Hidden { bounds: [left, top, width, height], .. } in &mut hidden {
+                (*left, *top) = ((*left - x) * by[0], (*top - y) * by[1]);
+                (*width, *height) = (*width * by[0], *height * by[1]);
+            }
+            return self.fill(frame, times, |mut views| {
+                show(part, frame, self.shown, &mut views);
+                overlay::Canvas::new(views, self.pixels, self.shown).hide(&hidden);
+            });
         }
         let mut trails = std::mem::take(&mut self.trails);
         let mut drawing = std::mem::take(&mut self.drawing);
-        drawing.results_and_zones(record, &mut trails, zones, self.format.size);
-        let painted = self.paint_with(frame, times, |canvas| draw(self.view, canvas, mask, &drawing));
+        if self.draws_results {
+            drawing.results_and_zones(record, &mut trails, zones, self.format.size);
+        } else {
+            drawing.start(self.format.size);
+        }
+        let painted =
+            self.paint_with(frame, times, |canvas| draw(self.view, canvas, mask, &hidden, &drawing));
         (self.trails, self.drawing) = (trails, drawing);
         painted
     }
@@ -191,7 +237,7 @@ fn without_colour<'a, 'p: 'a>(planes: impl Iterator<Item = &'a mut PlaneMut<'p>>
 }
 
 /// Fills the planes of a picture of the size `shown` with a part of a frame: left, top, width, height.
-fn show([x, y, w, h]: [f64; 4], frame: &Frame, shown: Size, mut views: Vec<PlaneMut<'_>>) {
+fn show([x, y, w, h]: [f64; 4], frame: &Frame, shown: Size, views: &mut [PlaneMut<'_>]) {
     let pixels = frame.format.pixels;
     let step = [w / shown.width as f64, h / shown.height as f64];
     for (index, view) in views.iter_mut().enumerate().take(pixels.planes()) {
@@ -203,12 +249,22 @@ fn show([x, y, w, h]: [f64; 4], frame: &Frame, shown: Size, mut views: Vec<Plane
     without_colour(views.iter_mut().skip(pixels.planes()));
 }
 
-fn draw(view: View, canvas: &mut overlay::Canvas<'_>, mask: Option<&Arc<dyn Picture>>, drawing: &Drawing) {
+fn draw(
+    view: View,
+    canvas: &mut overlay::Canvas<'_>,
+    mask: Option<&Arc<dyn Picture>>,
+    hidden: &[Hidden],
+    drawing: &Drawing,
+) {
     match (view, mask) {
-        (View::Mask, Some(mask)) => return overlay::draw_mask(canvas, mask.plane(0)),
+        (View::Mask, Some(mask)) => {
+            overlay::draw_mask(canvas, mask.plane(0));
+            return canvas.hide(hidden);
+        }
         (View::Split, Some(mask)) => overlay::draw_split(canvas, mask.plane(0)),
         _ => {}
     }
+    canvas.hide(hidden);
     canvas.paint(drawing);
 }
 
@@ -229,7 +285,7 @@ pub fn draw_in_place(
     let mut planes = frame.planes_data_mut();
     let views = planes.iter_mut().zip(strides).take(pixels.planes()).enumerate();
     let views = views.map(|(i, (data, stride))| PlaneMut::new(data, pixels.plane_size(i, size), stride));
-    draw(view, &mut overlay::Canvas::new(views.collect(), pixels, size), mask, drawing);
+    draw(view, &mut overlay::Canvas::new(views.collect(), pixels, size), mask, &[], drawing);
 }
 
 /// Repeats the last column and the last row, so that a picture of odd size fills one of even size without an

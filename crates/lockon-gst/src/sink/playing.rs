@@ -92,7 +92,7 @@ impl Playing {
             ));
         }
         let needs_even_size = container.is_some_and(|c| c.needs_even_size);
-        let painter = Painter::with(format, sink.view, needs_even_size, sink.crop.clone())
+        let painter = Painter::with(format, sink.view, needs_even_size, &sink.shows)
             .map_err(|e| fault(e.to_string()))?;
         let pipeline = running.pipeline();
         let appsrc = sink.launch.element(pipeline, "results")?.downcast::<gst_app::AppSrc>();

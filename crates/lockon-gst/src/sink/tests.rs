@@ -90,6 +90,8 @@ fn run_record() -> RunRecord {
         range: None,
         settings: None,
         command: None,
+        gap: lockon_core::config::TimeSpan::default(),
+        hides: false,
     }
 }
 
@@ -287,7 +289,8 @@ fn what_follows_a_track_is_that_part_of_the_frame_in_every_pixel_format() {
         let record = FrameRecord { tracks: vec![track], ..FrameRecord::default() };
         // From 64, 32 on: whole samples of all chroma.
         let crop = Crop::new("72x36".parse().unwrap(), 1.0);
-        let mut painter = Painter::with(&format, View::Overlay, true, Some(crop)).unwrap();
+        let shows = painter::Shows { crop: Some(crop), ..painter::Shows::default() };
+        let mut painter = Painter::with(&format, View::Overlay, true, &shows).unwrap();
         let buffer = painter.paint(&frame, &record, &[], None, Timestamps { pts: 0, duration: 0 }).unwrap();
         let info = &painter.info;
         assert_eq!((info.width(), info.height()), (72, 36));
@@ -715,7 +718,7 @@ fn display(screen: &str, control: Option<Control>) -> (VideoSink, gst::Element) 
         name: String::new(),
         launch,
         view: View::Overlay,
-        crop: None,
+        shows: painter::Shows::default(),
         target: Destination::Display { title: "clip.mp4".to_owned() },
         is_live: false,
         from_zero: false,

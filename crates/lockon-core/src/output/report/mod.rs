@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::appearances::{Appearance, Appearances};
 use crate::colour;
 use crate::error::{Error, Result};
 use crate::files;
@@ -40,6 +41,8 @@ const MOST_THUMBNAILS: usize = 12;
 const BETWEEN_THUMBNAILS: f64 = 0.5;
 /// Things that happened to the source.
 const MOST_EVENTS: usize = 40;
+/// Rows of the table of appearances.
+const MOST_APPEARANCES: usize = 200;
 /// Letters of a name over the key frame; the rest of it is where the pointer rests, and below. More than 40
 /// would be wider than the frame on a telephone.
 const MOST_LETTERS: usize = 24;
@@ -89,6 +92,9 @@ struct Report {
     unshown_thumbnails: u64,
     events: Vec<String>,
     unshown_events: u64,
+    watch: Appearances,
+    appearances: Vec<Appearance>,
+    unshown_appearances: u64,
 }
 
 impl Report {
@@ -111,6 +117,9 @@ impl Report {
             unshown_thumbnails: 0,
             events: Vec::new(),
             unshown_events: 0,
+            watch: Appearances::default(),
+            appearances: Vec::new(),
+            unshown_appearances: 0,
         }
     }
 
@@ -181,6 +190,15 @@ impl Report {
     }
 }
 
+/// Keeps an appearance if there is room.
+fn keep_appearance(kept: &mut Vec<Appearance>, more: &mut u64, ended: Appearance) {
+    if kept.len() < MOST_APPEARANCES {
+        kept.push(ended);
+    } else {
+        *more += 1;
+    }
+}
+
 impl Sink for Report {
     fn name(&self) -> &str {
         &self.path
@@ -193,6 +211,7 @@ impl Sink for Report {
 
     fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {
         self.run = Some(run.clone());
+        self.watch = Appearances::of(run);
         self.templates = run.templates.iter().map(|template| template.name.clone()).collect();
         Ok(())
     }
@@ -209,9 +228,12 @@ impl Sink for Report {
         let number = self.frames / self.stride;
         (self.frames, self.last) = (self.frames + 1, time);
         self.latency.count(record.latency_us);
+        let (kept, more) = (&mut self.appearances, &mut self.unshown_appearances);
+        self.watch.step(record, |ended| keep_appearance(kept, more, ended));
 
         let has_results = !(record.tracks.is_empty() && record.matches.is_empty());
-        if self.key.as_ref().is_none_or(|key| has_results && !key.has_results) {
+        let hides = self.run.as_ref().is_some_and(|run| run.hides);
+        if !hides && self.key.as_ref().is_none_or(|key| has_results && !key.has_results) {
             let size = frame.format.size;
             let picture = self.picture(frame, Rect::whole(size), KEY_SIDE)?;
             self.key = Some(Key { picture, frame: record.frame, size, has_results });
@@ -228,8 +250,8 @@ impl Sink for Report {
             }
         }
         for track in &record.tracks {
-            let name = match &track.template {
-                Some(template) => format!("#{} {template}", track.id),
+            let name = match track.label() {
+                Some(label) => format!("#{} {label}", track.id),
                 None => format!("#{}", track.id),
             };
             let Some(series) = self.series(Kind::Track(track.id), &name) else { continue };
@@ -248,6 +270,9 @@ impl Sink for Report {
             } else {
                 format!("{name} found again at {time:.2} s, frame {}, score {:.2}", record.frame, track.score)
             };
+            if hides {
+                continue;
+            }
             let picture = self.picture(frame, crop, THUMBNAIL_SIDE)?;
             self.keep_thumbnail(Thumbnail { title, state, crop, bounds: track.bounds(), picture });
         }
@@ -290,6 +315,8 @@ impl Sink for Report {
 
     fn finish(&mut self, summary: &Summary) -> Result<()> {
         // A run that never began leaves the report of the one before.
+        let (kept, more) = (&mut self.appearances, &mut self.unshown_appearances);
+        self.watch.end(|ended| keep_appearance(kept, more, ended));
         let Some(run) = &self.run else { return Ok(()) };
         let page = Page { report: self, run, summary }.text();
         files::replace(Path::new(&self.path), page.as_bytes()).map_err(|error| self.failure(&error))
@@ -544,7 +571,10 @@ mod tests {
             samples::deliver(report, FrameRecord { tracks, ..FrameRecord::default() }).unwrap();
             report.finish(&Summary { frames: 1, ..Summary::default() }).unwrap();
         });
-        assert_eq!(titles(&tracked), ["Trajectory", "Run", "Score and state over time", "Latency"]);
+        assert_eq!(
+            titles(&tracked),
+            ["Trajectory", "Run", "Appearances", "Score and state over time", "Latency"]
+        );
     }
 
     #[test]

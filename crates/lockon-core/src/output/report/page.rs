@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use super::series::{Found, Kind, Series};
 use super::thumbnails::Thumbnail;
 use super::{MOST_LETTERS, Report};
+use crate::appearances::Appearance;
 use crate::frame::{Rect, Size};
 use crate::overlay;
-use crate::results::{RunRecord, Summary};
+use crate::results::{FrameTime, RunRecord, Summary};
 use crate::shell;
 use crate::text::escaped;
 
@@ -41,6 +42,7 @@ impl Page<'_> {
         self.write_run(page)?;
         page.push_str("</div>\n");
         self.write_templates(page)?;
+        self.write_appearances(page)?;
         self.write_series(page)?;
         self.write_thumbnails(page)?;
         page.push_str("<div class=\"pair\">\n");
@@ -161,6 +163,56 @@ impl Page<'_> {
     /// True if boxes were followed, or matches.
     fn has_tracks(&self) -> bool {
         self.report.series.iter().any(|series| series.kind != Kind::Match)
+    }
+
+    /// From when to when each template and track was in sight.
+    fn write_appearances(&self, page: &mut String) -> std::fmt::Result {
+        let report = self.report;
+        if report.appearances.is_empty() {
+            return Ok(());
+        }
+        page.push_str("<section>\n<h2>Appearances</h2>\n<div class=\"wide\"><table>\n<tr><th>name</th>");
+        let has_tracks = report.appearances.iter().any(|row| row.track.is_some());
+        if has_tracks {
+            page.push_str("<th class=\"number\">track</th>");
+        }
+        for title in ["from", "to", "lasts", "first frame", "last frame", "frames", "best score"] {
+            write!(page, "<th class=\"number\">{title}</th>")?;
+        }
+        page.push_str("</tr>\n");
+        let mut rows: Vec<_> = report.appearances.iter().collect();
+        rows.sort_by_key(|row| (row.start.frame, row.track));
+        for Appearance { name, track, start, end, frames, best } in rows {
+            write!(page, "<tr><td>{}</td>", escaped(name.as_deref().unwrap_or_default()))?;
+            let time = |at: &FrameTime| at.pts_ns.map(|ns| ns as f64 * 1e-9);
+            let text = |seconds: Option<f64>| seconds.map_or_else(String::new, |s| format!("{s:.2} s"));
+            let lasts = time(end).zip(time(start)).map(|(end, start)| end - start);
+            if has_tracks {
+                let id = track.map_or_else(String::new, |id| format!("#{id}"));
+                write!(page, "<td class=\"number\">{id}</td>")?;
+            }
+            for cell in [
+                text(time(start)),
+                text(time(end)),
+                text(lasts),
+                start.frame.to_string(),
+                end.frame.to_string(),
+                frames.to_string(),
+                format!("{best:.3}"),
+            ] {
+                write!(page, "<td class=\"number\">{cell}</td>")?;
+            }
+            page.push_str("</tr>\n");
+        }
+        page.push_str("</table></div>\n");
+        if report.unshown_appearances > 0 {
+            writeln!(page, "<p>{} more appearances are not shown.</p>", report.unshown_appearances)?;
+        }
+        writeln!(
+            page,
+            "<p class=\"soft\">An appearance goes on through up to {} out of sight (--gap).</p>\n</section>",
+            self.run.gap
+        )
     }
 
     /// How often each template was found, and how well; where matches are followed, tracks say that.

@@ -599,6 +599,7 @@ impl Target {
         let [x, y, w, h] = self.fit.of(at.bounds()).map(|v| libm::round(v * 1000.0) / 1000.0);
         Track {
             id: self.id,
+            name: None,
             template: None,
             state: self.state,
             x,

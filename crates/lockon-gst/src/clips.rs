@@ -1,0 +1,481 @@
+//! A clip of the video for each appearance of a template or track (`--cut`).
+//!
+//! From a file that can be seeked, whose video the container holds as it is, packets are copied: a clip
+//! begins at the last key frame that is not after its place, and nothing is encoded again. A thread does that
+//! from the file's own bytes when an appearance has ended. From everything else, or if exact clips or hidden
+//! parts were asked for, clips are encoded from the frames of the run. For that the last frames are kept in
+//! memory, as many as the padding and the gap need.
+//!
+//! Clips replace only files that existed when the run began, which `-y` allows. They skip the numbers of
+//! files that appear later.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crossbeam_channel::Sender;
+
+use crate::copying;
+use crate::sink::VideoSink;
+use lockon_core::appearances::{Appearance, Appearances};
+use lockon_core::config::{TimeSpan, View};
+use lockon_core::control::Control;
+use lockon_core::error::{Error, Result};
+use lockon_core::frame::{Frame, Picture, Plane, PlaneRef, USUAL_INTERVAL_NS, VideoFormat};
+use lockon_core::overlay::Hiding;
+use lockon_core::ports::{Delivery, Sink};
+use lockon_core::results::{FrameRecord, RunRecord, Summary};
+use lockon_core::surface::Surface;
+use lockon_core::text;
+
+/// Clips that are encoded at once; more would leave no processor time for the search.
+const MOST_AT_ONCE: usize = 8;
+
+/// Bytes of frames that are kept for clips that may begin or go on.
+const MOST_KEPT: usize = 1 << 30;
+
+/// Encoders that may complete their files while others begin.
+const MOST_ENDING: usize = 8;
+
+/// Where clips go, and what they hold.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// The files' names: `{name}` is the appearance's name, `{n}` its number.
+    pub pattern: String,
+    /// Time before and after each appearance.
+    pub padding: TimeSpan,
+    /// The file that is copied from; none if clips are encoded from frames.
+    pub file: Option<PathBuf>,
+    /// The file whose sound clips get.
+    pub sound: Option<PathBuf>,
+    /// The parts that are hidden in encoded clips.
+    pub hiding: Hiding,
+}
+
+/// Refuses names that cannot be those of several clips.
+///
+/// # Errors
+/// `Value`.
+pub fn check(pattern: &str) -> Result<()> {
+    let bad = |expected: &str| Err(Error::value("cut", pattern, expected));
+    let file = Path::new(pattern).file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
+    if !file.contains("{n}") || pattern.matches("{n}").count() > 1 || pattern.matches("{name}").count() > 1 {
+        return bad("expected a file's name with {n}, the number of the clip, once, such as {name}-{n}.mp4");
+    }
+    if pattern.contains("{name}") && !file.contains("{name}") {
+        return bad("{name} must stand in the file's name, not in a folder's name");
+    }
+    crate::sink::file_launch(Path::new(pattern)).map(|_| ())
+}
+
+/// The files there that have names of such clips.
+pub fn existing(pattern: &str) -> Vec<PathBuf> {
+    let path = Path::new(pattern);
+    let (Some(name), folder) = (path.file_name().and_then(|name| name.to_str()), path.parent()) else {
+        return Vec::new();
+    };
+    let folder = folder.filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let Ok(entries) = folder.read_dir() else { return Vec::new() };
+    let mut found: Vec<_> = entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_str().is_some_and(|file| is_of(name, file)))
+        .map(|entry| path.with_file_name(entry.file_name()))
+        .collect();
+    found.sort();
+    found
+}
+
+/// True if a name is one of a pattern's: any text for `{name}`, a number for `{n}`.
+fn is_of(pattern: &str, name: &str) -> bool {
+    let Some(at) = pattern.find('{') else { return pattern == name };
+    let (front, rest) = pattern.split_at(at);
+    let Some(name) = name.strip_prefix(front) else { return false };
+    let digits = name.bytes().take_while(u8::is_ascii_digit).count();
+    if let Some(rest) = rest.strip_prefix("{n}") {
+        return (1..=digits).any(|length| is_of(rest, &name[length..]));
+    }
+    if let Some(rest) = rest.strip_prefix("{name}") {
+        return name.char_indices().skip(1).map(|(at, _)| at).any(|at| is_of(rest, &name[at..]));
+    }
+    name.strip_prefix('{').is_some_and(|name| is_of(&rest[1..], name))
+}
+
+/// A name without what a file's name cannot have.
+fn harmless(name: &str) -> String {
+    let kept = |c: char| if c == '/' || c == '\\' || c.is_control() { '_' } else { c };
+    let name: String = name.chars().map(kept).take(80).collect();
+    if name.starts_with('.') || name.is_empty() { format!("_{name}") } else { name }
+}
+
+/// A [`Sink`] that writes clips.
+pub struct Clips {
+    wanted: Wanted,
+    /// Files that were there before the run, which may be replaced.
+    replaceable: HashSet<PathBuf>,
+    watch: Appearances,
+    gap_ns: u64,
+    interval_ns: u64,
+    format: Option<VideoFormat>,
+    run: Option<RunRecord>,
+    control: Control,
+    /// The last number of each name.
+    numbers: BTreeMap<String, u64>,
+    written: Vec<PathBuf>,
+    copier: Option<Copier>,
+    kept: VecDeque<Kept>,
+    kept_bytes: usize,
+    open: Vec<Clip>,
+    ending: VecDeque<JoinHandle<Result<()>>>,
+    left_out: u64,
+    has_told_memory: bool,
+    /// The first error of a clip; the other clips continue.
+    failed: Option<Error>,
+}
+
+/// A frame that may belong to a clip.
+struct Kept {
+    ns: u64,
+    frame: Frame,
+    record: Arc<FrameRecord>,
+}
+
+/// A clip that is being encoded.
+struct Clip {
+    appearance: Appearance,
+    /// The time of the last frame that belongs to it, as far as that is known.
+    limit_ns: u64,
+    /// The number of the first frame that was not handed over yet.
+    next: u64,
+    is_over: bool,
+    sink: VideoSink,
+}
+
+/// The thread that copies.
+struct Copier {
+    jobs: Sender<copying::Job>,
+    thread: JoinHandle<Result<()>>,
+}
+
+/// A picture in the host's memory: what a decoder lends is not kept.
+struct Copy(Vec<Plane>);
+
+impl Picture for Copy {
+    fn plane(&self, index: usize) -> PlaneRef<'_> {
+        self.0[index].as_ref()
+    }
+}
+
+impl Clips {
+    /// Prepares clips. Where packets cannot be copied, a warning has the reason, and clips are encoded.
+    ///
+    /// # Errors
+    /// As [`check`]; `File` if the folder cannot be written to.
+    pub fn open(mut wanted: Wanted) -> Result<Self> {
+        check(&wanted.pattern)?;
+        let probe = wanted.pattern.replace("{name}", "probe").replace("{n}", "0");
+        lockon_core::files::check_writable(Path::new(&probe))?;
+        if let Some(file) = &wanted.file
+            && let Err(reason) = copying::check(file, Path::new(&wanted.pattern))
+        {
+            tracing::warn!("--cut: clips are encoded, not copied from {}: {reason}", text::path(file));
+            wanted.file = None;
+        }
+        let replaceable = existing(&wanted.pattern).into_iter().collect();
+        Ok(Self {
+            wanted,
+            replaceable,
+            watch: Appearances::default(),
+            gap_ns: 0,
+            interval_ns: USUAL_INTERVAL_NS,
+            format: None,
+            run: None,
+            control: Control::new(),
+            numbers: BTreeMap::new(),
+            written: Vec::new(),
+            copier: None,
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            open: Vec::new(),
+            ending: VecDeque::new(),
+            left_out: 0,
+            has_told_memory: false,
+            failed: None,
+        })
+    }
+
+    /// The name of the next clip of an appearance. No other clip gets it.
+    fn reserve(&mut self, appearance: &Appearance) -> PathBuf {
+        let name = harmless(&appearance.label());
+        let key = if self.wanted.pattern.contains("{name}") { name.clone() } else { String::new() };
+        let number = self.numbers.entry(key).or_default();
+        loop {
+            *number += 1;
+            // One after the other: a name may have braces of its own.
+            let (front, rest) = self.wanted.pattern.split_once("{n}").expect("checked when it was opened");
+            let part = |text: &str| text.replace("{name}", &name);
+            let path = PathBuf::from(format!("{}{number}{}", part(front), part(rest)));
+            let is_free = path.symlink_metadata().is_err() || self.replaceable.contains(&path);
+            if is_free && !self.written.contains(&path) {
+                self.written.push(path.clone());
+                return path;
+            }
+        }
+    }
+
+    fn time(&self, record: &FrameRecord) -> u64 {
+        record.pts_ns.unwrap_or(record.frame.saturating_mul(self.interval_ns))
+    }
+
+    /// Copies the packets of an appearance that has ended.
+    fn copy(&mut self, appearance: &Appearance) -> Result<()> {
+        let Some(file) = self.wanted.file.clone() else { return Ok(()) };
+        let to = self.reserve(appearance);
+        let padding = self.wanted.padding.ns;
+        let start = appearance.start.pts_ns.unwrap_or(appearance.start.frame * self.interval_ns);
+        let end = appearance.end.pts_ns.unwrap_or(appearance.end.frame * self.interval_ns);
+        let job = copying::Job {
+            file,
+            to,
+            from_ns: start.saturating_sub(padding),
+            to_ns: end.saturating_add(padding),
+            has_sound: self.wanted.sound.is_some(),
+        };
+        if self.copier.is_none() {
+            let (jobs, waiting) = crossbeam_channel::unbounded::<copying::Job>();
+            let work = move || {
+                let mut outcome = Ok(());
+                for job in waiting {
+                    if let Err(error) = copying::copy(&job) {
+                        tracing::error!("{error}");
+                        outcome = outcome.and(Err(error));
+                    }
+                }
+                outcome
+            };
+            let thread = std::thread::Builder::new().name("lockon-clips".to_owned()).spawn(work);
+            let thread = thread.map_err(|error| self.failure(&error.to_string()))?;
+            self.copier = Some(Copier { jobs, thread });
+        }
+        let copier = self.copier.as_ref().expect("it was started above");
+        copier.jobs.send(job).map_err(|_| self.failure("the thread that copies has ended"))
+    }
+
+    fn failure(&self, reason: &str) -> Error {
+        Error::Output { name: self.wanted.pattern.clone(), reason: reason.to_owned() }
+    }
+
+    /// Keeps a frame for clips that begin or go on later.
+    fn keep(&mut self, delivery: &Delivery<'_>, ns: u64) -> Result<()> {
+        let frame = delivery.frame;
+        let planes = (0..frame.format.pixels.planes()).map(|i| frame.picture.plane(i).to_plane()).collect();
+        // A picture that could not be fetched from a device would be black.
+        frame.picture.surface().map_or(Ok(()), Surface::check)?;
+        let frame = Frame { picture: Arc::new(Copy(planes)), ..frame.clone() };
+        self.kept_bytes += frame.format.bytes();
+        self.kept.push_back(Kept { ns, frame, record: delivery.record.clone() });
+        let needed = ns.saturating_sub(self.wanted.padding.ns.max(self.gap_ns));
+        while let Some(oldest) = self.kept.front() {
+            let is_too_much = self.kept_bytes > MOST_KEPT && self.kept.len() > 1;
+            if oldest.ns >= needed && !is_too_much {
+                break;
+            }
+            if oldest.ns >= needed && !std::mem::replace(&mut self.has_told_memory, true) {
+                tracing::warn!(
+                    "--cut: clips have less padding than asked for: 1 GiB of frames is kept at most"
+                );
+            }
+            self.kept_bytes -= oldest.frame.format.bytes();
+            self.kept.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Begins the clips of appearances that have begun, and moves the ends of the others.
+    fn follow(&mut self, now_ns: u64, ended: &[Appearance]) -> Result<()> {
+        let padding = self.wanted.padding.ns;
+        let is_same =
+            |a: &Appearance, b: &Appearance| a.track == b.track && a.name == b.name && a.start == b.start;
+        for clip in &mut self.open {
+            clip.is_over |= ended.iter().any(|appearance| is_same(appearance, &clip.appearance));
+        }
+        let going_on: Vec<_> = self.watch.until().map(|(one, until)| (one.clone(), until)).collect();
+        for (appearance, until_ns) in going_on {
+            let limit_ns = until_ns.saturating_add(padding);
+            if let Some(clip) = self.open.iter_mut().find(|clip| is_same(&clip.appearance, &appearance)) {
+                clip.limit_ns = limit_ns;
+                continue;
+            }
+            // Only appearances that begin in this frame have no clip yet, or those that found no room.
+            let start_ns = appearance.start.pts_ns.unwrap_or(appearance.start.frame * self.interval_ns);
+            if start_ns != now_ns || appearance.frames != 1 {
+                continue;
+            }
+            if self.open.len() >= MOST_AT_ONCE {
+                self.left_out += 1;
+                tracing::warn!(
+                    "--cut: no clip of {}: {MOST_AT_ONCE} are encoded already",
+                    text::in_one_line(&appearance.label())
+                );
+                continue;
+            }
+            let from_ns = start_ns.saturating_sub(padding);
+            let first = self.kept.iter().find(|kept| kept.ns >= from_ns).map(|kept| kept.frame.meta.index);
+            let path = self.reserve(&appearance);
+            let sink = VideoSink::file(&path, View::Overlay, self.wanted.sound.clone())?.from_zero().plain();
+            let mut sink = sink.hiding(self.wanted.hiding.clone());
+            sink.belong_to(&self.control);
+            if let (Some(run), Some(format)) = (&self.run, &self.format) {
+                sink.begin(run, format)?;
+            }
+            let next = first.unwrap_or(appearance.start.frame);
+            self.open.push(Clip { appearance, limit_ns, next, is_over: false, sink });
+        }
+        Ok(())
+    }
+
+    /// Hands the frames over that belong to clips, and ends those that are over.
+    fn hand_over(&mut self, now_ns: u64) -> Result<()> {
+        let mut open = Vec::with_capacity(self.open.len());
+        for mut clip in std::mem::take(&mut self.open) {
+            let next = clip.next;
+            for kept in self.kept.iter().filter(|kept| kept.frame.meta.index >= next) {
+                if kept.ns > clip.limit_ns {
+                    break;
+                }
+                clip.next = kept.frame.meta.index + 1;
+                clip.sink.deliver(&Delivery { frame: &kept.frame, record: &kept.record, mask: None })?;
+            }
+            if clip.is_over && now_ns > clip.limit_ns {
+                self.end(clip)?;
+            } else {
+                open.push(clip);
+            }
+        }
+        self.open = open;
+        Ok(())
+    }
+
+    /// Completes the file of a clip, on a thread: an encoder takes a while for its last frames.
+    fn end(&mut self, clip: Clip) -> Result<()> {
+        let mut sink = clip.sink;
+        let complete = move || sink.finish(&Summary::default());
+        let thread = std::thread::Builder::new().name("lockon-clip".to_owned()).spawn(complete);
+        self.ending.push_back(thread.map_err(|error| self.failure(&error.to_string()))?);
+        while self.ending.len() > MOST_ENDING {
+            self.join_oldest();
+        }
+        Ok(())
+    }
+
+    fn join_oldest(&mut self) {
+        let Some(thread) = self.ending.pop_front() else { return };
+        let outcome = thread.join().unwrap_or_else(|_| Err(self.failure("an encoder's thread has ended")));
+        if let Err(error) = outcome {
+            tracing::error!("{error}");
+            self.failed.get_or_insert(error);
+        }
+    }
+}
+
+impl Sink for Clips {
+    fn name(&self) -> &str {
+        &self.wanted.pattern
+    }
+
+    fn belong_to(&mut self, run: &Control) {
+        self.control = run.clone();
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.written.clone()
+    }
+
+    fn begin(&mut self, run: &RunRecord, format: &VideoFormat) -> Result<()> {
+        self.watch = Appearances::of(run);
+        self.gap_ns = run.gap.ns;
+        if run.frame_rate > 0.0 {
+            self.interval_ns = (1e9 / run.frame_rate) as u64;
+        }
+        (self.run, self.format) = (Some(run.clone()), Some(format.clone()));
+        Ok(())
+    }
+
+    fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
+        let now_ns = self.time(delivery.record);
+        let mut ended = Vec::new();
+        self.watch.step(delivery.record, |appearance| ended.push(appearance));
+        if self.wanted.file.is_some() {
+            return ended.iter().try_for_each(|appearance| self.copy(appearance));
+        }
+        if self.format.as_ref() != Some(&delivery.frame.format) {
+            self.format = Some(delivery.frame.format.as_ref().clone());
+        }
+        self.keep(delivery, now_ns)?;
+        self.follow(now_ns, &ended)?;
+        self.hand_over(now_ns)
+    }
+
+    fn finish(&mut self, _: &Summary) -> Result<()> {
+        let mut ended = Vec::new();
+        self.watch.end(|appearance| ended.push(appearance));
+        let mut outcome = if self.wanted.file.is_some() {
+            ended.iter().try_for_each(|appearance| self.copy(appearance))
+        } else {
+            self.open.iter_mut().for_each(|clip| clip.is_over = true);
+            self.hand_over(u64::MAX)
+        };
+        if let Some(Copier { jobs, thread }) = self.copier.take() {
+            drop(jobs);
+            let copied =
+                thread.join().unwrap_or_else(|_| Err(self.failure("the thread that copies has failed")));
+            outcome = outcome.and(copied);
+        }
+        while !self.ending.is_empty() {
+            self.join_oldest();
+        }
+        self.kept.clear();
+        outcome.and(self.failed.take().map_or(Ok(()), Err))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_has_one_number_in_the_files_name_and_a_known_extension() {
+        for good in ["{n}.mp4", "out/{name}-{n}.mkv", "{n}-{name}.webm"] {
+            check(good).unwrap();
+        }
+        for bad in ["a.mp4", "{name}.mp4", "{n}/a.mp4", "{n}-{n}.mp4", "{name}/{n}.mp4", "{n}.txt", "{n}"] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn files_of_a_pattern_are_found_and_no_others() {
+        for (pattern, name, expected) in [
+            ("{name}-{n}.mp4", "car-1.mp4", true),
+            ("{name}-{n}.mp4", "a-b-12.mp4", true),
+            ("{name}-{n}.mp4", "-1.mp4", false),
+            ("{name}-{n}.mp4", "car-x.mp4", false),
+            ("{name}-{n}.mp4", "car-1.mkv", false),
+            ("clip{n}.mp4", "clip03.mp4", true),
+            ("clip{n}.mp4", "clip.mp4", false),
+            ("{x}{n}.mp4", "{x}1.mp4", true),
+            ("{name}{n}.mp4", "tr\u{e4}ck31.mp4", true),
+        ] {
+            assert_eq!(is_of(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn names_that_would_leave_the_folder_or_hide_are_harmless() {
+        for (name, expected) in
+            [("a/../b", "a_.._b"), ("..", "_.."), ("", "_"), ("a\nb", "a_b"), ("ok", "ok")]
+        {
+            assert_eq!(harmless(name), expected);
+        }
+    }
+}
