@@ -79,8 +79,9 @@ impl Course {
         }
     }
 
-    /// It was found here.
+    /// It was found here, perhaps again after it was missing.
     fn found(&mut self, frame: u64, [x, y, w, h]: [f64; 4]) {
+        self.is_followed = true;
         self.extend(Key { frame, edges: [x, y, x + w, y + h], is_outside: false });
     }
 
@@ -334,6 +335,25 @@ mod tests {
         }
         assert!(!written.contains("<track id=\"2\""), "{written}");
         assert_eq!(written.matches("<track").count(), 2);
+    }
+
+    #[test]
+    fn a_track_that_comes_back_under_its_number_ends_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.cvat.xml");
+        let mut sink = Cvat::new(path.to_str().unwrap()).unwrap();
+        sink.begin(&samples::run(&[]), &samples::format()).unwrap();
+        for frame in 0..9 {
+            let is_there = matches!(frame, 0..=1 | 4..=5);
+            let tracks = if is_there { vec![samples::track(1, TrackState::Tracked)] } else { Vec::new() };
+            samples::deliver(&mut sink, FrameRecord { frame, tracks, ..FrameRecord::default() }).unwrap();
+        }
+        sink.finish(&Summary::default()).unwrap();
+        let xml = std::fs::read_to_string(path).unwrap();
+        let keys: Vec<_> = xml.lines().filter_map(|line| line.trim().strip_prefix("<box frame=\"")).collect();
+        let keys: Vec<_> =
+            keys.iter().map(|key| (key.split('"').next().unwrap(), key.contains("outside=\"1\""))).collect();
+        assert_eq!(keys, [("0", false), ("1", false), ("2", true), ("4", false), ("5", false), ("6", true)]);
     }
 
     #[test]
