@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use lockon::Result;
 use lockon::config::{Moment, Part};
+use lockon::control::Control;
 use lockon::excerpt::Excerpt;
 use lockon::frame::{Plane, Size};
 use lockon::ports::{Next, Source};
-use lockon::results::FrameRecord;
+use lockon::results::{Event, FrameRecord};
 use lockon::template::Template;
 
 use crate::util::{Heard, Job, MemorySink, MemorySource, noise, timeless};
@@ -160,4 +161,32 @@ fn frames_that_nobody_asked_for_are_no_stall() {
     let heard = heard(&job(), &mut Slow(MemorySource::new(&pictures), 0), part("0", None, 15));
     assert_eq!(heard.records.iter().map(|record| record.frame).collect::<Vec<_>>(), [0, 15]);
     assert!(heard.events.is_empty(), "{:?}", heard.events);
+}
+
+#[test]
+fn a_gap_before_a_first_frame_that_was_looked_at_is_told() {
+    let pictures = pictures(6);
+    for (start, frames) in [("0", 0..6), ("2", 2..6)] {
+        let gap_before = Some(frames.start);
+        let mut source = MemorySource { gap_before, ..MemorySource::new(&pictures) };
+        let sink = MemorySink::default();
+        let heard = sink.heard.clone();
+        let mut excerpt = Excerpt::new(&mut source as &mut dyn Source, part(start, None, 1));
+        excerpt.follow_gap(Duration::from_secs(7), "it was away elsewhere".into());
+        let first = excerpt.first(&Control::new()).unwrap().unwrap();
+        assert_eq!(first.meta.index, frames.start);
+        let job = job();
+        let open = |purpose: &lockon::engine::Purpose<'_>| job.open_backend(purpose);
+        let (summary, result) = job.run_on(&mut excerpt, vec![Box::new(sink)], &open, None);
+        result.unwrap();
+        let heard = heard.lock().unwrap();
+        assert!(heard.records.iter().map(|record| record.frame).eq(frames.clone()));
+        let gaps = heard.events.iter().map(|(_, event)| match event {
+            Event::Gap { frame, away_us, .. } => (*frame, *away_us),
+            other => panic!("{other:?}"),
+        });
+        let expected = [(frames.start, 7_000_000), (frames.start, 3_000_000)];
+        assert_eq!(gaps.collect::<Vec<_>>(), expected, "{start}");
+        assert_eq!(summary.gaps, 2);
+    }
 }

@@ -36,6 +36,9 @@ mod relay;
 /// A source from which nothing has come for so long has stalled.
 const STALL: Duration = Duration::from_secs(2);
 
+/// Maximum number of gaps before the first frame that outputs get. All are counted.
+const MAX_GAPS: usize = 64;
+
 /// The work that a device is opened for.
 #[derive(Debug, Clone, Copy)]
 pub struct Purpose<'a> {
@@ -206,7 +209,9 @@ impl Engine<'_> {
                     run.gaps += 1;
                     tracing::warn!("the source is back after {:.1} s", away.as_secs_f64());
                     if run.size.is_none() {
-                        run.gap_before = Some((away, reason));
+                        if run.gaps_before.len() < MAX_GAPS {
+                            run.gaps_before.push((away, reason));
+                        }
                         continue;
                     }
                     self.note(run, |frame| Event::Gap { frame, away_us: micros(away), reason })?;
@@ -483,8 +488,8 @@ struct Run {
     is_stalled: bool,
     stalls: u64,
     gaps: u64,
-    /// A gap before the first frame. It is reported when outputs have begun.
-    gap_before: Option<(Duration, String)>,
+    /// The first [`MAX_GAPS`] gaps before the first frame. They are reported when outputs have begun.
+    gaps_before: Vec<(Duration, String)>,
     interpolated: u64,
     /// True for sinks that failed and are finished already.
     is_closed: Vec<bool>,

@@ -4,6 +4,7 @@
 //! before anything is done with them; those that are keep their number and their time in the whole video, so
 //! that results of a part and of the whole can be compared.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,9 @@ use crate::results::Detection;
 /// Frames are let go for so long before whoever asked for one hears that none is there yet, and can look
 /// whether to stop.
 const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Maximum number of gaps before the first frame that are passed on one by one.
+const MAX_GAPS: usize = 64;
 
 /// The frames of a source that belong to a [`Part`].
 pub struct Excerpt<S> {
@@ -33,8 +37,8 @@ pub struct Excerpt<S> {
     passed: u64,
     /// The last frame that came, wanted or not.
     last: Option<FrameMeta>,
-    /// For how long somebody else had the source who lost it, and how; told before the first frame.
-    gap: Option<(Duration, String)>,
+    /// Gaps before the first frame, which are passed on before it: for how long, and why.
+    gaps: VecDeque<(Duration, String)>,
     /// What frames say of themselves, and what is said of each Nth of them.
     formats: Option<(Arc<VideoFormat>, Arc<VideoFormat>)>,
 }
@@ -51,7 +55,7 @@ impl<S: Source> Excerpt<S> {
             is_over: false,
             passed: 0,
             last: None,
-            gap: None,
+            gaps: VecDeque::new(),
             formats: None,
         }
     }
@@ -64,10 +68,9 @@ impl<S: Source> Excerpt<S> {
         Self { tracks: tracks.to_vec(), ..self }
     }
 
-    /// The same of a source that somebody else had and lost, for so long: a gap is told before its first
-    /// frame.
+    /// Notes that the source was lost for so long before it came here: a gap comes before its first frame.
     pub fn follow_gap(&mut self, away: Duration, reason: String) {
-        self.gap = Some((away, reason));
+        note(&mut self.gaps, away, reason);
     }
 
     /// Where the frames come from.
@@ -75,23 +78,30 @@ impl<S: Source> Excerpt<S> {
         &self.source
     }
 
-    /// The first frame, which is given again to whoever asks for the next one; `None` if there is none, or if
-    /// `control` was stopped before it came.
+    /// Waits for the first frame and returns a copy: the frame, and gaps before it, come again when the next
+    /// one is asked for. `None` if there is no frame, or if `control` was stopped before it came.
     ///
     /// # Errors
     /// The source's.
     pub fn first(&mut self, control: &Control) -> Result<Option<Frame>> {
-        while !control.is_stopped() {
-            match self.wait_next(STOP_CHECK)? {
-                Next::Frame(frame) => {
-                    self.first = Some(frame.clone());
-                    return Ok(Some(frame));
-                }
-                Next::End => break,
-                Next::Pending | Next::Gap { .. } => {}
+        let mut gaps = std::mem::take(&mut self.gaps);
+        let first = loop {
+            if control.is_stopped() {
+                break Ok(None);
             }
-        }
-        Ok(None)
+            match self.wait_next(STOP_CHECK) {
+                Ok(Next::Frame(frame)) => {
+                    self.first = Some(frame.clone());
+                    break Ok(Some(frame));
+                }
+                Ok(Next::End) => break Ok(None),
+                Ok(Next::Gap { away, reason }) => note(&mut gaps, away, reason),
+                Ok(Next::Pending) => {}
+                Err(error) => break Err(error),
+            }
+        };
+        self.gaps = gaps;
+        first
     }
 
     /// The last frame of the source, if none of them belongs to the part.
@@ -101,7 +111,7 @@ impl<S: Source> Excerpt<S> {
 
     fn next(&mut self, deadline: Option<Instant>) -> Result<Next> {
         let started = Instant::now();
-        if let Some((away, reason)) = self.gap.take() {
+        if let Some((away, reason)) = self.gaps.pop_front() {
             return Ok(Next::Gap { away, reason });
         }
         if let Some(mut first) = self.first.take() {
@@ -189,6 +199,15 @@ impl<S: Source> Excerpt<S> {
         let slowed = Arc::new(VideoFormat { frame_rate, ..(**format).clone() });
         self.formats = Some((format.clone(), slowed.clone()));
         slowed
+    }
+}
+
+/// Notes a gap before the first frame. Beyond [`MAX_GAPS`] the last one becomes longer.
+fn note(gaps: &mut VecDeque<(Duration, String)>, away: Duration, reason: String) {
+    let is_full = gaps.len() == MAX_GAPS;
+    match gaps.back_mut().filter(|_| is_full) {
+        Some(last) => *last = (last.0 + away, reason),
+        None => gaps.push_back((away, reason)),
     }
 }
 

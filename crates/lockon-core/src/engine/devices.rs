@@ -37,8 +37,9 @@ impl Engine<'_> {
             Some(_) => {}
         }
         run.size = Some(format.size);
-        if let Some((away, reason)) = run.gap_before.take() {
-            self.note(run, |frame| Event::Gap { frame, away_us: micros(away), reason })?;
+        for (away, reason) in std::mem::take(&mut run.gaps_before) {
+            let frame = frame.meta.index;
+            self.note(run, |_| Event::Gap { frame, away_us: micros(away), reason })?;
         }
         run.open = Some(Open { relay: Relay::new(leg), format: format.clone() });
         Ok(())
