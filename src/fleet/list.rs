@@ -17,13 +17,15 @@ use crate::request::Request;
 /// # Errors
 /// `File` if it cannot be read; `Usage` if a line is wrong, with its number.
 pub fn read_list(path: &Path, base: &Request) -> Result<Vec<Request>> {
-    let mut text = String::new();
-    let read = if path == Path::new("-") {
-        std::io::stdin().read_to_string(&mut text)
+    let text = if path == Path::new("-") {
+        let mut text = String::new();
+        files::text_of(std::io::stdin())
+            .and_then(|mut stdin| stdin.read_to_string(&mut text))
+            .map_err(Error::file("read", path))?;
+        text
     } else {
-        std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text))
+        files::read_text(path)?
     };
-    read.map_err(Error::file("read", path))?;
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let read = |(number, line): (usize, &str)| {

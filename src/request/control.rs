@@ -1,7 +1,7 @@
 //! Reads the orders of an earlier run from its results file.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufRead as _;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -9,6 +9,7 @@ use serde::de::IgnoredAny;
 
 use super::Request;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::orders::Repeated;
 
 /// The keys that decide how a line is read.
@@ -35,7 +36,7 @@ impl Request {
 
 fn read(path: &Path) -> Result<Vec<Repeated>> {
     let file = |cause| Error::File { action: "read", path: path.into(), cause };
-    let mut reader = BufReader::with_capacity(1 << 16, File::open(path).map_err(file)?);
+    let mut reader = File::open(path).and_then(files::text_of).map_err(file)?;
     let (mut orders, mut is_results) = (Vec::new(), false);
     let mut line = Vec::new();
     for number in 1_u64.. {
@@ -45,11 +46,7 @@ fn read(path: &Path) -> Result<Vec<Repeated>> {
         }
         let usage = |what: &str| Error::Usage(format!("--control {}: line {number} {what}", path.display()));
         let is_whole = line.ends_with(b"\n");
-        let text = match number {
-            1 => without_mark(&line).map_err(usage)?,
-            _ => &line,
-        }
-        .trim_ascii();
+        let text = line.trim_ascii();
         if text.is_empty() {
             continue;
         }
@@ -104,14 +101,6 @@ fn order(text: &[u8]) -> std::result::Result<Option<Repeated>, String> {
 /// `order` is in the line as it is, or written with an escape.
 fn may_be_order(text: &str) -> bool {
     ["\"control\"", "\"order\"", "\\u"].into_iter().any(|mark| text.contains(mark))
-}
-
-/// The first line without a UTF-8 byte order mark. The error says that the file has another encoding.
-fn without_mark(line: &[u8]) -> std::result::Result<&[u8], &'static str> {
-    if line.starts_with(b"\xff\xfe") || line.starts_with(b"\xfe\xff") {
-        return Err("is UTF-16: save the file as UTF-8");
-    }
-    Ok(line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line))
 }
 
 #[cfg(test)]

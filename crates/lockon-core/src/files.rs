@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Read as _, Write};
+use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
@@ -15,6 +15,9 @@ use crate::text;
 
 /// Most bytes of a file that says something secret.
 const MOST_SECRET: u64 = 4096;
+
+/// The byte order mark of UTF-8.
+const UTF8_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// What pipes said. They say it once, and several videos of a process may name the same one.
 static SAID_ONCE: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
@@ -30,7 +33,9 @@ pub fn secret(path: &Path) -> Result<String> {
     let read = || {
         let mut said = String::new();
         let file = File::open(path).map_err(Error::file("read", path))?;
-        file.take(MOST_SECRET).read_to_string(&mut said).map_err(Error::file("read", path))?;
+        text_of(file.take(MOST_SECRET))
+            .and_then(|mut text| text.read_to_string(&mut said))
+            .map_err(Error::file("read", path))?;
         Ok(said)
     };
     if !about.is_file() {
@@ -51,6 +56,37 @@ pub fn secret(path: &Path) -> Result<String> {
         }
     }
     read()
+}
+
+/// Returns what a text file contains, without the byte order mark that some editors write.
+///
+/// # Errors
+/// `File` if it cannot be read or is not UTF-8.
+pub fn read_text(path: &Path) -> Result<String> {
+    let mut text = String::new();
+    File::open(path)
+        .and_then(text_of)
+        .and_then(|mut file| file.read_to_string(&mut text))
+        .map_err(Error::file("read", path))?;
+    Ok(text)
+}
+
+/// Returns a reader of a text without its byte order mark. All text that people write is read through this.
+///
+/// # Errors
+/// The reader's; `InvalidData` for the byte order marks of UTF-16 and UTF-32.
+pub fn text_of<R: Read>(mut from: R) -> io::Result<impl BufRead> {
+    let mut start = Vec::new();
+    // A pipe may give it byte by byte.
+    from.by_ref().take(UTF8_MARK.len() as u64).read_to_end(&mut start)?;
+    if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
+        let what = "its text is UTF-16: save it as UTF-8";
+        return Err(io::Error::new(ErrorKind::InvalidData, what));
+    }
+    if start == UTF8_MARK {
+        start.clear();
+    }
+    Ok(BufReader::new(Cursor::new(start).chain(from)))
 }
 
 /// True if nothing is at `path` yet. Leaves everything as it was.
@@ -324,6 +360,43 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_text() {
+        /// Gives one byte at a time.
+        struct Slow<'a>(&'a [u8]);
+        impl Read for Slow<'_> {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                let length = buffer.len().min(1);
+                self.0.read(&mut buffer[..length])
+            }
+        }
+        let read = |bytes: &[u8]| {
+            let mut text = String::new();
+            text_of(Slow(bytes))?.read_to_string(&mut text)?;
+            io::Result::Ok(text)
+        };
+        for (bytes, expected) in [
+            (&b"\xef\xbb\xbfa\r\n"[..], "a\r\n"),
+            (b"\xef\xbb\xbf", ""),
+            (b"\xef\xbb\xbf\xef\xbb\xbf", "\u{feff}"),
+            (b"a", "a"),
+            (b"", ""),
+            ("\u{fc}x\u{feff}".as_bytes(), "\u{fc}x\u{feff}"),
+        ] {
+            assert_eq!(read(bytes).unwrap(), expected);
+        }
+        for bytes in [b"\xff\xfea\0".as_slice(), b"\xfe\xff\0a", b"\xff\xfe\0\0"] {
+            assert!(read(bytes).unwrap_err().to_string().contains("save it as UTF-8"));
+        }
+        assert!(read(b"\xef\xbb").is_err(), "that is no UTF-8");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("login");
+        std::fs::write(&path, "\u{feff}me:s3cret\r\n").unwrap();
+        assert_eq!(secret(&path).unwrap(), "me:s3cret\r\n");
+        assert_eq!(read_text(&path).unwrap(), "me:s3cret\r\n");
+        assert!(read_text(&folder.path().join("none")).unwrap_err().to_string().contains("cannot read"));
+    }
 
     #[test]
     fn an_output_that_is_an_input_is_refused_through_links() {

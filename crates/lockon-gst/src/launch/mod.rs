@@ -17,6 +17,7 @@ use std::io::Read;
 use gst::prelude::*;
 
 use lockon_core::error::{Error, Result};
+use lockon_core::files;
 use lockon_core::text::without_secrets;
 
 use words::{find, span, typed, words};
@@ -93,7 +94,9 @@ impl Launch {
                 let mut read = String::new();
                 // A device or a pipe may have no end.
                 let file = File::open(path).map_err(unreadable())?.take(MAX_TEXT + 1);
-                { file }.read_to_string(&mut read).map_err(unreadable())?;
+                files::text_of(file)
+                    .and_then(|mut text| text.read_to_string(&mut read))
+                    .map_err(unreadable())?;
                 if read.len() as u64 > MAX_TEXT {
                     return Err(unreadable()(std::io::ErrorKind::FileTooLarge.into()));
                 }
