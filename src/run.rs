@@ -233,7 +233,7 @@ impl Run {
             let shown = match word.strip_prefix("--events=") {
                 _ if is_receiver => shown_receiver(&word),
                 Some(receiver) => format!("--events={}", shown_receiver(receiver)),
-                None => text::without_secrets(&word).into_owned(),
+                None => text::address_without_secrets(&word).into_owned(),
             };
             is_receiver = word == "--events";
             shown

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, ServerAddr};
 
 use crate::error::{Error, Result};
+use crate::files;
 use crate::text;
 
 /// The namespace of a farm that nobody named.
@@ -117,9 +118,12 @@ impl Access {
     fn addresses(&self) -> Result<Vec<ServerAddr>> {
         let parse = |address: &str| {
             let usage = |what: &dyn std::fmt::Display| {
-                let address = text::without_secrets(address).into_owned();
+                let address = text::address_without_secrets(address).into_owned();
                 Error::Usage(format!("--farm {address}: {what}; expected nats://HOST[:PORT]"))
             };
+            if text::has_raw_login(address) {
+                return Err(usage(&text::ESCAPES));
+            }
             match address.split_once("://") {
                 None | Some(("nats" | "tls", _)) => {}
                 Some((scheme, _)) => return Err(usage(&format!("{scheme}:// is not known"))),
@@ -131,7 +135,7 @@ impl Access {
 
     fn secret(&self, addresses: &[ServerAddr]) -> Result<Secret> {
         if let Some(path) = &self.credentials {
-            let text = std::fs::read_to_string(path).map_err(Error::file("read", path))?;
+            let text = files::read_text(path)?;
             let line = text.trim();
             return match line.split_once(':') {
                 _ if line.contains("BEGIN NATS USER JWT") => Ok(Secret::Creds(text)),

@@ -9,6 +9,7 @@ use serde::ser::{Error as _, Serialize, SerializeMap, Serializer};
 
 use super::{FIELDS, Field, Number, Request, Shape, shown_receiver};
 use crate::error::{Error, Result};
+use crate::files;
 use crate::text;
 
 impl Request {
@@ -18,7 +19,7 @@ impl Request {
     /// # Errors
     /// `File` if it cannot be read; `Usage` if it is no job, with the place.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(Error::file("read", path))?;
+        let text = files::read_text(path)?;
         let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
         let read = if is_json { Self::from_json(&text) } else { Self::from_toml(&text) };
         read.map_err(|error| Error::Usage(format!("{}: {error}", path.display())))
@@ -77,7 +78,7 @@ impl Request {
         {
             let shown = |typed: &str| match field.name {
                 "events" => shown_receiver(typed),
-                _ => text::without_secrets(typed).into_owned(),
+                _ => text::address_without_secrets(typed).into_owned(),
             };
             let hide = |typed: OsString| match typed.to_str().map(shown) {
                 Some(hidden) if Some(&*hidden) != typed.to_str() => {

@@ -68,7 +68,7 @@ impl ReceiverText {
 
 /// As [`ReceiverText::shown`], of any text that was typed for a receiver.
 pub(crate) fn shown(typed: &str) -> String {
-    let open = text::without_secrets(typed).into_owned();
+    let open = text::address_without_secrets(typed).into_owned();
     let Some((scheme, rest)) = open.split_once("://").filter(|_| !typed.starts_with('@')) else {
         return open;
     };
@@ -141,6 +141,7 @@ mod tests {
             ("http://hooks.example?s3cret", "http://hooks.example/***"),
             ("http://hooks.example/", "http://hooks.example/"),
             ("http://me:p/a@host/s3cret", "http://***@host/***"),
+            ("mqtt://cam:p@s3cret:w#r/d%1?x@127.0.0.1/yard", "mqtt://***@127.0.0.1/yard"),
             ("mqtts://me:p@broker/home/{stem}", "mqtts://***@broker/home/{stem}"),
             ("mqtt://broker/home?auth=s3cret", "mqtt://broker/home?***"),
             ("https://host:x/s3cret", "https://host:x/***"),

@@ -335,7 +335,8 @@ fn a_login_comes_from_a_file_or_the_environment_too() {
     let place = Place::new();
     let port = http_server(&place, ASKS);
     let words = format!("run http://127.0.0.1:{port}/ball.mp4 --threshold mean:31:5 --no-progress");
-    std::fs::write(place.path("login"), "admin:s3cret\n").unwrap();
+    // As some editors write it.
+    std::fs::write(place.path("login"), "\u{feff}admin:s3cret\n").unwrap();
     let out = succeeds(place.lockon(&format!("{words} --credentials login")));
     assert!(
         stderr(&out).contains("login may have a password in it and is open to other users"),
@@ -547,4 +548,70 @@ fn a_login_that_can_be_read_once_is_enough_to_print_a_pipeline() {
         let out = succeeds(done.unwrap());
         assert!(!String::from_utf8(out.stdout).unwrap().contains("hidden"), "{how}");
     }
+}
+
+#[test]
+fn no_part_of_a_password_that_is_not_escaped_is_shown_and_the_remedy_is() {
+    let place = Place::new();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for password in
+        ["s3cret@s3cret:w#s3cret/s3cret%1?s3cret", "p/s3cret", "p@s3cret/s3cret", "p?s3cret", "p#s3cret"]
+    {
+        for scheme in ["rtsp", "http", "srt", "https"] {
+            let address = format!("{scheme}://admin:{password}@127.0.0.1:{free}/cam");
+            let threshold = ["--threshold", "mean:31:5", "--no-progress"];
+            for words in
+                [&["-vv"][..], &["--print-pipeline"], &["--print-job"], &["--results", "a.jsonl", "-y"]]
+            {
+                let out = place.lockon_args(&[&["run", &address], &threshold[..], words].concat());
+                let said = stderr(&out) + &String::from_utf8_lossy(&out.stdout);
+                assert!(!said.contains("s3cret"), "{said}");
+                let is_refused = !words[0].starts_with("--print");
+                assert!(!is_refused || (out.status.code() == Some(2) && said.contains("%40 %2F")), "{said}");
+            }
+        }
+        let address = format!("admin:{password}@127.0.0.1:{free}");
+        for receiver in [format!("mqtt://{address}/yard"), format!("https://{address}/hook")] {
+            let words = ["run", "ball.mp4", "--track", "8,10,32,32", "--events", &receiver, "--no-progress"];
+            let out = place.lockon_args(&words);
+            fails(&out, 2, "%40 %2F");
+            assert!(!stderr(&out).contains("s3cret"), "{}", stderr(&out));
+        }
+        let out = place.lockon_args(&["jobs", "--farm", &format!("nats://{address}")]);
+        fails(&out, 2, "%40 %2F");
+        assert!(!stderr(&out).contains("s3cret"), "{}", stderr(&out));
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_list_a_job_or_an_address() {
+    let place = Place::new();
+    let write = |name: &str, text: &str| std::fs::write(place.path(name), format!("\u{feff}{text}")).unwrap();
+    let count = |name: &str| place.records(name).iter().filter(|record| record["type"] == "frame").count();
+    write("list.txt", "ball.mp4\r\n");
+    succeeds(
+        place.lockon("run --inputs list.txt -t ball.png --max-frames 2 --results list.jsonl --no-progress"),
+    );
+    assert_eq!(count("list.jsonl"), 2);
+    for (name, text) in [
+        ("job.toml", "input = \"ball.mp4\"\r\ntemplate = \"ball.png\"\r\nmax-frames = 3\r\n"),
+        ("job.json", "{\"input\": \"ball.mp4\", \"template\": \"ball.png\", \"max-frames\": 3}"),
+    ] {
+        write(name, text);
+        succeeds(place.lockon(&format!("run @{name} --results {name}.jsonl --no-progress")));
+        assert_eq!(count(&format!("{name}.jsonl")), 3);
+    }
+    write("source.launch", "videotestsrc num-buffers=2 ! appsink name=frames");
+    succeeds(
+        place.lockon("run --source @source.launch --threshold mean:31:5 --results s.jsonl --no-progress"),
+    );
+    assert_eq!(count("s.jsonl"), 2);
+    // It is understood as an address, at which no topic is given.
+    write("broker", "mqtt://127.0.0.1\r\n");
+    let out = place.lockon("run ball.mp4 --track 8,10,32,32 --events @broker");
+    fails(&out, 2, "expected a topic");
+    let utf16: Vec<u8> = "\u{feff}ball.mp4\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    std::fs::write(place.path("utf16.txt"), utf16).unwrap();
+    let out = place.lockon("run --inputs utf16.txt -t ball.png");
+    fails(&out, 1, "utf16.txt: its text is UTF-16: save it as UTF-8");
 }

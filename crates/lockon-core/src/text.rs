@@ -11,6 +11,9 @@ use std::path::Path;
 /// Stands where a secret stood.
 pub const HIDDEN: &str = "***";
 
+/// The remedy if user or password of an address have characters that end them there.
+pub const ESCAPES: &str = "write @ / ? # : % in user and password as %40 %2F %3F %23 %3A %25";
+
 /// Names whose values are secrets, wherever they stand: properties of GStreamer's elements, parts of an
 /// address.
 const SECRET_NAMES: [&str; 12] = [
@@ -55,23 +58,146 @@ pub fn without_secrets(text: &str) -> Cow<'_, str> {
     clean.into()
 }
 
-/// Where `user:password` stands between `://` and the last `@` before the path.
+/// As [`without_secrets`], of a text that is one address, white space and quotes included.
+pub fn address_without_secrets(address: &str) -> Cow<'_, str> {
+    let is_scheme = |scheme: &str| scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    let parts = address.split_once("://").filter(|(scheme, _)| is_scheme(scheme));
+    let login = parts.and_then(|(scheme, rest)| Some((scheme, rest, login(scheme, rest)?)));
+    match login {
+        Some((scheme, rest, at)) => {
+            let open = format!("{scheme}://{HIDDEN}{}", &rest[at..]);
+            without_secrets(&open).into_owned().into()
+        }
+        None => without_secrets(address),
+    }
+}
+
+/// True if user or password of an address have characters that end them there: the address would be read as
+/// another one. The remedy is [`ESCAPES`].
+pub fn has_raw_login(address: &str) -> bool {
+    let Some((scheme, rest)) = address.split_once("://") else { return false };
+    login(scheme, rest).is_some_and(|at| at > authority(rest).len())
+}
+
+/// Where the logins of addresses stand.
 fn logins(text: &str) -> Vec<(usize, usize)> {
-    let starts = text.match_indices("://").map(|(at, mark)| at + mark.len());
-    let login = |start: usize| {
-        let rest = &text[start..];
-        let until = |is_end: &dyn Fn(char) -> bool| rest.find(is_end).unwrap_or(rest.len());
-        let host = &rest[..until(&|c| c.is_whitespace() || c.is_control() || "/?#'\"<>`".contains(c))];
-        let at = host.rfind('@').or_else(|| {
-            // A password that was not escaped ends the host too early: what follows its colon is no port
-            // then.
-            let port = host.rsplit_once(':')?.1;
-            let is_port = port.chars().all(|c| c.is_ascii_digit()) || host.starts_with('[');
-            if is_port { None } else { rest[..until(&char::is_whitespace)].rfind('@') }
+    let starts = text.match_indices("://").map(|(at, mark)| (at, at + mark.len()));
+    let login = |(scheme_end, start): (usize, usize)| {
+        let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+        let scheme = text[..scheme_end].trim_end_matches(is_scheme).len();
+        let (name, rest) = (&text[scheme..scheme_end], &text[start..]);
+        let word = &rest[..address_length(text, scheme, start)];
+        let at = self::login(name, word).or_else(|| {
+            // White space or a quote in a password ended the word too early: no port follows its colon then.
+            let place = authority(word).trim_end_matches([':', '.', ',', ';', ')']);
+            if word.contains('@') || is_place(place) {
+                return None;
+            }
+            let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
+            let at = line.find('@')?;
+            let end = line[at..].find(char::is_whitespace).map_or(line.len(), |length| at + length);
+            line[..end].rfind('@')
         })?;
         (at > 0).then_some((start, start + at))
     };
     starts.filter_map(login).collect()
+}
+
+/// The length of an address from `start` on, behind its `://`; its scheme begins at `scheme`. In quotes it
+/// ends with them, else at white space, at a closing quote, or in front of the next address of a list.
+fn address_length(text: &str, scheme: usize, start: usize) -> usize {
+    let rest = &text[start..];
+    let before = &text[..scheme];
+    let quote = ["\\\"", "\\'", "\"", "'"].into_iter().find(|quote| before.ends_with(quote));
+    if let Some(quote) = quote {
+        let from = scheme - quote.len();
+        if let Some(length) = of_quotes(&text[from..]).filter(|length| from + length >= start + quote.len()) {
+            return from + length - quote.len() - start;
+        }
+    }
+    let closing = [('<', '>'), ('`', '`')].into_iter().find(|(open, _)| before.ends_with(*open));
+    if let Some(length) = closing.and_then(|(_, close)| rest.find(close)) {
+        return length;
+    }
+    let mut chars = rest.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let next = chars.peek().map(|(_, c)| *c);
+        let is_end = match c {
+            '"' | '\'' => next.is_none_or(|c| c.is_whitespace() || ",}]):;".contains(c)),
+            ',' | ';' => begins_with_scheme(&rest[at + 1..]),
+            c => c.is_whitespace() || c.is_control(),
+        };
+        if is_end {
+            return at;
+        }
+    }
+    rest.len()
+}
+
+fn begins_with_scheme(text: &str) -> bool {
+    let scheme = text.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    scheme.len() < text.len() && scheme.starts_with("://")
+}
+
+/// An address's user, password, host and port, as far as they are escaped: up to the path.
+fn authority(rest: &str) -> &str {
+    &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())]
+}
+
+/// Where the `@` stands that ends user and password, in an address behind its `://`. People type passwords
+/// with `@`, `/`, `?` and `#` in them as they are, and paths have an `@` too: if in doubt, it is a password.
+fn login(scheme: &str, rest: &str) -> Option<usize> {
+    let last = rest.rfind('@')?;
+    let authority = authority(rest);
+    if authority.is_empty() || ["nats", "tls"].contains(&scheme) {
+        // A file; and servers that have no path.
+        return (!authority.is_empty()).then_some(last);
+    }
+    let is_host_behind = is_host_like(&rest[last + 1..]);
+    if let Some(first) = authority.rfind('@') {
+        let place = &authority[first + 1..];
+        let is_path = rest[authority.len()..].starts_with('/');
+        let is_place = is_place(place) && (is_surely_host(place) || place.contains(':'));
+        return Some(if is_place && is_path && !is_host_behind { first } else { last });
+    }
+    let is_login = if !is_place(authority) {
+        authority.contains(':')
+    } else if is_surely_host(authority) {
+        false
+    } else {
+        rest[..last].contains(':') && (is_host_behind || rest[authority.len()..].starts_with('#'))
+    };
+    is_login.then_some(last)
+}
+
+/// True for `host` and `host:port`.
+fn is_place(authority: &str) -> bool {
+    let is_port = |port: &str| port.parse::<u16>().is_ok() || port.is_empty();
+    let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, port)) => {
+            return !host.is_empty() && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port));
+        }
+        None => {
+            authority.rsplit_once(':').map_or(Some(authority), |(host, port)| is_port(port).then_some(host))
+        }
+    };
+    host.is_some_and(|host| !host.contains([':', '@']))
+}
+
+/// True for a place whose host is a number, `localhost`, or a name with a dot.
+fn is_surely_host(place: &str) -> bool {
+    let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+    place.starts_with('[') || host == "localhost" || host.trim_end_matches('.').contains('.')
+}
+
+/// True if a text begins as a host does that has a port, a path or a dot.
+fn is_host_like(text: &str) -> bool {
+    let place = authority(text);
+    let is_name = |c: char| c.is_alphanumeric() || "-._:[]{}".contains(c);
+    !place.is_empty()
+        && place.chars().all(is_name)
+        && is_place(place)
+        && (is_surely_host(place) || place.contains(':') || place.len() < text.len())
 }
 
 /// Where the values of secret names stand.
@@ -268,16 +394,80 @@ mod tests {
             ("rtsp://admin:s3cret@10.0.0.7:554/x", "rtsp://***@10.0.0.7:554/x"),
             ("rtsp://admin:s3c@ret@host", "rtsp://***@host"),
             (
-                "cannot open \"http://u:p@h/a@b\" and srt://q:r@z",
-                "cannot open \"http://***@h/a@b\" and srt://***@z",
+                "cannot open \"http://u:p@h:80/a@b\" and srt://q:r@z",
+                "cannot open \"http://***@h:80/a@b\" and srt://***@z",
             ),
             ("location=rtsp://ü:ö@host ! x", "location=rtsp://***@host ! x"),
             ("rtsp://host/path@2", "rtsp://host/path@2"),
             ("rtsp://u:pa/ss'wo@rd@host/x", "rtsp://***@host/x"),
             ("rtsp://host:554/path@2 http://[::1]:80/@", "rtsp://host:554/path@2 http://[::1]:80/@"),
             ("a@b.c and ://", "a@b.c and ://"),
+            ("https://example.org/@user/a.mp4", "https://example.org/@user/a.mp4"),
+            ("http://cam.local:8080/12:30@x.mp4", "http://cam.local:8080/12:30@x.mp4"),
+            ("srt://host:7001?streamid=a@b", "srt://host:7001?streamid=a@b"),
+            ("file:///a:b@c.mp4", "file:///a:b@c.mp4"),
+            ("nats://u:p@a:1,nats://q:r@b:2", "nats://***@a:1,nats://***@b:2"),
+            ("{\"a\":\"run rtsp://u:p@h\",\"b\":\"x@y\"}", "{\"a\":\"run rtsp://***@h\",\"b\":\"x@y\"}"),
         ] {
             assert_eq!(without_secrets(text), expected);
+            assert_eq!(without_secrets(expected), expected, "what is hidden stays so");
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_password_that_is_not_escaped() {
+        let places = ["127.0.0.1:18554/cam", "cam.local/a", "host/yard", "[::1]:1883/x", "10.0.0.7"];
+        let passwords = [
+            "p@ss:w#r/d%1?x",
+            "S3@X",
+            "S3@X/Y",
+            "S3@X#Y",
+            "S3@X?Y",
+            "S3#X@Y",
+            "S3/X",
+            "S3?X",
+            "S3#X",
+            "S3:X",
+            "12/34",
+            "12#34",
+            "S3@X.Y/Z",
+            "S3@12/Z",
+            "S3'X",
+            "S3\"X",
+            "S3 X",
+            "S3@X Y",
+            "S3@X\"Y",
+            "S3@X'Y",
+            "@S3",
+            "S3@",
+            "/S3",
+        ];
+        for (scheme, place, password) in ["rtsp", "http", "srt", "mqtt", "nats", "https"]
+            .into_iter()
+            .flat_map(|scheme| places.map(|place| (scheme, place)))
+            .flat_map(|(scheme, place)| passwords.map(|password| (scheme, place, password)))
+        {
+            let typed = format!("{scheme}://admin:{password}@{place}");
+            let expected = format!("{scheme}://***@{place}");
+            assert_eq!(address_without_secrets(&typed), expected, "{typed}");
+            assert_eq!(has_raw_login(&typed), password.contains(['/', '?', '#']), "{typed}");
+            // In a message, where it ends is a guess.
+            let messages =
+                [format!("cannot open {typed}"), format!("no answer from {typed:?}: is it there?")];
+            for message in messages {
+                let shown = without_secrets(&message);
+                let is_cut = password.contains(' ') && !message.contains('"') && password.contains('@');
+                assert!(is_cut || shown.contains(&format!("***@{place}")), "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_with_an_at_sign_is_no_password() {
+        for address in
+            ["rtsp://u:p@host:554/x@y", "rtsp://host/a@b", "mqtt://broker/yard@home", "rtsp://h:554/x@y"]
+        {
+            assert!(!has_raw_login(address), "{address}");
         }
     }
 

@@ -46,6 +46,10 @@ impl Uri {
     /// The URI without its login, and the login. Other schemes than `rtsp` and `http` are left as they are.
     pub(super) fn split(&self) -> Result<(String, Option<Login>)> {
         let scheme = self.scheme();
+        if text::has_raw_login(&self.0) {
+            let what = format!("user and password are not escaped: {}", text::ESCAPES);
+            return Err(Error::value("address", &self.to_string(), what));
+        }
         let takes_login = ["rtsp", "http"].iter().any(|known| scheme.starts_with(known));
         let Some((start, rest)) = self.0.split_once("://").filter(|_| takes_login) else {
             return Ok((self.0.clone(), None));
@@ -57,8 +61,8 @@ impl Uri {
         let (user, password) = rest[..at].split_once(':').unwrap_or((&rest[..at], ""));
         let plain = |text: &str| {
             unescaped(text).ok_or_else(|| {
-                let expected = "its user or password has a % that is no escape (write %25)";
-                Error::value("address", &self.to_string(), expected)
+                let what = format!("user or password has a % that is no escape: {}", text::ESCAPES);
+                Error::value("address", &self.to_string(), what)
             })
         };
         let login = Login::new(&plain(user)?, &plain(password)?);
@@ -238,7 +242,7 @@ impl From<String> for Uri {
 
 impl fmt::Display for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&text::in_one_line(&text::without_secrets(&self.0)))
+        f.write_str(&text::in_one_line(&text::address_without_secrets(&self.0)))
     }
 }
 
@@ -275,7 +279,12 @@ mod tests {
         assert_eq!((rest.as_str(), login), ("rtsp://host:554/x@y", Some(Login::new("admin", "s3c@ret"))));
         assert_eq!(format!("{uri} {uri:?}"), "rtsp://***@host:554/x@y Uri(rtsp://***@host:554/x@y)");
         assert_eq!(Uri::from("rtsp://host/a@b").split().unwrap(), ("rtsp://host/a@b".into(), None));
-        assert!(Uri::from("http://a:%zz@host").split().unwrap_err().is_usage());
+        for raw in ["http://a:%zz@host", "rtsp://a:p@ss:w#r/d%1?x@127.0.0.1:18554/cam", "srt://a:p/q@host:1"]
+        {
+            let error = Uri::from(raw).split().unwrap_err();
+            let words = error.to_string();
+            assert!(error.is_usage() && words.contains("%40") && words.contains("://***@"), "{words}");
+        }
         assert_eq!(Uri::from("srt://a:b@host").split().unwrap().1, None);
     }
 
