@@ -540,7 +540,11 @@ fn events_of_a_file_are_lines_that_agree_with_its_results() {
     assert!(lines.iter().all(|event| event["type"] != "gone" || event["thumbnail"].is_null()));
     let summary = results.last().unwrap();
     assert_eq!(summary["events"][0]["sent"], lines.len());
-    assert!(said(&output).contains(&format!("events: {} told to stdout", lines.len())), "{}", said(&output));
+    assert!(
+        said(&output).contains(&format!("events: {0} of {0} delivered to stdout", lines.len())),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is said when a run has ended: what was found, and where it was written.
+//! The last lines of a run: what was found, and where it was written.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,17 +13,18 @@ use lockon::text;
 
 use super::words::{self, counted};
 
-/// Tracks that get a line each, and spans in which one of them was lost.
+/// Maximum number of tracks that get a line each, and of listed spans in which one was lost.
 const MOST_TRACKS: usize = 12;
 const MOST_SPANS: usize = 3;
 /// Files that are listed.
 const MOST_FILES: usize = 20;
 
-/// How to get something out of a run that shows and writes nothing.
-pub(super) const NOTHING_KEPT: &str = "nothing was kept: -o FILE.mp4 writes the video with what was found drawn in, --results FILE.jsonl what was \
-     found,\n--report FILE.html a page about it, and --display shows it in a window";
+/// The remedy for a run that showed and wrote nothing.
+pub(super) const NOTHING_KEPT: &str = "nothing was saved: -o FILE.mp4 writes the video with the results drawn in, --results FILE.jsonl the results,\n\
+     --report FILE.html a page about them; --display shows them in a window";
 
-/// What was found, several lines without a final line break. `min_score` is the least score of a match.
+/// Describes what was found, in several lines without a final line break. `min_score` is the minimum score of
+/// a match.
 pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
     let mut lines = vec![head(summary)];
     lines.extend(summary.found.iter().map(|found| of_template(found, summary.frames, min_score)));
@@ -45,15 +46,15 @@ pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
         ));
     }
     lines.extend(summary.events.iter().map(|EventsSummary { name, sent, lost }| {
-        let lost = if *lost > 0 { format!(", {lost} were lost") } else { String::new() };
-        format!("events: {sent} told to {}{lost}", text::in_one_line(name))
+        let lost_words = if *lost > 0 { format!(", {lost} lost") } else { String::new() };
+        format!("events: {sent} of {} delivered to {}{lost_words}", sent + lost, text::in_one_line(name))
     }));
     lines.extend(short_of(summary));
     let troubles = [
         (summary.stalls, "stall", "stalls"),
         (summary.gaps, "gap", "gaps"),
-        (summary.damaged, "error of the decoder", "errors of the decoder"),
-        (summary.interpolated, "time interpolated", "times interpolated"),
+        (summary.damaged, "decoder error", "decoder errors"),
+        (summary.interpolated, "interpolated time", "interpolated times"),
     ];
     let troubles: Vec<_> = troubles
         .iter()
@@ -61,19 +62,18 @@ pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
         .map(|(count, one, many)| counted(*count, one, many))
         .collect();
     if !troubles.is_empty() {
-        lines.push(format!("in the source: {}", troubles.join(", ")));
+        lines.push(format!("source: {}", troubles.join(", ")));
     }
     lines.join("\n")
 }
 
-/// What was found, for one of several videos.
+/// Describes what was found in one of several videos.
 pub(super) fn in_one_line(summary: &Summary, min_score: f64) -> String {
     describe(summary, min_score).lines().collect::<Vec<_>>().join("; ")
 }
 
-/// Which step was too slow, where frames of a live source were dropped: the longest of those that follow
-/// one another, if a frame takes longer in it than frames take to come. Else frames came before the first
-/// was searched, or late out of a decoder that had too little of the processor.
+/// Names the step that was too slow, if frames of a live source were dropped: the longest step, if it took
+/// longer than the frame interval. Else frames came before the first was searched, or the decoder was slow.
 fn short_of(summary: &Summary) -> Option<String> {
     let all = summary.frames + summary.dropped;
     if summary.dropped == 0 || summary.seconds <= 0.0 {
@@ -84,13 +84,14 @@ fn short_of(summary: &Summary) -> Option<String> {
     let longest = own.max_by(|a, b| a.mean_us.total_cmp(&b.mean_us))?;
     Some(if longest.mean_us > interval_us {
         let (step, took, come) = (step(longest.stage), longest.mean_us / 1000.0, interval_us / 1000.0);
-        format!("{step} took {took:.1} ms of a frame, and one came every {come:.1} ms")
+        format!("{step} took {took:.1} ms per frame; a frame came every {come:.1} ms")
     } else {
-        "no step of this run took longer than frames to come: it was the start, or the decoder".into()
+        "frames were dropped at the start or by a slow decoder: no step took longer than the frame interval"
+            .into()
     })
 }
 
-/// Where the time went, several lines without a final line break.
+/// Describes where the time went, in several lines without a final line break.
 pub(super) fn describe_times(summary: &Summary, decoder: Option<&str>) -> String {
     let mut lines = vec![format!("latency {}", in_ms(summary.latency_us))];
     if let Some(capture_us) = summary.capture_us {
@@ -109,14 +110,14 @@ pub(super) fn describe_times(summary: &Summary, decoder: Option<&str>) -> String
         .filter(|stage| stage.mean_us > 0.0)
         .map(|stage| format!("{} {:.2}", step(stage.stage), stage.mean_us / 1000.0))
         .collect();
-    lines.push(format!("mean ms of a frame: {}", steps.join(", ")));
+    lines.push(format!("mean ms per frame: {}", steps.join(", ")));
     let TrafficSummary { to_device, from_device, on_host } = summary.traffic;
     let moved = [(to_device, "to the GPU"), (from_device, "from the GPU"), (on_host, "copied on the host")];
     let moved = moved.iter().filter(|(bytes, _)| *bytes > 0);
     let moved: Vec<_> =
         moved.map(|(bytes, how)| format!("{} {how}", Bytes(bytes / summary.frames.max(1)))).collect();
     if !moved.is_empty() {
-        lines.push(format!("of a frame: {}", moved.join(", ")));
+        lines.push(format!("per frame: {}", moved.join(", ")));
     }
     if let Some(decoder) = decoder {
         lines.push(format!("decoded by {decoder}"));
@@ -124,7 +125,7 @@ pub(super) fn describe_times(summary: &Summary, decoder: Option<&str>) -> String
     lines.join("\n")
 }
 
-/// The files that were written, with their sizes; `None` if there are none.
+/// Lists the files that were written, with their sizes; `None` if there are none.
 pub(super) fn describe_files(summary: &Summary) -> Option<String> {
     let size = |path: &Path| path.metadata().ok().filter(std::fs::Metadata::is_file).map(|found| found.len());
     let files = summary.files.iter().filter_map(|path| Some((text::path(path), size(path)?)));
@@ -160,7 +161,7 @@ fn head(summary: &Summary) -> String {
         let _ = write!(head, ", {} dropped", summary.dropped);
     }
     if let Some(frame) = summary.device_lost {
-        let _ = write!(head, ", on another device from frame {frame} on");
+        let _ = write!(head, ", on another device since frame {frame}");
     }
     if summary.interrupted {
         head.push_str(", interrupted");
@@ -209,7 +210,7 @@ fn of_template(found: &TemplateSummary, frames: u64, min_score: f64) -> String {
         (found.first, found.last, found.best, found.worst)
     else {
         return format!(
-            "{name}: no match in {of_all}: none scores {min_score} or more (--min-score asks for less)"
+            "{name}: no match in {of_all}: no score reached {min_score} (lower it with --min-score)"
         );
     };
     let mut line = format!("{name}: found in {} of {of_all}", found.frames);
@@ -271,7 +272,7 @@ pub(super) fn in_ms(Percentiles { p50, p95, p99, .. }: Percentiles) -> String {
     format!("p50 {p50:.1}, p95 {p95:.1}, p99 {p99:.1} ms")
 }
 
-/// A share in per cent: all and none only where it is all and none.
+/// A share in per cent; 0 and 100 only if it is exactly that.
 fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     if share > 0.0 && percent < 0.05 {
@@ -336,7 +337,7 @@ mod tests {
             [
                 "car: found in 15 of 60 frames, scores 0.810 to 0.944, first in frame 12 (0.48 s), last in frame 40 (1.60 s)",
                 "bus: found in 15 of 60 frames, 32 matches, scores 0.810 to 0.944, first in frame 12 (0.48 s), last in frame 40 (1.60 s)",
-                "cat: no match in 60 frames: none scores 0.8 or more (--min-score asks for less)",
+                "cat: no match in 60 frames: no score reached 0.8 (lower it with --min-score)",
                 "dog: found in 1 of 60 frames, score 0.944, in frame 12 (0.48 s)",
             ]
         );
@@ -372,6 +373,21 @@ mod tests {
                 "and 15 more tracks",
                 "matches became 26 tracks",
                 "foreground: 12.3 % of the pixels on average, minimum 0 %, maximum over 99.9 %"
+            ]
+        );
+    }
+
+    #[test]
+    fn events_are_counted_as_delivered_and_lost() {
+        let events =
+            [(0, 6), (6, 0)].map(|(sent, lost)| EventsSummary { name: "mqtt://b/yard".into(), sent, lost });
+        let said = describe(&Summary { events: events.into(), ..Summary::default() }, 0.8);
+        let lines: Vec<_> = said.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "events: 0 of 6 delivered to mqtt://b/yard, 6 lost",
+                "events: 6 of 6 delivered to mqtt://b/yard"
             ]
         );
     }

@@ -1,4 +1,4 @@
-//! Where events go, as it is typed.
+//! Addresses of receivers of events, as they are typed.
 
 use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
@@ -20,9 +20,9 @@ const MAX_LEVELS: usize = 100;
 pub(super) enum Address {
     /// Lines on standard output.
     Stdout,
-    /// A server that is posted to.
+    /// A web server; events are posted there.
     Webhook(Webhook),
-    /// A broker that is published to.
+    /// An MQTT broker; events are published there.
     Mqtt(Broker),
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Webhook {
     /// Without a login.
     pub(super) url: String,
     pub(super) login: Option<Login>,
-    /// What messages call it: a path can be a secret.
+    /// The address in messages, without the path: that can be a secret.
     pub(super) name: String,
 }
 
@@ -69,7 +69,7 @@ impl std::fmt::Debug for Login {
 }
 
 impl Address {
-    /// What was typed: `-`, `http[s]://[USER:PASSWORD@]HOST[:PORT][/PATH]`,
+    /// Parses `-`, `http[s]://[USER:PASSWORD@]HOST[:PORT][/PATH]`,
     /// `mqtt[s]://[USER:PASSWORD@]HOST[:PORT]/TOPIC`, or `@FILE` with one of the latter in its one line.
     ///
     /// # Errors
@@ -87,17 +87,20 @@ impl Address {
         const EXPECTED: &str =
             "expected -, http[s]://..., mqtt[s]://HOST/TOPIC, or @FILE with such an address in it";
         if address.contains(text::HIDDEN) {
-            return Err("what is secret in it was left out where it was shown: give the whole address");
+            return Err("its secret part was replaced by *** when it was printed: give the whole address");
+        }
+        if text::has_raw_login(address) {
+            return Err(text::ESCAPES);
         }
         let mut url = Url::parse(address).map_err(|_| EXPECTED)?;
         let is_secure = matches!(url.scheme(), "https" | "mqtts");
         let login = login(&url)?;
-        let host = url.host_str().filter(|host| !host.is_empty()).ok_or("there is no host in it")?.to_owned();
+        let host = url.host_str().filter(|host| !host.is_empty()).ok_or("the host is missing")?.to_owned();
         let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
         match url.scheme() {
             "http" | "https" => {
                 let name = format!("{}://{host}{port}", url.scheme());
-                // Refused of addresses that have no host alone.
+                // Fails only if there is no host.
                 let _ = url.set_username("").and_then(|()| url.set_password(None));
                 url.set_fragment(None);
                 Ok(Self::Webhook(Webhook { url: url.into(), login, name }))
@@ -123,7 +126,7 @@ impl Address {
         }
     }
 
-    /// What messages call it: nothing secret is in it.
+    /// The address in messages, without secrets.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Stdout => "stdout",
@@ -167,7 +170,7 @@ fn login(url: &Url) -> Result<Option<Login>, &'static str> {
 }
 
 fn decoded(part: &str) -> Result<String, &'static str> {
-    let decoded = percent_decode_str(part).decode_utf8().map_err(|_| "what is escaped in it is not UTF-8")?;
+    let decoded = percent_decode_str(part).decode_utf8().map_err(|_| "an escape in it is not UTF-8")?;
     Ok(decoded.into_owned())
 }
 
@@ -245,12 +248,14 @@ mod tests {
             ("events.jsonl", "expected -"),
             ("mqtt://me:s3cret@host", "expected a topic"),
             ("mqtt://me:s3cret@host/a?b", "no ?"),
-            ("mqtt:///topic", "no host"),
+            ("mqtt:///topic", "host is missing"),
             ("http://", "expected -"),
             ("mqtt://me:s3cret@host:x/a", "expected -"),
             ("https://host:x/s3cret", "expected -"),
-            ("http://host/***", "was left out"),
-            ("mqtt://***@host/a", "was left out"),
+            ("mqtt://me:p@s3cret#w@host/a", "%40"),
+            ("https://me:s3cret/w@host/a", "%40"),
+            ("http://host/***", "was replaced by"),
+            ("mqtt://***@host/a", "was replaced by"),
         ] {
             let error = of(typed).unwrap_err();
             let words = error.to_string();

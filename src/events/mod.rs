@@ -1,17 +1,16 @@
-//! What happens to tracks, told to programs: as lines, to a web server, to an MQTT broker.
+//! Reports what happens to tracks to other programs: as lines, to a web server, to an MQTT broker.
 //!
-//! The engine is synchronous and never waits for any of these. Between them stands a sink that finds out what
-//! happened ([`crate::watch`]) and puts it into a queue for each receiver, each of which has a thread of its
-//! own. Where a receiver is away or slow, its queue fills, and from then on the oldest in it are lost, and
-//! counted. One that fails is told nothing more, and the others go on. At the end of a run what waits is
-//! told, for as long as [`FAREWELL`].
+//! The engine is synchronous and never waits for any of these. A sink between them finds out what happened
+//! ([`crate::watch`]) and puts it into a queue for each receiver. Each receiver has a thread. If a receiver is away
+//! or slow, its queue fills; then the oldest events are lost and counted. A receiver that fails gets no more
+//! events, and the others continue. At the end of a run the rest is delivered, for at most [`FAREWELL`].
 //!
 //! | file | job |
 //! |---|---|
 //! | `mod.rs` | the sink: events as JSON, receivers started and ended |
-//! | `address.rs` | where events go, as it is typed |
-//! | `queue.rs` | what waits for a receiver |
-//! | `outage.rs` | a receiver that does not answer |
+//! | `address.rs` | addresses of receivers, as they are typed |
+//! | `queue.rs` | the events that wait for a receiver |
+//! | `outage.rs` | retries of a receiver that does not answer |
 //! | `webhook.rs`, `mqtt/`, `tls.rs` | the receivers in the network |
 
 mod address;
@@ -54,20 +53,20 @@ use mqtt::Home;
 use queue::Queue;
 use watch::{Happening, Kind, Watch};
 
-/// How long the end of a run waits until everything is told, and how long where the run was asked to end.
+/// Maximum time that the end of a run waits until all is delivered, and the same if the run was stopped.
 pub const FAREWELL: Duration = Duration::from_secs(5);
 const SHORT_FAREWELL: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether a run that waits for its end was asked to end.
+/// How often a run that waits for its end checks whether it was stopped.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Longest side of a thumbnail, in pixels.
+/// Maximum side of a thumbnail, in pixels.
 const THUMBNAIL_SIDE: usize = 160;
 
-/// An event has no thumbnail that would make it longer than so many bytes.
+/// A thumbnail that would make an event longer than this, in bytes, is left out.
 const MOST_BYTES: usize = 128 << 10;
 
-/// Refuses receivers that cannot be understood, and what makes no sense without others.
+/// Refuses receivers that cannot be parsed, and options that need another one.
 ///
 /// # Errors
 /// `Value`, `Usage`, or `File` if a file with an address cannot be read.
@@ -88,7 +87,7 @@ pub fn check(request: &Request) -> Result<()> {
     Ok(())
 }
 
-/// What the topics of a run begin with, each with its broker: no other run may have the same.
+/// Returns the topics of a run, each with its broker: no other run may have the same.
 pub(crate) fn topics(request: &Request) -> Result<Vec<String>> {
     let topic = |address: Address| match address {
         Address::Mqtt(broker) => Some(broker.name),
@@ -119,13 +118,13 @@ pub fn forget(typed: &str, is_forced: bool) -> Result<Forgotten> {
     result.map_err(failure)
 }
 
-/// What is told of something that happened.
+/// The messages about something that happened.
 struct Letter {
     /// The event.
     event: Bytes,
     /// The track's number.
     track: u32,
-    /// How the track is from now on; empty if it is gone.
+    /// The track from now on; empty if it is gone.
     track_state: Bytes,
     /// How many tracks there are, and where.
     state: Bytes,
@@ -134,7 +133,7 @@ struct Letter {
 }
 
 impl Letter {
-    /// Without those tracks, which all letters of a frame share.
+    /// The size without the tracks, which all letters of a frame share.
     fn bytes(&self) -> usize {
         self.event.len() + self.track_state.len() + self.state.len()
     }
@@ -183,7 +182,7 @@ impl<'a> AllNow<'a> {
     }
 }
 
-/// The video that an event is of, and when it was.
+/// The video and the time of an event.
 #[derive(Debug, Clone, Default, Serialize)]
 struct When {
     source: String,
@@ -194,14 +193,14 @@ struct When {
 }
 
 impl When {
-    /// It is so long ago.
+    /// Sets the time to so long ago.
     fn set_time(&mut self, ago: Duration) {
         let since = SystemTime::now().checked_sub(ago).and_then(|at| at.duration_since(UNIX_EPOCH).ok());
         self.time_ms = since.map_or(0, |since| since.as_millis() as u64);
     }
 }
 
-/// Tells what happens to the tracks of a run.
+/// Sends what happens to the tracks of a run to receivers.
 pub struct EventsSink {
     watch: Watch,
     happened: Vec<Happening>,
@@ -213,8 +212,7 @@ pub struct EventsSink {
 }
 
 impl EventsSink {
-    /// Starts the receivers that a request asks for, for a video of that name. None of them needs to be
-    /// there.
+    /// Starts the receivers that a request names, for a video of that name. None of them has to be reachable.
     ///
     /// # Errors
     /// As [`check`]; `Output` if the system gives no thread.
@@ -244,7 +242,7 @@ impl EventsSink {
         })
     }
 
-    /// Puts what happened into the queues. `frame` is the one in which it did.
+    /// Puts what happened into the queues. It happened in `frame`.
     fn tell(&mut self, frame: Option<&Frame>) -> Result<()> {
         if self.happened.is_empty() {
             return Ok(());
@@ -253,7 +251,7 @@ impl EventsSink {
         self.when.set_time(captured.map(|at| at.elapsed()).unwrap_or_default());
         let state = json(&AllNow::of(&self.watch, &self.when))?;
         let live: Arc<[u32]> = self.watch.ids().collect();
-        // What happens to a track in a frame comes in a row, and has one picture.
+        // All that happens to a track in a frame comes in a row, and has one picture.
         let mut pictured: Option<(u32, Option<String>)> = None;
         for Happening { kind, track, zone, zones } in self.happened.drain(..) {
             self.told += 1;
@@ -290,10 +288,10 @@ impl EventsSink {
         Ok(())
     }
 
-    /// Says of each receiver that has failed that it did, once.
+    /// Warns once of each receiver that has failed.
     ///
     /// # Errors
-    /// Why, if no other is left.
+    /// The first failure, if no receiver is left.
     fn check(&mut self) -> Result<()> {
         if self.receivers.iter().all(|receiver| receiver.failure.get().is_some()) {
             return self.first_failure();
@@ -307,7 +305,7 @@ impl EventsSink {
     }
 }
 
-/// JSON without what a terminal would obey, in one line without its end.
+/// Returns JSON without control characters, in one line without its end.
 fn json(value: &impl Serialize) -> Result<Bytes> {
     let mut line = Vec::new();
     output::write_line(&mut line, value)
@@ -320,12 +318,12 @@ fn json(value: &impl Serialize) -> Result<Bytes> {
 fn thumbnail(frame: &Frame, track: &Track) -> Option<String> {
     let area = still::around(track.bounds(), frame.format.size);
     let (rgb, size) = colour::shrunk(frame, area, THUMBNAIL_SIDE);
-    // What could not be fetched from a device would be black.
+    // A picture that could not be fetched from a device would be black.
     frame.picture.surface().map_or(Ok(()), Surface::check).ok()?;
     still::jpeg(&rgb, size).ok().map(|jpeg| BASE64_STANDARD.encode(jpeg))
 }
 
-/// What messages call the sink.
+/// The sink's name in messages.
 const NAME: &str = "events";
 
 impl Sink for EventsSink {
@@ -360,7 +358,7 @@ impl Sink for EventsSink {
         Ok(())
     }
 
-    /// Waits for as long as [`FAREWELL`].
+    /// Waits at most [`FAREWELL`].
     fn finish(&mut self, _: &Summary) -> Result<()> {
         self.watch.end(&mut self.happened);
         self.tell(None)?;
@@ -376,15 +374,15 @@ impl Sink for EventsSink {
     }
 }
 
-/// A receiver, its queue and its thread, which is left behind where it does not end.
+/// A receiver, its queue and its thread. A thread that does not end is left behind.
 struct Receiving {
     name: String,
     queue: Arc<Queue<Arc<Letter>>>,
     pushed: u64,
     sent: Arc<AtomicU64>,
-    /// Why nothing can be told any more.
+    /// Why nothing can be delivered any more.
     failure: Arc<OnceLock<String>>,
-    /// People have heard of that.
+    /// True if a warning has reported that.
     is_failure_told: bool,
     /// Closed when the thread ends.
     ended: Receiver<()>,
@@ -392,7 +390,7 @@ struct Receiving {
 }
 
 impl Receiving {
-    /// Starts to tell it what is pushed. `state` is how everything is before that.
+    /// Starts to deliver what is pushed. `state` is the state before that.
     fn start(address: Address, home: Option<Home>, state: Bytes) -> Result<Self> {
         let name = address.name().to_owned();
         if matches!(&address, Address::Mqtt(broker) if broker.is_replaced) {
@@ -442,7 +440,7 @@ impl Receiving {
     fn tell_failure(&mut self) {
         if let Some(reason) = self.failure.get().filter(|_| !self.is_failure_told) {
             self.is_failure_told = true;
-            tracing::warn!("events: {}: {reason}; nothing more is told there", self.name);
+            tracing::warn!("events: {}: {reason}; no more events are sent there", self.name);
         }
     }
 
@@ -451,13 +449,13 @@ impl Receiving {
         Some(Error::Output { name: format!("{NAME} to {}", self.name), reason })
     }
 
-    /// Waits until everything is told, and gives up what is not in time.
+    /// Waits until all is delivered, and drops what is not in time.
     fn end_while(&self, is_in_time: impl Fn() -> bool) {
-        // It is closed, never sent to.
+        // The channel is closed at the end; nothing is sent.
         while is_in_time() && self.ended.recv_timeout(GLANCE) == Err(RecvTimeoutError::Timeout) {}
         let EventsSummary { name, lost, .. } = self.summary();
         if lost > 0 {
-            tracing::warn!("events: {lost} of {} were not told to {name}", self.pushed);
+            tracing::warn!("events: {lost} of {} were not delivered to {name}", self.pushed);
         }
         self.gives_up.send_replace(true);
     }
@@ -469,13 +467,13 @@ impl Receiving {
 }
 
 impl Drop for Receiving {
-    /// A run that failed before it began ends them too.
+    /// Ends the thread of a run that failed before it began, too.
     fn drop(&mut self) {
         self.gives_up.send_replace(true);
     }
 }
 
-/// Writes lines to standard output, each whole, until the queue is closed or nobody reads them.
+/// Writes whole lines to standard output until the queue is closed or the reader is gone.
 async fn print(queue: &Queue<Arc<Letter>>, sent: &AtomicU64, failure: &OnceLock<String>) {
     let mut stdout = match stdout() {
         Ok(stdout) => stdout,
@@ -483,7 +481,7 @@ async fn print(queue: &Queue<Arc<Letter>>, sent: &AtomicU64, failure: &OnceLock<
     };
     while let Some(letter) = queue.next().await {
         let line = [&letter.event[..], b"\n"].concat();
-        // Nobody else is on this thread that would be held up.
+        // Nothing else runs on this thread.
         match stdout.write_all(&line) {
             Ok(()) => sent.fetch_add(1, Ordering::Relaxed),
             Err(error) => {
@@ -498,7 +496,8 @@ async fn print(queue: &Queue<Arc<Letter>>, sent: &AtomicU64, failure: &OnceLock<
     }
 }
 
-/// Standard output without Rust's lock: whoever holds that while nobody reads keeps the program from ending.
+/// Returns standard output without Rust's lock: a thread that holds it while nothing reads would keep the
+/// program from ending.
 #[cfg(unix)]
 fn stdout() -> std::io::Result<std::fs::File> {
     use std::os::fd::AsFd;

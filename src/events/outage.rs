@@ -1,4 +1,4 @@
-//! A receiver that does not answer: how long to wait before it is tried again, and what is said of it.
+//! Retries of a receiver that does not answer: how long to wait, and the messages about it.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 250 });
 const LONGEST: Duration = Duration::from_millis(if cfg!(test) { 40 } else { 15_000 });
 
-/// What is known of one receiver.
+/// The retries of one receiver.
 pub(super) struct Outage {
     name: String,
     wait: Option<Duration>,
@@ -17,24 +17,24 @@ impl Outage {
         Self { name: name.to_owned(), wait: None }
     }
 
-    /// Waits before it is tried again. What is wrong is said once, until it is over.
+    /// Waits before the next try. Reports the reason once, until the outage is over.
     pub(super) async fn wait(&mut self, reason: &str) {
         let wait = self.wait.map_or(FIRST, |before| LONGEST.min(2 * before));
         if self.wait.replace(wait).is_none() {
-            tracing::warn!("events: {}: {reason}; tried again until it works", self.name);
+            tracing::warn!("events: {}: {reason}; retrying", self.name);
         } else {
             tracing::debug!("events: {}: {reason}", self.name);
         }
         tokio::time::sleep(wait).await;
     }
 
-    /// True if it is tried as seldom as can be.
+    /// True if the longest wait is reached.
     #[cfg(test)]
     pub(super) fn is_long(&self) -> bool {
         self.wait == Some(LONGEST)
     }
 
-    /// It answers.
+    /// Notes that the receiver answers.
     pub(super) fn over(&mut self) {
         if self.wait.take().is_some() {
             tracing::info!("events: {} answers again", self.name);

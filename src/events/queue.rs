@@ -1,11 +1,11 @@
-//! What waits to be told. Whoever puts something in never waits.
+//! The events that wait for a receiver. Adding one never waits.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Most that wait, in number and in bytes: then the oldest go.
+/// Maximum number and bytes of events that wait; beyond that the oldest are dropped.
 pub(super) const MOST: usize = 1000;
 pub(super) const MOST_BYTES: usize = 16 << 20;
 
@@ -37,11 +37,11 @@ impl<T> Queue<T> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<T>> {
-        // It is whole at every moment.
+        // The state is consistent whenever the lock is free.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts something of so many bytes in. The oldest go where too many wait; what is put in stays.
+    /// Adds an item of so many bytes. Drops the oldest ones if too many wait, never the new one.
     pub(super) fn push(&self, item: T, bytes: usize) {
         let mut state = self.state();
         let mut oldest = Vec::new();
@@ -50,13 +50,13 @@ impl<T> Queue<T> {
         }
         state.items.push_back((item, bytes));
         state.bytes += bytes;
-        // What goes is let go of without the lock.
+        // Dropped outside of the lock.
         drop(state);
         drop(oldest);
         self.changed.notify_one();
     }
 
-    /// Nothing more comes.
+    /// Ends the queue: nothing more is added.
     pub(super) fn close(&self) {
         self.state().is_closed = true;
         self.changed.notify_one();

@@ -1,10 +1,10 @@
-//! How receivers prove who they are.
+//! The certificates that receivers must have.
 
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Certificates must be from an authority that the system knows, or one in the file that the variable
-/// `SSL_CERT_FILE` names.
+/// Returns a configuration that accepts certificates of authorities that the system knows, or of those in the
+/// file that the variable `SSL_CERT_FILE` names.
 pub(super) fn config() -> ClientConfig {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();

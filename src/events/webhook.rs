@@ -25,29 +25,28 @@ use super::outage::Outage;
 use super::queue::Queue;
 use super::{Letter, tls};
 
-/// How long it may take until an answer begins.
+/// Maximum time until a response begins.
 const ANSWER: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 10_000 });
 
-/// What of an answer is read behind its status, so that the connection can be used again: bytes, and for how
-/// long.
+/// Maximum bytes and time to read of a response behind its status, so that the connection can be reused.
 const MOST_READ: usize = 64 << 10;
 const READING: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 1000 });
 
-/// A server that answers that it failed, or takes an event and does not answer, is told the same so often and
-/// for so long, before that is given up.
+/// Minimum number of tries, and minimum time, before an event is dropped if the server fails, or accepts the
+/// event and does not respond.
 const TRIES: u32 = 6;
 const TRYING: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 60 });
 
-/// What an answer means, by its status alone, or that there is none.
+/// The meaning of a response, by its status alone, or of no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
-    /// It was told.
+    /// The event was delivered.
     Told,
-    /// Whoever would be told is away or has too much to do.
+    /// The server is away or overloaded.
     Away,
-    /// It went wrong, and may go well.
+    /// The server failed; a retry may succeed.
     Failed,
-    /// The same would be refused again.
+    /// A retry would be refused again.
     Refused,
 }
 
@@ -62,15 +61,15 @@ impl Meaning {
         }
     }
 
-    /// What it means that no answer has come. Where a connection has taken the event, perhaps it was told,
-    /// and whoever was told always takes longer, or dies of it.
+    /// The meaning of no response. If a connection has accepted the event, it may have been delivered to a
+    /// server that is always too slow, or fails on it.
     fn of_silence(is_taken: &AtomicBool) -> Self {
         if is_taken.load(Ordering::Relaxed) { Self::Failed } else { Self::Away }
     }
 }
 
-/// Posts what comes out of a queue until it is closed. What a server does not want is told no more; while
-/// there is none, the oldest waits, and others wait behind it.
+/// Posts the events of a queue until it is closed. Drops an event that the server refuses. While the server
+/// is away, the oldest event waits, and the others behind it.
 pub(super) async fn post(to: Webhook, queue: &Queue<Arc<Letter>>, sent: &AtomicU64) {
     let mut outage = Outage::new(&to.name);
     let server = Server::new(&to);
@@ -82,11 +81,11 @@ pub(super) async fn post(to: Webhook, queue: &Queue<Arc<Letter>>, sent: &AtomicU
                 Ok(Ok(answer)) => {
                     let status = answer.status();
                     drain(answer).await;
-                    (Meaning::of(status), format!("it answers {status}"))
+                    (Meaning::of(status), format!("the server responds {status}"))
                 }
                 Ok(Err(error)) => (Meaning::of_silence(&is_taken), in_words(&*error)),
                 Err(_) => {
-                    (Meaning::of_silence(&is_taken), format!("no answer for {} s", ANSWER.as_secs_f32()))
+                    (Meaning::of_silence(&is_taken), format!("no response for {} s", ANSWER.as_secs_f32()))
                 }
             };
             tries += u32::from(meaning == Meaning::Failed);
@@ -96,7 +95,7 @@ pub(super) async fn post(to: Webhook, queue: &Queue<Arc<Letter>>, sent: &AtomicU
                 break;
             }
             if meaning == Meaning::Refused || (tries >= TRIES && begun.elapsed() >= TRYING) {
-                tracing::warn!("events: {}: an event was given up: {reason}", to.name);
+                tracing::warn!("events: {}: an event was dropped: {reason}", to.name);
                 break;
             }
             outage.wait(&reason).await;
@@ -104,13 +103,13 @@ pub(super) async fn post(to: Webhook, queue: &Queue<Arc<Letter>>, sent: &AtomicU
     }
 }
 
-/// Reads what follows the status, which does not matter, may be too much, and may have no end.
+/// Reads what follows the status. The content does not matter, and it may have no end.
 async fn drain(answer: Response<Incoming>) {
     let rest = Limited::new(answer.into_body(), MOST_READ).collect();
     let _ = timeout(READING, rest).await;
 }
 
-/// The error with its causes; addresses are not in it.
+/// Returns the error with its causes. They contain no addresses.
 fn in_words(error: &dyn Error) -> String {
     let mut words = error.to_string();
     let mut cause = error.source();
@@ -141,7 +140,7 @@ impl Server {
         Self { url: to.url.clone(), authorization, client }
     }
 
-    /// Posts an event. `is_taken` is true from when a connection takes it.
+    /// Posts an event. `is_taken` becomes true when a connection accepts it.
     async fn post(
         &self,
         letter: &Letter,
@@ -152,7 +151,7 @@ impl Server {
             is_taken.store(true, Ordering::Relaxed);
             frame
         });
-        // A body of which nobody knows the length goes in chunks, which not every server takes.
+        // A body without a length is sent in chunks, which some servers do not accept.
         let mut request = Request::post(&self.url)
             .header(CONTENT_TYPE, "application/json")
             .header(CONTENT_LENGTH, letter.event.len())

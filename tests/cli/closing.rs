@@ -33,7 +33,7 @@ fn a_run_says_what_was_found_and_where_it_is() {
     let bytes = std::fs::metadata(place.path("out.mp4")).unwrap().len();
     let written = line(&said, "written: ");
     assert!(written.contains("out.mp4 (") && written.contains("out.jsonl ("), "{written} {bytes}");
-    assert!(!said.contains("nothing was kept") && !said.contains("mean ms"), "{said}");
+    assert!(!said.contains("nothing was saved") && !said.contains("mean ms"), "{said}");
 
     // The same facts, for programs.
     let summary = records.last().unwrap();
@@ -66,13 +66,13 @@ fn what_is_never_found_and_what_nobody_sees_are_told_with_the_remedy() {
     );
     let said = stderr(&out);
     assert!(
-        said.contains("ball: no match in 5 frames: none scores 1 or more (--min-score asks for less)"),
+        said.contains("ball: no match in 5 frames: no score reached 1 (lower it with --min-score)"),
         "{said}"
     );
-    assert!(said.contains("nothing was kept: -o FILE.mp4"), "{said}");
+    assert!(said.contains("nothing was saved: -o FILE.mp4"), "{said}");
     let out =
         succeeds(place.lockon("run ball.mp4 --threshold mean:31:5 --max-frames 5 --results - --no-progress"));
-    assert!(!stderr(&out).contains("nothing was kept"), "{}", stderr(&out));
+    assert!(!stderr(&out).contains("nothing was saved"), "{}", stderr(&out));
 }
 
 #[test]
