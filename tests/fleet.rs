@@ -74,6 +74,46 @@ fn alone(dir: &Path, indices: &[usize]) -> Vec<Vec<Value>> {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_videos_name_adds_nothing_to_a_pipeline() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    let names: [(&[u8], &str); 8] = [
+        (b"holiday videotestsrc num-buffers=2 ! filesink location=PWNED.mp4", ""),
+        (b"a b", ""),
+        (b"a\" ! filesink location=PWNED b=\"", ""),
+        (b"ends in \\", ""),
+        (b"\"quoted\"", ""),
+        (b"(x) {y} $HOME 'z' 50%", ""),
+        (b"a\nb ! filesink location=PWNED", "a_b ! filesink location=PWNED"),
+        (b"not \xff UTF-8", "not \u{fffd} UTF-8"),
+    ];
+    let mut words: Vec<_> = Vec::new();
+    let mut expected = Vec::new();
+    for (name, stem) in names {
+        let input = OsStr::from_bytes(&[name, b".mp4"].concat()).to_owned();
+        fs::copy(root().join("examples/media/cars.mp4"), dir.path().join(&input)).unwrap();
+        let stem = if stem.is_empty() { String::from_utf8(name.to_vec()).unwrap() } else { stem.to_owned() };
+        expected.extend([input.clone(), format!("bare {stem}.jpg").into(), stem.into()]);
+        words.push(input);
+    }
+    let text = "tee name=t t. ! queue ! jpegenc ! filesink location=\"bare {stem}.jpg\"
+                t. ! queue ! jpegenc ! filesink location={stem}";
+    let run = lockon(dir.path(), &["-y", "--track", "9,9,30,30", "--max-frames", "2", "--sink", text])
+        .args(words)
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", stderr(&run));
+    let mut found: Vec<_> =
+        fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn each_of_several_videos_has_the_results_of_a_run_of_its_own() {
     let dir = videos(6);
     let expected = alone(dir.path(), &[0, 1, 2, 3, 4, 5]);

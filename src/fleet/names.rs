@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::error::Result;
+use crate::media::launch;
 use crate::media::source::Input;
 use crate::request::{Field, Request};
 
@@ -38,22 +39,34 @@ pub fn name_of(input: &Input) -> String {
     if matches!(&*name, "" | "." | "..") { "video".into() } else { name }
 }
 
-/// A name without its last extension.
+/// A name without its last extension. Never `.` or `..`, which name folders.
 fn stem(name: &str) -> &str {
-    Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or(name)
+    let stem = Path::new(name).file_stem().and_then(|stem| stem.to_str());
+    stem.filter(|stem| !matches!(*stem, "." | "..")).unwrap_or(name)
 }
 
 /// Puts into the names of outputs what `{name}` stands for (`a.mp4`), `{stem}` (`a`) and `{index}`, the
 /// video's place in the list, from 1 on.
 ///
+/// In a pipeline's text each becomes part of one literal value.
+///
 /// # Errors
-/// Those of [`Field::give`].
+/// Those of [`Field::give`] and [`launch::fill`].
 pub fn expand(request: &mut Request, name: &str, index: usize) -> Result<()> {
     let in_address = in_address(name);
     for field in EXPANDED.into_iter().filter_map(Field::named) {
         let texts = field.texts(request);
         let name = if field.name == "events" { &in_address } else { name };
-        let expanded: Vec<OsString> = texts.iter().map(|text| put_in(text, name, index, true)).collect();
+        let put_in = |text: &OsString| match text.to_str() {
+            // A pipeline; after `@` it is the name of a file that holds one.
+            Some(text) if field.name == "sink" && has_words(text) && !text.starts_with('@') => {
+                let index = index.to_string();
+                let words = [("{name}", name), ("{stem}", stem(name)), ("{index}", &*index)];
+                launch::fill(&field.option(), text, &words).map(OsString::from)
+            }
+            _ => Ok(put_in(text, name, index, true)),
+        };
+        let expanded = texts.iter().map(put_in).collect::<Result<Vec<_>>>()?;
         if expanded != texts {
             field.give(request, &expanded, &expanded.join(" ".as_ref()).to_string_lossy())?;
         }
@@ -101,6 +114,15 @@ fn put_in(text: &OsString, name: &str, index: usize, has_name: bool) -> OsString
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stem_never_names_the_folder_above() {
+        for (name, expected) in
+            [("a.b.mp4", "a.b"), ("...mp4", "...mp4"), ("..mp4", "..mp4"), (".mp4", ".mp4")]
+        {
+            assert_eq!(stem(name), expected);
+        }
+    }
 
     #[test]
     fn every_kind_of_input_has_a_name_that_a_file_can_have() {

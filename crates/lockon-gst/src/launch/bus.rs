@@ -1,4 +1,4 @@
-//! The bus: which messages matter, and errors in our words.
+//! The bus: selects the messages that matter, and words its errors.
 
 use std::sync::atomic::Ordering;
 
@@ -58,23 +58,23 @@ pub(super) fn sort(message: &gst::Message, heard: &Heard, sender: &Sender<News>)
         }
         _ => return,
     };
-    // Whoever held the pipeline is gone: then nobody needs to know.
+    // The receiver is gone with the pipeline's owner: the message is of no use then.
     let _ = sender.send(news);
 }
 
-/// True if a video output says that somebody closed its window. Nothing but the text tells that from a device
-/// that is not there.
+/// True if a video output reports that its window was closed. Only the text differs from the error for a
+/// missing device.
 fn is_of_closed_window(error: &gst::message::Error) -> bool {
     error.error().matches(gst::ResourceError::NotFound)
         && error.error().message().ends_with("indow was closed")
 }
 
-/// What decodebin says, in our words, of an input that has streams but none of the kind that is asked for.
+/// Our message where decodebin finds streams, but none of the wanted kind.
 ///
-/// Its own words are that a plug-in is missing; where that is so, a message of its own has said which.
+/// decodebin itself reports a missing plug-in; where one is missing, a message before it has named it.
 pub const NOTHING_WANTED: &str = "no stream of the wanted kind";
 
-/// An error message of a bus as `Pipeline`, or as `Resource` where waiting may help: not for another
+/// Converts an error message of a bus to `Pipeline`, or to `Resource` where waiting may help: not for a wrong
 /// password.
 pub fn bus_error(error: &gst::message::Error) -> Error {
     let said = error.error();

@@ -1,4 +1,4 @@
-//! One pipeline of several, and the ends that a text left out.
+//! Joins several pipelines into one, and adds the ends that a text left out.
 
 use std::fmt::Write as _;
 
@@ -52,8 +52,8 @@ impl Launch {
         Ok(Self { name: self.name.clone(), text: words.join(" "), properties })
     }
 
-    /// The same with an appsink `frames` at its end, if it has no appsink and ends in something that can be
-    /// followed by one.
+    /// Returns the text with an appsink `frames` at its end, if it has no appsink and its last element can be
+    /// linked to one.
     #[must_use]
     pub fn with_appsink(mut self) -> Self {
         let words = words(&self.text);
@@ -69,8 +69,8 @@ impl Launch {
         self
     }
 
-    /// The same with an appsrc `results` in front of it, if it has no appsrc and begins with something that
-    /// can follow one.
+    /// Returns the text with an appsrc `results` in front, if it has no appsrc and its first element can be
+    /// linked to one.
     #[must_use]
     pub fn with_appsrc(mut self) -> Self {
         let words = words(&self.text);

@@ -1,4 +1,4 @@
-//! What is not installed, as far as that can be named.
+//! Names the element that is not installed, and its package.
 
 use crate::doctor;
 use lockon_core::error::Error;
@@ -9,7 +9,7 @@ pub(super) fn missing_element(element: &str) -> Option<Error> {
     Some(Error::MissingElement { element: element.to_owned(), package })
 }
 
-/// What a `missing-plugin` message asks for, as far as that can be named.
+/// Names the element that a `missing-plugin` message asks for, if it is known.
 pub(super) fn missing_plugin(structure: &gst::StructureRef) -> Option<Error> {
     if structure.name() != "missing-plugin" {
         return None;
@@ -36,8 +36,7 @@ pub(super) fn missing_plugin(structure: &gst::StructureRef) -> Option<Error> {
                 // libav has nearly every other decoder, under nearly the name of the format.
                 other => format!("avdec_{}", other.trim_start_matches("video/").trim_start_matches("x-")),
             };
-            // Where the package is installed, what it would be called there does not help: nothing decodes
-            // this.
+            // Where the package is installed already, its name does not help: nothing decodes this.
             let has = |name: &str| gst::ElementFactory::find(name).is_some();
             if has(&element) || (element.starts_with("avdec_") && has("avdec_h264")) {
                 return Some(nothing_decodes(media));
@@ -49,7 +48,7 @@ pub(super) fn missing_plugin(structure: &gst::StructureRef) -> Option<Error> {
     missing_element(&element)
 }
 
-/// No decoder that is installed takes such a stream.
+/// No installed decoder takes such a stream.
 fn nothing_decodes(media: &str) -> Error {
     Error::Pipeline {
         element: "decodebin".to_owned(),

@@ -1,4 +1,4 @@
-//! Pipelines as gst-launch text, and what a running pipeline says.
+//! Pipelines as gst-launch text, and the messages of running pipelines.
 //!
 //! A pipeline is text that people can read and try: a [`Launch`] is that text with the properties to set on
 //! its named elements. Values are never pasted into the text that GStreamer parses, so a file name may hold
@@ -8,7 +8,8 @@
 //! on the bus sorts messages on the thread that posts them, and passes on the few that matter through a
 //! channel.
 //!
-//! File by file: `words` reads text, `join` puts texts together, `print` writes one for a shell;
+//! File by file: `words` reads text, `fill` puts names into it, `join` puts texts together, `print` writes
+//! one for a shell;
 //! `build` makes the pipeline, `missing` says what it lacks, `running` holds it, `bus` sorts its messages.
 
 use std::fs::File;
@@ -23,12 +24,14 @@ use lockon_core::text::without_secrets;
 use words::{find, span, typed, words};
 
 pub use bus::{NOTHING_WANTED, bus_error};
+pub use fill::fill;
 pub use running::{Milestone, News, Running};
 
 pub(crate) use running::guarded;
 
 mod build;
 mod bus;
+mod fill;
 mod join;
 mod missing;
 mod print;
@@ -37,7 +40,7 @@ mod running;
 mod tests;
 mod words;
 
-/// What messages of all files of this folder are logged as: whoever filters them need not know the files.
+/// Log target of all files of this folder, so that a filter needs no file names.
 const LOG: &str = module_path!();
 
 /// Starts GStreamer. Cheap after the first time, from any thread.
@@ -52,7 +55,7 @@ pub fn init() -> Result<()> {
     })
 }
 
-/// Most bytes of a file with gst-launch text.
+/// Maximum bytes of a file with gst-launch text.
 const MAX_TEXT: u64 = 1 << 20;
 
 /// gst-launch text with the properties to set on its elements by name.
@@ -61,7 +64,7 @@ const MAX_TEXT: u64 = 1 << 20;
 /// in the place of passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Launch {
-    /// Where the text is from, for messages: a file, or the option it was typed after.
+    /// Where the text is from, for messages: a file or an option.
     name: String,
     text: String,
     properties: Vec<Property>,
@@ -83,7 +86,7 @@ impl Launch {
         Self { name: name.into(), text, properties: Vec::new() }
     }
 
-    /// What was typed after `option`: the text itself, or `@` and the file that holds it.
+    /// Reads the value of `option`: the text itself, or `@` and the file that holds it.
     ///
     /// # Errors
     /// `File` if the file cannot be read, `Launch` if there is no text.
@@ -183,7 +186,7 @@ impl Launch {
         pipeline.by_name(name).ok_or_else(|| self.fault(format!("there is no element named {name:?}")))
     }
 
-    /// This text is at fault.
+    /// The error for this text.
     pub fn fault(&self, reason: impl Into<String>) -> Error {
         let reason = without_secrets(&reason.into()).into_owned();
         Error::Launch { name: self.name.clone(), reason }

@@ -9,7 +9,7 @@ use lockon_core::text::without_secrets;
 
 impl fmt::Display for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Before anything is unescaped: afterwards nobody knows any more where a password ends.
+        // Before anything is unescaped: afterwards the end of a password cannot be found.
         let mut words = words(&without_secrets(&self.text));
         for word in &mut words {
             *word = unescape_spaces(word);
@@ -52,7 +52,7 @@ fn for_launch(value: &str) -> String {
 }
 
 /// A text in quotes as GStreamer writes one that is a value: what is more than a letter is escaped.
-fn serialised(value: &str) -> String {
+pub(super) fn serialised(value: &str) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-+/:.".contains(byte);
     let escaped = value.bytes().map(|byte| match byte {
         byte if is_plain(&byte) => char::from(byte).to_string(),

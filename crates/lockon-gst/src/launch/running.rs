@@ -1,4 +1,4 @@
-//! A pipeline while it runs: its states, and what it says that matters to whoever holds it.
+//! A pipeline while it runs: its states, and its messages for the owner.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -15,8 +15,8 @@ use lockon_core::error::{Error, Result, catch_panic};
 
 /// A pipeline from its first change of state to NULL: dropping this stops it, on every path.
 ///
-/// Dropping waits for the pipeline's threads. Whoever drops it must not be one of them, and must first have
-/// let go of what they may be waiting for.
+/// Dropping waits for the pipeline's threads. Do not drop it on one of them, and first release what they may
+/// wait for.
 #[derive(Debug)]
 pub struct Running {
     pipeline: gst::Pipeline,
@@ -24,35 +24,34 @@ pub struct Running {
     heard: Arc<Heard>,
 }
 
-/// What was on the bus, for what comes later.
+/// State that earlier messages on the bus leave for later ones.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    /// Which plugin is missing.
+    /// The plugin that is missing.
     pub(super) missing: Mutex<Option<Error>>,
-    /// The run that ends when the window is closed in which the pipeline ends.
+    /// The run to stop when the pipeline's window is closed.
     pub(super) control: OnceLock<Control>,
     pub(super) is_closed: AtomicBool,
     /// It did not stop in time.
     pub(super) is_left: AtomicBool,
-    /// What its threads went on from.
+    /// Errors after which its threads went on.
     pub(super) errors: Errors,
-    /// That frames come too late to be shown, which outputs say each second.
+    /// Frames came too late to be shown. Outputs report that each second.
     pub(super) is_late: AtomicBool,
 }
 
-/// What a running pipeline said that matters to whoever holds it.
+/// A message of a running pipeline for its owner.
 #[derive(Debug)]
 pub enum News {
     /// All sinks have a frame, or have ended without one.
     Prerolled,
     /// All sinks have ended.
     Ended,
-    /// Somebody closed the window in which it ends, so that it takes no more frames.
+    /// The window in which it ends was closed: it takes no more frames.
     Closed,
     /// Something failed; what follows are consequences.
     Failed(Error),
-    /// A resource is in trouble: a server that closed the connection, after which some sources tell an
-    /// ordinary end.
+    /// A resource is in trouble: a server closed the connection. Some sources report an ordinary end then.
     InTrouble(Error),
     /// The latency must be worked out again. [`Running::attend`] does that.
     Latency,
@@ -78,7 +77,7 @@ impl Running {
         let heard = Arc::new(Heard::default());
         let of_bus = heard.clone();
         if let Some(bus) = pipeline.bus() {
-            // Nobody reads the bus, so nothing may stay on it.
+            // The bus is not read, so nothing may stay on it.
             bus.set_sync_handler(move |_, message| {
                 if let Err(said) = catch_panic(|| sort(message, &of_bus, &sender)) {
                     let what = "the bus handler".to_owned();
@@ -90,10 +89,9 @@ impl Running {
         Self { pipeline, news, heard }
     }
 
-    /// Stops that run as soon as somebody closes the window in which the pipeline ends, whoever listens by
-    /// then.
+    /// Stops that run as soon as the pipeline's window is closed, also if no thread listens by then.
     pub fn stop_when_closed(&self, control: &Control) {
-        // There is one run, and it is told once.
+        // There is one run, and it is set once.
         let _ = self.heard.control.set(control.clone());
     }
 
@@ -107,7 +105,7 @@ impl Running {
         &self.heard.errors
     }
 
-    /// What the pipeline says, in order, for a `select!`; what is taken out belongs into [`Running::attend`].
+    /// The pipeline's messages, in order, for a `select!`. Pass each to [`Running::attend`].
     pub fn news(&self) -> &Receiver<News> {
         &self.news
     }
@@ -115,7 +113,7 @@ impl Running {
     /// Changes the pipeline's state, without waiting where the change takes its time.
     ///
     /// # Errors
-    /// What the failing element said.
+    /// The error of the failing element.
     pub fn set_state(&self, state: gst::State) -> Result<gst::StateChangeSuccess> {
         self.pipeline.set_state(state).map_err(|_| {
             let mut said = self.news.try_iter();
@@ -131,11 +129,11 @@ impl Running {
     /// Waits for the next milestone, until `timeout` at most, and keeps the pipeline in order meanwhile.
     ///
     /// # Errors
-    /// What failed: `Pipeline` or `Resource`, or `MissingElement` where an element would have been needed.
+    /// `Pipeline` or `Resource` if an element fails, `MissingElement` if one is not installed.
     pub fn wait(&self, timeout: Duration) -> Result<Option<Milestone>> {
         let deadline = Instant::now() + timeout;
         let next = || match self.news.try_recv() {
-            // Waiting, even for no time, would give up the processor, and this is asked for each frame.
+            // Waiting, even for no time, would yield the processor, and this runs for each frame.
             Err(_) if !timeout.is_zero() => self.news.recv_deadline(deadline).ok(),
             news => news.ok(),
         };
@@ -147,7 +145,7 @@ impl Running {
         Ok(None)
     }
 
-    /// Does what a piece of news asks for; gives the milestone it tells, if it tells one.
+    /// Handles a message; returns the milestone that it reports, if any.
     ///
     /// # Errors
     /// As [`Running::wait`].
@@ -172,15 +170,15 @@ impl Running {
         Ok(None)
     }
 
-    /// Sets the pipeline to NULL, and waits until `limit` at most for its threads to end; false if they do
-    /// not. A thread that the system makes wait hears of nothing: one that writes to a pipe which nobody
-    /// reads. Then the pipeline is left as it is, also when this is dropped.
+    /// Sets the pipeline to NULL, and waits at most `limit` for its threads to end; false if they do not. A
+    /// thread in a system call cannot be stopped, such as one that writes to a pipe without a reader. Then
+    /// the pipeline is left as it is, also when this is dropped.
     pub fn stop_within(&self, limit: Duration) -> bool {
         let (sender, stopped) = crossbeam_channel::bounded(1);
         let pipeline = self.pipeline.clone();
         let stop = move || {
             let _ = pipeline.set_state(gst::State::Null);
-            // Nobody waits any more for what took too long.
+            // Nobody waits any more if it took too long.
             let _ = sender.send(());
         };
         if std::thread::Builder::new().name("lockon-stop".to_owned()).spawn(stop).is_err() {

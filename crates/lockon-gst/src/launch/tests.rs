@@ -9,10 +9,10 @@ use super::*;
 
 /// The arguments that a POSIX shell makes of a line.
 fn through_shell(line: &str) -> Vec<String> {
-    let script = format!("for word in {line}; do printf '%s\\n' \"$word\"; done");
+    let script = format!("printf '%s\\0' {line}");
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert!(output.status.success(), "{line}");
-    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    String::from_utf8(output.stdout).unwrap().split_terminator('\0').map(str::to_owned).collect()
 }
 
 #[test]
@@ -25,6 +25,9 @@ fn printed_line_means_the_same_to_a_shell_and_gst_launch() {
         "/back\\slash",
         "/a!b; rm (x) {y}",
         "/ü *?~",
+        "/a\nb\tc",
+        "/ideographic\u{3000}space",
+        "/x\\\" ! fakesink name=\"y",
         "\"",
         "\"quoted\"",
         "\"ü\\\"",
@@ -44,6 +47,106 @@ fn printed_line_means_the_same_to_a_shell_and_gst_launch() {
         let built = launch.build().unwrap().by_name("input").unwrap();
         assert_eq!(built.property::<String>("location"), location);
     }
+}
+
+/// Names that would be more than one value if they were pasted into text.
+const HOSTILE: [&str; 20] = [
+    "holiday videotestsrc num-buffers=2 ! filesink location=PWNED",
+    "a b",
+    "a\u{3000}b",
+    "a!b",
+    "a\" ! fakesink name=x b=\"",
+    "a' ! fakesink name=x b='",
+    "\"quoted\"",
+    "'quoted'",
+    "ends in \\",
+    "ends in \\\"",
+    "\\\" ! fakesink name=x",
+    "(a) {b} [c]",
+    "{stem} {index}",
+    "a\nb ! fakesink name=x",
+    "# a",
+    "$HOME `x`",
+    "NULL",
+    "\u{fffd}\u{fffd}",
+    "50% %s %n",
+    "video/x-raw,format=I420;x=y",
+];
+
+#[test]
+fn a_name_is_one_value_wherever_it_stands_in_a_pipelines_text() {
+    init().unwrap();
+    for name in HOSTILE {
+        for (text, expected) in [
+            ("location={stem}", "#"),
+            ("location={stem}.mkv", "#.mkv"),
+            ("location=out/{stem}-{index}.mkv", "out/#-7.mkv"),
+            ("location=\"{stem}\"", "#"),
+            ("location=\"out dir/{stem}.mkv\"", "out dir/#.mkv"),
+            ("location=\"a\\\"{stem}\\\\.mkv\"", "a\"#\\.mkv"),
+            ("location=\"\\\"a\\\\040{stem}\\\"\"", "a #"),
+            ("location=a\\ {stem}\\!", "a #!"),
+            ("location = {stem}.mkv", "#.mkv"),
+            ("location= \"{stem} x\"", "# x"),
+            ("location ={stem}", "#"),
+            ("location={stem}{stem}", "##"),
+        ] {
+            let text = format!("fakesrc ! queue ! filesink {text} name=file sync=true");
+            let filled = fill("--sink", &text, &[("{stem}", name), ("{index}", "7")]).unwrap();
+            let launch = Launch::new("test", &filled);
+            let pipeline = launch.build().unwrap_or_else(|error| panic!("{filled}: {error}"));
+            let elements = pipeline.iterate_elements().into_iter().flatten().count();
+            assert_eq!(elements, 3, "{filled}");
+            let file = pipeline.by_name("file").unwrap_or_else(|| panic!("{filled}"));
+            let expected = expected.replace('#', name);
+            assert_eq!(file.property::<Option<String>>("location").as_deref(), Some(&*expected), "{filled}");
+            assert!(file.property::<bool>("sync"), "{filled}");
+
+            let words = through_shell(&launch.to_string());
+            let words = words.iter().map(String::as_str).collect::<Vec<_>>();
+            let pasted = gst::parse::launchv(&words).unwrap().downcast::<gst::Pipeline>().unwrap();
+            let location = pasted.by_name("file").unwrap().property::<Option<String>>("location");
+            assert_eq!(location.as_deref(), Some(&*expected), "{launch}");
+        }
+    }
+}
+
+#[test]
+fn a_harmless_name_leaves_the_text_as_it_was_typed() {
+    let text = "tee name=t{index} ! video/x-raw,width=(int){index} ! filesink location=\"a b/{stem}.mkv\"";
+    let filled = fill("--sink", text, &[("{stem}", "cam-1_a.b"), ("{index}", "12")]).unwrap();
+    assert_eq!(filled, text.replace("{stem}", "cam-1_a.b").replace("{index}", "12"));
+}
+
+#[test]
+fn a_name_that_cannot_be_a_value_is_refused() {
+    let said = |text: &str, name: &str| {
+        let error = fill("--sink", text, &[("{stem}", name)]).unwrap_err();
+        assert!(error.is_usage(), "{error}");
+        error.to_string()
+    };
+    // It would be an element, an element's name with a pad, caps.
+    for text in ["{stem}", "queue ! {stem} ! fakesink", "tee name=t {stem}. ! fakesink", "@{stem}"] {
+        assert!(said(text, "fakesink").contains("only in the value of a property"), "{text}");
+    }
+    assert!(said("video/x-raw,format={stem} ! fakesink", "I420 ! filesink").contains("value of a property"));
+    // Structures and caps have a syntax of their own, in which a name could set more than it stands for.
+    for text in [
+        "capsfilter caps=video/x-raw,format={stem}",
+        "splitmuxsink muxer-properties=\"properties,x={stem}\"",
+        "unknownelement location={stem}",
+        "fakesink unknown::location={stem}",
+    ] {
+        assert!(said(text, "a,location=/b").contains("not possible in"), "{text}");
+        assert!(said(text, "a b").contains("only a property that is text"), "{text}");
+    }
+}
+
+#[test]
+fn a_percent_sign_in_a_name_is_no_conversion_of_a_pattern() {
+    let filled = fill("--sink", "multifilesink location={stem}-%d.png", &[("{stem}", "50%s")]).unwrap();
+    let sink = gst::parse::launch(&filled).unwrap();
+    assert_eq!(sink.property::<String>("location"), "50%%s-%d.png");
 }
 
 #[test]

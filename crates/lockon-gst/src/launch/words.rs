@@ -8,7 +8,7 @@ pub(super) fn words(text: &str) -> Vec<String> {
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
         match quote {
-            None if c.is_whitespace() => {
+            None if is_space(c) => {
                 words.extend((!word.is_empty()).then(|| std::mem::take(&mut word)));
                 continue;
             }
@@ -26,6 +26,11 @@ pub(super) fn words(text: &str) -> Vec<String> {
     }
     words.extend((!word.is_empty()).then_some(word));
     words
+}
+
+/// White space as GStreamer's parser knows it: an ideographic space is a character like others.
+fn is_space(c: char) -> bool {
+    c.is_ascii_whitespace() || c == '\x0b'
 }
 
 /// Where the element of that name begins (its factory) and where its `name=` is.
