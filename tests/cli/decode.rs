@@ -73,6 +73,23 @@ fn a_gif_that_is_cut_off_ends_too() {
 }
 
 #[test]
+fn a_file_without_sound_is_split_without_a_word_of_sound() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let mut both = Vec::new();
+    for size in ["width=96,height=64", "width=64,height=96"] {
+        place.gst(&format!(
+            "videotestsrc num-buffers=10 ! video/x-raw,framerate=25/1,{size} ! x264enc bframes=0 ! \
+             video/x-h264,stream-format=byte-stream ! filesink location=part.h264"
+        ));
+        both.extend(std::fs::read(place.path("part.h264")).unwrap());
+    }
+    std::fs::write(place.path("both.h264"), both).unwrap();
+    let out = succeeds(place.lockon(&format!("run both.h264 {WORK} -o out.mkv")));
+    let said = stderr(&out);
+    assert!(said.contains("going on in out-2.mkv") && !said.contains("sound"), "{said}");
+}
+
+#[test]
 fn a_demuxer_that_fails_at_once_is_heard_every_time() {
     let place = Place { dir: tempfile::tempdir().unwrap() };
     place.gst(

@@ -20,7 +20,7 @@ pub(crate) struct Container {
     pub(super) needs_even_size: bool,
     /// It has no times, only a frame rate.
     pub(super) is_constant_rate: bool,
-    /// What stands at its beginning is known at its end only: it is gone back to, which no pipe allows.
+    /// Its head is written last, by seeking back. A pipe cannot seek.
     has_index_in_front: bool,
 }
 
@@ -93,7 +93,7 @@ pub fn file_launch(path: &Path) -> Result<Launch> {
     Ok(launch)
 }
 
-/// `clip-2.mp4` for `clip.mp4`, or the next number of which there is no file: nobody named it, so it replaces
+/// `clip-2.mp4` for `clip.mp4`, or the next free number: the user did not name this file, so it replaces
 /// none.
 pub(super) fn next_part(path: &Path) -> PathBuf {
     let name = |n: u32| {

@@ -4,12 +4,12 @@
 //! buffer, draws, and pushes it into `appsrc`, so that this overlaps with the search for the next frame;
 //! GStreamer encodes and writes on its own threads.
 //!
-//! Who waits for whom: a full `appsrc` holds up the worker, the worker holds up [`Sink::deliver`], and that
-//! is how an encoder holds back the reading of a file. Where frames of a live source are shown nobody waits:
-//! older ones are dropped, and counted. The engine's thread is the only one that hears what the pipeline says
-//! and that changes its state. It never waits for the worker without listening, and going to NULL makes a
-//! push that waits return: so a pipeline that fails while it is full is noticed and closed. What does not
-//! stop in time, because the system holds up a thread of it, is left behind.
+//! Back pressure: a full `appsrc` holds up the worker, the worker holds up [`Sink::deliver`], and so an
+//! encoder slows the reading of a file. Frames of a live source never wait: older ones are dropped, and
+//! counted. Only the engine's thread listens to the pipeline and changes its state. It never waits for the
+//! worker without listening, and going to NULL makes a push that waits return: a pipeline that fails while it
+//! is full is noticed and closed. A pipeline that does not stop in time, because the system holds up one of
+//! its threads, is abandoned.
 //!
 //! File by file: `containers`, `screen` and `appsrc` have the pipelines and what must be true of them.
 //! `playing` starts one, hands frames to it and ends it; `worker` draws them with `painter`, at the times of
@@ -63,7 +63,7 @@ pub(super) mod tests;
 mod timeline;
 mod worker;
 
-/// What messages of all files of this folder are logged as: whoever filters them need not know the files.
+/// Log target of all files of this folder, so that a filter needs no file names.
 const LOG: &str = module_path!();
 
 /// Where the pipeline leads.
@@ -99,9 +99,9 @@ pub struct VideoSink {
     ready: Option<launch::Running>,
     playing: Option<Playing>,
     shown: Arc<Shown>,
-    /// The run whose frames these are, if what is done in a window steers it.
+    /// The run that is steered from the window, if one is.
     control: Option<Control>,
-    /// The run whose frames these are, so that nobody waits for long who was asked to end.
+    /// The run whose frames these are: after a request to end, no wait is long.
     run: Control,
     /// Zones that are drawn, and a copy of them for the frames until they change.
     zones: Zones,
@@ -267,13 +267,16 @@ impl VideoSink {
     /// Completes the file and begins another, since a file is of one size and format.
     fn begin_next_part(&mut self, format: &VideoFormat) -> Result<()> {
         let Destination::File { path, sound, parts, .. } = &mut self.target else { return Ok(()) };
+        let mut had_sound = false;
         if let Some(mut playing) = self.playing.take() {
+            had_sound = playing.has_sound();
             playing.drain()?;
         }
+        *sound = None;
         let next = next_part(path);
         let (shown, next_shown) = (text::path(path), text::path(&next));
         tracing::warn!(target: LOG, "{shown}: a file holds one kind of frame: going on in {next_shown}");
-        if sound.take().is_some() {
+        if had_sound {
             tracing::warn!(target: LOG, "{next_shown}: the sound ends with the first part");
         }
         parts.push(next.clone());
@@ -312,8 +315,8 @@ impl Sink for VideoSink {
     /// Waits while the output is behind; frames of a live source do not wait for a slow screen, and none
     /// waits for longer than 2 s after the run was asked to end.
     ///
-    /// Where frames change, a file is completed and another begun; a screen or a pipeline of the user's is
-    /// told the new format.
+    /// Where frames change, a file is completed and another begun; a screen or a pipeline of the user's gets
+    /// the new format.
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
         let format = &delivery.frame.format;
         let is_file = matches!(self.target, Destination::File { .. });
@@ -402,6 +405,6 @@ fn fault(reason: impl Into<String>) -> Error {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is behind these is whole at every moment: a panic elsewhere leaves nothing half done.
+    // The data are whole at every moment: a panic elsewhere leaves nothing half done.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

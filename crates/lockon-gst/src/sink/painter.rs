@@ -32,11 +32,11 @@ pub(crate) struct Painter {
     pixels: PixelFormat,
     /// The format of the frames; a buffer may be one column and one row larger.
     format: VideoFormat,
-    /// Size of what is shown: that of the frames, or of a part of them.
+    /// Size of the shown picture: of the frames, or of a part of them.
     shown: Size,
     even: bool,
     view: View,
-    /// What follows a track, instead of the whole frame with results.
+    /// A crop that follows a track, instead of the whole frame with results.
     crop: Option<Crop>,
     /// What is hidden in the frames.
     hiding: Hiding,
@@ -94,7 +94,7 @@ impl Painter {
         self.format == *format
     }
 
-    /// One that draws the same on frames of another format.
+    /// Returns a painter that draws the same on frames of another format.
     pub(super) fn adapted(&self, format: &VideoFormat) -> Result<Self, gst::glib::BoolError> {
         let (crop, hiding, is_plain) = (self.crop.clone(), self.hiding.clone(), !self.draws_results);
         Self::with(format, self.view, self.even, &Shows { crop, hiding, is_plain })
@@ -180,7 +180,7 @@ impl Painter {
                 .collect();
             fill(views);
         }
-        // What could not be fetched from a device would be black.
+        // Pixels that could not be fetched from a device would be black.
         frame.picture.surface().map_or(Ok(()), Surface::check).map_err(|error| error.to_string())?;
         let padded = Size::new(self.info.width() as usize, self.info.height() as usize);
         if padded != size {
@@ -198,7 +198,7 @@ impl Painter {
 }
 
 impl Painter {
-    /// A copy of a painted buffer, due at `times`, with the box that somebody drags on it.
+    /// A copy of a painted buffer, due at `times`, with the box that the user drags on it.
     pub(super) fn with_selection(
         &self,
         painted: &gst::BufferRef,
@@ -301,8 +301,8 @@ fn extend_edges(data: &mut [u8], stride: usize, inner: Size, outer: Size, sample
     }
 }
 
-/// What buffers of that size are like: the frames' rate, pixel aspect and colours, in another format where
-/// they are grey.
+/// The format of buffers of that size: with the frames' rate, pixel aspect and colours; grey frames get a
+/// format with colour.
 fn video_info(
     format: &VideoFormat,
     size: Size,

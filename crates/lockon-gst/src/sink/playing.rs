@@ -27,8 +27,7 @@ use lockon_core::frame::VideoFormat;
 /// at most, since a decoder's pool is small.
 const WAITING: usize = 1;
 
-/// Drawn frames that may wait in the `appsrc` of a screen: they are still shown after somebody asked for a
-/// pause.
+/// Drawn frames that may wait in the `appsrc` of a screen: they are still shown after a request to pause.
 const QUEUED_TO_SHOW: u64 = 1;
 
 /// How often waiting for the end is interrupted to see whether anything still moves.
@@ -37,7 +36,7 @@ pub(super) const POLL: Duration = Duration::from_millis(50);
 /// How long an output may take without anything moving in it. Slow encoders move, broken ones do not.
 pub(super) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 
-/// The same once the run was asked to end: then somebody waits for that.
+/// The same after the run was asked to end: the user waits for that.
 pub(super) const HURRY: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// How long frames are still handed over after the run was asked to end.
@@ -62,10 +61,10 @@ pub(super) struct Playing {
     shown: Arc<Shown>,
     worker: Option<JoinHandle<()>>,
     progress: Arc<PipelineProgress>,
-    /// What the pipeline was started for.
+    /// The format that the pipeline was started for.
     format: Arc<VideoFormat>,
     is_constant_rate: bool,
-    /// Sources beside ours in a pipeline of the user's, which have to be told when it is over.
+    /// Sources beside ours in a pipeline of the user's: they must get the end of the stream too.
     other_sources: Vec<gst::Element>,
     /// Frames handed to the worker.
     pub(super) delivered: u64,
@@ -185,6 +184,11 @@ impl Playing {
         Ok(playing)
     }
 
+    /// True if the sound of the input is carried into the output.
+    pub(super) fn has_sound(&self) -> bool {
+        self.gate.is_some()
+    }
+
     /// True if a file that was begun for other frames can hold these too. Times say all about a rate where
     /// there are times.
     pub(super) fn holds(&self, format: &VideoFormat) -> bool {
@@ -197,7 +201,7 @@ impl Playing {
 
     /// Waits until the worker takes a frame, or the pipeline fails, or nothing has moved in it for too long.
     pub(super) fn hand_over(&mut self, job: DrawJob) -> Result<()> {
-        // What has happened comes first: a failed pipeline takes no more frames.
+        // Messages come first: a failed pipeline takes no more frames.
         self.listen(Duration::ZERO)?;
         if !self.has_ended && self.late.is_some() {
             return self.replace(job);
@@ -251,7 +255,7 @@ impl Playing {
         self.jobs = None;
         if self.left_out > 0 {
             tracing::warn!(target: LOG,
-                "the output was behind: the last frames, {} of them, are not in it",
+                "the output was too slow: the last {} frames are missing in it",
                 self.left_out
             );
         }
@@ -259,7 +263,7 @@ impl Playing {
         while !self.has_ended {
             if self.worker.as_ref().is_some_and(JoinHandle::is_finished) {
                 self.join_worker()?;
-                // Ours has been told by the worker, behind its last frame.
+                // The worker has ended ours, behind its last frame.
                 for source in &self.other_sources {
                     source.send_event(gst::event::Eos::new());
                 }
@@ -333,7 +337,7 @@ impl Playing {
 }
 
 impl Drop for Playing {
-    /// Wakes whoever waits, and only then waits itself: sound at its gate, a push in the appsrc, the worker
+    /// Wakes all that wait, and only then waits itself: sound at its gate, a push in the appsrc, the worker
     /// for a frame or for the end of a pause.
     fn drop(&mut self) {
         self.progress.is_over.store(true, Ordering::Relaxed);
@@ -345,7 +349,7 @@ impl Drop for Playing {
             let _ = self.join_worker();
         } else {
             // It may wait for room in the pipeline.
-            tracing::warn!(target: LOG, "an output hangs and is left behind: is somebody reading what it writes?");
+            tracing::warn!(target: LOG, "an output hangs and is abandoned: check that something reads its end");
         }
     }
 }

@@ -17,7 +17,7 @@ pub fn display_launch(is_live: bool) -> Launch {
 pub(crate) const NO_WINDOW: &str =
     "no window can be opened: nothing answers at DISPLAY or WAYLAND_DISPLAY that GStreamer has an output for";
 
-/// What to do without a screen.
+/// The remedy where there is no screen.
 pub(super) const REMEDY: &str = " (-o FILE writes a file)";
 
 /// There is a desktop to open a window on; if not, the error ends with `remedy`.
@@ -30,7 +30,7 @@ pub(crate) fn check_screen(remedy: &str) -> Result<()> {
 /// `is_set` looks up a variable of the environment.
 pub(super) fn has_screen(is_set: impl Fn(&str) -> bool, remedy: &str) -> Result<()> {
     // autovideosink tries every output that is installed, and some end the process where there is no screen:
-    // DirectFB's does in Debian 12. Who draws on a console names kmssink with --sink.
+    // DirectFB's does in Debian 12. To draw on a console, name kmssink with --sink.
     if cfg!(target_os = "linux") && !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
         let reason = format!("there is no screen here: neither DISPLAY nor WAYLAND_DISPLAY is set{remedy}");
         return Err(Error::Output { name: "display".to_owned(), reason });

@@ -9,8 +9,7 @@ use super::lock;
 use lockon_core::results::Percentiles;
 use lockon_core::stats::Durations;
 
-/// Frames of a live source that are on their way through an output, of which we remember when they were
-/// captured.
+/// Maximum frames on their way through an output whose time of capture is kept.
 const PENDING: usize = 64;
 
 /// How an output keeps up with a live source.
@@ -46,7 +45,7 @@ impl Shown {
     pub(super) fn expect(&self, pts: u64, captured: Option<Instant>) {
         let Some(captured) = captured else { return };
         let mut pending = lock(&self.pending);
-        // Those that never arrived were dropped on the way.
+        // The oldest never arrived: it was dropped on the way.
         if pending.len() == PENDING {
             pending.pop_front();
         }
@@ -57,7 +56,7 @@ impl Shown {
     pub(super) fn arrived(&self, pts: u64) {
         let mut pending = lock(&self.pending);
         let found = pending.iter().position(|(time, _)| *time == pts);
-        // Those before it were dropped on the way.
+        // The frames before it were dropped on the way.
         let captured = found.and_then(|at| pending.drain(..=at).next_back());
         drop(pending);
         if let Some((_, captured)) = captured {

@@ -69,7 +69,7 @@ pub(crate) fn format(name: &str, width: usize, height: usize, frame_rate: (i32, 
     })
 }
 
-fn run_record() -> RunRecord {
+pub(crate) fn run_record() -> RunRecord {
     RunRecord {
         version: "",
         input: String::new(),
@@ -95,7 +95,7 @@ fn run_record() -> RunRecord {
     }
 }
 
-fn deliver(sink: &mut VideoSink, frame: &Frame) -> Result<()> {
+pub(crate) fn deliver(sink: &mut VideoSink, frame: &Frame) -> Result<()> {
     sink.deliver(&Delivery { frame, record: &Arc::default(), mask: None })
 }
 
@@ -440,7 +440,7 @@ fn a_full_disk_is_an_error_not_a_hang() {
 
 #[test]
 fn a_pipeline_that_fails_while_appsrc_is_full_is_noticed() {
-    // The queue of appsrc is full by the time `identity` fails, and nobody empties it any more.
+    // The queue of appsrc is full by the time `identity` fails, and nothing empties it any more.
     let text = "appsrc name=results ! identity sleep-time=20000 error-after=5 ! fakesink";
     let mut sink = VideoSink::user(text, View::Overlay, false).unwrap();
     let error = write(&mut sink, &format("I420", 64, 48, (25, 1)), &constant(100, (25, 1))).unwrap_err();
@@ -453,7 +453,7 @@ fn frames_that_change_go_on_in_another_file() {
     let times = constant(30, (25, 1));
     for extension in ["mp4", "avi"] {
         let path = |name: &str| folder.path().join(name).with_extension(extension);
-        // Somebody's file, which nobody named.
+        // A file of the user's that the run does not name.
         std::fs::write(path("out-2"), "kept").unwrap();
         let mut sink = VideoSink::file(&path("out"), View::Overlay, None).unwrap();
         let formats = [
@@ -855,7 +855,7 @@ fn what_waits_to_be_shown_waits_for_the_end_of_a_pause_however_long_that_is() {
     shows(&screen, 1);
     control.pause(true);
     let more = std::thread::spawn(move || {
-        // More than can wait, so that somebody waits for longer than an output may stand still.
+        // More than can wait, so that a delivery waits for longer than an output may stand still.
         for index in 1..6 {
             deliver(&mut sink, &frame(index, &format, Some(index as u64 * 40_000_000))).unwrap();
         }
@@ -879,11 +879,11 @@ fn a_window_that_is_closed_ends_the_run_and_is_no_error() {
     let (mut sink, screen) = display("fakesink", Some(control.clone()));
     let format = format("NV12", 64, 48, (25, 1));
     begin_and_deliver(&mut sink, &format, &constant(2, (25, 1))).unwrap();
-    // Also while nobody listens.
+    // Also while no thread listens.
     control.pause(true);
     gst::element_error!(screen, gst::ResourceError::NotFound, ("Output window was closed"));
     assert!(control.is_stopped());
-    // What its elements say then are consequences.
+    // Later messages of its elements are consequences.
     gst::element_error!(screen, gst::StreamError::Failed, ("Internal data stream error."));
     deliver(&mut sink, &frame(2, &format, Some(80_000_000))).unwrap();
     sink.finish(&Summary::default()).unwrap();

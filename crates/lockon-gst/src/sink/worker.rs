@@ -17,7 +17,7 @@ use lockon_core::control::{PAUSE_CHECK, Turnstile};
 use lockon_core::frame::{Frame, FrameMeta, Picture, Rect, VideoFormat};
 use lockon_core::results::FrameRecord;
 
-/// What the worker draws.
+/// A frame to draw.
 pub(super) struct DrawJob {
     pub(super) frame: Frame,
     pub(super) record: Arc<FrameRecord>,
@@ -37,9 +37,9 @@ pub(super) struct Worker {
     pub(super) shown: Arc<Shown>,
     /// Where frames wait while the run pauses.
     pub(super) turnstile: Option<Turnstile>,
-    /// What steers the run by what it shows.
+    /// Steers the run from the window.
     pub(super) steering: Option<Arc<Steering>>,
-    /// What is in the window, where somebody may drag a box on it.
+    /// The picture in the window, where the user may drag a box on it.
     pub(super) last: Option<Last>,
 }
 
@@ -117,7 +117,7 @@ impl Worker {
         }
     }
 
-    /// Waits while the run pauses. False if nobody looks at frames any more.
+    /// Waits while the run pauses. False if frames are no longer wanted.
     fn wait_for_turn(&mut self) -> bool {
         let Some(mut turnstile) = self.turnstile.take() else { return true };
         while !turnstile.is_open() && !self.progress.is_over.load(Ordering::Relaxed) {
@@ -136,7 +136,7 @@ impl Worker {
         let dragged = steering.dragged();
         let Some(last) = self.last.as_ref().filter(|last| last.dragged != dragged) else { return };
         let times = self.times.next(&last.meta, || running_time(&self.appsrc));
-        // A pipeline that takes no more is told of with the next frame.
+        // A pipeline that takes no more is reported with the next frame.
         self.push_last(dragged, times);
     }
 
@@ -149,7 +149,7 @@ impl Worker {
         match selected {
             Some(Ok(selected)) => buffer = selected,
             Some(Err(error)) => tracing::debug!("the box that is dragged cannot be drawn: {error}"),
-            // The same again, later: pixels are shared.
+            // The last picture again, later: pixels are shared.
             None if buffer.pts() != Some(gst::ClockTime::from_nseconds(times.pts)) => {
                 let again = buffer.make_mut();
                 again.set_pts(gst::ClockTime::from_nseconds(times.pts));
@@ -169,7 +169,7 @@ impl Worker {
         true
     }
 
-    /// Tells the pipeline about frames that are unlike those before.
+    /// Announces frames of another format to the pipeline.
     fn adapt(&mut self, format: &VideoFormat) -> Result<(), gst::glib::BoolError> {
         if self.painter.is_for(format) {
             return Ok(());
@@ -183,9 +183,8 @@ impl Worker {
     }
 }
 
-/// How long the output has been playing. While it is being started an element has a clock, but not yet the
-/// time from which to count: it would tell the clock's own time, and the first frame would be shown after as
-/// many hours.
+/// How long the output has been playing. An element that is being started has a clock but no base time yet:
+/// it would return the clock's own time, and the first frame would be shown after as many hours.
 pub(super) fn running_time(appsrc: &gst_app::AppSrc) -> Option<gst::ClockTime> {
     if appsrc.current_state() == gst::State::Playing { appsrc.current_running_time() } else { None }
 }
