@@ -16,6 +16,7 @@
 //! the channel, `picture` and `times` make frames of samples. `multipart` reads JPEG pictures over HTTP.
 //! `streams` chooses a video stream, `head` and `orientation` read its first frames and its container, `info`
 //! describes it. `ending` judges the end of a live source, `reconnect` continues it, `errors` words errors.
+//! `playlist` tells when a live playlist is lost.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,6 +43,7 @@ use ending::Ending;
 use errors::{explained, failure, in_words_of_the_input, no_video};
 use feed::{Counts, NumberedSample, drop_late};
 use inlet::Inlet;
+use playlist::Playlist;
 use reconnect::Reconnection;
 
 pub use address::Uri;
@@ -76,6 +78,7 @@ mod multipart;
 mod open;
 mod orientation;
 mod picture;
+mod playlist;
 mod reconnect;
 mod spec;
 mod streams;
@@ -116,6 +119,10 @@ pub struct VideoSource {
     mapper: Mapper,
     /// Errors of decoders before the source was reconnected.
     damaged_before: u64,
+    /// For how long a playlist was away, until its next frame.
+    resumes: Option<Duration>,
+    /// Added to times of a playlist that was away: it counts from its beginning again.
+    offset_ns: i64,
     company: Arc<Company>,
     detected: Detected,
     /// The run that may be stopped while it waits.
@@ -144,6 +151,8 @@ struct Connection {
     trouble: Option<(Instant, Error)>,
     /// If the source is a file: notices that nothing comes any more.
     watch: Option<Watchdog>,
+    /// What is known of the playlist that it reads, if it reads one.
+    playlist: Arc<Playlist>,
     /// Factory name of the element that decodes.
     decoder: Option<String>,
     launch: Launch,
@@ -228,6 +237,11 @@ impl VideoSource {
                 self.state =
                     SourceState::Failing(failure(format!("no frame came for {seconds} s")), Instant::now());
             }
+            if let Some(bound) = self.playlist_bound().filter(|bound| self.heard.elapsed() > *bound) {
+                let reason =
+                    format!("the source was lost: its playlist brought no frame for {} s", bound.as_secs());
+                self.state = SourceState::Failing(no_video(&self.spec.input, reason), Instant::now());
+            }
             if let Some(stuck) = self.stuck() {
                 let error = no_video(&self.spec.input, stuck.reason());
                 self.state = SourceState::Failing(error, Instant::now());
@@ -266,6 +280,18 @@ impl VideoSource {
         is_ours_to_end && self.heard.elapsed() > GONE
     }
 
+    /// True if it reads a playlist that a server renews.
+    fn is_live_playlist(&self) -> bool {
+        // One that has a length ends.
+        self.duration_ns.is_none() && self.connection.playlist.bound().is_some()
+    }
+
+    /// How long a live playlist may bring no frame.
+    fn playlist_bound(&self) -> Option<Duration> {
+        let plays = matches!(self.state, SourceState::Playing);
+        self.connection.playlist.bound().filter(|_| plays && self.is_live_playlist())
+    }
+
     /// How a file is stuck that should give a frame now.
     fn stuck(&mut self) -> Option<Stuck> {
         // A live source may pause for any time.
@@ -297,6 +323,7 @@ impl VideoSource {
         let pipeline = self.connection.running.pipeline();
         let clock = pipeline.clock().zip(pipeline.base_time());
         self.connection.stop();
+        let is_playlist = self.is_live_playlist();
         let lost = match std::mem::replace(&mut self.state, SourceState::Ended) {
             SourceState::Failing(error, _) => Some(error),
             // It said goodbye first.
@@ -308,7 +335,7 @@ impl VideoSource {
             },
         };
         let lost = lost.map(|error| self.in_words(error));
-        if self.spec.reconnect && self.is_real_time {
+        if self.spec.reconnect && (self.is_real_time || (is_playlist && lost.is_some())) {
             self.reconnect(lost, clock)?;
             return Ok(Next::Pending);
         }
@@ -347,7 +374,8 @@ impl VideoSource {
             error if self.spec.reconnect || is_told => error,
             error => explained(error, input, &self.control),
         };
-        let Some(place) = uri.place().filter(|_| self.is_real_time) else { return error };
+        let can_be_lost = self.is_real_time || self.is_live_playlist();
+        let Some(place) = uri.place().filter(|_| can_be_lost) else { return error };
         let advice = if self.spec.reconnect { "" } else { "; --reconnect waits until it is back" };
         let placed = |reason: String| format!("{reason} (server {place}{advice})");
         match error {
@@ -383,6 +411,11 @@ impl VideoSource {
         self.detected.see(index, &buffer, self.connection.format.size);
         let is_first = !self.times.has_begun();
         let own = presentation_time(sample.segment(), buffer.pts(), self.is_real_time);
+        if let (Some(away), Some(own), Some(last)) = (self.resumes.take(), own, self.times.last()) {
+            let next = last.saturating_add(away.as_nanos() as u64);
+            self.offset_ns = next.cast_signed() - own.cast_signed();
+        }
+        let own = own.map(|own| own.saturating_add_signed(self.offset_ns));
         let (pts_ns, is_pts_interpolated) = self.times.next(own, self.connection.format.frame_rate);
         let duration_ns = buffer.duration().map(gst::ClockTime::nseconds);
         let meta = FrameMeta { index, pts_ns, duration_ns, arrived: at };

@@ -24,6 +24,7 @@ use super::inlet::{self, Inlet};
 use super::login::give_login;
 use super::multipart::Multipart;
 use super::picture::describe;
+use super::playlist::Playlist;
 use super::reconnect::ResumePoint;
 use super::spec::decoding_element;
 use super::streams::Streams;
@@ -143,6 +144,7 @@ struct Prerolled {
     damaged_before: u64,
     company: Arc<Company>,
     watch: Option<Watchdog>,
+    playlist: Arc<Playlist>,
 }
 
 /// Why a pipeline did not start.
@@ -207,6 +209,7 @@ impl Prerolled {
         let is_confined = spec.is_confined || spec.opened.is_some();
         let left_out = if is_confined { keep_to_file(&pipeline) } else { Arc::default() };
         let ending = Ending::watch(&pipeline);
+        let playlist = Playlist::watch(&pipeline);
         let multipart = Multipart::watch(spec, &pipeline, resume);
         let head = Head::watch(spec, &pipeline);
         let streams = Streams::watch(spec, launch, &pipeline, &inlet.is_choice_told);
@@ -327,6 +330,7 @@ impl Prerolled {
             damaged_before: resume.damaged,
             company: resume.company.clone(),
             watch,
+            playlist,
         })
     }
 
@@ -356,6 +360,7 @@ impl Prerolled {
             damaged_before,
             company,
             watch,
+            playlist,
             ..
         } = self;
         let (info, format) = describe(&caps).map_err(|error| in_words_of_the_input(error, &spec.input))?;
@@ -403,6 +408,7 @@ impl Prerolled {
             head,
             trouble: None,
             watch,
+            playlist,
             decoder: decoder.map(|factory| factory.name().into()),
             launch,
             _inlet: inlet,
@@ -411,6 +417,8 @@ impl Prerolled {
             connection,
             state: SourceState::Playing,
             spec: spec.clone(),
+            resumes: None,
+            offset_ns: 0,
             is_live,
             is_real_time,
             is_paused,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 
 use super::errors::{failure, has_fault, may_pass};
-use super::{LOG, SourceSpec, SourceState, VideoSource};
+use super::{LOG, SourceSpec, SourceState, VideoSource, playlist};
 use crate::damage::Company;
 use lockon_core::control::{Control, STOP_CHECK};
 use lockon_core::error::{Error, Result};
@@ -47,6 +47,7 @@ impl Reconnection {
         let give_up = Control::new();
         let control = give_up.clone();
         let search = move || {
+            playlist::await_renewal(&spec, &control);
             let opened = VideoSource::open_in_time(&spec, &control, &resume, |error, pause| {
                 tracing::info!(target: LOG, "not connected, next try in {:.1} s: {error}", pause.as_secs_f64());
             });
@@ -135,6 +136,7 @@ impl VideoSource {
         let found = found?;
         self.damaged_before = found.damaged_before;
         self.connection = found.connection;
+        self.resumes = (!self.is_real_time).then(|| search.since.elapsed());
         (self.state, self.heard) = (SourceState::Playing, Instant::now());
         Ok(Next::Gap { away: search.since.elapsed(), reason: search.reason.clone() })
     }

@@ -14,6 +14,11 @@ impl PtsInterpolator {
         self.last.is_some()
     }
 
+    /// The time of the last frame that had one.
+    pub(super) fn last(&self) -> Option<u64> {
+        self.last
+    }
+
     /// The frame's time in nanoseconds, and whether it had to be interpolated, because it has none of its
     /// `own`. `frame_rate` is what caps tell, as in
     /// [`VideoFormat`](lockon_core::frame::VideoFormat). There is none before the first that is known, where
