@@ -267,6 +267,7 @@ impl Request {
             surfaces,
             decoder_threads,
             seek_ns: None,
+            wanted_from: Some(self.start).filter(|start| *start != Moment::default()),
             opened: None,
             opened_pictures: None,
             is_confined: false,

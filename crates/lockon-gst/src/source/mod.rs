@@ -16,7 +16,7 @@
 //! the channel, `picture` and `times` make frames of samples. `multipart` reads JPEG pictures over HTTP.
 //! `streams` chooses a video stream, `head` and `orientation` read its first frames and its container, `info`
 //! describes it. `ending` judges the end of a live source, `reconnect` continues it, `errors` words errors.
-//! `playlist` tells when a live playlist is lost.
+//! `playlist` detects a live playlist that is lost, `skip` finds where decoding may begin for a part.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,6 +45,7 @@ use feed::{Counts, NumberedSample, drop_late};
 use inlet::Inlet;
 use playlist::Playlist;
 use reconnect::Reconnection;
+use skip::Place;
 
 pub use address::Uri;
 pub use decoder::Decoder;
@@ -80,6 +81,7 @@ mod orientation;
 mod picture;
 mod playlist;
 mod reconnect;
+mod skip;
 mod spec;
 mod streams;
 #[cfg(test)]
@@ -119,6 +121,12 @@ pub struct VideoSource {
     mapper: Mapper,
     /// Errors of decoders before the source was reconnected.
     damaged_before: u64,
+    /// Where decoding may have begun, until the first frame tells.
+    sought: Option<Place>,
+    /// The times of the next frames, where decoding did not begin with the video.
+    expected: VecDeque<u64>,
+    /// Frames before the one with which decoding began.
+    skipped: u64,
     /// For how long a playlist was away, until its next frame.
     resumes: Option<Duration>,
     /// Added to times of a playlist that was away: it counts from its beginning again.
@@ -323,6 +331,10 @@ impl VideoSource {
         let pipeline = self.connection.running.pipeline();
         let clock = pipeline.clock().zip(pipeline.base_time());
         self.connection.stop();
+        let lacks_frames = self.sought.is_some() || !self.expected.is_empty();
+        if lacks_frames && matches!(self.state, SourceState::Playing) {
+            return self.begin_again();
+        }
         let is_playlist = self.is_live_playlist();
         let lost = match std::mem::replace(&mut self.state, SourceState::Ended) {
             SourceState::Failing(error, _) => Some(error),
@@ -390,7 +402,22 @@ impl VideoSource {
     fn deliver(&mut self, arrival: NumberedSample) -> Result<Next> {
         self.heard = Instant::now();
         self.connection.watch.iter_mut().for_each(Watchdog::reset);
+        if let Some(place) = self.sought.take() {
+            let sample = &arrival.sample;
+            let pts =
+                sample.buffer().and_then(|buffer| presentation_time(sample.segment(), buffer.pts(), false));
+            let Some((index, expected)) = pts.and_then(|pts| place.begin_at(pts)) else {
+                return self.begin_again();
+            };
+            tracing::debug!("{}: decoding begins with frame {index}", self.spec.input);
+            (self.skipped, self.expected) = (index, expected);
+        }
         let frame = self.frame(arrival);
+        if let (Ok(frame), Some(expected)) = (&frame, self.expected.pop_front())
+            && frame.meta.pts_ns != Some(expected)
+        {
+            return self.begin_again();
+        }
         if frame.is_err() {
             self.connection.stop();
             self.state = SourceState::Failed;
@@ -398,8 +425,22 @@ impl VideoSource {
         frame.map(Next::Frame)
     }
 
+    /// Opens the source again, from its beginning: frames came from elsewhere than was sought, and have other
+    /// numbers than was thought.
+    fn begin_again(&mut self) -> Result<Next> {
+        tracing::debug!(
+            "{}: other frames than were counted: it is decoded from the beginning",
+            self.spec.input
+        );
+        self.connection.stop();
+        let spec = SourceSpec { wanted_from: None, ..self.spec.clone() };
+        *self = Self::open(&spec, &self.control.clone())?;
+        Ok(Next::Pending)
+    }
+
     /// Maps a sample where it lies.
     fn frame(&mut self, NumberedSample { index, at, captured, sample }: NumberedSample) -> Result<Frame> {
+        let index = index + self.skipped;
         let caps = sample.caps().ok_or_else(|| failure("a frame has no caps"))?;
         // Mostly the same object, so this costs nothing.
         if *caps != *self.connection.caps {

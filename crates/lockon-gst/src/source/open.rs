@@ -3,6 +3,7 @@
 //! The pipeline is started once to see what its video is like. If that needs a converter in front of the
 //! appsink, the pipeline is built again with one.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,7 @@ use super::multipart::Multipart;
 use super::picture::describe;
 use super::playlist::Playlist;
 use super::reconnect::ResumePoint;
+use super::skip;
 use super::spec::decoding_element;
 use super::streams::Streams;
 use super::{Connection, Decoder, Input, LOG, Mapper, PtsInterpolator, SourceSpec, SourceState, VideoSource};
@@ -389,6 +391,11 @@ impl Prerolled {
                 no_video(&spec.input, "it cannot start at a later frame: seeking is not possible in it")
             })?;
         }
+        let sought = skip::find(spec, &info, control).filter(|place| {
+            let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT | gst::SeekFlags::SNAP_BEFORE;
+            let time = gst::ClockTime::from_nseconds(place.seek_ns);
+            running.pipeline().seek_simple(flags, time).is_ok()
+        });
         let is_paused = is_live && !is_real_time;
         if !is_paused {
             running
@@ -417,6 +424,9 @@ impl Prerolled {
             connection,
             state: SourceState::Playing,
             spec: spec.clone(),
+            sought,
+            expected: VecDeque::new(),
+            skipped: 0,
             resumes: None,
             offset_ns: 0,
             is_live,

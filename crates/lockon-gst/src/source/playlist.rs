@@ -230,8 +230,7 @@ mod tests {
 
     /// Writes the playlist of these segments, which has no end.
     fn list(folder: &Path, segments: std::ops::Range<usize>) {
-        let head =
-            format!("#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-MEDIA-SEQUENCE:{}\n", segments.start);
+        let head = format!("#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-MEDIA-SEQUENCE:{}\n", segments.start);
         let entries = segments.map(|index| format!("#EXT-X-DISCONTINUITY\n#EXTINF:1.0,\n{index}.ts\n"));
         let text = head + &entries.collect::<String>();
         // At once, as a server's reader sees it.

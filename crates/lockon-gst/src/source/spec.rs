@@ -14,6 +14,7 @@ use crate::cuda::{FEATURE, Surfaces};
 use crate::detections::Wanted;
 use crate::doctor;
 use crate::launch::{self, Launch};
+use lockon_core::config::Moment;
 use lockon_core::error::Result;
 use lockon_core::files;
 use lockon_core::frame::{PixelFormat, Size};
@@ -55,6 +56,9 @@ pub struct SourceSpec {
     /// Where in a file decoding begins: with the last key frame that is not after this time, in nanoseconds.
     /// Frames are numbered from there, and times stay what they are.
     pub seek_ns: Option<u64>,
+    /// The first frame that is wanted. Those before it need not be given where the others keep their numbers
+    /// without: decoding may begin later.
+    pub wanted_from: Option<Moment>,
     /// The file that the input names, where it is open already: this one is read, whatever lies under the
     /// name later. Nothing else is opened for it, so that a list that names others is refused.
     pub opened: Option<Arc<File>>,
@@ -107,6 +111,7 @@ impl SourceSpec {
             decoder_threads,
             detections: None,
             seek_ns: None,
+            wanted_from: None,
             opened: None,
             opened_pictures: None,
             is_confined: false,
