@@ -24,6 +24,8 @@ mod cameras;
 mod cluster;
 #[path = "farm/faults.rs"]
 mod faults;
+#[path = "farm/records.rs"]
+mod records;
 #[path = "farm/roots.rs"]
 mod roots;
 #[path = "farm/segments.rs"]
@@ -515,7 +517,7 @@ fn jobs_are_listed_to_the_end_while_they_change() {
         let lists: Vec<_> = (0..30).map(|_| asked.records()).collect();
         is_over.store(true, Ordering::Relaxed);
         for list in lists {
-            let mut listed: Vec<_> = list.unwrap().into_iter().map(|record| record.job.id).collect();
+            let mut listed: Vec<_> = list.unwrap().readable.into_iter().map(|record| record.job.id).collect();
             let count = listed.len();
             listed.sort();
             listed.dedup();

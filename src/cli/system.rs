@@ -4,9 +4,15 @@ use std::thread::Builder;
 
 use anyhow::Result;
 
+use lockon::Error;
+
 /// Bytes of stack that threads need which take theirs from the limit: the first one, and all of `GLib`'s and
 /// of codecs.
 const STACK: u64 = 1 << 20;
+
+/// Bytes of stack of a thread of GStreamer or a codec, and of one that only counts.
+const LARGE_STACK: usize = 8 << 20;
+const SMALL_STACK: usize = 64 << 10;
 
 /// Threads of a run besides those that work: for signals, the device, each output, and what `GStreamer` and
 /// codecs start.
@@ -45,13 +51,17 @@ fn stack_limit(limits: &str) -> Option<u64> {
 /// If the system gives fewer.
 pub(super) fn check_threads(working: usize, remedy: &str) -> Result<()> {
     let needed = working + THREADS;
-    let started = start_at_once(needed, || Builder::new().stack_size(64 << 10));
-    anyhow::ensure!(
-        started == needed,
-        "the system gives only {started} more threads, and {needed} are needed \
-         (ulimit -u, or the container's limit of processes; {remedy})"
+    // Those of GStreamer and codecs have as much stack as the system gives a thread, which takes addresses.
+    let stack = |number: usize| if number < THREADS { LARGE_STACK } else { SMALL_STACK };
+    let started = start_at_once(needed, |number| Builder::new().stack_size(stack(number)));
+    if started == needed {
+        return Ok(());
+    }
+    let message = format!(
+        "the system gives only {started} more threads, and {needed} are needed (ulimit -u, the container's limit of \
+         processes, or ulimit -v; {remedy})"
     );
-    Ok(())
+    Err(Error::Resource { element: "threads".into(), message, debug: String::new() }.into())
 }
 
 /// Lets the process open as many files as it may: a video takes some twenty, and 1024 is what is usual.
@@ -69,13 +79,13 @@ pub(super) fn allow_files() {
 }
 
 /// How many of `wanted` threads there can be at one time.
-fn start_at_once(wanted: usize, builder: impl Fn() -> Builder) -> usize {
+fn start_at_once(wanted: usize, builder: impl Fn(usize) -> Builder) -> usize {
     let (hold, held) = crossbeam_channel::bounded::<()>(0);
     let threads: Vec<_> = (0..wanted)
-        .map_while(|_| {
+        .map_while(|number| {
             let held = held.clone();
             // Each waits until all are there.
-            builder().spawn(move || held.recv().is_err()).ok()
+            builder(number).spawn(move || held.recv().is_err()).ok()
         })
         .collect();
     drop(hold);
@@ -99,8 +109,8 @@ mod tests {
 
     #[test]
     fn threads_that_the_system_does_not_give_are_counted() {
-        assert_eq!(start_at_once(5, Builder::new), 5);
+        assert_eq!(start_at_once(5, |_| Builder::new()), 5);
         // More stack than there is room for addresses: no thread can have it.
-        assert_eq!(start_at_once(5, || Builder::new().stack_size(1 << 52)), 0);
+        assert_eq!(start_at_once(5, |_| Builder::new().stack_size(1 << 52)), 0);
     }
 }

@@ -3,9 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, ServerAddr};
+use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, ServerError};
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -16,6 +17,9 @@ const NAMESPACE: &str = "main";
 
 /// How long one server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a server said last that a user may not do.
+pub(super) type Denied = Arc<Mutex<Option<String>>>;
 
 /// A farm: its servers, what it is called there, and who one is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,8 +92,9 @@ impl Access {
     /// # Errors
     /// `Usage` if the address is none; `File` if a file cannot be read; `Refused` if the server does not
     /// want this user; `Unreachable` if no server answers.
-    pub(super) async fn connect(&self, client: &str) -> Result<Client> {
+    pub(super) async fn connect(&self, client: &str, denied: &Denied) -> Result<Client> {
         let addresses = self.addresses()?;
+        let denied = denied.clone();
         let mut options = ConnectOptions::new()
             .name(client)
             .connection_timeout(PATIENCE)
@@ -97,7 +102,15 @@ impl Access {
             .ping_interval(Duration::from_secs(5))
             .max_reconnects(None)
             .reconnect_delay_callback(delay)
-            .event_callback(|event| async move { tracing::debug!("farm: {event}") });
+            .event_callback(move |event| {
+                // Nobody answers a message that this user may not send: the server says so beside it.
+                if let Event::ServerError(ServerError::Other(said)) = &event
+                    && said.to_ascii_lowercase().contains("permissions violation")
+                {
+                    *denied.lock().unwrap_or_else(PoisonError::into_inner) = Some(said.clone());
+                }
+                async move { tracing::debug!("farm: {event}") }
+            });
         options = match self.secret(&addresses)? {
             Secret::None => options,
             Secret::Login(user, password) => options.user_and_password(user, password),

@@ -32,13 +32,14 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::runtime::Runtime;
 
 use crate::error::{Error, Result};
-use store::{Numbered, Store};
+use lockon_core::threads;
+use store::{Found, Numbered, Store};
 
 pub use access::{Access, Namespace};
 pub use job::{Content, Job, Kept, Kind, Progress, Record, Status, TRIES, Terms, Try, Worker};
 pub use roots::{Allowed, Roots};
 pub use split::{Segment, Split, split};
-pub use store::{Queue, counts};
+pub use store::{Queue, Unreadable, counts};
 pub use worker::{Drain, News, Options, work};
 
 /// Jobs that are changed at a time: a server that is slow has to answer each in time.
@@ -67,6 +68,17 @@ pub enum Submitted {
     New,
     /// It was submitted before, and is that far.
     Known(Status),
+    /// Its record in the farm cannot be read, so nothing was done.
+    Unreadable,
+}
+
+/// All jobs that a farm has.
+#[derive(Debug, Default)]
+pub struct Records {
+    /// In the order in which they last changed.
+    pub readable: Vec<Record>,
+    /// Those that another version wrote, or that were damaged.
+    pub unreadable: Vec<Unreadable>,
 }
 
 /// A file that came back through the farm: its name and its bytes.
@@ -87,7 +99,7 @@ impl Farm {
             .thread_name("lockon-farm")
             .enable_all()
             .build()
-            .map_err(|error| Error::Panicked { what: "the farm".into(), message: error.to_string() })?;
+            .map_err(|error| threads::refused("the farm", &error))?;
         let store = runtime.block_on(Store::open(access, "lockon"))?;
         Ok(Self { store, runtime })
     }
@@ -130,8 +142,12 @@ impl Farm {
             let records: Vec<_> = jobs.iter().cloned().map(Record::new).collect();
             let is_new = self.store.create(&records).await?;
             let known = jobs.iter().zip(is_new).map(async |(job, is_new)| {
-                let known = if is_new { None } else { self.store.record(&job.id).await? };
-                Ok::<_, Error>(known.map_or(Submitted::New, |known| Submitted::Known(known.record.status)))
+                let known = if is_new { None } else { self.store.found(&job.id).await? };
+                Ok::<_, Error>(match known {
+                    None => Submitted::New,
+                    Some(Found::Record(known)) => Submitted::Known(known.record.status),
+                    Some(Found::Unreadable(_)) => Submitted::Unreadable,
+                })
             });
             let submitted: Vec<_> = stream::iter(known).buffered(store::IN_FLIGHT).try_collect().await?;
             let waits = |told: &Submitted| matches!(told, Submitted::New | Submitted::Known(Status::Queued));
@@ -148,13 +164,19 @@ impl Farm {
         })
     }
 
-    /// What has become of all jobs, in the order in which they last changed.
+    /// The records of all jobs.
     ///
     /// # Errors
     /// `Unreachable` if the server is away.
-    pub fn records(&self) -> Result<Vec<Record>> {
-        let found = self.runtime.block_on(self.store.records())?;
-        Ok(found.into_iter().map(|Numbered { record, .. }| record).collect())
+    pub fn records(&self) -> Result<Records> {
+        let mut records = Records::default();
+        for found in self.runtime.block_on(self.store.records())? {
+            match found {
+                Found::Record(found) => records.readable.push(found.record),
+                Found::Unreadable(bad) => records.unreadable.push(bad),
+            }
+        }
+        Ok(records)
     }
 
     /// What has become of a job; nothing if it is not known.
@@ -165,11 +187,11 @@ impl Farm {
         Ok(self.runtime.block_on(self.store.record(id))?.map(|found| found.record))
     }
 
-    /// What each worker that is there told last.
+    /// What each worker that is there reported last, and what of that cannot be read.
     ///
     /// # Errors
     /// `Unreachable` if the server is away.
-    pub fn workers(&self) -> Result<Vec<Worker>> {
+    pub fn workers(&self) -> Result<(Vec<Worker>, Vec<Unreadable>)> {
         self.runtime.block_on(self.store.workers())
     }
 
@@ -193,10 +215,12 @@ impl Farm {
             |record| !record.status.is_final(),
             async |mut record, number| {
                 record.status = Status::Cancelled;
+                // Who submits it again meanwhile gets another message.
+                let queued = self.store.queued(&record.job).await?;
                 if self.store.replace(&record, number).await?.is_none() {
                     return Ok(false);
                 }
-                self.store.dequeue(&record.job).await?;
+                self.store.dequeue(queued).await?;
                 Ok(true)
             },
         )
@@ -212,6 +236,7 @@ impl Farm {
         self.change(ids, Order::PartsFirst, can, async |mut record, number| {
             record.status = Status::Queued;
             record.tries.clear();
+            let queued = self.store.queued(&record.job).await?;
             if self.store.replace(&record, number).await?.is_none() {
                 return Ok(false);
             }
@@ -222,19 +247,28 @@ impl Farm {
                 }
             }
             // What is there was given out, and is taken back by whoever has just given the job up.
-            self.store.dequeue(&record.job).await?;
+            self.store.dequeue(queued).await?;
             self.store.enqueue(&record.job).await?;
             Ok(true)
         })
     }
 
     /// Forgets jobs of which nothing more will come, and results that are kept of them in the farm; segments
-    /// only if their whole is one. Files are left as they are.
+    /// only if their whole is one. Jobs whose records cannot be read are forgotten too. Files are left as they
+    /// are.
     ///
     /// # Errors
     /// `Unreachable` if the server is away.
     pub fn purge(&self, ids: &[String]) -> Result<Changed> {
-        let records = self.records()?;
+        let Records { readable: records, unreadable } = self.records()?;
+        let bad = unreadable.iter().filter(|bad| ids.contains(&bad.id));
+        let forgotten = self.runtime.block_on(async {
+            let mut forgotten = 0;
+            for bad in bad {
+                forgotten += usize::from(self.store.forget_unreadable(bad).await?);
+            }
+            Ok::<_, Error>(forgotten)
+        })?;
         let open = records.iter().filter(|record| !record.status.is_final());
         let needed: HashSet<String> = open.flat_map(|record| record.job.parts()).collect();
         let named: HashSet<&String> = ids.iter().collect();
@@ -243,7 +277,7 @@ impl Farm {
         let pieces = if count > FEW { Some(self.runtime.block_on(self.store.pieces())?) } else { None };
         let can = |record: &Record| record.status.is_final() && !needed.contains(&record.job.id);
         let forget = async |record: Record, number| self.store.forget(&record, number, pieces.as_ref()).await;
-        self.change(ids, Order::WholesFirst, can, forget)
+        Ok(forgotten + self.change(ids, Order::WholesFirst, can, forget)?)
     }
 
     /// Changes each job of these that is as it must be, once more if somebody else changes it meanwhile, and

@@ -33,6 +33,11 @@ impl Names {
         format!("{}.{}", self.queue(job.kind(), &job.version), job.id)
     }
 
+    /// The messages of a job in the queues of all kinds and versions.
+    pub(super) fn queued_anywhere(&self, id: &str) -> String {
+        format!("{}.*.*.{id}", self.prefix("queue"))
+    }
+
     /// What the consumer of a kind and version takes.
     pub(super) fn queue_of(&self, kind: Kind, version: &str) -> String {
         format!("{}.*", self.queue(kind, version))

@@ -8,8 +8,9 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use tokio::sync::oneshot;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fleet::{Ended, Fleet, Order, RunId};
+use lockon_core::threads;
 
 /// Between two looks at what is asked while runs go on: an order waits so long at most, an end not at all.
 const TICK: Duration = Duration::from_millis(4);
@@ -33,12 +34,8 @@ impl Runs {
     pub(super) fn start(files: usize) -> Result<Self> {
         let (asks, asked) = crossbeam_channel::unbounded();
         let serve = move || serve(files, &asked);
-        std::thread::Builder::new().name("lockon-runs".into()).spawn(serve).map_err(|error| {
-            Error::Panicked {
-                what: "the fleet".into(),
-                message: format!("the system gives no thread: {error}"),
-            }
-        })?;
+        let started = std::thread::Builder::new().name("lockon-runs".into()).spawn(serve);
+        started.map_err(|error| threads::refused("the fleet", &error))?;
         Ok(Self { asks, next: AtomicU64::new(0) })
     }
 

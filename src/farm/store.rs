@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use async_nats::Client;
@@ -21,14 +22,14 @@ use async_nats::jetstream::{self, Message};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::access::Access;
+use super::access::{Access, Denied};
 use super::job::{Content, Job, Kind, Record, Status, Worker};
 use super::lease;
 use super::names::Names;
 use crate::error::{Error, Result};
+use crate::text;
 
 /// What a worker tells of itself is forgotten after so long.
 pub(super) const FORGOTTEN: Duration = Duration::from_secs(15);
@@ -45,8 +46,11 @@ const QUIET: Duration = Duration::from_millis(100);
 /// Messages on their way to the server at a time.
 pub(super) const IN_FLIGHT: usize = 512;
 
-/// Bytes of a piece of a results file: a message has a megabyte at most.
+/// Most bytes of a piece of a results file; less where the server takes no messages of that size.
 const PIECE: usize = 512 << 10;
+
+/// How long a list may be silent until the server is asked whether anything is left of it.
+const SILENCE: Duration = Duration::from_millis(500);
 
 /// How often something to read a stream is asked for.
 const READER_TRIES: u32 = 5;
@@ -54,9 +58,32 @@ const READER_TRIES: u32 = 5;
 /// Copies of every stream in a cluster, so that one server of three may be lost.
 const COPIES: usize = 3;
 
+/// What is said of something that is larger than the server takes.
+const TOO_LARGE: &str = "max payload size exceeded";
+
+/// Answers that stay the same until somebody changes the server: what it may store is full or too small.
+const REFUSALS: [ErrorCode; 14] = [
+    ErrorCode::ACCOUNT_RESOURCES_EXCEEDED,
+    ErrorCode::INSUFFICIENT_RESOURCES,
+    ErrorCode::MAXIMUM_CONSUMERS_LIMIT,
+    ErrorCode::MAXIMUM_STREAMS_LIMIT,
+    ErrorCode::MEMORY_RESOURCES_EXCEEDED,
+    ErrorCode::NO_LIMITS,
+    ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT,
+    ErrorCode::JETSTREAM_NOT_ENABLED,
+    ErrorCode::STORAGE_RESOURCES_EXCEEDED,
+    ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM,
+    ErrorCode::STREAM_LIMITS,
+    ErrorCode::STREAM_MAX_STREAM_BYTES_EXCEEDED,
+    ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM,
+    ErrorCode::STREAM_STORE_FAILED,
+];
+
 /// A farm's streams.
 pub(super) struct Store {
     client: Client,
+    /// What the server said last that this user may not do.
+    denied: Denied,
     context: Context,
     names: Names,
     /// The servers, as messages name them.
@@ -69,6 +96,22 @@ pub(super) struct Numbered {
     pub(super) number: u64,
     /// When it was written, by the server's clock, in nanoseconds; 0 if that is not known.
     pub(super) at_ns: i128,
+}
+
+/// A record that this version of lockon cannot read: another version wrote it, or it was damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The number of its job, or a worker's.
+    pub id: String,
+    /// Why it cannot be read.
+    pub reason: String,
+    pub(super) number: u64,
+}
+
+/// The newest record of a job.
+pub(super) enum Found {
+    Record(Box<Numbered>),
+    Unreadable(Unreadable),
 }
 
 /// What of the messages of a list is sent.
@@ -95,7 +138,8 @@ impl Store {
     /// Connects, and makes the streams that are not there yet.
     pub(super) async fn open(access: &Access, client: &str) -> Result<Self> {
         let server = access.name();
-        let client = access.connect(client).await?;
+        let denied = Denied::default();
+        let client = access.connect(client, &denied).await?;
         if !client.server_info().jetstream {
             return Err(Error::Refused {
                 input: server,
@@ -107,7 +151,7 @@ impl Store {
         let mut context = jetstream::new(client.clone());
         context.set_timeout(ANSWER);
         let names = Names::new(&access.namespace);
-        let store = Self { client, context, names, server };
+        let store = Self { client, denied, context, names, server };
         store.ensure().await?;
         Ok(store)
     }
@@ -117,8 +161,34 @@ impl Store {
         &self.server
     }
 
-    fn away(&self, error: impl Display) -> Error {
-        Error::Unreachable { input: self.server.clone(), reason: format!("the farm's server: {error}") }
+    /// What went wrong between this and the server: `Refused`, with the server's own words, if it answers that
+    /// it will not do what it was asked for; `Unreachable` if the same may work later.
+    fn away(&self, error: impl std::error::Error + 'static) -> Error {
+        let said = error.to_string();
+        // Requests and messages have errors of different types for that, with the same words.
+        if said.contains(TOO_LARGE) {
+            return self.refused(format!("{said}: raise max_payload in the server's configuration"));
+        }
+        match source::<jetstream::Error>(&error) {
+            Some(answer) => self.answered(answer),
+            None => match self.denied.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                Some(denied) => self.refused(denied),
+                None => self.silent(said),
+            },
+        }
+    }
+
+    /// The same of an answer of the server.
+    fn answered(&self, answer: &jetstream::Error) -> Error {
+        if REFUSALS.contains(&answer.error_code()) { self.refused(answer) } else { self.silent(answer) }
+    }
+
+    fn refused(&self, said: impl Display) -> Error {
+        Error::Refused { input: self.server.clone(), reason: format!("the farm's server: {said}") }
+    }
+
+    fn silent(&self, said: impl Display) -> Error {
+        Error::Unreachable { input: self.server.clone(), reason: format!("the farm's server: {said}") }
     }
 
     /// Makes the streams that are not there, as after the server has lost its disk.
@@ -130,16 +200,24 @@ impl Store {
             match self.context.get_or_create_stream(copied).await {
                 Ok(_) => {}
                 Err(error) if copies > 1 && has_too_few_servers(&error) => {
-                    self.context.get_or_create_stream(config).await.map_err(|error| self.away(error))?;
+                    let made = self.context.get_or_create_stream(config).await;
+                    made.map_err(|error| self.not_made(error))?;
                 }
                 // Somebody else who makes it at the same moment is a fault to a server, but none here.
                 Err(error) => {
                     let made = self.context.get_stream(&config.name).await;
-                    made.map_err(|_| self.away(error))?;
+                    made.map_err(|_| self.not_made(error))?;
                 }
             }
         }
         Ok(())
+    }
+
+    fn not_made(&self, error: CreateStreamError) -> Error {
+        match error.kind() {
+            CreateStreamErrorKind::JetStream(answer) => self.answered(&answer),
+            _ => self.away(error),
+        }
     }
 
     fn streams(&self) -> [Config; 4] {
@@ -205,7 +283,7 @@ impl Store {
         let batch = consumer.batch().max_messages(1).expires(PULL).messages().await;
         match batch.map_err(|error| self.away(error))?.next().await {
             None => Ok(None),
-            Some(message) => message.map(Some).map_err(|error| self.away(error)),
+            Some(message) => message.map(Some).map_err(|error| self.silent(error)),
         }
     }
 
@@ -224,11 +302,23 @@ impl Store {
         Ok(queues)
     }
 
-    /// The record of a job.
+    /// The record of a job. One that cannot be read is as good as none.
     pub(super) async fn record(&self, id: &str) -> Result<Option<Numbered>> {
+        Ok(match self.found(id).await? {
+            Some(Found::Record(found)) => Some(*found),
+            Some(Found::Unreadable(Unreadable { reason, .. })) => {
+                tracing::warn!("farm: the record of job {id} cannot be read: {reason}");
+                None
+            }
+            None => None,
+        })
+    }
+
+    /// What the farm has as the record of a job.
+    pub(super) async fn found(&self, id: &str) -> Result<Option<Found>> {
         let Some(message) = self.last("state", self.names.state(id)).await? else { return Ok(None) };
-        let (number, at_ns) = (message.sequence, message.time.unix_timestamp_nanos());
-        Ok(Some(Numbered { record: self.read(&message.payload)?, number, at_ns }))
+        let at_ns = message.time.unix_timestamp_nanos();
+        Ok(Some(Found::read(id, &message.payload, message.sequence, at_ns)))
     }
 
     async fn last(&self, what: &str, subject: String) -> Result<Option<StreamMessage>> {
@@ -277,24 +367,40 @@ impl Store {
         stream::iter(jobs).map(|job| self.enqueue(job)).buffered(IN_FLIGHT).try_collect().await
     }
 
-    /// Takes a job out of the queue, whether or not a worker holds it.
-    pub(super) async fn dequeue(&self, job: &Job) -> Result<()> {
+    /// The number of a job's message in the queue, whether or not a worker holds it.
+    pub(super) async fn queued(&self, job: &Job) -> Result<Option<u64>> {
         let stream = self.unseen("queue").await?;
         match stream.get_last_raw_message_by_subject(&self.names.queued(job)).await {
-            Ok(message) => self.delete("queue", message.sequence).await.map(drop),
-            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(()),
+            Ok(message) => Ok(Some(message.sequence)),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
             Err(error) => Err(self.away(error)),
         }
     }
 
+    /// Takes a message out of the queue. A newer one of the same job stays.
+    pub(super) async fn dequeue(&self, number: Option<u64>) -> Result<()> {
+        match number {
+            Some(number) => self.delete("queue", number).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Forgets a job, whose record has this number, and its results; false if the record has changed.
-    /// `pieces` are those of all jobs, where somebody has asked for them.
+    /// `pieces` are those of all jobs, if the caller has asked for them.
     pub(super) async fn forget(
         &self,
         record: &Record,
         number: u64,
         pieces: Option<&HashMap<String, Vec<u64>>>,
     ) -> Result<bool> {
+        // A worker that gave it up may have left its message. A newer record has a newer message: so this one
+        // is looked for first, and the record is the same after that.
+        let left = self.queued(&record.job).await?;
+        let is_same = self.record(&record.job.id).await?.is_some_and(|found| found.number == number);
+        if !is_same {
+            return Ok(false);
+        }
+        self.dequeue(left).await?;
         if record.job.collect {
             match pieces {
                 Some(pieces) => {
@@ -305,18 +411,28 @@ impl Store {
                 None => self.forget_results(&record.job.id).await?,
             }
         }
-        if !self.delete("state", number).await? {
+        self.delete("state", number).await
+    }
+
+    /// Forgets a job whose record cannot be read: its messages in all queues, its results and the record.
+    pub(super) async fn forget_unreadable(&self, bad: &Unreadable) -> Result<bool> {
+        // The number of a job has no `*`, but what stands here may be anything.
+        let is_plain = !bad.id.contains(['*', '>', '.']) && !bad.id.is_empty();
+        if !self.delete("state", bad.number).await? {
             return Ok(false);
         }
-        // Whoever gave it up may not have come to that.
-        self.dequeue(&record.job).await?;
+        if is_plain {
+            self.purge("queue", self.names.queued_anywhere(&bad.id)).await?;
+            self.forget_results(&bad.id).await?;
+        }
         Ok(true)
     }
 
     /// The numbers of the pieces that are kept of each job's results. To purge a job's alone a server looks
     /// at all of them, so whoever forgets many jobs asks for them once.
     pub(super) async fn pieces(&self) -> Result<HashMap<String, Vec<u64>>> {
-        let read = |message: &Message| Ok(message.info().map_err(|error| self.away(error))?.stream_sequence);
+        let read =
+            |message: &Message| Ok(message.info().map_err(|error| self.silent(error))?.stream_sequence);
         let found = self.list("results", self.names.all("results"), Part::Subject, read).await?;
         let mut pieces = HashMap::<_, Vec<_>>::new();
         for (subject, number) in found {
@@ -344,28 +460,45 @@ impl Store {
     }
 
     /// The records of all jobs, in the order in which they last changed.
-    pub(super) async fn records(&self) -> Result<Vec<Numbered>> {
+    pub(super) async fn records(&self) -> Result<Vec<Found>> {
         let all = self.names.all("state");
         let read = |message: &Message| {
-            let number = message.info().map_err(|error| self.away(error))?.stream_sequence;
-            Ok(Numbered { record: self.read(&message.payload)?, number, at_ns: 0 })
+            let number = message.info().map_err(|error| self.silent(error))?.stream_sequence;
+            Ok(Found::read(last_word(&message.subject), &message.payload, number, 0))
         };
         self.newest("state", all, read).await
     }
 
-    /// What each worker that is there told last.
-    pub(super) async fn workers(&self) -> Result<Vec<Worker>> {
+    /// What each worker that is there reported last, and what of that cannot be read.
+    pub(super) async fn workers(&self) -> Result<(Vec<Worker>, Vec<Unreadable>)> {
         let all = self.names.all("workers");
-        let mut workers: Vec<Worker> =
-            self.newest("workers", all, |message| self.read(&message.payload)).await?;
-        workers.retain(|worker| !worker.gone);
-        Ok(workers)
+        let read = |message: &Message| {
+            let id = || text::in_one_line(last_word(&message.subject)).into_owned();
+            Ok(serde_json::from_slice::<Worker>(&message.payload).map_err(|error| Unreadable {
+                id: id(),
+                reason: error.to_string(),
+                number: 0,
+            }))
+        };
+        let (mut workers, mut unreadable) = (Vec::new(), Vec::new());
+        for found in self.newest("workers", all, read).await? {
+            match found {
+                Ok(worker) if worker.gone => {}
+                Ok(worker) => workers.push(worker),
+                Err(bad) => unreadable.push(bad),
+            }
+        }
+        Ok((workers, unreadable))
     }
 
-    /// What a worker told last, and its number, by which something newer is known.
+    /// What a worker reported last, and its number, by which something newer is known.
     pub(super) async fn worker(&self, instance: &str) -> Result<Option<(Worker, u64)>> {
         let Some(message) = self.last("workers", self.names.worker(instance)).await? else { return Ok(None) };
-        Ok(Some((self.read(&message.payload)?, message.sequence)))
+        let worker = serde_json::from_slice(&message.payload);
+        if let Err(error) = &worker {
+            tracing::warn!("farm: a worker's report cannot be read: {error}");
+        }
+        Ok(worker.ok().map(|worker| (worker, message.sequence)))
     }
 
     /// What a stream holds last of each of some subjects.
@@ -394,33 +527,56 @@ impl Store {
         read: impl Fn(&Message) -> Result<T>,
     ) -> Result<Vec<(String, T)>> {
         let stream = self.stream(what).await?;
-        let last = stream.cached_info().state.last_sequence;
         let consumer = self.reader(&stream, subject, part).await?;
         let name = consumer.cached_info().name.clone();
+        let found = self.read_all(&stream, consumer, read).await;
+        // A server keeps it for a while otherwise, and each list makes one.
+        let _ = stream.delete_consumer(&name).await;
+        found
+    }
+
+    async fn read_all<T>(
+        &self,
+        stream: &Stream,
+        consumer: Consumer<push::OrderedConfig>,
+        read: impl Fn(&Message) -> Result<T>,
+    ) -> Result<Vec<(String, T)>> {
+        let last = stream.cached_info().state.last_sequence;
+        let name = consumer.cached_info().name.clone();
         let (mut left, mut end) = (consumer.cached_info().num_pending, None);
+        let (mut heard, mut delivered) = (Instant::now(), 0);
         let mut found = Vec::with_capacity(left as usize);
         let mut messages = consumer.messages().await.map_err(|error| self.away(error))?;
         // What is replaced meanwhile comes with its new number: for ever, if that goes on, and not at all if
         // the server counts both.
         while left > 0 && end.is_none_or(|end| Instant::now() < end) {
-            let patience = end.unwrap_or_else(|| Instant::now() + ANSWER);
+            let patience = end.unwrap_or_else(|| Instant::now() + SILENCE);
             let next = match tokio::time::timeout_at(patience, messages.next()).await {
                 Ok(next) => next,
                 Err(_) if end.is_some() => break,
-                Err(_) => return Err(self.away("it stopped in the middle of a list")),
+                Err(_) => {
+                    // The rest may have been deleted meanwhile, or may have expired: then nothing comes.
+                    let about = stream.consumer_info(&name).await;
+                    let is_all = about
+                        .is_ok_and(|it| it.num_pending == 0 && it.delivered.consumer_sequence <= delivered);
+                    if is_all {
+                        break;
+                    }
+                    if heard.elapsed() < ANSWER {
+                        continue;
+                    }
+                    return Err(self.silent("it stopped in the middle of a list"));
+                }
             };
             let Some(message) = next else { break };
             let message = message.map_err(|error| self.away(error))?;
-            let info = message.info().map_err(|error| self.away(error))?;
-            left = info.pending;
+            let info = message.info().map_err(|error| self.silent(error))?;
+            (left, heard, delivered) = (info.pending, Instant::now(), info.consumer_sequence);
             if info.stream_sequence >= last {
                 end.get_or_insert_with(|| Instant::now() + QUIET);
             }
             found.push((message.subject.to_string(), read(&message)?));
         }
-        // A server keeps it for a while otherwise, and each list makes one.
-        drop(messages);
-        let _ = stream.delete_consumer(&name).await;
         Ok(found)
     }
 
@@ -445,7 +601,7 @@ impl Store {
             match tokio::time::timeout(Duration::from_secs(2), stream.create_consumer(config)).await {
                 Ok(Ok(consumer)) => return Ok(consumer),
                 Ok(Err(error)) if tries == READER_TRIES => return Err(self.away(error)),
-                Err(_) if tries == READER_TRIES => return Err(self.away("no answer")),
+                Err(_) if tries == READER_TRIES => return Err(self.silent("no answer")),
                 Ok(Err(_)) | Err(_) => {}
             }
         }
@@ -461,7 +617,9 @@ impl Store {
     /// Keeps the results files of a try of a job. Done again it changes nothing.
     pub(super) async fn keep_results(&self, id: &str, by: u64, files: &[Vec<u8>]) -> Result<()> {
         for (file, content) in files.iter().enumerate() {
-            for (piece, part) in content.chunks(PIECE).enumerate() {
+            // No message may be larger than the server says.
+            let size = PIECE.min(self.client.max_payload()).max(1);
+            for (piece, part) in content.chunks(size).enumerate() {
                 let subject = self.names.piece(id, by, (file, piece));
                 let sent = self.context.publish(subject, Bytes::copy_from_slice(part)).await;
                 let sent = sent.map_err(|error| self.away(error))?;
@@ -478,9 +636,14 @@ impl Store {
         let mut files = Vec::with_capacity(kept.files.len());
         for (file, content) in kept.files.iter().enumerate() {
             let mut bytes = Vec::new();
-            for piece in 0..content.bytes.div_ceil(PIECE as u64) as usize {
+            // Servers differ in how large pieces are.
+            for piece in 0.. {
+                if bytes.len() as u64 == content.bytes {
+                    break;
+                }
                 let subject = self.names.piece(&record.job.id, kept.by, (file, piece));
                 match stream.get_last_raw_message_by_subject(&subject).await {
+                    Ok(message) if message.payload.is_empty() => return Ok(None),
                     Ok(message) => bytes.extend_from_slice(&message.payload),
                     Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => return Ok(None),
                     Err(error) => return Err(self.away(error)),
@@ -504,13 +667,36 @@ impl Store {
     pub(super) async fn forget_results(&self, id: &str) -> Result<()> {
         self.purge("results", self.names.pieces(id)).await
     }
+}
 
-    fn read<T: DeserializeOwned>(&self, payload: &[u8]) -> Result<T> {
-        serde_json::from_slice(payload).map_err(|error| Error::Refused {
-            input: self.server.clone(),
-            reason: format!("the farm has what this version of lockon cannot read: {error}"),
-        })
+impl Found {
+    /// Reads the record of a job.
+    fn read(id: &str, payload: &[u8], number: u64, at_ns: i128) -> Self {
+        let unreadable =
+            |reason| Self::Unreadable(Unreadable { id: text::in_one_line(id).into_owned(), reason, number });
+        match serde_json::from_slice::<Record>(payload) {
+            Ok(record) if record.job.id == id => Self::Record(Numbered { record, number, at_ns }.into()),
+            Ok(record) => unreadable(format!("it is the record of job {:?}", record.job.id)),
+            Err(error) => unreadable(error.to_string()),
+        }
     }
+}
+
+/// The last word of a subject.
+fn last_word(subject: &str) -> &str {
+    subject.rsplit('.').next().unwrap_or(subject)
+}
+
+/// The first error of a chain of causes that has this type.
+fn source<'a, T: std::error::Error + 'static>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a T> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
 }
 
 /// The number of jobs of each status.

@@ -46,6 +46,7 @@ use crate::media::launch;
 use crate::request::{Request, Share};
 use crate::results::Summary;
 use crate::run::{Run, Video};
+use lockon_core::threads;
 
 pub use done::{Completion, completion};
 pub use list::{check, read_list};
@@ -335,7 +336,7 @@ impl Shared {
         let _ = self.tell.send(Ended { id, name, request, summary, outcome: Err(Error::Stopped) });
     }
 
-    /// Tells that the system gives no thread for a run.
+    /// Ends a run that gets no thread.
     fn refuse(&self, Task { id, order, is_file, .. }: Task, error: &std::io::Error) {
         let mut state = self.end(id, is_file);
         // Those who wait are begun by those who end.
@@ -344,8 +345,7 @@ impl Shared {
         }
         drop(state);
         let Order { name, request, .. } = order;
-        let message = format!("the system gives no thread for it: {error}");
-        let outcome = Err(Error::Panicked { what: name.clone(), message });
+        let outcome = Err(threads::refused(&format!("the run of {name}"), error));
         let _ = self.tell.send(Ended { id, name, request, summary: Summary::default(), outcome });
     }
 }

@@ -203,6 +203,33 @@ fn a_stack_that_is_too_small_is_an_error() {
     fails(&out, 1, "the stack may have 64 KiB here, and 1024 KiB are needed");
 }
 
+/// Of addresses there is enough to start, and at some point not enough for one thread more: each limit stops the
+/// run at another one. Some have room for all of it.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_run_without_memory_for_its_threads_ends_with_an_error_and_does_not_hang() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    place.gst("videotestsrc num-buffers=20 ! video/x-raw,width=96,height=64 ! x264enc ! mp4mux ! filesink location=a.mp4");
+    for kib in [300_000, 500_000, 600_000, 700_000] {
+        let out = Command::new("timeout")
+            .args(["-k", "1", "40", "sh", "-c"])
+            .arg(format!(
+                "ulimit -v {kib}; exec \"$0\" run a.mp4 --threshold mean:31:5 --backend cpu --results -"
+            ))
+            .arg(program())
+            .current_dir(place.path(""))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = stderr(&out);
+        assert!(!matches!(out.status.code(), Some(124 | 137)), "{kib} KiB: it hangs: {said}");
+        assert!(!said.contains("please report"), "{kib} KiB: {said}");
+        if kib == 300_000 {
+            assert!(said.contains("thread") && said.contains("ulimit -v"), "{kib} KiB: {said}");
+        }
+    }
+}
+
 #[test]
 fn fragments_without_an_index_are_not_read_for_ever() {
     let place = Place { dir: tempfile::tempdir().unwrap() };

@@ -241,7 +241,7 @@ fn jobs_of_another_version_wait_for_workers_of_that_version() {
     let _worker = farm.worker("new", &[]);
     farm.said(&["submit", "v0.mp4", "--track", "310,120,64,128", "--results", "new.jsonl", "--wait"]);
     let records = asked.records().unwrap();
-    let statuses: Vec<_> = records.iter().map(|it| (it.job.version.as_str(), it.status)).collect();
+    let statuses: Vec<_> = records.readable.iter().map(|it| (it.job.version.as_str(), it.status)).collect();
     assert!(statuses.contains(&("0.0.9", Status::Queued)), "{statuses:?}");
     let told = String::from_utf8(farm.output(&["jobs"]).stdout).unwrap();
     assert!(told.contains("1 job waits, and no worker of lockon 0.0.9"), "{told}");

@@ -107,7 +107,7 @@ fn segments_that_are_done_are_forgotten_with_their_whole_and_not_before() {
     let id = part["job"]["id"].as_str().unwrap().to_owned();
     farm.tell_server(&format!("lockon.main.state.{id}"), &part.to_string());
     for words in [&["jobs", "purge", "--all"][..], &["jobs", "purge", &id]] {
-        assert!(farm.said(words).contains("0 jobs forgotten"));
+        assert!(farm.said(words).contains("0 jobs removed"));
     }
     assert_eq!(farm.jobs().len(), 4);
     farm.said(&["jobs", "cancel", "--all"]);

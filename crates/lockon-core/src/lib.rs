@@ -45,6 +45,7 @@ pub mod surface;
 pub mod tally;
 pub mod template;
 pub mod text;
+pub mod threads;
 pub mod tracker;
 pub mod watch;
 pub mod workers;

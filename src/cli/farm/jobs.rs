@@ -9,15 +9,15 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use lockon::Error;
-use lockon::farm::{self, Farm, Progress, Queue, Record, Status, Worker};
+use lockon::farm::{self, Farm, Progress, Queue, Record, Records, Status, Worker};
 use lockon::text;
 
 use super::super::signals::Signals;
 use super::super::words::counted;
 use super::super::{Outcome, log};
 use super::args::{ChangeArgs, JobsArgs, JobsCommand, WorkersArgs};
-use super::of_jobs;
 use super::table::table;
+use super::{of_jobs, said_of};
 
 /// Jobs of each status that are shown.
 const MOST: usize = 20;
@@ -35,14 +35,14 @@ const ORDER: [Status; 5] = [Status::Done, Status::Cancelled, Status::Queued, Sta
 pub(in crate::cli) fn jobs(args: &JobsArgs) -> Result<Outcome> {
     match &args.command {
         Some(JobsCommand::Cancel(args)) => {
-            return change(args, |status| !status.is_final(), Farm::cancel, "cancelled");
+            return change(What::Cancel, args, |status| !status.is_final(), Farm::cancel, "cancelled");
         }
         Some(JobsCommand::Retry(args)) => {
             let can = |status| matches!(status, Status::Failed | Status::Cancelled);
-            return change(args, can, Farm::retry, "queued again");
+            return change(What::Retry, args, can, Farm::retry, "queued again");
         }
         Some(JobsCommand::Purge(args)) => {
-            return change(args, Status::is_final, Farm::purge, "forgotten");
+            return change(What::Purge, args, Status::is_final, Farm::purge, "removed");
         }
         None => {}
     }
@@ -66,7 +66,10 @@ pub(in crate::cli) fn jobs(args: &JobsArgs) -> Result<Outcome> {
 
 pub(in crate::cli) fn workers(args: &WorkersArgs) -> Result<Outcome> {
     let farm = Farm::connect(&args.farm.access()?)?;
-    let mut workers = farm.workers()?;
+    let (mut workers, unreadable) = farm.workers()?;
+    for bad in unreadable {
+        log::say(&format!("the report of worker {} cannot be read ({}): it is skipped", bad.id, bad.reason));
+    }
     workers.sort_by(|a, b| (&a.name, &a.instance).cmp(&(&b.name, &b.instance)));
     let text = if args.json {
         workers.iter().map(|worker| json!(worker).to_string() + "\n").collect()
@@ -111,7 +114,10 @@ fn progress(workers: &[Worker]) -> HashMap<&str, &Progress> {
 
 /// A JSON object for each job.
 fn lines(farm: &Farm) -> Result<String> {
-    let (records, workers) = (farm.records()?, farm.workers()?);
+    let (Records { readable: records, unreadable }, (workers, _)) = (farm.records()?, farm.workers()?);
+    for bad in &unreadable {
+        log::say(&said_of(bad));
+    }
     let progress = progress(&workers);
     let mut text = String::new();
     for record in &records {
@@ -125,12 +131,16 @@ fn lines(farm: &Farm) -> Result<String> {
 }
 
 fn overview(farm: &Farm, all: bool) -> Result<String> {
-    let (records, workers, queues) = (farm.records()?, farm.workers()?, farm.queues()?);
+    let Records { readable: records, unreadable } = farm.records()?;
+    let ((workers, _), queues) = (farm.workers()?, farm.queues()?);
     let counts = farm::counts(&records);
     let told = Status::ALL.map(|status| format!("{} {}", counts[status as usize], status.name()));
     let mut text = format!("{}; {}\n", told.join(", "), counted(workers.len() as u64, "worker", "workers"));
     for queue in &queues {
         text += &unserved(queue, &workers);
+    }
+    for bad in &unreadable {
+        writeln!(text, "{}", said_of(bad))?;
     }
     if records.is_empty() {
         return Ok(text);
@@ -190,8 +200,17 @@ fn far(run: &Progress) -> String {
     format!("{share}{} frames, {:.1} fps", run.frames, run.fps)
 }
 
+/// What is done to jobs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Cancel,
+    Retry,
+    Purge,
+}
+
 /// Changes jobs that were named, or all that can be changed so.
 fn change(
+    what: What,
     args: &ChangeArgs,
     can: impl Fn(Status) -> bool,
     change: impl Fn(&Farm, &[String]) -> lockon::Result<usize>,
@@ -200,9 +219,10 @@ fn change(
     let farm = Farm::connect(&args.farm.access()?)?;
     let records = farm.records()?;
     let ids: Vec<String> = if args.all {
-        records.iter().filter(|record| can(record.status)).map(|record| record.job.id.clone()).collect()
+        let records = records.readable.iter();
+        records.filter(|record| can(record.status)).map(|record| record.job.id.clone()).collect()
     } else {
-        args.jobs.iter().map(|typed| find(&records, typed)).collect::<lockon::Result<_>>()?
+        args.jobs.iter().map(|typed| find(&records, typed, what)).collect::<lockon::Result<_>>()?
     };
     let changed = change(&farm, &ids)?;
     log::say(&format!("{} {done}", of_jobs(changed)));
@@ -213,12 +233,15 @@ fn change(
     Ok(Outcome::Done)
 }
 
-/// The job whose number begins so.
-fn find(records: &[Record], typed: &str) -> lockon::Result<String> {
-    let mut found = records.iter().filter(|record| record.job.id.starts_with(typed));
+/// The number of the job that begins so. One whose record cannot be read can only be purged.
+fn find(records: &Records, typed: &str, what: What) -> lockon::Result<String> {
+    let readable = records.readable.iter().map(|record| (&record.job.id, None));
+    let all = readable.chain(records.unreadable.iter().map(|bad| (&bad.id, Some(bad))));
+    let mut found = all.filter(|(id, _)| id.starts_with(typed));
     match (found.next(), found.next()) {
-        (Some(record), None) => Ok(record.job.id.clone()),
+        (Some((_, Some(bad))), None) if what != What::Purge => Err(Error::Usage(said_of(bad))),
+        (Some((id, _)), None) => Ok(id.clone()),
         (None, _) => Err(Error::Usage(format!("there is no job {typed}"))),
-        (Some(_), Some(_)) => Err(Error::Usage(format!("several jobs begin with {typed}: type more of it"))),
+        (Some(_), Some(_)) => Err(Error::Usage(format!("several jobs begin with {typed}: give more of it"))),
     }
 }

@@ -7,10 +7,22 @@ mod table;
 mod wait;
 mod worker;
 
+use lockon::farm::Unreadable;
+
 pub(super) use args::{JobsArgs, SubmitArgs, WorkerArgs, WorkersArgs};
 pub(super) use jobs::{jobs, workers};
 pub(super) use submit::submit;
 pub(super) use worker::worker;
+
+/// A line about a record that cannot be read.
+fn said_of(bad: &Unreadable) -> String {
+    let Unreadable { id, reason, .. } = bad;
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "the farm's record of job {id} cannot be read by lockon {version} ({reason}): it is skipped; `lockon jobs purge {id}` \
+         removes it"
+    )
+}
 
 /// `1 job`, `2 jobs`
 fn of_jobs(count: usize) -> String {

@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use lockon::farm::{self, Farm, Job, Status, Submitted, Terms};
 use lockon::fleet::{self, Completion};
 use lockon::job::{self, NamedTemplate};
 use lockon::media::launch;
+use lockon::media::source::Input;
 use lockon::request::Request;
 use lockon::text;
 
@@ -28,6 +29,9 @@ pub(in crate::cli) fn submit(args: &SubmitArgs) -> Result<Outcome> {
         request.check().with_context(|| text::in_one_line(name).into_owned())
     })?;
     fleet::check(&videos)?;
+    if args.replicas > 0 {
+        videos.iter().try_for_each(|(_, request)| is_there(request))?;
+    }
     let terms = Terms { collect: args.collect.is_some(), overwrite: args.overwrite, tries: args.tries };
     let wholes = jobs(&videos, terms)?;
     if args.replicas == 0 {
@@ -52,10 +56,32 @@ pub(in crate::cli) fn submit(args: &SubmitArgs) -> Result<Outcome> {
     let ids: String = wholes.iter().map(|job| format!("{}\n", job.id)).collect();
     std::io::stdout().write_all(ids.as_bytes())?;
     log::say(&describe(&submitted));
+    let bad: Vec<_> =
+        jobs.iter().zip(&submitted).filter(|(_, told)| **told == Submitted::Unreadable).collect();
+    if let Some((job, _)) = bad.first() {
+        bail!(
+            "{} cannot be submitted: the farm has a record of job {} that lockon {} cannot read (`lockon jobs purge {}` removes it)",
+            of_jobs(bad.len()),
+            job.id,
+            job.version,
+            job.id
+        );
+    }
     if !args.wait && args.collect.is_none() {
         return Ok(Outcome::Done);
     }
     wait(&farm, &wholes, args.collect.as_deref(), !args.no_progress)
+}
+
+/// Refuses a file that is not there: it is a typing error more often than a file that only workers have.
+fn is_there(request: &Request) -> lockon::Result<()> {
+    let Input::File(path) = request.parsed_input()? else { return Ok(()) };
+    path.metadata().map(drop).map_err(|error| {
+        let whole = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+        let why =
+            format!("{error} (if workers have it and this machine has not: file://{})", whole.display());
+        lockon::Error::file("read", &path)(std::io::Error::new(error.kind(), why))
+    })
 }
 
 /// The jobs of these videos. Templates are read once each, not for every video.

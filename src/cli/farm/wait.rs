@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 
 use lockon::Error;
 use lockon::control::Control;
-use lockon::farm::{Farm, Job, Record, Status};
+use lockon::farm::{Farm, Job, Record, Status, Worker};
 use lockon::files;
 use lockon::text;
 
@@ -19,13 +19,16 @@ use super::super::log;
 use super::super::progress::bar_of_all;
 use super::super::signals::Signals;
 use super::super::words::counted;
-use super::of_jobs;
+use super::{of_jobs, said_of};
 
 /// Between two questions how far all are; longer where the answer takes long.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Between two lines in a log.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Between two looks for workers while no job runs. A worker that has just started has reported by then.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// Jobs that failed and are told once more at the end.
 const MOST_FAILED: usize = 20;
@@ -60,6 +63,9 @@ pub(super) fn wait(farm: &Farm, jobs: &[Job], folder: Option<&Path>, shows: bool
         };
         is_away = false;
         told.tick(running);
+        if running == 0 && !open.is_empty() {
+            told.look_for_workers(farm, jobs.iter().filter(|job| open.contains_key(&*job.id)));
+        }
         if !open.is_empty() && !pause(TICK.max(asked.elapsed() * 4), signals.control()) {
             return Ok(signals.outcome());
         }
@@ -77,7 +83,14 @@ fn look(
 ) -> lockon::Result<usize> {
     let mut running = 0;
     let mut unknown: HashSet<String> = open.keys().map(|&id| id.to_owned()).collect();
-    for record in farm.records()? {
+    let records = farm.records()?;
+    for bad in &records.unreadable {
+        unknown.remove(&*bad.id);
+        if let Some(name) = open.remove(&*bad.id) {
+            told.fail(name, &said_of(bad));
+        }
+    }
+    for record in records.readable {
         unknown.remove(&*record.job.id);
         if !open.contains_key(&*record.job.id) {
             continue;
@@ -111,9 +124,13 @@ fn fetch(farm: &Farm, folder: &Path, record: &Record) -> lockon::Result<Option<S
         let fault = "its results are not in the farm any more";
         return Ok(Some(format!("{fault}: give `lockon jobs purge {id}`, and submit it anew")));
     };
+    let asked = record.job.request()?.output_files();
     for (name, bytes) in files {
-        // Names are this program's, but came back from elsewhere.
+        // Names came back from elsewhere: only those that were asked for may be replaced.
         let Some(name) = Path::new(&name).file_name() else { continue };
+        if !asked.iter().any(|path| path.as_os_str() == name) {
+            continue;
+        }
         let path = folder.join(name);
         files::replace(&path, &bytes).map_err(Error::file("write", &path))?;
     }
@@ -139,6 +156,10 @@ struct Told {
     last_line: Instant,
     shows: bool,
     bar: Option<ProgressBar>,
+    /// When somebody was looked for who does the jobs.
+    looked: Option<Instant>,
+    /// True if it was reported that nobody is there for them.
+    is_alone: bool,
 }
 
 impl Told {
@@ -146,7 +167,18 @@ impl Told {
         let bar = if shows { bar_of_all(jobs, "jobs") } else { None };
         let now = Instant::now();
         let (ended, frames, failed) = Default::default();
-        Self { jobs, ended, frames, failed, started: now, last_line: now, shows, bar }
+        Self {
+            jobs,
+            ended,
+            frames,
+            failed,
+            started: now,
+            last_line: now,
+            shows,
+            bar,
+            looked: None,
+            is_alone: false,
+        }
     }
 
     /// Tells of a job that has ended, and of what is wrong with its results.
@@ -183,6 +215,31 @@ impl Told {
             log::say(&format!("{} of {} ended, {running} run", self.ended, of_jobs(self.jobs)));
             self.last_line = Instant::now();
         }
+    }
+
+    /// Reports, once, that no worker is there for jobs none of which runs.
+    fn look_for_workers<'a>(&mut self, farm: &Farm, mut jobs: impl Iterator<Item = &'a Job>) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+            return;
+        }
+        let takes = |worker: &Worker, job: &Job| {
+            let places = if job.live { worker.cameras } else { worker.jobs };
+            worker.version == job.version && !worker.draining && places > 0
+        };
+        // A server that is away is reported by the next question for the jobs.
+        let Ok((workers, _)) = farm.workers() else { return };
+        let lonely = jobs.find(|job| !workers.iter().any(|worker| takes(worker, job)));
+        self.looked = Some(Instant::now());
+        match lonely {
+            Some(job) if !self.is_alone => log::say(&format!(
+                "no worker of lockon {} that takes {} is there: waiting for one (`lockon worker`)",
+                job.version,
+                if job.live { "cameras" } else { "files" }
+            )),
+            None if self.is_alone => log::say("a worker is there now"),
+            _ => {}
+        }
+        self.is_alone = lonely.is_some();
     }
 
     fn close(self) -> Result<()> {

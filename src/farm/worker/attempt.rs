@@ -104,9 +104,19 @@ impl Attempt<'_> {
             record.kept = Some(Kept { by, files });
         }
         let store = &self.shared.store;
-        if self.shared.insist(|| store.keep_results(&job.id, by, contents)).await.is_none() {
-            (self.shared.tell)(News::Unheard { name: job.name });
-            return Fate::Lapse;
+        match self.shared.insist(|| store.keep_results(&job.id, by, contents)).await {
+            Ok(Some(())) => {}
+            Ok(None) => {
+                (self.shared.tell)(News::Unheard { name: job.name });
+                return Fate::Lapse;
+            }
+            // The same results would be refused again.
+            Err(error) => {
+                let _ = store.forget_results_by(&job.id, by).await;
+                (record.frames, record.seconds, record.kept) = (None, None, None);
+                record.files.clear();
+                return self.fail_as(&error, true).await;
+            }
         }
         match self.settle().await {
             Said::Stored => {
@@ -124,11 +134,16 @@ impl Attempt<'_> {
         }
     }
 
-    /// Says that the try came to nothing.
+    /// Reports that the try failed.
     async fn fail(&mut self, error: &Error) -> Fate {
+        self.fail_as(error, error.is_usage()).await
+    }
+
+    /// Reports that the try failed, and whether no other one can succeed.
+    async fn fail_as(&mut self, error: &Error, is_final: bool) -> Fate {
         let is_live = self.claimed.record.job.live;
         let said = self.claimed.asked.in_submitted_names(&error.to_string());
-        self.claimed.record.note_failure(&self.shared.options.name, said.clone(), error.is_usage());
+        self.claimed.record.note_failure(&self.shared.options.name, said.clone(), is_final);
         let is_given_up = self.claimed.record.status == Status::Failed;
         self.shared.has_failed(&self.claimed.record, is_given_up);
         if self.settle().await != Said::Stored {
@@ -148,8 +163,14 @@ impl Attempt<'_> {
     /// Does what is left to do of a job that has ended. If that cannot be said to the server, whoever takes
     /// the job next does it.
     async fn close(&self) -> Fate {
-        let done = self.shared.insist(|| self.shared.clear_up(&self.claimed.record)).await;
-        done.map_or(Fate::Lapse, |()| Fate::Close)
+        match self.shared.insist(|| self.shared.clear_up(&self.claimed.record)).await {
+            Ok(Some(())) => Fate::Close,
+            Ok(None) => Fate::Lapse,
+            Err(error) => {
+                self.shared.is_away(error);
+                Fate::Lapse
+            }
+        }
     }
 
     /// Does the job on the fleet, and holds its lease meanwhile.
@@ -358,7 +379,13 @@ impl Attempt<'_> {
     /// counts more. People hear of it if it is not stored.
     async fn settle(&mut self) -> Said {
         let (shared, Claimed { record, number, .. }) = (self.shared, &*self.claimed);
-        let said = shared.insist(|| shared.say_end(record, *number)).await.unwrap_or(Said::Unheard);
+        let said = match shared.insist(|| shared.say_end(record, *number)).await {
+            Ok(said) => said.unwrap_or(Said::Unheard),
+            Err(error) => {
+                shared.is_away(error);
+                Said::Unheard
+            }
+        };
         let name = record.job.name.clone();
         match said {
             Said::Stored => {}

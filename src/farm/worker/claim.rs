@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use super::super::job::{Job, Record, Status, Try};
 use super::super::lease::Fate;
-use super::super::place::{self, Found};
+use super::super::place;
 use super::super::roots::Asked;
 use super::super::split;
-use super::super::store::Numbered;
+use super::super::store::{Found, Numbered, Unreadable};
 use super::attempt::CAMERA_PAUSE;
 use super::{BEAT, News, Shared, on_disk};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::run::Video;
+use crate::text;
 
 /// How long a job waits that this worker leaves to another.
 const LEFT: Duration = Duration::from_millis(500);
@@ -53,14 +54,14 @@ impl Shared {
     /// by whoever knows the one before.
     pub(super) async fn claim(&self, job: Job) -> Result<Claim> {
         loop {
-            let Numbered { mut record, number, at_ns } = match self.store.record(&job.id).await? {
-                Some(found) => found,
+            let Numbered { mut record, number, at_ns } = match self.store.found(&job.id).await? {
+                Some(Found::Record(found)) => *found,
+                Some(Found::Unreadable(bad)) => match self.give_up_unreadable(&job, &bad).await? {
+                    Some(fate) => return Ok(Claim::End(fate)),
+                    None => continue,
+                },
                 None => Numbered::first(Record::new(job.clone())),
             };
-            if record.job.id != job.id {
-                tracing::error!("farm: the record of job {} is that of another: it is left alone", job.id);
-                return Ok(Claim::End(Fate::Close));
-            }
             let had = record.worker.clone().unwrap_or_default();
             let was_watched = job.live && record.started;
             let before = (record.status == Status::Running).then(|| record.clone());
@@ -106,8 +107,8 @@ impl Shared {
                 Ok((place::look(&known, &asked.bound).map_err(|error| asked.named(error))?, asked))
             });
             let (mut asked, ours) = match looked.await {
-                Ok((Found::Room(ours), asked)) => (asked, ours),
-                Ok((Found::Results, asked)) => {
+                Ok((place::Found::Room(ours), asked)) => (asked, ours),
+                Ok((place::Found::Results, asked)) => {
                     record.status = Status::Done;
                     let files = asked.request.output_files();
                     record.files = files.iter().map(|path| path.display().to_string()).collect();
@@ -157,6 +158,50 @@ impl Shared {
                 return Ok(Claim::Begin(Box::new(claimed)));
             }
         }
+    }
+
+    /// Gives up a job whose record cannot be read: it would come back for ever, and nobody could say how far it
+    /// is. Nothing if somebody else has replaced the record meanwhile.
+    async fn give_up_unreadable(&self, job: &Job, bad: &Unreadable) -> Result<Option<Fate>> {
+        let mut record = Record::new(job.clone());
+        let version = env!("CARGO_PKG_VERSION");
+        let error = format!("the farm's record of it cannot be read by lockon {version}: {}", bad.reason);
+        record.note_failure(&self.options.name, error, true);
+        if self.store.replace(&record, bad.number).await?.is_none() {
+            return Ok(None);
+        }
+        self.has_failed(&record, true);
+        self.clear_up(&record).await?;
+        Ok(Some(Fate::Close))
+    }
+
+    /// Gives up a job that cannot be read itself. Its record, if there is one, says so.
+    pub(super) async fn bury(&self, id: &str, error: &Error) -> Fate {
+        let error = format!("the farm's queue has a job that cannot be read: {error}");
+        let name = text::in_one_line(id).into_owned();
+        (self.tell)(News::Failed { name, error: error.clone(), is_given_up: true });
+        self.state().failed += 1;
+        match self.insist(|| self.bury_record(id, &error)).await {
+            Ok(Some(())) => Fate::Close,
+            Ok(None) => Fate::Lapse,
+            Err(error) => {
+                self.is_away(error);
+                Fate::Lapse
+            }
+        }
+    }
+
+    async fn bury_record(&self, id: &str, error: &str) -> Result<()> {
+        while let Some(Numbered { mut record, number, .. }) = self.store.record(id).await? {
+            if record.status.is_final() {
+                break;
+            }
+            record.note_failure(&self.options.name, error, true);
+            if self.store.replace(&record, number).await?.is_some() {
+                return self.clear_up(&record).await;
+            }
+        }
+        Ok(())
     }
 
     /// Removes what a worker that is gone left of a job that has ended; the outputs of one that is done stay.
@@ -253,7 +298,7 @@ impl Shared {
         if !has_tried(&self.options.name) {
             return Ok(false);
         }
-        let workers = self.store.workers().await?;
+        let (workers, _) = self.store.workers().await?;
         Ok(workers.iter().any(|worker| {
             let places = if record.job.live { worker.cameras } else { worker.jobs };
             let is_free = worker.running.len() < worker.jobs + worker.cameras;

@@ -30,6 +30,7 @@ use crate::metrics::Address;
 use crate::results::Summary;
 use attempt::Attempt;
 use claim::Claim;
+use lockon_core::threads;
 use telling::Page;
 
 pub use telling::News;
@@ -106,6 +107,8 @@ struct State {
     wants: u32,
     rest: Option<(Instant, String)>,
     is_away: bool,
+    /// Why the worker ends by itself: the server will not do what every job needs.
+    end: Option<Error>,
 }
 
 impl State {
@@ -139,7 +142,7 @@ pub fn work(
         .thread_name("lockon-farm")
         .enable_all()
         .build()
-        .map_err(|error| Error::Panicked { what: "the farm".into(), message: error.to_string() })?;
+        .map_err(|error| threads::refused("the worker", &error))?;
     let outcome = runtime.block_on(serve(access, options, control, Box::new(tell)));
     // What waits for a disk that hangs is not waited for.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -170,7 +173,7 @@ async fn serve(
     for _ in 0..shared.options.cameras {
         places.spawn(shared.clone().take_jobs(Kind::Live));
     }
-    while !control.is_stopped() {
+    while !control.is_stopped() && shared.state().end.is_none() {
         tokio::time::sleep(LOOK).await;
     }
     let _ = drain.send(true);
@@ -184,7 +187,7 @@ async fn serve(
     let farewell = Worker { gone: true, ..shared.describe() };
     let patience = if shared.state().is_away { PATIENCE } else { LAST_WORDS };
     let _ = tokio::time::timeout(patience, shared.store.beat(&farewell)).await;
-    Ok(())
+    shared.state().end.take().map_or(Ok(()), Err)
 }
 
 /// Connects, for as long as it takes; nothing if the worker is to end before that.
@@ -263,11 +266,14 @@ impl Shared {
                     let lease = consumer
                         .as_ref()
                         .map_or_else(|| lease::usual(kind), |it| it.cached_info().config.ack_wait);
-                    self.take(message, lease).await;
+                    Box::pin(self.take(message, lease)).await;
                 }
                 Ok(None) => self.is_back(),
                 Err(error) => {
                     self.is_away(error);
+                    if self.has_end() {
+                        return;
+                    }
                     // The server may have lost what it kept, and this with it.
                     consumer = None;
                     tokio::select! {
@@ -292,13 +298,18 @@ impl Shared {
 
     /// Decides about a job that came, does it, and says what has become of it.
     async fn take(&self, message: Message, length: Duration) {
+        let id = message.subject.rsplit('.').next().unwrap_or_default().to_owned();
         let (lease, payload) = Lease::of(message, length);
         let read = serde_json::from_slice(&payload).map_err(|error| Error::Usage(error.to_string()));
-        let job = match read.and_then(|job: Job| job.check_numbers().map(|()| job)) {
+        let is_its_own = |job: &Job| {
+            if job.id == id { Ok(()) } else { Err(Error::Usage(format!("it is job {:?}", job.id))) }
+        };
+        let checked = |job: Job| job.check_numbers().and_then(|()| is_its_own(&job)).map(|()| job);
+        let job = match read.and_then(checked) {
             Ok(job) => job,
             Err(error) => {
-                tracing::error!("farm: a job that cannot be read is thrown away: {error}");
-                return lease.end(Fate::Close).await;
+                let fate = lease.hold(self.bury(&id, &error)).await;
+                return lease.end(fate).await;
             }
         };
         let count = Count::new();
@@ -307,7 +318,6 @@ impl Shared {
             Entry::Occupied(_) => return,
             Entry::Vacant(place) => place.insert(count.clone()),
         };
-        let id = job.id.clone();
         let fate = match lease.hold(self.claim(job)).await {
             Ok(Claim::Begin(claimed)) => Attempt { shared: self, lease: &lease, count, claimed }.make().await,
             Ok(Claim::End(fate)) => fate,
@@ -378,29 +388,41 @@ impl Shared {
         }
     }
 
-    /// What the server answers, asked for as long as it is away; nothing if the worker is to end, and has
-    /// waited for long enough.
-    async fn insist<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn() -> F) -> Option<T> {
+    /// Asks the server for as long as it is away. Returns its answer, or nothing if the worker is to end and
+    /// has waited for long enough.
+    ///
+    /// # Errors
+    /// Those that do not pass by waiting: `Refused`, with the server's own words.
+    async fn insist<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn() -> F) -> Result<Option<T>> {
         let mut since_drain = None;
         loop {
             match ask().await {
                 Ok(answer) => {
                     self.is_back();
-                    return Some(answer);
+                    return Ok(Some(answer));
                 }
+                Err(error @ Error::Refused { .. }) => return Err(error),
                 Err(error) => self.is_away(error),
             }
             tokio::time::sleep(PATIENCE).await;
             if self.drains() && since_drain.get_or_insert_with(Instant::now).elapsed() >= LAST_WORDS {
-                return None;
+                return Ok(None);
             }
         }
     }
 
+    /// Notes that the server does not do what it was asked for. If waiting does not help, the worker ends.
     fn is_away(&self, error: Error) {
-        if !std::mem::replace(&mut self.state().is_away, true) {
+        if matches!(error, Error::Refused { .. }) {
+            self.state().end.get_or_insert(error);
+        } else if !std::mem::replace(&mut self.state().is_away, true) {
             (self.tell)(News::Away(error));
         }
+    }
+
+    /// True if the worker ends by itself.
+    fn has_end(&self) -> bool {
+        self.state().end.is_some()
     }
 
     fn is_back(&self) {

@@ -35,6 +35,7 @@ mod fill;
 mod join;
 mod missing;
 mod print;
+mod reserve;
 mod running;
 #[cfg(test)]
 mod tests;

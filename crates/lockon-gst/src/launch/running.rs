@@ -9,6 +9,7 @@ use gst::prelude::*;
 
 use super::LOG;
 use super::bus::sort;
+use super::reserve;
 use crate::damage::Errors;
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result, catch_panic};
@@ -76,9 +77,13 @@ impl Running {
         let (sender, news) = crossbeam_channel::unbounded();
         let heard = Arc::new(Heard::default());
         let of_bus = heard.clone();
+        let pool = reserve::pool(sender.clone());
         if let Some(bus) = pipeline.bus() {
             // The bus is not read, so nothing may stay on it.
             bus.set_sync_handler(move |_, message| {
+                if let gst::MessageView::StreamStatus(status) = message.view() {
+                    reserve::attend(status, &pool);
+                }
                 if let Err(said) = catch_panic(|| sort(message, &of_bus, &sender)) {
                     let what = "the bus handler".to_owned();
                     let _ = sender.send(News::Failed(Error::Panicked { what, message: said }));
@@ -115,6 +120,7 @@ impl Running {
     /// # Errors
     /// The error of the failing element.
     pub fn set_state(&self, state: gst::State) -> Result<gst::StateChangeSuccess> {
+        reserve::check()?;
         self.pipeline.set_state(state).map_err(|_| {
             let mut said = self.news.try_iter();
             let first = said.find_map(|news| if let News::Failed(error) = news { Some(error) } else { None });

@@ -1,0 +1,43 @@
+//! What is said where the system gives no thread.
+
+use std::io;
+
+use crate::error::Error;
+
+/// The error of something that needs a thread and gets none, with the number of threads and the limits.
+pub fn refused(of: &str, error: &io::Error) -> Error {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let message = refusal(error, &read("/proc/self/status"), &read("/proc/self/limits"));
+    Error::Resource { element: of.into(), message, debug: String::new() }
+}
+
+fn refusal(error: &io::Error, status: &str, limits: &str) -> String {
+    let count = status.lines().find_map(|line| line.strip_prefix("Threads:"));
+    let count = count.map_or_else(String::new, |count| format!(" beside its {}", count.trim()));
+    let limit = |name: &str| {
+        let words = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        words.split_whitespace().next().unwrap_or("unknown").to_owned()
+    };
+    let (threads, bytes) = (limit("Max processes"), limit("Max address space"));
+    format!(
+        "the system gives this process no thread{count} ({error}): raise the limit of threads (ulimit -u, now {threads}; a \
+         container's limit of processes) or of memory (ulimit -v, now {bytes} bytes), or do fewer things at a time"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_thread_is_no_bug_and_says_how_many_there_are_and_which_limit_to_raise() {
+        let error = io::Error::from_raw_os_error(11);
+        let limits = "Max processes             77      90      processes\nMax address space         unlimited   unlimited   bytes\n";
+        let said = refusal(&error, "Name:\tlockon\nThreads:\t41\n", limits);
+        for part in ["beside its 41 (", "ulimit -u, now 77;", "ulimit -v, now unlimited bytes", "fewer"] {
+            assert!(said.contains(part), "{said}");
+        }
+        let error = refused("the run", &error);
+        assert!(matches!(error, Error::Resource { .. }) && !error.to_string().contains("report"), "{error}");
+    }
+}
