@@ -2,11 +2,12 @@
 //! lost.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::backend::{Backend, Options, Standing, cpu, cuda};
 use crate::config::{BackendChoice, Gpus, Kernels, OnDeviceLoss};
@@ -15,15 +16,18 @@ use crate::hardware::may_have_gpu;
 use crate::surface::Traffic;
 
 /// What this process knows of its GPUs.
-static LOAD: Mutex<Load> = Mutex::new(Load { runs: BTreeMap::new(), failed: BTreeSet::new() });
+static LOAD: Mutex<Load> = Mutex::new(Load { runs: BTreeMap::new(), failed: BTreeMap::new() });
 
 /// What is known of GPUs, by their numbers.
 struct Load {
     /// How many runs are on each.
     runs: BTreeMap<usize, usize>,
-    /// Those that could not be opened, or that a run has lost: others are taken first.
-    failed: BTreeSet<usize>,
+    /// When GPUs could not be opened, or a run lost them: for a while others are used first.
+    failed: BTreeMap<usize, Instant>,
 }
+
+/// How long others are used before a GPU that failed. A driver that was reset is back within seconds.
+const AVOIDED: Duration = Duration::from_mins(1);
 
 impl Load {
     fn get() -> MutexGuard<'static, Self> {
@@ -53,22 +57,34 @@ impl Place {
 
     /// One on the GPU with the fewest runs, the first of several.
     fn take(gpus: impl IntoIterator<Item = usize>) -> Option<Self> {
+        Self::take_at(Instant::now(), gpus)
+    }
+
+    fn take_at(now: Instant, gpus: impl IntoIterator<Item = usize>) -> Option<Self> {
         let mut load = Load::get();
         let order = |gpu: &usize| {
             let runs = load.runs.get(gpu).copied().unwrap_or(0);
-            (load.failed.contains(gpu), runs, *gpu)
+            let failed = load.failed.get(gpu);
+            let is_avoided = failed.is_some_and(|at| now.saturating_duration_since(*at) < AVOIDED);
+            (is_avoided, runs, *gpu)
         };
         let gpu = gpus.into_iter().min_by_key(order)?;
         *load.runs.entry(gpu).or_default() += 1;
         Some(Self(gpu))
     }
 
-    /// Runs that come later are to take others if they can, which is said once where there are others.
+    /// Makes later runs use other GPUs for a while, if there are any. That is logged once.
     fn has_failed(&self, why: &dyn fmt::Display) {
-        let is_new = Load::get().failed.insert(self.0);
+        let is_new = Load::get().failed.insert(self.0, Instant::now()).is_none();
         if is_new && cuda::devices().is_ok_and(|gpus| gpus.len() > 1) {
-            tracing::warn!("later runs take other GPUs than cuda:{}: {why}", self.0);
+            let seconds = AVOIDED.as_secs();
+            tracing::warn!("for {seconds} s runs use other GPUs than cuda:{}: {why}", self.0);
         }
+    }
+
+    /// Makes later runs use this GPU like any other.
+    fn has_worked(&self) {
+        Load::get().failed.remove(&self.0);
     }
 }
 
@@ -174,7 +190,17 @@ impl Devices {
             let Some(ahead) = ahead else { return };
             let Some(why) = ahead.failure() else { return };
             let left = self.options.borrow().auto_gpu;
-            self.place.borrow().iter().for_each(|place| place.has_failed(why));
+            // One that has no room may have it for the next run.
+            let has_no_room = matches!(
+                why,
+                Error::Backend {
+                    fault: DeviceFault::OutOfMemory { .. } | DeviceFault::OutOfHostMemory { .. },
+                    ..
+                }
+            );
+            if !has_no_room {
+                self.place.borrow().iter().for_each(|place| place.has_failed(why));
+            }
             self.take_place();
             tracing::warn!(
                 "cuda:{left} cannot be opened, cuda:{} is taken: {why}",
@@ -218,8 +244,12 @@ impl Devices {
         let backend = open(&options)?;
         self.has_opened.set(true);
         drop(self.ahead.take());
+        let device = backend.describe();
+        if device.backend == GPU {
+            self.place.borrow().iter().for_each(Place::has_worked);
+        }
         let mut options = self.options.borrow_mut();
-        options.settle(&backend.describe());
+        options.settle(&device);
         Ok(backend)
     }
 
@@ -269,6 +299,7 @@ impl Devices {
             let choice = BackendChoice::Cuda(place.0);
             match open(&on(choice)) {
                 Ok(opened) => {
+                    place.has_worked();
                     self.spare.set(Some(choice));
                     self.place.replace(Some(place));
                     return Ok(opened);
@@ -336,6 +367,9 @@ pub fn probe(choice: BackendChoice) -> Result<()> {
         BackendChoice::CudaOf(gpus) => cuda::device(gpus.first()).map(drop),
     }
 }
+
+/// What a device calls its backend if it is a GPU.
+const GPU: &str = "cuda";
 
 /// The GPU that `auto` takes for a run that is alone.
 const AUTO_GPU: usize = 0;
@@ -551,7 +585,7 @@ mod tests {
         let among = |gpus: &[usize], choice| Devices::among(gpus.into(), options(choice), OnDeviceLoss::End);
         let standing = Standing::new(Size::new(8, 8));
         let open = |devices: &Devices| devices.open(|options| open(options, &standing));
-        let has_failed = |gpu| Load::get().failed.contains(&gpu);
+        let has_failed = |gpu| Load::get().failed.contains_key(&gpu);
         // All are tried; then `auto` takes the CPU, and whoever asked for a GPU is told.
         let auto = among(&[911, 912, 913], BackendChoice::Auto);
         auto.open_ahead();
@@ -601,6 +635,20 @@ mod tests {
             assert_eq!(devices.open_spare(Some(&error), open).unwrap().describe().backend, "cpu");
             assert_eq!(taken(&[923, 924]), next);
         }
+    }
+
+    #[test]
+    fn a_gpu_that_failed_is_used_again_after_a_while_and_at_once_when_it_was_opened() {
+        let gpus = [931, 932];
+        let failed = Place::take([931]).unwrap();
+        failed.has_failed(&"a test");
+        let number = failed.0;
+        drop(failed);
+        let taken = |at| Place::take_at(at, gpus).unwrap().0;
+        let now = Instant::now();
+        assert_eq!([taken(now), taken(now + AVOIDED / 2), taken(now + AVOIDED)], [932, 932, 931]);
+        Place::take([number]).unwrap().has_worked();
+        assert_eq!(taken(now), 931);
     }
 
     #[test]
