@@ -318,7 +318,7 @@ impl Shared {
             Entry::Occupied(_) => return,
             Entry::Vacant(place) => place.insert(count.clone()),
         };
-        let fate = match lease.hold(self.claim(job)).await {
+        let fate = match Box::pin(lease.hold(self.claim(job))).await {
             Ok(Claim::Begin(claimed)) => Attempt { shared: self, lease: &lease, count, claimed }.make().await,
             Ok(Claim::End(fate)) => fate,
             Err(error) => {
