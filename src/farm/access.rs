@@ -12,13 +12,13 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::text;
 
-/// The namespace of a farm that nobody named.
+/// The default namespace.
 const NAMESPACE: &str = "main";
 
 /// How long one server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a server said last that a user may not do.
+/// The server's last refusal of a user's message.
 pub(super) type Denied = Arc<Mutex<Option<String>>>;
 
 /// A farm: its servers, what it is called there, and who one is.
@@ -27,7 +27,7 @@ pub struct Access {
     /// `nats://HOST[:PORT]` or `tls://HOST[:PORT]`, of a cluster several with commas between them; with
     /// `USER:PASSWORD@` or `TOKEN@` in front of the host if the server asks for that.
     pub servers: String,
-    /// Farms of one server are told apart by it.
+    /// It separates farms on one server.
     pub namespace: Namespace,
     /// A file with one line, `USER:PASSWORD` or a token, or one that `nsc` wrote (`.creds`).
     pub credentials: Option<PathBuf>,
@@ -37,7 +37,7 @@ pub struct Access {
     pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
-/// What a farm is called: letters, digits, `-` and `_`.
+/// The name of a farm: letters, digits, `-` and `_`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Namespace(String);
 
@@ -65,7 +65,7 @@ impl std::fmt::Display for Namespace {
     }
 }
 
-/// What a server wants to know of whoever comes.
+/// The login that a server requires.
 #[derive(Debug, PartialEq, Eq)]
 enum Secret {
     None,
@@ -76,7 +76,7 @@ enum Secret {
 }
 
 impl Access {
-    /// The farm of these servers that nobody gave a name.
+    /// The default farm of these servers.
     pub fn new(servers: impl Into<String>) -> Self {
         let (namespace, credentials, authority, certificate) = Default::default();
         Self { servers: servers.into(), namespace, credentials, authority, certificate }
@@ -87,7 +87,7 @@ impl Access {
         text::without_secrets(&self.servers).into_owned()
     }
 
-    /// Connects; once connected, a connection that is lost is made anew for as long as it takes.
+    /// Connects. A connection that is lost later is made again, however long that takes.
     ///
     /// # Errors
     /// `Usage` if the address is none; `File` if a file cannot be read; `Refused` if the server does not
@@ -103,7 +103,7 @@ impl Access {
             .max_reconnects(None)
             .reconnect_delay_callback(delay)
             .event_callback(move |event| {
-                // Nobody answers a message that this user may not send: the server says so beside it.
+                // The server does not answer a forbidden message; it reports the refusal as an event.
                 if let Event::ServerError(ServerError::Other(said)) = &event
                     && said.to_ascii_lowercase().contains("permissions violation")
                 {

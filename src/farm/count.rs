@@ -1,4 +1,4 @@
-//! How far a run is, counted on its thread and told by another.
+//! The progress of a run, counted on its thread and read by another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ impl Count {
         Arc::new(Self { begun: Instant::now(), frames: AtomicU64::new(0), first_ns, last_ns, length_ns })
     }
 
-    /// What is known of the length of the video that will be processed.
+    /// Sets the length of the video that will be processed, if it is known.
     pub(super) fn set_length(&self, ns: Option<u64>) {
         self.length_ns.store(ns.unwrap_or(UNKNOWN), Ordering::Relaxed);
     }

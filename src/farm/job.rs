@@ -1,4 +1,4 @@
-//! What a farm is asked for, and what has become of it: the data that its server keeps, as JSON.
+//! Jobs and their records: the data that the server stores, as JSON.
 
 use std::path::PathBuf;
 
@@ -14,15 +14,15 @@ use crate::media::source::Input;
 use crate::output::is_dated;
 use crate::request::Request;
 
-/// How often a job is tried where nobody says.
+/// The default number of tries of a job.
 pub const TRIES: u32 = 3;
 
 /// One video, and what is asked of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
-    /// Tells jobs apart: what is asked, of what, and where its results go.
+    /// The hash of its options, templates and output names.
     pub id: String,
-    /// What messages and tables call it.
+    /// Its name in messages and tables.
     pub name: String,
     /// lockon's version that it was submitted by. Workers of others leave it alone: only one version gives
     /// the same bytes everywhere.
@@ -42,7 +42,7 @@ pub struct Job {
     pub overwrite: bool,
     /// How often it is tried.
     pub tries: u32,
-    /// Which part of a video it is, if it is one.
+    /// The part of a video that it is, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segment: Option<Segment>,
     /// How many segments' results it joins; 0 if it is one run.
@@ -50,7 +50,7 @@ pub struct Job {
     pub segments: usize,
 }
 
-/// What else is said of a job.
+/// Terms of a job besides its request.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
     /// Results come back through the farm.
@@ -108,7 +108,7 @@ impl Job {
         })
     }
 
-    /// What is asked, for a worker, which does not know who asks.
+    /// The request, checked for a worker, which does not know its submitter.
     ///
     /// # Errors
     /// `Usage` if another version wrote it, which knew other options, or if it asks for what no worker can
@@ -149,7 +149,7 @@ impl Job {
         (0..self.segments).map(|index| split::id_of(&self.id, index))
     }
 
-    /// What is asked.
+    /// The request.
     ///
     /// # Errors
     /// `Usage` if another version wrote it, which knew other options.
@@ -296,7 +296,7 @@ pub enum Status {
     Done,
     /// It was given up.
     Failed,
-    /// Somebody took it back.
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -326,7 +326,7 @@ impl Status {
 pub struct Try {
     /// The worker's name.
     pub worker: String,
-    /// What went wrong.
+    /// The error.
     pub error: String,
     /// True if the worker was gone in its middle.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -336,14 +336,14 @@ pub struct Try {
 /// A job and what has become of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
-    /// What was asked.
+    /// The job.
     pub job: Job,
     /// How far it is.
     pub status: Status,
     /// The worker that has it or had it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// Tells that worker from others of the same name.
+    /// The instance of that worker, which no other worker has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     /// True once a worker may have written something of it.
@@ -361,7 +361,7 @@ pub struct Record {
     /// The files that were written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// What is in them, if they come back through the farm.
+    /// Their contents, if they come back through the farm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,
 }
@@ -375,7 +375,7 @@ pub struct Kept {
     pub files: Vec<Content>,
 }
 
-/// What tells a file from another one, and from a part of it.
+/// The length and the hash of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
     /// Its length.
@@ -385,7 +385,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// That of a file with these bytes.
+    /// The content of a file with these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         let sha256 =
             Sha256::digest(bytes).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
@@ -394,7 +394,7 @@ impl Content {
 }
 
 impl Record {
-    /// A job that nobody has taken yet.
+    /// A job that no worker has yet.
     pub fn new(job: Job) -> Self {
         Self {
             job,
@@ -420,18 +420,18 @@ impl Record {
         self.tries.iter().any(|tried| tried.lost)
     }
 
-    /// What went wrong the last time.
+    /// The last error.
     pub fn error(&self) -> Option<&str> {
         self.tries.last().map(|last| last.error.as_str())
     }
 }
 
-/// What a worker tells of itself every few seconds.
+/// The report of a worker, every second.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Worker {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Tells it from others of that name.
+    /// Its instance, which no other worker has.
     pub instance: String,
     /// lockon's version.
     pub version: String,
@@ -451,7 +451,7 @@ pub struct Worker {
     /// Why it takes none for a while, if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resting: Option<String>,
-    /// What it does now.
+    /// Its running jobs.
     pub running: Vec<Progress>,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Part {
     pub(super) from_ns: Option<u64>,
     /// JSON Lines.
     pub(super) lines: Vec<u8>,
-    /// Files of rows, each of which has a frame's number in its first column.
+    /// Files of rows, with the frame's number in the first column.
     pub(super) rows: Vec<Vec<u8>>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Joined {
     pub(super) summary: Summary,
 }
 
-/// What is counted of a frame's line.
+/// The fields of a frame's line that are counted.
 #[derive(Deserialize)]
 struct Frame {
     pts_ns: Option<u64>,
@@ -94,7 +94,7 @@ pub(super) fn join(input: &str, parts: &[Part]) -> Result<Joined> {
                     count.frame(number, &parsed(line).map_err(failed)?);
                     push(&mut lines, number, rest);
                 }
-                // What happened between two frames tells the next one's number.
+                // Lines between two frames have the next frame's number.
                 _ => match numbered(line) {
                     Some((number, rest)) => push(&mut lines, (i128::from(number) + off).max(0) as u64, rest),
                     None => return Err(failed(format!("a line is not understood: {line:.80}"))),
@@ -124,7 +124,7 @@ fn numbered(line: &str) -> Option<(u64, (&str, &str))> {
     Some((line[at..end].parse().ok()?, (&line[..at], &line[end..])))
 }
 
-/// What is counted of a frame's line, or what is wrong with it.
+/// Parses the fields of a frame's line that are counted.
 fn parsed(line: &str) -> Result<Frame, String> {
     serde_json::from_str(line).map_err(|error| error.to_string())
 }
@@ -160,7 +160,7 @@ fn append_rows(joined: &mut Vec<u8>, rows: &[u8], off: i128) {
     }
 }
 
-/// What the summary of the whole says.
+/// The summary of the whole video.
 #[derive(Default)]
 struct Count {
     summary: Summary,

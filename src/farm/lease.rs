@@ -7,7 +7,7 @@ use async_nats::jetstream::{AckKind, Message};
 
 use super::job::Kind;
 
-/// How long a job is held without a word where nobody says. Nobody watches a camera meanwhile.
+/// The default length of a lease. It is short for cameras, which nobody watches until it ends.
 pub(super) fn usual(kind: Kind) -> Duration {
     match kind {
         Kind::File => Duration::from_secs(5),
@@ -26,7 +26,7 @@ pub(super) struct Lease {
 pub(super) enum Fate {
     /// Nothing is left to do: the job leaves the queue.
     Close,
-    /// Somebody takes the job after a while.
+    /// Another worker gets the job after a while.
     GiveBack(Duration),
     /// Nothing is said: the job is another worker's, or the server is away and gives it out again later.
     Lapse,

@@ -61,7 +61,7 @@ pub struct Farm {
     runtime: Runtime,
 }
 
-/// What became of a job that was submitted.
+/// The result of submitting a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Submitted {
     /// It waits now.
@@ -77,14 +77,14 @@ pub enum Submitted {
 pub struct Records {
     /// In the order in which they last changed.
     pub readable: Vec<Record>,
-    /// Those that another version wrote, or that were damaged.
+    /// Records that another version wrote, or that are damaged.
     pub unreadable: Vec<Unreadable>,
 }
 
 /// A file that came back through the farm: its name and its bytes.
 pub type NamedFile = (String, Vec<u8>);
 
-/// What [`Farm::cancel`] and others did to jobs: how many of them it was for.
+/// The number of jobs that [`Farm::cancel`] and others changed.
 pub type Changed = usize;
 
 impl Farm {
@@ -117,7 +117,7 @@ impl Farm {
     /// does nothing twice.
     pub fn submit(&self, jobs: &[Job]) -> Result<Vec<Submitted>> {
         let mut submitted = self.submit_new(jobs)?;
-        // Somebody took them back, and now wants them.
+        // They were cancelled, and are wanted again.
         let is_back = |told: &Submitted| *told == Submitted::Known(Status::Cancelled);
         let back = jobs.iter().zip(&submitted).filter(|(_, told)| is_back(told));
         let back: Vec<_> = back.map(|(job, _)| job.id.clone()).collect();
@@ -135,7 +135,7 @@ impl Farm {
                     versions.push((job.kind(), &job.version));
                 }
             }
-            // So that whoever looks sees what waits, also if no worker of that version ever was there.
+            // `lockon jobs` shows waiting jobs by these, also of versions that never had a worker.
             for (kind, version) in versions {
                 self.store.consumer(kind, version, None).await?;
             }
@@ -155,7 +155,7 @@ impl Farm {
                 let known = jobs.iter().zip(&submitted).find(|(job, _)| job.id == id);
                 known.is_some_and(|(_, told)| *told == Submitted::Known(Status::Done))
             };
-            // What joins segments waits for them.
+            // The job that joins segments waits for them.
             let is_next = |job: &Job| job.segments == 0 || job.parts().all(|part| is_done(&part));
             let to_queue = jobs.iter().zip(&submitted).filter(|(job, told)| waits(told) && is_next(job));
             let to_queue: Vec<_> = to_queue.map(|(job, _)| job).collect();
@@ -179,7 +179,7 @@ impl Farm {
         Ok(records)
     }
 
-    /// What has become of a job; nothing if it is not known.
+    /// The record of a job; nothing if it is not known or cannot be read.
     ///
     /// # Errors
     /// `Unreachable` if the server is away.
@@ -187,7 +187,7 @@ impl Farm {
         Ok(self.runtime.block_on(self.store.record(id))?.map(|found| found.record))
     }
 
-    /// What each worker that is there reported last, and what of that cannot be read.
+    /// The last report of each worker, and the reports that cannot be read.
     ///
     /// # Errors
     /// `Unreachable` if the server is away.
@@ -195,7 +195,7 @@ impl Farm {
         self.runtime.block_on(self.store.workers())
     }
 
-    /// What is not done, by kind and version.
+    /// The open jobs, by kind and version.
     ///
     /// # Errors
     /// `Unreachable` if the server is away.
@@ -215,7 +215,7 @@ impl Farm {
             |record| !record.status.is_final(),
             async |mut record, number| {
                 record.status = Status::Cancelled;
-                // Who submits it again meanwhile gets another message.
+                // A later submit of the same job has another message, which stays.
                 let queued = self.store.queued(&record.job).await?;
                 if self.store.replace(&record, number).await?.is_none() {
                     return Ok(false);
@@ -242,7 +242,7 @@ impl Farm {
             }
             for part in record.job.parts() {
                 if self.store.record(&part).await?.is_some_and(|part| part.record.status != Status::Done) {
-                    // Whoever does the last of them queues the whole.
+                    // The worker that does the last of them queues the whole.
                     return Ok(true);
                 }
             }

@@ -1,4 +1,4 @@
-//! What a farm's streams, subjects and consumers are called on its server.
+//! Names of a farm's streams, subjects and consumers on its server.
 //!
 //! | stream | holds | a subject for each |
 //! |---|---|---|
@@ -38,7 +38,7 @@ impl Names {
         format!("{}.*.*.{id}", self.prefix("queue"))
     }
 
-    /// What the consumer of a kind and version takes.
+    /// The subjects of the consumer of a kind and version.
     pub(super) fn queue_of(&self, kind: Kind, version: &str) -> String {
         format!("{}.*", self.queue(kind, version))
     }
@@ -66,7 +66,7 @@ impl Names {
         format!("{}.{id}.{by}.{file}.{piece}", self.prefix("results"))
     }
 
-    /// Whose results a piece is of.
+    /// The job of a piece of results.
     pub(super) fn job_of_piece<'a>(&self, subject: &'a str) -> Option<&'a str> {
         let prefix = self.prefix("results");
         subject.strip_prefix(&prefix)?.strip_prefix('.')?.split('.').next()

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::fleet::{self, Completion};
 use crate::request::Request;
 
-/// What a job finds where its outputs belong.
+/// The files that a job finds in place of its outputs.
 pub(super) enum Found {
     /// Its results, whole: an earlier worker was gone before it could report them.
     Results,
@@ -75,7 +75,7 @@ pub(super) struct Place {
     declared: Vec<PathBuf>,
     /// True if files of any name may be replaced.
     overwrites: bool,
-    /// Those that may be replaced anyway: a part of the same results.
+    /// Files that may be replaced: a part of the same results.
     ours: Vec<PathBuf>,
     /// A camera's results are read while they are written.
     is_live: bool,
@@ -198,7 +198,7 @@ impl Place {
             let placed = if self.declared.contains(&wanted) {
                 link(path, &wanted).map(|()| wanted.clone())
             } else {
-                // A video whose frames changed goes on in files that nobody named: any free name will do.
+                // Further parts of a video whose frames change size get any free name.
                 link_free(path, &wanted)
             };
             let placed = placed.map_err(|error| match error.kind() {
@@ -221,13 +221,13 @@ impl Place {
     }
 }
 
-/// What has become of a job's outputs.
+/// A job's outputs with their last names.
 pub(super) struct Committed {
     /// Their names.
     pub(super) files: Vec<PathBuf>,
     /// Their bytes, if they come back through the farm.
     pub(super) contents: Vec<Vec<u8>>,
-    /// Those that no file had before.
+    /// Names that were free before.
     placed: Vec<PathBuf>,
     hidden: Vec<PathBuf>,
 }
@@ -242,7 +242,7 @@ impl Committed {
         remove_folders(&self.hidden);
     }
 
-    /// Takes the outputs of a job away that is nobody's any more, but none that replaced another file.
+    /// Removes the outputs of a job that this worker lost, except those that replaced other files.
     pub(super) fn undo(&self) {
         for path in &self.placed {
             let _ = std::fs::remove_file(path);
@@ -332,7 +332,7 @@ fn hidden_of(job: &Job, folder: &Path) -> Vec<PathBuf> {
     entries.filter(is_hidden).map(|entry| entry.path()).collect()
 }
 
-/// The files of a folder, by what tells them from all others, whatever their names.
+/// Device and inode of each file of a folder.
 fn identities(folder: &Path) -> Vec<(u64, u64)> {
     let entries = folder.read_dir().into_iter().flatten().flatten();
     entries.filter_map(|entry| identity(&entry.path())).collect()
@@ -350,7 +350,7 @@ fn identity(_: &Path) -> Option<(u64, u64)> {
     None
 }
 
-/// Removes hidden folders. One that cannot be removed is in nobody's way.
+/// Removes hidden folders. Failures are ignored: the next try uses other names.
 fn remove_folders(paths: &[PathBuf]) {
     for path in paths {
         let _ = std::fs::remove_dir_all(path).or_else(|_| std::fs::remove_file(path));

@@ -1,4 +1,4 @@
-//! Which files a worker serves: strangers submit jobs, and a job names files.
+//! Files that a worker may use: strangers submit jobs, and a job names files.
 //!
 //! With `--root` the worker opens each file and each folder that a job names, and only then checks where it
 //! lies. The run uses these handles under the names that the system gives them (`/proc/self/fd/7`), never the
@@ -66,7 +66,7 @@ impl FromStr for Allowed {
 pub(super) struct Asked {
     /// As it was submitted.
     pub(super) request: Request,
-    /// The same, with the names of open files and folders.
+    /// The request with the names of open files and folders.
     pub(super) bound: Request,
     /// The video that may be opened; `None` where nothing is bounded.
     video: Option<Video>,
@@ -76,14 +76,14 @@ pub(super) struct Asked {
 /// A file or folder that is held open.
 struct Held {
     _file: Arc<File>,
-    /// What the system calls it.
+    /// Its name in `/proc/self/fd`.
     name: PathBuf,
     /// The submitted name.
     stands_for: PathBuf,
 }
 
 impl Asked {
-    /// What is asked where nothing is bounded.
+    /// A request of a worker without roots.
     pub(super) fn free(request: Request) -> Self {
         Self { bound: request.clone(), request, video: None, held: Vec::new() }
     }
@@ -111,7 +111,7 @@ impl Asked {
         found.unwrap_or_else(|| path.into())
     }
 
-    /// A message with submitted names instead of what the system calls open files.
+    /// The message with submitted names instead of those in `/proc/self/fd`.
     pub(super) fn in_submitted_names(&self, message: &str) -> String {
         self.held.iter().fold(message.to_owned(), |message, held| {
             let name = held.name.to_string_lossy();
@@ -127,7 +127,7 @@ impl Asked {
         })
     }
 
-    /// The error, with submitted names instead of what the system calls open files.
+    /// The error with submitted names instead of those in `/proc/self/fd`.
     pub(super) fn named(&self, error: Error) -> Error {
         match error {
             Error::File { action, path, cause } => Error::File { action, path: self.submitted(&path), cause },
@@ -149,7 +149,7 @@ pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
-/// What the system calls a file that is open.
+/// The name of an open file in `/proc/self/fd`.
 #[cfg(unix)]
 #[expect(clippy::unnecessary_wraps, reason = "there are systems without")]
 fn name_of_open(file: &File) -> Result<PathBuf> {
@@ -341,14 +341,14 @@ impl Roots {
         Ok(())
     }
 
-    /// Opens a regular file below the folders. Nothing else is opened on the way, and nobody is waited for.
+    /// Opens a regular file below the folders. It opens nothing else on the way and never blocks.
     fn open_file(&self, path: &Path) -> Result<File> {
         let unreadable = || Error::file("read", path);
         let found = self.locate(path)?;
         if !found.metadata().map_err(unreadable())?.is_file() {
             return Err(unreadable()(std::io::Error::new(ErrorKind::InvalidInput, "it is no file")));
         }
-        // Another handle of what was looked at.
+        // Another handle of the file that was checked.
         File::open(name_of_open(&found)?).map_err(unreadable())
     }
 
@@ -360,7 +360,7 @@ impl Roots {
         Ok(found)
     }
 
-    /// A handle that can be looked at and not read, of what a path leads to below the folders.
+    /// Returns a handle without read access to the target of a path below the folders.
     #[cfg(target_os = "linux")]
     fn locate(&self, path: &Path) -> Result<File> {
         use rustix::fs::{Mode, OFlags, open};

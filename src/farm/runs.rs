@@ -21,7 +21,7 @@ pub(super) struct Runs {
     next: AtomicU64,
 }
 
-/// Tells the runs apart that were asked for.
+/// The number of a run.
 pub(super) type Ticket = u64;
 
 enum Ask {
@@ -43,12 +43,12 @@ impl Runs {
     pub(super) fn begin(&self, order: Order) -> (Ticket, oneshot::Receiver<Ended>) {
         let (tell, ended) = oneshot::channel();
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
-        // Without the thread the channel is closed, which whoever waits hears.
+        // Without the thread the channel is closed, and the caller gets an error.
         let _ = self.asks.send(Ask::Begin(ticket, Box::new(order), tell));
         (ticket, ended)
     }
 
-    /// Ends a run, whose outputs are closed properly, and whose end is told as any.
+    /// Stops a run. Its outputs are closed properly, and its end is reported as any other.
     pub(super) fn stop(&self, ticket: Ticket) {
         let _ = self.asks.send(Ask::Stop(ticket));
     }
@@ -78,7 +78,7 @@ fn serve(files: usize, asked: &Receiver<Ask>) {
         if let Some(ended) = fleet.wait_timeout(TICK)
             && let Some((_, tell)) = waiting.remove(&ended.id)
         {
-            // Nobody waits any more while the worker ends.
+            // While the worker ends the receiver may be gone.
             let _ = tell.send(ended);
         }
     }

@@ -40,7 +40,7 @@ pub(super) const MOST: usize = 10_000;
 /// How long segments are where nobody says how many: long against the seconds that it takes to begin one.
 const SEGMENT_NS: u64 = 60_000_000_000;
 
-/// Which segment of a video a job is.
+/// A segment of a video.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
     /// The job of the whole.
@@ -57,7 +57,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// What is asked of the whole, where this is asked of the segment.
+    /// The request of the whole, from that of a segment.
     pub(super) fn of_whole(&self, part: &Request) -> Request {
         Request { start: Moment::default(), end: None, results: self.results.clone(), ..part.clone() }
     }

@@ -1,4 +1,4 @@
-//! What the farm's server keeps, and every question that is put to it.
+//! The data on the farm's server, and all requests to it.
 //!
 //! Nothing here compares clocks: what is too old the server throws away by its own.
 
@@ -31,7 +31,7 @@ use super::names::Names;
 use crate::error::{Error, Result};
 use crate::text;
 
-/// What a worker tells of itself is forgotten after so long.
+/// Reports of workers expire after this time.
 pub(super) const FORGOTTEN: Duration = Duration::from_secs(15);
 
 /// How long a question for the next job waits at the server.
@@ -40,7 +40,7 @@ const PULL: Duration = Duration::from_secs(5);
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// For how long a list goes on behind what was the last when it was begun.
+/// How long a list continues behind the message that was the last when it began.
 const QUIET: Duration = Duration::from_millis(100);
 
 /// Messages on their way to the server at a time.
@@ -52,16 +52,16 @@ const PIECE: usize = 512 << 10;
 /// How long a list may be silent until the server is asked whether anything is left of it.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// How often something to read a stream is asked for.
+/// Maximum tries to create a reader of a stream.
 const READER_TRIES: u32 = 5;
 
 /// Copies of every stream in a cluster, so that one server of three may be lost.
 const COPIES: usize = 3;
 
-/// What is said of something that is larger than the server takes.
+/// The client's error for messages that are larger than the server accepts.
 const TOO_LARGE: &str = "max payload size exceeded";
 
-/// Answers that stay the same until somebody changes the server: what it may store is full or too small.
+/// Permanent errors: the server's storage is full or too small, or it stores nothing.
 const REFUSALS: [ErrorCode; 14] = [
     ErrorCode::ACCOUNT_RESOURCES_EXCEEDED,
     ErrorCode::INSUFFICIENT_RESOURCES,
@@ -82,7 +82,7 @@ const REFUSALS: [ErrorCode; 14] = [
 /// A farm's streams.
 pub(super) struct Store {
     client: Client,
-    /// What the server said last that this user may not do.
+    /// The server's last refusal of a message.
     denied: Denied,
     context: Context,
     names: Names,
@@ -90,7 +90,7 @@ pub(super) struct Store {
     server: String,
 }
 
-/// A record and its number, which whoever replaces it has to know.
+/// A record and its number, which is needed to replace it.
 pub(super) struct Numbered {
     pub(super) record: Record,
     pub(super) number: u64,
@@ -114,7 +114,7 @@ pub(super) enum Found {
     Unreadable(Unreadable),
 }
 
-/// What of the messages of a list is sent.
+/// The part of each message that a list needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     All,
@@ -178,7 +178,7 @@ impl Store {
         }
     }
 
-    /// The same of an answer of the server.
+    /// The error for an answer of the server.
     fn answered(&self, answer: &jetstream::Error) -> Error {
         if REFUSALS.contains(&answer.error_code()) { self.refused(answer) } else { self.silent(answer) }
     }
@@ -203,7 +203,7 @@ impl Store {
                     let made = self.context.get_or_create_stream(config).await;
                     made.map_err(|error| self.not_made(error))?;
                 }
-                // Somebody else who makes it at the same moment is a fault to a server, but none here.
+                // The server reports a stream that another client creates just now as an error.
                 Err(error) => {
                     let made = self.context.get_stream(&config.name).await;
                     made.map_err(|_| self.not_made(error))?;
@@ -243,7 +243,7 @@ impl Store {
         self.context.get_stream(self.names.stream(what)).await.map_err(|error| self.away(error))
     }
 
-    /// The same without asking how it is, for who only puts a question to it.
+    /// The same without asking for its state.
     async fn unseen(&self, what: &str) -> Result<Stream<()>> {
         let stream = self.context.get_stream_no_info(self.names.stream(what)).await;
         stream.map_err(|error| self.away(error))
@@ -287,7 +287,7 @@ impl Store {
         }
     }
 
-    /// What is not done, by kind and version.
+    /// The open jobs, by kind and version.
     pub(super) async fn queues(&self) -> Result<Vec<Queue>> {
         let stream = self.stream("queue").await?;
         let mut consumers = stream.consumers();
@@ -314,7 +314,7 @@ impl Store {
         })
     }
 
-    /// What the farm has as the record of a job.
+    /// The record of a job, readable or not.
     pub(super) async fn found(&self, id: &str) -> Result<Option<Found>> {
         let Some(message) = self.last("state", self.names.state(id)).await? else { return Ok(None) };
         let at_ns = message.time.unix_timestamp_nanos();
@@ -362,7 +362,7 @@ impl Store {
         }
     }
 
-    /// The same with many jobs.
+    /// Queues many jobs.
     pub(super) async fn enqueue_all(&self, jobs: &[&Job]) -> Result<()> {
         stream::iter(jobs).map(|job| self.enqueue(job)).buffered(IN_FLIGHT).try_collect().await
     }
@@ -469,7 +469,7 @@ impl Store {
         self.newest("state", all, read).await
     }
 
-    /// What each worker that is there reported last, and what of that cannot be read.
+    /// The last report of each worker, and the reports that cannot be read.
     pub(super) async fn workers(&self) -> Result<(Vec<Worker>, Vec<Unreadable>)> {
         let all = self.names.all("workers");
         let read = |message: &Message| {
@@ -491,7 +491,7 @@ impl Store {
         Ok((workers, unreadable))
     }
 
-    /// What a worker reported last, and its number, by which something newer is known.
+    /// The last report of a worker and its number: a newer report has a higher one.
     pub(super) async fn worker(&self, instance: &str) -> Result<Option<(Worker, u64)>> {
         let Some(message) = self.last("workers", self.names.worker(instance)).await? else { return Ok(None) };
         let worker = serde_json::from_slice(&message.payload);
@@ -501,7 +501,7 @@ impl Store {
         Ok(worker.ok().map(|worker| (worker, message.sequence)))
     }
 
-    /// What a stream holds last of each of some subjects.
+    /// The last message of each of some subjects of a stream.
     async fn newest<T>(
         &self,
         what: &str,
@@ -509,7 +509,7 @@ impl Store {
         read: impl Fn(&Message) -> Result<T>,
     ) -> Result<Vec<T>> {
         let found = self.list(what, subject, Part::All, read).await?;
-        // What was replaced meanwhile came twice.
+        // Messages that were replaced meanwhile came twice.
         let mut subjects = HashSet::with_capacity(found.len());
         let newest =
             found.into_iter().rev().filter_map(|(subject, it)| subjects.insert(subject).then_some(it));
@@ -607,7 +607,7 @@ impl Store {
         }
     }
 
-    /// Tells all who look how this worker is.
+    /// Publishes this worker's report.
     pub(super) async fn beat(&self, worker: &Worker) -> Result<()> {
         let sent = self.context.publish(self.names.worker(&worker.instance), bytes(worker)).await;
         let sent = sent.map_err(|error| self.away(error))?;

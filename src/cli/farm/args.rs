@@ -1,4 +1,4 @@
-//! What can be typed for a farm.
+//! Options of the farm commands.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use super::super::values::read;
 /// The variable that may name the farm.
 const FARM: &str = "LOCKON_FARM";
 
-/// Which farm, and who one is there.
+/// The farm and the login.
 #[derive(ClapArgs)]
 #[command(next_help_heading = "The farm")]
 pub(in crate::cli) struct FarmArgs {
@@ -161,7 +161,7 @@ pub(in crate::cli) struct WorkerArgs {
     pub(super) metrics: Option<Address>,
 }
 
-/// What happens to jobs when a worker is stopped.
+/// What a worker that is stopped does with its running jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum DrainHow {
     Finish,

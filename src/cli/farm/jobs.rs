@@ -22,7 +22,7 @@ use super::{of_jobs, said_of};
 /// Jobs of each status that are shown.
 const MOST: usize = 20;
 
-/// Characters of a job's name, and of what went wrong.
+/// Maximum characters of a job's name and of an error.
 const LONGEST: usize = 100;
 
 /// Between two tables that are watched.
@@ -54,7 +54,7 @@ pub(in crate::cli) fn jobs(args: &JobsArgs) -> Result<Outcome> {
     let signals = Signals::watch_saying("")?;
     while !signals.control().is_stopped() {
         let text = overview(&farm, args.all).unwrap_or_else(|error| format!("{error:#}\n"));
-        // From the upper left corner on, and nothing of what was there before.
+        // Clear the screen and begin at its upper left corner.
         print(&format!("\x1b[H\x1b[2J{text}"))?;
         let until = Instant::now() + WATCH;
         while Instant::now() < until && !signals.control().is_stopped() {
@@ -98,7 +98,7 @@ fn row_of_worker(worker: &Worker) -> Vec<String> {
     names.into_iter().chain(numbers).chain(counts).chain([state]).collect()
 }
 
-/// What stands in a table: one line, not too long, and nothing that a terminal would obey.
+/// Text for a table: one line, not too long, without control characters.
 fn clean(said: &str) -> String {
     let line = text::in_one_line(said);
     match line.char_indices().nth(LONGEST) {
@@ -164,7 +164,7 @@ fn overview(farm: &Farm, all: bool) -> Result<String> {
     Ok(text)
 }
 
-/// A line about jobs that nobody is there for.
+/// A line about jobs that no worker can do.
 fn unserved(queue: &Queue, workers: &[Worker]) -> String {
     let takes = |worker: &&Worker| {
         let places = if queue.is_live { worker.cameras } else { worker.jobs };
@@ -200,7 +200,7 @@ fn far(run: &Progress) -> String {
     format!("{share}{} frames, {:.1} fps", run.frames, run.fps)
 }
 
-/// What is done to jobs.
+/// A change of jobs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     Cancel,

@@ -110,7 +110,7 @@ fn make_room(folder: &Path, videos: &[(String, Request)], args: &SubmitArgs) -> 
         let name = |name: &String| folder.join(name).to_string_lossy().into_owned();
         here.results = request.results.iter().map(name).collect();
         here.report = request.report.as_ref().map(name);
-        // What cannot be told from others is asked about.
+        // Files that may be others need a confirmation.
         if !matches!(fleet::completion(&here), Ok(Completion::Done | Completion::Part(_))) {
             lost.extend(here.output_files());
         }

@@ -30,7 +30,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Between two looks for workers while no job runs. A worker that has just started has reported by then.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Jobs that failed and are told once more at the end.
+/// Maximum failed jobs that are listed at the end.
 const MOST_FAILED: usize = 20;
 
 const FORGOTTEN: &str = "the farm does not know it any more: somebody purged it, or the server lost its disk; submit \
@@ -74,7 +74,7 @@ pub(super) fn wait(farm: &Farm, jobs: &[Job], folder: Option<&Path>, shows: bool
     Ok(Outcome::Done)
 }
 
-/// Tells of jobs that have ended since, and takes them out of those that are open; how many run.
+/// Reports jobs that have ended and removes them from `open`. Returns the number of running jobs.
 fn look(
     farm: &Farm,
     folder: Option<&Path>,
@@ -117,7 +117,7 @@ fn look(
     Ok(running)
 }
 
-/// Fetches the results of a job that is done; what is wrong if they are not to be had.
+/// Fetches the results of a job that is done. Returns the reason if they are not available.
 fn fetch(farm: &Farm, folder: &Path, record: &Record) -> lockon::Result<Option<String>> {
     let Some(files) = farm.results(record)? else {
         let id = &record.job.id;
@@ -146,7 +146,7 @@ fn pause(time: Duration, control: &Control) -> bool {
     !control.is_stopped()
 }
 
-/// What is said of all jobs.
+/// Reports about all jobs.
 struct Told {
     jobs: usize,
     ended: usize,
@@ -156,9 +156,9 @@ struct Told {
     last_line: Instant,
     shows: bool,
     bar: Option<ProgressBar>,
-    /// When somebody was looked for who does the jobs.
+    /// The last look for workers.
     looked: Option<Instant>,
-    /// True if it was reported that nobody is there for them.
+    /// True after the report that no worker is there.
     is_alone: bool,
 }
 
@@ -181,7 +181,7 @@ impl Told {
         }
     }
 
-    /// Tells of a job that has ended, and of what is wrong with its results.
+    /// Reports a job that has ended, and an error of its results.
     fn tell(&mut self, record: &Record, fault: Option<String>) {
         self.frames += record.frames.unwrap_or(0);
         let name = &record.job.name;
@@ -217,7 +217,7 @@ impl Told {
         }
     }
 
-    /// Reports, once, that no worker is there for jobs none of which runs.
+    /// Reports once if no worker is there for the jobs.
     fn look_for_workers<'a>(&mut self, farm: &Farm, mut jobs: impl Iterator<Item = &'a Job>) {
         if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
             return;

@@ -100,7 +100,7 @@ fn tell(news: News) {
     }
 }
 
-/// What this worker is called where nobody says.
+/// The default name of this worker.
 fn own_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
     let host = host.ok().or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();

@@ -39,7 +39,7 @@ enum End {
     Failed(Error),
     /// The worker drains.
     GivenBack,
-    /// Somebody cancelled the job, or another worker has it.
+    /// The job was cancelled, or another worker has it.
     NotOurs,
 }
 
@@ -48,7 +48,7 @@ enum End {
 enum Said {
     /// The job's record says so.
     Stored,
-    /// The job is somebody else's, or nobody's: nothing of it may be touched any more.
+    /// Another worker has the job, or it is gone: its files must stay untouched.
     NotOurs,
     /// The server is away, and the worker ends.
     Unheard,
@@ -110,7 +110,7 @@ impl Attempt<'_> {
                 (self.shared.tell)(News::Unheard { name: job.name });
                 return Fate::Lapse;
             }
-            // The same results would be refused again.
+            // A second try would be refused too.
             Err(error) => {
                 let _ = store.forget_results_by(&job.id, by).await;
                 (record.frames, record.seconds, record.kept) = (None, None, None);
@@ -126,7 +126,7 @@ impl Attempt<'_> {
             }
             Said::NotOurs => {
                 tidy(move || committed.undo()).await;
-                // Nobody asks for them. If they stay, they are forgotten with the job.
+                // If they stay, they are removed with the job.
                 let _ = store.forget_results_by(&job.id, by).await;
                 Fate::Lapse
             }
@@ -368,9 +368,9 @@ impl Attempt<'_> {
                 *number = found.number;
                 true
             }
-            // It may be that the server has lost its disk, or that somebody forgot the job.
+            // The server may have lost its disk, or the job was purged.
             Ok(_) => false,
-            // One that does not answer says nothing.
+            // A server that does not answer decides nothing.
             Err(_) => true,
         }
     }
@@ -412,7 +412,7 @@ impl Shared {
             if found.instance == record.instance && found.status == record.status {
                 return Ok(Said::Stored);
             }
-            // Results that are there are there, whoever else is still at it.
+            // Finished results count, even if another worker still does the job.
             let is_welcome = record.status == Status::Done && !found.status.is_final();
             if !is_welcome && !found.is_held_by(&self.instance) {
                 return Ok(Said::NotOurs);
@@ -436,7 +436,7 @@ fn write(paths: &[String], names: &[String], joined: Joined) -> Result<Summary> 
     Ok(joined.summary)
 }
 
-/// Removes what is in nobody's way, as long as the disk takes.
+/// Removes leftovers on a thread for slow disks. Failures are logged.
 async fn tidy(what: impl FnOnce() + Send + 'static) {
     let done = on_disk(move || {
         what();
@@ -447,7 +447,7 @@ async fn tidy(what: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// What was asked by whoever submitted: of the whole, where the job is a segment.
+/// The submitted request: that of the whole, if the job is a segment.
 fn asked(job: &Job, request: &Request) -> Request {
     job.segment.as_ref().map_or_else(|| request.clone(), |segment| segment.of_whole(request))
 }

@@ -22,7 +22,7 @@ const LEFT: Duration = Duration::from_millis(500);
 /// How often within half a [`BEAT`] each it is looked whether another worker is still there.
 const LISTENS: u32 = 5;
 
-/// What is done about a job.
+/// The decision about a job.
 pub(super) enum Claim {
     /// It is this worker's: the record that says so, and what is asked.
     Begin(Box<Claimed>),
@@ -34,11 +34,11 @@ pub(super) enum Claim {
 pub(super) struct Claimed {
     /// The record that says so.
     pub(super) record: Record,
-    /// That record's number, or that of the one that replaced it.
+    /// The number of that record or of its successor.
     pub(super) number: u64,
     /// The number that it had at first, which no other try has.
     pub(super) tried: u64,
-    /// What is asked.
+    /// The request.
     pub(super) asked: Arc<Asked>,
     /// The video that may be opened, where the worker has roots.
     pub(super) video: Option<Video>,
@@ -90,7 +90,7 @@ impl Shared {
             }
             if record.is_suspect() && !self.may_be_tried(&record) {
                 if before.is_some() {
-                    // So that nobody listens for its worker again, while other jobs wait.
+                    // The next worker need not wait for reports of the dead one again.
                     record.status = Status::Queued;
                     if self.store.replace(&record, number).await?.is_none() {
                         continue;
@@ -205,7 +205,7 @@ impl Shared {
     }
 
     /// Removes what a worker that is gone left of a job that has ended; the outputs of one that is done stay.
-    /// Whatever cannot be removed is in nobody's way.
+    /// Failures are logged.
     async fn sweep(&self, record: &Record) {
         let (job, roots) = (record.job.clone(), self.options.roots.clone());
         let is_done = record.status == Status::Done;
@@ -231,7 +231,7 @@ impl Shared {
     /// gives it up with it; of a whole that is done, forgets the segments' results. All of that can be done
     /// twice.
     pub(super) async fn clear_up(&self, record: &Record) -> Result<()> {
-        // One that was given up may be tried again, and needs them then.
+        // A job that failed may be tried again, and needs them then.
         if record.status == Status::Done {
             for part in record.job.parts() {
                 self.store.forget_results(&part).await?;
@@ -248,7 +248,7 @@ impl Shared {
             let error = format!("{}: {}", record.job.name, record.error().unwrap_or_default());
             let worker = record.worker.clone().unwrap_or_default();
             failed.tries = vec![Try { worker, error, lost: false }];
-            // Somebody else may have said so.
+            // Another worker may have reported it already.
             return self.store.replace(&failed, whole.number).await.map(drop);
         }
         // They are begun in their order, so one that is not done is found soon.
@@ -307,7 +307,7 @@ impl Shared {
         }))
     }
 
-    /// Tells whoever looks at this worker that a job came to nothing here.
+    /// Counts and reports a job that failed here.
     pub(super) fn has_failed(&self, record: &Record, is_given_up: bool) {
         self.state().failed += 1;
         let error = record.error().unwrap_or_default().to_owned();

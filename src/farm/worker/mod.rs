@@ -1,4 +1,4 @@
-//! A worker: takes jobs from a farm and does them, as many at a time as it was told.
+//! A worker: takes jobs from a farm and does a fixed number at a time.
 //!
 //! Each place for a job is a task that takes one, holds its lease while the fleet does it, and says what has
 //! become of it. `claim` decides whether a job that came is to be done here, `attempt` does it.
@@ -35,7 +35,7 @@ use telling::Page;
 
 pub use telling::News;
 
-/// Between two things that a worker tells of itself.
+/// Time between two reports of a worker.
 const BEAT: Duration = Duration::from_secs(1);
 
 /// Between two questions to a server that does not answer.
@@ -50,20 +50,20 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The longest rest after jobs that failed here for want of storage.
 const LONGEST_REST: Duration = Duration::from_secs(8);
 
-/// What happens to jobs that go on when a worker is asked to end.
+/// What a worker that is stopped does with its running jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Drain {
     /// They are finished. Cameras, which never are, are given back.
     #[default]
     Finish,
-    /// They are given back, and begin anew elsewhere.
+    /// They are given back, and start again elsewhere.
     GiveBack,
 }
 
-/// What a worker does, and for whom.
+/// Options of a worker.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// lockon's version, whose jobs it takes.
     pub version: String,
@@ -74,9 +74,9 @@ pub struct Options {
     /// After so long without a word from a worker its jobs are given to another; of the whole farm. `None`
     /// leaves it as it is there, which is five seconds at first, and three of cameras.
     pub lease: Option<Duration>,
-    /// What happens to jobs at the end.
+    /// What it does with running jobs when it is stopped.
     pub drain: Drain,
-    /// Which files it serves.
+    /// The files that its jobs may use.
     pub roots: Roots,
     /// Where Prometheus may ask.
     pub metrics: Option<Address>,
@@ -94,7 +94,7 @@ struct Shared {
     tell: Box<dyn Fn(News) + Send + Sync>,
 }
 
-/// What a worker knows of itself.
+/// The state of a worker.
 #[derive(Default)]
 struct State {
     running: BTreeMap<String, Arc<Count>>,
@@ -112,7 +112,7 @@ struct State {
 }
 
 impl State {
-    /// Begins a rest. One that lasts longer already goes on.
+    /// Begins a rest, unless a longer one is running.
     fn begin_rest(&mut self, until: Instant, why: String) {
         if self.rest.as_ref().is_none_or(|(known, _)| *known < until) {
             self.rest = Some((until, why));
@@ -144,7 +144,7 @@ pub fn work(
         .build()
         .map_err(|error| threads::refused("the worker", &error))?;
     let outcome = runtime.block_on(serve(access, options, control, Box::new(tell)));
-    // What waits for a disk that hangs is not waited for.
+    // Threads that hang on a disk are left behind.
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
@@ -183,7 +183,7 @@ async fn serve(
         }
     }
     beating.abort();
-    // Behind what was told before, so that this counts.
+    // The last report counts.
     let farewell = Worker { gone: true, ..shared.describe() };
     let patience = if shared.state().is_away { PATIENCE } else { LAST_WORDS };
     let _ = tokio::time::timeout(patience, shared.store.beat(&farewell)).await;
@@ -221,7 +221,7 @@ async fn connect(
     Ok(None)
 }
 
-/// What takes as long as a disk does, on a thread of its own: others are not to wait for it.
+/// Runs slow disk work on a thread of its own, so that nothing else waits for it.
 async fn on_disk<T: Send + 'static>(what: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(what)
         .await
@@ -314,7 +314,7 @@ impl Shared {
         };
         let count = Count::new();
         match self.state().running.entry(job.id.clone()) {
-            // The server gave it out again, to whoever holds it, who will say so.
+            // The server delivered it again, and this worker has it already.
             Entry::Occupied(_) => return,
             Entry::Vacant(place) => place.insert(count.clone()),
         };
@@ -332,10 +332,10 @@ impl Shared {
         state.suspects.remove(&id);
     }
 
-    /// Tells the farm, again and again, how this worker is.
+    /// Publishes this worker's reports.
     async fn beat(self: Arc<Self>) {
         loop {
-            // What a server that was away has not heard is not waited for.
+            // A report that does not arrive in time is dropped.
             if let Ok(Err(error)) = tokio::time::timeout(BEAT, self.store.beat(&self.describe())).await {
                 tracing::debug!("farm: {error}");
             }
@@ -392,7 +392,7 @@ impl Shared {
     /// has waited for long enough.
     ///
     /// # Errors
-    /// Those that do not pass by waiting: `Refused`, with the server's own words.
+    /// Permanent ones: `Refused`, with the server's own words.
     async fn insist<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn() -> F) -> Result<Option<T>> {
         let mut since_drain = None;
         loop {

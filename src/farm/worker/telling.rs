@@ -1,4 +1,4 @@
-//! What a worker tells people and Prometheus.
+//! Reports of a worker, for people and for Prometheus.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,12 +10,12 @@ use crate::error::{Error, Result};
 use crate::metrics::{Address, MetricsServer};
 use crate::results::Summary;
 
-/// What happens on a worker.
+/// An event on a worker.
 #[derive(Debug)]
 pub enum News {
     /// It takes jobs from now on.
     Ready {
-        /// Tells it from others of its name.
+        /// Its instance, which no other worker has.
         instance: String,
         /// Where Prometheus may ask.
         metrics: Option<String>,
@@ -33,9 +33,9 @@ pub enum News {
     Done {
         /// Its name.
         name: String,
-        /// What was done.
+        /// The summary of the run.
         summary: Box<Summary>,
-        /// What counted as a match.
+        /// The minimum score of a match.
         min_score: f64,
     },
     /// The results of a job were there.
@@ -47,7 +47,7 @@ pub enum News {
     Failed {
         /// The job's name.
         name: String,
-        /// What went wrong.
+        /// The error.
         error: String,
         /// True if it is not tried again.
         is_given_up: bool,
@@ -71,7 +71,7 @@ pub enum News {
     Resting {
         /// For how long.
         rest: Duration,
-        /// What went wrong.
+        /// The error.
         why: String,
     },
 }
@@ -98,7 +98,7 @@ impl Page {
         self.server.clone()
     }
 
-    /// Tells how the worker is; of queues nothing if the server does not say.
+    /// Sets the worker's metrics, and those of the queues if the server answers.
     pub(super) fn tell(&self, worker: &Worker, queues: Option<&[Queue]>) {
         let text = describe(worker, queues);
         *self.text.lock().unwrap_or_else(PoisonError::into_inner) = text;
