@@ -18,7 +18,7 @@ use crate::memory;
 use crate::ports::Follow;
 use crate::results::{RunRecord, SettingsRecord, TemplateRecord};
 use crate::search::{Search, Sought};
-use crate::still;
+use crate::still::{self, Still, Warned};
 use crate::template::{self, Template};
 use crate::text;
 use crate::tracker::Tracker;
@@ -55,14 +55,27 @@ pub fn load_more_templates(before: &[String], texts: &[String]) -> Result<Vec<Na
                 "two templates are named {name:?}: use other names, NAME=PATH"
             )));
         }
-        let still = still::load_up_to(&path, template::MAX_PIXELS)?;
+        let bytes = still::read(&path)?;
+        let still = decode_picture(&bytes, &path, template::MAX_PIXELS)?;
+        Warned::default().of(still.loss(), &path);
         let template = Template::new(name, still.luma, still.alpha.as_ref())?;
         for doubt in judge::Measures::of(&template, still.rgb.as_deref()).doubts() {
             tracing::warn!("template {:?} {doubt}", &**template.name());
         }
-        templates.push(NamedTemplate { template, sha256: still.sha256 });
+        templates.push(NamedTemplate { template, sha256: still::sha256(&bytes) });
     }
     Ok(templates)
+}
+
+/// Decodes a picture file of up to `max_pixels` as every command does. `path` is for messages.
+///
+/// # Errors
+/// As [`still::decode`].
+pub fn decode_picture(bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
+    #[cfg(feature = "gst")]
+    return crate::media::stills::decode(bytes, path, max_pixels);
+    #[cfg(not(feature = "gst"))]
+    still::decode(bytes, path, max_pixels)
 }
 
 /// Splits `NAME=PATH`. A file whose own name has a `=` is a path.
@@ -244,6 +257,7 @@ impl Job {
             device: device.name.clone(),
             driver: device.driver.clone(),
             decoder,
+            pictures: false,
             started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             templates: self.templates.iter().map(|template| self.record(template, format)).collect(),
             // The engine knows it when it has opened a device.

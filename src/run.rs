@@ -419,10 +419,11 @@ impl Run {
             devices.open_spare(error, |options| job::open(options, purpose))
         };
         let decoder = frames.source().decoder_name().map(str::to_owned);
+        let pictures = frames.source().has_pictures();
         let describe = |format: &VideoFormat, device: &Device| {
             let input = request.source.clone().unwrap_or_else(|| typed.to_string());
             let (command, hides) = (command.clone(), request.hides());
-            RunRecord { command, hides, ..job.describe(&input, decoder.clone(), format, device) }
+            RunRecord { command, hides, pictures, ..job.describe(&input, decoder.clone(), format, device) }
         };
         let playback = Playback::new(frames, jumps.then(|| (spec.clone(), request.part())), &control);
         let mut frames = Paced::new(playback, &control);

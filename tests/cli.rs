@@ -19,6 +19,7 @@ mod follow;
 mod info;
 mod lasting;
 mod overwrite;
+mod pictures;
 mod pipelines;
 mod range;
 mod repeat;

@@ -420,6 +420,7 @@ pub fn run_record(format: &VideoFormat, device: &Device) -> RunRecord {
         device: device.name.clone(),
         driver: None,
         decoder: None,
+        pictures: false,
         started: 0,
         templates: Vec::new(),
         search: None,

@@ -1121,7 +1121,7 @@ fn errors_have_a_domain_a_code_and_a_remedy() {
     is(
         error_of(|e| e.set_property("template", root().join("README.md").to_str())),
         |e| e.matches(gst::ResourceError::Read),
-        "PNG, JPEG and BMP are read",
+        "BMP and PNM are read",
     );
     is(
         error_of(|e| e.set_property("threshold", "mean:30:5")),

@@ -238,7 +238,7 @@ const BACKENDS: [&str; 3] = ["auto", "cpu", "cuda"];
 
 #[derive(ClapArgs)]
 pub(super) struct MatchArgs {
-    /// The picture to search in: PNG, JPEG or BMP
+    /// The picture to search in: PNG, JPEG, WebP, TIFF, GIF, BMP or PNM
     pub(super) scene: PathBuf,
     /// Pictures to search for; an alpha channel is the mask
     #[arg(required = true, value_name = "[NAME=]PATH")]
@@ -335,7 +335,7 @@ pub(super) struct InfoArgs {
 
 #[derive(ClapArgs)]
 pub(super) struct ThresholdArgs {
-    /// The picture: PNG, JPEG or BMP
+    /// The picture: PNG, JPEG, WebP, TIFF, GIF, BMP or PNM
     pub(super) image: PathBuf,
     /// Black and white picture to write: .png, .jpg or .bmp
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]

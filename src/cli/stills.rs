@@ -15,7 +15,7 @@ use lockon::job::{self, NamedTemplate, check_device};
 use lockon::output;
 use lockon::overlay::{self, Canvas, Trails};
 use lockon::results::{FrameRecord, Match, Record};
-use lockon::still::{self, Still};
+use lockon::still::{self, Still, Warned};
 
 use super::args::{MatchArgs, ThresholdArgs};
 use super::{Outcome, explain, log};
@@ -29,7 +29,7 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
         check_output(&inputs, output)?;
     }
     let request = args.typed.request()?;
-    let scene = still::load(&args.scene)?;
+    let scene = load_scene(&args.scene)?;
     let templates = job::load_templates(&args.templates)?;
     args.overwrite.allow(args.output.as_slice())?;
     let started = Instant::now();
@@ -63,6 +63,13 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     Ok(if record.matches.is_empty() { Outcome::NoMatch } else { Outcome::Done })
 }
 
+/// The picture as it is searched. Warns of what it lost.
+fn load_scene(path: &Path) -> lockon::Result<Still> {
+    let (scene, loss) = job::decode_picture(&still::read(path)?, path, still::MAX_PIXELS)?.into_scene();
+    Warned::default().of(loss, path);
+    Ok(scene)
+}
+
 /// The picture with the matches drawn on it.
 fn save_overlay(path: &Path, scene: &Still, record: &FrameRecord) -> lockon::Result<()> {
     let size = scene.luma.size();
@@ -77,7 +84,7 @@ pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
     let request = args.typed.request()?;
     check_device(&request.kernel, request.backend, None, Some(args.method))?;
     check_output(std::slice::from_ref(&args.image), &args.output)?;
-    let picture = still::load(&args.image)?;
+    let picture = load_scene(&args.image)?;
     args.overwrite.allow(std::slice::from_ref(&args.output))?;
     let standing = Standing::new(picture.luma.size()).thresholding(Some(args.method), true);
     let backend = backend::open(&Options { depth: 1, ..request.options(&Control::new()) }, &standing)?;

@@ -92,7 +92,8 @@ request! {
     /// such text
     source: Option<String> = None, Spec { value: "TEXT|@FILE", excludes: &["input"], ..SPEC };
 
-    /// Search for a picture (PNG, JPEG, BMP; an alpha channel is the mask); may be given several times
+    /// Search for a picture (PNG, JPEG, WebP, TIFF, GIF, BMP, PNM; an alpha channel is the mask); may be
+    /// given several times
     template: Vec<String> = Vec::new(),
         Spec { value: "[NAME=]PATH", short: Some('t'), group: TO_DO, element: InElement::Playing, ..SPEC };
     /// Follow the object in this box (0,0 is the top left pixel), from this frame or time on: 18, 12.5s,

@@ -1,5 +1,6 @@
 //! The frames of a run's video, which can go on at another place.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{Moment, Part};
@@ -123,6 +124,10 @@ impl Source for Playback {
 
     fn detections(&mut self, frame: u64, found: &mut Vec<Detection>) {
         self.frames.detections(frame, found);
+    }
+
+    fn picture(&self, frame: u64) -> Option<Arc<str>> {
+        self.frames.picture(frame)
     }
 
     fn has_discarded(&self, frame: u64) -> bool {

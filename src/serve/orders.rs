@@ -15,8 +15,8 @@ use crate::config::Zone;
 use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::frame::Rect;
+use crate::media::stills;
 use crate::orders::Reply;
-use crate::still;
 use crate::template::{self, Template};
 use crate::text;
 
@@ -121,8 +121,8 @@ pub(super) async fn change(shared: &Shared, video: &Arc<Video>, change: Change) 
     ask(shared, video, asked).await
 }
 
-/// Adds a template from a PNG, JPEG or BMP file; its alpha channel is the mask. `place` limits how many are
-/// decoded at the same time.
+/// Adds a template from a picture file; its alpha channel is the mask. `place` limits how many are decoded
+/// at the same time.
 pub(super) async fn add(
     shared: &Shared,
     video: &Arc<Video>,
@@ -131,7 +131,7 @@ pub(super) async fn add(
     place: OwnedSemaphorePermit,
 ) -> Response {
     let read = move || -> Result<Template> {
-        let still = still::decode(&picture, name.as_ref(), template::MAX_PIXELS)?;
+        let still = stills::decode(&picture, name.as_ref(), template::MAX_PIXELS)?;
         Template::new(name, still.luma, still.alpha.as_ref())
     };
     match work(place, measured(read)).await {

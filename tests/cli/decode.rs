@@ -170,28 +170,6 @@ fn video_that_no_installed_decoder_takes_is_named_and_no_package_that_is_there()
 }
 
 #[test]
-fn an_animated_png_is_refused_instead_of_losing_all_frames_but_one() {
-    let place = Place { dir: tempfile::tempdir().unwrap() };
-    lockon::still::save(
-        &place.path("still.png"),
-        crate::util::noise(3, lockon::frame::Size::new(32, 24)).as_ref(),
-    )
-    .unwrap();
-    let still = std::fs::read(place.path("still.png")).unwrap();
-    // The header is 33 bytes with the signature. The checksum of what follows is not looked at before that is
-    // understood.
-    let animated = [&still[..33], b"\0\0\0\x08acTL\0\0\0\x0a\0\0\0\0\0\0\0\0", &still[33..]].concat();
-    std::fs::write(place.path("moving.png"), animated).unwrap();
-    fails(
-        &place.lockon(&format!("run moving.png {WORK}")),
-        1,
-        "moving.png: an animated PNG, of which GStreamer",
-    );
-    succeeds(place.lockon(&format!("run still.png {WORK}")));
-    assert_eq!(frames(&place.records("out.jsonl")).len(), 1);
-}
-
-#[test]
 #[cfg(target_os = "linux")]
 fn a_stack_that_is_too_small_is_an_error() {
     let out = Command::new("sh")

@@ -73,12 +73,14 @@ impl Conversion {
 }
 
 /// OpenCV's integer luma. Grey stays what it is: the weights add up to 2^14.
+#[inline(always)]
 pub fn luma_of([r, g, b]: [u8; 3]) -> u8 {
     ((4899 * u32::from(r) + 9617 * u32::from(g) + 1868 * u32::from(b) + 8192) >> 14) as u8
 }
 
 /// Luma, Cb and Cr of a pixel, at full range: [`luma_of`], and chroma as JPEG files have it (JFIF 1.02, by
 /// the weights of BT.601 as multiples of 1 / 2^14; rounded to the nearest, down where two are as near).
+#[inline(always)]
 pub fn of_rgb([r, g, b]: [u8; 3]) -> [u8; 3] {
     let [red, green, blue] = [r, g, b].map(i32::from);
     let chroma = |sum: i32| ((sum + (128 << 14) + 8191) >> 14) as u8;

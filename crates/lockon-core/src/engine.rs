@@ -370,6 +370,7 @@ impl Engine<'_> {
             (record.frame, record.pts_ns) = (meta.index, meta.pts_ns);
             record.pts_interpolated = circumstances.is_pts_interpolated;
             record.discontinuity = circumstances.is_discontinuity;
+            record.picture = self.source.picture(meta.index);
             record.matches.append(&mut findings.matches);
             record.threshold = findings.foreground.map(|foreground| ThresholdResult { foreground });
             let started = Instant::now();

@@ -41,12 +41,18 @@ pub enum Error {
     },
     /// A still picture could not be decoded.
     #[cfg(feature = "pictures")]
-    #[error("{}: {cause} (PNG, JPEG and BMP are read)", text::path(path))]
+    #[error("{}: {cause} ({} are read)", text::path(path), crate::still::KINDS)]
     Picture {
         /// The file.
         path: PathBuf,
         /// What the decoder said.
         cause: image::ImageError,
+    },
+    /// A still picture whose end is missing.
+    #[error("{}: the picture is cut off: its end is missing", text::path(path))]
+    PictureCut {
+        /// The file.
+        path: PathBuf,
     },
     /// A still picture with more pixels than are taken.
     #[error("{} is {size}: pictures of up to {max} pixels are taken here", text::path(path))]
@@ -407,6 +413,15 @@ pub enum TemplateFault {
 }
 
 impl Error {
+    /// True for a picture of a kind that is read, stored in a way that is not: another decoder may read it.
+    pub fn is_unsupported_picture(&self) -> bool {
+        #[cfg(feature = "pictures")]
+        if let Self::Picture { cause, .. } = self {
+            return matches!(cause, image::ImageError::Unsupported(_));
+        }
+        false
+    }
+
     /// True for a wrong request (exit code 2), false for a failure at run time (exit code 1).
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Value { .. } | Self::Usage(_) | Self::Launch { .. })

@@ -240,6 +240,10 @@ impl<S: Source> Source for Excerpt<S> {
         self.source.detections(frame, found);
     }
 
+    fn picture(&self, frame: u64) -> Option<Arc<str>> {
+        self.source.picture(frame)
+    }
+
     fn has_discarded(&self, frame: u64) -> bool {
         self.source.has_discarded(frame)
     }

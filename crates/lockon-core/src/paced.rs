@@ -3,6 +3,7 @@
 //! [`Paced`] stands between a source and the engine. It decides when a frame passes, never which results it
 //! gets: those are the same at every speed.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::control::Control;
@@ -164,6 +165,10 @@ impl<S: Jump> Source for Paced<S> {
         self.source.detections(frame, found);
     }
 
+    fn picture(&self, frame: u64) -> Option<Arc<str>> {
+        self.source.picture(frame)
+    }
+
     fn has_discarded(&self, frame: u64) -> bool {
         self.source.has_discarded(frame)
     }
@@ -171,8 +176,6 @@ impl<S: Jump> Source for Paced<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::frame::{Circumstances, FrameMeta, PixelFormat, Plane, Size, VideoFormat};
 

@@ -71,6 +71,11 @@ pub trait Source: Send {
     /// their order.
     fn detections(&mut self, _frame: u64, _found: &mut Vec<Detection>) {}
 
+    /// The name of the picture file that a frame came from, relative to its folder; `None` for a video.
+    fn picture(&self, _frame: u64) -> Option<Arc<str>> {
+        None
+    }
+
     /// True for a frame that it gave and that nobody wants any more, such as one that a flush dropped: the
     /// engine tells no sink of it, and does not count it.
     fn has_discarded(&self, _frame: u64) -> bool {
@@ -105,6 +110,10 @@ impl<S: Source + ?Sized> Source for &mut S {
 
     fn detections(&mut self, frame: u64, found: &mut Vec<Detection>) {
         (**self).detections(frame, found);
+    }
+
+    fn picture(&self, frame: u64) -> Option<Arc<str>> {
+        (**self).picture(frame)
     }
 
     fn has_discarded(&self, frame: u64) -> bool {

@@ -110,9 +110,12 @@ pub struct RunRecord {
     /// The GPU's driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// The element that decoded.
+    /// The element that decoded; `lockon` for pictures, which it decodes itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decoder: Option<String>,
+    /// True if frames are pictures in files of their own, which frames name.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub pictures: bool,
     /// When, in seconds since 1970.
     pub started: u64,
     /// The templates that were searched.
@@ -228,6 +231,10 @@ pub struct FrameRecord {
     /// True if data before this frame are missing or damaged, as far as demuxer and decoder noticed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub discontinuity: bool,
+    /// Name of the picture file that the frame came from, relative to its folder, where the input is
+    /// pictures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub picture: Option<Arc<str>>,
     /// From the frame's arrival to its results being final, in microseconds.
     pub latency_us: u64,
     /// From the capture of a live source's frame to its results being final, in microseconds: with transport
@@ -258,6 +265,7 @@ impl FrameRecord {
         self.tracks.clear();
         self.detections.clear();
         (self.tracker_us, self.capture_us, self.threshold) = (None, None, None);
+        self.picture = None;
     }
 }
 

@@ -1,16 +1,26 @@
 //! Still pictures: files to luma, and masks to files.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
-use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader};
+use image::codecs::{gif::GifDecoder, png::PngDecoder, webp::WebPDecoder};
+use image::error::{ImageFormatHint, UnsupportedError, UnsupportedErrorKind};
+use image::metadata::Orientation;
+use image::{AnimationDecoder, ColorType, DynamicImage, ImageDecoder, ImageFormat, ImageReader};
 use sha2::{Digest, Sha256};
 
-use crate::colour::{Conversion, luma_of};
+use crate::colour::{self, Conversion, luma_of};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::frame::{Plane, PlaneRef, Rect, Size};
+use crate::simd::Level;
+use crate::text;
+
+use jpeg::Completed;
+
+mod jpeg;
 
 /// A decoded still picture.
 #[derive(Debug)]
@@ -21,114 +31,406 @@ pub struct Still {
     pub alpha: Option<Plane>,
     /// Red, green and blue of every pixel, where some pixel is not grey.
     pub rgb: Option<Vec<u8>>,
-    /// SHA-256 of the file, in hexadecimal.
-    pub sha256: String,
+    /// True if the file stores colours, even if all of its pixels are grey.
+    pub has_colours: bool,
+    /// The range of the samples, where these have 16 bits.
+    pub deep: Option<DeepSamples>,
+    /// True if the file has other pictures behind this one, to be shown one after the other.
+    pub is_animated: bool,
 }
 
-/// Most pixels of a picture: decoded, that is 1 GiB at most. A file of a few bytes can say that it has more.
+/// The range of the 16-bit samples of a picture, alpha excluded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeepSamples {
+    /// The least.
+    pub min: u16,
+    /// The greatest.
+    pub max: u16,
+}
+
+/// Maximum pixels of a picture: decoded, that is 1 GiB at most. A file of a few bytes can claim more.
 pub const MAX_PIXELS: u64 = 1 << 27;
 
-/// Most bytes that a PNG's colour profile and text may take, unpacked. Real profiles have some kB, the
+/// The kinds of pictures that are read, for messages.
+pub const KINDS: &str = "PNG, JPEG, WebP, TIFF, GIF, BMP and PNM";
+
+/// The kinds of pictures that are read.
+const FORMATS: [ImageFormat; 7] = [
+    ImageFormat::Png,
+    ImageFormat::Jpeg,
+    ImageFormat::WebP,
+    ImageFormat::Tiff,
+    ImageFormat::Gif,
+    ImageFormat::Bmp,
+    ImageFormat::Pnm,
+];
+
+/// Maximum bytes that a PNG's colour profile and text may take, unpacked. Real profiles have some kB, the
 /// largest a few MB.
 const MAX_PNG_EXTRAS: u64 = 16 << 20;
 
-/// Most bytes of a file. An uncompressed picture of [`MAX_PIXELS`] fits.
+/// Maximum bytes of a file. An uncompressed picture of [`MAX_PIXELS`] fits.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Reads a PNG, JPEG or BMP file, whatever its name; see [`decode`].
+/// Bytes of a file that tell its kind.
+const HEAD: u64 = 64;
+
+/// Fewer levels than this after the reduction to 8 bits are reported: 12-bit samples have 16, and matches of
+/// such pictures score visibly less.
+const FEW_LEVELS: u16 = 32;
+
+/// Returns the picture in a file of one of [`KINDS`], whatever its name; see [`decode`].
 ///
 /// # Errors
 /// `File` if it cannot be read; as [`decode`] if it is no such picture.
 pub fn load(path: &Path) -> Result<Still> {
-    load_up_to(path, MAX_PIXELS)
+    decode(&read(path)?, path, MAX_PIXELS)
 }
 
-/// Reads a picture of up to `max_pixels`.
+/// Returns the bytes of a file: all of a picture's, and the first few of any other file.
 ///
 /// # Errors
-/// As [`load`].
-pub fn load_up_to(path: &Path, max_pixels: u64) -> Result<Still> {
+/// `File` if it cannot be read or is too large.
+pub fn read(path: &Path) -> Result<Vec<u8>> {
     let unreadable = || Error::file("read", path);
     let file = File::open(path).map_err(unreadable())?;
     let mut bytes = Vec::new();
-    // What is no picture may have no end, as a device or a pipe has none.
-    (&file).take(64).read_to_end(&mut bytes).map_err(unreadable())?;
-    if matches!(image::guess_format(&bytes), Ok(ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Bmp)) {
+    // Devices and pipes may have no end.
+    (&file).take(HEAD).read_to_end(&mut bytes).map_err(unreadable())?;
+    if is_picture(&bytes) {
         (&file).take(MAX_BYTES).read_to_end(&mut bytes).map_err(unreadable())?;
     }
     if bytes.len() as u64 > MAX_BYTES {
         return Err(unreadable()(std::io::ErrorKind::FileTooLarge.into()));
     }
-    decode(&bytes, path, max_pixels)
+    Ok(bytes)
 }
 
-/// Decodes a PNG, JPEG or BMP file of up to `max_pixels`, [`MAX_PIXELS`] at most, and turns it upright as its
-/// EXIF orientation says. `path` is for messages. What is too large is refused before there is memory for it.
+/// True for the beginning of a file of one of [`KINDS`].
+pub fn is_picture(bytes: &[u8]) -> bool {
+    kind_of(bytes).is_some()
+}
+
+/// The ending of the names of such files, as `png` or `jpg`, of the beginning of a picture; `None` for
+/// anything else.
+pub fn ending_of(bytes: &[u8]) -> Option<&'static str> {
+    kind_of(bytes).map(|format| match format {
+        // Its list begins with another one.
+        ImageFormat::Pnm => "pnm",
+        format => format.extensions_str()[0],
+    })
+}
+
+fn kind_of(bytes: &[u8]) -> Option<ImageFormat> {
+    image::guess_format(bytes).ok().filter(|format| FORMATS.contains(format))
+}
+
+/// Decodes a file of one of [`KINDS`] of up to `max_pixels`, [`MAX_PIXELS`] at most, and turns it upright as
+/// its EXIF orientation says. `path` is for messages. Larger pictures are refused before memory is allocated.
+/// Of an animation the first picture is decoded.
 ///
 /// Colours become luma by OpenCV's rule, Y = (4899 R + 9617 G + 1868 B + 8192) >> 14; 16-bit samples lose
 /// their low byte.
 ///
 /// # Errors
-/// `Picture` if it cannot be decoded, `PictureTooLarge` if it has more pixels.
+/// `PictureCut` if its end is missing; `Picture` if it cannot be decoded, `PictureTooLarge` if it has more
+/// pixels.
 pub fn decode(bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
     let undecodable = |cause| Error::Picture { path: path.to_owned(), cause };
+    // Decoders of JPEG fill what is missing with grey.
+    let completed;
+    let whole = match kind_of(bytes) {
+        Some(ImageFormat::Jpeg) => {
+            completed = jpeg::completed(bytes, max_pixels.min(MAX_PIXELS));
+            match &completed {
+                Completed::Whole => bytes,
+                Completed::WithEnd(bytes) => bytes,
+                Completed::Cut => return Err(Error::PictureCut { path: path.to_owned() }),
+            }
+        }
+        _ => bytes,
+    };
     let mut reader =
-        ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(Error::file("read", path))?;
-    // PNG's decoder unpacks what stands before the picture, by default up to half a gigabyte; a profile that
-    // is too large it leaves aside.
-    let mut limits = image::Limits::default();
-    limits.max_alloc = Some(MAX_PNG_EXTRAS + row_bytes(bytes));
-    reader.limits(limits);
+        ImageReader::new(Cursor::new(whole)).with_guessed_format().map_err(Error::file("read", path))?;
+    let format = reader.format();
+    let (mut limits, is_png) = (image::Limits::default(), format == Some(ImageFormat::Png));
+    if is_png {
+        // PNG's decoder unpacks what stands before the picture, by default up to half a gigabyte, and ignores
+        // a profile that is too large.
+        limits.max_alloc = Some(MAX_PNG_EXTRAS + row_bytes(bytes));
+    }
+    reader.limits(limits.clone());
     let mut decoder = reader.into_decoder().map_err(undecodable)?;
     let (width, height) = decoder.dimensions();
-    let max = max_pixels.min(MAX_PIXELS);
-    if u64::from(width) * u64::from(height) > max {
+    let (pixels, max) = (u64::from(width) * u64::from(height), max_pixels.min(MAX_PIXELS));
+    if pixels > max {
         let size = Size::new(width as usize, height as usize);
         return Err(Error::PictureTooLarge { path: path.to_owned(), size, max });
     }
+    if !is_png {
+        // The largest of the decoders' own buffers is a picture of four samples of two bytes.
+        limits.max_alloc = Some(MAX_PNG_EXTRAS + 8 * pixels);
+        decoder.set_limits(limits).map_err(undecodable)?;
+    }
+    let colours = decoder.color_type();
+    if matches!(colours, ColorType::Rgb32F | ColorType::Rgba32F) {
+        let hint = format.map_or(ImageFormatHint::Unknown, ImageFormatHint::Exact);
+        let kind = UnsupportedErrorKind::Color(decoder.original_color_type());
+        let cause = UnsupportedError::from_format_and_kind(hint, kind);
+        return Err(undecodable(image::ImageError::Unsupported(cause)));
+    }
+    let late = if is_png { late_orientation(bytes) } else { None };
     let orientation = decoder.orientation().map_err(undecodable)?;
-    let mut picture = DynamicImage::from_decoder(decoder).map_err(undecodable)?;
-    picture.apply_orientation(orientation);
-    let size = Size::new(picture.width() as usize, picture.height() as usize);
-    let alpha = picture.color().has_alpha();
-    // One pass over 16-bit RGBA would do for all, but most files are 8-bit and large.
-    let (luma, alpha, rgb) = match picture {
-        DynamicImage::ImageLuma8(grey) => (grey.into_raw(), None, None),
-        DynamicImage::ImageLuma16(grey) => {
-            (grey.as_raw().iter().map(|&v| (v >> 8) as u8).collect(), None, None)
+    let mut picture = DynamicImage::from_decoder(decoder).map_err(|cause| not_decoded(cause, path))?;
+    picture.apply_orientation(late.unwrap_or(orientation));
+    let mut still = Still::of(picture);
+    // Phones store more views of a scene behind a JPEG.
+    still.is_animated = format != Some(ImageFormat::Jpeg) && is_video(bytes);
+    Ok(still)
+}
+
+fn not_decoded(cause: image::ImageError, path: &Path) -> Error {
+    let path = path.to_owned();
+    match cause {
+        image::ImageError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            Error::PictureCut { path }
         }
-        picture => {
-            let wide = matches!(
-                picture,
-                DynamicImage::ImageLumaA16(_) | DynamicImage::ImageRgb16(_) | DynamicImage::ImageRgba16(_)
+        cause => Error::Picture { path, cause },
+    }
+}
+
+/// SHA-256 of a file's bytes, in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+}
+
+impl Still {
+    /// The picture as it was decoded, turned upright.
+    fn of(picture: DynamicImage) -> Self {
+        let size = Size::new(picture.width() as usize, picture.height() as usize);
+        let (has_colours, has_alpha) = (picture.color().has_color(), picture.color().has_alpha());
+        let deep = DeepSamples::of(&picture);
+        // 16-bit samples lose their low byte: the conversions of `image` would round.
+        let upper = |samples: Vec<u16>| samples.into_iter().map(|v| (v >> 8) as u8).collect();
+        let samples: Vec<u8> = match picture {
+            DynamicImage::ImageLuma8(picture) => picture.into_raw(),
+            DynamicImage::ImageLumaA8(picture) => picture.into_raw(),
+            DynamicImage::ImageRgb8(picture) => picture.into_raw(),
+            DynamicImage::ImageLuma16(picture) => upper(picture.into_raw()),
+            DynamicImage::ImageLumaA16(picture) => upper(picture.into_raw()),
+            DynamicImage::ImageRgb16(picture) => upper(picture.into_raw()),
+            DynamicImage::ImageRgba16(picture) => upper(picture.into_raw()),
+            // The last kind without samples of its own would be one that is new in `image`.
+            picture => picture.into_rgba8().into_raw(),
+        };
+        let (luma, alpha, rgb): (Vec<u8>, Vec<u8>, Vec<u8>) = match (has_colours, has_alpha) {
+            (false, false) => (samples, Vec::new(), Vec::new()),
+            (false, true) => {
+                let (pixels, _) = samples.as_chunks::<2>();
+                (pixels.iter().map(|p| p[0]).collect(), pixels.iter().map(|p| p[1]).collect(), Vec::new())
+            }
+            (true, false) => (luma_of_all(&samples), Vec::new(), samples),
+            (true, true) => {
+                let (pixels, _) = samples.as_chunks::<4>();
+                let rgb: Vec<u8> = pixels.iter().flat_map(|&[r, g, b, _]| [r, g, b]).collect();
+                (luma_of_all(&rgb), pixels.iter().map(|p| p[3]).collect(), rgb)
+            }
+        };
+        Self {
+            luma: Plane::from_vec(luma, size),
+            alpha: has_alpha.then(|| Plane::from_vec(alpha, size)),
+            rgb: Some(rgb).filter(|rgb| is_coloured(rgb)),
+            has_colours,
+            deep,
+            is_animated: false,
+        }
+    }
+
+    /// The picture of these pixels, red, green, blue and alpha, that another decoder made. `has_colours` is
+    /// false where red, green and blue are equal everywhere. `None` if there are not as many bytes.
+    pub fn of_rgba(rgba: Vec<u8>, size: Size, has_colours: bool) -> Option<Self> {
+        let picture = image::RgbaImage::from_raw(size.width as u32, size.height as u32, rgba)?;
+        let is_opaque = picture.pixels().all(|pixel| pixel.0[3] == 255);
+        let picture = DynamicImage::ImageRgba8(picture);
+        Some(Self::of(match (has_colours, is_opaque) {
+            (true, true) => picture.into_rgb8().into(),
+            (true, false) => picture,
+            (false, true) => picture.into_luma8().into(),
+            (false, false) => picture.into_luma_alpha8().into(),
+        }))
+    }
+
+    /// Makes the picture one that is searched: without an alpha channel, which a scene has no use for.
+    pub fn into_scene(mut self) -> (Self, Loss) {
+        let is_laid_on_white = self.lay_on_white();
+        let loss = Loss { is_laid_on_white, ..self.loss() };
+        (self, loss)
+    }
+
+    /// What it lost when it was decoded.
+    pub fn loss(&self) -> Loss {
+        Loss { deep: self.deep, is_laid_on_white: false, is_animated: self.is_animated }
+    }
+
+    /// Lays the picture on a white ground and removes its alpha channel. Returns true if some pixel let the
+    /// ground through.
+    fn lay_on_white(&mut self) -> bool {
+        let Some(alpha) = self.alpha.take().filter(|alpha| alpha.data().iter().any(|&alpha| alpha < 255))
+        else {
+            return false;
+        };
+        let over = |value: u8, alpha: u8| {
+            let (value, alpha) = (u32::from(value), u32::from(alpha));
+            ((value * alpha + 255 * (255 - alpha) + 127) / 255) as u8
+        };
+        if let Some(rgb) = &mut self.rgb {
+            for (pixel, &alpha) in rgb.as_chunks_mut::<3>().0.iter_mut().zip(alpha.data()) {
+                *pixel = pixel.map(|value| over(value, alpha));
+            }
+            self.luma = Plane::from_vec(luma_of_all(rgb), self.luma.size());
+            self.rgb = self.rgb.take().filter(|rgb| is_coloured(rgb));
+        } else {
+            for (luma, &alpha) in self.luma.data_mut().iter_mut().zip(alpha.data()) {
+                *luma = over(*luma, alpha);
+            }
+        }
+        true
+    }
+
+    /// Luma, Cb and Cr at full range ([`colour::of_rgb`]), row by row in rows of `stride` bytes, one plane
+    /// behind the other; of a file without colours the luma plane alone.
+    ///
+    /// # Panics
+    /// If the stride is less than the width.
+    pub fn full_range(&self, stride: usize) -> Vec<u8> {
+        let Size { width, height } = self.luma.size();
+        assert!(stride >= width, "a stride of {stride} for rows of {width}");
+        let plane = stride * height;
+        let unwritten = if self.rgb.is_some() { 0 } else { 128 };
+        let mut planes = vec![unwritten; if self.has_colours { 3 * plane } else { plane }];
+        for (y, row) in self.luma.as_ref().rows().enumerate() {
+            planes[y * stride..][..width].copy_from_slice(row);
+        }
+        if let Some(rgb) = &self.rgb {
+            let (cb, cr) = planes[plane..].split_at_mut(plane);
+            let to = cb.chunks_exact_mut(stride).zip(cr.chunks_exact_mut(stride));
+            // Without vectors this takes as long as decoding.
+            Level::best().run(
+                #[inline(always)]
+                || {
+                    for (row, (cb, cr)) in rgb.chunks_exact(3 * width).zip(to) {
+                        for (&pixel, (cb, cr)) in row.as_chunks::<3>().0.iter().zip(cb.iter_mut().zip(cr)) {
+                            [_, *cb, *cr] = colour::of_rgb(pixel);
+                        }
+                    }
+                },
             );
-            let rgba: Vec<u8> = if wide {
-                picture.into_rgba16().as_raw().iter().map(|&v| (v >> 8) as u8).collect()
-            } else {
-                picture.into_rgba8().into_raw()
-            };
-            let pixels = || rgba.chunks_exact(4).map(|p| [p[0], p[1], p[2]]);
-            let is_coloured = pixels().any(|[r, g, b]| r != g || g != b);
-            (
-                pixels().map(luma_of).collect(),
-                alpha.then(|| rgba.chunks_exact(4).map(|p| p[3]).collect()),
-                is_coloured.then(|| pixels().flatten().collect()),
-            )
         }
-    };
-    Ok(Still {
-        luma: Plane::from_vec(luma, size),
-        alpha: alpha.map(|a| Plane::from_vec(a, size)),
-        rgb,
-        sha256: Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect(),
-    })
+        planes
+    }
+}
+
+fn luma_of_all(rgb: &[u8]) -> Vec<u8> {
+    let mut luma = vec![0; rgb.len() / 3];
+    Level::best().run(
+        #[inline(always)]
+        || {
+            for (luma, &pixel) in luma.iter_mut().zip(rgb.as_chunks::<3>().0) {
+                *luma = luma_of(pixel);
+            }
+        },
+    );
+    luma
+}
+
+fn is_coloured(rgb: &[u8]) -> bool {
+    rgb.as_chunks::<3>().0.iter().any(|[r, g, b]| r != g || g != b)
+}
+
+impl DeepSamples {
+    fn of(picture: &DynamicImage) -> Option<Self> {
+        let (samples, channels, colours): (&[u16], usize, usize) = match picture {
+            DynamicImage::ImageLuma16(picture) => (picture.as_raw(), 1, 1),
+            DynamicImage::ImageLumaA16(picture) => (picture.as_raw(), 2, 1),
+            DynamicImage::ImageRgb16(picture) => (picture.as_raw(), 3, 3),
+            DynamicImage::ImageRgba16(picture) => (picture.as_raw(), 4, 3),
+            _ => return None,
+        };
+        let mut range = Self { min: u16::MAX, max: 0 };
+        for pixel in samples.chunks_exact(channels) {
+            for &sample in &pixel[..colours] {
+                range = Self { min: range.min.min(sample), max: range.max.max(sample) };
+            }
+        }
+        Some(range)
+    }
+
+    /// True if the reduction to 8 bits leaves so few levels that what is in the picture may be lost.
+    pub fn are_few(self) -> bool {
+        self.min < self.max && self.levels() < FEW_LEVELS
+    }
+
+    /// Levels between the least and the greatest sample in 8 bits, both included.
+    fn levels(self) -> u16 {
+        (self.max >> 8) - (self.min >> 8) + 1
+    }
+}
+
+impl fmt::Display for DeepSamples {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { min, max } = *self;
+        f.write_str("16 bits are reduced to 8")?;
+        if !self.are_few() {
+            return Ok(());
+        }
+        // Samples of 8, 10 or 12 bits begin with zero; anything else keeps its own range.
+        let all_of = (u32::from(max) + 1).next_power_of_two() - 1;
+        let from = if u32::from(min) < all_of / 2 { 0 } else { u32::from(min) };
+        let to = if from == 0 { all_of } else { u32::from(max) };
+        write!(
+            f,
+            ", and samples from {min} to {max} use {} of the 256 levels: stretch all pictures and templates first \
+             (ImageMagick: convert IN -level {from},{to} OUT)",
+            self.levels()
+        )
+    }
+}
+
+/// What a picture lost on its way to 8-bit luma, for messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Loss {
+    deep: Option<DeepSamples>,
+    is_laid_on_white: bool,
+    is_animated: bool,
+}
+
+/// Warns of each kind of loss once: of a sequence for the first picture that has it.
+#[derive(Debug, Default)]
+pub struct Warned([bool; 4]);
+
+impl Warned {
+    /// Warns of what is new in `loss`. `path` is for messages.
+    pub fn of(&mut self, loss: Loss, path: &Path) {
+        let (few, deep) = (loss.deep.filter(|deep| deep.are_few()), loss.deep.filter(|deep| !deep.are_few()));
+        let words = [
+            few.map(|few| few.to_string()),
+            deep.map(|deep| deep.to_string()),
+            loss.is_laid_on_white.then(|| "transparent: the picture is laid on a white ground".to_owned()),
+            loss.is_animated.then(|| "an animation: only its first picture is used".to_owned()),
+        ];
+        for (words, said) in words.into_iter().zip(&mut self.0) {
+            if let Some(words) = words.filter(|_| !std::mem::replace(said, true)) {
+                tracing::warn!("{}: {words}", text::path(path));
+            }
+        }
+    }
 }
 
 /// How every PNG file begins.
 const PNG: &[u8; 8] = b"\x89PNG\r\n\x1a\n";
 
-/// Bytes that a row of a PNG of this header has at most, as long as a picture of that width can be taken; 0
-/// for other files.
+/// Maximum bytes of a row of a PNG of this header, as long as a picture of that width can be taken; 0 for
+/// other files.
 fn row_bytes(bytes: &[u8]) -> u64 {
     let width =
         bytes.strip_prefix(PNG).and_then(|rest| rest.get(8..12)).and_then(|width| width.first_chunk());
@@ -136,20 +438,118 @@ fn row_bytes(bytes: &[u8]) -> u64 {
     width.map_or(0, |width| u64::from(u32::from_be_bytes(*width)).min(MAX_PIXELS) * 8 + 1)
 }
 
+/// The chunks of a PNG file as far as they are whole: kind and data.
+fn png_chunks(bytes: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
+    let mut rest = bytes.strip_prefix(PNG).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let ([a, b, c, d, kind @ ..], data) = rest.split_first_chunk::<8>()?;
+        let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
+        // A checksum follows the data.
+        rest = data.get(length.saturating_add(4)..).unwrap_or_default();
+        Some((*kind, data.get(..length).unwrap_or(data)))
+    })
+}
+
+/// The orientation in an eXIf chunk behind the picture, where its decoder does not look.
+fn late_orientation(bytes: &[u8]) -> Option<Orientation> {
+    let behind = png_chunks(bytes).skip_while(|(kind, _)| kind != b"IDAT");
+    let mut found = behind.filter(|(kind, _)| kind == b"eXIf");
+    Orientation::from_exif_chunk(found.next()?.1)
+}
+
 /// True for the beginning of a PNG file that says that it has several pictures (APNG), as it must before the
 /// first.
 pub fn has_animation(bytes: &[u8]) -> bool {
-    let Some(mut rest) = bytes.strip_prefix(PNG) else { return false };
-    while let Some((header, data)) = rest.split_first_chunk::<8>() {
-        let [a, b, c, d, kind @ ..] = *header;
-        match &kind {
-            b"acTL" => return data.first_chunk().is_some_and(|count| u32::from_be_bytes(*count) > 1),
-            b"IDAT" | b"IEND" => return false,
-            // What follows is the chunk's checksum.
-            _ => rest = data.get(u32::from_be_bytes([a, b, c, d]) as usize + 4..).unwrap_or_default(),
+    png_chunks(bytes).take_while(|(kind, _)| !matches!(kind, b"IDAT" | b"IEND")).any(|(kind, data)| {
+        &kind == b"acTL" && data.first_chunk().is_some_and(|n| u32::from_be_bytes(*n) > 1)
+    })
+}
+
+/// True for a file with several pictures to be shown one after the other: an animated GIF, WebP or PNG, or
+/// JPEGs in a row (Motion JPEG).
+pub fn is_video(bytes: &[u8]) -> bool {
+    match kind_of(bytes) {
+        Some(ImageFormat::Png) => has_animation(bytes),
+        Some(ImageFormat::Jpeg) => jpeg::is_video(bytes),
+        Some(ImageFormat::WebP) => {
+            WebPDecoder::new(Cursor::new(bytes)).is_ok_and(|decoder| decoder.has_animation())
         }
+        Some(ImageFormat::Gif) => {
+            let decoder = GifDecoder::new(Cursor::new(bytes)).ok();
+            decoder.is_some_and(|decoder| decoder.into_frames().nth(1).is_some())
+        }
+        _ => false,
     }
-    false
+}
+
+/// A picture of an animation.
+pub struct Shown {
+    /// The picture as it is seen, what it leaves of those before included.
+    pub still: Still,
+    /// When it is shown, in nanoseconds from the beginning.
+    pub pts_ns: u64,
+    /// How long.
+    pub duration_ns: u64,
+}
+
+/// Delays below this are not meant: browsers and other programs show such pictures for [`SLOW`].
+const MIN_DELAY_NS: u64 = 20_000_000;
+
+/// How long a picture is shown that names no time for it.
+const SLOW: u64 = 100_000_000;
+
+/// The pictures of an animated GIF, WebP or PNG, in order, each decoded when it is asked for. `path` is for
+/// messages.
+///
+/// # Errors
+/// As [`decode`]; each picture may be an error, which is the last one.
+pub fn animation(
+    bytes: Vec<u8>,
+    path: &Path,
+    max_pixels: u64,
+) -> Result<impl Iterator<Item = Result<Shown>> + use<>> {
+    let undecodable = |cause| Error::Picture { path: path.to_owned(), cause };
+    let format = kind_of(&bytes);
+    let bytes = Cursor::new(bytes);
+    let check = |(width, height): (u32, u32)| {
+        let max = max_pixels.min(MAX_PIXELS);
+        if u64::from(width) * u64::from(height) <= max {
+            return Ok(());
+        }
+        let size = Size::new(width as usize, height as usize);
+        Err(Error::PictureTooLarge { path: path.to_owned(), size, max })
+    };
+    let frames = match format {
+        Some(ImageFormat::Gif) => {
+            let decoder = GifDecoder::new(bytes).map_err(undecodable)?;
+            check(decoder.dimensions())?;
+            decoder.into_frames()
+        }
+        Some(ImageFormat::WebP) => {
+            let decoder = WebPDecoder::new(bytes).map_err(undecodable)?;
+            check(decoder.dimensions())?;
+            decoder.into_frames()
+        }
+        _ => {
+            let decoder = PngDecoder::new(bytes).map_err(undecodable)?;
+            check(decoder.dimensions())?;
+            decoder.apng().map_err(undecodable)?.into_frames()
+        }
+    };
+    let (path, mut next, mut has_failed) = (path.to_owned(), 0, false);
+    Ok(frames.map_while(move |frame| {
+        if std::mem::replace(&mut has_failed, frame.is_err()) {
+            return None;
+        }
+        Some(frame.map_err(|cause| not_decoded(cause, &path)).map(|frame| {
+            let (numerator, denominator) = frame.delay().numer_denom_ms();
+            let delay = u64::from(numerator) * 1_000_000 / u64::from(denominator.max(1));
+            let duration_ns = if delay < MIN_DELAY_NS { SLOW } else { delay };
+            let pts_ns = next;
+            next += duration_ns;
+            Shown { still: Still::of(frame.into_buffer().into()), pts_ns, duration_ns }
+        }))
+    }))
 }
 
 /// The name ends in that of a format that can be written: `.png`, `.jpg`, `.jpeg`, `.bmp`.
@@ -157,8 +557,8 @@ pub fn has_animation(bytes: &[u8]) -> bool {
 /// # Errors
 /// `Value` if not.
 pub fn check_extension(path: &Path) -> Result<()> {
-    match image::ImageFormat::from_path(path) {
-        Ok(format) if format.can_write() && format.writing_enabled() => Ok(()),
+    match ImageFormat::from_path(path) {
+        Ok(ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Bmp) => Ok(()),
         _ => Err(Error::value("output", &path.to_string_lossy(), "its name must end in .png, .jpg or .bmp")),
     }
 }
@@ -347,7 +747,7 @@ mod tests {
             (still.luma.data(), still.alpha.unwrap().data()),
             ([9, 200].as_slice(), [255, 100].as_slice())
         );
-        assert_eq!(still.sha256.len(), 64);
+        assert_eq!(sha256(b"").get(..8), Some("e3b0c442"));
     }
 
     /// A PNG that says that it is so large and has nothing to show for it.
@@ -396,12 +796,173 @@ mod tests {
         assert!(matches!(load(Path::new("/dev/zero")), Err(Error::Picture { .. })));
     }
 
+    /// A file of that format, with Exif data if there are any.
+    fn file(format: ImageFormat, picture: &DynamicImage, exif: Option<Vec<u8>>) -> Vec<u8> {
+        use image::ImageEncoder;
+        use image::codecs::{jpeg::JpegEncoder, png::PngEncoder, webp::WebPEncoder};
+        fn written<E: ImageEncoder>(mut encoder: E, picture: &DynamicImage, exif: Option<Vec<u8>>) {
+            if let Some(exif) = exif {
+                encoder.set_exif_metadata(exif).unwrap();
+            }
+            picture.write_with_encoder(encoder).unwrap();
+        }
+        let mut bytes = Cursor::new(Vec::new());
+        match format {
+            ImageFormat::Png => written(PngEncoder::new(&mut bytes), picture, exif),
+            ImageFormat::Jpeg => written(JpegEncoder::new_with_quality(&mut bytes, 100), picture, exif),
+            ImageFormat::WebP => written(WebPEncoder::new_lossless(&mut bytes), picture, exif),
+            format => picture.write_to(&mut bytes, format).unwrap(),
+        }
+        bytes.into_inner()
+    }
+
+    fn decoded(bytes: &[u8]) -> Still {
+        decode(bytes, Path::new("a picture"), MAX_PIXELS).unwrap()
+    }
+
+    /// A grey picture of 24 x 16 whose four quarters differ, so that all eight orientations do.
+    fn quarters() -> DynamicImage {
+        let value = |x, y| [[20, 90], [160, 230]][usize::from(y >= 8)][usize::from(x >= 12)];
+        image::GrayImage::from_fn(24, 16, |x, y| image::Luma([value(x, y)])).into()
+    }
+
+    #[test]
+    fn exif_turns_pictures_upright_in_every_format_that_has_it() {
+        for value in 1..=8_u8 {
+            // TIFF in big-endian order with one entry: orientation, a short.
+            let exif =
+                [b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0", &[value, 0, 0, 0, 0, 0, 0][..]].concat();
+            let mut upright = quarters();
+            upright.apply_orientation(Orientation::from_exif(value).unwrap());
+            let expected = upright.to_luma8().into_raw();
+            for format in [ImageFormat::Png, ImageFormat::WebP, ImageFormat::Jpeg] {
+                let still = decoded(&file(format, &quarters(), Some(exif.clone())));
+                let size = Size::new(upright.width() as usize, upright.height() as usize);
+                assert_eq!(still.luma.size(), size, "{format:?} {value}");
+                // Blocks of 8 x 8 are flat but for those that 12 lies in the middle of.
+                let apart = if format == ImageFormat::Jpeg { 6 } else { 0 };
+                let is_near = |(a, b): (&u8, &u8)| a.abs_diff(*b) <= apart;
+                assert!(still.luma.data().iter().zip(&expected).all(is_near), "{format:?} {value}");
+            }
+            // Programs may add it behind the picture.
+            let png = file(ImageFormat::Png, &quarters(), None);
+            let behind = png.len() - 12;
+            let chunk = [&(exif.len() as u32).to_be_bytes()[..], b"eXIf", &exif].concat();
+            let checksum = crc32(&chunk[4..]).to_be_bytes();
+            let late = [&png[..behind], &chunk, &checksum, &png[behind..]].concat();
+            assert_eq!(decoded(&late).luma.data(), expected, "late {value}");
+        }
+    }
+
+    #[test]
+    fn the_same_pixels_are_read_from_every_kind_of_file() {
+        let pixel = |x: u32, y: u32| image::Rgb([(x * 25) as u8, (y * 31) as u8, (x * y) as u8]);
+        let picture: DynamicImage = image::RgbImage::from_fn(9, 7, pixel).into();
+        for format in
+            [ImageFormat::Png, ImageFormat::WebP, ImageFormat::Tiff, ImageFormat::Bmp, ImageFormat::Pnm]
+        {
+            let bytes = file(format, &picture, None);
+            let still = decoded(&bytes);
+            assert_eq!(still.rgb.as_deref(), Some(picture.as_bytes()), "{format:?}");
+            assert!(is_picture(&bytes[..64]) && !is_video(&bytes) && still.has_colours, "{format:?}");
+            assert!(decode(&bytes[..bytes.len() / 2], Path::new("cut"), MAX_PIXELS).is_err(), "{format:?}");
+        }
+        let few = image::RgbaImage::from_fn(9, 7, |x, _| {
+            image::Rgba([[0, 0, 0, 255], [250, 10, 5, 255]][x as usize % 2])
+        });
+        assert_eq!(
+            decoded(&file(ImageFormat::Gif, &few.clone().into(), None)).luma.data()[..2],
+            [0, luma_of([250, 10, 5])]
+        );
+    }
+
+    #[test]
+    fn a_scene_lies_on_white_and_a_template_keeps_its_alpha() {
+        let pixels = [[0, 0, 0, 0], [0, 0, 0, 255], [200, 100, 0, 128], [7, 7, 7, 254]];
+        let picture = image::RgbaImage::from_fn(4, 1, |x, _| image::Rgba(pixels[x as usize]));
+        let still = decoded(&file(ImageFormat::Png, &picture.into(), None));
+        assert_eq!(still.alpha.as_ref().unwrap().data(), [0, 255, 128, 254]);
+        let (scene, loss) = still.into_scene();
+        assert!(loss.is_laid_on_white && scene.alpha.is_none());
+        // (200 * 128 + 255 * 127 + 127) / 255 = 227, and so on.
+        assert_eq!(scene.rgb.as_deref().unwrap(), [255, 255, 255, 0, 0, 0, 227, 177, 127, 8, 8, 8]);
+        assert_eq!(scene.luma.data(), [255, 0, luma_of([227, 177, 127]), 8]);
+        let opaque = image::LumaA([9, 255]);
+        let grey: DynamicImage = image::GrayAlphaImage::from_fn(3, 1, |_, _| opaque).into();
+        let (scene, loss) = decoded(&file(ImageFormat::Png, &grey, None)).into_scene();
+        assert!(!loss.is_laid_on_white && scene.luma.data() == [9, 9, 9]);
+    }
+
+    #[test]
+    fn sixteen_bits_that_use_few_values_name_their_range_and_the_remedy() {
+        let of = |values: [u16; 3]| {
+            let picture = image::ImageBuffer::from_fn(3, 1, |x, _| image::Luma([values[x as usize]]));
+            decoded(&file(ImageFormat::Png, &DynamicImage::ImageLuma16(picture), None)).deep.unwrap()
+        };
+        let eight = of([0, 9, 255]);
+        assert!(eight.are_few());
+        assert_eq!(
+            eight.to_string(),
+            "16 bits are reduced to 8, and samples from 0 to 255 use 1 of the 256 levels: stretch all pictures and \
+             templates first (ImageMagick: convert IN -level 0,255 OUT)"
+        );
+        let twelve = of([3, 4000, 77]).to_string();
+        assert!(
+            twelve.contains("from 3 to 4000 use 16 of the 256 levels") && twelve.contains("-level 0,4095"),
+            "{twelve}"
+        );
+        assert!(of([40_000, 40_500, 40_100]).to_string().contains("-level 40000,40500"));
+        for values in [[0, 65_535, 9], [0, 31 << 8, 9], [300, 300, 300]] {
+            assert_eq!(of(values).to_string(), "16 bits are reduced to 8", "{values:?}");
+        }
+    }
+
+    #[test]
+    fn cmyk_with_adobes_inverted_samples_becomes_the_colours_that_imagemagick_shows() {
+        use base64::prelude::{BASE64_STANDARD, Engine};
+        // 16 x 16, from red above to blue below, by `convert gradient:red-blue -colorspace CMYK`.
+        let bytes = BASE64_STANDARD.decode(include_str!("still/cmyk.jpg.base64").trim()).unwrap();
+        let still = decoded(&bytes);
+        let rgb = still.rgb.as_ref().unwrap();
+        // As `convert cmyk.jpg -colorspace sRGB txt:` prints them; decoders round by themselves.
+        for (y, expected) in
+            [(0, [255, 0, 0]), (1, [238, 0, 16]), (7, [136, 0, 118]), (12, [50, 0, 204]), (15, [0, 0, 255])]
+        {
+            let pixel = &rgb[3 * (16 * y + 3)..][..3];
+            assert!(
+                pixel.iter().zip(expected).all(|(a, b)| a.abs_diff(b) <= 3),
+                "{y}: {pixel:?}, not {expected:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_animation_has_the_times_of_its_file() {
+        let delays = [40, 120, 200, 0, 70];
+        let frame = |(index, delay): (u8, &u32)| {
+            let picture = image::RgbaImage::from_pixel(5, 3, image::Rgba([index * 50, 0, 0, 255]));
+            image::Frame::from_parts(picture, 0, 0, image::Delay::from_numer_denom_ms(*delay, 1))
+        };
+        let mut bytes = Vec::new();
+        let mut encoder = image::codecs::gif::GifEncoder::new(&mut bytes);
+        encoder.encode_frames((0..).zip(&delays).map(frame)).unwrap();
+        drop(encoder);
+        assert!(is_video(&bytes) && decoded(&bytes).is_animated);
+        let shown: Vec<_> =
+            animation(bytes, Path::new("a.gif"), MAX_PIXELS).unwrap().map(Result::unwrap).collect();
+        let ms: Vec<_> =
+            shown.iter().map(|shown| (shown.pts_ns / 1_000_000, shown.duration_ns / 1_000_000)).collect();
+        // No delay is shown as a tenth of a second, as browsers do.
+        assert_eq!(ms, [(0, 40), (40, 120), (160, 200), (360, 100), (460, 70)]);
+        assert_eq!(shown[3].still.luma.data(), [luma_of([150, 0, 0]); 15]);
+    }
+
     #[test]
     fn a_text_file_is_not_a_picture() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("not.png");
         std::fs::write(&path, "just words, no pixels").unwrap();
         let said = load(&path).unwrap_err().to_string();
-        assert!(said.contains("not.png") && said.contains("PNG, JPEG and BMP are read"), "{said}");
+        assert!(said.contains("not.png") && said.contains("BMP and PNM are read"), "{said}");
     }
 }

@@ -87,6 +87,9 @@ impl Drop for Company {
     }
 }
 
+/// libav's demuxer of GIF says so at the end of each file, whole or not.
+const END_OF_GIF: &str = "invalid block label";
+
 /// Listens from now on. GStreamer must have been started.
 pub(super) fn watch() {
     static WATCHING: Once = Once::new();
@@ -99,7 +102,10 @@ pub(super) fn watch() {
         }
         gst::log::add_log_function(|category, level, _, _, _, _, message| {
             let is_damage = match category.name() {
-                "libav" => level == DebugLevel::Error,
+                "libav" => {
+                    let is_end_of_gif = message.get().is_some_and(|text| text.as_str().contains(END_OF_GIF));
+                    level == DebugLevel::Error && !is_end_of_gif
+                }
                 // Its other warnings are about times.
                 "videodecoder" => {
                     level == DebugLevel::Warning

@@ -3,6 +3,7 @@
 //! [`launch`] makes pipelines from gst-launch text, most of which lies in `pipelines/*.launch`, and holds
 //! them while they run. [`source`] hands decoded frames to the engine; [`sink`] takes them back with their
 //! results, draws those in, and encodes or shows the frames, with the input's own sound where that is wanted.
+//! [`stills`] reads pictures, for [`source`] and for templates.
 //! [`cameras`] are found and [`jpeg`]s made here. [`crop`] describes buffers that show a part of their
 //! memory.
 //! [`detections`] reads what a detector in front has found. [`doctor`] says what is installed and what is
@@ -32,6 +33,7 @@ mod say;
 pub mod sink;
 mod sound;
 pub mod source;
+pub mod stills;
 mod stuck;
 #[cfg(test)]
 mod testing;

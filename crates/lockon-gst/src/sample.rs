@@ -11,6 +11,7 @@ use lockon_core::frame::{Plane, PlaneRef, Size};
 use lockon_core::still;
 
 use crate::source::{self, Mapper};
+use crate::stills;
 
 /// How long a conversion may take: elements are made for it.
 const CONVERSION: gst::ClockTime = gst::ClockTime::from_seconds(10);
@@ -22,14 +23,14 @@ const CONVERSION: gst::ClockTime = gst::ClockTime::from_seconds(10);
 /// `image/bmp`), as those are that are read from files.
 ///
 /// # Errors
-/// `Usage` if it has no picture, or one that cannot be read or converted; those of [`still::decode`].
+/// `Usage` if it has no picture, or one that cannot be read or converted; those of [`stills::decode`].
 pub fn planes(sample: &gst::Sample) -> Result<(Plane, Option<Plane>)> {
     let no = |what: &str| Error::Usage(format!("the sample {what}"));
     let (caps, buffer) = (sample.caps().ok_or_else(|| no("has no caps"))?, sample.buffer());
     let buffer = buffer.ok_or_else(|| no("has no buffer"))?;
     if caps.structure(0).is_some_and(|structure| structure.name().starts_with("image/")) {
         let bytes = buffer.map_readable().map_err(|_| no("cannot be mapped"))?;
-        let still = still::decode(&bytes, Path::new("the sample"), still::MAX_PIXELS)?;
+        let still = stills::decode(&bytes, Path::new("the sample"), still::MAX_PIXELS)?;
         return Ok((still.luma, still.alpha));
     }
     let is_elsewhere =

@@ -1,16 +1,19 @@
 //! COCO: one JSON object with `images`, `annotations` and `categories`, which CVAT and `pycocotools` read.
 //! Boxes only: `segmentation` is empty.
 //!
-//! Each frame is an image, named `frame_000012.PNG` as CVAT names frames of a video; its `id` is the frame's
-//! number + 1, and `frame` that number. Each track that is not lost is an annotation with its `score` and its
-//! `track_id`, beside which CVAT reads the `attributes`. A run that follows nothing has its matches instead,
-//! without a `track_id`. A category is a template or a class; tracks of boxes that were given are `object`.
+//! Each frame is an image. Its `file_name` is that of the picture that the frame came from, relative to its
+//! folder; a frame of a video is named `frame_000012.PNG`, as CVAT names them. Its `id` is one more than the
+//! frame's number, and `frame` that number. Each track that is not lost is an annotation with its `score` and
+//! its `track_id`, beside which CVAT reads the `attributes`. A run that follows nothing has its matches
+//! instead, without a `track_id`. A category is a template or a class; tracks of boxes that were given are
+//! `object`.
 //!
 //! Annotations are written as they come, so what is kept of a run is small. T.-Y. Lin et al., "Microsoft
 //! COCO: Common Objects in Context", 2014; the format: cocodataset.org.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -30,6 +33,8 @@ pub(super) struct Coco {
     has_begun: bool,
     has_tracks: bool,
     images: Vec<Images>,
+    /// Names of pictures, one for each image; empty for a video.
+    names: Vec<Arc<str>>,
     categories: Vec<String>,
     annotations: u64,
     lines: Vec<u8>,
@@ -113,6 +118,7 @@ impl Coco {
             has_begun: false,
             has_tracks: false,
             images: Vec::new(),
+            names: Vec::new(),
             categories: Vec::new(),
             annotations: 0,
             lines: Vec::new(),
@@ -162,7 +168,8 @@ impl Coco {
         });
         for (index, (frame, Size { width, height })) in frames.enumerate() {
             end.extend_from_slice(if index == 0 { b"\n" } else { b",\n" });
-            let file_name = format!("frame_{frame:06}.PNG");
+            let name = self.names.get(index);
+            let file_name = name.map_or_else(|| format!("frame_{frame:06}.PNG"), ToString::to_string);
             serde_json::to_writer(&mut end, &Image { id: frame + 1, file_name, width, height, frame })?;
         }
         end.extend_from_slice(b"\n],\"categories\":");
@@ -216,6 +223,7 @@ impl Sink for Coco {
         if !self.images.last_mut().is_some_and(|images| images.take(record.frame, size)) {
             self.images.push(Images { first: record.frame, step: 1, count: 1, size });
         }
+        self.names.extend(record.picture.clone());
         self.lines.clear();
         self.has_tracks |= !record.tracks.is_empty();
         if self.has_tracks {

@@ -14,13 +14,18 @@ use crate::ports::{Delivery, Sink};
 use crate::results::{Match, RunRecord, Summary, Track};
 
 /// Column names, in the order of [`Row`]'s fields.
-pub(super) const HEADER: &str =
-    "frame,pts_ns,kind,name_or_id,state,x,y,w,h,score,scale,angle,cx,cy,template\n";
+///
+/// The header may have one more column behind them, [`PICTURE`].
+pub(super) const HEADER: &str = "frame,pts_ns,kind,name_or_id,state,x,y,w,h,score,scale,angle,cx,cy,template";
+
+/// The last column, where frames are pictures in files.
+const PICTURE: &str = ",picture";
 
 /// Rows of matches and tracks; a frame without either has none.
 pub(super) struct Csv {
     target: Target,
     rows: Vec<u8>,
+    has_pictures: bool,
 }
 
 /// One row. What a match or a track does not have is left empty. Values mean what [`crate::results`] says.
@@ -45,6 +50,9 @@ struct Row<'a, Name, Pixels> {
     cy: f64,
     /// The template that a track began as a match of.
     template: Option<Cow<'a, str>>,
+    /// The picture file that the frame came from; no column where frames are no pictures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    picture: Option<Cow<'a, str>>,
 }
 
 /// A name that a spreadsheet does not take for a formula: one that begins with `=`, `+`, `-`, `@`, a tab or a
@@ -55,7 +63,12 @@ pub(super) fn plain(name: &str) -> Cow<'_, str> {
 
 impl Csv {
     pub(super) fn new(target: Target) -> Self {
-        Self { target, rows: Vec::new() }
+        Self { target, rows: Vec::new(), has_pictures: false }
+    }
+
+    fn write_header(&mut self) -> Result<()> {
+        let picture = if self.has_pictures { PICTURE } else { "" };
+        self.target.write(format!("{HEADER}{picture}\n").as_bytes())
     }
 
     fn failure(&self, error: impl Into<io::Error>) -> Error {
@@ -72,8 +85,9 @@ impl Sink for Csv {
         self.target.files()
     }
 
-    fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> Result<()> {
-        if self.target.is_empty()? { self.target.write(HEADER.as_bytes()) } else { Ok(()) }
+    fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {
+        self.has_pictures = run.pictures;
+        if self.target.is_empty()? { self.write_header() } else { Ok(()) }
     }
 
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
@@ -82,9 +96,10 @@ impl Sink for Csv {
             return Ok(());
         }
         if self.target.roll()? {
-            self.target.write(HEADER.as_bytes())?;
+            self.write_header()?;
         }
         self.rows.clear();
+        let picture = || self.has_pictures.then(|| plain(record.picture.as_deref().unwrap_or_default()));
         let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(&mut self.rows);
         let matches = record.matches.iter().try_for_each(|m| {
             let Match { x, y, w, h, score, cx, cy, .. } = *m;
@@ -104,6 +119,7 @@ impl Sink for Csv {
                 cx,
                 cy,
                 template: None,
+                picture: picture(),
             })
         });
         let tracks = record.tracks.iter().try_for_each(|t| {
@@ -124,6 +140,7 @@ impl Sink for Csv {
                 cx: x + w / 2.0,
                 cy: y + h / 2.0,
                 template: t.template.as_deref().map(plain),
+                picture: picture(),
             })
         });
         let flushed = writer.flush();

@@ -339,6 +339,7 @@ mod samples {
             device: "this".into(),
             driver: None,
             decoder: None,
+            pictures: false,
             started: 0,
             templates: Vec::new(),
             search: None,

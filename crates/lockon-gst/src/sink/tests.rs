@@ -81,6 +81,7 @@ pub(crate) fn run_record() -> RunRecord {
         device: String::new(),
         driver: None,
         decoder: None,
+        pictures: false,
         started: 0,
         templates: Vec::new(),
         search: None,

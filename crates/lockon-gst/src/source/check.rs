@@ -1,17 +1,11 @@
 //! Checks of an input before a pipeline is built for it.
 
-use std::io::Read;
 use std::path::Path;
 
 use super::errors::{no_video, unreachable};
 use super::{Input, SourceSpec, inlet};
 use crate::{doctor, truncated};
 use lockon_core::error::{Error, Result};
-use lockon_core::still;
-
-/// Bytes of a PNG file in which an animation has said that it is one: nothing but a colour profile and text
-/// comes before that.
-const PNG_HEAD: u64 = 1 << 20;
 
 /// Reports without GStreamer errors that it would report less clearly.
 pub(super) fn check(spec: &SourceSpec) -> Result<()> {
@@ -24,11 +18,6 @@ pub(super) fn check(spec: &SourceSpec) -> Result<()> {
                 found if found.is_dir() => Err(no_video(input, "a folder, not a file")),
                 found if !found.is_file() => Ok(()),
                 found if found.is_file() && found.len() == 0 => Err(no_video(input, "the file is empty")),
-                found if found.is_file() && still_animation(path) => Err(no_video(
-                    input,
-                    "an animated PNG, of which GStreamer decodes the first picture only \
-                     (ffmpeg -i FILE.png FILE.mkv makes a video of it)",
-                )),
                 // GStreamer 1.22 refuses it too, but once in a hundred times it waits for ever instead.
                 _ => match truncated::truncation(path).filter(|found| !found.has_index) {
                     Some(found) => Err(no_video(input, found.to_string())),
@@ -45,11 +34,4 @@ pub(super) fn check(spec: &SourceSpec) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// True for a PNG file that has more pictures than the first.
-fn still_animation(path: &Path) -> bool {
-    let mut head = Vec::new();
-    let is_read = std::fs::File::open(path).and_then(|file| file.take(PNG_HEAD).read_to_end(&mut head));
-    is_read.is_ok() && still::has_animation(&head)
 }

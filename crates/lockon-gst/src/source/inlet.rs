@@ -1,5 +1,5 @@
-//! Resources that an input needs while its pipeline runs: an open pipe, a file whose name is no text, links
-//! to pictures.
+//! Resources that an input needs while its pipeline runs: an open pipe, a file whose name is no text,
+//! pictures.
 //!
 //! A pipe can be read once. So it is opened here, where a wait for its writer can be given up, and not by an
 //! element, whose change of state would wait; nothing is read of it but by its pipeline; and that pipeline is
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::errors::no_video;
-use super::image_sequence::{Links, PictureFiles};
+use super::image_sequence::PictureFiles;
 use super::{Input, SourceSpec};
 use crate::launch::Launch;
 use lockon_core::control::Control;
@@ -20,10 +20,8 @@ use lockon_core::error::{Error, Result};
 use lockon_core::files;
 
 /// Held by a source as long as its pipeline runs.
-#[derive(Default)]
 pub(super) struct Inlet {
     file: Option<File>,
-    links: Option<Links>,
     pub(super) pictures: Option<PictureFiles>,
     /// The user has been warned of several video streams.
     pub(super) is_choice_told: Arc<AtomicBool>,
@@ -50,9 +48,11 @@ pub(super) fn is_pipe(input: &Input) -> bool {
 impl Inlet {
     /// Opens what `spec` needs, and makes the pipeline that uses it.
     pub(super) fn open(spec: &SourceSpec, control: &Control) -> Result<(Self, Launch)> {
-        let mut inlet = Self::default();
-        let pictures = spec.pictures()?;
-        let mut launch = spec.launch_for(pictures.as_ref())?;
+        let mut inlet = Self { pictures: spec.pictures()?, file: None, is_choice_told: Arc::default() };
+        if inlet.pictures.is_some() {
+            return Ok((inlet, PictureFiles::running()));
+        }
+        let mut launch = spec.launch_for(None)?;
         match (&spec.input, &spec.opened) {
             (Input::File(_), Some(opened)) => {
                 launch.set("input", "location", path_of(opened)?.display());
@@ -71,10 +71,6 @@ impl Inlet {
             }
             _ => {}
         }
-        if let Some(found) = &pictures {
-            inlet.links = found.link(&mut launch)?;
-        }
-        inlet.pictures = pictures;
         Ok((inlet, launch))
     }
 }

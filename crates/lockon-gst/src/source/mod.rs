@@ -161,11 +161,11 @@ struct Connection {
     watch: Option<Watchdog>,
     /// What is known of the playlist that it reads, if it reads one.
     playlist: Arc<Playlist>,
-    /// Factory name of the element that decodes.
+    /// Factory name of the element that decodes; `lockon` for pictures.
     decoder: Option<String>,
     launch: Launch,
     /// Let go of after the pipeline.
-    _inlet: Inlet,
+    inlet: Inlet,
 }
 
 /// State of a source between two requests for a frame.
@@ -189,7 +189,8 @@ impl VideoSource {
         Arc::clone(&self.connection.format)
     }
 
-    /// Factory name of the element that decodes, such as `avdec_h264`; `None` for raw video.
+    /// Factory name of the element that decodes, such as `avdec_h264`; `lockon` for pictures, which it
+    /// decodes itself; `None` for raw video.
     pub fn decoder_name(&self) -> Option<&str> {
         self.connection.decoder.as_deref()
     }
@@ -197,6 +198,11 @@ impl VideoSource {
     /// Length of the video in nanoseconds, where the source knows it.
     pub fn duration_ns(&self) -> Option<u64> {
         self.duration_ns
+    }
+
+    /// True if its frames are pictures in files of their own.
+    pub fn has_pictures(&self) -> bool {
+        self.connection.inlet.pictures.as_ref().is_some_and(|pictures| pictures.name(0).is_some())
     }
 
     /// True if late frames are dropped.
@@ -372,6 +378,9 @@ impl VideoSource {
     /// An error at run time, with the server that the video came from and what to try.
     fn in_words(&self, error: Error) -> Error {
         let input = &self.spec.input;
+        if matches!(input, Input::File(_)) && self.connection.inlet.pictures.is_some() {
+            return in_words_of_the_input(error, input);
+        }
         let Input::Uri(uri) = input else { return error };
         let is_told = matches!(error, Error::NoVideo { .. } | Error::Unreachable { .. });
         let error = in_words_of_the_input(error, input);
@@ -489,6 +498,10 @@ impl Source for VideoSource {
 
     fn detections(&mut self, frame: u64, found: &mut Vec<Detection>) {
         self.detected.take(frame, found);
+    }
+
+    fn picture(&self, frame: u64) -> Option<Arc<str>> {
+        self.connection.inlet.pictures.as_ref()?.name(frame)
     }
 
     fn damaged(&self) -> u64 {

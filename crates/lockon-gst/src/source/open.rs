@@ -46,6 +46,9 @@ pub(super) const FIRST_FRAME: Duration = Duration::from_secs(if cfg!(test) { 6 }
 /// How often a file that stopped without an error while it was opened is opened again to get one.
 const MOST_OPENINGS: u32 = 5;
 
+/// The decoder of pictures, beside the names of GStreamer's elements.
+const OURS: &str = "lockon";
+
 impl VideoSource {
     /// Opens the input and waits until the first frame's format is known.
     ///
@@ -220,7 +223,7 @@ impl Prerolled {
         answer_allocation_queries(&pad, &spec.surfaces);
         let mut watch = match &spec.input {
             // A pipe may be silent for as long as it likes.
-            Input::File(_) if spec.file().is_some_and(|path| path.is_file()) => {
+            Input::File(_) if inlet.pictures.is_none() && spec.file().is_some_and(|path| path.is_file()) => {
                 Some(Watchdog::new(&pipeline, &launch.element(&pipeline, "input")?))
             }
             _ => None,
@@ -366,14 +369,17 @@ impl Prerolled {
             ..
         } = self;
         let (info, format) = describe(&caps).map_err(|error| in_words_of_the_input(error, &spec.input))?;
-        let decoder = decoder_of(running.pipeline());
+        let factory = decoder_of(running.pipeline());
+        let has_hardware = factory.as_ref().is_none_or(is_hardware) && inlet.pictures.is_none();
+        let decoder = match &inlet.pictures {
+            Some(_) => Some(OURS.to_owned()),
+            None => factory.map(|factory| factory.name().into()),
+        };
         if spec.decoder == Decoder::Hardware
-            && let Some(factory) = decoder.as_ref().filter(|factory| !is_hardware(factory))
+            && let Some(decoder) = decoder.as_ref().filter(|_| !has_hardware)
         {
-            let reason = format!(
-                "no hardware decoder takes it, only {} does (try --decoder software)",
-                factory.name()
-            );
+            let reason =
+                format!("no hardware decoder takes it, only {decoder} does (try --decoder software)");
             return Err(no_video(&spec.input, reason));
         }
         let duration_ns = running
@@ -381,7 +387,7 @@ impl Prerolled {
             .query_duration::<gst::ClockTime>()
             .map(gst::ClockTime::nseconds)
             .filter(|ns| *ns > 0)
-            .or_else(|| Some(inlet.pictures.as_ref()?.duration_ns(spec.camera.frame_rate)));
+            .or_else(|| inlet.pictures.as_ref()?.duration_ns(spec.camera.frame_rate));
         tracing::debug!(target: LOG, "{}: {caps}", spec.input);
         if let Some(ns) = spec.seek_ns {
             // The first frame, which was looked at, is dropped with this.
@@ -416,9 +422,9 @@ impl Prerolled {
             trouble: None,
             watch,
             playlist,
-            decoder: decoder.map(|factory| factory.name().into()),
+            decoder,
             launch,
-            _inlet: inlet,
+            inlet,
         };
         Ok(VideoSource {
             connection,
@@ -484,7 +490,7 @@ fn built(
         leave_out_alpha(&pipeline);
     }
     if let Some(pictures) = &inlet.pictures {
-        pictures.watch(launch, &pipeline)?;
+        pictures.attach(spec.camera.frame_rate, spec.decoder_threads, launch, &pipeline)?;
     }
     if let Some((clock, base_time)) = &resume.clock {
         // Its running time is that of the source that was lost.

@@ -161,8 +161,9 @@ impl SourceSpec {
         })
     }
 
-    /// The pipeline for the input, as far as it is known without opening it. A pipe is standard input there,
-    /// and links to pictures lie in a folder that is not made yet, which is warned of.
+    /// The pipeline for the input, as far as it is known without opening it, as text that GStreamer alone can
+    /// run. A pipe is standard input there; pictures are decoded by GStreamer's elements, and may need links.
+    /// Both are warned of.
     ///
     /// # Errors
     /// `Launch` if gst-launch text has nothing named `frames`; for pictures that are not there as
@@ -174,26 +175,38 @@ impl SourceSpec {
                 let path = text::without_controls(&path.to_string_lossy()).into_owned();
                 tracing::warn!(target: LOG, "{path} is opened by the program: the text reads standard input (< {path})");
             }
-            input if pictures.as_ref().is_some_and(PictureFiles::needs_links) => {
+            _ => {}
+        }
+        if let Some(pictures) = &pictures {
+            let input = &self.input;
+            tracing::warn!(target: LOG,
+                "{input}: lockon decodes pictures itself: GStreamer's decoders in the text do not turn, convert and \
+                 check them as it does"
+            );
+            if matches!(input, Input::Pictures(_)) && pictures.needs_links() {
                 tracing::warn!(target: LOG,
-                    "{input}: the program links these pictures under numbers: the text needs such links"
+                    "{input}: the text reads links that are numbered (lockon-pictures/00000000 and so on): make them \
+                     first"
                 );
             }
-            _ => {}
         }
         self.launch_for(pictures.as_ref())
     }
 
-    /// The pictures that the input stands for, if that is what it is.
+    /// The pictures that the input stands for, a file that is one included.
     pub(super) fn pictures(&self) -> Result<Option<PictureFiles>> {
         match (&self.input, &self.opened_pictures) {
             (Input::Pictures(pictures), Some(opened)) => PictureFiles::opened(pictures, opened).map(Some),
             (Input::Pictures(pictures), None) => pictures.find().map(Some),
+            (Input::File(named), _) => Ok(self
+                .file()
+                .filter(|path| inlet::is_regular(path))
+                .and_then(|path| PictureFiles::single(&path, named))),
             _ => Ok(None),
         }
     }
 
-    /// The pipeline for the input, whose pictures these are.
+    /// The pipeline for the input, whose pictures these are, by GStreamer's elements.
     pub(super) fn launch_for(&self, pictures: Option<&PictureFiles>) -> Result<Launch> {
         let software = self.is_software();
         let mut launch = match &self.input {

@@ -6,6 +6,9 @@ pub struct PtsInterpolator {
     last: Option<u64>,
     /// From frame to frame, as last seen.
     step: Option<u64>,
+    /// The time that all frames so far have of their own: a demuxer without times gives each the same.
+    stands_at: Option<u64>,
+    has_moved: bool,
 }
 
 impl PtsInterpolator {
@@ -19,15 +22,23 @@ impl PtsInterpolator {
         self.last
     }
 
-    /// The frame's time in nanoseconds, and whether it had to be interpolated, because it has none of its
-    /// `own`. `frame_rate` is what caps tell, as in
-    /// [`VideoFormat`](lockon_core::frame::VideoFormat). There is none before the first that is known, where
-    /// the rate is not known either.
+    /// The frame's time in nanoseconds, and whether it was interpolated, because it has none of its `own`, or
+    /// the one that every frame before it has. `frame_rate` is that of the caps, as in
+    /// [`VideoFormat`](lockon_core::frame::VideoFormat). Without a rate there is none before the second that
+    /// is known.
     pub fn next(&mut self, own: Option<u64>, frame_rate: (i32, i32)) -> (Option<u64>, bool) {
         let nominal = match frame_rate {
             (frames @ 1.., seconds) => Some(1_000_000_000 * seconds as u64 / frames as u64),
             _ => None,
         };
+        let own = own.filter(|time| match self.stands_at.filter(|_| nominal.is_some()) {
+            Some(first) if !self.has_moved => {
+                self.has_moved = *time != first;
+                self.has_moved
+            }
+            _ => true,
+        });
+        self.stands_at = self.stands_at.or(own);
         let next = || match self.last {
             Some(last) => Some(last + nominal.or(self.step)?),
             // Times of a rate begin with zero.
@@ -57,4 +68,27 @@ pub fn presentation_time(
         if is_real_time { segment.to_running_time(pts) } else { segment.to_stream_time(pts) }
     };
     Some(segment.and_then(time).unwrap_or(pts).nseconds())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn frames_that_all_have_the_first_ones_time_get_those_of_the_rate() {
+        let mut times = PtsInterpolator::default();
+        assert_eq!(times.next(Some(0), (25, 1)), (Some(0), false));
+        assert_eq!(times.next(Some(0), (25, 1)), (Some(40 * MS), true));
+        assert_eq!(times.next(Some(0), (25, 1)), (Some(80 * MS), true));
+    }
+
+    #[test]
+    fn a_time_that_comes_twice_in_the_middle_stays_what_it_is() {
+        let mut times = PtsInterpolator::default();
+        for own in [0, 40, 40, 80] {
+            assert_eq!(times.next(Some(own * MS), (25, 1)), (Some(own * MS), false));
+        }
+    }
 }

@@ -1,54 +1,51 @@
-//! Pictures in files as a video: a numbered sequence (`seq/%04d.jpg`), a folder, a glob (`seq/*.png`).
+//! Pictures in files as a video: one picture, a numbered sequence (`seq/%04d.jpg`), a folder, a glob
+//! (`seq/*.png`), or an animation whose pictures have times (GIF, WebP, PNG).
 //!
-//! `multifilesrc` reads them by a printf pattern, and a decoder of their kind makes a frame of each. Names
-//! that are no such pattern get links that are, in a folder of their own that is removed at the end. Decoders
-//! of GStreamer pass over a picture that they cannot decode, some with a few that follow, which would shift
-//! all frame numbers: so what goes into the decoder and what comes out are counted, and a picture without a
-//! frame is an error that names it.
+//! They are decoded as templates and scenes are ([`crate::stills`]), by the threads of [`reader`], and come
+//! into the pipeline through an `appsrc`. The text that is printed for them has GStreamer's own elements
+//! instead: `multifilesrc` counts through a printf pattern, and a decoder of their kind makes a frame of
+//! each.
 
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use gst::prelude::*;
-use tempfile::TempDir;
 
 use super::inlet;
-use crate::launch::{self, Launch};
+use crate::launch::Launch;
 use lockon_core::error::{Error, Result};
-use lockon_core::text;
+use lockon_core::{still, text};
 
 use kind::{PictureKind, sniffed};
 use names::{NumberedName, matches_glob, natural, number_of};
 
 mod kind;
 mod names;
+mod reader;
 
 /// Frames a second where nobody says how many.
 const USUAL_RATE: (i32, i32) = (25, 1);
 
-/// How the name of a folder with links begins.
-const LINKS: &str = "lockon-pictures-";
+/// Maximum bytes of a file that are looked at to tell a picture from a video of pictures.
+const HEAD: u64 = 64 << 20;
 
 /// Pictures as they were typed: a folder, a pattern with one `%d` or `%0Nd` in the file's name, or a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pictures(PathBuf);
 
 /// Pictures that are there, in order.
+#[derive(Debug)]
 pub(super) struct PictureFiles {
     pub(super) files: Vec<PathBuf>,
     kind: PictureKind,
+    /// The only picture, or an animation, under the name that it was given; `None` for a sequence.
+    single: Option<PathBuf>,
+    is_animation: bool,
     /// The files, where they are open already: these are read, whatever has their names now.
     opened: Option<Arc<Vec<(PathBuf, File)>>>,
 }
-
-/// A folder with links to pictures under names that `multifilesrc` can count through; removed when it is
-/// dropped.
-#[derive(Debug)]
-pub(super) struct Links(TempDir);
 
 impl Pictures {
     /// What was typed, if it stands for pictures: an existing folder, or what does not exist and has a number
@@ -98,6 +95,10 @@ impl Pictures {
                 });
             }
         }
+        // Those that are rare lie beside others, as a preview does.
+        if is_folder && files.iter().any(|file| PictureKind::of(file).is_some_and(|kind| !kind.is_rare)) {
+            files.retain(|file| PictureKind::of(file).is_some_and(|kind| !kind.is_rare));
+        }
         files.sort_by(|a, b| natural(a.file_name().unwrap_or_default(), b.file_name().unwrap_or_default()));
         let Some(first) = files.first() else {
             let what = if is_folder {
@@ -105,7 +106,7 @@ impl Pictures {
             } else {
                 "there is no such picture"
             };
-            return Err(fault(format!("{what} (PNG, JPEG, BMP, TIFF and WebP are read)")));
+            return Err(fault(format!("{what} ({} are read)", still::KINDS)));
         };
         if let Some(number) = &number {
             let values: Vec<u64> = files
@@ -123,29 +124,26 @@ impl Pictures {
             }
         }
         let kind = PictureKind::of(first).or_else(|| sniffed(first)).ok_or_else(|| {
-            fault(format!(
-                "{} is no picture that is read (PNG, JPEG, BMP, TIFF and WebP are)",
-                text::path(first)
-            ))
+            fault(format!("{} is not a picture ({} are read)", text::path(first), still::KINDS))
         })?;
         if let Some(other) =
             files.iter().find(|file| PictureKind::of(file).is_some_and(|other| other != kind))
         {
             return Err(fault(format!(
-                "pictures of several kinds: {} and {} (take one kind by a glob, as '*.{}')",
+                "pictures of several kinds: {} and {} (choose one kind with a glob, as '*.{}')",
                 text::path(first),
                 text::path(other),
                 kind.endings[0]
             )));
         }
-        Ok(PictureFiles { files, kind, opened: None })
+        Ok(PictureFiles { files, kind, single: None, is_animation: false, opened: None })
     }
 
     /// The names of the pictures, in order.
     ///
     /// # Errors
-    /// `NoVideo` if there are none, if they are of several kinds, or if a number is missing among them; `File`
-    /// if their folder cannot be read.
+    /// `NoVideo` if there are none, if they are of several kinds, or if a number is missing among them;
+    /// `File` if their folder cannot be read.
     pub fn names(&self) -> Result<Vec<PathBuf>> {
         Ok(self.find()?.files)
     }
@@ -165,23 +163,73 @@ impl PictureFiles {
     pub(super) fn opened(typed: &Pictures, opened: &Arc<Vec<(PathBuf, File)>>) -> Result<Self> {
         let fault = |reason: &str| Error::NoVideo { input: typed.to_string(), reason: reason.into() };
         let (name, file) = opened.first().ok_or_else(|| fault("there is no picture"))?;
-        let by_bytes = || sniffed(&inlet::path_of(file).ok()?);
-        let kind = PictureKind::of(name).or_else(by_bytes).ok_or_else(|| fault("it is no picture"))?;
+        let by_content = || sniffed(&inlet::path_of(file).ok()?);
+        let kind = PictureKind::of(name).or_else(by_content).ok_or_else(|| fault("it is not a picture"))?;
         let files = opened.iter().map(|(name, _)| name.clone()).collect();
-        Ok(Self { files, kind, opened: Some(opened.clone()) })
+        Ok(Self { files, kind, single: None, is_animation: false, opened: Some(opened.clone()) })
     }
 
-    /// The pipeline that plays them at `frame_rate`, which may need links.
+    /// The picture or the animation in a file that was given under the name `named`; `None` if it is anything
+    /// else, such as a video.
+    pub(super) fn single(path: &Path, named: &Path) -> Option<Self> {
+        let kind = sniffed(path)?;
+        let mut head = Vec::new();
+        File::open(path).ok()?.take(HEAD).read_to_end(&mut head).ok()?;
+        let (is_video, is_jpeg) = (still::is_video(&head), kind.caps == "image/jpeg");
+        // JPEGs in a row are a video that GStreamer takes apart.
+        (!is_video || !is_jpeg).then(|| Self {
+            files: vec![path.to_owned()],
+            kind,
+            single: Some(named.to_owned()),
+            is_animation: is_video,
+            opened: None,
+        })
+    }
+
+    /// The name of the picture that a frame came from, relative to the folder; `None` for frames of an
+    /// animation.
+    pub(super) fn name(&self, frame: u64) -> Option<Arc<str>> {
+        if self.is_animation {
+            return None;
+        }
+        let file = match &self.single {
+            Some(named) => named,
+            None => self.files.get(usize::try_from(frame).ok()?)?,
+        };
+        Some(file.file_name()?.to_string_lossy().into())
+    }
+
+    /// Frames a second; of one picture none, and of an animation each has its own time.
+    fn rate(&self, asked: Option<(i32, i32)>) -> (i32, i32) {
+        if self.single.is_some() { (0, 1) } else { asked.unwrap_or(USUAL_RATE) }
+    }
+
+    /// The pipeline that takes them as they are decoded here.
+    pub(super) fn running() -> Launch {
+        let text = "appsrc name=input format=time ! appsink name=frames sync=false";
+        Launch::new("pictures.launch", text)
+    }
+
+    /// Lets the pipeline of [`Self::running`] give them at `frame_rate`, decoded by no more threads than
+    /// `max_threads`.
+    pub(super) fn attach(
+        &self,
+        frame_rate: Option<(i32, i32)>,
+        max_threads: Option<u32>,
+        launch: &Launch,
+        pipeline: &gst::Pipeline,
+    ) -> Result<()> {
+        reader::attach(self, self.rate(frame_rate), max_threads, launch, pipeline)
+    }
+
+    /// The text of a pipeline that plays them at `frame_rate` by GStreamer's own elements, which may need
+    /// links.
     pub(super) fn launch(&self, frame_rate: Option<(i32, i32)>) -> Launch {
         let (n, d) = frame_rate.unwrap_or(USUAL_RATE);
         let text = include_str!("../../../../../pipelines/pictures.launch")
             .replace("jpegdec name=decode", self.kind.decoder);
         let mut launch = Launch::new("pictures.launch", &text);
-        let pattern = if self.needs_links() { None } else { self.pattern() };
-        let (pattern, first) = pattern.unwrap_or_else(|| {
-            let folder = std::env::temp_dir().join(format!("{LINKS}XXXXXX"));
-            (links_pattern(&folder), 0)
-        });
+        let (pattern, first) = self.pattern().unwrap_or_else(|| ("lockon-pictures/%08d".into(), 0));
         launch.set("input", "location", pattern);
         launch.set("input", "caps", format!("{},framerate=(fraction){n}/{d}", self.kind.caps));
         launch.set("input", "start-index", first);
@@ -189,25 +237,23 @@ impl PictureFiles {
         launch
     }
 
-    /// True if their names cannot be counted through.
+    /// Where each of them is read.
+    fn paths(&self) -> Result<Vec<PathBuf>> {
+        match &self.opened {
+            Some(opened) => opened.iter().map(|(_, file)| inlet::path_of(file)).collect(),
+            None => Ok(self.files.clone()),
+        }
+    }
+
+    /// True if the text of a pipeline needs links, since their names cannot be counted through.
     pub(super) fn needs_links(&self) -> bool {
         self.opened.is_some() || self.pattern().is_none()
     }
 
-    /// Makes the links that their pipeline needs, if it needs any.
-    pub(super) fn link(&self, launch: &mut Launch) -> Result<Option<Links>> {
-        if !self.needs_links() {
-            return Ok(None);
-        }
-        let links = self.links()?;
-        launch.set("input", "location", links_pattern(links.0.path()));
-        Ok(Some(links))
-    }
-
-    /// How long they last.
-    pub(super) fn duration_ns(&self, frame_rate: Option<(i32, i32)>) -> u64 {
-        let (n, d) = frame_rate.unwrap_or(USUAL_RATE);
-        (self.files.len() as f64 * f64::from(d) / f64::from(n) * 1e9) as u64
+    /// How long they last, where they have a rate.
+    pub(super) fn duration_ns(&self, frame_rate: Option<(i32, i32)>) -> Option<u64> {
+        let (n, d) = self.rate(frame_rate);
+        (n > 0).then(|| (self.files.len() as f64 * f64::from(d) / f64::from(n) * 1e9) as u64)
     }
 
     /// The names as a printf pattern and the first number, if they are numbered without a gap.
@@ -249,79 +295,6 @@ impl PictureFiles {
         let length = |file: &PathBuf| file.file_name().map(OsStr::len);
         self.files.windows(2).all(|pair| length(&pair[0]) == length(&pair[1]))
     }
-
-    /// Links to them, numbered.
-    fn links(&self) -> Result<Links> {
-        // Under a name that nobody has: a run that was killed leaves its own.
-        let folder = tempfile::Builder::new().prefix(LINKS).tempdir();
-        let links = Links(folder.map_err(Error::file("create", &std::env::temp_dir()))?);
-        for (number, file) in self.files.iter().enumerate() {
-            let link = links.0.path().join(format!("{number:08}"));
-            let target = match &self.opened {
-                Some(opened) => inlet::path_of(&opened[number].1)?,
-                None => std::path::absolute(file).map_err(Error::file("read", file))?,
-            };
-            #[cfg(unix)]
-            std::os::unix::fs::symlink(target, &link).map_err(Error::file("create", &link))?;
-            #[cfg(not(unix))]
-            std::fs::hard_link(target, &link).map_err(Error::file("create", &link))?;
-        }
-        Ok(links)
-    }
-
-    /// Lets the pipeline fail at a picture that gives no frame, naming it.
-    pub(super) fn watch(&self, launch: &Launch, pipeline: &gst::Pipeline) -> Result<()> {
-        let input = launch.element(pipeline, "input")?;
-        let decoder = launch.element(pipeline, "decode")?;
-        let (Some(into), Some(out)) = (input.static_pad("src"), decoder.static_pad("src")) else {
-            return Err(launch.fault("its elements have no pads"));
-        };
-        let (given, made) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
-        let frames = Arc::clone(&made);
-        out.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
-            frames.fetch_add(1, Ordering::Relaxed);
-            gst::PadProbeReturn::Ok
-        });
-        let (files, kind) = (self.files.clone(), self.kind);
-        let judge = move |pad: &gst::Pad, info: &gst::PadProbeInfo<'_>| {
-            let given_before = given.load(Ordering::Relaxed);
-            let is_end = info.event().is_some_and(|event| event.type_() == gst::EventType::Eos);
-            let cut = match info.buffer() {
-                Some(buffer) => {
-                    given.fetch_add(1, Ordering::Relaxed);
-                    let bytes = buffer.map_readable();
-                    bytes
-                        .is_ok_and(|bytes| !kind.is_whole(&bytes))
-                        .then_some((given_before, "its end is missing"))
-                }
-                None if is_end => None,
-                None => return gst::PadProbeReturn::Ok,
-            };
-            // Each picture is decoded while it is pushed, so the frames of those before are out by now.
-            let made = made.load(Ordering::Relaxed);
-            let lost = (made < given_before).then_some((made, "it cannot be decoded"));
-            let Some((number, what)) = lost.or(cut) else { return gst::PadProbeReturn::Ok };
-            // Nothing after it would have its right number. An event is not for us to drop.
-            let verdict = if is_end { gst::PadProbeReturn::Ok } else { gst::PadProbeReturn::Drop };
-            let name = files.get(number).map(|file| text::path(file)).unwrap_or_default();
-            if let Some(element) = pad.parent_element() {
-                gst::element_error!(element, gst::StreamError::Decode, ("the picture {name}: {what}"));
-            }
-            verdict
-        };
-        let kinds = gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM;
-        into.add_probe(kinds, move |pad, info| {
-            let otherwise =
-                if info.buffer().is_some() { gst::PadProbeReturn::Drop } else { gst::PadProbeReturn::Ok };
-            launch::guarded(pad, otherwise, || judge(pad, info))
-        });
-        Ok(())
-    }
-}
-
-/// The names of links in that folder.
-fn links_pattern(folder: &Path) -> String {
-    format!("{}/%08d", folder.display().to_string().replace('%', "%%"))
 }
 
 #[cfg(test)]
@@ -330,34 +303,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_that_a_killed_run_left_are_in_nobodys_way() {
-        let dir = tempfile::tempdir().unwrap();
-        let files = vec![dir.path().join("a.png"), dir.path().join("c.png")];
-        for file in &files {
-            std::fs::write(file, "picture").unwrap();
-        }
-        let left =
-            (0..32).map(|n| std::env::temp_dir().join(format!("lockon-pictures-{}-{n}", std::process::id())));
-        let left: Vec<_> = left.collect();
-        for folder in &left {
-            std::fs::create_dir_all(folder).unwrap();
-        }
-        let links = PictureFiles { files, kind: KINDS[1], opened: None }.links();
-        for folder in &left {
-            std::fs::remove_dir(folder).unwrap();
-        }
-        let links = links.unwrap();
-        let folder = links.0.path().to_owned();
-        assert_eq!(std::fs::read(folder.join("00000001")).unwrap(), b"picture");
-        drop(links);
-        assert!(!folder.exists());
-    }
-
-    #[test]
     fn numbered_names_are_a_pattern_and_others_get_links() {
         let of = |names: &[&str]| {
             let files = names.iter().map(PathBuf::from).collect();
-            PictureFiles { files, kind: KINDS[0], opened: None }.pattern()
+            PictureFiles { files, kind: KINDS[0], single: None, is_animation: false, opened: None }.pattern()
         };
         assert_eq!(of(&["s/0001.jpg", "s/0002.jpg"]), Some(("s/%04d.jpg".into(), 1)));
         assert_eq!(of(&["s%/f9x.jpg", "s%/f10x.jpg"]), Some(("s%%/f%dx.jpg".into(), 9)));
