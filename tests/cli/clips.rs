@@ -143,6 +143,8 @@ fn what_is_hidden_cannot_be_found_in_the_written_video() {
         2,
         "cannot be used with --serve",
     );
+    let as_element = format!("{search} --blur all -o c.mkv --print-pipeline --as-element");
+    fails(&place.lockon(&as_element), 2, "the element hides nothing");
 }
 
 #[test]

@@ -209,7 +209,18 @@ impl Reading {
                 }
             }
         });
-        pipeline.set_state(gst::State::Playing).map_err(|error| error.to_string())?;
+        // Sinks reach PLAYING before the first packet comes. A full appsink holds the lock that this change
+        // needs, and nobody would empty it.
+        let failed = |error: &dyn std::error::Error| error.to_string();
+        pipeline.set_state(gst::State::Ready).map_err(|error| failed(&error))?;
+        for element in [&parser, &input] {
+            element.set_locked_state(true);
+        }
+        pipeline.set_state(gst::State::Playing).map_err(|error| failed(&error))?;
+        for element in [&parser, &input] {
+            element.set_locked_state(false);
+            element.sync_state_with_parent().map_err(|error| failed(&error))?;
+        }
         let caps = |sink: &gst_app::AppSink| {
             let sample = sink.try_pull_sample(gst::ClockTime::try_from(PATIENCE).ok());
             sample.and_then(|sample| sample.caps_owned())
