@@ -51,7 +51,7 @@ pub(super) enum Command {
     Run(Box<RunArgs>),
     /// Start a web page to open and track this machine's cameras and a folder's videos
     #[cfg(feature = "serve")]
-    #[command(after_help = SERVE_EXAMPLES)]
+    #[command(after_long_help = SERVE_EXAMPLES)]
     Serve(Box<ServeArgs>),
     /// Submit videos and cameras to a farm of workers
     #[cfg(feature = "farm")]
@@ -70,12 +70,12 @@ pub(super) enum Command {
     Events(EventsArgs),
     /// Find templates in a still picture; prints one `frame` record, best match first; exit code 1 if nothing
     /// matches
-    #[command(after_help = MATCH_EXAMPLES)]
+    #[command(after_long_help = MATCH_EXAMPLES)]
     Match(MatchArgs),
     /// Draw a box on a frame with the mouse; prints the command that follows it, can save it as a template
     Pick(PickArgs),
     /// Print what is in a video or comes from a camera: streams, sizes, rates, length
-    #[command(after_help = INFO_EXAMPLES)]
+    #[command(after_long_help = INFO_EXAMPLES)]
     Info(InfoArgs),
     /// Threshold a still picture
     Threshold(ThresholdArgs),
@@ -122,12 +122,12 @@ Examples:
   Any GStreamer source and sink:
     lockon run --source 'videotestsrc ! appsink name=frames' --track 10,10,40,40 --sink 'appsrc name=results ! fakesink'
 
-At its end a run says what was found. With -v it also says where the time went, per frame, in steps that overlap: waiting for
-the source, which decodes; copying to the device; searching and thresholding; following tracks; drawing and writing outputs.
-Latency is the time from a frame's arrival to its results.
+At its end a run prints a summary of its results. With -v it also prints the time per frame of each step; steps overlap: \
+waiting for the source, which decodes; copying to the device; searching and thresholding; following tracks; drawing and \
+writing outputs. Latency is the time from a frame's arrival to its results.
 
-Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP
-(outputs are closed properly, a second signal ends at once).";
+Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP \
+(outputs are closed properly; a second signal ends at once).";
 
 #[cfg(feature = "serve")]
 const SERVE_EXAMPLES: &str = "\
@@ -137,22 +137,22 @@ Examples:
   From other machines too, each run searched for a logo and its results kept:
     lockon serve videos --address 0.0.0.0:8080 --template logo.png --results 'out/{stem}.jsonl'
 
-Of the folder, what is a file with a usual ending of a video is offered; what lies below it and links are not. Ctrl-C ends all
-runs, whose outputs are completed, and the page.";
+The page lists only plain files of that folder with a usual extension of a video: no subfolders, no symlinks. Ctrl-C ends all \
+runs, completes their outputs and ends the page.";
 
 const MATCH_EXAMPLES: &str = "\
 Examples:
   Every place that scores 0.7 or more, five at most, and a picture that shows them:
     lockon match scene.png part.png --min-score 0.7 --max-matches 5 -o found.png
-  Which --min-score tells the right places from the wrong ones:
+  Which --min-score separates the right places from the wrong ones:
     lockon match scene.png part.png --explain >places.json
   In a script:
     lockon match screen.png button=ok.png >/dev/null && echo there
 
-Exit codes, as grep's: 0 a template was found, 1 none was, 2 an error.";
+Exit codes, as grep: 0 a template was found, 1 none was found, 2 an error.";
 
 #[derive(ClapArgs)]
-#[command(after_help = RUN_EXAMPLES)]
+#[command(after_long_help = RUN_EXAMPLES)]
 #[cfg_attr(feature = "serve", expect(clippy::struct_excessive_bools, reason = "one for each flag"))]
 pub(super) struct RunArgs {
     #[command(flatten)]
@@ -261,20 +261,20 @@ In the window:
   drag the mouse          draw a box
   arrows                  move it by a pixel
   Shift+arrows            resize it by a pixel, at its right and lower edge
-  Enter, space            take it, and be done
-  A                       take it, and draw another
-  Backspace               take back the box, or the last one that was taken
+  Enter, space            accept it and finish
+  A                       accept it and draw another
+  Backspace               remove the box, or the last accepted one
   Esc, q, c               cancel, as does closing the window: exit code 1
 
-Where there is no screen the frame is written as a PNG file with a grid of coordinates, to read a box off for --box; the exit
-code is 1, as nothing was picked.
+Without a screen the frame is written as a PNG file with a grid of coordinates, from which to read a box for --box; the exit \
+code is then 1.
 
 Examples:
   lockon pick match.mp4 --at 12.5s -o player.png
   lockon pick match.mp4 --frame 312 --box 310,120,64,128 -o player.png";
 
 #[derive(ClapArgs)]
-#[command(after_help = PICK_KEYS)]
+#[command(after_long_help = PICK_KEYS)]
 pub(super) struct PickArgs {
     /// A file, a URI, `camera[:/dev/videoN]`, pictures (`seq/%04d.jpg`, a folder, a quoted glob), or - for
     /// standard input
@@ -451,6 +451,10 @@ fn input(typed: &std::ffi::OsStr) -> Result<Input, String> {
 
 /// Says what is wrong with what was typed, or what was asked for (help, the version), and ends.
 pub(super) fn refuse(error: &clap::Error) -> ! {
+    // Help repeats nothing that was typed, and its examples of addresses are to be read.
+    if !error.use_stderr() {
+        error.exit();
+    }
     let mut plain = error.render().to_string();
     if error.kind() == clap::error::ErrorKind::InvalidUtf8
         && let Some(which) = no_text()
@@ -459,7 +463,7 @@ pub(super) fn refuse(error: &clap::Error) -> ! {
         plain = format!("error: {which}\n");
     }
     // Nobody has read the options, of which one is wrong.
-    if error.use_stderr() && wants_json(std::env::args_os()) {
+    if wants_json(std::env::args_os()) {
         log::start(0, false, LogFormat::Json);
         log::error(plain.strip_prefix("error: ").unwrap_or(&plain).trim_end());
         std::process::exit(error.exit_code());

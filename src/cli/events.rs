@@ -19,7 +19,7 @@ pub(super) struct EventsArgs {
 enum EventsCommand {
     /// Remove what runs left at an MQTT broker: retained tracks, state, status, and what --home-assistant
     /// announced
-    #[command(after_help = FORGET_EXAMPLES)]
+    #[command(after_long_help = FORGET_EXAMPLES)]
     Forget(ForgetArgs),
 }
 
@@ -39,7 +39,7 @@ Examples:
   A camera that is not watched any more:
     lockon events forget mqtt://broker/lockon/yard
 
-Only topics that lockon writes are removed: TOPIC/tracks/NUMBER, TOPIC/state, TOPIC/status, and homeassistant/*/NAME/*/config
+Only topics that lockon writes are removed: TOPIC/tracks/NUMBER, TOPIC/state, TOPIC/status, and homeassistant/*/NAME/*/config \
 where NAME stands for TOPIC.";
 
 pub(super) fn events(args: &EventsArgs) -> Result<Outcome> {

@@ -66,7 +66,7 @@ fn text(command: &Command) -> Result<String> {
         man.render_subcommands_section(&mut page)?;
     }
     let mut page = String::from_utf8(page)?;
-    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let after = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
     for paragraph in after.split("\n\n") {
         write_section(&mut page, paragraph)?;
     }

@@ -146,7 +146,8 @@ fn arg(field: &'static Field) -> Arg {
     } else {
         field.help.to_owned()
     };
-    let mut arg = Arg::new(field.name).help(help);
+    let brief = brief(&help).to_owned();
+    let mut arg = Arg::new(field.name).help(brief).long_help(help).hide_short_help(spec.is_rare);
     if !spec.is_positional {
         arg = arg.long(field.name);
     }
@@ -178,6 +179,17 @@ fn arg(field: &'static Field) -> Arg {
         arg = arg.default_value(default.clone()).hide_default_value(spec.hides_default);
     }
     arg
+}
+
+/// The beginning of a help text that says enough for the short help: up to the first colon, semicolon or full
+/// stop outside of brackets.
+fn brief(help: &str) -> &str {
+    let mut depth = 0;
+    let ends = help.char_indices().find(|&(at, c)| {
+        depth += i32::from(matches!(c, '(' | '[')) - i32::from(matches!(c, ')' | ']'));
+        depth == 0 && matches!(c, '.' | ':' | ';') && help[at + 1..].starts_with(' ')
+    });
+    help[..ends.map_or(help.len(), |(at, _)| at)].trim_end()
 }
 
 /// Refuses what a field cannot be set to, and offers to whoever completes words what it can be.
@@ -228,6 +240,28 @@ mod tests {
     struct Line {
         #[command(flatten)]
         typed: Typed<All>,
+    }
+
+    #[test]
+    fn the_short_help_has_a_line_for_each_common_option_and_the_long_one_has_all() {
+        use clap::CommandFactory;
+
+        let mut line = Line::command().term_width(160);
+        let (short, long) = (line.render_help().to_string(), line.render_long_help().to_string());
+        for field in FIELDS.iter().filter(|field| !field.spec.is_positional) {
+            let told =
+                |help: &str| help.lines().any(|line| line.split_whitespace().any(|w| w == field.option()));
+            assert_eq!((told(&short), told(&long)), (!field.spec.is_rare, true), "{}", field.name);
+            assert!(brief(field.help).len() <= 150, "{}: {}", field.name, brief(field.help));
+            // clap takes this for the end of a line.
+            assert!(!field.help.contains("{n}"), "{}", field.name);
+        }
+    }
+
+    #[test]
+    fn a_brief_help_ends_before_details_but_not_inside_of_brackets() {
+        assert_eq!(brief("Search for it (a, b; c): as often. As you like"), "Search for it (a, b; c)");
+        assert_eq!(brief("Every 1:02.5 at .mp4"), "Every 1:02.5 at .mp4");
     }
 
     fn parsed(words: &[OsString]) -> Request {

@@ -96,6 +96,8 @@ pub struct Spec {
     pub takes_hyphens: bool,
     /// Help does not tell the default.
     pub hides_default: bool,
+    /// Few people need it: the short help (`-h`) leaves it out.
+    pub is_rare: bool,
     /// What it makes no sense without.
     pub needs: &'static [&'static str],
     /// What it cannot be given with.
@@ -116,6 +118,7 @@ pub(super) const SPEC: Spec = Spec {
     is_positional: false,
     takes_hyphens: false,
     hides_default: false,
+    is_rare: false,
     needs: &[],
     excludes: &[],
     element: InElement::No,

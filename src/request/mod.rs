@@ -117,10 +117,10 @@ request! {
         Spec { group: TO_DO, excludes: &["track-matches"], element: InElement::Ready, ..SPEC };
     /// Follow only detections of this class, as the detector names it; may be given several times
     detection_type: Vec<String> = Vec::new(),
-        Spec { value: "CLASS", group: TO_DO, needs: &["track-detections"], element: InElement::Ready, ..SPEC };
+        Spec { is_rare: true, value: "CLASS", group: TO_DO, needs: &["track-detections"], element: InElement::Ready, ..SPEC };
     /// Minimum score of a detection, from 0 to 1: the field `confidence` of a region's parameters
     min_detection_score: f64 = 0.0,
-        Spec { value: "SCORE", group: TO_DO, needs: &["track-detections"], range: Some((0.0, 1.0)), element: InElement::Ready, ..SPEC };
+        Spec { is_rare: true, value: "SCORE", group: TO_DO, needs: &["track-detections"], range: Some((0.0, 1.0)), element: InElement::Ready, ..SPEC };
     /// End a track that has been lost for this long: 10s, 500ms, 1:30 [default: boxes of --track are searched
     /// for until the video ends; tracks of matches and detections end after 2 s]
     lost_for: Option<TimeSpan> = None,
@@ -145,11 +145,12 @@ request! {
     /// Maximum overlap of two matches of one template: intersection over union, from 0 to 1
     max_overlap: f64 = Limits::default().max_overlap,
         Spec { value: "IOU", group: SEARCH, range: Some((0.0, 1.0)), element: InElement::Playing, ..SPEC };
-    /// Scales: every power of FACTOR (default 1.05) in the range, and 1; a single number is that scale alone
+    /// Search at every power of FACTOR (default 1.05) in the range, and at 1; a single number is that scale
+    /// alone
     scales: Typed<Scales> = Typed::of("1..1/2"),
         Spec { value: "FROM..TO[/FACTOR]", group: SEARCH, hides_default: true, element: InElement::Playing, ..SPEC };
-    /// Angles in degrees, counter-clockwise positive, every STEP (default 5); a single number is that angle
-    /// alone
+    /// Search at angles in degrees, counter-clockwise positive, every STEP (default 5); a single number is
+    /// that angle alone
     angles: Typed<Angles> = Typed::of("0..0/1"),
         Spec { value: "FROM..TO[/STEP]", group: SEARCH, takes_hyphens: true, hides_default: true, element: InElement::Playing, ..SPEC };
     /// Search method: exhaustive (every position, scale and angle), pyramid (coarse to fine on the CPU: much
@@ -172,7 +173,7 @@ request! {
         Spec { value: "WxH[@TRACK]", group: OUTPUT, needs: &["output"], excludes: &["view"], ..SPEC };
     /// Magnify the crop of --follow, from 1 to 16 times
     follow_zoom: f64 = 1.0,
-        Spec { value: "TIMES", group: OUTPUT, needs: &["follow"], range: Some((1.0, 16.0)), hides_default: true, ..SPEC };
+        Spec { is_rare: true, value: "TIMES", group: OUTPUT, needs: &["follow"], range: Some((1.0, 16.0)), hides_default: true, ..SPEC };
     /// Blur these in -o, --cut, --sink and --display: all, the number of a track, or the name of a track,
     /// template or class. They stay hidden while they are uncertain or lost; a report has no pictures then;
     /// may be given several times
@@ -181,13 +182,13 @@ request! {
     /// As --blur, with large squares
     pixelate: Vec<Subject> = Vec::new(),
         Spec { value: "all|NAME|NUMBER", group: OUTPUT, excludes: &["serve", "event-thumbnails"], ..SPEC };
-    /// Write a clip for each appearance (see --gap), without boxes: a name with {n}, the clip's number, and
-    /// perhaps {name}, the name of the track or template, such as clips/{name}-{n}.mp4. Copied from a file,
-    /// beginning at a key frame; encoded from everything else
-    cut: Option<String> = None, Spec { value: "FILE", group: OUTPUT, is_file: true, ..SPEC };
+    /// Write a clip for each appearance (see --gap), without boxes: in the file's name n in braces is the
+    /// clip's number, and {name} the track or template. Copied from a file, beginning at a key frame; encoded
+    /// from everything else
+    cut: Option<String> = None, Spec { value: "{name}-{n}.mp4", group: OUTPUT, is_file: true, ..SPEC };
     /// Time before and after each appearance in the clips of --cut
     cut_padding: TimeSpan = TimeSpan::seconds(1),
-        Spec { value: "TIME", group: OUTPUT, ..SPEC };
+        Spec { is_rare: true, value: "TIME", group: OUTPUT, ..SPEC };
     /// Encode the clips of --cut, so that they begin and end at the exact frame
     cut_exact: bool = false, Spec { group: OUTPUT, needs: &["cut"], ..SPEC };
     /// Do not copy the input's sound into -o and --cut
@@ -222,7 +223,7 @@ request! {
     /// Longest time out of sight within one appearance of --results NAME.intervals.csv and .jsonl, the report
     /// and the summary; after a longer one a new appearance begins
     gap: TimeSpan = TimeSpan::seconds(1),
-        Spec { value: "TIME", group: OUTPUT, element: InElement::Ready, ..SPEC };
+        Spec { is_rare: true, value: "TIME", group: OUTPUT, element: InElement::Ready, ..SPEC };
     /// Report events of tracks (appeared, uncertain, lost, found, gone; entered or left a --zone): as lines
     /// of JSON on standard output (-), posted to an http:// or https:// address, or published to an MQTT
     /// broker at mqtt://HOST:PORT/TOPIC or mqtts://HOST:PORT/TOPIC, with USER:PASSWORD@ before the host if
@@ -235,10 +236,10 @@ request! {
     zone: Vec<Zone> = Vec::new(),
         Spec { value: "NAME=X,Y,X,Y,X,Y", group: OUTPUT, ..SPEC };
     /// Put a small picture of the track into each event: JPEG, in base64
-    event_thumbnails: bool = false, Spec { group: OUTPUT, needs: &["events"], ..SPEC };
+    event_thumbnails: bool = false, Spec { is_rare: true, group: OUTPUT, needs: &["events"], ..SPEC };
     /// Announce the run to Home Assistant through the MQTT broker: a count of tracks, the state of each
     /// --zone, and the events
-    home_assistant: bool = false, Spec { group: OUTPUT, needs: &["events"], ..SPEC };
+    home_assistant: bool = false, Spec { is_rare: true, group: OUTPUT, needs: &["events"], ..SPEC };
     /// Write a page about the run when it ends: trajectories, score and state over time, latency
     report: Option<String> = None, Spec { value: "FILE.html", group: OUTPUT, is_file: true, ..SPEC };
 
@@ -252,21 +253,21 @@ request! {
     /// Use this kernel of the CUDA backend instead of the one chosen automatically; may be given several
     /// times
     kernel: Vec<Kernel> = Vec::new(),
-        Spec { value: "NAME", group: HOW, offers: &Kernel::NAMES, lists_offers: true, element: InElement::Ready, ..SPEC };
+        Spec { is_rare: true, value: "NAME", group: HOW, offers: &Kernel::NAMES, lists_offers: true, element: InElement::Ready, ..SPEC };
     /// Memory limit of the search on the CPU: 2G, 500M; less is slower [default: half of the free memory]
     memory: Option<Typed<Bytes>> = None,
-        Spec { value: "SIZE", group: HOW, element: InElement::Ready, ..SPEC };
+        Spec { is_rare: true, value: "SIZE", group: HOW, element: InElement::Ready, ..SPEC };
     /// Frames in flight on the device; 2 is a double buffer [default: 4, for a live source 2]
     depth: Option<u8> = None,
-        Spec { value: "N", group: HOW, range: Some((1.0, 32.0)), element: InElement::Ready, ..SPEC };
+        Spec { is_rare: true, value: "N", group: HOW, range: Some((1.0, 32.0)), element: InElement::Ready, ..SPEC };
     /// If the GPU fails during a run: end (with an error; written results are kept), gpu (continue on another
     /// GPU, or the CPU), or cpu (continue there)
     on_device_loss: OnDeviceLoss = OnDeviceLoss::default(),
-        Spec { value: "WHAT", group: HOW, offers: &["end", "gpu", "cpu"], element: InElement::Ready, ..SPEC };
+        Spec { is_rare: true, value: "WHAT", group: HOW, offers: &["end", "gpu", "cpu"], element: InElement::Ready, ..SPEC };
     /// Allowed decoders: auto, software, hardware; auto uses hardware where a GPU searches, unless the video
     /// is a file and 12 cores or more decode it faster
     decoder: Decoder = Decoder::Auto,
-        Spec { value: "DECODER", group: HOW, offers: &["auto", "software", "hardware"], ..SPEC };
+        Spec { is_rare: true, value: "DECODER", group: HOW, offers: &["auto", "software", "hardware"], ..SPEC };
     /// Keep up with the source: newest frame first, older ones are dropped and counted (default for live
     /// sources)
     live: bool = false, Spec { group: HOW, excludes: &["lossless"], ..SPEC };
@@ -276,7 +277,7 @@ request! {
     /// with an error
     reconnect: bool = false, Spec { group: HOW, ..SPEC };
     /// Use this video stream of several, counted from 0 [default: the one flagged as default, or the first]
-    video_stream: Option<u32> = None, Spec { value: "N", group: HOW, ..SPEC };
+    video_stream: Option<u32> = None, Spec { is_rare: true, value: "N", group: HOW, ..SPEC };
     /// Frame size of the camera
     size: Option<Size> = None, Spec { value: "WxH", group: HOW, ..SPEC };
     /// Frame rate of the camera: 30, 30000/1001; of pictures, how many make a second (default 25)
@@ -285,7 +286,7 @@ request! {
     /// hides it from the list of processes; the variable `LOCKON_CREDENTIALS` can hold the same line
     credentials: Option<PathBuf> = None, Spec { value: "FILE", group: HOW, ..SPEC };
     /// Jitter buffer of rtsp:// and srt:// in milliseconds: less is sooner, more is smoother [default: 200]
-    jitter: Option<u32> = None, Spec { value: "MS", group: HOW, range: Some((0.0, 60_000.0)), ..SPEC };
+    jitter: Option<u32> = None, Spec { is_rare: true, value: "MS", group: HOW, range: Some((0.0, 60_000.0)), ..SPEC };
     /// Start at this frame, or at the first frame at or after this time: 120, 12.5s, 1:02.5, 1:02:03.5.
     /// Earlier frames are decoded only; numbers and times stay those of the whole video
     start: Moment = Moment::default(), Spec { value: "WHEN", group: HOW, takes_hyphens: true, hides_default: true, ..SPEC };

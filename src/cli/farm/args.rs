@@ -64,12 +64,13 @@ Examples:
   Results files back into a folder here, and wait for them:
     lockon submit --farm nats://head /shared/*.mp4 --template /shared/logo.png --results '{stem}.jsonl' --collect out
 
-Prints the number of each job, a line each in the order of the inputs. What is submitted twice is done once.
+Prints the number of each job, one per line in the order of the inputs. A job that is submitted twice is done once.
+
 Exit codes: 0 submitted, or with --wait all done; 1 something failed; 2 wrong usage.";
 
 /// `lockon submit`.
 #[derive(ClapArgs)]
-#[command(after_help = SUBMIT_EXAMPLES)]
+#[command(after_long_help = SUBMIT_EXAMPLES)]
 pub(in crate::cli) struct SubmitArgs {
     #[command(flatten)]
     pub(super) typed: Typed<All>,
@@ -121,12 +122,12 @@ Examples:
   One that gives its jobs back when it is stopped, instead of finishing them:
     lockon worker --farm nats://head --root /shared --drain give-back
 
-SIGTERM and Ctrl-C drain it: it takes no more jobs, and ends when those that go on have ended (exit code 0). A second one ends
-it at once (exit code 143 or 130); its jobs are given to another worker when their lease is over.";
+SIGTERM and Ctrl-C drain it: it takes no more jobs, and ends when its running jobs have ended (exit code 0). A second signal \
+ends it at once (exit code 143 or 130); another worker gets its jobs when their lease is over.";
 
 /// `lockon worker`.
 #[derive(ClapArgs)]
-#[command(after_help = WORKER_EXAMPLES)]
+#[command(after_long_help = WORKER_EXAMPLES)]
 pub(in crate::cli) struct WorkerArgs {
     #[command(flatten)]
     pub(super) farm: FarmArgs,
