@@ -109,8 +109,34 @@ impl Uri {
         Ok((address, typed.filter(is_enough).or(given)))
     }
 
+    /// True if a login for this server may be given to the one at `other`: host and port are equal, and the
+    /// connection is encrypted if this one is.
+    pub(super) fn lends_login_to(&self, other: &Self) -> bool {
+        let (Some((host, port)), Some((other_host, other_port))) = (self.server(), other.server()) else {
+            return false;
+        };
+        let is_same = host.eq_ignore_ascii_case(&other_host) && port == other_port;
+        self.has_server() && is_same && (other.is_encrypted() || !self.is_encrypted())
+    }
+
+    /// True if it names a server, or an own port as SRT's listener does.
+    pub(super) fn has_server(&self) -> bool {
+        self.server().is_some_and(|(host, port)| !host.is_empty() || port.is_some())
+    }
+
+    fn is_encrypted(&self) -> bool {
+        let scheme = self.scheme();
+        scheme == "https" || scheme.starts_with("rtsps")
+    }
+
     /// Host and port, where it has both.
     fn host_and_port(&self) -> Option<(String, u16)> {
+        let (host, port) = self.server()?;
+        (!host.is_empty()).then_some((host, port?))
+    }
+
+    /// Host, which may be empty, and port, if it has one or its scheme a usual one.
+    fn server(&self) -> Option<(String, Option<u16>)> {
         let (_, rest) = self.0.split_once("://")?;
         let host = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
         let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
@@ -127,7 +153,7 @@ impl Uri {
             _ => None,
         };
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        (!host.is_empty()).then_some((host.to_owned(), port.or_else(default)?))
+        Some((host.to_owned(), port.or_else(default)))
     }
 
     /// Where its server is, in words: `192.168.1.20 port 554`.
@@ -269,6 +295,29 @@ mod tests {
             ("file:///a", None),
         ] {
             assert_eq!(Uri::from(uri).place().as_deref(), expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_login_is_lent_to_the_same_host_and_port_and_never_in_plain_text_where_it_was_encrypted() {
+        for (typed, other, expected) in [
+            ("http://cam/list.m3u8", "http://cam/1.ts", true),
+            ("http://cam/list.m3u8", "http://CAM:80/1.ts", true),
+            ("http://a:b@cam/x", "http://cam/x", true),
+            ("http://cam:443/x", "https://cam/x", true),
+            ("srt://:7001", "srt://:7001", true),
+            ("https://cam:8443/x", "http://cam:8443/x", false),
+            ("rtsps://cam:322/x", "rtsp://cam:322/x", false),
+            ("http://cam/x", "https://cam/x", false),
+            ("http://cam/x", "http://cam:8080/x", false),
+            ("http://cam/x", "http://cam.evil/x", false),
+            ("http://cam/x", "http://cam:80@evil/x", false),
+            ("http://cam/x", "http://evil\\@cam@evil/x", false),
+            ("http://cam/x", "http://evil#@cam/x", false),
+            ("http://cam/x", "http://cam:80x/x", false),
+            ("file:///a", "http://cam/x", false),
+        ] {
+            assert_eq!(Uri::from(typed).lends_login_to(&Uri::from(other)), expected, "{typed} {other}");
         }
     }
 

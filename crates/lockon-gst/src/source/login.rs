@@ -1,8 +1,9 @@
-//! User and password for a server. They are never shown.
+//! User and password for the server that the user typed. They are never shown, and no other server gets them.
 
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use gst::glib;
 use gst::prelude::*;
@@ -40,8 +41,8 @@ impl Login {
     }
 
     /// Gives it to an element that asks for one and has none yet: `rtspsrc` and `souphttpsrc` have properties
-    /// for user and password, SRT has a passphrase.
-    fn give_to(&self, element: &gst::Element) {
+    /// for user and password, SRT has a passphrase. Returns true if it got them.
+    fn give_to(&self, element: &gst::Element) -> bool {
         let is_text = |name: &str| {
             element.find_property(name).is_some_and(|spec| {
                 spec.value_type() == glib::Type::STRING && spec.flags().contains(glib::ParamFlags::READWRITE)
@@ -56,7 +57,10 @@ impl Login {
             element.set_property("user-pw", &self.password);
         } else if is_srt && element.find_property("passphrase").is_some() {
             element.set_property("passphrase", &self.password);
+        } else {
+            return false;
         }
+        true
     }
 }
 
@@ -80,31 +84,55 @@ impl fmt::Debug for Login {
     }
 }
 
-/// Gives the login to every element that asks for one, now or later, for a server that was typed: a list of
-/// pieces of a stream, which its server sends, may name others.
-pub(super) fn give_login(pipeline: &gst::Pipeline, login: Login) {
+/// Gives the login to every element that asks for one, now or later, and reads from the server that the user
+/// typed. Playlists and redirections may name other servers, which do not get it.
+///
+/// `typed` is the address that the user typed. Without one, in a user's own pipeline, the addresses of its
+/// elements count as typed.
+pub(super) fn give_login(pipeline: &gst::Pipeline, login: Login, typed: Option<&Uri>) {
     let elements = || pipeline.iterate_recurse().into_iter().flatten();
-    let typed: Vec<String> = elements().filter_map(|element| place_of(&element)).collect();
-    let is_for = move |element: &gst::Element| {
-        typed.is_empty() || place_of(element).is_some_and(|place| typed.contains(&place))
-    };
-    for element in elements().filter(|element| is_for(element)) {
-        login.give_to(&element);
-    }
-    pipeline.connect_deep_element_added(move |_, _, element| {
-        if is_for(element) {
-            login.give_to(element);
+    let of_elements = elements().filter_map(|element| uri_of(&element)).filter(Uri::has_server);
+    let typed: Arc<[Uri]> = typed.map_or_else(|| of_elements.collect(), |typed| [typed.clone()].into());
+    let give = move |element: &gst::Element, is_written_by_user: bool| {
+        let is_allowed = |uri: &Uri| typed.iter().any(|typed| typed.lends_login_to(uri));
+        // An element in the user's text may have its server in a property of another name.
+        let is_for = uri_of(element).map_or(is_written_by_user, |uri| is_allowed(&uri));
+        if is_for && login.give_to(element) {
+            keep_login(element, &typed);
         }
-    });
+    };
+    for element in elements() {
+        give(&element, true);
+    }
+    pipeline.connect_deep_element_added(move |_, _, element| give(element, false));
 }
 
-/// Host and port of the server that an element reads from, where it says so.
-fn place_of(element: &gst::Element) -> Option<String> {
+/// Takes the login away from an element before it follows a redirection to another server.
+fn keep_login(element: &gst::Element, typed: &Arc<[Uri]>) {
+    if glib::subclass::SignalId::lookup("before-send", element.type_()).is_some() {
+        // `rtspsrc` connects to the new server by itself, and emits this before each request.
+        let typed = Arc::clone(typed);
+        element.connect("before-send", false, move |values| {
+            if let Some(element) = values.first().and_then(|value| value.get::<gst::Element>().ok()) {
+                let is_allowed = |uri: Uri| typed.iter().any(|typed| typed.lends_login_to(&uri));
+                if !typed.is_empty() && !uri_of(&element).is_some_and(is_allowed) {
+                    element.set_property("user-id", None::<String>);
+                    element.set_property("user-pw", None::<String>);
+                }
+            }
+            // The request is sent.
+            Some(true.to_value())
+        });
+    }
+}
+
+/// The address that an element reads from, if it has a property for it.
+fn uri_of(element: &gst::Element) -> Option<Uri> {
     ["location", "uri"].iter().find_map(|name| {
         element.find_property(name).filter(|spec| {
             spec.value_type() == glib::Type::STRING && spec.flags().contains(glib::ParamFlags::READABLE)
         })?;
-        Uri::from(element.property::<Option<String>>(name)?).place()
+        element.property::<Option<String>>(name).map(Uri::from)
     })
 }
 
@@ -139,15 +167,15 @@ mod tests {
 
     #[test]
     fn elements_that_ask_for_a_login_get_it_and_what_was_typed_stays() {
-        crate::launch::init().unwrap();
+        super::super::login_tests::load_plugins();
         for factory in ["rtspsrc", "souphttpsrc"] {
             let element = gst::ElementFactory::make(factory).build().unwrap();
-            Login::new("a", "b").give_to(&element);
-            Login::new("c", "d").give_to(&element);
+            assert!(Login::new("a", "b").give_to(&element));
+            assert!(!Login::new("c", "d").give_to(&element));
             let get = |name| element.property::<Option<String>>(name).unwrap();
             assert_eq!((get("user-id").as_str(), get("user-pw").as_str()), ("a", "b"), "{factory}");
         }
         // It has no such properties, and is left alone.
-        Login::new("a", "b").give_to(&gst::ElementFactory::make("filesrc").build().unwrap());
+        assert!(!Login::new("a", "b").give_to(&gst::ElementFactory::make("filesrc").build().unwrap()));
     }
 }

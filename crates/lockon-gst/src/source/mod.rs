@@ -75,6 +75,8 @@ mod info;
 mod inlet;
 mod input;
 mod login;
+#[cfg(test)]
+mod login_tests;
 mod multipart;
 mod open;
 mod orientation;

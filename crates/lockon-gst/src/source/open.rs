@@ -474,7 +474,11 @@ fn built(
         login = own;
     }
     if let Some(login) = login {
-        give_login(&pipeline, login);
+        let typed = match &spec.input {
+            Input::Uri(uri) => Some(uri),
+            _ => None,
+        };
+        give_login(&pipeline, login, typed);
     }
     if let Some(threads) = spec.decoder_threads.filter(|_| !matches!(spec.input, Input::Launch(_))) {
         limit_threads(&pipeline, threads);

@@ -113,7 +113,11 @@ fn fetch(spec: &SourceSpec, control: &Control) -> Option<String> {
         return Some(text);
     }
     let variant = lines.find(|line| !line.is_empty() && !line.starts_with('#'))?;
-    fetch_text(spec, &resolved(&address, variant), control)
+    let variant = resolved(&address, variant);
+    // A playlist must not choose what else is opened.
+    let scheme = super::Uri::from(variant.as_str()).scheme();
+    let is_read = matches!(scheme.as_str(), "http" | "https") || scheme == uri.scheme();
+    if is_read { fetch_text(spec, &variant, control) } else { None }
 }
 
 /// The address of what a playlist at `base` names.
@@ -138,7 +142,8 @@ fn fetch_text(spec: &SourceSpec, address: &str, control: &Control) -> Option<Str
     pipeline.add_many([&source, sink.upcast_ref()]).ok()?;
     source.link(&sink).ok()?;
     if let Some(login) = uri.with_login(spec.login.clone()).ok()?.1 {
-        give_login(&pipeline, login);
+        // The playlist may name another server than the one that was typed.
+        give_login(&pipeline, login, Some(uri));
     }
     let running = Running::new(pipeline);
     running.set_state(gst::State::Playing).ok()?;

@@ -741,7 +741,7 @@ fn a_login_is_given_to_the_server_that_was_typed_and_to_no_other() {
     let pipeline = gst::Pipeline::new();
     let typed = source("http://camera:8080/list.m3u8");
     pipeline.add(&typed).unwrap();
-    give_login(&pipeline, Login::new("admin", "s3cret"));
+    give_login(&pipeline, Login::new("admin", "s3cret"), None);
     let (piece, stranger) = (source("http://camera:8080/1.ts"), source("http://elsewhere:8080/1.ts"));
     let other_port = source("http://camera/1.ts");
     pipeline.add_many([&piece, &stranger, &other_port]).unwrap();
