@@ -293,15 +293,11 @@ impl Run {
         if !is_live {
             control.set_speed(request.speed.times());
         }
-        let time = |moment: Moment| match moment {
-            Moment::Time(ns) => ns,
-            Moment::Frame(_) => 0,
-        };
         let shown = serve::Shown {
             name: text::for_people(name),
             title: text::for_people(&title(request, &self.spec.input, name)),
             zones: request.zone.clone(),
-            start_ns: time(request.start),
+            start_ns: self.time_of(request.start).unwrap_or(0),
             can_jump: self.can_jump(),
             control: control.clone(),
             traffic: devices.traffic(),
@@ -320,8 +316,8 @@ impl Run {
         number
     }
 
-    /// True if the run can go on at another place of the video. What a run writes has each frame once, in
-    /// their order, with the number that it has in the video: so only a run that writes nothing can.
+    /// True if the run can jump to another place of the video. Outputs contain each frame once, in order, with
+    /// its number in the video, so only a run that writes nothing can jump.
     #[cfg(feature = "serve")]
     fn can_jump(&self) -> bool {
         let Self { request, .. } = self;
@@ -377,19 +373,25 @@ impl Run {
         self.shown.clone()
     }
 
-    /// How much of the video is processed, in nanoseconds, as far as that is known.
+    /// The time of a moment in nanoseconds; `None` for a frame's number in a video without a frame rate.
+    fn time_of(&self, moment: Moment) -> Option<u64> {
+        match moment {
+            Moment::Time(ns) => Some(ns),
+            Moment::Frame(index) => {
+                let rate = job::frame_rate(&self.frames.source().format());
+                (rate > 0.0).then(|| (index as f64 / rate * 1e9) as u64)
+            }
+        }
+    }
+
+    /// Length of the processed part in nanoseconds, if it is known.
     pub fn length_ns(&self) -> Option<u64> {
         let Self { request, .. } = self;
-        let source = self.frames.source();
-        let rate = job::frame_rate(&source.format());
-        let frames = |count: u64| (rate > 0.0).then(|| (count as f64 / rate * 1e9) as u64);
-        let time = |moment: Moment| match moment {
-            Moment::Frame(index) => frames(index),
-            Moment::Time(ns) => Some(ns),
-        };
-        let start = time(request.start).unwrap_or(0);
-        let end = source.duration_ns().into_iter().chain(request.end.and_then(time)).min();
-        let asked = request.max_frames.and_then(|max| frames(max.saturating_mul(request.every)));
+        let start = self.time_of(request.start).unwrap_or(0);
+        let end = request.end.and_then(|end| self.time_of(end));
+        let end = self.frames.source().duration_ns().into_iter().chain(end).min();
+        let asked = request.max_frames.map(|max| Moment::Frame(max.saturating_mul(request.every)));
+        let asked = asked.and_then(|length| self.time_of(length));
         end.map(|end| end.saturating_sub(start)).into_iter().chain(asked).min()
     }
 

@@ -581,7 +581,7 @@ fn a_file_can_be_watched_paused_set_to_a_place_and_closed_after_its_end() {
     browser.keys(" ");
     browser.until("document.getElementById('state').textContent === 'paused'");
     // It goes where the bar is set, also back, and nothing is written that would be wrong then.
-    for (seconds, frame) in [("3", 38), ("0.5", 7)] {
+    for (seconds, frame) in [("3", 38), ("seek.max", 59), ("0.5", 7)] {
         browser.run(&format!(
             "const seek = document.getElementById('seek'); seek.value = {seconds}; \
              for (const kind of ['input', 'change']) seek.dispatchEvent(new Event(kind, {{ bubbles: true }}))"

@@ -903,12 +903,50 @@ fn a_run_that_writes_nothing_goes_on_at_another_place_and_one_that_writes_does_n
     assert_eq!(code, Some(0), "{said}");
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("a.jsonl").to_string_lossy().into_owned();
-    let writes = Served::waiting(&[&cars(), "--results", &results]);
-    assert_eq!(writes.video()["can_jump"], false);
-    let answer = writes.send("PUT", "/api/videos/0/position", &json!({ "seconds": 3.0 }));
-    assert_eq!(answer.status, 409);
-    assert!(answer.text().contains("each frame of the video once"), "{}", answer.text());
+    for output in [["--results", &results]] {
+        let writes = Served::waiting(&[&[&*cars()][..], &output].concat());
+        assert_eq!(writes.video()["can_jump"], false, "{output:?}");
+        let answer = writes.send("PUT", "/api/videos/0/position", &json!({ "seconds": 3.0 }));
+        assert_eq!(answer.status, 409);
+        assert!(answer.text().contains("each frame of the video once"), "{}", answer.text());
+    }
     assert_eq!(jump(&Served::ball(&[]), 3.0), 409);
+}
+
+#[test]
+fn a_jump_past_the_end_pauses_at_the_last_frame_and_does_not_end_the_run() {
+    let served = Served::start("0", &[&cars(), "--threshold", "mean:31:5", "--speed", "0.25"]);
+    served.wait("a frame", |video| video["frames"].as_u64() > Some(0));
+    let send = |path: &str, body: Value| {
+        assert_eq!(served.send("PUT", &format!("/api/videos/0/{path}"), &body).status, 204, "{path} {body}");
+    };
+    for seconds in [1e11, 1000.0, 1e300, 4.8] {
+        send("pace", json!({ "paused": false }));
+        send("position", json!({ "seconds": seconds }));
+        let video = served.wait("the last frame", |video| video["frame"] == 59);
+        assert_eq!((&video["can_jump"], &video["error"]), (&json!(true), &Value::Null));
+        served.wait("a pause", |video| video["state"] == "paused");
+        send("position", json!({ "seconds": 0.5 }));
+        served.wait("that frame", |video| video["frame"] == 7);
+    }
+    send("position", json!({ "seconds": -1e11 }));
+    served.wait("the first frame", |video| video["frame"] == 0);
+    send("pace", json!({ "paused": false, "speed": "max" }));
+    let (code, said) = served.end();
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn a_jump_stays_behind_a_start_that_is_a_frame() {
+    let served = Served::waiting(&[&cars(), "--start", "20"]);
+    let video = served.video();
+    assert_eq!((&video["start_s"], &video["frame"]), (&json!(1.6), &json!(20)), "{video}");
+    assert!((video["length_s"].as_f64().unwrap() - 3.2).abs() < 0.1, "{video}");
+    for (seconds, frame) in [(3.0, 38), (0.0, 20), (4.8, 59), (0.5, 20)] {
+        let body = json!({ "seconds": seconds });
+        assert_eq!(served.send("PUT", "/api/videos/0/position", &body).status, 204);
+        served.wait("that frame", |video| video["frame"] == frame);
+    }
 }
 
 #[test]

@@ -602,9 +602,9 @@ async fn jump(
     let why = if video.has_ended() {
         "the run has ended"
     } else if video.shown.is_live {
-        "a camera or stream has no other places"
+        "a camera or stream cannot jump"
     } else {
-        "this run cannot go to another place: what it writes has each frame of the video once, in order"
+        "this run cannot jump: its outputs contain each frame of the video once, in order"
     };
     Err(refuse(StatusCode::CONFLICT, why))
 }

@@ -118,7 +118,7 @@ pub struct Shown {
     pub length_ns: Option<u64>,
     /// Time of its first frame, in nanoseconds.
     pub start_ns: u64,
-    /// True if the run can go on at another place of the video.
+    /// True if the run can jump to another place of the video.
     pub can_jump: bool,
     /// The zones that it begins with.
     pub zones: Vec<Zone>,

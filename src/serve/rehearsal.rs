@@ -45,7 +45,7 @@ pub struct Rehearsal {
 
 impl Rehearsal {
     /// All requests with a body: method, address, and a valid body.
-    pub const ORDERS: [(&str, &str, &str); 15] = [
+    pub const ORDERS: [(&str, &str, &str); 16] = [
         ("POST", "/api/videos", r#"{"camera":"/dev/video7"}"#),
         ("POST", "/api/videos/0/tracks", r#"{"box":[1,2,30,40],"frame":7}"#),
         ("PUT", "/api/videos/0/tracks/1", r#"{"box":[1,2,30,40],"frame":null}"#),
@@ -57,6 +57,7 @@ impl Rehearsal {
         ("PUT", "/api/videos/0/pace", r#"{"speed":0.5}"#),
         ("PUT", "/api/videos/0/pace", r#"{"speed":"max"}"#),
         ("PUT", "/api/videos/0/position", r#"{"seconds":1.5}"#),
+        ("PUT", "/api/videos/0/position", r#"{"seconds":1e11}"#),
         ("PUT", "/api/videos/0/zones/a", r#"{"corners":[[0,0],[9,0],[9,9]]}"#),
         ("DELETE", "/api/videos/0/zones/a", "{}"),
         ("POST", "/api/videos/0/step", "{}"),
@@ -76,7 +77,7 @@ impl Rehearsal {
         let camera = Camera { name: "a camera".into(), device: "/dev/video7".into() };
         let offers = Offers::new(None, chosen, Box::new(move || vec![camera.clone()]))?;
         let shared = Arc::new(Shared::new(guard, Some(offers), is_over));
-        let video = shared.videos().add(shown(), &shared);
+        let video = shared.videos().add(Shown { can_jump: true, ..shown() }, &shared);
         deliver(&video, 7, plane());
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         Ok(Self { runtime, router: api::router(&shared), shared, video, _over: over })

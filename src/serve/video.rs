@@ -403,13 +403,14 @@ impl Video {
         self.tell();
     }
 
-    /// Jumps to another place of the video; false if this run cannot. A run that pauses shows one frame from
-    /// there.
+    /// Jumps to another place of the video; false if this run cannot. A paused run shows one frame from there.
+    /// Places outside of the video are its first and its last frame.
     pub(super) fn jump_to(&self, seconds: f64) -> bool {
         if !self.shown.can_jump || self.has_ended() {
             return false;
         }
-        self.shown.control.jump_to((seconds.max(0.0) * 1e9) as u64);
+        // Saturates: the run clamps it to the video.
+        self.shown.control.jump_to((seconds * 1e9) as u64);
         if self.shown.control.is_paused() {
             self.shown.control.step();
         }

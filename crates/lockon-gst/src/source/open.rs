@@ -392,15 +392,14 @@ impl Prerolled {
         if let Some(ns) = spec.seek_ns {
             // The first frame, which was looked at, is dropped with this.
             let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT | gst::SeekFlags::SNAP_BEFORE;
-            let sought = running.pipeline().seek_simple(flags, gst::ClockTime::from_nseconds(ns));
+            let sought = running.pipeline().seek_simple(flags, seek_time(ns));
             sought.map_err(|_| {
                 no_video(&spec.input, "it cannot start at a later frame: seeking is not possible in it")
             })?;
         }
         let sought = skip::find(spec, &info, control).filter(|place| {
             let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT | gst::SeekFlags::SNAP_BEFORE;
-            let time = gst::ClockTime::from_nseconds(place.seek_ns);
-            running.pipeline().seek_simple(flags, time).is_ok()
+            running.pipeline().seek_simple(flags, seek_time(place.seek_ns)).is_ok()
         });
         let is_paused = is_live && !is_real_time;
         if !is_paused {
@@ -449,6 +448,11 @@ impl Prerolled {
             control: control.clone(),
         })
     }
+}
+
+/// A time to seek to. GStreamer's seeks have signed times: later ones are all past the end.
+fn seek_time(ns: u64) -> gst::ClockTime {
+    gst::ClockTime::from_nseconds(ns.min(i64::MAX as u64))
 }
 
 /// The pipeline, with what text cannot say of it.
