@@ -323,6 +323,7 @@ impl Run {
         let Self { request, .. } = self;
         let is_seen_alone = request.output_files().is_empty()
             && request.results.is_empty()
+            && request.cut.is_none()
             && request.sink.is_empty()
             && request.events.is_empty()
             && !request.display;

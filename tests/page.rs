@@ -903,7 +903,8 @@ fn a_run_that_writes_nothing_goes_on_at_another_place_and_one_that_writes_does_n
     assert_eq!(code, Some(0), "{said}");
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("a.jsonl").to_string_lossy().into_owned();
-    for output in [["--results", &results]] {
+    let clips = folder.path().join("clip-{n}.mp4").to_string_lossy().into_owned();
+    for output in [["--results", &results], ["--cut", &clips]] {
         let writes = Served::waiting(&[&[&*cars()][..], &output].concat());
         assert_eq!(writes.video()["can_jump"], false, "{output:?}");
         let answer = writes.send("PUT", "/api/videos/0/position", &json!({ "seconds": 3.0 }));
