@@ -24,7 +24,7 @@ pub struct Roots {
     allowed: Vec<Allowed>,
 }
 
-/// What a worker with roots serves besides files: `camera`, a scheme (`rtsp`), or a scheme and a host
+/// An input that a worker with roots serves besides files: `camera`, a scheme (`rtsp`), or a scheme and a host
 /// (`rtsp://10.0.0.7`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Allowed {
@@ -162,6 +162,31 @@ fn name_of_open(_: &File) -> Result<PathBuf> {
     Err(Error::Usage("--root is available on Linux only".into()))
 }
 
+/// How many files this process may have open; `None` if there is no limit.
+#[cfg(unix)]
+fn maximum_of_files() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+#[cfg(not(unix))]
+fn maximum_of_files() -> Option<u64> {
+    None
+}
+
+/// Refuses pictures that need more than a quarter of the open files that the process may have: each stays open
+/// until the job ends, and other jobs run beside it.
+fn check_count(typed: &Path, pictures: usize, files: Option<u64>) -> Result<()> {
+    match files {
+        Some(files) if pictures as u64 > files / 4 => Err(Error::Usage(format!(
+            "{}: {pictures} pictures, and a worker with --root opens at most {}, a quarter of its limit of open \
+             files ({files}): raise that limit for the worker (ulimit -n), or make a video of the pictures",
+            typed.display(),
+            files / 4
+        ))),
+        _ => Ok(()),
+    }
+}
+
 impl Roots {
     /// These folders, with links resolved, and the addresses and cameras that are allowed too.
     ///
@@ -273,7 +298,9 @@ impl Roots {
             let file = self.open_file(&path)?;
             Ok((folder.join(path.file_name().unwrap_or_default()), file))
         };
-        found.names()?.into_iter().map(open).collect()
+        let names = found.names()?;
+        check_count(typed, names.len(), maximum_of_files())?;
+        names.into_iter().map(open).collect()
     }
 
     /// Opens templates, the login, an earlier run's results and receivers of events, and the folders of outputs.
@@ -550,6 +577,16 @@ mod tests {
         }
         symlink(path("out/p3.png"), path("in/p3.png")).unwrap();
         assert!(open("in").err().unwrap().to_string().contains("outside"));
+    }
+
+    #[test]
+    fn more_pictures_than_a_quarter_of_the_open_files_are_wrong_usage() {
+        let check = |pictures, files| check_count(Path::new("in/*.png"), pictures, files);
+        check(63, Some(253)).unwrap();
+        check(1_000_000, None).unwrap();
+        let error = check(64, Some(253)).unwrap_err();
+        let said = error.to_string();
+        assert!(error.is_usage() && said.contains("64 pictures") && said.contains("at most 63"), "{said}");
     }
 
     #[test]

@@ -128,6 +128,33 @@ fn an_address_that_is_allowed_leads_to_no_other_one() {
     assert_eq!(other.asked(), [""; 0], "nothing else was");
 }
 
+/// Each picture stays open until the job ends. A worker without descriptors took that for its own failure.
+#[test]
+fn more_pictures_than_a_worker_can_hold_open_are_the_jobs_error_and_the_worker_goes_on() {
+    let Some(farm) = Farm::start() else { return };
+    fs::create_dir_all(farm.path("root/pictures")).unwrap();
+    farm.videos(1);
+    fs::rename(farm.path("v0.mp4"), farm.path("root/v0.mp4")).unwrap();
+    for number in 0..301 {
+        let path = farm.path(&format!("root/pictures/{number:03}.png"));
+        image::GrayImage::new(33, 17).save(path).unwrap();
+    }
+    let mut few = Command::new("sh");
+    few.args(["-c", "ulimit -n 256; exec \"$@\"", "sh"]).arg(program());
+    few.args(["worker", "--name", "few", "--lease", "2", "--jobs", "1", "--root", "root"]);
+    few.current_dir(farm.dir.path()).env("LOCKON_FARM", &farm.address);
+    let log = fs::File::create(farm.path("workers.log")).unwrap();
+    let _few = Process(few.stdin(Stdio::null()).stderr(log).spawn().unwrap());
+    let submit = ["submit", "--threshold", "mean:31:5", "--max-frames", "3", "--results", "root/{index}.csv"];
+    farm.said(&[&submit[..], &["root/pictures"]].concat());
+    let jobs = farm.until("it is given up", |jobs| all_are(jobs, "failed"));
+    let error = jobs[0]["tries"][0]["error"].as_str().unwrap();
+    assert!(error.contains("301 pictures") && error.contains("at most 64"), "{error}");
+    assert_eq!(jobs[0]["tries"].as_array().unwrap().len(), 1, "{jobs:?}");
+    farm.said(&[&submit[..], &["root/v0.mp4", "--wait"]].concat());
+    assert!(!farm.log().contains("takes no jobs"), "{}", farm.log());
+}
+
 #[test]
 fn without_a_root_a_worker_plays_what_a_playlist_names() {
     let Some(farm) = Farm::start() else { return };
