@@ -322,6 +322,11 @@ impl Slow {
         self.is_open.store(true, Ordering::Relaxed);
     }
 
+    /// Holds up the next who connects.
+    fn hold(&self) {
+        self.is_open.store(false, Ordering::Relaxed);
+    }
+
     fn words(&self) -> [&str; 4] {
         ["--source", &self.source, "--track", "30,20,64,28"]
     }

@@ -17,14 +17,14 @@ use crate::request::Request;
 pub(super) enum Found {
     /// Its results, whole: an earlier worker was gone before it could report them.
     Results,
-    /// Nothing that must stay, besides these files, which the job may replace.
+    /// No files that must stay. The job may replace these.
     Room(Vec<PathBuf>),
 }
 
 /// Looks where a job's outputs belong.
 ///
 /// # Errors
-/// `Usage` if somebody else's files are there; `File` if what is there cannot be read.
+/// `Usage` if other files have the names of outputs; `File` if a file there cannot be read.
 pub(super) fn look(record: &Record, request: &Request) -> Result<Found> {
     if record.job.collect || record.job.live {
         return Ok(Found::Room(Vec::new()));
@@ -153,11 +153,11 @@ impl Place {
         self.last.iter().map(|path| path.to_string_lossy().into_owned())
     }
 
-    /// Gives the written files their last names; the results, which tell that all is there, come last. Those
-    /// that are collected are read instead.
+    /// Gives the written files their last names. Results come last, since they show that the outputs are whole.
+    /// Collected outputs are read instead.
     ///
     /// # Errors
-    /// `Usage` if a name is somebody else's by now; `File`. Then no file has got its name.
+    /// `Usage` if another file has a name by now; `File`. Then no file gets its name.
     pub(super) fn commit(self, written: &[PathBuf]) -> Result<Committed> {
         if self.is_live {
             remove_empty(&self.request.output_files());
@@ -199,13 +199,13 @@ impl Place {
                 link(path, &wanted).map(|()| wanted.clone())
             } else {
                 // Further parts of a video whose frames change size get any free name.
-                link_free(path, &wanted)
+                link_free(path, &wanted, &self.declared)
             };
             let placed = placed.map_err(|error| match error.kind() {
                 ErrorKind::AlreadyExists => taken(&wanted),
                 _ => unwritable()(error),
             })?;
-            committed.placed.push(placed.clone());
+            committed.placed.push(Placed::of(path, &placed));
             committed.files.push(placed);
         }
         Ok(())
@@ -227,9 +227,33 @@ pub(super) struct Committed {
     pub(super) files: Vec<PathBuf>,
     /// Their bytes, if they come back through the farm.
     pub(super) contents: Vec<Vec<u8>>,
-    /// Names that were free before.
-    placed: Vec<PathBuf>,
+    /// Files whose names were free before.
+    placed: Vec<Placed>,
     hidden: Vec<PathBuf>,
+}
+
+/// A file that has its last name.
+struct Placed {
+    name: PathBuf,
+    identity: Option<(u64, u64)>,
+    /// The hidden file, or the hidden folder if the file has no second name there. Another worker that takes
+    /// over the job removes it.
+    hidden: PathBuf,
+}
+
+impl Placed {
+    fn of(hidden: &Path, name: &Path) -> Self {
+        let has_two_names = hidden.symlink_metadata().is_ok();
+        let hidden = if has_two_names { hidden } else { folder_of(hidden) };
+        Self { name: name.into(), identity: identity(name), hidden: hidden.into() }
+    }
+
+    /// True if the name still belongs to this worker's file. The hidden file keeps its inode in use, so no
+    /// other file can have the same identity.
+    fn is_there(&self) -> bool {
+        let exists = |path: &Path| path.symlink_metadata().is_ok();
+        exists(&self.hidden) && exists(&self.name) && identity(&self.name) == self.identity
+    }
 }
 
 impl Committed {
@@ -242,10 +266,16 @@ impl Committed {
         remove_folders(&self.hidden);
     }
 
-    /// Removes the outputs of a job that this worker lost, except those that replaced other files.
+    /// True if no other worker has removed or replaced the outputs.
+    pub(super) fn is_whole(&self) -> bool {
+        self.placed.iter().all(Placed::is_there)
+    }
+
+    /// Removes the outputs of a job that this worker lost, except those that replaced other files. Files that
+    /// another worker placed under the same names stay.
     pub(super) fn undo(&self) {
-        for path in &self.placed {
-            let _ = std::fs::remove_file(path);
+        for placed in self.placed.iter().filter(|placed| placed.is_there()) {
+            let _ = std::fs::remove_file(&placed.name);
         }
         self.keep();
     }
@@ -268,15 +298,18 @@ fn link(path: &Path, wanted: &Path) -> io::Result<()> {
     match std::fs::hard_link(path, wanted) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
             File::options().write(true).create_new(true).open(wanted)?;
-            std::fs::rename(path, wanted)
+            std::fs::rename(path, wanted).inspect_err(|_| {
+                // An empty file with the last name looks like a result.
+                let _ = std::fs::remove_file(wanted);
+            })
         }
         linked => linked,
     }
 }
 
-/// Gives a part of a video, `a-2.mkv`, a second name. If that is in use it is `a-3.mkv`, and so on. Returns
-/// the name.
-fn link_free(path: &Path, part: &Path) -> io::Result<PathBuf> {
+/// Gives a part of a video, `a-2.mkv`, a second name. If that is in use it is `a-3.mkv`, and so on. Names of
+/// declared outputs are skipped. Returns the name.
+fn link_free(path: &Path, part: &Path, declared: &[PathBuf]) -> io::Result<PathBuf> {
     let stem = part.file_stem().unwrap_or_default().to_string_lossy();
     let split = stem.rsplit_once('-').and_then(|(stem, number)| Some((stem, number.parse::<u32>().ok()?)));
     let (stem, first) = split.unwrap_or((&stem, 2));
@@ -284,6 +317,9 @@ fn link_free(path: &Path, part: &Path) -> io::Result<PathBuf> {
     let whole = part.extension().map_or_else(|| whole.clone(), |end| whole.with_added_extension(end));
     for number in first.. {
         let name = numbered(&whole, number);
+        if declared.contains(&name) {
+            continue;
+        }
         match link(path, &name) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             linked => return linked.map(|()| name),
@@ -453,6 +489,72 @@ mod tests {
             assert!(committed.files.contains(&at(part)), "{:?}", committed.files);
             assert_eq!(std::fs::read_to_string(at("a-2.mkv")).unwrap(), old);
             assert_eq!(std::fs::read_to_string(at("a-3.mkv")).unwrap(), "old");
+        }
+    }
+
+    #[test]
+    fn a_second_part_leaves_declared_names_to_the_declared_outputs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (job, mut request) = job(folder.path());
+        let at = |name: &str| folder.path().join(name);
+        request.output.push(at("a-3.mkv"));
+        std::fs::write(at("a-2.mkv"), "old").unwrap();
+        let place = place(&job, &request, "w1");
+        let written = write(&place);
+        std::fs::write(&place.request.output[1], "declared").unwrap();
+        let committed = place.commit(&written).unwrap();
+        assert!(committed.files.contains(&at("a-4.mkv")), "{:?}", committed.files);
+        committed.keep();
+        for (name, text) in [("a-2.mkv", "old"), ("a-3.mkv", "declared"), ("a-4.mkv", "new")] {
+            assert_eq!(std::fs::read_to_string(at(name)).unwrap(), text, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_get_its_last_name_leaves_no_empty_file_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let wanted = folder.path().join("a.mkv");
+        // Neither a hard link nor a rename is possible.
+        link(&folder.path().join("missing"), &wanted).unwrap_err();
+        assert_eq!(names(folder.path()), [""; 0]);
+    }
+
+    #[test]
+    fn a_worker_that_lost_its_job_after_its_outputs_got_their_names_removes_its_own_files_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let (job, request) = job(folder.path());
+        let commit = |place: Place| {
+            let written = write(&place);
+            place.commit(&written).unwrap()
+        };
+        let first = commit(place(&job, &request, "first"));
+        assert!(first.is_whole());
+        let second = place(&job, &request, "second");
+        assert!(!first.is_whole(), "the second worker removed the files of the first");
+        let second = commit(second);
+        assert!(second.is_whole() && !first.is_whole());
+        first.undo();
+        assert!(second.is_whole(), "{:?}", names(folder.path()));
+        second.undo();
+        assert_eq!(names(folder.path()), [""; 0]);
+    }
+
+    #[test]
+    fn a_file_that_could_not_have_two_names_is_removed_with_its_job_unless_another_worker_took_over() {
+        for is_taken in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let (hidden, name) = (folder.path().join("hidden"), folder.path().join("a.csv"));
+            std::fs::create_dir(&hidden).unwrap();
+            std::fs::write(&name, "whole").unwrap();
+            let mut committed = Committed::of(Vec::new(), Vec::new());
+            committed.placed.push(Placed::of(&hidden.join("a.csv"), &name));
+            committed.hidden.push(hidden.clone());
+            if is_taken {
+                std::fs::remove_dir(&hidden).unwrap();
+            }
+            assert_eq!(committed.is_whole(), !is_taken);
+            committed.undo();
+            assert_eq!(name.exists(), is_taken);
         }
     }
 

@@ -1,6 +1,125 @@
 //! What breaks: workers, the server, storage, jobs themselves.
 
+use std::net::Shutdown;
+use std::sync::Mutex;
+
 use super::*;
+
+/// The way of one worker to the server. A test can cut it while other workers reach the server.
+struct Link {
+    address: String,
+    is_cut: Arc<AtomicBool>,
+    streams: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Link {
+    fn to(farm: &Farm) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("nats://{}", listener.local_addr().unwrap());
+        let (is_cut, streams) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<TcpStream>>>::default());
+        let (port, cut, held) = (farm.port, is_cut.clone(), streams.clone());
+        // It ends with the test.
+        std::thread::spawn(move || {
+            for worker in listener.incoming() {
+                let mut held = held.lock().unwrap();
+                if cut.load(Ordering::Relaxed) {
+                    continue;
+                }
+                let (worker, server) = (worker.unwrap(), TcpStream::connect(("127.0.0.1", port)).unwrap());
+                for (from, to) in [(&worker, &server), (&server, &worker)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                }
+                held.extend([worker, server]);
+            }
+        });
+        Self { address, is_cut, streams }
+    }
+
+    fn cut(&self) {
+        let mut streams = self.streams.lock().unwrap();
+        self.is_cut.store(true, Ordering::Relaxed);
+        for stream in streams.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn restore(&self) {
+        self.is_cut.store(false, Ordering::Relaxed);
+    }
+}
+
+/// A worker whose results got their names while it could not reach the server.
+struct Unheard {
+    worker: Process,
+    link: Link,
+    slow: Slow,
+}
+
+impl Unheard {
+    fn on(farm: &Farm) -> Self {
+        let (slow, link) = (Slow::new(), Link::to(farm));
+        let submitted =
+            [&["submit"], &slow.words()[..], &["--results", "slow.csv", "--tries", "10"]].concat();
+        farm.said(&submitted);
+        let worker = farm.worker("first", &["--farm", &link.address]);
+        farm.until("it runs", |jobs| all_are(jobs, "running"));
+        link.cut();
+        slow.go_on();
+        farm.wait("results", || farm.path("slow.csv").exists());
+        farm.wait("it is told", || farm.log().contains("waiting for it"));
+        slow.hold();
+        Self { worker, link, slow }
+    }
+
+    /// Waits until it heard from the server that its job is another worker's, and ends it.
+    fn returns(mut self, farm: &Farm) -> Slow {
+        self.link.restore();
+        farm.wait("it hears of the other worker", || farm.log().contains("another worker has it"));
+        self.worker.signal("-TERM");
+        assert_eq!(self.worker.code(), Some(0), "{}", farm.log());
+        self.slow
+    }
+}
+
+impl Slow {
+    /// Checks the job's results in every byte.
+    fn are_results(&self, farm: &Farm) {
+        let words = [&["run", "--backend", "cpu", "--no-progress"], &self.words()[..]].concat();
+        farm.said(&[&words[..], &["--results", "alone.csv"]].concat());
+        let [found, expected] =
+            ["slow.csv", "alone.csv"].map(|name| fs::read_to_string(farm.path(name)).unwrap());
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn a_worker_that_is_back_while_another_one_does_its_job_again_does_not_report_the_files_that_one_removed() {
+    let Some(farm) = Farm::start() else { return };
+    let first = Unheard::on(&farm);
+    let _second = farm.worker("second", &[]);
+    farm.until("another one has it", |jobs| jobs[0]["worker"] == "second" && all_are(jobs, "running"));
+    farm.wait("the first results are removed", || !farm.path("slow.csv").exists());
+    let slow = first.returns(&farm);
+    assert!(all_are(&farm.jobs(), "running"), "{:?}", farm.jobs());
+    slow.go_on();
+    let jobs = farm.until("it is done", |jobs| all_are(jobs, "done"));
+    assert_eq!(jobs[0]["worker"], "second");
+    slow.are_results(&farm);
+    farm.wait("nothing else is left", || farm.leftovers().is_empty());
+}
+
+#[test]
+fn a_worker_that_is_back_after_another_one_did_its_job_again_keeps_the_results_of_that_one() {
+    let Some(farm) = Farm::start() else { return };
+    let first = Unheard::on(&farm);
+    first.slow.go_on();
+    let _second = farm.worker("second", &[]);
+    farm.until("another one did it", |jobs| jobs[0]["worker"] == "second" && all_are(jobs, "done"));
+    let slow = first.returns(&farm);
+    slow.are_results(&farm);
+    farm.wait("nothing else is left", || farm.leftovers().is_empty());
+}
 
 #[test]
 fn a_job_whose_worker_was_killed_is_done_by_another() {

@@ -48,7 +48,7 @@ enum End {
 enum Said {
     /// The job's record says so.
     Stored,
-    /// Another worker has the job, or it is gone: its files must stay untouched.
+    /// Another worker has the job, or it is gone: only this worker's own files may be removed.
     NotOurs,
     /// The server is away, and the worker ends.
     Unheard,
@@ -76,7 +76,7 @@ impl Attempt<'_> {
             End::Failed(error) => self.fail(&error).await,
             End::GivenBack => {
                 self.claimed.record.status = Status::Queued;
-                if self.settle().await != Said::Stored {
+                if self.settle(None).await != Said::Stored {
                     return Fate::Lapse;
                 }
                 (self.shared.tell)(News::GivenBack { name: self.claimed.record.job.name.clone() });
@@ -118,7 +118,8 @@ impl Attempt<'_> {
                 return self.fail_as(&error, true).await;
             }
         }
-        match self.settle().await {
+        let committed = Arc::new(committed);
+        match self.settle(Some(&committed)).await {
             Said::Stored => {
                 tidy(move || committed.keep()).await;
                 self.shared.has_done(&job.name, summary, min_score);
@@ -146,7 +147,7 @@ impl Attempt<'_> {
         self.claimed.record.note_failure(&self.shared.options.name, said.clone(), is_final);
         let is_given_up = self.claimed.record.status == Status::Failed;
         self.shared.has_failed(&self.claimed.record, is_given_up);
-        if self.settle().await != Said::Stored {
+        if self.settle(None).await != Said::Stored {
             return Fate::Lapse;
         }
         if is_given_up {
@@ -160,8 +161,8 @@ impl Attempt<'_> {
         Fate::GiveBack(if is_live || is_away { CAMERA_PAUSE } else { PAUSE })
     }
 
-    /// Does what is left to do of a job that has ended. If that cannot be said to the server, whoever takes
-    /// the job next does it.
+    /// Clears up after a job that has ended. If the server cannot be reached, the next worker that gets the job
+    /// does it.
     async fn close(&self) -> Fate {
         match self.shared.insist(|| self.shared.clear_up(&self.claimed.record)).await {
             Ok(Some(())) => Fate::Close,
@@ -327,11 +328,13 @@ impl Attempt<'_> {
         let store = &self.shared.store;
         let found = store.record(id).await?.filter(|found| found.record.status == Status::Done);
         let Some(Numbered { mut record, number, .. }) = found else {
-            return Err(Error::Usage(format!("segment {id} is not there any more: submit the video anew")));
+            return Err(Error::Usage(format!(
+                "segment {id} is no longer in the farm: submit the video again"
+            )));
         };
         let Some(files) = store.results(&record).await? else {
             let error = Error::Usage(format!(
-                "the results of {} are not in the farm any more: `lockon jobs retry` makes them anew",
+                "the results of {} are no longer in the farm: run `lockon jobs retry` to make them again",
                 record.job.name
             ));
             record.note_failure(&self.shared.options.name, error.to_string(), true);
@@ -348,8 +351,7 @@ impl Attempt<'_> {
         Ok(Part { from_ns: record.job.segment.and_then(|segment| segment.from_ns), lines, rows })
     }
 
-    /// True unless the record says that the job is somebody else's, or nobody's. A camera's record tells how
-    /// far it is.
+    /// False if the record names another worker or none. Also stores the number of frames of a camera.
     async fn is_ours(&mut self) -> bool {
         let Claimed { record, number, .. } = &mut *self.claimed;
         if record.job.live {
@@ -377,9 +379,9 @@ impl Attempt<'_> {
 
     /// Says what has become of the job, for as long as it takes, unless somebody else has said something that
     /// counts more. People hear of it if it is not stored.
-    async fn settle(&mut self) -> Said {
+    async fn settle(&mut self, outputs: Option<&Arc<Committed>>) -> Said {
         let (shared, Claimed { record, number, .. }) = (self.shared, &*self.claimed);
-        let said = match shared.insist(|| shared.say_end(record, *number)).await {
+        let said = match shared.insist(|| shared.say_end(record, *number, outputs)).await {
             Ok(said) => said.unwrap_or(Said::Unheard),
             Err(error) => {
                 shared.is_away(error);
@@ -397,11 +399,24 @@ impl Attempt<'_> {
 }
 
 impl Shared {
-    /// Replaces the record of that number by one that says how a try ended.
-    async fn say_end(&self, record: &Record, mut number: u64) -> Result<Said> {
+    /// Replaces the record of that number by one that says how a try ended, with these outputs.
+    async fn say_end(
+        &self,
+        record: &Record,
+        mut number: u64,
+        outputs: Option<&Arc<Committed>>,
+    ) -> Result<Said> {
+        let mut is_anothers = false;
         loop {
-            if self.store.replace(record, number).await?.is_some() {
-                return Ok(Said::Stored);
+            if let Some(newest) = self.store.replace(record, number).await? {
+                if !is_anothers || are_whole(outputs).await {
+                    return Ok(Said::Stored);
+                }
+                // The other worker removed the outputs just before it lost the job: the job must run again.
+                let (frames, seconds, kept, files) = (None, None, None, Vec::new());
+                let again = Record { status: Status::Queued, frames, seconds, kept, files, ..record.clone() };
+                self.store.replace(&again, newest).await?;
+                return Ok(Said::NotOurs);
             }
             let Some(Numbered { record: found, number: newest, .. }) =
                 self.store.record(&record.job.id).await?
@@ -412,14 +427,23 @@ impl Shared {
             if found.instance == record.instance && found.status == record.status {
                 return Ok(Said::Stored);
             }
-            // Finished results count, even if another worker still does the job.
-            let is_welcome = record.status == Status::Done && !found.status.is_final();
-            if !is_welcome && !found.is_held_by(&self.instance) {
-                return Ok(Said::NotOurs);
+            is_anothers = !found.is_held_by(&self.instance);
+            if is_anothers {
+                // Finished results count while another worker still does the job, if it has not removed them.
+                let is_done = record.status == Status::Done && !found.status.is_final();
+                if !is_done || !are_whole(outputs).await {
+                    return Ok(Said::NotOurs);
+                }
             }
             number = newest;
         }
     }
+}
+
+/// True if no other worker has removed or replaced these outputs.
+async fn are_whole(outputs: Option<&Arc<Committed>>) -> bool {
+    let Some(outputs) = outputs.cloned() else { return true };
+    on_disk(move || Ok(outputs.is_whole())).await.unwrap_or(false)
 }
 
 /// Writes joined results: lines to each file of lines, and rows to those of rows, in their order.
