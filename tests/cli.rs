@@ -339,7 +339,7 @@ fn wrong_usage_ends_with_code_2_before_anything_is_written() {
         ("--threshold mean:31:5 --max-frames 0", "--max-frames"),
         ("--threshold mean:31:5 -o out.gif", "out.gif"),
         ("--threshold mean:31:5 --results out.xml", "out.xml"),
-        ("--track 1,2,3,4 --view mask", "give --threshold"),
+        ("--track 1,2,3,4 --view mask", "add --threshold"),
         ("--template ball.png --min-score 1.5", "not between -1 and 1"),
         ("--threshold mean:31:5 --live --lossless", "cannot be used with"),
         ("--threshold mean:31:5 --on-device-loss tpu", "expected end, gpu or cpu"),
@@ -618,7 +618,7 @@ fn an_encoder_that_fails_closes_its_output_and_the_others_go_on() {
     let out = place.lockon_args(&args);
     fails(&out, 1, "output --sink: breaks: ");
     assert!(
-        stderr(&out).contains("output --sink failed and is closed, the others go on"),
+        stderr(&out).contains("output --sink failed and is closed; the others continue"),
         "{}",
         stderr(&out)
     );

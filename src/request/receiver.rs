@@ -53,6 +53,7 @@ impl ReceiverText {
     ///
     /// # Errors
     /// As [`Self::address`].
+    #[cfg(feature = "farm")]
     pub(crate) fn read_from(&self, opened: &Path) -> Result<Self> {
         let line = Self::from(format!("@{}", opened.display()));
         line.address()?;

@@ -94,7 +94,7 @@ fn it_is_larger_where_that_is_asked_for_and_needs_something_to_follow() {
     assert!((at[0] - 64.0).abs() < 3.0 && (at[1] - 48.0).abs() < 3.0, "{record}");
     for (words, expected) in [
         ("--track 1,1,32,32 --follow 64x64", "--follow needs --output"),
-        ("--threshold mean:5:1 --follow 64x64 -o x.avi", "nothing is followed"),
+        ("--threshold mean:5:1 --follow 64x64 -o x.avi", "--follow needs tracks"),
         ("--track 1,1,32,32 --follow 64x64 -o x.avi --view overlay", "--follow cannot be used with --view"),
         ("--track 1,1,32,32 --follow 8x8 -o x.avi", "expected WIDTHxHEIGHT[@TRACK]"),
     ] {

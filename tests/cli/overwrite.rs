@@ -90,6 +90,6 @@ fn a_terminal_is_asked_and_no_answer_is_no() {
         assert!(said.contains("there.jsonl exists (4 bytes). Overwrite? [y/N]"), "{said}");
         assert_eq!(out.status.code(), Some(code), "{answer:?}: {said}");
         assert_eq!(place.read("there.jsonl") == "kept", code == 1, "{answer:?}: {said}");
-        assert_eq!(said.contains("there.jsonl was not overwritten"), code == 1, "{said}");
+        assert_eq!(said.contains("there.jsonl exists and was not overwritten"), code == 1, "{said}");
     }
 }
