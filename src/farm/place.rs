@@ -60,9 +60,9 @@ fn taken(path: &Path) -> Error {
 
 /// A job's outputs while they are made: in hidden folders beside the places where they belong.
 ///
-/// A file that is whole gets its name by a hard link, which fails if the name is in use: no file of anybody is
-/// replaced without `-y`. Until the farm knows that the job is done the hidden folder keeps its own name of
-/// the file. If the worker dies in between, the next try sees by that which files are the job's.
+/// A file that is whole gets its name by a hard link, which fails if the name is in use: no file of anybody
+/// is replaced without `-y`. Until the farm knows that the job is done the hidden folder keeps its own name
+/// of the file. If the worker dies in between, the next try sees by that which files are the job's.
 pub(super) struct Place {
     /// The request, with the names that are written to.
     pub(super) request: Request,

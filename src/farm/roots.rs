@@ -280,7 +280,8 @@ impl Roots {
         Ok(())
     }
 
-    /// Opens each picture. The folder is read through a handle too: its names are secret outside of the roots.
+    /// Opens each picture. The folder is read through a handle too: its names are secret outside of the
+    /// roots.
     fn open_pictures(&self, typed: &Pictures, asked: &mut Asked) -> Result<Vec<(PathBuf, File)>> {
         let typed = typed.path();
         let (folder, name) = match typed.parent() {
@@ -303,7 +304,8 @@ impl Roots {
         names.into_iter().map(open).collect()
     }
 
-    /// Opens templates, the login, an earlier run's results and receivers of events, and the folders of outputs.
+    /// Opens templates, the login, an earlier run's results and receivers of events, and the folders of
+    /// outputs.
     fn open_others(&self, asked: &mut Asked, stays: bool) -> Result<()> {
         for index in 0..asked.request.template.len() {
             let (name, path) = crate::job::name_and_path(&asked.request.template[index]);

@@ -3,8 +3,8 @@
 use super::{Place, fails, frames, stderr, succeeds};
 
 impl Place {
-    /// `appears.mp4`: the ball for 40 frames, nothing for 75, the ball for 40; 25 frames a second, a key frame
-    /// every 10 at least, and sound.
+    /// `appears.mp4`: the ball for 40 frames, nothing for 75, the ball for 40; 25 frames a second, a key
+    /// frame every 10 at least, and sound.
     fn with_appearances() -> Self {
         let place = Self::new();
         let ball = "videotestsrc num-buffers=40 pattern=ball motion=sweep ! video/x-raw,format=I420,width=160,height=120,framerate=25/1";

@@ -232,8 +232,8 @@ fn element(id: &[u8], inside: &[u8]) -> Vec<u8> {
     [id, &[1], &(inside.len() as u64).to_be_bytes()[1..], inside].concat()
 }
 
-/// A file with the pictures of a `WebM` file and an alpha channel, which has the same pictures; and where each
-/// picture lies.
+/// A file with the pictures of a `WebM` file and an alpha channel, which has the same pictures; and where
+/// each picture lies.
 fn with_alpha(webm: &[u8]) -> (Vec<u8>, Vec<std::ops::Range<usize>>) {
     let mut pictures = Vec::new();
     // Simple blocks of the first track: size, track, time, flags, picture.

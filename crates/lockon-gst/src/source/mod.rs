@@ -97,8 +97,8 @@ const LOG: &str = module_path!();
 /// first.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
-/// A real-time source that is silent for so long is reconnected if --reconnect allows it, and a camera over HTTP
-/// is lost. Longer than sources pause.
+/// A real-time source that is silent for so long is reconnected if --reconnect allows it, and a camera over
+/// HTTP is lost. Longer than sources pause.
 const GONE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 15 });
 
 /// How long after a resource complained an end is its consequence.
