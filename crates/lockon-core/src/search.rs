@@ -88,7 +88,8 @@ impl Search {
     /// too long for it: [`backend::long_in`].
     pub fn turns_out_long(&self, frame: &Frame) -> Option<f64> {
         let sought = self.sought.as_ref().filter(|sought| {
-            sought.asked() == SearchMethod::Auto && sought.taken() == Some(SearchMethod::Exhaustive)
+            let is_watched = sought.taken.get().is_some_and(|taken| taken.watches_content);
+            sought.asked() == SearchMethod::Auto && is_watched
         })?;
         let variants = sought.variants();
         let is_one = variants.scales.0.len() * variants.angles.0.len() == 1;
@@ -269,7 +270,15 @@ pub struct Sought {
     /// All variants, made when the exhaustive search needs them.
     bank: OnceLock<Bank>,
     /// The method of the first frame. It stays when the frames' size or the device changes.
-    taken: OnceLock<SearchMethod>,
+    taken: OnceLock<Taken>,
+}
+
+/// The method that `auto` or the user chose.
+#[derive(Debug, Clone, Copy)]
+struct Taken {
+    method: SearchMethod,
+    /// The device takes longer for some pictures than for others, so `auto` may change to a pyramid.
+    watches_content: bool,
 }
 
 impl Sought {
@@ -298,12 +307,13 @@ impl Sought {
 
     /// The way that was taken, once it is known.
     pub fn taken(&self) -> Option<SearchMethod> {
-        self.taken.get().copied()
+        self.taken.get().map(|taken| taken.method)
     }
 
-    /// Stays with this way from now on.
-    pub fn take(&self, method: SearchMethod) {
-        let _ = self.taken.set(method);
+    /// Stays with this method from now on, unless `auto` watches what pictures cost and one costs too much.
+    pub fn take(&self, method: SearchMethod, watches_content: bool) {
+        let watches_content = watches_content && method == SearchMethod::Exhaustive;
+        let _ = self.taken.set(Taken { method, watches_content });
     }
 
     /// The way that was taken, or would be if nothing else is known.
@@ -438,7 +448,7 @@ mod tests {
     fn a_change_of_limits_makes_no_bank_anew_and_one_of_the_region_leaves_the_way_open() {
         let before = search(&["a"]);
         let sought = |search: &Search| Arc::as_ptr(search.sought.as_ref().unwrap());
-        before.sought().unwrap().take(SearchMethod::Pyramid);
+        before.sought().unwrap().take(SearchMethod::Pyramid, false);
         let limits = before.changed(&Change { min_score: Some(0.5), ..Change::default() }).unwrap();
         assert_eq!(sought(&limits), sought(&before));
         let roi = before.changed(&Change { roi: Some(Some(Rect::new(1, 2, 20, 20))), ..Change::default() });

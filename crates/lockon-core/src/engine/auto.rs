@@ -28,9 +28,9 @@ impl Engine<'_> {
         let is_looked_at = run.submitted.is_multiple_of(LOOK_EVERY);
         run.submitted += 1;
         let last = run.open.as_ref().expect("a frame is about to be submitted").relay.last();
-        // A GPU always searches exhaustively, and a spare device continues with the method of the first.
+        // A spare device continues with the method of the first.
         let can_turn = !run.has_turned && run.device_lost.is_none() && !last.is_cut;
-        if !(is_looked_at && can_turn && last.backend.describe().backend == "cpu") {
+        if !(is_looked_at && can_turn) {
             return Ok(());
         }
         let Some(exhaustive_s) = run.search.turns_out_long(frame) else { return Ok(()) };
