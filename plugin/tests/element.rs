@@ -1146,7 +1146,7 @@ fn errors_have_a_domain_a_code_and_a_remedy() {
     is(
         error_of(|e| e.set_property("results", "out.txt")),
         |e| e.matches(gst::LibraryError::Settings),
-        ".jsonl, .csv, .mot.txt, .cvat.xml or .coco.json",
+        ".jsonl, .csv, .mot.txt, .cvat.xml, .coco.json",
     );
     // Only the first frame tells.
     is(

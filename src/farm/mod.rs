@@ -254,8 +254,8 @@ impl Farm {
     }
 
     /// Forgets jobs of which nothing more will come, and results that are kept of them in the farm; segments
-    /// only if their whole is one. Jobs whose records cannot be read are forgotten too. Files are left as they
-    /// are.
+    /// only if their whole is one. Jobs whose records cannot be read are forgotten too. Files are left as
+    /// they are.
     ///
     /// # Errors
     /// `Unreachable` if the server is away.

@@ -161,8 +161,8 @@ impl Store {
         &self.server
     }
 
-    /// What went wrong between this and the server: `Refused`, with the server's own words, if it answers that
-    /// it will not do what it was asked for; `Unreachable` if the same may work later.
+    /// What went wrong between this and the server: `Refused`, with the server's own words, if it answers
+    /// that it will not do what it was asked for; `Unreachable` if the same may work later.
     fn away(&self, error: impl std::error::Error + 'static) -> Error {
         let said = error.to_string();
         // Requests and messages have errors of different types for that, with the same words.

@@ -63,8 +63,8 @@ impl Format {
             () if ends_in(".cvat.xml") => Ok(Self::Cvat),
             () if ends_in(".coco.json") => Ok(Self::Coco),
             () => {
-                let expected = "expected a name that ends in .jsonl, .csv, .mot.txt, .cvat.xml or .coco.json, \
-                                .intervals.csv or .intervals.jsonl, or - for JSON Lines on stdout";
+                let expected = "expected a name that ends in .jsonl, .csv, .mot.txt, .cvat.xml, .coco.json, \
+                    .intervals.csv or .intervals.jsonl, or - for JSON Lines on stdout";
                 Err(Error::value("results", path, expected))
             }
         }
@@ -438,7 +438,7 @@ mod tests {
         for name in ["out.json", "out.txt", "mot.txt", "jsonl", ""] {
             let error = open(name).err().unwrap();
             assert!(error.is_usage());
-            assert!(error.to_string().contains(".jsonl, .csv, .mot.txt, .cvat.xml or .coco.json"), "{error}");
+            assert!(error.to_string().contains(".jsonl, .csv, .mot.txt, .cvat.xml, .coco.json"), "{error}");
         }
     }
 
