@@ -116,7 +116,7 @@ pub(super) struct Pictures {
 
 impl Pictures {
     /// The newest picture, once there is one that this subscription has not seen. Pictures are made only
-    /// while somebody waits for one.
+    /// while a subscriber waits for one.
     ///
     /// # Errors
     /// Why there are no more. A new subscription may work.

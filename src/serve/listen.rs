@@ -12,8 +12,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Maximum connections that wait for a request or an answer; a new one closes the oldest. Those of viewers
-/// are counted elsewhere.
+/// Maximum connections that wait for a request or an answer; a new one closes the oldest. Viewers are
+/// limited separately.
 const MOST_CONNECTIONS: usize = 256;
 
 /// Time limit of a request's head, also of the next one on an open connection.

@@ -18,7 +18,7 @@ const MOST_FAILED: usize = 50;
 #[derive(Default)]
 pub(super) struct Lobby {
     state: Mutex<State>,
-    /// Somebody has closed the page.
+    /// The page was closed with its button *Close lockon*.
     closed: AtomicBool,
 }
 

@@ -25,9 +25,9 @@ impl Part {
         Self { memory: memory.clone(), bytes: 0 }
     }
 
-    /// Takes room for up to `frames` frames of `bytes` bytes, instead of what the video had; returns how many
-    /// fit. A video gets at most half of what is left, so that there is something for the next one, and at
-    /// least one frame if it asks for any: the first box is drawn on it.
+    /// Replaces the video's share by one for up to `frames` frames of `bytes` bytes; returns how many fit. A
+    /// video gets at most half of the free memory, so that the next one gets some too, and at least one frame
+    /// if it asks for any: the first box is drawn on it.
     pub(super) fn take(&mut self, frames: usize, bytes: usize) -> usize {
         let mut left = self.memory.0.lock().unwrap_or_else(PoisonError::into_inner);
         *left += self.bytes;

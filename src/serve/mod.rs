@@ -1,8 +1,8 @@
 //! The live page: shows runs in a browser, with pictures and results, and steers them.
 //!
 //! The engine is synchronous and does not know the page. A sink between the two keeps the newest frame and
-//! its record; a [`Control`] takes orders from the page to the run. Pictures are made on other threads than
-//! the engine's, only while a browser shows them, and always from the newest frame. A slow browser gets fewer
+//! its record; a [`Control`] passes the page's orders to the run. Pictures are made outside of the engine's
+//! thread, only while a browser shows them, and always from the newest frame. A slow browser gets fewer
 //! pictures and delays nothing.
 //!
 //! | file | job |
@@ -89,8 +89,8 @@ const MOST_VIEWERS: usize = 64;
 /// Maximum videos that have ended and are still shown.
 const MOST_ENDED: usize = 64;
 
-/// Maximum feeds: a video in one size and view, with an encoder of its own. One for each viewer, and some for
-/// requests of single pictures.
+/// Maximum feeds. A feed is a video in one size and view, with its own encoder. Each viewer needs one, and so
+/// do requests for single pictures.
 const MOST_FEEDS: usize = MOST_VIEWERS + 16;
 
 /// Maximum orders that wait for their frame at the same time.
@@ -104,7 +104,7 @@ const MOST_SENT: usize = 8;
 pub struct Shown {
     /// The video's name: metrics and lists use it.
     pub name: String,
-    /// The name in titles, which tells this run from others of the same name.
+    /// The name in titles, which differs from those of other runs with the same `name`.
     pub title: String,
     /// Controls the run.
     pub control: Control,
@@ -313,7 +313,7 @@ impl Page {
         self.shared.lobby.done();
     }
 
-    /// True once somebody has closed the page in the browser.
+    /// True once the page was closed with its button *Close lockon*.
     pub fn is_closed(&self) -> bool {
         self.shared.lobby.is_closed()
     }

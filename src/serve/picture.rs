@@ -37,7 +37,7 @@ struct Room {
 
 impl Painter {
     /// # Errors
-    /// Those of [`Encoder::new`].
+    /// As [`Encoder::new`].
     pub(super) fn new() -> Result<Self> {
         Ok(Self { encoder: Encoder::new(QUALITY)?, room: Room::default() })
     }
@@ -45,7 +45,7 @@ impl Painter {
     /// A JPEG of a frame, at most `width` columns wide.
     ///
     /// # Errors
-    /// Those of [`Encoder::encode`].
+    /// As [`Encoder::encode`].
     pub(super) fn picture(&mut self, frame: &Frame, width: Option<usize>) -> Result<Vec<u8>> {
         let format = &frame.format;
         let size = within(format.size, width);
@@ -82,7 +82,7 @@ impl Painter {
     /// A JPEG of a thresholded frame.
     ///
     /// # Errors
-    /// Those of [`Encoder::encode`].
+    /// As [`Encoder::encode`].
     pub(super) fn mask(&mut self, mask: PlaneRef<'_>, width: Option<usize>) -> Result<Vec<u8>> {
         let Room { planes: [plane, ..], resize: [resize, _], .. } = &mut self.room;
         resize.run(mask, within(mask.size(), width), plane);

@@ -23,7 +23,7 @@ use super::memory::{Memory, Part};
 use super::searched::Searched;
 use super::{KEPT, Shown};
 
-/// Maximum frames kept while somebody draws a box on a still picture: eight seconds.
+/// Maximum frames kept while a browser draws a box on a still picture: eight seconds.
 const MOST_KEPT: usize = 240;
 
 /// Entries of the log in a report.
@@ -104,7 +104,7 @@ struct End {
 /// The browsers that show a run.
 struct Viewers {
     all: usize,
-    /// Browsers in which somebody draws a box.
+    /// Browsers in which a box is being drawn.
     draw: usize,
     /// Memory for the frames kept for them.
     part: Part,
@@ -375,8 +375,8 @@ impl Video {
         Ok(())
     }
 
-    /// Counts a template of so many bytes in the records; false, and not counted, where there is no room for
-    /// it. A template that the run refuses then stays counted: its record has it all the same.
+    /// Reserves space in the records for a template of this size; false if there is not enough. A template
+    /// that the run refuses keeps its space, because the record of the refusal contains it.
     pub(super) fn has_room_for_template(&self, bytes: usize) -> bool {
         let add = |sum: usize| sum.checked_add(bytes).filter(|&sum| sum <= MOST_TEMPLATE_BYTES);
         self.template_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
@@ -514,8 +514,8 @@ impl Video {
         self.count(|_| {});
     }
 
-    /// Changes the counts of browsers, and keeps the frames that they need, as far as there is memory. Each
-    /// kept frame is a copy, so without a browser none are kept.
+    /// Changes the counts of browsers and keeps the frames that they need, limited by the memory. Each kept
+    /// frame is a copy, so without a browser none are kept.
     fn count(&self, change: impl FnOnce(&mut Viewers)) {
         let mut viewers = self.viewers();
         change(&mut viewers);
@@ -542,7 +542,7 @@ pub(super) struct Viewer {
 }
 
 impl Viewer {
-    /// Somebody begins or ends drawing a box on a still picture in this browser.
+    /// Drawing a box on a still picture begins or ends in this browser.
     pub(super) fn draw(&mut self, draws: bool) {
         if std::mem::replace(&mut self.draws, draws) == draws {
             return;

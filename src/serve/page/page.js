@@ -173,7 +173,7 @@ function drawRecord(context, place, head, { names = {}, trails = new Map(), zone
     context.fillStyle = line;
     context.fill();
     context.globalAlpha = 1;
-    // The name stands in the picture, also where the zone goes beyond it.
+    // The name stays inside of the picture, even if the zone does not.
     const within = (v, most) => Math.min(Math.max(v, 0), most);
     const [x, y] = corners.map(([x, y]) => [within(x, head.width), within(y, head.height)]).sort((a, b) => a[1] - b[1] || a[0] - b[0])[0];
     if (!small) label(name, line, ...at(x, y + 20 / place.ky));
@@ -671,7 +671,7 @@ class View {
       $('seek').max = length;
       $('seek').value = at;
     }
-    $('seek').title = status.can_jump ? 'Go to another place of the video' : 'Position in the video';
+    $('seek').title = status.can_jump ? 'Jump to another place of the video' : 'Position in the video';
     const note = status.can_jump || status.state === 'ended' || !length ? '' : 'Position only: outputs contain every frame once, in order.';
     $('seek-note').textContent = note;
     const speed = status.speed === null ? 'max' : `${status.speed}x`;
@@ -1254,8 +1254,8 @@ async function route() {
   if (isAlone && here === '') waitForOthers(view);
 }
 
-// The first of several videos may be open alone for a while: shows all once there are more, but not while somebody
-// draws or types.
+// The first of several videos may be open alone for a while. Shows all once there are more, unless the user is
+// drawing or typing.
 function waitForOthers(alone) {
   setTimeout(async () => {
     const videos = await ask('GET', '').catch(() => []);
