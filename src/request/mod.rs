@@ -393,13 +393,15 @@ impl Request {
     }
 
     /// The request with `{date}` and `{time}` in names of outputs replaced by a time, in UTC. Names of files
-    /// that [`rotate`](Self::rotate) begins keep them: each file has its own time.
+    /// that [`rotate`](Self::rotate) begins keep them: each file has its own time. Names that cannot be
+    /// continued keep them too, so that [`check`](Self::check) refuses them as they were typed.
     #[must_use]
     pub fn dated(&self, now: SystemTime) -> Self {
         let mut request = self.clone();
         let text = |text: &mut String| *text = output::dated(text, now);
         if request.rotate.is_none() {
-            request.results.iter_mut().for_each(text);
+            let can_last = |name: &&mut String| output::check_rolling(name, self.rolling()).is_ok();
+            request.results.iter_mut().filter(can_last).for_each(text);
         }
         request.report.iter_mut().chain(&mut request.cut).for_each(text);
         for path in &mut request.output {

@@ -113,6 +113,9 @@ fn what_cannot_go_on_is_wrong_usage() {
         ("--append", "--append needs --results"),
         ("--results a.jsonl --rotate 5", "4K or more"),
         ("--results {date}/a.jsonl --rotate day", "not in that of a folder"),
+        ("--results {date}/a.csv --append", "not in that of a folder"),
+        ("--results a-{time}.jsonl --rotate hour --keep 3", "use a-{date}T{time}.jsonl"),
+        ("--results a-{time}.csv --append", "use a-{date}T{time}.csv"),
     ] {
         fails(&place.lockon(&format!("run ball.mp4 --template ball.png {words}")), 2, says);
     }

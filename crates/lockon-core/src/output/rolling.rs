@@ -23,6 +23,15 @@ use crate::config::Rotate;
 use crate::error::{Error, Result};
 use crate::text;
 
+/// Longest line that is repaired, in bytes: it is held in memory. A longer one is no line of results.
+const MOST_TORN: u64 = 16 << 20;
+
+/// Paths that are remembered, of the files begun last: a camera's run may begin one each minute for years.
+const MOST_LISTED: usize = 256;
+
+/// Characters of a line that was cut off that a message shows.
+const MOST_SHOWN: usize = 4096;
+
 /// How results files of runs that last are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rolling {
@@ -84,6 +93,7 @@ pub(super) struct Files {
     rolling: Rolling,
     clock: fn() -> SystemTime,
     current: Option<Current>,
+    /// The files begun last, without those that were removed.
     written: Vec<PathBuf>,
 }
 
@@ -121,6 +131,13 @@ impl Pattern {
             let expected = "{date} and {time} stand in the file's name, not in that of a folder";
             return Err(Error::value("results", name, expected));
         }
+        if file.contains("{time}") && !file.contains("{date}") {
+            let expected = format!(
+                "{{time}} without {{date}} is the same every day, so the newest file is not known: use {}",
+                file.replacen("{time}", "{date}T{time}", 1)
+            );
+            return Err(Error::value("results", name, expected));
+        }
         let lower = file.to_ascii_lowercase();
         let endings = [".intervals.jsonl", ".intervals.csv", ".jsonl", ".csv"];
         let ending = endings.iter().find(|ending| lower.ends_with(**ending)).map_or(0, |ending| ending.len());
@@ -144,11 +161,30 @@ impl Pattern {
         if is_number { numbered().or_else(|| whole(name, 1)) } else { whole(name, 1) }
     }
 
-    /// The files there that were begun by this naming, in their order.
-    fn existing(&self, kind: Kind) -> io::Result<Vec<(Key, PathBuf)>> {
+    /// Returns the files there that were begun by this naming, in their order. Where the folder cannot be
+    /// listed, a warning says so: nothing is overwritten without the list, so results go on.
+    fn existing(&self, kind: Kind) -> Vec<(Key, PathBuf)> {
         let mut found = Vec::new();
-        for entry in self.folder.read_dir()? {
-            let entry = entry?;
+        let not_listed = |error: &io::Error| {
+            let folder = text::path(&self.folder);
+            tracing::warn!("{folder}: earlier results files are not found, and none is removed: {error}");
+        };
+        let entries = match self.folder.read_dir() {
+            Ok(entries) => entries,
+            Err(error) => {
+                not_listed(&error);
+                return found;
+            }
+        };
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                // Part of a list has an oldest file that may not be the oldest.
+                Err(error) => {
+                    not_listed(&error);
+                    return Vec::new();
+                }
+            };
             let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
             let key = entry.file_name().to_str().and_then(|name| self.key(name));
             // Another program's file may have such a name.
@@ -157,7 +193,7 @@ impl Pattern {
             }
         }
         found.sort();
-        Ok(found)
+        found
     }
 }
 
@@ -214,7 +250,7 @@ impl Files {
     /// Opens the file to go on with, or else a new one.
     fn open(&mut self) -> io::Result<()> {
         let now = (self.clock)();
-        let existing = self.pattern.existing(self.kind)?;
+        let existing = self.pattern.existing(self.kind);
         if self.rolling.append && self.current.is_none() && self.written.is_empty() {
             let goes_on = match self.rolling.rotate {
                 // A name without a rotation is that of one file.
@@ -250,7 +286,8 @@ impl Files {
         };
         lock(&file)?;
         self.begin(path, file, 0, now);
-        self.remove_oldest(existing)
+        self.remove_oldest(existing);
+        Ok(())
     }
 
     /// Continues an existing file.
@@ -291,20 +328,31 @@ impl Files {
     }
 
     fn begin(&mut self, path: PathBuf, file: File, length: u64, now: SystemTime) {
+        if self.written.len() == MOST_LISTED {
+            self.written.remove(0);
+        }
         self.written.push(path.clone());
         self.current = Some(Current { path, file, length, period: self.period(now) });
     }
 
-    /// Removes the oldest files of the naming, but never the current one.
-    fn remove_oldest(&self, mut existing: Vec<(Key, PathBuf)>) -> io::Result<()> {
-        let Some(keep) = self.rolling.keep else { return Ok(()) };
+    /// Removes the oldest files of the naming, but never the current one. A file that cannot be removed is
+    /// reported: it costs space, and an error would cost the results that follow.
+    fn remove_oldest(&mut self, mut existing: Vec<(Key, PathBuf)>) {
+        let Some(keep) = self.rolling.keep else { return };
         existing.retain(|(_, path)| self.current.as_ref().is_none_or(|current| current.path != *path));
         let too_many = (existing.len() + 1).saturating_sub(keep.max(1) as usize);
         for (_, path) in existing.iter().take(too_many) {
-            std::fs::remove_file(path)?;
-            tracing::info!("removed {}: {keep} are kept", text::path(path));
+            match std::fs::remove_file(path) {
+                Ok(()) => tracing::info!("removed {}: {keep} are kept", text::path(path)),
+                // Another program removed it, such as logrotate.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    tracing::warn!("--keep {keep}: {} cannot be removed: {error}", text::path(path));
+                    continue;
+                }
+            }
+            self.written.retain(|written| written != path);
         }
-        Ok(())
     }
 
     fn current(&mut self) -> io::Result<&mut Current> {
@@ -334,6 +382,9 @@ fn lock(file: &File) -> io::Result<()> {
 }
 
 /// Ends a file with a whole line, and returns its length.
+///
+/// # Errors
+/// The system's; another one if more than [`MOST_TORN`] bytes follow the last line break.
 fn repair(file: &mut File, path: &Path, kind: Kind) -> io::Result<u64> {
     const PIECE: u64 = 1 << 16;
     let length = file.metadata()?.len();
@@ -346,6 +397,12 @@ fn repair(file: &mut File, path: &Path, kind: Kind) -> io::Result<u64> {
         file.read_exact(&mut piece)?;
         if let Some(at) = piece.iter().rposition(|&byte| byte == b'\n') {
             break start + at as u64 + 1;
+        }
+        if length - start > MOST_TORN {
+            return Err(io::Error::other(format!(
+                "no line break in its last {} MiB, so it is not continued: give another name",
+                MOST_TORN >> 20
+            )));
         }
         if start == 0 {
             break 0;
@@ -372,7 +429,7 @@ fn repair(file: &mut File, path: &Path, kind: Kind) -> io::Result<u64> {
         tracing::warn!(
             "{}: its last line was cut off when it was written, at {:?}",
             text::path(path),
-            text::in_one_line(&shown)
+            text::in_one_line(&shown.chars().take(MOST_SHOWN).collect::<String>())
         );
         let mut line = Vec::new();
         // A file without its first line gets that from this run.
@@ -573,6 +630,73 @@ mod tests {
         let error = files().write_all(b"4,5\n").unwrap_err().to_string();
         assert!(error.contains("does not begin with \"a,b\""), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "b,c\n1,2\n");
+    }
+
+    #[test]
+    fn files_that_cannot_be_removed_stop_neither_the_results_nor_the_removal_of_others() {
+        NOW.set(EVENING);
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let rolling = Rolling { rotate: Some(Rotate::Size(4096)), keep: Some(1), ..Rolling::default() };
+        let mut files = files(folder.path(), "a.jsonl", rolling);
+        files.write_all(RUN).unwrap();
+        // Listed, and then removed by another program or replaced by a folder.
+        std::fs::create_dir(at("a.0002.jsonl")).unwrap();
+        std::fs::write(at("a.0003.jsonl"), RUN).unwrap();
+        let listed = ["a.0001.jsonl", "a.0002.jsonl", "a.0003.jsonl"];
+        let key = |number| Key { times: String::new(), number };
+        files.remove_oldest(listed.iter().zip(1..).map(|(name, n)| (key(n), at(name))).collect());
+        assert_eq!(names(folder.path()), ["a.0002.jsonl", "a.jsonl"]);
+        files.write_all(RUN).unwrap();
+        assert_eq!(std::fs::read(at("a.jsonl")).unwrap(), RUN.repeat(2));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_listed_has_no_files_to_continue_and_is_no_error() {
+        let pattern = Pattern { folder: "/dev/null".into(), stem: "a".into(), ending: ".jsonl".into() };
+        assert_eq!(pattern.existing(JSON), []);
+    }
+
+    #[test]
+    fn the_paths_that_are_remembered_are_those_that_are_kept_and_a_bounded_number() {
+        NOW.set(EVENING);
+        for (keep, rotations, expected) in [(Some(2), 9, 2), (None, MOST_LISTED + 7, MOST_LISTED)] {
+            let folder = tempfile::tempdir().unwrap();
+            let rolling = Rolling { rotate: Some(Rotate::Size(1)), keep, ..Rolling::default() };
+            let mut files = files(folder.path(), "a.jsonl", rolling);
+            files.write_all(RUN).unwrap();
+            for _ in 0..rotations {
+                assert!(files.roll().unwrap());
+                files.write_all(RUN).unwrap();
+            }
+            assert_eq!(files.written.len(), expected);
+            let listed = Lines::files(&files).unwrap();
+            let last = folder.path().join(format!("a.{:04}.jsonl", rotations + 1));
+            assert_eq!((listed.len(), listed.last()), (expected, Some(&last)));
+        }
+    }
+
+    #[test]
+    fn a_file_whose_end_is_no_line_of_results_is_refused_and_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        std::fs::write(&path, RUN).unwrap();
+        let length = RUN.len() as u64 + MOST_TORN + (1 << 16);
+        File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
+        let rolling = Rolling { append: true, ..Rolling::default() };
+        let error = files(folder.path(), "a.jsonl", rolling).write_all(RUN).unwrap_err().to_string();
+        assert!(error.contains("16 MiB") && error.contains("give another name"), "{error}");
+        assert_eq!(path.metadata().unwrap().len(), length);
+    }
+
+    #[test]
+    fn a_time_without_a_date_is_refused_as_it_does_not_order_files() {
+        let rolling = Rolling { rotate: Some(Rotate::Hour), keep: Some(3), append: false };
+        let error = Files::new("cam-{time}.jsonl", JSON, rolling).err().unwrap().to_string();
+        assert!(error.contains("cam-{date}T{time}.jsonl"), "{error}");
+        for name in ["cam-{date}T{time}.jsonl", "{time}-{date}.jsonl", "cam-{date}.jsonl", "cam.jsonl"] {
+            Files::new(name, JSON, rolling).unwrap();
+        }
     }
 
     #[test]
