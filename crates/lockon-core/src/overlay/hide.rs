@@ -215,13 +215,13 @@ impl Canvas<'_> {
             }
         }
         let mean = |column: usize, row: usize| {
-            u32::from(means[row.min(rows - 1) * columns + column.min(columns - 1)])
+            u64::from(means[row.min(rows - 1) * columns + column.min(columns - 1)])
         };
         // A blur goes evenly from the middle of each square to that of the next, which needs no more than the
         // means: nothing finer than they are is left.
         let between = |at: usize, length: usize| {
             let place = (2 * at + 1).saturating_sub(length);
-            (place / (2 * length), (place % (2 * length)) as u32)
+            (place / (2 * length), (place % (2 * length)) as u64)
         };
         for j in 0..h {
             let (row, down_share) = between(j, down);
@@ -231,7 +231,8 @@ impl Canvas<'_> {
                     Way::Pixelate => mean(i / across, j / down) as u8,
                     Way::Blur => {
                         let (column, across_share) = between(i, across);
-                        let (width, height) = (2 * across as u32, 2 * down as u32);
+                        // 32 bits are too few for squares of 2053 pixels.
+                        let (width, height) = (2 * across as u64, 2 * down as u64);
                         let along = |row| {
                             mean(column, row) * (width - across_share) + mean(column + 1, row) * across_share
                         };
@@ -360,6 +361,16 @@ mod tests {
                 assert_eq!(differing.count(), before.len(), "{format}: colours too");
             }
         }
+    }
+
+    #[test]
+    fn a_part_as_large_as_the_largest_pictures_is_blurred_to_their_mean() {
+        let (format, size) = (PixelFormat::from_name("GRAY8").unwrap(), Size::new(2503, 3));
+        let mut plane = Plane::from_vec(vec![255; size.area()], size);
+        let way = Way::Blur;
+        Canvas::new(vec![plane.as_mut()], format, size)
+            .hide(&[Hidden { bounds: [-9e3, -9e3, 2e4, 2e4], way }]);
+        assert!(plane.data().iter().all(|&sample| sample == 255));
     }
 
     #[test]
