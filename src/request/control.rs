@@ -18,10 +18,25 @@ struct Line {
     #[serde(rename = "type")]
     kind: Option<String>,
     order: Option<IgnoredAny>,
+    started: Option<IgnoredAny>,
+}
+
+/// A line of a results file.
+enum Found {
+    /// The `run` record; whether it says when the run started.
+    Run {
+        is_timed: bool,
+    },
+    Order(Repeated),
+    Other,
 }
 
 impl Request {
-    /// The orders that `--control` repeats: the `control` records of a results file.
+    /// The orders that `--control` repeats: the `control` records of the last run in a results file.
+    ///
+    /// Where several runs wrote the file (`--append`), a warning says how many, and the orders of the earlier
+    /// ones are left out: frames are counted from 0 in each. Equal `run` records with a time are one run,
+    /// whose files (`--rotate`) were put together.
     ///
     /// Any JSON writer may have written the file: the order of keys, spaces, line ends, empty lines and a
     /// byte order mark do not matter.
@@ -37,7 +52,9 @@ impl Request {
 fn read(path: &Path) -> Result<Vec<Repeated>> {
     let file = |cause| Error::File { action: "read", path: path.into(), cause };
     let mut reader = File::open(path).and_then(files::text_of).map_err(file)?;
-    let (mut orders, mut is_results) = (Vec::new(), false);
+    let (mut orders, mut runs, mut of_earlier) = (Vec::new(), 0_u64, 0);
+    // The `run` record of the last run.
+    let mut run = Vec::new();
     let mut line = Vec::new();
     for number in 1_u64.. {
         line.clear();
@@ -50,16 +67,23 @@ fn read(path: &Path) -> Result<Vec<Repeated>> {
         if text.is_empty() {
             continue;
         }
-        if !is_results {
+        if runs == 0 {
             let kind = serde_json::from_slice::<Line>(text).ok().and_then(|line| line.kind);
             if kind.as_deref() != Some("run") {
                 return Err(usage("is no `run` record: give a results file of an earlier run, JSON Lines"));
             }
-            is_results = true;
-            continue;
         }
-        match order(text) {
-            Ok(order) => orders.extend(order),
+        match found(text) {
+            Ok(Found::Run { is_timed }) => {
+                if !is_timed || run != text {
+                    runs += 1;
+                    of_earlier += orders.len();
+                    orders.clear();
+                    run = text.to_vec();
+                }
+            }
+            Ok(Found::Order(order)) => orders.push(order),
+            Ok(Found::Other) => {}
             // A run that was killed leaves such a line. It may hold an order, so it is reported.
             Err(_) if !is_whole && !text.ends_with(b"}") => {
                 tracing::warn!(
@@ -70,37 +94,45 @@ fn read(path: &Path) -> Result<Vec<Repeated>> {
             Err(what) => return Err(usage(&what)),
         }
     }
-    if !is_results {
+    if runs == 0 {
         return Err(Error::Usage(format!("--control {}: the file is empty", path.display())));
+    }
+    if runs > 1 {
+        tracing::warn!(
+            "--control {}: {runs} runs are in this file: the orders of the last one are repeated ({}), those of \
+             the earlier ones are ignored ({of_earlier})",
+            path.display(),
+            orders.len()
+        );
     }
     Ok(orders)
 }
 
-/// The order in a line of a results file; none if the line is another record. The error says what the line
-/// is.
-fn order(text: &[u8]) -> std::result::Result<Option<Repeated>, String> {
+/// Reads a line of a results file. The error says what the line is.
+fn found(text: &[u8]) -> std::result::Result<Found, String> {
     if !(text.starts_with(b"{") && text.ends_with(b"}")) {
         return Err("is no JSON object".into());
     }
     let text = str::from_utf8(text).map_err(|_| "is not UTF-8")?;
-    if !may_be_order(text) {
-        return Ok(None);
+    if !may_matter(text) {
+        return Ok(Found::Other);
     }
     let line: Line = serde_json::from_str(text).map_err(|error| format!("is no record: {error}"))?;
     match (line.kind.as_deref(), line.order) {
         (Some("control"), _) => {
-            serde_json::from_str(text).map(Some).map_err(|error| format!("is no order: {error}"))
+            serde_json::from_str(text).map(Found::Order).map_err(|error| format!("is no order: {error}"))
         }
         (Some(kind), Some(_)) => Err(format!("has an `order`, but its `type` is {kind:?}, not \"control\"")),
         (None, Some(_)) => Err("has an `order`, but no `type`: \"control\"".into()),
-        (_, None) => Ok(None),
+        (Some("run"), None) => Ok(Found::Run { is_timed: line.started.is_some() }),
+        (_, None) => Ok(Found::Other),
     }
 }
 
-/// False for nearly all lines of a long file, without parsing them. True for every order: its type or its
-/// `order` is in the line as it is, or written with an escape.
-fn may_be_order(text: &str) -> bool {
-    ["\"control\"", "\"order\"", "\\u"].into_iter().any(|mark| text.contains(mark))
+/// False for nearly all lines of a long file, without parsing them. True for every order and `run` record:
+/// its type or its `order` is in the line as it is, or written with an escape.
+fn may_matter(text: &str) -> bool {
+    ["\"control\"", "\"order\"", "\"run\"", "\\u"].into_iter().any(|mark| text.contains(mark))
 }
 
 #[cfg(test)]
@@ -159,6 +191,24 @@ mod tests {
             assert_eq!(orders(&text).unwrap(), expected, "{text:?}");
             assert_eq!(orders(text.trim_end()).unwrap(), expected, "no line end at the end");
         }
+    }
+
+    #[test]
+    fn the_orders_of_the_last_run_alone_are_repeated() {
+        let control =
+            |frame: u64| format!("{{\"type\":\"control\",\"frame\":{frame},\"order\":\"clear\"}}\n");
+        let run = |started: u64| format!("{{\"type\":\"run\",\"started\":{started}}}\n");
+        let frames = |text: &str| orders(text).unwrap().iter().map(|order| order.frame).collect::<Vec<_>>();
+        let (first, second) = (run(1000) + &control(5) + &control(7), run(2000) + &control(3));
+        assert_eq!(frames(&format!("{first}{second}")), [3]);
+        assert_eq!(frames(&format!("{first}{}", run(2000))), [0_u64; 0]);
+        let torn = "{\"type\":\"torn\",\"text\":\"{\\\"type\\\":\\\"control\\\",\\\"fra\"}\n";
+        assert_eq!(frames(&format!("{first}{torn}{}", second.replace(':', " : "))), [3]);
+        // Files of one run, one after the other: --rotate repeats its `run` record.
+        assert_eq!(frames(&format!("{first}{}{}", run(1000), control(9))), [5, 7, 9]);
+        // Other writers' records may be equal though the runs are not.
+        let bare = "{\"type\":\"run\"}\n";
+        assert_eq!(frames(&format!("{bare}{}{bare}{}", control(5), control(2))), [2]);
     }
 
     #[test]

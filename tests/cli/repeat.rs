@@ -30,3 +30,35 @@ fn orders_that_another_json_writer_wrote_are_carried_out_and_late_ones_reported(
         lines.iter().filter(|line| line["tracks"].as_array().is_some_and(|tracks| tracks.len() == 1));
     assert_eq!(followed.filter(|line| line["type"] == "frame").count(), 4, "{lines:?}");
 }
+
+#[test]
+fn a_file_of_several_runs_repeats_the_last_one_and_a_message_has_their_number() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let follow = |frame: u64| {
+        let order = format!(r#""frame":{frame},"order":"follow","id":1,"box":"100,80,41,43""#);
+        std::fs::write(
+            place.path("orders.jsonl"),
+            format!("{{\"type\":\"run\"}}\n{{\"type\":\"control\",{order}}}\n"),
+        )
+        .unwrap();
+    };
+    let run = |control: &str, words: &[&str]| {
+        stderr(&succeeds(
+            place.lockon_args(&[&["run", "--source", SOURCE, "--control", control], words].concat()),
+        ))
+    };
+    for frame in [2, 6] {
+        follow(frame);
+        let said = run("orders.jsonl", &["--results", "both.jsonl", "--append"]);
+        assert!(!said.contains("runs are in this file"), "{said}");
+    }
+    let said = run("both.jsonl", &["--results", "again.jsonl"]);
+    let expected = "2 runs are in this file: the orders of the last one are repeated (1), those of the earlier ones are ignored (1)";
+    assert_eq!(said.matches(expected).count(), 1, "{said}");
+    let orders = |file: &str| -> Vec<u64> {
+        let records = place.records(file);
+        let orders = records.iter().filter(|record| record["type"] == "control");
+        orders.map(|record| record["frame"].as_u64().unwrap()).collect()
+    };
+    assert_eq!((orders("both.jsonl"), orders("again.jsonl")), (vec![2, 6], vec![6]));
+}
