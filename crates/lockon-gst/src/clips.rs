@@ -23,7 +23,7 @@ use lockon_core::config::{TimeSpan, View};
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::{Frame, Picture, Plane, PlaneRef, USUAL_INTERVAL_NS, VideoFormat};
-use lockon_core::overlay::Hiding;
+use lockon_core::overlay::{Hidden, Hiding};
 use lockon_core::ports::{Delivery, Sink};
 use lockon_core::results::{FrameRecord, RunRecord, Summary};
 use lockon_core::surface::Surface;
@@ -49,7 +49,7 @@ pub struct Wanted {
     pub file: Option<PathBuf>,
     /// The file whose sound clips get.
     pub sound: Option<PathBuf>,
-    /// The parts that are hidden in encoded clips.
+    /// Follows the parts that are hidden in encoded clips through all frames.
     pub hiding: Hiding,
 }
 
@@ -138,6 +138,8 @@ struct Kept {
     ns: u64,
     frame: Frame,
     record: Arc<FrameRecord>,
+    /// Found at once: a clip that begins while a track is lost has no frame in which it was sure.
+    hidden: Vec<Hidden>,
 }
 
 /// A clip that is being encoded.
@@ -273,7 +275,9 @@ impl Clips {
         frame.picture.surface().map_or(Ok(()), Surface::check)?;
         let frame = Frame { picture: Arc::new(Copy(planes)), ..frame.clone() };
         self.kept_bytes += frame.format.bytes();
-        self.kept.push_back(Kept { ns, frame, record: delivery.record.clone() });
+        let (record, hiding) = (delivery.record.clone(), &mut self.wanted.hiding);
+        let hidden = if hiding.is_idle() { Vec::new() } else { hiding.step(&record, frame.format.size) };
+        self.kept.push_back(Kept { ns, frame, record, hidden });
         let needed = ns.saturating_sub(self.wanted.padding.ns.max(self.gap_ns));
         while let Some(oldest) = self.kept.front() {
             let is_too_much = self.kept_bytes > MOST_KEPT && self.kept.len() > 1;
@@ -292,7 +296,7 @@ impl Clips {
     }
 
     /// Begins the clips of appearances that have begun, and moves the ends of the others.
-    fn follow(&mut self, now_ns: u64, ended: &[Appearance]) -> Result<()> {
+    fn follow(&mut self, now_ns: u64, ended: &[Appearance]) {
         let padding = self.wanted.padding.ns;
         let is_same =
             |a: &Appearance, b: &Appearance| a.track == b.track && a.name == b.name && a.start == b.start;
@@ -321,60 +325,86 @@ impl Clips {
             }
             let from_ns = start_ns.saturating_sub(padding);
             let first = self.kept.iter().find(|kept| kept.ns >= from_ns).map(|kept| kept.frame.meta.index);
-            let path = self.reserve(&appearance);
-            let sink = VideoSink::file(&path, View::Overlay, self.wanted.sound.clone())?.from_zero().plain();
-            let mut sink = sink.hiding(self.wanted.hiding.clone());
-            sink.belong_to(&self.control);
-            if let (Some(run), Some(format)) = (&self.run, &self.format) {
-                sink.begin(run, format)?;
-            }
+            let sink = match self.start(&appearance) {
+                Ok(sink) => sink,
+                Err(error) => {
+                    self.fail(error);
+                    continue;
+                }
+            };
             let next = first.unwrap_or(appearance.start.frame);
             self.open.push(Clip { appearance, limit_ns, next, is_over: false, sink });
         }
-        Ok(())
     }
 
-    /// Hands the frames over that belong to clips, and ends those that are over.
-    fn hand_over(&mut self, now_ns: u64) -> Result<()> {
+    /// Begins the file of a clip.
+    fn start(&mut self, appearance: &Appearance) -> Result<VideoSink> {
+        let path = self.reserve(appearance);
+        let sink = VideoSink::file(&path, View::Overlay, self.wanted.sound.clone())?;
+        let mut sink = sink.from_zero().plain();
+        sink.belong_to(&self.control);
+        if let (Some(run), Some(format)) = (&self.run, &self.format) {
+            sink.begin(run, format)?;
+        }
+        Ok(sink)
+    }
+
+    /// Reports the error of a clip. The first one is the run's.
+    fn fail(&mut self, error: Error) {
+        tracing::error!("{error}");
+        self.failed.get_or_insert(error);
+    }
+
+    /// Hands the frames over that belong to clips, and ends those that are over or have failed.
+    fn hand_over(&mut self, now_ns: u64) {
         let mut open = Vec::with_capacity(self.open.len());
         for mut clip in std::mem::take(&mut self.open) {
-            let next = clip.next;
-            for kept in self.kept.iter().filter(|kept| kept.frame.meta.index >= next) {
-                if kept.ns > clip.limit_ns {
-                    break;
-                }
-                clip.next = kept.frame.meta.index + 1;
-                clip.sink.deliver(&Delivery { frame: &kept.frame, record: &kept.record, mask: None })?;
+            let written = clip.catch_up(&self.kept);
+            let is_over = written.is_err() || clip.is_over && now_ns > clip.limit_ns;
+            if let Err(error) = written {
+                self.fail(error);
             }
-            if clip.is_over && now_ns > clip.limit_ns {
-                self.end(clip)?;
+            if is_over {
+                self.end(clip);
             } else {
                 open.push(clip);
             }
         }
         self.open = open;
-        Ok(())
     }
 
     /// Completes the file of a clip, on a thread: an encoder takes a while for its last frames.
-    fn end(&mut self, clip: Clip) -> Result<()> {
+    fn end(&mut self, clip: Clip) {
         let mut sink = clip.sink;
         let complete = move || sink.finish(&Summary::default());
-        let thread = std::thread::Builder::new().name("lockon-clip".to_owned()).spawn(complete);
-        self.ending.push_back(thread.map_err(|error| self.failure(&error.to_string()))?);
+        match std::thread::Builder::new().name("lockon-clip".to_owned()).spawn(complete) {
+            Ok(thread) => self.ending.push_back(thread),
+            Err(error) => self.fail(self.failure(&error.to_string())),
+        }
         while self.ending.len() > MOST_ENDING {
             self.join_oldest();
         }
-        Ok(())
     }
 
     fn join_oldest(&mut self) {
         let Some(thread) = self.ending.pop_front() else { return };
         let outcome = thread.join().unwrap_or_else(|_| Err(self.failure("an encoder's thread has ended")));
         if let Err(error) = outcome {
-            tracing::error!("{error}");
-            self.failed.get_or_insert(error);
+            self.fail(error);
         }
+    }
+}
+
+impl Clip {
+    /// Hands the kept frames over that belong to the clip and are new to it.
+    fn catch_up(&mut self, kept: &VecDeque<Kept>) -> Result<()> {
+        let next = self.next;
+        let new = kept.iter().filter(|kept| kept.frame.meta.index >= next);
+        for Kept { frame, record, hidden, .. } in new.take_while(|kept| kept.ns <= self.limit_ns) {
+            self.next = frame.meta.index + 1;
+            self.sink.deliver_hiding(&Delivery { frame, record, mask: None }, hidden.clone())?;
+        }
+        Ok(())
     }
 }
 
@@ -412,8 +442,9 @@ impl Sink for Clips {
             self.format = Some(delivery.frame.format.as_ref().clone());
         }
         self.keep(delivery, now_ns)?;
-        self.follow(now_ns, &ended)?;
-        self.hand_over(now_ns)
+        self.follow(now_ns, &ended);
+        self.hand_over(now_ns);
+        Ok(())
     }
 
     fn finish(&mut self, _: &Summary) -> Result<()> {
@@ -423,7 +454,8 @@ impl Sink for Clips {
             ended.iter().try_for_each(|appearance| self.copy(appearance))
         } else {
             self.open.iter_mut().for_each(|clip| clip.is_over = true);
-            self.hand_over(u64::MAX)
+            self.hand_over(u64::MAX);
+            Ok(())
         };
         if let Some(Copier { jobs, thread }) = self.copier.take() {
             drop(jobs);
@@ -442,6 +474,91 @@ impl Sink for Clips {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sink::tests::{contrasts, decode, format, run_record, stripes, track_in};
+    use lockon_core::frame::{Rect, Size};
+    use lockon_core::overlay::Way;
+    use lockon_core::results::{Track, TrackState};
+
+    /// Clips of 160x120 in that folder, encoded, without padding.
+    fn clips(folder: &Path, hiding: Hiding) -> Clips {
+        crate::launch::init().unwrap();
+        let pattern = folder.join("{name}-{n}.mkv").to_str().unwrap().to_owned();
+        let padding = TimeSpan::default();
+        let mut clips = Clips::open(Wanted { pattern, padding, file: None, sound: None, hiding }).unwrap();
+        clips.begin(&run_record(), &format("I420", 160, 120, (25, 1))).unwrap();
+        clips
+    }
+
+    fn named(id: u32, name: &str) -> Track {
+        Track { id, name: Some(name.into()), x: 1.0, y: 1.0, w: 9.0, h: 9.0, ..Track::default() }
+    }
+
+    #[test]
+    fn a_clip_that_begins_while_a_track_is_uncertain_hides_its_last_sure_box() {
+        let dir = tempfile::tempdir().unwrap();
+        let hiding = Hiding::new(vec![("one".parse().unwrap(), Way::Pixelate)]);
+        let mut clips = clips(dir.path(), hiding);
+        let format = format("I420", 160, 120, (25, 1));
+        for index in 0..15 {
+            let (state, place) = match index {
+                0..5 => (TrackState::Tracked, [32.0, 32.0]),
+                5..12 => (TrackState::Uncertain, [110.0, 70.0]),
+                _ => (TrackState::Lost, [110.0, 70.0]),
+            };
+            let mut record = track_in(index, state, place);
+            if index >= 10 {
+                record.tracks.push(named(2, "two"));
+            }
+            let record = Arc::new(record);
+            let delivery = Delivery { frame: &stripes(index, &format), record: &record, mask: None };
+            clips.deliver(&delivery).unwrap();
+        }
+        clips.finish(&Summary::default()).unwrap();
+        let sure = contrasts(&dir.path().join("two-1.mkv"), Rect::new(36, 36, 24, 24));
+        assert!(sure.len() == 5 && sure.iter().all(|&contrast| contrast < 60), "{sure:?}");
+        let open = contrasts(&dir.path().join("two-1.mkv"), Rect::new(4, 90, 24, 24));
+        assert!(open.iter().all(|&contrast| contrast > 100), "{open:?}");
+    }
+
+    /// Makes clips of two tracks, delivers frames of noise, and returns how many frames the first clip has.
+    fn frames_of_the_first_of_two_clips(folder: &Path, frames: usize) -> usize {
+        let mut clips = clips(folder, Hiding::default());
+        let format = format("I420", 160, 120, (25, 1));
+        let mut seed = 17_u32;
+        for index in 0..frames {
+            let mut noise = |size: Size| {
+                let bytes = (0..size.area()).map(|_| {
+                    seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (seed >> 24) as u8
+                });
+                Plane::from_vec(bytes.collect(), size)
+            };
+            let planes = (0..3).map(|i| noise(format.pixels.plane_size(i, format.size))).collect();
+            let frame = Frame { picture: Arc::new(Copy(planes)), ..stripes(index, &format) };
+            let tracks = vec![named(2, "b"), named(1, "a")];
+            let (number, pts_ns) = (index as u64, frame.meta.pts_ns);
+            let record = Arc::new(FrameRecord { frame: number, pts_ns, tracks, ..FrameRecord::default() });
+            clips.deliver(&Delivery { frame: &frame, record: &record, mask: None }).unwrap();
+        }
+        let error = clips.finish(&Summary::default()).unwrap_err().to_string();
+        assert!(error.contains("b-1.mkv"), "{error}");
+        decode(&folder.join("a-1.mkv")).len()
+    }
+
+    #[test]
+    fn a_clip_whose_file_cannot_be_opened_leaves_the_others_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("b-1.mkv")).unwrap();
+        assert_eq!(frames_of_the_first_of_two_clips(dir.path(), 7), 7);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_clip_that_fails_while_it_is_written_leaves_the_others_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/dev/full", dir.path().join("b-1.mkv")).unwrap();
+        assert_eq!(frames_of_the_first_of_two_clips(dir.path(), 60), 60);
+    }
 
     #[test]
     fn a_pattern_has_one_number_in_the_files_name_and_a_known_extension() {

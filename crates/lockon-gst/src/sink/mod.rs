@@ -27,7 +27,7 @@ use lockon_core::error::{Error, Result};
 use lockon_core::files;
 use lockon_core::frame::VideoFormat;
 use lockon_core::orders::Order;
-use lockon_core::overlay::{Crop, Hiding};
+use lockon_core::overlay::{Crop, Hidden, Hiding};
 use lockon_core::ports::{Delivery, Sink};
 use lockon_core::results::{Event, OutputSummary, RunRecord, Summary};
 use lockon_core::text;
@@ -90,6 +90,8 @@ pub struct VideoSink {
     launch: Launch,
     view: View,
     shows: Shows,
+    /// Follows what is hidden through all frames, also those of earlier files and those that come too late.
+    hiding: Hiding,
     target: Destination,
     /// True if frames come from a live source: then the newest frame matters, not each of them.
     is_live: bool,
@@ -139,6 +141,7 @@ impl VideoSink {
             launch,
             view,
             shows,
+            hiding: Hiding::default(),
             target,
             is_live,
             from_zero,
@@ -166,6 +169,7 @@ impl VideoSink {
             launch,
             view,
             shows: Shows::default(),
+            hiding: Hiding::default(),
             target: Destination::Display { title: title.to_owned() },
             is_live,
             from_zero: false,
@@ -203,7 +207,7 @@ impl VideoSink {
 
     /// Hides tracks and matches in the frames.
     pub fn hiding(mut self, hiding: Hiding) -> Self {
-        self.shows.hiding = hiding;
+        self.hiding = hiding;
         self
     }
 
@@ -246,6 +250,7 @@ impl VideoSink {
             launch,
             view,
             shows,
+            hiding: Hiding::default(),
             target,
             is_live,
             from_zero,
@@ -262,6 +267,33 @@ impl VideoSink {
     /// How it keeps up, to be looked at while it does.
     pub fn shown(&self) -> Arc<Shown> {
         self.shown.clone()
+    }
+
+    /// As [`Sink::deliver`], with the parts that are `hidden` in the frame.
+    pub(crate) fn deliver_hiding(&mut self, delivery: &Delivery<'_>, hidden: Vec<Hidden>) -> Result<()> {
+        let format = &delivery.frame.format;
+        let is_file = matches!(self.target, Destination::File { .. });
+        if is_file && self.playing.as_ref().is_some_and(|playing| !playing.holds(format)) {
+            self.begin_next_part(format).map_err(|error| named(&self.name, error))?;
+        }
+        if self.zones.fit(format.size) {
+            self.drawn_zones = self.zones.now().into();
+        }
+        let Some(playing) = &mut self.playing else { return Ok(()) };
+        let job = DrawJob {
+            frame: delivery.frame.clone(),
+            record: delivery.record.clone(),
+            mask: delivery.mask.cloned(),
+            zones: self.drawn_zones.clone(),
+            hidden,
+        };
+        let handed_over = playing.hand_over(job);
+        if handed_over.is_err()
+            && let Some(mut playing) = self.playing.take()
+        {
+            playing.let_others_finish();
+        }
+        handed_over.map_err(|error| named(&self.name, error))
     }
 
     /// Completes the file and begins another, since a file is of one size and format.
@@ -318,28 +350,9 @@ impl Sink for VideoSink {
     /// Where frames change, a file is completed and another begun; a screen or a pipeline of the user's gets
     /// the new format.
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
-        let format = &delivery.frame.format;
-        let is_file = matches!(self.target, Destination::File { .. });
-        if is_file && self.playing.as_ref().is_some_and(|playing| !playing.holds(format)) {
-            self.begin_next_part(format).map_err(|error| named(&self.name, error))?;
-        }
-        if self.zones.fit(format.size) {
-            self.drawn_zones = self.zones.now().into();
-        }
-        let Some(playing) = &mut self.playing else { return Ok(()) };
-        let job = DrawJob {
-            frame: delivery.frame.clone(),
-            record: delivery.record.clone(),
-            mask: delivery.mask.cloned(),
-            zones: self.drawn_zones.clone(),
-        };
-        let handed_over = playing.hand_over(job);
-        if handed_over.is_err()
-            && let Some(mut playing) = self.playing.take()
-        {
-            playing.let_others_finish();
-        }
-        handed_over.map_err(|error| named(&self.name, error))
+        let size = delivery.frame.format.size;
+        let hidden = if self.hiding.is_idle() { Vec::new() } else { self.hiding.step(delivery.record, size) };
+        self.deliver_hiding(delivery, hidden)
     }
 
     fn note(&mut self, event: &Event) -> Result<()> {

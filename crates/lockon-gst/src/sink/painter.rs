@@ -8,7 +8,7 @@ use gst_video::prelude::*;
 use super::timeline::Timestamps;
 use lockon_core::config::{View, Zone};
 use lockon_core::frame::{Chroma, Frame, Picture, PixelFormat, PlaneMut, Rect, Size, VideoFormat};
-use lockon_core::overlay::{self, Crop, Drawing, Hidden, Hiding, Trails};
+use lockon_core::overlay::{self, Crop, Drawing, Hidden, Trails};
 use lockon_core::results::FrameRecord;
 use lockon_core::surface::Surface;
 
@@ -17,8 +17,6 @@ use lockon_core::surface::Surface;
 pub(super) struct Shows {
     /// A part that follows a track, with nothing drawn on it.
     pub(super) crop: Option<Crop>,
-    /// What is hidden.
-    pub(super) hiding: Hiding,
     /// No results are drawn.
     pub(super) is_plain: bool,
 }
@@ -38,8 +36,6 @@ pub(crate) struct Painter {
     view: View,
     /// A crop that follows a track, instead of the whole frame with results.
     crop: Option<Crop>,
-    /// What is hidden in the frames.
-    hiding: Hiding,
     /// Results are drawn into the frames.
     draws_results: bool,
     trails: Trails,
@@ -58,7 +54,7 @@ impl Painter {
         even: bool,
         shows: &Shows,
     ) -> Result<Self, gst::glib::BoolError> {
-        let Shows { crop, hiding, is_plain } = shows.clone();
+        let Shows { crop, is_plain } = shows.clone();
         let shown = crop.as_ref().map_or(format.size, Crop::shown);
         let is_grey = format.pixels.chroma == Chroma::None;
         let pixels =
@@ -82,7 +78,6 @@ impl Painter {
             even,
             view,
             crop,
-            hiding,
             draws_results: !is_plain,
             trails,
             drawing,
@@ -96,25 +91,25 @@ impl Painter {
 
     /// Returns a painter that draws the same on frames of another format.
     pub(super) fn adapted(&self, format: &VideoFormat) -> Result<Self, gst::glib::BoolError> {
-        let (crop, hiding, is_plain) = (self.crop.clone(), self.hiding.clone(), !self.draws_results);
-        Self::with(format, self.view, self.even, &Shows { crop, hiding, is_plain })
+        let (crop, is_plain) = (self.crop.clone(), !self.draws_results);
+        Self::with(format, self.view, self.even, &Shows { crop, is_plain })
     }
 
-    /// A buffer with the frame, its results and the zones, due at `times`.
+    /// A buffer with the frame, its results and the zones, due at `times`; parts of the frame are `hidden`.
     pub(super) fn paint(
         &mut self,
         frame: &Frame,
         record: &FrameRecord,
         zones: &[Zone],
+        hidden: &[Hidden],
         mask: Option<&Arc<dyn Picture>>,
         times: Timestamps,
     ) -> Result<gst::Buffer, String> {
-        let mut hidden =
-            if self.hiding.is_idle() { Vec::new() } else { self.hiding.step(record, self.format.size) };
         if let Some(crop) = &mut self.crop {
             let part = crop.step(record, self.format.size);
             let [x, y, w, h] = part;
             let by = [self.shown.width as f64 / w, self.shown.height as f64 / h];
+            let mut hidden = hidden.to_vec();
             for Hidden { bounds: [left, top, width, height], .. } in &mut hidden {
                 (*left, *top) = ((*left - x) * by[0], (*top - y) * by[1]);
                 (*width, *height) = (*width * by[0], *height * by[1]);
@@ -131,8 +126,7 @@ impl Painter {
         } else {
             drawing.start(self.format.size);
         }
-        let painted =
-            self.paint_with(frame, times, |canvas| draw(self.view, canvas, mask, &hidden, &drawing));
+        let painted = self.paint_with(frame, times, |canvas| draw(self.view, canvas, mask, hidden, &drawing));
         (self.trails, self.drawing) = (trails, drawing);
         painted
     }

@@ -19,7 +19,8 @@ use crate::launch::Running;
 use lockon_core::frame::{
     Chroma, Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Rect, Size,
 };
-use lockon_core::results::{FrameRecord, Track};
+use lockon_core::overlay::Way;
+use lockon_core::results::{FrameRecord, Track, TrackState};
 
 /// A picture in memory, with padding after each row, as decoders have it.
 struct Still {
@@ -126,7 +127,62 @@ pub(crate) struct Decoded {
     size: Size,
     /// Mean luma.
     mean: f64,
+    luma: Vec<u8>,
     caps: String,
+}
+
+/// A frame of stripes, 2 pixels wide each.
+pub(crate) fn stripes(index: usize, format: &Arc<VideoFormat>) -> Frame {
+    let planes = (0..format.pixels.planes()).map(|i| {
+        let size = format.pixels.plane_size(i, format.size);
+        let stored = Size::new(size.width + PADDING, size.height);
+        let luma = |at: usize| if at % stored.width % 4 < 2 { 40 } else { 200 };
+        let value = |at| if i == 0 { luma(at) } else { 128 };
+        (Plane::from_vec((0..stored.area()).map(value).collect(), stored), size)
+    });
+    let picture = Arc::new(Still { planes: planes.collect() });
+    Frame { picture, ..frame(index, format, Some(index as u64 * 40_000_000)) }
+}
+
+/// The difference between the brightest and the darkest pixel of a part, in each frame of a file.
+pub(crate) fn contrasts(path: &Path, part: Rect) -> Vec<u8> {
+    let contrast = |frame: &Decoded| {
+        let rows = frame.luma.chunks(frame.size.width).skip(part.y).take(part.h);
+        let pixels: Vec<u8> = rows.flat_map(|row| row[part.x..part.x + part.w].to_vec()).collect();
+        pixels.iter().max().unwrap() - pixels.iter().min().unwrap()
+    };
+    decode(path).iter().map(contrast).collect()
+}
+
+/// Track 1 in a frame: lost, uncertain or sure at that place, 32 pixels wide and high.
+pub(crate) fn track_in(index: usize, state: TrackState, [x, y]: [f64; 2]) -> FrameRecord {
+    let track = Track { id: 1, name: Some("one".into()), state, x, y, w: 32.0, h: 32.0, ..Track::default() };
+    let (frame, pts_ns) = (index as u64, Some(index as u64 * 40_000_000));
+    FrameRecord { frame, pts_ns, tracks: vec![track], ..FrameRecord::default() }
+}
+
+#[test]
+fn a_lost_track_stays_hidden_in_the_file_that_frames_of_another_size_begin() {
+    launch::init().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let hiding = Hiding::new(vec![("one".parse().unwrap(), Way::Pixelate)]);
+    let mut sink = VideoSink::file(&dir.path().join("a.mkv"), View::Overlay, None).unwrap();
+    sink = sink.plain().hiding(hiding);
+    let formats = [format("I420", 160, 120, (25, 1)), format("I420", 320, 240, (25, 1))];
+    sink.begin(&run_record(), &formats[0]).unwrap();
+    for (index, format) in formats.iter().enumerate() {
+        let state = [TrackState::Tracked, TrackState::Lost][index];
+        let record = Arc::new(track_in(index, state, [[32.0, 32.0], [200.0, 40.0]][index]));
+        sink.deliver(&Delivery { frame: &stripes(index, format), record: &record, mask: None }).unwrap();
+    }
+    sink.finish(&Summary::default()).unwrap();
+    let files = sink.files();
+    assert_eq!(files.len(), 2);
+    let sure = [Rect::new(36, 36, 24, 24), Rect::new(72, 72, 48, 48)];
+    for (file, part) in files.iter().zip(sure) {
+        let contrasts = contrasts(file, part);
+        assert!(contrasts.len() == 1 && contrasts[0] < 60, "{}: {contrasts:?}", file.display());
+    }
 }
 
 /// Plays a file as other programs would.
@@ -159,6 +215,7 @@ pub(crate) fn decode(path: &Path) -> Vec<Decoded> {
             pts: buffer.pts().unwrap().nseconds(),
             size,
             mean: sum as f64 / size.area() as f64,
+            luma: luma.rows().flatten().copied().collect(),
             caps: sample.caps().unwrap().to_string(),
         });
     }
@@ -292,7 +349,8 @@ fn what_follows_a_track_is_that_part_of_the_frame_in_every_pixel_format() {
         let crop = Crop::new("72x36".parse().unwrap(), 1.0);
         let shows = painter::Shows { crop: Some(crop), ..painter::Shows::default() };
         let mut painter = Painter::with(&format, View::Overlay, true, &shows).unwrap();
-        let buffer = painter.paint(&frame, &record, &[], None, Timestamps { pts: 0, duration: 0 }).unwrap();
+        let buffer =
+            painter.paint(&frame, &record, &[], &[], None, Timestamps { pts: 0, duration: 0 }).unwrap();
         let info = &painter.info;
         assert_eq!((info.width(), info.height()), (72, 36));
         let shown = gst_video::VideoFrameRef::from_buffer_ref_readable(&buffer, info).unwrap();
@@ -720,6 +778,7 @@ fn display(screen: &str, control: Option<Control>) -> (VideoSink, gst::Element) 
         launch,
         view: View::Overlay,
         shows: painter::Shows::default(),
+        hiding: Hiding::default(),
         target: Destination::Display { title: "clip.mp4".to_owned() },
         is_live: false,
         from_zero: false,

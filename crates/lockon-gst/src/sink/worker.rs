@@ -15,6 +15,7 @@ use crate::window::Steering;
 use lockon_core::config::Zone;
 use lockon_core::control::{PAUSE_CHECK, Turnstile};
 use lockon_core::frame::{Frame, FrameMeta, Picture, Rect, VideoFormat};
+use lockon_core::overlay::Hidden;
 use lockon_core::results::FrameRecord;
 
 /// A frame to draw.
@@ -24,6 +25,8 @@ pub(super) struct DrawJob {
     pub(super) mask: Option<Arc<dyn Picture>>,
     /// The zones, in pixels of the frame.
     pub(super) zones: Arc<[Zone]>,
+    /// The parts that are hidden, in pixels of the frame.
+    pub(super) hidden: Vec<Hidden>,
 }
 
 /// The thread that draws and pushes.
@@ -62,7 +65,8 @@ impl Worker {
                 return;
             }
             let times = self.times.next(&job.frame.meta, || running_time(&self.appsrc));
-            let painted = self.painter.paint(&job.frame, &job.record, &job.zones, job.mask.as_ref(), times);
+            let DrawJob { frame, record, mask, zones, hidden } = &job;
+            let painted = self.painter.paint(frame, record, zones, hidden, mask.as_ref(), times);
             self.shown.expect(times.pts, job.frame.circumstances.captured);
             let (record, size, meta) = (job.record.clone(), job.frame.format.size, job.frame.meta);
             // Back to the decoder before we wait for the encoder.
