@@ -403,7 +403,7 @@ impl Video {
         self.tell();
     }
 
-    /// Jumps to another place of the video; false if this run cannot. A paused run shows one frame from there.
+    /// Jumps to another place of the video; false if this run cannot. A paused run shows one frame there.
     /// Places outside of the video are its first and its last frame.
     pub(super) fn jump_to(&self, seconds: f64) -> bool {
         if !self.shown.can_jump || self.has_ended() {
