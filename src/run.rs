@@ -316,8 +316,8 @@ impl Run {
         number
     }
 
-    /// True if the run can jump to another place of the video. Outputs contain each frame once, in order, with
-    /// its number in the video, so only a run that writes nothing can jump.
+    /// True if the run can jump to another place of the video. Outputs contain each frame once, in order, so
+    /// only a run that writes nothing can jump.
     #[cfg(feature = "serve")]
     fn can_jump(&self) -> bool {
         let Self { request, .. } = self;
