@@ -2,12 +2,16 @@
 //! (`multipart/x-mixed-replace`): ESP32-CAM, Axis, mjpg-streamer, `OctoPrint`.
 //!
 //! GStreamer's own path for them delivers each picture with the next one only, waits for kilobytes before it
-//! knows what comes, and takes the camera for a file. So an element of ours, known to this process alone,
-//! takes the pictures out of the response. Its caps come from the `Content-Type` of the response, which the
-//! HTTP source sends in an event before the first byte. So no bytes are needed to find the type, and the
-//! camera gets one connection: small ones allow no second.
+//! knows the type, and treats the camera as a file. So an element of ours, known to this process alone,
+//! takes the pictures out of the response. The HTTP source sends the `Content-Type` of the response in an
+//! event before the first byte; if it announces such pictures, that pad gets caps that only this element
+//! accepts. So no bytes are needed to find the type, and the camera gets one connection: small cameras allow
+//! no second.
 //!
-//! Pictures get the time of their arrival. The HTTP source is read as fast as the camera sends: where the
+//! Files of the same form are not live. They have other caps, by which GStreamer's own element is chosen: it
+//! keeps every picture. So both can be read in one process, in any order.
+//!
+//! Pictures get the time of their arrival. The HTTP source is read as fast as the camera sends: if the
 //! decoder is slower, older pictures are dropped and counted, before they are decoded.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,8 +30,8 @@ mod parser;
 #[cfg(test)]
 mod tests;
 
-/// Media type of such a response.
-const MULTIPART: &str = "multipart/x-mixed-replace";
+/// Caps of such a response. No type finder and no other element has this name.
+const RESPONSE: &str = "application/x-lockon-multipart";
 
 /// The name of our element.
 const ELEMENT: &str = "lockonmultipart";
@@ -105,7 +109,7 @@ impl Multipart {
         }
         tracing::debug!(target: LOG, "JPEG pictures over HTTP, boundary {boundary:?}");
         self.is_found.store(true, Ordering::Release);
-        let caps = gst::Caps::builder(MULTIPART).field("boundary", boundary).build();
+        let caps = gst::Caps::builder(RESPONSE).field("boundary", boundary).build();
         pad.push_event(gst::event::Caps::new(&caps));
     }
 
@@ -136,12 +140,12 @@ fn boundary_of(event: &gst::EventRef) -> Option<String> {
     name.starts_with("multipart/").then(|| boundary.unwrap_or_default())
 }
 
-/// Makes the element known to this process, in front of GStreamer's own; false if that cannot be done.
+/// Registers the element in this process; returns false if that fails. Its rank only makes it eligible: it
+/// accepts no caps but [`RESPONSE`].
 fn register() -> bool {
     static IS_REGISTERED: OnceLock<bool> = OnceLock::new();
     *IS_REGISTERED.get_or_init(|| {
-        let rank = gst::Rank::PRIMARY + 64;
-        gst::Element::register(None, ELEMENT, rank, MultipartBin::static_type()).is_ok()
+        gst::Element::register(None, ELEMENT, gst::Rank::PRIMARY, MultipartBin::static_type()).is_ok()
     })
 }
 
@@ -155,7 +159,7 @@ mod imp {
     use std::sync::{LazyLock, MutexGuard};
 
     use super::parser::Parser;
-    use super::{Arc, AtomicU64, MULTIPART, Multipart, Mutex, OnceLock, Ordering, PoisonError, glib};
+    use super::{Arc, AtomicU64, Multipart, Mutex, OnceLock, Ordering, PoisonError, RESPONSE, glib};
     use gst::prelude::*;
     use gst::subclass::prelude::*;
 
@@ -181,7 +185,7 @@ mod imp {
 
     static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
         let always = gst::PadPresence::Always;
-        let sink = gst::Caps::builder(MULTIPART).build();
+        let sink = gst::Caps::builder(RESPONSE).build();
         let src = gst::Caps::builder("image/jpeg").build();
         let made = [("sink", gst::PadDirection::Sink, sink), ("src", gst::PadDirection::Src, src)]
             .map(|(name, direction, caps)| gst::PadTemplate::new(name, direction, always, &caps));
@@ -258,7 +262,7 @@ mod imp {
             if change == gst::StateChange::ReadyToPaused
                 && let Some(queue) = self.queue.get()
             {
-                let is_lossless = self.multipart.get().is_some_and(|multipart| multipart.is_lossless);
+                let is_lossless = self.multipart.get().is_none_or(|multipart| multipart.is_lossless);
                 queue.set_property_from_str("leaky", if is_lossless { "no" } else { "downstream" });
                 *self.reading() = Reading::default();
             }

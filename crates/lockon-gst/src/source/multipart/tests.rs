@@ -307,6 +307,49 @@ fn pictures_that_must_be_converted_take_one_connection_too() {
 }
 
 #[test]
+fn all_pictures_of_a_file_of_the_same_form_are_kept_after_a_camera_was_read() {
+    let (camera, _) = serve(|stream, _| {
+        stream.write_all(HEAD.as_bytes()).unwrap();
+        send(stream, 7);
+        sleep(LONG);
+    });
+    assert_eq!(number(&wait(&mut open(&spec(&camera)).unwrap())), 7);
+
+    let mut bytes = Vec::new();
+    for number in 0..43 {
+        let picture = picture(number % 16);
+        let head =
+            format!("--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\n\r\n", picture.len());
+        bytes.extend([head.as_bytes(), &picture, b"\r\n"].concat());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("b.mjpg");
+    std::fs::write(&path, &bytes).unwrap();
+    let (address, _) = serve(move |stream, _| {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nConnection: close\r\n";
+        let length = format!("Content-Length: {}\r\n\r\n", bytes.len());
+        let _ = stream.write_all(&[head.as_bytes(), length.as_bytes(), &bytes].concat());
+    });
+    for spec in [SourceSpec::new(Input::File(path.clone()), Decoder::Software), spec(&address)] {
+        let mut source = open(&spec).unwrap();
+        assert!(!source.is_live(), "{}", spec.input);
+        // All that would be dropped has come by now.
+        sleep(Duration::from_millis(200));
+        let mut frames = Vec::new();
+        loop {
+            match source.wait_next(LONG).unwrap() {
+                Next::Frame(frame) => frames.push((number(&frame), frame.meta.index, frame.meta.pts_ns)),
+                Next::End => break,
+                _ => panic!("{}: neither a frame nor the end", spec.input),
+            }
+        }
+        let expected: Vec<_> = (0..43).map(|n| ((n % 16) as u8, n, None)).collect();
+        assert_eq!(frames, expected, "{}", spec.input);
+        assert_eq!(source.dropped(), 0, "{}", spec.input);
+    }
+}
+
+#[test]
 fn a_stream_of_something_else_is_refused_in_words() {
     let (address, _) = serve(|stream, _| {
         stream.write_all(HEAD.as_bytes()).unwrap();
