@@ -16,6 +16,7 @@ use lockon::metrics::Address;
 use lockon::request::Field;
 use lockon::text;
 
+use super::UNREAD;
 #[cfg(feature = "events")]
 use super::events::EventsArgs;
 #[cfg(feature = "farm")]
@@ -127,7 +128,7 @@ waiting for the source, which decodes; copying to the device; searching and thre
 writing outputs. Latency is the time from a frame's arrival to its results.
 
 Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP \
-(outputs are closed properly; a second signal ends at once).";
+(outputs are closed properly; a second signal ends at once), 141 if the reader of standard output closed it (| head).";
 
 #[cfg(feature = "serve")]
 const SERVE_EXAMPLES: &str = "\
@@ -453,7 +454,9 @@ fn input(typed: &std::ffi::OsStr) -> Result<Input, String> {
 pub(super) fn refuse(error: &clap::Error) -> ! {
     // Help repeats nothing that was typed, and its examples of addresses are to be read.
     if !error.use_stderr() {
-        error.exit();
+        let printed = error.print().and_then(|()| std::io::stdout().flush());
+        let is_unread = printed.is_err_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
+        std::process::exit(if is_unread { UNREAD.into() } else { error.exit_code() });
     }
     let mut plain = error.render().to_string();
     if error.kind() == clap::error::ErrorKind::InvalidUtf8

@@ -1,7 +1,6 @@
 //! Completions: what clap generates, and what it cannot say: a camera beside files, files behind `NAME=`.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use anyhow::Result;
 use clap::{Command, CommandFactory};
@@ -51,7 +50,7 @@ _lockon_with_files() {
 complete -F _lockon_with_files -o bashdefault -o default lockon
 "#;
 
-/// In front of what ends clap's script.
+/// Inserted before the end of clap's script.
 const ZSH: &str = r"
 _lockon_template() {
     compset -P '*='
@@ -69,7 +68,7 @@ const FISH: &str = "complete -c lockon -n \"__fish_lockon_using_subcommand run p
 
 /// Prints completions for a shell.
 pub(super) fn print(shell: Shell) -> Result<Outcome> {
-    std::io::stdout().write_all(script(shell).as_bytes())?;
+    super::print(&script(shell))?;
     Ok(Outcome::Done)
 }
 
@@ -123,7 +122,7 @@ fn script(shell: Shell) -> String {
 mod tests {
     use super::*;
 
-    /// What is put into clap's text depends on how that looks.
+    /// The insertions depend on clap's text.
     #[test]
     fn zsh_completes_files_behind_names_and_a_camera() {
         let text = script(Shell::Zsh);

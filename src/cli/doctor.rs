@@ -1,7 +1,6 @@
 //! `lockon doctor`: what was found, what is missing, and the command that fixes it.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
@@ -11,7 +10,7 @@ use lockon::backend::cuda::{self, DeviceInfo};
 use lockon::error::DeviceFault;
 use lockon::media::doctor::{self, Finding, Health};
 
-use super::Outcome;
+use super::{Outcome, print};
 
 /// Prints one line a finding, and what to do about the bad ones. Fails (code 1) if something is missing that
 /// lockon needs.
@@ -38,7 +37,7 @@ pub(super) fn doctor() -> Result<Outcome> {
     if let Some(command) = doctor::install_command(&findings) {
         writeln!(report, "\nall missing packages at once: {command}")?;
     }
-    std::io::stdout().write_all(report.as_bytes())?;
+    print(&report)?;
     let is_bad = findings.iter().any(|finding| finding.health == Health::Bad);
     Ok(if is_bad { Outcome::Incomplete } else { Outcome::Done })
 }

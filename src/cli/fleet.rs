@@ -35,7 +35,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Between two looks at how far all are.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Videos that failed and are told once more at the end.
+/// Maximum number of failed videos that the last lines list again.
 const MOST_FAILED: usize = 20;
 
 /// A video, and what is asked of it.
@@ -46,7 +46,7 @@ pub(super) fn videos(args: &RunArgs) -> Result<Vec<Named>> {
     named(&args.typed, args.several.inputs.as_deref())
 }
 
-/// The same of any command that has the options of a run.
+/// The videos of any command that has the options of a run, each with its name.
 pub(super) fn named(typed: &Typed<All>, list: Option<&Path>) -> Result<Vec<Named>> {
     let mut requests = typed.requests()?;
     if let Some(list) = list {
@@ -82,8 +82,7 @@ pub(super) fn named(typed: &Typed<All>, list: Option<&Path>) -> Result<Vec<Named
         let name = fleet::name_of(input);
         fleet::expand(&mut request, &name, index + 1)?;
         let whole = address(input);
-        // Those who have a name together are told by their addresses, and those who have these too by their
-        // places.
+        // Videos of one name are listed by their addresses, and videos of one address by their places.
         let name = match (names[&name], addresses[&whole]) {
             (1, _) => name,
             (_, 1) => whole,
@@ -160,8 +159,7 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
     run::stay(page.as_deref(), &signals, args, outcome)
 }
 
-/// What is asked of one of several videos: its metrics are told together with the others', and it is shown
-/// beside them.
+/// The order for one of several videos. They share one metrics server and one page.
 fn order(
     name: String,
     mut request: Request,
@@ -257,7 +255,7 @@ impl Sink for Counting {
     }
 }
 
-/// What is said of all videos.
+/// Messages about all videos.
 struct Told {
     videos: usize,
     ended: usize,
@@ -265,6 +263,8 @@ struct Told {
     dropped: u64,
     /// Names and reasons.
     failed: Vec<(String, String)>,
+    /// The output whose reader has closed standard output.
+    unread: Option<&'static str>,
     started: Instant,
     last_line: Instant,
     shows: bool,
@@ -282,6 +282,7 @@ impl Told {
             interrupted: 0,
             dropped: 0,
             failed: Vec::new(),
+            unread: None,
             started,
             last_line,
             shows,
@@ -303,6 +304,7 @@ impl Told {
         }
         match outcome {
             Ok(()) | Err(Error::Stopped) => {}
+            Err(Error::ReaderGone { name }) => self.unread = Some(name),
             Err(error) => {
                 let reason = text::for_people(&error.to_string());
                 log::error(&format!("{name}: {reason}"));
@@ -353,7 +355,7 @@ impl Told {
             log::say(closing::NOTHING_KEPT);
         }
         if self.failed.is_empty() {
-            return Ok(());
+            return self.unread.map_or(Ok(()), |name| Err(Error::ReaderGone { name }.into()));
         }
         let mut said = format!("{} of {} videos failed:", self.failed.len(), self.videos);
         for (name, reason) in self.failed.iter().take(MOST_FAILED) {

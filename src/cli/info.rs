@@ -1,7 +1,5 @@
 //! `lockon info`: what is in a video or comes from a camera.
 
-use std::io::Write as _;
-
 use anyhow::Result;
 use serde_json::{Value, json};
 
@@ -12,7 +10,7 @@ use lockon::request::login;
 
 use super::args::InfoArgs;
 use super::signals::Signals;
-use super::{Outcome, log};
+use super::{Outcome, log, print};
 
 /// The number of frames, and whether they were counted.
 struct Frames {
@@ -51,7 +49,7 @@ pub(super) fn info(args: &InfoArgs) -> Result<Outcome> {
     } else {
         in_words(&args.input, bytes, &info, frames.as_ref())
     };
-    std::io::stdout().write_all(text.as_bytes())?;
+    print(&text)?;
     Ok(Outcome::Done)
 }
 
@@ -60,7 +58,7 @@ fn used(info: &SourceInfo) -> Option<&StreamInfo> {
     info.streams.iter().find(|stream| stream.is_used)
 }
 
-/// Frames a second of what is used, where that is known.
+/// Frames a second of the video that is used, if known.
 fn frame_rate(info: &SourceInfo) -> Option<(i32, i32)> {
     Some(info.format.frame_rate)
         .filter(|rate| rate.0 > 0)

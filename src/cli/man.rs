@@ -1,7 +1,6 @@
 //! Man pages: one for the program, one for each of its commands.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
@@ -10,8 +9,8 @@ use clap_mangen::Man;
 
 use lockon::Error;
 
-use super::Outcome;
 use super::args::{Args, ManArgs};
+use super::{Outcome, print};
 
 /// Prints a page, or writes all of them into a folder.
 pub(super) fn man(args: &ManArgs) -> Result<Outcome> {
@@ -29,7 +28,7 @@ pub(super) fn man(args: &ManArgs) -> Result<Outcome> {
             Error::Usage(format!("there is no command {name:?}: {} has {known}", page.get_name()))
         })?;
     }
-    std::io::stdout().write_all(text(page)?.as_bytes())?;
+    print(&text(page)?)?;
     Ok(Outcome::Done)
 }
 

@@ -42,12 +42,16 @@ use lockon::shell;
 
 use args::{Args, Command};
 
+/// The exit code if the reader of standard output has closed it, the same for all commands: 128 and the
+/// number of SIGPIPE, which ends most programs then. Not 0, as a run may have ended before its video.
+const UNREAD: u8 = 141;
+
 /// How a command that did not fail ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// All done.
     Done,
-    /// Interrupted, after outputs were closed properly; the exit code that tells by which signal.
+    /// Interrupted, after outputs were closed properly; the exit code of the signal.
     Interrupted(u8),
     /// `doctor` found something missing.
     Incomplete,
@@ -57,7 +61,7 @@ enum Outcome {
     Failed(u8),
 }
 
-/// Who gives a video where a command belongs has forgotten `run`, and is told so.
+/// Adds a tip to the error if a video stands where a command belongs: `run` was forgotten.
 fn with_run(mut error: clap::Error) -> clap::Error {
     let typed: Vec<_> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     if error.kind() == ErrorKind::InvalidSubcommand
@@ -77,7 +81,7 @@ fn is_input(word: &str) -> bool {
 }
 
 /// Runs what was asked for. Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 129, 130 or 143
-/// interrupted. `match` ends as grep does: 0 found, 1 nothing found, 2 any error.
+/// interrupted, [`UNREAD`]. `match` ends as grep does: 0 found, 1 nothing found, 2 any error.
 pub(crate) fn main() -> ExitCode {
     if let Err(reason) = system::check_stack() {
         log::error(&reason);
@@ -116,8 +120,8 @@ pub(crate) fn main() -> ExitCode {
         Ok(Outcome::Incomplete | Outcome::NoMatch) => 1,
         Ok(Outcome::Interrupted(code) | Outcome::Failed(code)) => code,
         Err(error) => {
-            log::error(&format!("{error:#}"));
-            if is_match { 2 } else { code_of(&error) }
+            report(&error);
+            if is_match && !is_reader_gone(&error) { 2 } else { code_of(&error) }
         }
     };
     if has_run {
@@ -126,8 +130,32 @@ pub(crate) fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The exit code of an error: 2 for wrong usage, 1 for others.
+/// Writes to standard output.
+///
+/// # Errors
+/// `ReaderGone` for a closed pipe, otherwise `Output`.
+fn print(text: &str) -> lockon::Result<()> {
+    let mut stdout = std::io::stdout();
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    written.map_err(|error| lockon::Error::of_stdout("stdout", &error))
+}
+
+/// Prints the error that ends the program. A reader of standard output that needs no more gets no message.
+fn report(error: &anyhow::Error) {
+    if !is_reader_gone(error) {
+        log::error(&format!("{error:#}"));
+    }
+}
+
+fn is_reader_gone(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(lockon::Error::ReaderGone { .. }))
+}
+
+/// The exit code of an error: 2 for wrong usage, [`UNREAD`] for a closed pipe, 1 for others.
 fn code_of(error: &anyhow::Error) -> u8 {
+    if is_reader_gone(error) {
+        return UNREAD;
+    }
     let is_usage = error.downcast_ref::<lockon::Error>().is_some_and(lockon::Error::is_usage);
     if is_usage { 2 } else { 1 }
 }

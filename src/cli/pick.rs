@@ -1,7 +1,6 @@
 //! `lockon pick` and `lockon run --pick`: boxes that somebody draws on a frame.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -22,7 +21,7 @@ use lockon::{shell, still, text};
 
 use super::args::PickArgs;
 use super::signals::Signals;
-use super::{Outcome, log};
+use super::{Outcome, log, print};
 
 /// Said where the command that is printed has not the whole address.
 const LOGIN_IS_MISSING: &str = "the address is printed without user and password: use --credentials FILE or the variable \
@@ -102,7 +101,7 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
     if !saved.is_empty() {
         lines += &command_of(&args.input, &templates(&saved));
     }
-    std::io::stdout().write_all(lines.as_bytes())?;
+    print(&lines)?;
     if matches!(&args.input, Input::Uri(uri) if uri.without_login().1) {
         log::say(LOGIN_IS_MISSING);
     }

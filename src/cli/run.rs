@@ -1,7 +1,6 @@
 //! `lockon run`: what was typed becomes a request; what the run says, words for people.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::time::SystemTime;
 
 use anyhow::Result;
@@ -15,7 +14,7 @@ use super::args::{JobFormat, RunArgs};
 use super::page::Page;
 use super::progress::Progress;
 use super::signals::Signals;
-use super::{Outcome, closing, code_of, fleet, log, pick, system};
+use super::{Outcome, closing, code_of, fleet, log, pick, print, report, system};
 
 pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     launch::init()?;
@@ -101,7 +100,7 @@ pub(super) fn stay(
     page.stay(signals, exits_at_end(args), || {
         is_printed = true;
         if let Err(error) = &outcome {
-            log::error(&format!("{error:#}"));
+            report(error);
         }
     });
     outcome.or_else(|error| if is_printed { Ok(Outcome::Failed(code_of(&error))) } else { Err(error) })
@@ -149,7 +148,7 @@ fn print_job(request: &Request, format: JobFormat) -> Result<Outcome> {
         JobFormat::Toml => shown.to_toml()?,
         JobFormat::Json => shown.to_json()? + "\n",
     };
-    std::io::stdout().write_all(text.as_bytes())?;
+    print(&text)?;
     Ok(Outcome::Done)
 }
 
@@ -163,7 +162,7 @@ fn print_jobs(videos: &[(String, Request)], format: JobFormat) -> Result<Outcome
         check(request)?;
         writeln!(text, "{}", without_secrets(request).to_json()?)?;
     }
-    std::io::stdout().write_all(text.as_bytes())?;
+    print(&text)?;
     Ok(Outcome::Done)
 }
 
@@ -191,6 +190,6 @@ fn print_pipelines(request: &Request, as_element: bool) -> Result<Outcome> {
             writeln!(text, "# {title}\n{launch}")?;
         }
     }
-    std::io::stdout().write_all(text.as_bytes())?;
+    print(&text)?;
     Ok(Outcome::Done)
 }

@@ -1,7 +1,6 @@
 //! `lockon bench`: what a machine does, in the one sentence that people ask for: the whole loop on frames in
 //! memory, some seconds in all; and how fast the kernels are, which `lockon_bench` measures.
 
-use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,16 +19,16 @@ use lockon::{Error, Result};
 use lockon_bench::{Request, Subject, natural};
 
 use super::args::{BenchArgs, BenchCommand, BenchKernelsArgs, BenchSubject};
-use super::{Outcome, log};
+use super::{Outcome, log, print};
 
-/// What people ask for, and how they call it.
+/// The frame sizes that people ask for, with their usual names.
 const FRAMES: [(&str, Size); 3] =
     [("640x360", Size::new(640, 360)), ("1080p", Size::new(1920, 1080)), ("4K", Size::new(3840, 2160))];
 
-/// Side of what is searched for, and of what is followed.
+/// Side of the template and of the track.
 const SIDE: usize = 64;
 
-/// What is done to every frame beside that.
+/// The threshold that is applied to every frame too.
 const THRESHOLD: &str = "mean:31:5";
 
 /// For so long, and for so many frames, each size is measured.
@@ -47,7 +46,7 @@ const STEP: usize = 2;
 pub(super) fn bench(args: &BenchArgs) -> anyhow::Result<Outcome> {
     match &args.command {
         Some(BenchCommand::Kernels(args)) => {
-            lockon_bench::kernels(&request(args), log::say)?;
+            lockon_bench::kernels(&request(args), print, log::say)?;
             // Where something certain was asked for, the usual is not measured.
             if args.is_everything() {
                 say_speed(args.backend, args.threads)?;
@@ -85,14 +84,13 @@ fn say_speed(backend: BackendChoice, threads: Option<u16>) -> anyhow::Result<()>
         return Err(Error::Usage("--threads is for the CPU backend".into()).into());
     }
     let sentence = sentence(backend, job::threads(threads))?;
-    writeln!(std::io::stdout(), "{sentence}")?;
-    Ok(())
+    Ok(print(&format!("{sentence}\n"))?)
 }
 
 /// Measures, and says it.
 ///
 /// # Errors
-/// If the device is not to be had, or fails.
+/// If the device is not available, or fails.
 fn sentence(choice: BackendChoice, threads: usize) -> Result<String> {
     let mut rates = Vec::new();
     let mut what = String::new();

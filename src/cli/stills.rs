@@ -1,6 +1,5 @@
 //! `lockon match` and `lockon threshold`.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +17,7 @@ use lockon::results::{FrameRecord, Match, Record};
 use lockon::still::{self, Still, Warned};
 
 use super::args::{MatchArgs, ThresholdArgs};
-use super::{Outcome, explain, log};
+use super::{Outcome, explain, log, print};
 
 /// `lockon match`: one `frame` record on standard output, best match first. Ends well only if there is a
 /// match.
@@ -45,10 +44,11 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     record.latency_us = started.elapsed().as_micros() as u64;
     let mut line = Vec::new();
     output::write_line(&mut line, &Record::Frame(&record))?;
-    std::io::stdout().write_all(&line)?;
+    let printed = print(&String::from_utf8(line).expect("JSON is text"));
     if let Some(path) = &args.output {
         save_overlay(path, &scene, &record)?;
     }
+    printed?;
     if args.explain {
         let standing = Standing::new(scene.luma.size());
         let limits = explain::limits(request.limits());

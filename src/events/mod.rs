@@ -381,8 +381,8 @@ struct Receiving {
     queue: Arc<Queue<Arc<Letter>>>,
     pushed: u64,
     sent: Arc<AtomicU64>,
-    /// Why nothing can be delivered any more.
-    failure: Arc<OnceLock<String>>,
+    /// Why nothing can be delivered any more: of standard output only, as the others are retried.
+    failure: Arc<OnceLock<std::io::Error>>,
     /// True if a warning has reported that.
     is_failure_told: bool,
     /// Closed when the thread ends.
@@ -439,15 +439,22 @@ impl Receiving {
     }
 
     fn tell_failure(&mut self) {
-        if let Some(reason) = self.failure.get().filter(|_| !self.is_failure_told) {
+        if self.is_failure_told || self.is_reader_gone() {
+            return;
+        }
+        if let Some(reason) = self.failure.get() {
             self.is_failure_told = true;
             tracing::warn!("events: {}: {reason}; no more events are sent there", self.name);
         }
     }
 
+    /// True for standard output that was closed by its reader, which needs no warning.
+    fn is_reader_gone(&self) -> bool {
+        self.failure.get().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+    }
+
     fn error(&self) -> Option<Error> {
-        let reason = self.failure.get()?.clone();
-        Some(Error::Output { name: format!("{NAME} to {}", self.name), reason })
+        Some(Error::of_stdout("events to stdout", self.failure.get()?))
     }
 
     /// Waits until all is delivered, and drops what is not in time.
@@ -455,7 +462,7 @@ impl Receiving {
         // The channel is closed at the end; nothing is sent.
         while is_in_time() && self.ended.recv_timeout(GLANCE) == Err(RecvTimeoutError::Timeout) {}
         let EventsSummary { name, lost, .. } = self.summary();
-        if lost > 0 {
+        if lost > 0 && !self.is_reader_gone() {
             tracing::warn!("events: {lost} of {} were not delivered to {name}", self.pushed);
         }
         self.gives_up.send_replace(true);
@@ -475,24 +482,17 @@ impl Drop for Receiving {
 }
 
 /// Writes whole lines to standard output until the queue is closed or the reader is gone.
-async fn print(queue: &Queue<Arc<Letter>>, sent: &AtomicU64, failure: &OnceLock<String>) {
+async fn print(queue: &Queue<Arc<Letter>>, sent: &AtomicU64, failure: &OnceLock<std::io::Error>) {
     let mut stdout = match stdout() {
         Ok(stdout) => stdout,
-        Err(error) => return drop(failure.set(error.to_string())),
+        Err(error) => return drop(failure.set(error)),
     };
     while let Some(letter) = queue.next().await {
         let line = [&letter.event[..], b"\n"].concat();
         // Nothing else runs on this thread.
         match stdout.write_all(&line) {
             Ok(()) => sent.fetch_add(1, Ordering::Relaxed),
-            Err(error) => {
-                let reason = match error.kind() {
-                    ErrorKind::BrokenPipe => "closed by its reader".to_owned(),
-                    _ => error.to_string(),
-                };
-                let _ = failure.set(reason);
-                return;
-            }
+            Err(error) => return drop(failure.set(error)),
         };
     }
 }

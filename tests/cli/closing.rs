@@ -194,3 +194,59 @@ fn the_parts_of_a_video_that_changes_are_all_told() {
     let written = line(&said, "written: ");
     assert!(written.contains("out.mp4 (") && written.contains(", out-2.mp4 ("), "{written}");
 }
+
+/// Runs `lockon` with a standard output whose reader is gone.
+fn unread(place: &Place, words: &str) -> Output {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut limited = Command::new("timeout");
+    limited.arg("120").arg(program()).args(words.split_whitespace()).current_dir(place.dir.path());
+    limited.stdin(Stdio::null()).stdout(writer).stderr(Stdio::piped());
+    limited.spawn().unwrap().wait_with_output().unwrap()
+}
+
+#[test]
+fn a_closed_pipe_ends_every_command_with_one_exit_code_and_no_message() {
+    let place = Place::new();
+    for words in [
+        "--help",
+        "--version",
+        "run --help",
+        "info ball.mp4",
+        "info ball.mp4 --json",
+        "doctor",
+        "completions bash",
+        "man run",
+        "match ball.png ball.png",
+        "pick ball.mp4 --box 3,5,17,19",
+        "bench kernels --backend cpu",
+        "run ball.mp4 --threshold mean:31:5 --print-job",
+        "run ball.mp4 --threshold mean:31:5 --print-pipeline",
+        "-q run ball.mp4 --threshold mean:31:5 --results -",
+        "-q run ball.mp4 --track 50,40,40,40@3 --events -",
+        "-q run ball.mp4 --threshold mean:31:5 --results - --jobs 1",
+    ] {
+        let out = unread(&place, words);
+        let said = stderr(&out);
+        assert_eq!(out.status.code(), Some(141), "{words}: {said}");
+        for never in ["error", "roken pipe", "closed by", "panicked"] {
+            assert!(!said.contains(never), "{words}: {said}");
+        }
+    }
+}
+
+#[test]
+fn other_outputs_are_complete_after_a_closed_pipe_and_their_errors_count_more() {
+    let place = Place::new();
+    let words = "run ball.mp4 --threshold mean:31:5 --no-progress --results -";
+    let out = unread(&place, &format!("{words} --results all.jsonl"));
+    let said = stderr(&out);
+    assert_eq!(out.status.code(), Some(141), "{said}");
+    assert!(!said.contains("WARN") && !said.contains("error"), "{said}");
+    assert_eq!(frames(&place.records("all.jsonl")).len(), FRAMES);
+    std::os::unix::fs::symlink("/dev/full", place.path("full.jsonl")).unwrap();
+    let out = unread(&place, &format!("{words} -y --results full.jsonl"));
+    fails(&out, 1, "output full.jsonl: No space left on device");
+    let out = unread(&place, "match ball.png ball.png -o drawn.png");
+    assert_eq!((out.status.code(), place.path("drawn.png").exists()), (Some(141), true), "{}", stderr(&out));
+}

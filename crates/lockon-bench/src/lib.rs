@@ -3,7 +3,6 @@
 
 #![cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "without a GPU less is measured"))]
 
-use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
@@ -29,21 +28,23 @@ mod table;
 pub use plan::{Request, Subject};
 pub use scene::natural;
 
-/// Measures, and prints on standard output a table line by line, or JSON at the end. What people should know
-/// beside that goes to `say`.
+/// Writes text to standard output.
+pub type Print = fn(&str) -> lockon_core::Result<()>;
+
+/// Measures, and gives `print` a table line by line, or JSON at the end; `say` gets messages for people.
 ///
 /// # Errors
-/// `Usage` if the request cannot mean anything; those of the device; an answer that is wrong.
-pub fn kernels(args: &Request, say: fn(&str)) -> Result<()> {
+/// `Usage` if the request cannot mean anything; those of the device and of `print`; an answer that is wrong.
+pub fn kernels(args: &Request, print: Print, say: fn(&str)) -> Result<()> {
     check_request(args)?;
-    let mut work = Work::new(args, say);
+    let mut work = Work::new(args, print, say);
     let number = match args.backend {
         BackendChoice::Cpu => None,
         BackendChoice::Cuda(number) => Some(number),
         BackendChoice::CudaOf(gpus) => Some(gpus.first()),
         BackendChoice::Auto => match gpu::first() {
             Ok(number) => Some(number),
-            // What was chosen is meant to be measured.
+            // Kernels and peers that were chosen need a GPU.
             Err(why) if !args.kernel.is_empty() || args.peers => return Err(why.into()),
             Err(why) => {
                 tracing::warn!("the CPU is measured: {why}");
@@ -71,9 +72,7 @@ pub fn kernels(args: &Request, say: fn(&str)) -> Result<()> {
             timing,
             rows: work.rows,
         };
-        let mut text = serde_json::to_vec_pretty(&report)?;
-        text.push(b'\n');
-        std::io::stdout().write_all(&text)?;
+        print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
     }
     Ok(())
 }

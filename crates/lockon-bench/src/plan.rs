@@ -4,8 +4,8 @@ use lockon_core::Error;
 use lockon_core::config::{BackendChoice, Kernel, ThresholdMethod, ThresholdSpec};
 use lockon_core::frame::{Rect, Size};
 
-use super::gpu;
 use super::table::Row;
+use super::{Print, gpu};
 
 /// What can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,12 +124,13 @@ pub(super) struct Work {
     pub(super) is_all: bool,
     pub(super) threads: usize,
     pub(super) prints_table: bool,
+    pub(super) print: Print,
     pub(super) say: fn(&str),
     pub(super) rows: Vec<Row>,
 }
 
 impl Work {
-    pub(super) fn new(args: &Request, say: fn(&str)) -> Self {
+    pub(super) fn new(args: &Request, print: Print, say: fn(&str)) -> Self {
         let is_all = args.template.is_none() && args.block.is_none();
         let square = |side: &usize| Size::new(*side, *side);
         Self {
@@ -151,6 +152,7 @@ impl Work {
             is_all,
             threads: args.threads(),
             prints_table: !args.json,
+            print,
             say,
             rows: Vec::new(),
         }

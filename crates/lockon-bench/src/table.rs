@@ -1,7 +1,5 @@
 //! What was measured: a table that is printed line by line, and the report in JSON.
 
-use std::io::Write as _;
-
 use anyhow::Result;
 use serde::Serialize;
 
@@ -153,13 +151,10 @@ pub(super) struct Report {
 impl Work {
     pub(super) fn header(&self, device: &str) -> Result<()> {
         if self.prints_table {
-            let mut out = std::io::stdout();
-            writeln!(out, "{device}")?;
-            writeln!(
-                out,
-                "{:<10} {:<21} {:>9} {:>9} {:>16} {:>12} {:>10} {:>13} {:>9} {:>8}",
+            (self.print)(&format!(
+                "{device}\n{:<10} {:<21} {:>9} {:>9} {:>16} {:>12} {:>10} {:>13} {:>9} {:>8}\n",
                 "op", "kernel", "scene", "frame", "of", "median", "p90", "one by one", "Gprod/s", "GB/s"
-            )?;
+            ))?;
         } else {
             (self.say)(&format!("measuring {device}"));
         }
@@ -179,9 +174,8 @@ impl Work {
                 _ => String::new(),
             };
             let products = row.products_per_s.map_or(String::new(), |rate| format!("{:.0}", rate / 1e9));
-            writeln!(
-                std::io::stdout(),
-                "{:<10} {:<21} {:>9} {:>9} {:>16} {:>9.1} us {:>7.1} us {:>13} {:>9} {:>8.1}",
+            (self.print)(&format!(
+                "{:<10} {:<21} {:>9} {:>9} {:>16} {:>9.1} us {:>7.1} us {:>13} {:>9} {:>8.1}\n",
                 row.op,
                 row.taken.as_ref().map_or(row.kernel.clone(), |taken| format!("{}: {taken}", row.kernel)),
                 row.scene.unwrap_or_default(),
@@ -192,7 +186,7 @@ impl Work {
                 row.one_by_one_us.map_or(String::new(), |micros| format!("{micros:.1} us")),
                 products,
                 row.bytes_per_s / 1e9,
-            )?;
+            ))?;
         }
         self.rows.push(row);
         Ok(())

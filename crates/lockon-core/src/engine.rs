@@ -138,15 +138,28 @@ impl Engine<'_> {
             if run.is_closed[index] {
                 continue;
             }
-            let Err(error) = guarded(&mut *self.sinks[index], &call) else { continue };
-            (run.is_closed[index], run.has_failed[index]) = (true, true);
-            let summary = Summary { error: Some(in_words(&error)), ..self.summary(run) };
-            let error = first_error(Err(error), finish(&mut *self.sinks[index], &summary));
-            let failed = first_error(run.failed.take().map_or(Ok(()), Err), error);
-            if !self.sinks.iter().zip(&run.is_closed).any(|(sink, closed)| sink.is_output() && !closed) {
-                return failed;
+            if let Err(error) = guarded(&mut *self.sinks[index], &call) {
+                self.close_failed(run, index, error)?;
             }
-            run.failed = failed.err();
+        }
+        Ok(())
+    }
+
+    /// Closes a sink that has failed.
+    ///
+    /// # Errors
+    /// The first failure, if no output is left.
+    fn close_failed(&mut self, run: &mut Run, index: usize, error: Error) -> Result<()> {
+        (run.is_closed[index], run.has_failed[index]) = (true, true);
+        let is_reader_gone = matches!(error, Error::ReaderGone { .. });
+        let summary = Summary { error: Some(in_words(&error)), ..self.summary(run) };
+        let error = first_error(Err(error), finish(&mut *self.sinks[index], &summary));
+        let failed = first_error(run.failed.take().map_or(Ok(()), Err), error);
+        if !self.sinks.iter().zip(&run.is_closed).any(|(sink, closed)| sink.is_output() && !closed) {
+            return failed;
+        }
+        run.failed = failed.err();
+        if !is_reader_gone {
             let name = text::in_one_line(self.sinks[index].name());
             tracing::warn!("output {name} failed and is closed; the others continue");
         }
@@ -533,12 +546,13 @@ fn finish(sink: &mut dyn Sink, summary: &Summary) -> Result<()> {
     guarded(sink, |sink| sink.finish(summary))
 }
 
-/// Returns the first error and logs the later one.
+/// Returns the first error and logs the later one. A reader that is gone counts only if all else is well.
 fn first_error(first: Result<()>, later: Result<()>) -> Result<()> {
     match (&first, later) {
         (Ok(()), later) => return later,
+        (Err(_), Ok(()) | Err(Error::ReaderGone { .. })) => {}
+        (Err(Error::ReaderGone { .. }), Err(later)) => return Err(later),
         (Err(_), Err(later)) => tracing::error!("{later}"),
-        (Err(_), Ok(())) => {}
     }
     first
 }

@@ -225,6 +225,13 @@ pub enum Error {
         /// What happened.
         reason: String,
     },
+    /// The reader of standard output has closed it, as `head` does once it has its lines. The other outputs
+    /// are complete, and no message is needed.
+    #[error("output {name}: closed by its reader")]
+    ReaderGone {
+        /// The output that wrote there.
+        name: &'static str,
+    },
 }
 
 /// Why a device cannot be used, or what happened to it.
@@ -437,6 +444,16 @@ impl Error {
     pub fn file(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |cause| Self::File { action, path, cause }
+    }
+
+    /// The system's error when `name` wrote to standard output: [`ReaderGone`] for a closed pipe.
+    ///
+    /// [`ReaderGone`]: Error::ReaderGone
+    pub fn of_stdout(name: &'static str, cause: &std::io::Error) -> Self {
+        match cause.kind() {
+            std::io::ErrorKind::BrokenPipe => Self::ReaderGone { name },
+            _ => Self::Output { name: name.to_owned(), reason: cause.to_string() },
+        }
     }
 
     /// A typed value that cannot mean anything.

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -14,7 +13,7 @@ use lockon::text;
 
 use super::super::signals::Signals;
 use super::super::words::counted;
-use super::super::{Outcome, log};
+use super::super::{Outcome, log, print};
 use super::args::{ChangeArgs, JobsArgs, JobsCommand, WorkersArgs};
 use super::table::table;
 use super::{of_jobs, said_of};
@@ -79,11 +78,6 @@ pub(in crate::cli) fn workers(args: &WorkersArgs) -> Result<Outcome> {
     };
     print(&text)?;
     Ok(Outcome::Done)
-}
-
-fn print(text: &str) -> Result<()> {
-    std::io::stdout().write_all(text.as_bytes())?;
-    Ok(std::io::stdout().flush()?)
 }
 
 fn row_of_worker(worker: &Worker) -> Vec<String> {

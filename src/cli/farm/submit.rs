@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -15,7 +14,7 @@ use lockon::media::source::Input;
 use lockon::request::Request;
 use lockon::text;
 
-use super::super::{Outcome, fleet as videos, log};
+use super::super::{Outcome, fleet as videos, log, print};
 use super::args::SubmitArgs;
 use super::of_jobs;
 use super::wait::wait;
@@ -54,7 +53,7 @@ pub(in crate::cli) fn submit(args: &SubmitArgs) -> Result<Outcome> {
     let submitted = farm.submit(&jobs)?;
     // Scripts ask for jobs by their numbers.
     let ids: String = wholes.iter().map(|job| format!("{}\n", job.id)).collect();
-    std::io::stdout().write_all(ids.as_bytes())?;
+    print(&ids)?;
     log::say(&describe(&submitted));
     let bad: Vec<_> =
         jobs.iter().zip(&submitted).filter(|(_, told)| **told == Submitted::Unreadable).collect();

@@ -27,10 +27,14 @@ impl Engine<'_> {
                 record.search =
                     method.filter(|method| *method == SearchMethod::Pyramid).map(SearchMethod::name);
                 run.tally.begin(&record);
-                for (sink, has_failed) in self.sinks.iter_mut().zip(&mut run.has_failed) {
-                    let begun = guarded(&mut **sink, |sink| sink.begin(&record, format));
-                    *has_failed = begun.is_err();
-                    begun?;
+                for index in 0..self.sinks.len() {
+                    match guarded(&mut *self.sinks[index], |sink| sink.begin(&record, format)) {
+                        Err(error @ Error::ReaderGone { .. }) => self.close_failed(run, index, error)?,
+                        begun => {
+                            run.has_failed[index] = begun.is_err();
+                            begun?;
+                        }
+                    }
                 }
             }
             Some(before) if before != format.size => self.tracker.rescale(before, format.size),

@@ -283,6 +283,9 @@ impl Target {
 
     fn failed(&mut self, error: &io::Error) -> Error {
         self.has_failed = true;
+        if self.name == STDOUT {
+            return Error::of_stdout(STDOUT, error);
+        }
         match error.kind() {
             ErrorKind::BrokenPipe => self.failure("closed by its reader"),
             _ => self.failure(&error.to_string()),
@@ -464,17 +467,21 @@ mod tests {
             }
         }
         impl Lines for Breaks {}
-        let target = || Target { name: "stdout".into(), writer: Box::new(Breaks), has_failed: false };
+        let target = |name: &str| Target { name: name.into(), writer: Box::new(Breaks), has_failed: false };
         let sinks: [Box<dyn Sink>; 3] = [
-            Box::new(jsonl::JsonLines::new(target())),
-            Box::new(csv::Csv::new(target())),
-            Box::new(mot::Mot::new(target())),
+            Box::new(jsonl::JsonLines::new(target("a pipe"))),
+            Box::new(csv::Csv::new(target("a pipe"))),
+            Box::new(mot::Mot::new(target("a pipe"))),
         ];
         for mut sink in sinks {
             let said = samples::play(&mut *sink, &["1,2,3,4@0"]).unwrap_err().to_string();
-            assert_eq!(said, "output stdout: closed by its reader");
+            assert_eq!(said, "output a pipe: closed by its reader");
             sink.finish(&Summary::default()).unwrap();
         }
+        // A named pipe is a file that the user wants whole; of standard output a reader may want the start only.
+        let error = samples::play(&mut jsonl::JsonLines::new(target(STDOUT)), &["1,2,3,4@0"]).unwrap_err();
+        assert!(matches!(error, Error::ReaderGone { name: STDOUT }), "{error}");
+        assert_eq!(error.to_string(), "output stdout: closed by its reader");
     }
 
     #[test]
