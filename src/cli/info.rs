@@ -7,6 +7,7 @@ use lockon::frame::Size;
 use lockon::media::launch;
 use lockon::media::source::{Decoder, Input, SourceInfo, SourceSpec, StreamInfo, StreamKind, VideoSource};
 use lockon::request::login;
+use lockon::text;
 
 use super::args::InfoArgs;
 use super::signals::Signals;
@@ -221,5 +222,7 @@ fn in_words(input: &Input, bytes: Option<u64>, info: &SourceInfo, frames: Option
         rows.push(("not known".to_owned(), unknown.join(", ")));
     }
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    rows.iter().map(|(name, text)| format!("{name:width$}  {text}\n")).collect()
+    // Names and tags of a file may have anything in them.
+    let line = |(name, words): &(String, String)| format!("{name:width$}  {}\n", text::in_one_line(words));
+    rows.iter().map(line).collect()
 }

@@ -60,6 +60,24 @@ fn info_of_what_has_no_video_is_an_error_and_of_pictures_is_not() {
 }
 
 #[test]
+fn escape_sequences_in_a_files_tags_do_not_reach_the_terminal() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    place.gst(
+        "videotestsrc num-buffers=3 ! video/x-raw,format=I420,width=64,height=48 ! x264enc ! \
+         taginject tags=language-code=fr ! matroskamux ! filesink location=tagged.mkv",
+    );
+    let mut bytes = std::fs::read(place.path("tagged.mkv")).unwrap();
+    let at = bytes.windows(6).position(|w| w == b"\x22\xb5\x9c\x84fr").expect("the language of the stream");
+    bytes[at + 4..][..3].copy_from_slice(b"\x1b[m");
+    std::fs::write(place.path("tagged.mkv"), bytes).unwrap();
+    let out = succeeds(place.lockon("info tagged.mkv"));
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert!(text.contains("\\u{1b}[m") && !text.contains('\u{1b}'), "{text:?}");
+    let language = &json_of(&place, "tagged.mkv")["streams"][0]["language"];
+    assert_eq!(language, "\u{1b}[m");
+}
+
+#[test]
 fn a_video_stream_is_chosen_by_its_number_which_a_job_file_keeps() {
     let place = Place { dir: tempfile::tempdir().unwrap() };
     two_streams(&place);
