@@ -6,7 +6,7 @@ use crossbeam_channel::Sender;
 use gst::prelude::*;
 
 use super::missing::missing_plugin;
-use super::running::Heard;
+use super::running::{Heard, Redirection};
 use super::{LOG, News};
 use lockon_core::error::Error;
 use lockon_core::text::without_secrets;
@@ -54,12 +54,30 @@ pub(super) fn sort(message: &gst::Message, heard: &Heard, sender: &Sender<News>)
             {
                 missing.get_or_insert(error);
             }
+            if let (Some(redirection), Ok(mut last)) =
+                (element.structure().and_then(redirection), heard.redirection.lock())
+            {
+                last.replace(redirection);
+            }
             return;
         }
         _ => return,
     };
     // The receiver is gone with the pipeline's owner: the message is of no use then.
     let _ = sender.send(news);
+}
+
+/// Reads where an HTTP server redirects to. A source that follows redirections reports only the last response.
+fn redirection(message: &gst::StructureRef) -> Option<Redirection> {
+    let status = message.get::<u32>("http-status-code").ok()?;
+    if message.name() != "http-headers" || !(300..400).contains(&status) {
+        return None;
+    }
+    let from = message.get::<String>("uri").ok()?;
+    let headers = message.get::<gst::Structure>("response-headers").ok()?;
+    let is_location = |name: &str| name.eq_ignore_ascii_case("location");
+    let (_, to) = headers.iter().find(|(name, _)| is_location(name.as_str()))?;
+    Some(Redirection { from, to: to.get::<String>().ok()? })
 }
 
 /// True if a video output reports that its window was closed. Only the text differs from the error for a

@@ -25,7 +25,7 @@ use words::{find, span, typed, words};
 
 pub use bus::{NOTHING_WANTED, bus_error};
 pub use fill::fill;
-pub use running::{Milestone, News, Running};
+pub use running::{Milestone, News, Redirection, Running};
 
 pub(crate) use running::guarded;
 

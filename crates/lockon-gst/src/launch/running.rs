@@ -39,6 +39,17 @@ pub(super) struct Heard {
     pub(super) errors: Errors,
     /// Frames came too late to be shown. Outputs report that each second.
     pub(super) is_late: AtomicBool,
+    /// The last redirection that an HTTP source did not follow.
+    pub(super) redirection: Mutex<Option<Redirection>>,
+}
+
+/// A redirection by an HTTP server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redirection {
+    /// The address that was requested.
+    pub from: String,
+    /// The address that the server gave instead, which may be relative.
+    pub to: String,
 }
 
 /// A message of a running pipeline for its owner.
@@ -108,6 +119,11 @@ impl Running {
     /// Errors so far that its elements went on from.
     pub(crate) fn errors(&self) -> &Errors {
         &self.heard.errors
+    }
+
+    /// The last redirection that an HTTP source was not allowed to follow, which then fails.
+    pub fn redirection(&self) -> Option<Redirection> {
+        self.heard.redirection.lock().ok()?.clone()
     }
 
     /// The pipeline's messages, in order, for a `select!`. Pass each to [`Running::attend`].

@@ -107,8 +107,12 @@ pub(super) fn give_login(pipeline: &gst::Pipeline, login: Login, typed: Option<&
     pipeline.connect_deep_element_added(move |_, _, element| give(element, false));
 }
 
-/// Takes the login away from an element before it follows a redirection to another server.
+/// Makes sure that an element with a login does not give it to a server that it is redirected to.
 fn keep_login(element: &gst::Element, typed: &Arc<[Uri]>) {
+    // `souphttpsrc` would log in wherever it is asked to. Instead it fails, and the source is opened there.
+    if element.has_property("automatic-redirect") {
+        element.set_property("automatic-redirect", false);
+    }
     if glib::subclass::SignalId::lookup("before-send", element.type_()).is_some() {
         // `rtspsrc` connects to the new server by itself, and emits this before each request.
         let typed = Arc::clone(typed);

@@ -141,3 +141,24 @@ fn a_login_goes_to_no_server_that_an_rtsp_server_redirects_to() {
     refused(&with_login(uri("rtsp", port, "cam")));
     got_no_login(&asked);
 }
+
+#[test]
+fn a_login_goes_to_no_server_that_an_http_server_redirects_to() {
+    load_plugins();
+    let (evil, asked) = stranger();
+    let (port, requests) = serve(move |request| {
+        let moved = |to: &str| answer(request, "302 Found", &format!("location: {to}\r\n"), "");
+        match request {
+            request if !has_login(request) => asks_for_login(request),
+            request if request.starts_with("GET /cam ") => moved("moved?x"),
+            request if request.starts_with("GET /moved?x ") => moved(&format!("http://127.0.0.1:{evil}/cam")),
+            request => answer(request, "404 Not Found", "", ""),
+        }
+    });
+    let error = refused(&with_login(uri("http", port, "cam"))).to_string();
+    got_no_login(&asked);
+    assert!(error.contains("it redirects to") && error.contains(&format!("127.0.0.1:{evil}/cam")), "{error}");
+    // The server that was typed gets it again where it redirects to itself.
+    let requests = requests.lock().unwrap();
+    assert!(requests.iter().any(|head| head.starts_with("GET /moved?x ") && has_login(head)), "{requests:?}");
+}

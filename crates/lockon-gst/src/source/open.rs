@@ -3,6 +3,7 @@
 //! The pipeline is started once to see what its video is like. If that needs a converter in front of the
 //! appsink, the pipeline is built again with one.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use gst::glib;
 use gst::prelude::*;
 
 use super::adapt::{adapt_in_place, adaptation};
+use super::address::{Server, Uri};
 use super::check::check;
 use super::decoder::{
     count_errors, decoder_of, is_hardware, keep_to_file, keep_to_gpu, leave_out_alpha, limit_threads,
@@ -25,7 +27,7 @@ use super::inlet::{self, Inlet};
 use super::login::give_login;
 use super::multipart::Multipart;
 use super::picture::describe;
-use super::playlist::Playlist;
+use super::playlist::{Playlist, resolved};
 use super::reconnect::ResumePoint;
 use super::skip;
 use super::spec::decoding_element;
@@ -34,7 +36,7 @@ use super::{Connection, Decoder, Input, LOG, Mapper, PtsInterpolator, SourceSpec
 use crate::cuda::Surfaces;
 use crate::damage::{self, Company};
 use crate::detections::Detected;
-use crate::launch::{self, Launch, Milestone, Running};
+use crate::launch::{self, Launch, Milestone, Redirection, Running};
 use crate::stuck::{Stillness, Stuck, Watchdog};
 use crate::truncated;
 use lockon_core::control::{Control, STOP_CHECK};
@@ -48,6 +50,9 @@ const MOST_OPENINGS: u32 = 5;
 
 /// The decoder of pictures, beside the names of GStreamer's elements.
 const OURS: &str = "lockon";
+
+/// How many redirections are followed, one after the other.
+const MOST_REDIRECTIONS: u32 = 8;
 
 impl VideoSource {
     /// Opens the input and waits until the first frame's format is known.
@@ -158,6 +163,8 @@ enum NotPrerolled {
     Stuck(Stuck),
     /// Its video has an alpha channel, and was taken for something else than video.
     HasAlpha,
+    /// An HTTP server redirects to this address.
+    Redirected(String),
     Failed(Error),
 }
 
@@ -168,7 +175,7 @@ impl From<Error> for NotPrerolled {
 }
 
 impl Prerolled {
-    /// Starts the pipeline, several times where it gives up without a word.
+    /// Starts the pipeline, and follows redirections that an element with a login must not follow.
     fn start_anew(
         spec: &SourceSpec,
         launch: &mut Launch,
@@ -176,9 +183,30 @@ impl Prerolled {
         control: &Control,
         resume: &ResumePoint,
     ) -> Result<Self> {
+        let mut at = Cow::Borrowed(spec);
+        for _ in 0..MOST_REDIRECTIONS {
+            match Self::start_at(&at, launch, inlet, control, resume) {
+                Ok(Ok(opened)) => return Ok(opened),
+                Ok(Err(to)) => at = Cow::Owned(redirected(spec, to)?),
+                Err(error) => return Err(of_redirected(error, spec, &at, control)),
+            }
+        }
+        Err(unreachable(&spec.input, format!("its server redirects more than {MOST_REDIRECTIONS} times")))
+    }
+
+    /// Starts the pipeline, several times if it stops without an error. Returns the address that its server
+    /// redirects to, if it does.
+    fn start_at(
+        spec: &SourceSpec,
+        launch: &mut Launch,
+        inlet: &Inlet,
+        control: &Control,
+        resume: &ResumePoint,
+    ) -> Result<Result<Self, String>> {
         for _ in 1..MOST_OPENINGS {
             match Self::start(spec, launch, inlet, control, resume) {
-                Ok(opened) => return Ok(opened),
+                Ok(opened) => return Ok(Ok(opened)),
+                Err(NotPrerolled::Redirected(to)) => return Ok(Err(to)),
                 // A pipe cannot be read twice.
                 Err(NotPrerolled::HasAlpha) if !inlet::is_pipe(&spec.input) => {
                     launch.set(decoding_element(&spec.input), "expose-all-streams", true);
@@ -193,11 +221,13 @@ impl Prerolled {
                 Err(NotPrerolled::Failed(error)) => return Err(error),
             }
         }
-        Self::start(spec, launch, inlet, control, resume).map_err(|error| match error {
-            NotPrerolled::Stuck(stuck) => no_video(&spec.input, stuck.reason()),
-            NotPrerolled::HasAlpha => no_video(&spec.input, "its alpha channel cannot be decoded"),
-            NotPrerolled::Failed(error) => error,
-        })
+        match Self::start(spec, launch, inlet, control, resume) {
+            Ok(opened) => Ok(Ok(opened)),
+            Err(NotPrerolled::Redirected(to)) => Ok(Err(to)),
+            Err(NotPrerolled::Stuck(stuck)) => Err(no_video(&spec.input, stuck.reason())),
+            Err(NotPrerolled::HasAlpha) => Err(no_video(&spec.input, "its alpha channel cannot be decoded")),
+            Err(NotPrerolled::Failed(error)) => Err(error),
+        }
     }
 
     /// Starts the pipeline. A file is left in PAUSED with its first frame in the appsink; live video plays.
@@ -239,15 +269,30 @@ impl Prerolled {
 
         let running = Running::new(pipeline);
         count_errors(running.pipeline(), running.errors());
-        let in_words = |error| match left_out.get() {
-            Some(factory) => {
-                let what = format!("it names other videos, which are not opened for it ({})", factory.name());
-                no_video(&spec.input, what)
+        let in_words = |error| {
+            if let Some(Redirection { from, to }) = running.redirection() {
+                let to = resolved(&from, &to);
+                if is_address(spec, &from) {
+                    return NotPrerolled::Redirected(to);
+                }
+                let (from, to) = (Uri::from(from), Uri::from(to));
+                let what = format!(
+                    "{from} redirects to {to}, which is not followed with user and password: they go only to the server in the address"
+                );
+                return unreachable(&spec.input, what).into();
             }
-            None => match streams.refusal() {
-                Some(reason) => no_video(&spec.input, reason),
-                None => in_words_of_the_input(error, &spec.input),
-            },
+            let error = match left_out.get() {
+                Some(factory) => {
+                    let what =
+                        format!("it names other videos, which are not opened for it ({})", factory.name());
+                    no_video(&spec.input, what)
+                }
+                None => match streams.refusal() {
+                    Some(reason) => no_video(&spec.input, reason),
+                    None => in_words_of_the_input(error, &spec.input),
+                },
+            };
+            error.into()
         };
         let can_expose_all = !matches!(spec.input, Input::Launch(_) | Input::Camera(_))
             && !launch.was_set(decoding_element(&spec.input), "expose-all-streams");
@@ -285,7 +330,7 @@ impl Prerolled {
                     {
                         return Err(NotPrerolled::HasAlpha);
                     }
-                    Err(error) => return Err(in_words(error).into()),
+                    Err(error) => return Err(in_words(error)),
                 }
             }
             if control.is_stopped() {
@@ -453,6 +498,46 @@ impl Prerolled {
 /// A time to seek to. GStreamer's seeks have signed times: later ones are all past the end.
 fn seek_time(ns: u64) -> gst::ClockTime {
     gst::ClockTime::from_nseconds(ns.min(i64::MAX as u64))
+}
+
+/// True if `address` is the one that the pipeline of `spec` opens.
+fn is_address(spec: &SourceSpec, address: &str) -> bool {
+    let Input::Uri(uri) = &spec.input else { return false };
+    uri.split().is_ok_and(|(own, _)| own == address)
+}
+
+/// The source at the address that the server of `typed` redirects to. It gets the login if it is the same
+/// server.
+fn redirected(typed: &SourceSpec, to: String) -> Result<SourceSpec> {
+    let Input::Uri(uri) = &typed.input else { return Ok(typed.clone()) };
+    let to = Uri::from(to);
+    if !matches!(to.scheme().as_str(), "http" | "https") {
+        return Err(no_video(&typed.input, format!("its server redirects to {to}: only HTTP is followed")));
+    }
+    tracing::debug!(target: LOG, "{uri} redirects to {to}");
+    let login = uri.with_login(typed.login.clone())?.1.filter(|_| uri.lends_login_to(&to));
+    Ok(SourceSpec { input: Input::Uri(to), login, ..typed.clone() })
+}
+
+/// The error of a server that was redirected to, and that asks for the login which it does not get.
+fn of_redirected(error: Error, typed: &SourceSpec, at: &SourceSpec, control: &Control) -> Error {
+    let (Input::Uri(to), Error::NoVideo { reason, .. } | Error::Unreachable { reason, .. }) =
+        (&at.input, &error)
+    else {
+        return error;
+    };
+    if at.input == typed.input || at.login.is_some() {
+        return error;
+    }
+    match to.why_nothing_came(reason, control) {
+        Some((Server::Refuses, _)) => {
+            let reason = format!(
+                "it redirects to {to}, which asks for user and password: they go only to the server in the address, so give {to} as the address"
+            );
+            Error::Refused { input: typed.input.to_string(), reason }
+        }
+        _ => error,
+    }
 }
 
 /// The pipeline, with what text cannot say of it.

@@ -120,10 +120,13 @@ fn fetch(spec: &SourceSpec, control: &Control) -> Option<String> {
     if is_read { fetch_text(spec, &variant, control) } else { None }
 }
 
-/// The address of what a playlist at `base` names.
-fn resolved(base: &str, named: &str) -> String {
-    if named.contains("://") {
+/// The address of what a playlist or a redirection at `base` names.
+pub(super) fn resolved(base: &str, named: &str) -> String {
+    if named.split(['/', '?', '#']).next().is_some_and(|start| start.ends_with(':')) {
         return named.to_owned();
+    }
+    if let Some((scheme, _)) = base.split_once("://").filter(|_| named.starts_with("//")) {
+        return format!("{scheme}:{named}");
     }
     let base = base.split(['?', '#']).next().unwrap_or(base);
     let host = base.find("://").map_or(0, |at| at + 3);
@@ -190,6 +193,8 @@ mod tests {
             ("x/low.m3u8?y=/z", "http://h:1/a/x/low.m3u8?y=/z"),
             ("/low.m3u8", "http://h:1/low.m3u8"),
             ("https://other/low.m3u8", "https://other/low.m3u8"),
+            ("//other/low.m3u8", "http://other/low.m3u8"),
+            ("low?to=http://other/", "http://h:1/a/low?to=http://other/"),
         ] {
             assert_eq!(resolved("http://h:1/a/all.m3u8?token=/b", named), expected);
         }

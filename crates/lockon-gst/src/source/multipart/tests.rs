@@ -282,6 +282,9 @@ fn a_login_is_given_and_a_redirection_followed() {
         stream.write_all(format!("{head}Content-Length: 0\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
     });
     assert_eq!(number(&wait(&mut open(&spec(&front)).unwrap())), 5);
+    // With a login, which that camera does not get and does not need.
+    let with_login = SourceSpec { login: login("s3cret"), ..spec(&front) };
+    assert_eq!(number(&wait(&mut open(&with_login).unwrap())), 5);
 }
 
 #[test]
