@@ -505,10 +505,10 @@ impl Lockon {
         lock(&self.settings).wants_mask()
     }
 
-    /// Tells of a change that could not be made: what was set before goes on.
+    /// Tells of a change that could not be made: the earlier settings stay.
     fn warn(&self, error: &Error) {
         let text = trouble::in_properties(&error.to_string());
-        gst::element_imp_warning!(self, gst::LibraryError::Settings, ("{text}; what was set before goes on"));
+        gst::element_imp_warning!(self, gst::LibraryError::Settings, ("{text}; the earlier settings stay"));
     }
 
     /// Tells of a results file that has failed.
