@@ -928,7 +928,7 @@ fn what_no_device_can_be_opened_for_is_taken_back_and_does_not_block_later_chang
     element.set_property("template", here.text("wall.png"));
     let (caps, buffer) = sized(160);
     harness.set_src_caps(caps);
-    is_refused_with(&mut harness, buffer, "no template fits");
+    is_refused_with(&mut harness, buffer, "is larger than what is searched");
     element.set_property("max-matches", 2u32);
     assert_eq!(found(&mut harness, sized(160).1), 2);
     // What was refused for want of size fits here.
