@@ -78,6 +78,24 @@ fn each_appearance_is_a_row_and_a_clip_that_is_copied_with_its_sound() {
 }
 
 #[test]
+fn clips_of_a_video_without_sound_are_copied() {
+    let place = Place::new();
+    for container in ["mp4", "mkv"] {
+        let muxer = if container == "mp4" { "mp4mux" } else { "matroskamux" };
+        place.gst(&format!(
+            "videotestsrc num-buffers=45 pattern=ball motion=sweep ! video/x-raw,format=I420,width=160,height=120,framerate=25/1 ! \
+             x264enc pass=qual quantizer=10 key-int-max=7 ! {muxer} ! filesink location=silent.{container}"
+        ));
+        let words = format!(
+            "run silent.{container} --track 0,0,160,120@0 --backend cpu --no-progress --cut {{n}}-silent.{container}"
+        );
+        let said = stderr(&succeeds(place.lockon(&words)));
+        assert!(!said.contains("clips are encoded"), "{said}");
+        assert_eq!(place.streams(&format!("1-silent.{container}")), (45, 0), "{container}: {said}");
+    }
+}
+
+#[test]
 fn a_longer_gap_makes_one_appearance_of_two() {
     let place = Place::with_appearances();
     succeeds(place.lockon(&format!("{SEARCH} --results a.intervals.csv --gap 3.1s")));

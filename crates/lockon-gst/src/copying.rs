@@ -15,6 +15,7 @@ use crate::launch;
 use crate::sink::Container;
 use crate::source::presentation_time;
 use lockon_core::error::{Error, Result};
+use lockon_core::text;
 
 /// How long the demuxer may take to find a place, and a muxer to complete its file.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -45,6 +46,7 @@ struct Reading {
     pipeline: Pipeline,
     video: Stream,
     sound: Option<Stream>,
+    file: PathBuf,
     /// Players turn or mirror the picture.
     is_turned: bool,
     /// It has more than one video stream.
@@ -65,7 +67,7 @@ pub(crate) fn check(file: &Path, to: &Path) -> Result<(), String> {
     }
     let mut query = gst::query::Seeking::new(gst::Format::Time);
     if !reading.pipeline.0.query(&mut query) || !query.result().0 {
-        return Err("it cannot be seeked".into());
+        return Err(format!("{} cannot be seeked", text::path(file)));
     }
     let container = Container::of(to).map_err(|error| error.to_string())?;
     Writing::build(container, to, &reading.video, None).map(|_| ())
@@ -229,6 +231,14 @@ impl Reading {
         let video = Stream { caps: video_caps, sink: video.0 };
         // Streams are announced together: a file has no sound if none was announced with its video.
         let is_there = taken.lock().unwrap_or_else(PoisonError::into_inner).1.is_none();
+        if !is_there && let Some((sink, pad)) = &sound {
+            // A pipeline is seeked only if each of its sinks is.
+            let queue = pad.parent_element().ok_or("a queue has no element")?;
+            for element in [&queue, sink.upcast_ref::<gst::Element>()] {
+                pipeline.remove(element).map_err(|error| error.to_string())?;
+                element.set_state(gst::State::Null).map_err(|error| failed(&error))?;
+            }
+        }
         let sound = sound.filter(|_| is_there);
         let sound = sound.and_then(|(sink, _)| caps(&sink).map(|caps| Stream { sink, caps }));
         let tags = video.sink.static_pad("sink").and_then(|pad| pad.sticky_event::<gst::event::Tag>(0));
@@ -237,14 +247,15 @@ impl Reading {
         });
         let is_turned = orientation.is_some_and(|orientation| orientation != "rotate-0");
         let has_several = count.load(Ordering::Relaxed) > 1;
-        Ok(Self { pipeline: guarded, video, sound, is_turned, has_several })
+        Ok(Self { pipeline: guarded, file: path.to_owned(), video, sound, is_turned, has_several })
     }
 
     /// Goes to the last key frame that is not after a time, and returns its packet.
     fn seek(&self, ns: u64) -> Result<Packet, String> {
         let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT | gst::SeekFlags::SNAP_BEFORE;
         let place = gst::ClockTime::from_nseconds(ns);
-        self.pipeline.0.seek_simple(flags, place).map_err(|_| "it cannot be seeked".to_owned())?;
+        let sought = self.pipeline.0.seek_simple(flags, place);
+        sought.map_err(|_| format!("{} cannot be seeked", text::path(&self.file)))?;
         self.video.next().ok_or_else(|| "there is no frame at that place".to_owned())
     }
 }
@@ -312,7 +323,7 @@ impl Writing {
         let video = into(video_stream)?;
         let sound = match sound.map(into) {
             Some(Err(reason)) => {
-                tracing::warn!("{} has no sound: {reason}", lockon_core::text::path(to));
+                tracing::warn!("{} has no sound: {reason}", text::path(to));
                 return Self::build(container, to, video_stream, None);
             }
             Some(Ok(sound)) => Some(sound),
