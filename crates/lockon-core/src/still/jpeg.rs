@@ -51,8 +51,11 @@ pub(super) fn completed(bytes: &[u8], max_pixels: u64) -> Completed {
     // One half of the marker may be there.
     let data = bytes.strip_suffix(&[0xFF]).unwrap_or(bytes);
     let strictly = [data, &ONES, if segments.is_progressive { &[0xFF, END] } else { &[] }].concat();
-    let options =
-        DecoderOptions::default().set_strict_mode(true).set_max_width(usize::MAX).set_max_height(usize::MAX);
+    let [height, width] = segments.size();
+    let options = DecoderOptions::default()
+        .set_strict_mode(true)
+        .set_max_width(usize::from(width))
+        .set_max_height(usize::from(height));
     let is_whole = JpegDecoder::new_with_options(ZCursor::new(&strictly[..]), options).decode().is_ok();
     if is_whole { Completed::WithEnd([data, &[0xFF, END]].concat()) } else { Completed::Cut }
 }
@@ -70,6 +73,7 @@ pub(super) fn is_video(bytes: &[u8]) -> bool {
 struct Segments {
     /// Where the next byte behind the end marker is.
     end: Option<usize>,
+    has_frame: bool,
     is_progressive: bool,
     /// Height and width, as they are stored.
     size: [u8; 4],
@@ -111,9 +115,11 @@ impl Segments {
     fn see(&mut self, marker: u8, segment: &[u8]) {
         match (marker, segment) {
             // Frames: precision, height, width, components of three bytes each.
-            (0xC0..=0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF, [_, size @ ..]) => {
+            // A file has one, and decoders take the first.
+            (0xC0..=0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF, [_, size @ ..]) if !self.has_frame => {
                 self.is_progressive = marker == PROGRESSIVE;
                 if let [a, b, c, d, components, rest @ ..] = size {
+                    self.has_frame = true;
                     self.size = [*a, *b, *c, *d];
                     self.components = usize::from(*components).min(4);
                     for (id, component) in self.ids.iter_mut().zip(rest.chunks_exact(3)) {
@@ -147,9 +153,14 @@ impl Segments {
         }
     }
 
-    fn pixels(&self) -> u64 {
+    /// Height and width.
+    fn size(&self) -> [u16; 2] {
         let [a, b, c, d] = self.size;
-        u64::from(u16::from_be_bytes([a, b])) * u64::from(u16::from_be_bytes([c, d]))
+        [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])]
+    }
+
+    fn pixels(&self) -> u64 {
+        self.size().map(u64::from).iter().product()
     }
 
     /// True if the scans give every coefficient all of its bits.
@@ -227,6 +238,25 @@ mod tests {
         let start = [&START[..2], &frame, &scan(0, 0, 1), &scan(1, 63, 0)].concat();
         assert!(!Segments::of(&start).has_all_scans());
         assert!(Segments::of(&[&start[..], &scan(0, 0, 0x10)].concat()).has_all_scans());
+    }
+
+    #[test]
+    fn a_second_frame_header_does_not_hide_the_size_of_the_first() {
+        let frame = |side: u16| {
+            let [a, b] = side.to_be_bytes();
+            vec![0xFF, 0xC0, 0, 11, 8, a, b, a, b, 1, 1, 0x11, 0]
+        };
+        let scan = [0xFF, SCAN, 0, 8, 1, 1, 0, 0, 63, 0, 0x55];
+        let hidden = [&START[..2], &frame(65_535), &scan, &frame(8)].concat();
+        assert_eq!(Segments::of(&hidden).pixels(), 65_535 * 65_535);
+        // Whole: the size is checked before anything is decoded.
+        assert!(matches!(completed(&hidden, 1 << 27), Completed::Whole));
+        let error = crate::still::decode(&hidden, std::path::Path::new("a.jpg"), 1 << 27).unwrap_err();
+        assert!(matches!(error, crate::Error::PictureTooLarge { .. }), "{error}");
+        // A picture that lacks its marker is judged by its own header.
+        let bytes = noise();
+        let small = [&bytes[..bytes.len() - 2], &frame(8)].concat();
+        assert_eq!(Segments::of(&small).size(), [119, 161]);
     }
 
     #[test]
