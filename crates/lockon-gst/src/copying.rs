@@ -1,8 +1,9 @@
 //! A part of a video file as a file of its own, without encoding: packets from a key frame on, with the sound
 //! that belongs to them.
 //!
-//! One pipeline reads the file up to packets, another puts them into a container. Between them packets go by
-//! hand, in the order of their times, which are counted from the first one.
+//! One pipeline reads the file up to packets of its video, a second one up to those of its sound, so neither
+//! waits for the other, however far apart they are stored. A third one puts them into a container. Between
+//! them packets go by hand, in the order of their times, which are counted from the first one.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,12 +42,19 @@ struct Stream {
     caps: gst::Caps,
 }
 
-/// A file up to the packets of its first video stream and its first sound.
+/// Which packets of a file are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Video,
+    Sound,
+}
+
+/// A file up to the packets of its first stream of a kind.
 struct Reading {
     pipeline: Pipeline,
-    video: Stream,
-    sound: Option<Stream>,
+    stream: Stream,
     file: PathBuf,
+    has_sound: bool,
     /// Players turn or mirror the picture.
     is_turned: bool,
     /// It has more than one video stream.
@@ -58,7 +66,7 @@ struct Reading {
 /// # Errors
 /// The reason.
 pub(crate) fn check(file: &Path, to: &Path) -> Result<(), String> {
-    let reading = Reading::open(file, false)?;
+    let reading = Reading::video(file)?;
     if reading.is_turned {
         return Err("players turn its picture".into());
     }
@@ -70,7 +78,7 @@ pub(crate) fn check(file: &Path, to: &Path) -> Result<(), String> {
         return Err(format!("{} cannot be seeked", text::path(file)));
     }
     let container = Container::of(to).map_err(|error| error.to_string())?;
-    Writing::build(container, to, &reading.video, None).map(|_| ())
+    Writing::build(container, to, &reading.stream, None).map(|_| ())
 }
 
 /// Copies a clip.
@@ -78,23 +86,30 @@ pub(crate) fn check(file: &Path, to: &Path) -> Result<(), String> {
 /// # Errors
 /// `Output`.
 pub(crate) fn copy(job: &Job) -> Result<()> {
-    let copied = Container::of(&job.to).map_err(|error| error.to_string()).and_then(|it| try_copy(job, it));
-    if copied.is_err() {
+    let mut is_created = false;
+    let copied = Container::of(&job.to).map_err(|error| error.to_string());
+    let copied = copied.and_then(|container| try_copy(job, container, &mut is_created));
+    if copied.is_err() && is_created {
         // Half a file would look like a clip.
         let _ = std::fs::remove_file(&job.to);
     }
     copied.map_err(|reason| Error::Output { name: job.to.display().to_string(), reason })
 }
 
-fn try_copy(job: &Job, container: &Container) -> Result<(), String> {
-    let reading = Reading::open(&job.file, job.has_sound)?;
-    let first = reading.seek(job.from_ns)?;
-    let writing = Writing::build(container, &job.to, &reading.video, reading.sound.as_ref())?;
+fn try_copy(job: &Job, container: &Container, is_created: &mut bool) -> Result<(), String> {
+    let reading = Reading::video(&job.file)?;
+    let hearing =
+        if job.has_sound && reading.has_sound { Reading::open(&job.file, Kind::Sound)? } else { None };
+    let first = reading.seek(job.from_ns)?.ok_or("there is no frame at that place")?;
+    let writing = Writing::build(container, &job.to, &reading.stream, hearing.as_ref().map(|it| &it.stream))?;
     let base = first.decoded.into_iter().chain(first.pts()).min().unwrap_or(gst::ClockTime::ZERO);
+    writing.create()?;
+    *is_created = true;
     writing.start()?;
-    let next_sound = || reading.sound.as_ref().and_then(Stream::next);
+    // Both go to the same key frame.
+    let mut sound = hearing.as_ref().map_or(Ok(None), |hearing| hearing.seek(job.from_ns))?;
+    let next_sound = || hearing.as_ref().map_or(Ok(None), Reading::next);
     let mut video = Some(first);
-    let mut sound = next_sound();
     let mut last = base;
     while let Some(packet) = video {
         // Frames are stored in the order in which they are decoded, and none is shown before it is decoded.
@@ -108,16 +123,16 @@ fn try_copy(job: &Job, container: &Container) -> Result<(), String> {
             if heard.pts().is_some_and(|heard| heard >= base) {
                 writing.push_sound(heard, base)?;
             }
-            sound = next_sound();
+            sound = next_sound()?;
         }
         writing.push_video(packet, base)?;
-        video = reading.video.next();
+        video = reading.next()?;
     }
     while let Some(heard) = sound.take_if(|heard| heard.pts().is_some_and(|heard| heard < last)) {
         if heard.pts().is_some_and(|heard| heard >= base) {
             writing.push_sound(heard, base)?;
         }
-        sound = next_sound();
+        sound = next_sound()?;
     }
     writing.finish()
 }
@@ -139,14 +154,29 @@ impl Packet {
     }
 }
 
-impl Stream {
-    fn next(&self) -> Option<Packet> {
-        let sample = self.sink.try_pull_sample(gst::ClockTime::try_from(PATIENCE).ok())?;
-        let buffer = sample.buffer_owned()?;
-        let time = |at| presentation_time(sample.segment(), at, false);
-        let decoded = buffer.dts();
-        Some(Packet { decoded, shown_ns: time(buffer.pts()), decoded_ns: time(decoded), buffer })
+/// Returns the first error that a pipeline reported.
+fn reported(pipeline: &gst::Pipeline) -> Option<String> {
+    let message = pipeline.bus()?.pop_filtered(&[gst::MessageType::Error])?;
+    match message.view() {
+        gst::MessageView::Error(error) => Some(error.error().to_string()),
+        _ => None,
     }
+}
+
+/// Returns the next sample, or `None` at the end of the stream.
+fn pull(
+    pipeline: &gst::Pipeline,
+    sink: &gst_app::AppSink,
+    patience: Duration,
+) -> Result<Option<gst::Sample>, String> {
+    if let Some(sample) = sink.try_pull_sample(gst::ClockTime::try_from(patience).ok()) {
+        return Ok(Some(sample));
+    }
+    // After an error a demuxer ends its streams: such an end is not the end of the file.
+    if let Some(reason) = reported(pipeline) {
+        return Err(reason);
+    }
+    if sink.is_eos() { Ok(None) } else { Err(format!("no packet came within {} s", patience.as_secs_f64())) }
 }
 
 fn make(name: &str) -> Result<gst::Element, String> {
@@ -154,50 +184,42 @@ fn make(name: &str) -> Result<gst::Element, String> {
 }
 
 impl Reading {
-    fn open(path: &Path, has_sound: bool) -> Result<Self, String> {
+    /// Opens the first video stream of a file.
+    fn video(path: &Path) -> Result<Self, String> {
+        Self::open(path, Kind::Video)?.ok_or_else(|| format!("{} has no video", text::path(path)))
+    }
+
+    /// Opens the first stream of a kind; `None` if nothing is in it. The file must have such a stream.
+    fn open(path: &Path, kind: Kind) -> Result<Option<Self>, String> {
         launch::init().map_err(|error| error.to_string())?;
         let (input, parser) = (make("filesrc")?, make("parsebin")?);
         input.set_property("location", path);
         let guarded = Pipeline(gst::Pipeline::new());
         let pipeline = &guarded.0;
-        pipeline.add_many([&input, &parser]).map_err(|error| error.to_string())?;
+        let queue = make("queue")?;
+        let sink = gst_app::AppSink::builder().sync(false).max_buffers(1).build();
+        sink.set_property("async", false);
+        pipeline.add_many([&input, &parser, &queue, sink.upcast_ref()]).map_err(|error| error.to_string())?;
         input.link(&parser).map_err(|error| error.to_string())?;
-        let ends = |is_wanted: bool| -> Result<Option<(gst_app::AppSink, gst::Pad)>, String> {
-            if !is_wanted {
-                return Ok(None);
-            }
-            let queue = make("queue")?;
-            // As far as streams of a file may lie apart.
-            queue.set_property("max-size-buffers", 0_u32);
-            queue.set_property("max-size-bytes", 64_u32 << 20);
-            queue.set_property("max-size-time", 10_000_000_000_u64);
-            let sink = gst_app::AppSink::builder().sync(false).max_buffers(1).build();
-            sink.set_property("async", false);
-            pipeline.add_many([&queue, sink.upcast_ref()]).map_err(|error| error.to_string())?;
-            queue.link(&sink).map_err(|error| error.to_string())?;
-            let pad = queue.static_pad("sink").ok_or("a queue has no pad")?;
-            Ok(Some((sink, pad)))
-        };
-        let video = ends(true)?.ok_or("no place for the video")?;
-        let sound = ends(has_sound)?;
-        let free = Arc::new(Mutex::new((Some(video.1), sound.as_ref().map(|(_, pad)| pad.clone()))));
+        queue.link(&sink).map_err(|error| error.to_string())?;
+        let place = queue.static_pad("sink").ok_or("a queue has no pad")?;
+        let free = Mutex::new(Some(place));
         let weak = pipeline.downgrade();
-        let taken = free.clone();
-        let count = Arc::new(AtomicUsize::new(0));
-        let videos = count.clone();
+        let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+        let counted = counts.clone();
         parser.connect_pad_added(move |_, pad| {
             let caps = pad.current_caps().unwrap_or_else(|| pad.query_caps(None));
             let name = caps.structure(0).map_or_else(String::new, |it| it.name().to_string());
-            let mut free = free.lock().unwrap_or_else(PoisonError::into_inner);
-            let place = match &*name {
-                _ if name.starts_with("video/") => {
-                    videos.fetch_add(1, Ordering::Relaxed);
-                    free.0.take()
-                }
-                _ if name.starts_with("audio/") => free.1.take(),
+            let found = match &*name {
+                _ if name.starts_with("video/") => Some(Kind::Video),
+                _ if name.starts_with("audio/") => Some(Kind::Sound),
                 _ => None,
             };
-            drop(free);
+            if let Some(found) = found {
+                counted[found as usize].fetch_add(1, Ordering::Relaxed);
+            }
+            let is_wanted = found == Some(kind);
+            let place = free.lock().unwrap_or_else(PoisonError::into_inner).take_if(|_| is_wanted);
             if let Some(place) = place {
                 let _ = pad.link(&place);
                 return;
@@ -213,7 +235,10 @@ impl Reading {
         });
         // Sinks reach PLAYING before the first packet comes. A full appsink holds the lock that this change
         // needs, and nobody would empty it.
-        let failed = |error: &dyn std::error::Error| error.to_string();
+        let failed = |error: &dyn std::error::Error| {
+            let reason = reported(pipeline).unwrap_or_else(|| error.to_string());
+            format!("{}: {reason}", text::path(path))
+        };
         pipeline.set_state(gst::State::Ready).map_err(|error| failed(&error))?;
         for element in [&parser, &input] {
             element.set_locked_state(true);
@@ -223,40 +248,43 @@ impl Reading {
             element.set_locked_state(false);
             element.sync_state_with_parent().map_err(|error| failed(&error))?;
         }
-        let caps = |sink: &gst_app::AppSink| {
-            let sample = sink.try_pull_sample(gst::ClockTime::try_from(PATIENCE).ok());
-            sample.and_then(|sample| sample.caps_owned())
+        let sample = pull(pipeline, &sink, PATIENCE);
+        let Some(sample) = sample.map_err(|reason| format!("{}: {reason}", text::path(path)))? else {
+            return Ok(None);
         };
-        let video_caps = caps(&video.0).ok_or("its video stream was not found")?;
-        let video = Stream { caps: video_caps, sink: video.0 };
-        // Streams are announced together: a file has no sound if none was announced with its video.
-        let is_there = taken.lock().unwrap_or_else(PoisonError::into_inner).1.is_none();
-        if !is_there && let Some((sink, pad)) = &sound {
-            // A pipeline is seeked only if each of its sinks is.
-            let queue = pad.parent_element().ok_or("a queue has no element")?;
-            for element in [&queue, sink.upcast_ref::<gst::Element>()] {
-                pipeline.remove(element).map_err(|error| error.to_string())?;
-                element.set_state(gst::State::Null).map_err(|error| failed(&error))?;
-            }
-        }
-        let sound = sound.filter(|_| is_there);
-        let sound = sound.and_then(|(sink, _)| caps(&sink).map(|caps| Stream { sink, caps }));
-        let tags = video.sink.static_pad("sink").and_then(|pad| pad.sticky_event::<gst::event::Tag>(0));
+        let Some(caps) = sample.caps_owned() else { return Ok(None) };
+        drop(sample);
+        let tags = sink.static_pad("sink").and_then(|pad| pad.sticky_event::<gst::event::Tag>(0));
         let orientation = tags.and_then(|event| {
             event.tag().get::<gst::tags::ImageOrientation>().map(|value| value.get().to_owned())
         });
         let is_turned = orientation.is_some_and(|orientation| orientation != "rotate-0");
-        let has_several = count.load(Ordering::Relaxed) > 1;
-        Ok(Self { pipeline: guarded, file: path.to_owned(), video, sound, is_turned, has_several })
+        // Streams are announced together: no sound comes later if none was announced before the first packet.
+        let count = |kind: Kind| counts[kind as usize].load(Ordering::Relaxed);
+        let (has_sound, has_several) = (count(Kind::Sound) > 0, count(Kind::Video) > 1);
+        let (stream, file) = (Stream { sink, caps }, path.to_owned());
+        Ok(Some(Self { pipeline: guarded, stream, file, has_sound, is_turned, has_several }))
     }
 
-    /// Goes to the last key frame that is not after a time, and returns its packet.
-    fn seek(&self, ns: u64) -> Result<Packet, String> {
+    /// Goes to the last key frame that is not after a time, and returns the first packet from there on.
+    fn seek(&self, ns: u64) -> Result<Option<Packet>, String> {
         let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT | gst::SeekFlags::SNAP_BEFORE;
         let place = gst::ClockTime::from_nseconds(ns);
         let sought = self.pipeline.0.seek_simple(flags, place);
         sought.map_err(|_| format!("{} cannot be seeked", text::path(&self.file)))?;
-        self.video.next().ok_or_else(|| "there is no frame at that place".to_owned())
+        self.next()
+    }
+
+    /// Returns the next packet, or `None` at the end of the stream.
+    fn next(&self) -> Result<Option<Packet>, String> {
+        let in_file = |reason: String| format!("{}: {reason}", text::path(&self.file));
+        let Some(sample) = pull(&self.pipeline.0, &self.stream.sink, PATIENCE).map_err(in_file)? else {
+            return Ok(None);
+        };
+        let buffer = sample.buffer_owned().ok_or_else(|| in_file("a packet has no data".into()))?;
+        let time = |at| presentation_time(sample.segment(), at, false);
+        let decoded = buffer.dts();
+        Ok(Some(Packet { decoded, shown_ns: time(buffer.pts()), decoded_ns: time(decoded), buffer }))
     }
 }
 
@@ -272,6 +300,7 @@ impl Drop for Pipeline {
 /// A container that is written.
 struct Writing {
     pipeline: Pipeline,
+    file: gst::Element,
     video: gst_app::AppSrc,
     sound: Option<gst_app::AppSrc>,
 }
@@ -329,7 +358,14 @@ impl Writing {
             Some(Ok(sound)) => Some(sound),
             None => None,
         };
-        Ok(Self { pipeline: guarded, video, sound })
+        Ok(Self { pipeline: guarded, file, video, sound })
+    }
+
+    /// Creates the file, or empties the one of that name.
+    fn create(&self) -> Result<(), String> {
+        let opened = self.pipeline.0.set_state(gst::State::Ready);
+        let opened = opened.and_then(|_| self.file.set_state(gst::State::Paused));
+        opened.map(|_| ()).map_err(|_| self.reason())
     }
 
     fn start(&self) -> Result<(), String> {
@@ -346,12 +382,7 @@ impl Writing {
 
     /// Returns the reason why the pipeline takes no more packets.
     fn reason(&self) -> String {
-        let bus = self.pipeline.0.bus();
-        let message = bus.and_then(|bus| bus.pop_filtered(&[gst::MessageType::Error]));
-        match message.as_ref().map(|message| message.view()) {
-            Some(gst::MessageView::Error(error)) => error.error().to_string(),
-            _ => "the container takes no more packets".into(),
-        }
+        reported(&self.pipeline.0).unwrap_or_else(|| "the container takes no more packets".into())
     }
 
     fn finish(&self) -> Result<(), String> {
@@ -389,4 +420,81 @@ fn parser_of(caps: &gst::Caps) -> Option<&'static str> {
         "audio/x-opus" => "opusparse",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn play(description: &str) {
+        launch::init().unwrap();
+        let pipeline = gst::parse::launch(description).unwrap();
+        pipeline.set_state(gst::State::Playing).unwrap();
+        let wanted = [gst::MessageType::Eos, gst::MessageType::Error];
+        let message = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &wanted);
+        pipeline.set_state(gst::State::Null).unwrap();
+        assert!(matches!(message.unwrap().view(), gst::MessageView::Eos(_)), "{description}");
+    }
+
+    /// How many packets of a kind a file has, without the first.
+    fn packets(file: &Path, kind: Kind) -> usize {
+        let reading = Reading::open(file, kind).unwrap().unwrap();
+        std::iter::from_fn(|| reading.next().unwrap()).count()
+    }
+
+    #[test]
+    fn only_the_end_of_a_stream_is_its_end() {
+        launch::init().unwrap();
+        let pipeline = gst::Pipeline::new();
+        let source = gst_app::AppSrc::builder().build();
+        let sink = gst_app::AppSink::builder().sync(false).build();
+        pipeline.add_many([source.upcast_ref::<gst::Element>(), sink.upcast_ref()]).unwrap();
+        source.link(&sink).unwrap();
+        pipeline.set_state(gst::State::Playing).unwrap();
+        let guarded = Pipeline(pipeline);
+        let next = |milliseconds| pull(&guarded.0, &sink, Duration::from_millis(milliseconds));
+        assert_eq!(next(10).unwrap_err(), "no packet came within 0.01 s");
+        source.push_buffer(gst::Buffer::from_slice([7_u8])).unwrap();
+        assert!(next(9000).unwrap().is_some());
+        source.end_of_stream().unwrap();
+        assert!(next(9000).unwrap().is_none());
+        gst::element_error!(source, gst::ResourceError::Read, ("the disk is gone"));
+        assert_eq!(next(9000).unwrap_err(), "the disk is gone");
+    }
+
+    #[test]
+    fn a_clip_of_few_frames_and_much_sound_has_all_of_both() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, to) = (dir.path().join("slow.mkv"), dir.path().join("clip.mkv"));
+        play(&format!(
+            "videotestsrc num-buffers=5 ! video/x-raw,format=I420,width=34,height=18,framerate=1/15 ! x264enc ! matroskamux name=mux ! \
+             filesink location={} audiotestsrc num-buffers=750 samplesperbuffer=800 ! audio/x-raw,rate=8000,channels=1 ! vorbisenc ! mux.",
+            file.display()
+        ));
+        let job =
+            Job { file: file.clone(), to: to.clone(), from_ns: 0, to_ns: 75_000_000_000, has_sound: true };
+        copy(&job).unwrap();
+        assert_eq!(packets(&to, Kind::Video), 4);
+        assert_eq!(packets(&to, Kind::Sound), packets(&file, Kind::Sound));
+    }
+
+    #[test]
+    fn a_clip_that_fails_removes_only_a_file_that_it_created() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, to) = (dir.path().join("a.mkv"), dir.path().join("clip.mkv"));
+        std::fs::write(&to, "mine").unwrap();
+        let job = Job { file: file.clone(), to: to.clone(), from_ns: 0, to_ns: 1, has_sound: false };
+        assert!(copy(&job).unwrap_err().to_string().contains("a.mkv"));
+        assert_eq!(std::fs::read(&to).unwrap(), b"mine");
+        play(&format!(
+            "videotestsrc num-buffers=3 ! x264enc ! matroskamux ! filesink location={}",
+            file.display()
+        ));
+        std::fs::remove_file(&to).unwrap();
+        std::os::unix::fs::symlink("/dev/full", &to).unwrap();
+        copy(&job).unwrap_err();
+        assert!(!to.is_symlink());
+        copy(&job).unwrap();
+        assert!(to.is_file());
+    }
 }
