@@ -20,6 +20,7 @@ use crate::text;
 
 use jpeg::Completed;
 
+mod gif;
 mod jpeg;
 
 /// A decoded still picture.
@@ -474,10 +475,7 @@ pub fn is_video(bytes: &[u8]) -> bool {
         Some(ImageFormat::WebP) => {
             WebPDecoder::new(Cursor::new(bytes)).is_ok_and(|decoder| decoder.has_animation())
         }
-        Some(ImageFormat::Gif) => {
-            let decoder = GifDecoder::new(Cursor::new(bytes)).ok();
-            decoder.is_some_and(|decoder| decoder.into_frames().nth(1).is_some())
-        }
+        Some(ImageFormat::Gif) => gif::is_video(bytes),
         _ => false,
     }
 }
@@ -498,6 +496,10 @@ const MIN_DELAY_NS: u64 = 20_000_000;
 /// How long a picture is shown that names no time for it.
 const SLOW: u64 = 100_000_000;
 
+/// Maximum bytes for a pixel of an animation while it is decoded: the picture as it is seen, the one before,
+/// the part that changes and two copies, each of four samples, and some room.
+const ANIMATION_BYTES: u64 = 24;
+
 /// The pictures of an animated GIF, WebP or PNG, in order, each decoded when it is asked for. `path` is for
 /// messages.
 ///
@@ -509,30 +511,34 @@ pub fn animation(
     max_pixels: u64,
 ) -> Result<impl Iterator<Item = Result<Shown>> + use<>> {
     let undecodable = |cause| Error::Picture { path: path.to_owned(), cause };
-    let format = kind_of(&bytes);
+    let (format, row_bytes) = (kind_of(&bytes), row_bytes(&bytes));
     let bytes = Cursor::new(bytes);
-    let check = |(width, height): (u32, u32)| {
-        let max = max_pixels.min(MAX_PIXELS);
-        if u64::from(width) * u64::from(height) <= max {
-            return Ok(());
+    let limits_of = |(width, height): (u32, u32)| {
+        let (pixels, max) = (u64::from(width) * u64::from(height), max_pixels.min(MAX_PIXELS));
+        if pixels > max {
+            let size = Size::new(width as usize, height as usize);
+            return Err(Error::PictureTooLarge { path: path.to_owned(), size, max });
         }
-        let size = Size::new(width as usize, height as usize);
-        Err(Error::PictureTooLarge { path: path.to_owned(), size, max })
+        let mut limits = image::Limits::default();
+        limits.max_alloc = Some(MAX_PNG_EXTRAS + ANIMATION_BYTES * pixels);
+        Ok(limits)
     };
     let frames = match format {
         Some(ImageFormat::Gif) => {
-            let decoder = GifDecoder::new(bytes).map_err(undecodable)?;
-            check(decoder.dimensions())?;
+            let mut decoder = GifDecoder::new(bytes).map_err(undecodable)?;
+            decoder.set_limits(limits_of(decoder.dimensions())?).map_err(undecodable)?;
             decoder.into_frames()
         }
         Some(ImageFormat::WebP) => {
-            let decoder = WebPDecoder::new(bytes).map_err(undecodable)?;
-            check(decoder.dimensions())?;
+            let mut decoder = WebPDecoder::new(bytes).map_err(undecodable)?;
+            decoder.set_limits(limits_of(decoder.dimensions())?).map_err(undecodable)?;
             decoder.into_frames()
         }
         _ => {
-            let decoder = PngDecoder::new(bytes).map_err(undecodable)?;
-            check(decoder.dimensions())?;
+            let mut before = image::Limits::default();
+            before.max_alloc = Some(MAX_PNG_EXTRAS + row_bytes);
+            let mut decoder = PngDecoder::with_limits(bytes, before).map_err(undecodable)?;
+            decoder.set_limits(limits_of(decoder.dimensions())?).map_err(undecodable)?;
             decoder.apng().map_err(undecodable)?.into_frames()
         }
     };
@@ -955,6 +961,21 @@ mod tests {
         // No delay is shown as a tenth of a second, as browsers do.
         assert_eq!(ms, [(0, 40), (40, 120), (160, 200), (360, 100), (460, 70)]);
         assert_eq!(shown[3].still.luma.data(), [luma_of([150, 0, 0]); 15]);
+    }
+
+    #[test]
+    fn a_picture_of_an_animation_that_is_larger_than_its_screen_is_refused_before_memory_is_taken() {
+        let mut bytes = gif::tests::gif((8, 8), &[(65_535, 65_535), (8, 8)]);
+        assert!(is_video(&bytes));
+        let mut shown = animation(bytes.clone(), Path::new("a.gif"), MAX_PIXELS).unwrap();
+        assert!(matches!(
+            shown.next(),
+            Some(Err(Error::Picture { cause: image::ImageError::Limits(_), .. }))
+        ));
+        // The size of the screen is checked even earlier.
+        bytes[6..10].fill(0xFF);
+        let error = animation(bytes, Path::new("a.gif"), MAX_PIXELS).err();
+        assert!(matches!(error, Some(Error::PictureTooLarge { .. })), "{error:?}");
     }
 
     #[test]
