@@ -75,7 +75,9 @@ impl Place {
 
     /// Makes later runs use other GPUs for a while, if there are any. That is logged once.
     fn has_failed(&self, why: &dyn fmt::Display) {
-        let is_new = Load::get().failed.insert(self.0, Instant::now()).is_none();
+        let now = Instant::now();
+        let before = Load::get().failed.insert(self.0, now);
+        let is_new = before.is_none_or(|at| now.saturating_duration_since(at) >= AVOIDED);
         if is_new && cuda::devices().is_ok_and(|gpus| gpus.len() > 1) {
             let seconds = AVOIDED.as_secs();
             tracing::warn!("for {seconds} s runs use other GPUs than cuda:{}: {why}", self.0);

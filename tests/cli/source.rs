@@ -107,7 +107,7 @@ fn a_pipe_that_nobody_opens_is_given_up_at_once() {
             fifo(&place, name);
         }
         let child = start(&place, args);
-        std::thread::sleep(Duration::from_millis(800));
+        std::thread::sleep(Duration::from_secs(2));
         let pid = child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
         let (code, said) = ends_within(child, Duration::from_secs(10));

@@ -263,18 +263,15 @@ impl Line {
             }
             self.ping()?;
         }
+        let patience = (!self.unanswered.is_empty()).then(|| self.waits_since + PATIENCE);
+        // Before the next packet: a broker may send others for ever and never acknowledge.
+        if patience.is_some_and(|until| now >= until) {
+            return Err(Ended::Silent);
+        }
         if let Some(packet) = self.packet()? {
             return self.answer(packet);
         }
-        let until = if self.unanswered.is_empty() {
-            self.next_ping
-        } else {
-            let until = self.waits_since + PATIENCE;
-            if now >= until {
-                return Err(Ended::Silent);
-            }
-            until.min(self.next_ping)
-        };
+        let until = patience.map_or(self.next_ping, |until| until.min(self.next_ping));
         self.transfer(until).await?;
         Ok(Answer::Other)
     }

@@ -5,7 +5,7 @@
 //! So the tasks of a pipeline get their threads here. Where there is none the pipeline fails, and the task
 //! runs on the thread in reserve, one after the other, where it finds that the pipeline has stopped.
 
-use std::sync::LazyLock;
+use std::sync::{Mutex, PoisonError};
 
 use crossbeam_channel::Sender;
 use gst::glib;
@@ -21,21 +21,29 @@ const STACK: usize = 8 << 20;
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// The thread in reserve, which is started with the first pipeline.
-static RESERVE: LazyLock<std::result::Result<Sender<Task>, String>> = LazyLock::new(|| {
+/// The thread in reserve, which is started with the first pipeline. A pipeline for which it cannot be started
+/// fails; the next one tries again.
+static RESERVE: Mutex<Option<Sender<Task>>> = Mutex::new(None);
+
+fn reserve() -> Result<Sender<Task>> {
+    let mut reserve = RESERVE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(sender) = &*reserve {
+        return Ok(sender.clone());
+    }
     let (sender, tasks) = crossbeam_channel::unbounded::<Task>();
     let work = move || tasks.into_iter().for_each(|task| task());
     let started = std::thread::Builder::new().name("lockon-reserve".into()).stack_size(STACK).spawn(work);
-    started.map(|_| sender).map_err(|error| threads::refused("the video", &error).to_string())
-});
+    started.map_err(|error| Error::Resource {
+        element: "pipeline".into(),
+        message: threads::refused("the video", &error).to_string(),
+        debug: String::new(),
+    })?;
+    Ok(reserve.insert(sender).clone())
+}
 
 /// Refuses to start a pipeline if there is not even the thread in reserve.
 pub(super) fn check() -> Result<()> {
-    RESERVE.as_ref().map(drop).map_err(|said| Error::Resource {
-        element: "pipeline".into(),
-        message: said.clone(),
-        debug: String::new(),
-    })
+    reserve().map(drop)
 }
 
 /// Gives the tasks of one pipeline their threads. `news` hears of one that gets none.
@@ -58,7 +66,8 @@ pub(super) fn attend(message: &gst::message::StreamStatus, pool: &gst::TaskPool)
 mod imp {
     use std::sync::OnceLock;
 
-    use super::{News, RESERVE, STACK, Sender, Task, glib, threads};
+    use super::{News, STACK, Task, glib, threads};
+    use crossbeam_channel::Sender;
     use gst::subclass::TaskPoolFunction;
     use gst::subclass::prelude::*;
     use std::sync::{Arc, Mutex, PoisonError};
@@ -98,7 +107,7 @@ mod imp {
                     let _ = news.send(News::Failed(refused));
                 }
                 let no_reserve = || glib::Error::new(gst::CoreError::Failed, "no thread is in reserve");
-                let reserve = RESERVE.as_ref().map_err(|_| no_reserve())?;
+                let reserve = super::reserve().map_err(|_| no_reserve())?;
                 reserve.send(Box::new(work) as Task).map_err(|_| no_reserve())?;
             }
             Ok(Some(()))
