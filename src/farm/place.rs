@@ -153,8 +153,8 @@ impl Place {
         self.last.iter().map(|path| path.to_string_lossy().into_owned())
     }
 
-    /// Gives the written files their last names. Results come last, since they show that the outputs are whole.
-    /// Collected outputs are read instead.
+    /// Gives the written files their last names. Results come last, since they show that the outputs are
+    /// whole. Collected outputs are read instead.
     ///
     /// # Errors
     /// `Usage` if another file has a name by now; `File`. Then no file gets its name.

@@ -24,8 +24,8 @@ pub struct Roots {
     allowed: Vec<Allowed>,
 }
 
-/// An input that a worker with roots serves besides files: `camera`, a scheme (`rtsp`), or a scheme and a host
-/// (`rtsp://10.0.0.7`).
+/// An input that a worker with roots serves besides files: `camera`, a scheme (`rtsp`), or a scheme and a
+/// host (`rtsp://10.0.0.7`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Allowed {
     /// Cameras of the worker's machine.
@@ -173,8 +173,8 @@ fn maximum_of_files() -> Option<u64> {
     None
 }
 
-/// Refuses pictures that need more than a quarter of the open files that the process may have: each stays open
-/// until the job ends, and other jobs run beside it.
+/// Refuses pictures that need more than a quarter of the open files that the process may have: each stays
+/// open until the job ends, and other jobs run beside it.
 fn check_count(typed: &Path, pictures: usize, files: Option<u64>) -> Result<()> {
     match files {
         Some(files) if pictures as u64 > files / 4 => Err(Error::Usage(format!(

@@ -149,7 +149,7 @@ fn match_ends_as_grep_does() {
         assert!(out.stdout.is_empty(), "{words}");
     }
     let help = String::from_utf8(run("--help").stdout).unwrap();
-    assert!(help.contains("0 a template was found, 1 none was, 2 an error"), "{help}");
+    assert!(help.contains("0 a template was found, 1 none was found, 2 an error"), "{help}");
 }
 
 #[test]

@@ -161,8 +161,8 @@ impl Attempt<'_> {
         Fate::GiveBack(if is_live || is_away { CAMERA_PAUSE } else { PAUSE })
     }
 
-    /// Clears up after a job that has ended. If the server cannot be reached, the next worker that gets the job
-    /// does it.
+    /// Clears up after a job that has ended. If the server cannot be reached, the next worker that gets the
+    /// job does it.
     async fn close(&self) -> Fate {
         match self.shared.insist(|| self.shared.clear_up(&self.claimed.record)).await {
             Ok(Some(())) => Fate::Close,

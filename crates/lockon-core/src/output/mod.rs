@@ -478,7 +478,8 @@ mod tests {
             assert_eq!(said, "output a pipe: closed by its reader");
             sink.finish(&Summary::default()).unwrap();
         }
-        // A named pipe is a file that the user wants whole; of standard output a reader may want the start only.
+        // A named pipe is a file that the user wants whole; of standard output a reader may want the start
+        // only.
         let error = samples::play(&mut jsonl::JsonLines::new(target(STDOUT)), &["1,2,3,4@0"]).unwrap_err();
         assert!(matches!(error, Error::ReaderGone { name: STDOUT }), "{error}");
         assert_eq!(error.to_string(), "output stdout: closed by its reader");

@@ -67,7 +67,8 @@ pub(super) fn sort(message: &gst::Message, heard: &Heard, sender: &Sender<News>)
     let _ = sender.send(news);
 }
 
-/// Reads where an HTTP server redirects to. A source that follows redirections reports only the last response.
+/// Reads where an HTTP server redirects to. A source that follows redirections reports only the last
+/// response.
 fn redirection(message: &gst::StructureRef) -> Option<Redirection> {
     let status = message.get::<u32>("http-status-code").ok()?;
     if message.name() != "http-headers" || !(300..400).contains(&status) {

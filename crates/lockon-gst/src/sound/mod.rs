@@ -13,6 +13,8 @@
 //! File by file: `gate` decides when a packet passes and at which time, `encode` replaces codecs that a
 //! container cannot hold, `unknown` looks for sound that the demuxer does not show.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,7 +28,7 @@ use super::launch;
 use crate::source::keep_to_file;
 use encode::{Encoder, codec_name, codec_name_for};
 use lockon_core::error::{Error, Result};
-use lockon_core::text;
+use lockon_core::{still, text};
 
 pub(super) use gate::Gate;
 
@@ -73,7 +75,10 @@ pub(super) fn attach(
     from_zero: bool,
 ) -> Result<Option<Arc<Gate>>> {
     let pipeline = output.pipeline();
-    let (Some(mux), true) = (pipeline.by_name("mux"), input.is_file()) else { return Ok(None) };
+    // A demuxer that looks for sound in a GIF finds no end of it.
+    let (Some(mux), true) = (pipeline.by_name("mux"), input.is_file() && !is_picture(input)) else {
+        return Ok(None);
+    };
     let Some(accepted) = caps_for_sound(&mux) else { return Ok(None) };
     // On its way up from NULL the pipeline would take the branch back to READY with it.
     output.set_state(gst::State::Ready)?;
@@ -123,6 +128,13 @@ struct Wanted {
     accepted: gst::Caps,
     /// The extension of its files.
     container: &'static str,
+}
+
+/// True for a file with a picture or an animation, by its content.
+fn is_picture(path: &Path) -> bool {
+    let mut start = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut start));
+    read.is_ok() && still::ending_of(&start).is_some()
 }
 
 /// Result of looking for sound in the input.
