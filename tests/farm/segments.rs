@@ -88,7 +88,7 @@ fn a_video_that_was_given_up_is_tried_again_whether_its_segments_are_there_or_lo
     farm.said(&["jobs", "retry", &id]);
     let jobs = farm.until("it is given up", |jobs| status(&of_whole(jobs)) == "failed");
     let error = of_whole(&jobs)["tries"][0]["error"].as_str().unwrap().to_owned();
-    assert!(error.contains("a.mp4 1/3 are not in the farm any more: `lockon jobs retry`"), "{error}");
+    assert!(error.contains("a.mp4 1/3 are no longer in the farm: run `lockon jobs retry`"), "{error}");
     farm.said(&["jobs", "retry", &id]);
     farm.until("it is done", |jobs| all_are(jobs, "done"));
     assert_eq!(timeless(&farm.path("a.jsonl")), expected);

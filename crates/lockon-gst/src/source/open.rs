@@ -511,6 +511,12 @@ fn is_address(spec: &SourceSpec, address: &str) -> bool {
 fn redirected(typed: &SourceSpec, to: String) -> Result<SourceSpec> {
     let Input::Uri(uri) = &typed.input else { return Ok(typed.clone()) };
     let to = Uri::from(to);
+    if typed.is_confined {
+        return Err(no_video(
+            &typed.input,
+            format!("its server redirects to {to}, and only the address itself may be opened"),
+        ));
+    }
     if !matches!(to.scheme().as_str(), "http" | "https") {
         return Err(no_video(&typed.input, format!("its server redirects to {to}: only HTTP is followed")));
     }
