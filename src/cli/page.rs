@@ -122,9 +122,10 @@ impl Page {
         } else {
             "while a browser shows it (--exit-at-end ends with the video)"
         };
-        log::say(&format!("all videos have ended; the page stays {rule}: {}", page.url()));
+        // Before the message: whoever reads it may press Ctrl-C at once.
         signals.expect_end();
         page.done();
+        log::say(&format!("all videos have ended; the page stays {rule}: {}", page.url()));
         let mut seen = Instant::now();
         while signals.exit_code().is_none() && !page.is_closed() {
             if page.viewers() > 0 {
