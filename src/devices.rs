@@ -73,7 +73,7 @@ impl Place {
         Some(Self(gpu))
     }
 
-    /// Makes later runs use other GPUs for a while, if there are any. That is logged once.
+    /// Makes later runs use other GPUs for a while, if there are any. This is logged once.
     fn has_failed(&self, why: &dyn fmt::Display) {
         let now = Instant::now();
         let before = Load::get().failed.insert(self.0, now);
@@ -370,7 +370,7 @@ pub fn probe(choice: BackendChoice) -> Result<()> {
     }
 }
 
-/// What a device calls its backend if it is a GPU.
+/// The backend name of a device that is a GPU.
 const GPU: &str = "cuda";
 
 /// The GPU that `auto` takes for a run that is alone.

@@ -614,7 +614,7 @@ mod tests {
                 format!("source: videotestsrc pattern={expected} ! videoconvert ! appsink name=fram\u{2026}")
             );
         }
-        // Of several, each has a name of its own already.
+        // Each of several has a name of its own already.
         let request =
             Request { source: Some("videotestsrc ! appsink name=frames".into()), ..Request::default() };
         assert_eq!(title(&request, &request.parsed_input().unwrap(), "source (2)"), "source (2)");

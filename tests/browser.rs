@@ -249,7 +249,7 @@ fn a_box_that_is_dragged_in_a_browser_is_followed_called_something_and_forgotten
     browser.open(&served.url);
     browser.until("document.getElementById('state').textContent === 'running'");
     browser.until("document.getElementById('picture').width === 320");
-    // Two runs of pipelines are told apart by their text.
+    // Runs of pipelines have the pipeline's text in their titles, to distinguish them.
     let title = browser.run("return document.title");
     assert!(
         title.as_str().unwrap().starts_with("source: videotestsrc is-live=true horizontal-speed=1"),

@@ -362,7 +362,7 @@ fn auto_goes_over_to_a_pyramid_where_a_picture_takes_long_and_a_repeated_run_doe
     again.control.repeat(driven.repeated());
     let repeated = drive(&again, &pictures, &[]);
     assert_eq!((timeless(&repeated.records), &repeated.orders), (timeless(&driven.records), &driven.orders));
-    // Whoever asks for one way gets that.
+    // A method that is asked for is not changed.
     assert!(drive(&job(SearchMethod::Exhaustive, 2), &pictures[30..34], &[]).orders.is_empty());
 }
 

@@ -363,7 +363,7 @@ fn forget_removes_what_runs_left_at_a_broker_and_nothing_else() {
     assert_eq!((retained(&broker, "cams/"), retained(&broker, "homeassistant/")), (3, 1));
     let output = forget(&[&address]);
     assert!(output.status.success() && said(&output).contains("nothing to remove"), "{}", said(&output));
-    // What is no broker, or is not there.
+    // An address of no broker, and a broker that is not there.
     assert_eq!(forget(&["http://127.0.0.1/hook"]).status.code(), Some(2));
     let output = forget(&["mqtt://me:s3cret@127.0.0.1:1/yard"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
@@ -526,7 +526,7 @@ fn events_of_a_file_are_lines_that_agree_with_its_results() {
         assert_eq!(first[key], track[key], "{key}");
     }
     assert_eq!((&first["pts_ns"], &first["source"]), (&record["pts_ns"], &"cars.mp4".into()));
-    // What happens to a track in a frame has one picture, which is the track's own. `/9j/` is how a JPEG
+    // All events of a track in a frame have one picture, the track's own. `/9j/` is how a JPEG
     // begins.
     let mut pictures = BTreeMap::new();
     for event in lines.iter().filter(|event| event["type"] != "gone") {

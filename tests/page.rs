@@ -764,7 +764,7 @@ fn cars() -> String {
 
 #[test]
 fn after_the_end_the_page_stays_while_a_browser_shows_it_and_a_script_has_its_way() {
-    // Nobody looks, and it is no terminal.
+    // No browser shows it, and it is no terminal.
     let (code, said) = Served::start("0", &[&cars(), "--threshold", "mean:31:5", "--speed", "max"]).end();
     assert_eq!((code, said.contains("the page stays")), (Some(0), false), "{said}");
     let looked_at = |words: &[&str]| {
@@ -775,7 +775,7 @@ fn after_the_end_the_page_stays_while_a_browser_shows_it_and_a_script_has_its_wa
         let socket = WebSocket::open(&served, "/api/videos/0/live?width=320", &[]);
         (served, socket)
     };
-    // It stays until whoever looks has gone.
+    // It stays until the last browser is gone.
     let served = Served::start("0", &[&cars(), "--threshold", "mean:31:5"]);
     served.wait("a frame", |video| video["frames"].as_u64() > Some(0));
     let socket = WebSocket::open(&served, "/api/videos/0/live?width=320", &[]).unwrap();
@@ -787,7 +787,7 @@ fn after_the_end_the_page_stays_while_a_browser_shows_it_and_a_script_has_its_wa
     assert_eq!(served.video()["state"], "ended");
     drop(socket);
     assert_eq!(served.end().0, Some(0));
-    // Unless it was told to end with the video.
+    // Unless --exit-at-end ends it with the video.
     let (served, _socket) = looked_at(&["--exit-at-end"]);
     assert_eq!(served.end().0, Some(0));
 }
@@ -813,7 +813,7 @@ fn on_a_terminal_the_page_stays_after_the_end_until_it_is_closed_or_ctrl_c_comes
         while !said.contains("the page stays until Ctrl-C, or Close on the page") {
             assert!(served.stderr.read_line(&mut said).unwrap() > 0, "{said}");
         }
-        // Nobody looks, and it is there all the same.
+        // No browser shows it, and it is there all the same.
         std::thread::sleep(Duration::from_millis(500));
         assert_eq!(served.video()["state"], "ended");
         if is_closed {
@@ -1074,7 +1074,7 @@ fn every_error_of_the_api_has_the_same_form() {
     is_error(&served.request("GET", "/", &[("Host", "evil.example")], &[]), 421, "a host");
     is_error(&served.request("GET", "/api/videos", &[("Origin", "null")], &[]), 403, "an origin");
     is_error(&token.get("/api/videos"), 401, "no token");
-    // What is no error stays as it is.
+    // Other answers stay as they are.
     assert_eq!(served.get("/").header("content-type"), Some("text/html; charset=utf-8"));
 }
 

@@ -107,7 +107,7 @@ impl Page {
 
     /// Keeps the page after the end of all videos; `say` is called first if it stays.
     ///
-    /// On a terminal it stays until Ctrl-C, or until somebody closes it in the browser. Elsewhere a script
+    /// On a terminal it stays until Ctrl-C, or until it is closed in the browser. Elsewhere a script
     /// may wait for the end: there it stays only while a browser shows it. With `exits` it never stays.
     #[cfg(feature = "serve")]
     pub(super) fn stay(&self, signals: &Signals, exits: bool, say: impl FnOnce()) {
@@ -122,7 +122,7 @@ impl Page {
         } else {
             "while a browser shows it (--exit-at-end ends with the video)"
         };
-        // Before the message: whoever reads it may press Ctrl-C at once.
+        // Before the message: its reader may press Ctrl-C at once.
         signals.expect_end();
         page.done();
         log::say(&format!("all videos have ended; the page stays {rule}: {}", page.url()));

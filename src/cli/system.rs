@@ -51,7 +51,7 @@ fn stack_limit(limits: &str) -> Option<u64> {
 /// If the system gives fewer.
 pub(super) fn check_threads(working: usize, remedy: &str) -> Result<()> {
     let needed = working + THREADS;
-    // Those of GStreamer and codecs have as much stack as the system gives a thread, which takes addresses.
+    // Threads of GStreamer and codecs have the system's usual stack, which takes addresses.
     let stack = |number: usize| if number < THREADS { LARGE_STACK } else { SMALL_STACK };
     let started = start_at_once(needed, |number| Builder::new().stack_size(stack(number)));
     if started == needed {

@@ -102,7 +102,7 @@ fn addresses(request: &Request) -> Result<Vec<Address>> {
 }
 
 /// Removes what lockon retains at a broker under a topic: tracks, state, status and what it announced to Home
-/// Assistant. `typed` is an address as `--events` takes it. Of a run that is online, only if `is_forced`.
+/// Assistant. `typed` is an address as `--events` takes it. For a run that is online, only if `is_forced`.
 ///
 /// # Errors
 /// `Value`, `Usage` or `File` if it is no address of a broker; `Output` if not all could be removed.

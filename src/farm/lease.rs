@@ -7,7 +7,7 @@ use async_nats::jetstream::{AckKind, Message};
 
 use super::job::Kind;
 
-/// The default length of a lease. It is short for cameras, which nobody watches until it ends.
+/// The default length of a lease. It is short for cameras, which no worker watches until it ends.
 pub(super) fn usual(kind: Kind) -> Duration {
     match kind {
         Kind::File => Duration::from_secs(5),

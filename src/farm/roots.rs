@@ -219,7 +219,7 @@ impl Roots {
     /// Opens what a job asks for, if its submitter may ask this worker for it.
     ///
     /// # Errors
-    /// Those of [`Job::request_of_stranger`] and of [`Self::check`].
+    /// As [`Job::request_of_stranger`] and [`Self::check`].
     pub(super) fn open_job(&self, job: &Job) -> Result<Asked> {
         job.check_numbers()?;
         // Before anything else looks at the text: with `@FILE` that would read the file.

@@ -161,7 +161,7 @@ impl Store {
         &self.server
     }
 
-    /// What went wrong between this and the server: `Refused`, with the server's own words, if it answers
+    /// The error of a request to the server: `Refused`, with the server's own words, if it answers
     /// that it will not do what it was asked for; `Unreachable` if the same may work later.
     fn away(&self, error: impl std::error::Error + 'static) -> Error {
         let said = error.to_string();
@@ -243,7 +243,7 @@ impl Store {
         self.context.get_stream(self.names.stream(what)).await.map_err(|error| self.away(error))
     }
 
-    /// The same without asking for its state.
+    /// As [`Self::stream`], without asking for its state.
     async fn unseen(&self, what: &str) -> Result<Stream<()>> {
         let stream = self.context.get_stream_no_info(self.names.stream(what)).await;
         stream.map_err(|error| self.away(error))

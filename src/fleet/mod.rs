@@ -82,7 +82,7 @@ impl Order {
         Self { file: Some(file), ..self }
     }
 
-    /// The same, which opens nothing for its video but this: see [`crate::run::Prepared::confined_to`].
+    /// Lets it open nothing but this for its video: see [`crate::run::Prepared::confined_to`].
     #[must_use]
     pub fn confined_to(self, video: Video) -> Self {
         Self { video: Some(video), ..self }

@@ -51,7 +51,7 @@ fn stem(name: &str) -> &str {
 /// In a pipeline's text each becomes part of one literal value.
 ///
 /// # Errors
-/// Those of [`Field::give`] and [`launch::fill`].
+/// As [`Field::give`] and [`launch::fill`].
 pub fn expand(request: &mut Request, name: &str, index: usize) -> Result<()> {
     let in_address = in_address(name);
     for field in EXPANDED.into_iter().filter_map(Field::named) {

@@ -185,7 +185,7 @@ impl Request {
     /// The files that are written, and those there that clips of --cut may replace.
     pub fn files_at_risk(&self) -> Vec<PathBuf> {
         let clips = self.cut.iter().flat_map(|pattern| clips::existing(pattern));
-        // What is continued, or gets names that no file has, loses nothing.
+        // Files that are continued, or get names that no file has, lose nothing.
         let is_kept = |path: &PathBuf| {
             self.rolling().keeps_files() && self.results.iter().any(|name| Path::new(name) == path)
         };

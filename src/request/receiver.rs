@@ -49,7 +49,7 @@ impl ReceiverText {
         Ok(self.line.get_or_init(|| said.trim().to_owned()))
     }
 
-    /// The same receiver, whose file is open under another name: the address is read there, now.
+    /// This receiver, with its file open under another name: the address is read there, now.
     ///
     /// # Errors
     /// As [`Self::address`].

@@ -50,7 +50,7 @@ struct Landing {
     back_ns: u64,
 }
 
-/// What sources count, see [`Source`].
+/// The counts of a source, see [`Source`].
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Counts {
     dropped: u64,
@@ -99,7 +99,7 @@ impl Playback {
         self.before.with(&self.frames)
     }
 
-    /// What comes next in the run, from what came from the source.
+    /// The next step of the run, from the next one of the source.
     fn next(&mut self, next: Next) -> Result<Next> {
         match next {
             Next::Frame(frame) => {

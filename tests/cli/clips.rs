@@ -63,7 +63,7 @@ fn each_appearance_is_a_row_and_a_clip_that_is_copied_with_its_sound() {
         assert!((sounds as f64 * 0.02 - seconds).abs() < 0.1, "{clip}: {sounds} packets for {seconds} s");
     }
     assert!(!place.path("ball-3.mp4").exists());
-    // What is there is not lost.
+    // Files that exist are not lost.
     std::fs::write(place.path("ball-2.mp4"), "mine").unwrap();
     fails(
         &place.lockon(
@@ -147,7 +147,7 @@ fn what_is_hidden_cannot_be_found_in_the_written_video() {
         }
     }
     let search = "run ball.mp4 --template ball.png --min-score 0.9 --backend cpu --no-progress";
-    // Of others the video is the same.
+    // Nothing has the name `other`, so the video is the same.
     succeeds(place.lockon(&format!("{search} --blur other -o a.mkv -y")));
     succeeds(place.lockon(&format!("{search} -o b.mkv -y")));
     assert_eq!(place.frame("a.mkv").data(), place.frame("b.mkv").data());

@@ -181,7 +181,7 @@ fn a_stack_that_is_too_small_is_an_error() {
     fails(&out, 1, "the stack may have 64 KiB here, and 1024 KiB are needed");
 }
 
-/// Of addresses there is enough to start, and at some point not enough for one thread more: each limit stops the
+/// Addresses are enough to start, and at some point not enough for one thread more: each limit stops the
 /// run at another one. Some have room for all of it.
 #[test]
 #[cfg(target_os = "linux")]

@@ -5,7 +5,7 @@ use lockon::colour::expanded;
 
 const SIZE: Size = Size::new(72, 50);
 
-/// The same picture three ways: a source of limited range, one of full range, and PNG files.
+/// One picture in three forms: a source of limited range, one of full range, and PNG files.
 fn place() -> (Place, [Vec<String>; 3]) {
     let place = Place { dir: tempfile::tempdir().unwrap() };
     // Values below black and above white too, as encoders leave them.
@@ -31,7 +31,7 @@ fn place() -> (Place, [Vec<String>; 3]) {
     (place, sources)
 }
 
-/// What stands in the frames' records but for times.
+/// Returns the range of the run, and the threshold and matches of each frame.
 fn answers(place: &Place, source: &[String], more: &[&str]) -> (Value, Vec<String>) {
     let mut args = vec!["run"];
     args.extend(source.iter().map(String::as_str));

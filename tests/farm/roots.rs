@@ -1,4 +1,4 @@
-//! What a worker with `--root` opens for the jobs of strangers.
+//! The files that a worker with `--root` opens for the jobs of strangers.
 
 use std::io::Read;
 use std::sync::Mutex;

@@ -128,7 +128,7 @@ fn kind_of(bytes: &[u8]) -> Option<ImageFormat> {
 
 /// Decodes a file of one of [`KINDS`] of up to `max_pixels`, [`MAX_PIXELS`] at most, and turns it upright as
 /// its EXIF orientation says. `path` is for messages. Larger pictures are refused before memory is allocated.
-/// Of an animation the first picture is decoded.
+/// The first picture of an animation is decoded.
 ///
 /// Colours become luma by OpenCV's rule, Y = (4899 R + 9617 G + 1868 B + 8192) >> 14; 16-bit samples lose
 /// their low byte.
@@ -268,7 +268,7 @@ impl Still {
         (self, loss)
     }
 
-    /// What it lost when it was decoded.
+    /// The losses of its decoding.
     pub fn loss(&self) -> Loss {
         Loss { deep: self.deep, is_laid_on_white: false, is_animated: self.is_animated }
     }
@@ -397,7 +397,7 @@ impl fmt::Display for DeepSamples {
     }
 }
 
-/// What a picture lost on its way to 8-bit luma, for messages.
+/// The losses of a picture on its way to 8-bit luma, for messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Loss {
     deep: Option<DeepSamples>,

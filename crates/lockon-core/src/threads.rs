@@ -1,4 +1,4 @@
-//! What is said where the system gives no thread.
+//! The error where the system gives no thread.
 
 use std::io;
 

@@ -42,7 +42,7 @@ struct Stream {
     caps: gst::Caps,
 }
 
-/// Which packets of a file are read.
+/// The kind of packets that are read from a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Video,
@@ -137,7 +137,7 @@ fn try_copy(job: &Job, container: &Container, is_created: &mut bool) -> Result<(
     writing.finish()
 }
 
-/// A packet. The sample that it came in is not kept: while somebody holds that, GStreamer 1.22 complains when
+/// A packet. Its sample is not kept: while a sample is held, GStreamer 1.22 complains when
 /// the stream is announced again.
 struct Packet {
     buffer: gst::Buffer,
@@ -234,7 +234,7 @@ impl Reading {
             }
         });
         // Sinks reach PLAYING before the first packet comes. A full appsink holds the lock that this change
-        // needs, and nobody would empty it.
+        // needs, and nothing would empty it.
         let failed = |error: &dyn std::error::Error| {
             let reason = reported(pipeline).unwrap_or_else(|| error.to_string());
             format!("{}: {reason}", text::path(path))

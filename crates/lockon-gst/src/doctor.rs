@@ -1,4 +1,4 @@
-//! What is installed, what is missing, and the command that fixes it.
+//! Finds the parts that are installed and missing, and the command that fixes it.
 //!
 //! [`check`] looks and gives plain data; nothing is printed, opened or started here. A package is told by the
 //! elements that it brings, since those are what GStreamer itself can be asked for.

@@ -50,7 +50,7 @@ fn by_gstreamer(bytes: &[u8]) -> Option<Still> {
          appsink name=output sync=false"
     );
     let pipeline = gst::parse::launch(&text).ok()?.downcast::<gst::Pipeline>().ok()?;
-    // Nobody listens to the bus: what was wrong is said in the words of the first decoder.
+    // The bus is not read: the error that is reported is that of the first decoder.
     let picture = pull(&pipeline, bytes);
     let _ = pipeline.set_state(gst::State::Null);
     picture

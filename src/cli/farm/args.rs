@@ -162,7 +162,7 @@ pub(in crate::cli) struct WorkerArgs {
     pub(super) metrics: Option<Address>,
 }
 
-/// What a worker that is stopped does with its running jobs.
+/// How a worker that is stopped treats its running jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum DrainHow {
     Finish,

@@ -65,7 +65,7 @@ struct Post<'a> {
     waiting: VecDeque<Message>,
     /// How many of these were sent in this connection.
     sent_here: usize,
-    /// What the broker retains, by topics. Empty messages are there as long as older ones wait.
+    /// The broker's retained messages, by topic. Empty messages stay as long as older ones wait.
     retained: BTreeMap<String, Message>,
     /// The topics of these empty messages, by their numbers.
     emptied: BTreeMap<u64, String>,
@@ -86,7 +86,7 @@ struct Post<'a> {
 /// Topics that earlier runs left.
 #[derive(Default)]
 struct Stale {
-    /// Those that are not removed yet.
+    /// Topics that are not removed yet.
     topics: BTreeSet<String>,
     /// How many were found.
     found: usize,
@@ -373,7 +373,7 @@ mod tests {
 
     use super::*;
 
-    /// What a broker does in a connection.
+    /// The behaviour of a broker in a connection.
     #[derive(Debug, Clone, Copy)]
     enum Does {
         /// Lets in, and is gone.
@@ -444,7 +444,7 @@ mod tests {
         }
     }
 
-    /// False if nobody wants to hear any more.
+    /// Serves one connection; false if the receiver of its messages is gone.
     fn serve(mut stream: TcpStream, does: Does, told: &Sender<Vec<Heard>>) -> bool {
         let (mut bytes, mut piece) = (BytesMut::new(), [0; 4096]);
         let (mut heard, mut held) = (Vec::new(), Vec::new());
@@ -542,7 +542,7 @@ mod tests {
         (all, sent.into_inner())
     }
 
-    /// What was said at a topic.
+    /// Returns the messages at a topic.
     fn at<'a>(heard: &'a [Heard], topic: &str) -> Vec<&'a str> {
         heard.iter().filter(|(at, _)| at == topic).map(|(_, said)| &**said).collect()
     }
@@ -573,7 +573,7 @@ mod tests {
         let script = [Does::Ignore(0), Does::Ignore(3), Does::Serve];
         let (heard, sent) = published(&script, &events(0..3));
         assert_eq!((heard.len(), sent), (3, 3));
-        // What the second connection was told first it has taken: that lockon is there, the state, an event.
+        // The second connection has acknowledged three messages: that lockon is there, the state, an event.
         assert_eq!(at(&heard[2], "t/events"), ["event 1", "event 2"]);
     }
 

@@ -160,8 +160,8 @@ impl Shared {
         }
     }
 
-    /// Gives up a job whose record cannot be read: it would come back for ever, and nobody could say how far
-    /// it is. Nothing if somebody else has replaced the record meanwhile.
+    /// Gives up a job whose record cannot be read: it would come back for ever, with unknown progress.
+    /// Returns `None` if the record was replaced meanwhile.
     async fn give_up_unreadable(&self, job: &Job, bad: &Unreadable) -> Result<Option<Fate>> {
         let mut record = Record::new(job.clone());
         let version = env!("CARGO_PKG_VERSION");

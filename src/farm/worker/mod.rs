@@ -50,7 +50,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The longest rest after jobs that failed here for want of storage.
 const LONGEST_REST: Duration = Duration::from_secs(8);
 
-/// What a worker that is stopped does with its running jobs.
+/// How a worker that is stopped treats its running jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Drain {
     /// They are finished. Cameras, which never are, are given back.
@@ -74,7 +74,7 @@ pub struct Options {
     /// After so long without a word from a worker its jobs are given to another; of the whole farm. `None`
     /// leaves it as it is there, which is five seconds at first, and three of cameras.
     pub lease: Option<Duration>,
-    /// What it does with running jobs when it is stopped.
+    /// How it treats running jobs when it is stopped.
     pub drain: Drain,
     /// The files that its jobs may use.
     pub roots: Roots,

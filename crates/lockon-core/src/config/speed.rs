@@ -16,7 +16,7 @@ impl Speed {
     /// Slowest and fastest that can be asked for besides [`Self::MAX`].
     pub const RANGE: (f64, f64) = (0.05, 64.0);
 
-    /// That many times as fast as its times; `None` is as fast as it can.
+    /// A speed of this many times the video's own; `None` is as fast as it can.
     ///
     /// # Errors
     /// `Value` outside of [`Self::RANGE`].

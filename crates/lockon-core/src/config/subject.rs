@@ -1,4 +1,4 @@
-//! What is hidden in written pictures: all that is found, or some of it.
+//! Selects the results that are hidden in written pictures: all, or some of them.
 
 use std::fmt;
 use std::str::FromStr;

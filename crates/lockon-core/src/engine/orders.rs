@@ -175,7 +175,7 @@ impl Refusals {
         }
     }
 
-    /// What to log of a refusal at this time.
+    /// Returns the line to log for a refusal at this time, if any.
     fn line(&mut self, now: Instant, text: impl FnOnce() -> String) -> Option<String> {
         let mut unlogged = 0;
         if self.since.is_none_or(|since| now.duration_since(since) >= Self::INTERVAL) {

@@ -68,7 +68,7 @@ pub(super) fn is_video(bytes: &[u8]) -> bool {
     behind.starts_with(&START) && !first.has_views && Segments::of(behind).size == first.size
 }
 
-/// What the segments of a JPEG file say, up to its end.
+/// The information in the segments of a JPEG file, up to its end.
 #[derive(Default)]
 struct Segments {
     /// Where the next byte behind the end marker is.

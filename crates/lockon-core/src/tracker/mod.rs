@@ -279,7 +279,7 @@ impl Tracker {
         lost.retain(|(id, _)| tracks[before..].iter().any(|t| t.id == *id && t.state == TrackState::Lost));
         let mut ended = Vec::new();
         for track in &tracks[before..] {
-            // Those of matches and detections end by rules of their own.
+            // Tracks of matches and detections end by rules of their own.
             if track.state != TrackState::Lost || track.template.is_some() {
                 continue;
             }

@@ -200,7 +200,7 @@ impl Running {
         let pipeline = self.pipeline.clone();
         let stop = move || {
             let _ = pipeline.set_state(gst::State::Null);
-            // Nobody waits any more if it took too long.
+            // The receiver is gone if it took too long.
             let _ = sender.send(());
         };
         if std::thread::Builder::new().name("lockon-stop".to_owned()).spawn(stop).is_err() {

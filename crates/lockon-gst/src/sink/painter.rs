@@ -12,7 +12,7 @@ use lockon_core::overlay::{self, Crop, Drawing, Hidden, Trails};
 use lockon_core::results::FrameRecord;
 use lockon_core::surface::Surface;
 
-/// What an output shows of the frames, beside its view.
+/// How an output shows the frames, besides its view.
 #[derive(Clone, Default)]
 pub(super) struct Shows {
     /// A part that follows a track, with nothing drawn on it.

@@ -36,7 +36,7 @@ pub(super) const POLL: Duration = Duration::from_millis(50);
 /// How long an output may take without anything moving in it. Slow encoders move, broken ones do not.
 pub(super) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 
-/// The same after the run was asked to end: the user waits for that.
+/// As `PATIENCE`, after the run was asked to end: the user waits for that.
 pub(super) const HURRY: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// How long frames are still handed over after the run was asked to end.

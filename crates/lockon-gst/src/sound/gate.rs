@@ -29,7 +29,7 @@ struct GateState {
     last: i64,
     /// No further frame comes.
     is_closed: bool,
-    /// The pipeline is going down: nobody waits any more.
+    /// The pipeline is shutting down: no thread waits here any more.
     is_open: bool,
     /// The queue in which encoded video waits for the muxer.
     video_queue: Option<gst::Element>,

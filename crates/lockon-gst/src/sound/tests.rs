@@ -279,7 +279,7 @@ fn marked(path: &Path, mux: &str, video: &str, audio: &str, starts: (u64, u64)) 
         }
         source.end_of_stream().unwrap();
     };
-    // What is pushed before the start is lost.
+    // Buffers that are pushed before the start are lost.
     pipeline.set_state(gst::State::Paused).unwrap();
     push("video", starts.0, 40, &|is_marked| {
         [vec![if is_marked { 235 } else { 16 }; 64 * 48], vec![128; 64 * 48 / 2]].concat()

@@ -21,7 +21,7 @@ pub(super) fn has_audio_packets(path: &Path) -> bool {
 }
 
 fn has_audio(bytes: &[u8]) -> bool {
-    // Of 192 bytes the first four are a time stamp.
+    // Packets of 192 bytes begin with a time stamp of four.
     [(188, 0), (192, 4)].into_iter().any(|(size, before)| {
         let packets = || bytes.chunks_exact(size).map(|packet| &packet[before..]);
         packets().count() >= IN_A_ROW

@@ -338,7 +338,7 @@ fn orientation(payload: &[u8]) -> Option<Orientation> {
         return None;
     }
     let (left_to_right, top_to_bottom) = (bit(22), bit(21));
-    // In parts of a full turn, 65536 of them. What is no quarter turn cannot be shown.
+    // In 65536ths of a full turn. Only quarter turns can be shown.
     let turn = i64::from(bits >> 5 & 0xFFFF);
     if turn % 0x4000 != 0 {
         return None;

@@ -161,7 +161,7 @@ struct Connection {
     trouble: Option<(Instant, Error)>,
     /// If the source is a file: notices that nothing comes any more.
     watch: Option<Watchdog>,
-    /// What is known of the playlist that it reads, if it reads one.
+    /// The state of the playlist that it reads, if it reads one.
     playlist: Arc<Playlist>,
     /// Factory name of the element that decodes; `lockon` for pictures.
     decoder: Option<String>,

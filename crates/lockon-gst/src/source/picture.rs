@@ -70,7 +70,7 @@ pub struct Mapper {
 
 impl Mapper {
     /// A buffer of that format, mapped for reading where it lies, for as long as the picture is held; or
-    /// planes that are made of it, which hold nothing of it. Of a buffer with a crop, the part that is shown.
+    /// planes that are made of it, which hold nothing of it. For a buffer with a crop, the visible part.
     /// `None` if its crop is not of the size in the caps, its rows lie from the bottom to the
     /// top, are shorter than the picture or end behind its memory, or planes cannot be made of them.
     pub fn picture(

@@ -28,7 +28,7 @@ const MOST_BYTES: usize = 1 << 20;
 /// How long a server may take to send a playlist.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is known of the playlist that a pipeline reads, if it reads one.
+/// The state of the playlist that a pipeline reads, if it reads one.
 #[derive(Debug, Default)]
 pub(super) struct Playlist {
     is_read: AtomicBool,

@@ -1,6 +1,6 @@
 //! Where decoding may begin so that no frame that is wanted is missing, and every frame keeps its number.
 //!
-//! Whoever wants a part of a file need not decode what lies before. A seek alone does not do: results number
+//! A part of a file needs no decoding of what lies before. A seek alone is not enough: results number
 //! frames from the video's first, and a demuxer knows no numbers. So the packets up to the part are counted,
 //! which takes the demuxer alone: some percent of the time that decoding takes. Only key frames at which a
 //! decoder begins afresh are taken, and only in streams in which each packet becomes one frame. Where that is
@@ -52,7 +52,7 @@ impl Place {
 }
 
 /// The last place from which `spec` can be decoded without losing a frame that it wants; `None` if that is
-/// the beginning, as far as can be told. `info` describes the first frame.
+/// the beginning, as far as is known. `info` describes the first frame.
 pub(super) fn find(spec: &SourceSpec, info: &gst_video::VideoInfo, control: &Control) -> Option<Place> {
     let moment = spec.wanted_from.filter(|_| spec.seek_ns.is_none() && spec.live != Some(true))?;
     let path = spec.file().filter(|path| path.is_file())?;
@@ -142,7 +142,7 @@ fn count(path: &Path, moment: Moment, control: &Control) -> Option<Vec<Packet>> 
         if !caps.structure(0).is_some_and(|structure| is_picture(structure.name())) {
             return;
         }
-        // Of several streams another one may be decoded.
+        // With several streams, another one may be decoded.
         if added.link(&pad).is_err() {
             let _ = done.try_send(false);
         }
@@ -225,7 +225,7 @@ impl Counter {
         let event = pad.sticky_event::<gst::event::Segment>(0).ok_or(Uncountable)?;
         let segment = event.segment();
         let time = segment.downcast_ref::<gst::ClockTime>().ok_or(Uncountable)?;
-        // What an edit list cuts off is decoded, and not shown.
+        // Frames that an edit list cuts off are decoded, and not shown.
         let is_shown = packet.pts().is_some_and(|pts| time.to_stream_time(pts).is_some());
         let codec = self.codec.filter(|_| is_whole && is_shown).ok_or(Uncountable)?;
         let data = packet.map_readable().map_err(|_| Uncountable)?;

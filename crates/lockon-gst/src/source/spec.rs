@@ -56,7 +56,7 @@ pub struct SourceSpec {
     /// Where in a file decoding begins: with the last key frame that is not after this time, in nanoseconds.
     /// Frames are numbered from there, and times stay what they are.
     pub seek_ns: Option<u64>,
-    /// The first frame that is wanted. Those before it need not be given where the others keep their numbers
+    /// The first frame that is wanted. Earlier frames need not be given where the others keep their numbers
     /// without: decoding may begin later.
     pub wanted_from: Option<Moment>,
     /// The file that the input names, where it is open already: this one is read, whatever lies under the

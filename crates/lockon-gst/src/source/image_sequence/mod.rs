@@ -95,7 +95,7 @@ impl Pictures {
                 });
             }
         }
-        // Those that are rare lie beside others, as a preview does.
+        // Files of rare kinds lie beside other pictures, as a preview does.
         if is_folder && files.iter().any(|file| PictureKind::of(file).is_some_and(|kind| !kind.is_rare)) {
             files.retain(|file| PictureKind::of(file).is_some_and(|kind| !kind.is_rare));
         }

@@ -36,7 +36,7 @@ struct Ready {
     shown: Option<(u64, u64)>,
 }
 
-/// What the appsrc takes pictures from.
+/// The source of the appsrc's pictures.
 struct Reader {
     /// Where each picture is read, and its name for messages.
     files: Arc<[(PathBuf, PathBuf)]>,
@@ -47,7 +47,7 @@ struct Reader {
     rate: (i32, i32),
     is_animation: bool,
     max_threads: usize,
-    /// Of each thread, the pictures in its order; none before the first picture was read.
+    /// The pictures of each thread, in its order; empty before the first picture was read.
     made: Vec<Receiver<Result<Ready>>>,
     threads: Vec<JoinHandle<()>>,
     /// The number of the next picture.
@@ -84,7 +84,7 @@ pub(super) fn attach(
     let give = move |source: &gst_app::AppSrc, _: u32| {
         let given = catch_panic(|| reader.give(source)).unwrap_or_else(|message| Err(panicked(message)));
         if let Err(error) = given {
-            // What is wrong with an input is said after its name.
+            // The error of an input is printed after the input's name.
             let said = error.to_string();
             let named = format!("{}: ", text::path(&reader.files[0].1));
             let said = said.strip_prefix(&*named).filter(|_| reader.is_single).unwrap_or(&said);
@@ -201,7 +201,7 @@ impl Reader {
                 Ok(())
             };
             if let Err(error) = catch_panic(play).unwrap_or_else(|message| Err(panicked(message))) {
-                // Nobody takes it any more if the pipeline was stopped.
+                // The receiver is gone if the pipeline was stopped.
                 let _ = sender.send(Err(error));
             }
         };

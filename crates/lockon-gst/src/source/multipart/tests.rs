@@ -72,7 +72,7 @@ fn wait(source: &mut VideoSource) -> Frame {
 
 const HEAD: &str = "HTTP/1.0 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=frame\r\n\r\n";
 
-/// Sends a picture as most cameras do; false once nobody listens.
+/// Sends a picture as most cameras do; false once the client is gone.
 fn send(stream: &mut TcpStream, number: u8) -> bool {
     let picture = picture(number);
     let head = format!("--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\n\r\n", picture.len());
