@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::appearances::{Appearance, Appearances};
 use crate::colour;
 use crate::error::{Error, Result};
 use crate::files;
@@ -92,9 +91,6 @@ struct Report {
     unshown_thumbnails: u64,
     events: Vec<String>,
     unshown_events: u64,
-    watch: Appearances,
-    appearances: Vec<Appearance>,
-    unshown_appearances: u64,
 }
 
 impl Report {
@@ -117,9 +113,6 @@ impl Report {
             unshown_thumbnails: 0,
             events: Vec::new(),
             unshown_events: 0,
-            watch: Appearances::default(),
-            appearances: Vec::new(),
-            unshown_appearances: 0,
         }
     }
 
@@ -190,15 +183,6 @@ impl Report {
     }
 }
 
-/// Keeps an appearance if there is room.
-fn keep_appearance(kept: &mut Vec<Appearance>, more: &mut u64, ended: Appearance) {
-    if kept.len() < MOST_APPEARANCES {
-        kept.push(ended);
-    } else {
-        *more += 1;
-    }
-}
-
 impl Sink for Report {
     fn name(&self) -> &str {
         &self.path
@@ -211,7 +195,6 @@ impl Sink for Report {
 
     fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {
         self.run = Some(run.clone());
-        self.watch = Appearances::of(run);
         self.templates = run.templates.iter().map(|template| template.name.clone()).collect();
         Ok(())
     }
@@ -228,8 +211,6 @@ impl Sink for Report {
         let number = self.frames / self.stride;
         (self.frames, self.last) = (self.frames + 1, time);
         self.latency.count(record.latency_us);
-        let (kept, more) = (&mut self.appearances, &mut self.unshown_appearances);
-        self.watch.step(record, |ended| keep_appearance(kept, more, ended));
 
         let has_results = !(record.tracks.is_empty() && record.matches.is_empty());
         let hides = self.run.as_ref().is_some_and(|run| run.hides);
@@ -315,8 +296,6 @@ impl Sink for Report {
 
     fn finish(&mut self, summary: &Summary) -> Result<()> {
         // A run that never began leaves the report of the one before.
-        let (kept, more) = (&mut self.appearances, &mut self.unshown_appearances);
-        self.watch.end(|ended| keep_appearance(kept, more, ended));
         let Some(run) = &self.run else { return Ok(()) };
         let page = Page { report: self, run, summary }.text();
         files::replace(Path::new(&self.path), page.as_bytes()).map_err(|error| self.failure(&error))
@@ -330,6 +309,7 @@ mod tests {
     use crate::frame::Size;
     use crate::output::samples;
     use crate::results::{TemplateRecord, Track};
+    use crate::tally::Tally;
 
     fn written(play: impl FnOnce(&mut dyn Sink)) -> String {
         let folder = tempfile::tempdir().unwrap();
@@ -567,9 +547,15 @@ mod tests {
         // Tracked throughout: nothing was lost, and there are no stages.
         let tracked = written(|report| {
             report.begin(&samples::run(&["1,1,2,1@0"]), &samples::format()).unwrap();
-            let tracks = vec![track(1, TrackState::Tracked)];
-            samples::deliver(report, FrameRecord { tracks, ..FrameRecord::default() }).unwrap();
-            report.finish(&Summary { frames: 1, ..Summary::default() }).unwrap();
+            let record =
+                FrameRecord { tracks: vec![track(1, TrackState::Tracked)], ..FrameRecord::default() };
+            let mut tally = Tally::default();
+            tally.begin(&samples::run(&["1,1,2,1@0"]));
+            tally.count(&record);
+            samples::deliver(report, record).unwrap();
+            let mut summary = Summary { frames: 1, ..Summary::default() };
+            tally.tell(&mut summary);
+            report.finish(&summary).unwrap();
         });
         assert_eq!(
             titles(&tracked),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::series::{Found, Kind, Series};
 use super::thumbnails::Thumbnail;
-use super::{MOST_LETTERS, Report};
+use super::{MOST_APPEARANCES, MOST_LETTERS, Report};
 use crate::appearances::Appearance;
 use crate::frame::{Rect, Size};
 use crate::overlay;
@@ -167,12 +167,14 @@ impl Page<'_> {
 
     /// From when to when each template and track was in sight.
     fn write_appearances(&self, page: &mut String) -> std::fmt::Result {
-        let report = self.report;
-        if report.appearances.is_empty() {
+        let all = &self.summary.appearances;
+        if all.is_empty() {
             return Ok(());
         }
+        let shown = &all[..all.len().min(MOST_APPEARANCES)];
+        let more = self.summary.more_appearances + (all.len() - shown.len()) as u64;
         page.push_str("<section>\n<h2>Appearances</h2>\n<div class=\"wide\"><table>\n<tr><th>name</th>");
-        let has_tracks = report.appearances.iter().any(|row| row.track.is_some());
+        let has_tracks = shown.iter().any(|row| row.track.is_some());
         if has_tracks {
             page.push_str("<th class=\"number\">track</th>");
         }
@@ -180,7 +182,7 @@ impl Page<'_> {
             write!(page, "<th class=\"number\">{title}</th>")?;
         }
         page.push_str("</tr>\n");
-        let mut rows: Vec<_> = report.appearances.iter().collect();
+        let mut rows: Vec<_> = shown.iter().collect();
         rows.sort_by_key(|row| (row.start.frame, row.track));
         for Appearance { name, track, start, end, frames, best } in rows {
             write!(page, "<tr><td>{}</td>", escaped(name.as_deref().unwrap_or_default()))?;
@@ -205,8 +207,8 @@ impl Page<'_> {
             page.push_str("</tr>\n");
         }
         page.push_str("</table></div>\n");
-        if report.unshown_appearances > 0 {
-            writeln!(page, "<p>{} more appearances are not shown.</p>", report.unshown_appearances)?;
+        if more > 0 {
+            writeln!(page, "<p>{more} more appearances are not shown.</p>")?;
         }
         writeln!(
             page,
