@@ -124,12 +124,7 @@ impl<S: Source> Excerpt<S> {
             if self.is_over {
                 return Ok(Next::End);
             }
-            let next = match deadline {
-                Some(deadline) => {
-                    self.source.wait_next(deadline.saturating_duration_since(Instant::now()))?
-                }
-                None => self.source.try_next()?,
-            };
+            let next = self.source.next_until(deadline)?;
             let Next::Frame(frame) = next else { return Ok(next) };
             let before = self.last.replace(frame.meta);
             if self.part.end.is_some_and(|end| end.is_reached(&frame.meta)) {

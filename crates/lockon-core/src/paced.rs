@@ -66,49 +66,37 @@ impl<S: Jump> Paced<S> {
         {
             (self.held, self.clock) = (None, None);
         }
-        if self.held.is_none() {
-            let next = match deadline {
-                Some(deadline) => {
-                    self.source.wait_next(deadline.saturating_duration_since(Instant::now()))?
-                }
-                None => self.source.try_next()?,
-            };
-            let Next::Frame(frame) = next else { return Ok(next) };
-            let wait = self.wait_for(&frame);
-            if wait.is_zero() {
-                return Ok(Next::Frame(frame));
-            }
-            self.held = Some(frame);
+        let (frame, was_held) = match self.held.take() {
+            Some(frame) => (frame, true),
+            None => match self.source.next_until(deadline)? {
+                Next::Frame(frame) => (frame, false),
+                other => return Ok(other),
+            },
+        };
+        let wait = self.wait_for(&frame);
+        if wait.is_zero() {
+            return Ok(Next::Frame(if was_held { on_time(frame) } else { frame }));
         }
-        let Some(frame) = &self.held else { return Ok(Next::Pending) };
-        let frame = frame.clone();
-        let mut wait = self.wait_for(&frame);
         let left = deadline.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
-        if !wait.is_zero() && !left.is_zero() {
-            let sleep = wait.min(left);
-            std::thread::sleep(sleep);
-            self.waited += sleep;
-            wait = wait.saturating_sub(sleep);
-        }
-        if !wait.is_zero() {
+        let sleep = wait.min(left);
+        std::thread::sleep(sleep);
+        self.waited += sleep;
+        if sleep < wait {
+            self.held = Some(frame);
             return Ok(Next::Pending);
         }
-        self.held = None;
         Ok(Next::Frame(on_time(frame)))
     }
 
     /// How long a frame has to wait from now on. Starts the clock again where the video does not go on as
     /// before.
     fn wait_for(&mut self, frame: &Frame) -> Duration {
-        let (Some(speed), Some(ns)) = (self.control.speed(), frame.meta.pts_ns) else {
+        // A step of a run that pauses, or its end: nothing to wait for.
+        let is_held_up = self.control.is_paused() || self.control.is_stopped();
+        let (false, Some(speed), Some(ns)) = (is_held_up, self.control.speed(), frame.meta.pts_ns) else {
             self.clock = None;
             return Duration::ZERO;
         };
-        // A step of a run that pauses, or its end: nothing to wait for.
-        if self.control.is_paused() || self.control.is_stopped() {
-            self.clock = None;
-            return Duration::ZERO;
-        }
         let (now, paused) = (Instant::now(), self.control.paused());
         if let Some(clock) = &self.clock
             && clock.speed == speed

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::control::Control;
 use crate::error::{Error, Result};
@@ -46,6 +46,17 @@ pub trait Source: Send {
     /// # Errors
     /// As [`Source::try_next`].
     fn wait_next(&mut self, timeout: Duration) -> Result<Next>;
+
+    /// The next frame, waited for until `deadline` at most; without one as [`Source::try_next`].
+    ///
+    /// # Errors
+    /// As [`Source::try_next`].
+    fn next_until(&mut self, deadline: Option<Instant>) -> Result<Next> {
+        match deadline {
+            Some(deadline) => self.wait_next(deadline.saturating_duration_since(Instant::now())),
+            None => self.try_next(),
+        }
+    }
 
     /// Frames dropped so far because newer ones waited; always 0 for files.
     fn dropped(&self) -> u64;
