@@ -87,19 +87,14 @@ impl Search {
     /// Seconds of one core that this picture takes, if `auto` has chosen the exhaustive search and that is
     /// too long for it: [`backend::long_in`].
     pub fn turns_out_long(&self, frame: &Frame) -> Option<f64> {
-        let sought = self.sought.as_ref().filter(|sought| {
-            let is_watched = sought.taken.get().is_some_and(|taken| taken.watches_content);
-            sought.asked() == SearchMethod::Auto && is_watched
-        })?;
-        let variants = sought.variants();
-        let is_one = variants.scales.0.len() * variants.angles.0.len() == 1;
-        let size = frame.format.size;
-        let roi = self.roi.unwrap_or(Rect::whole(size));
-        if is_one || !roi.is_inside(size) {
+        let sought = self.sought.as_ref()?;
+        let roi = self.roi.unwrap_or(Rect::whole(frame.format.size));
+        // A picture in a device's memory is only fetched if there is something to decide.
+        if !sought.taken.get().is_some_and(|taken| taken.watches_content) || !roi.is_inside(frame.format.size)
+        {
             return None;
         }
-        // A picture in a device's memory is only fetched if there is something to decide.
-        backend::long_in(variants, frame.luma().crop(roi))
+        backend::long_in(sought.variants(), frame.luma().crop(roi))
     }
 
     /// True if neither is a template searched nor a threshold made.
@@ -312,7 +307,9 @@ impl Sought {
 
     /// Stays with this method from now on, unless `auto` watches what pictures cost and one costs too much.
     pub fn take(&self, method: SearchMethod, watches_content: bool) {
-        let watches_content = watches_content && method == SearchMethod::Exhaustive;
+        let is_free =
+            self.method == SearchMethod::Auto && method == SearchMethod::Exhaustive && !self.is_one();
+        let watches_content = watches_content && is_free && backend::depends_on_content(&self.variants);
         let _ = self.taken.set(Taken { method, watches_content });
     }
 
@@ -333,8 +330,12 @@ impl Sought {
 
     /// True if all variants are needed, whatever the device.
     fn is_exhaustive(&self) -> bool {
-        let is_one = self.variants.scales.0.len() * self.variants.angles.0.len() == 1;
-        self.method == SearchMethod::Exhaustive || is_one && self.method == SearchMethod::Auto
+        self.method == SearchMethod::Exhaustive || self.is_one() && self.method == SearchMethod::Auto
+    }
+
+    /// True if there is one scale and one angle.
+    fn is_one(&self) -> bool {
+        self.variants.scales.0.len() * self.variants.angles.0.len() == 1
     }
 
     /// As `new`, but the search method is not chosen yet.

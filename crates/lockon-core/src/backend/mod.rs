@@ -337,6 +337,11 @@ pub fn preferred_search(variants: &Variants, area: Size) -> SearchMethod {
 /// plan estimates: three exact transforms in f64 then follow three in f32.
 const UNCLEAR_COST: f64 = 3.0;
 
+/// True if an exhaustive search takes longer in some pictures than in others of the same size.
+pub fn depends_on_content(variants: &Variants) -> bool {
+    cpu::workload::has_gaps(variants)
+}
+
 /// Seconds of one core that an exhaustive search takes in a picture like `region`, on the machine of the
 /// constants, if that is too long for [`SearchMethod::Auto`] though its sizes alone are not.
 ///
@@ -345,7 +350,7 @@ const UNCLEAR_COST: f64 = 3.0;
 /// in the same way on every machine and at every load.
 pub fn long_in(variants: &Variants, region: PlaneRef<'_>) -> Option<f64> {
     let window = variants.templates.iter().map(Template::size).max_by_key(|size| size.area())?;
-    if !cpu::workload::has_gaps(variants) {
+    if !depends_on_content(variants) {
         return None;
     }
     let seconds = cpu::workload::exhaustive_seconds(variants, region.size(), 1);
