@@ -242,9 +242,12 @@ impl Followed {
         let Track { x, y, w, h, .. } = *track;
         for (index, zone) in zones.iter().enumerate() {
             let depth = zone.depth([x + w / 2.0, y + h], picture);
-            let beyond = (BEYOND * w.min(h)).max(1.0).min(MOST_BEYOND * zone.thickness());
             let was_inside = self.inside[index];
-            if depth.abs() >= beyond && (depth > 0.0) != was_inside {
+            if (depth > 0.0) == was_inside {
+                continue;
+            }
+            let beyond = (BEYOND * w.min(h)).max(1.0).min(MOST_BEYOND * zone.thickness());
+            if depth.abs() >= beyond {
                 self.inside[index] = !was_inside;
                 let kind = if was_inside { Kind::Left } else { Kind::Entered };
                 self.tell(kind, Some(zone), zones, happened);

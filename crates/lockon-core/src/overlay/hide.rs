@@ -223,6 +223,7 @@ impl Canvas<'_> {
             let place = (2 * at + 1).saturating_sub(length);
             (place / (2 * length), (place % (2 * length)) as u64)
         };
+        let places: Vec<_> = (0..w).map(|i| between(i, across)).collect();
         for j in 0..h {
             let (row, down_share) = between(j, down);
             let samples = plane.row(y + j)[first..].iter_mut().step_by(step).skip(x).take(w);
@@ -230,7 +231,7 @@ impl Canvas<'_> {
                 *sample = match way {
                     Way::Pixelate => mean(i / across, j / down) as u8,
                     Way::Blur => {
-                        let (column, across_share) = between(i, across);
+                        let (column, across_share) = places[i];
                         // 32 bits are too few for squares of 2053 pixels.
                         let (width, height) = (2 * across as u64, 2 * down as u64);
                         let along = |row| {

@@ -244,10 +244,14 @@ fn draw(canvas: &mut Canvas<'_>, list: impl FnOnce(&mut Drawing, Size)) {
 /// The box around the part of a zone's border that is drawn.
 fn area_of_zone(zone: &Zone, size: Size) -> Option<Area> {
     let pixel = |v: f64| i64::from(libm::round(v) as i32);
-    let ends = || zone.lines(size).flat_map(|(a, b)| [a, b]);
-    let least = |axis: usize| ends().map(|end| pixel(end[axis])).min();
-    let most = |axis: usize| ends().map(|end| pixel(end[axis])).max();
-    Some(Area { left: least(0)?, top: least(1)?, right: most(0)?, bottom: most(1)? })
+    let ends = zone.lines(size).flat_map(|(a, b)| [a, b]);
+    let points = ends.map(|[x, y]| Area { left: pixel(x), top: pixel(y), right: pixel(x), bottom: pixel(y) });
+    points.reduce(|all, point| Area {
+        left: all.left.min(point.left),
+        top: all.top.min(point.top),
+        right: all.right.max(point.right),
+        bottom: all.bottom.max(point.bottom),
+    })
 }
 
 fn match_area(m: &Match) -> Area {
