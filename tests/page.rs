@@ -804,8 +804,9 @@ fn on_a_terminal_the_page_stays_after_the_end_until_it_is_closed_or_ctrl_c_comes
         let words =
             ["run", &*cars, "--backend", "cpu", "--threshold", "mean:31:5", "--serve", "0", "--speed", "max"];
         let line = words.iter().map(|word| format!(" '{word}'")).collect::<String>();
-        let line = format!("'{}'{line} --no-progress", program().display());
-        // `script` runs it on a terminal of its own, and ends with its exit code.
+        // `script` runs it on a terminal of its own, and ends with its exit code. In place of the shell: one that
+        // waits for the program takes Ctrl-C too, and ends by it (dash).
+        let line = format!("exec '{}'{line} --no-progress", program().display());
         let mut command = Command::new("sh");
         command.args(["-c", "exec script -qefc \"$0\" /dev/null >&2", &line]).stdin(Stdio::piped());
         let mut served = Served::of(command);
