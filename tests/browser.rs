@@ -663,6 +663,40 @@ fn a_zone_that_is_drawn_is_seen_counted_and_removed_and_events_stand_on_the_page
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
+#[test]
+fn another_tool_lets_the_picture_go_that_was_held_for_a_zone_half_drawn() {
+    let Some(browser) = Browser::start(1366, 800, false) else { return };
+    let served = Served::start("0", &["--source", BARS]);
+    browser.open(&served.url);
+    browser.until("document.getElementById('picture').width === 320");
+    for tool in ["follow", "template"] {
+        browser.keys("z");
+        browser.drag("mouse", [320.0, 240.0], [20.0, 20.0], [20.0, 20.0]);
+        browser.until("document.getElementById('hint').textContent.startsWith('Click the next corner')");
+        browser.run(&format!("document.getElementById('tool-{tool}').click()"));
+        browser.run("window.held = document.getElementById('picture').toDataURL()");
+        browser.until("document.getElementById('picture').toDataURL() !== window.held");
+    }
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn an_event_shows_the_name_of_its_track() {
+    let Some(browser) = Browser::start(1366, 800, false) else { return };
+    let served = Served::start("0", &["--source", STILL, "--track", "<b>bar=60,140,50,45"]);
+    browser.open(&served.url);
+    browser.until("document.querySelector('#happenings .what')?.textContent === '<b>bar appeared'");
+    browser.until("document.querySelector('#tracks .name')?.textContent === '<b>bar'");
+    // A name that is given on the page is the newer one.
+    browser.keys("1n");
+    browser.until("document.getElementById('naming').open");
+    browser.keys("gate");
+    browser.keys(ENTER);
+    browser.until("document.querySelector('#tracks .name')?.textContent === 'gate'");
+    browser.until("document.querySelector('#happenings .what')?.textContent === 'gate appeared'");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
 /// A page of another site, which anybody may have open: `localhost` is another site than `127.0.0.1`.
 fn other_site(html: String) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

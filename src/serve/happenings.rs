@@ -33,6 +33,8 @@ pub(super) struct Happened {
     time_s: Option<f64>,
     event: &'static str,
     track: u32,
+    /// The track's name in the results.
+    name: Option<Arc<str>>,
     template: Option<Arc<str>>,
     zone: Option<Arc<str>>,
     /// x, y, width and height of the track's box in pixels.
@@ -81,6 +83,7 @@ impl Happenings {
                 time_s: pts_ns.map(|ns| ns as f64 / 1e9),
                 event: kind.name(),
                 track: track.id,
+                name: track.name.clone(),
                 template: track.template.clone(),
                 zone,
                 rect: [track.x, track.y, track.w, track.h],

@@ -529,7 +529,8 @@ class View {
 
   // Chooses what a drawn box becomes.
   use(tool) {
-    if (this.corners.length) this.corners = [];
+    // The picture is held for a zone that is half drawn.
+    if (this.corners.length) this.cancel();
     this.tool = tool;
     for (const one of ['follow', 'template', 'zone']) $(`tool-${one}`).setAttribute('aria-pressed', one === tool);
     $('drawn-name').hidden = tool === 'follow';
@@ -653,8 +654,12 @@ class View {
   }
 
   name(id) {
-    const track = this.seen?.head.record.tracks.find((t) => t.id === id);
-    return this.status?.names[id] ?? track?.name ?? (track?.template ? `${track.template} ${id}` : `Track ${id}`);
+    return this.called(id, this.seen?.head.record.tracks.find((t) => t.id === id));
+  }
+
+  // A track's name on this page, else in the results, else its template with its number.
+  called(id, { name, template } = {}) {
+    return this.status?.names[id] ?? name ?? (template ? `${template} ${id}` : `Track ${id}`);
   }
 
   showTransport(status) {
@@ -728,7 +733,9 @@ class View {
   // Events of tracks, newest first. Thumbnails are cut from the picture here, so the run does nothing for them.
   showHappenings(all) {
     const last = all.at(-1)?.seq ?? 0;
-    if (last === this.happened) return;
+    const key = JSON.stringify([last, this.status.names]);
+    if (key === this.happeningsShown) return;
+    this.happeningsShown = key;
     for (const event of all) {
       if (event.seq > this.happened) this.thumbnail(event);
     }
@@ -739,8 +746,7 @@ class View {
       line.dataset.event = event.event;
       line.append(this.thumbnails.get(event.seq) ?? make('i'));
       line.append(make('span', event.time_s === null ? `#${event.frame}` : clock(event.time_s), 'when'));
-      const who = this.status?.names[event.track] ?? (event.template ? `${event.template} ${event.track}` : `Track ${event.track}`);
-      const what = make('span', `${who} `, 'what');
+      const what = make('span', `${this.called(event.track, event)} `, 'what');
       what.append(make('b', event.event));
       if (words[event.event]) what.append(` ${event.zone}`);
       line.append(what);
