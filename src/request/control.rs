@@ -1,7 +1,7 @@
 //! Reads the orders of an earlier run from its results file.
 
 use std::fs::File;
-use std::io::BufRead as _;
+use std::io::{BufRead as _, Read as _};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -11,6 +11,10 @@ use super::Request;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::orders::Repeated;
+
+/// Maximum bytes of a line, which is held in memory. An order may add several templates of millions of
+/// pixels, each of up to 11 MB as text.
+const MAX_LINE: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 /// The keys that decide how a line is read.
 #[derive(Deserialize)]
@@ -43,7 +47,7 @@ impl Request {
     ///
     /// # Errors
     /// `File` if the file cannot be read; `Usage` with the number of the line if the file is no results file
-    /// or a line cannot be understood.
+    /// or a line is longer than 256 MiB or cannot be understood.
     pub fn orders(&self) -> Result<Vec<Repeated>> {
         self.control.as_deref().map_or_else(|| Ok(Vec::new()), read)
     }
@@ -58,10 +62,13 @@ fn read(path: &Path) -> Result<Vec<Repeated>> {
     let mut line = Vec::new();
     for number in 1_u64.. {
         line.clear();
-        if reader.read_until(b'\n', &mut line).map_err(file)? == 0 {
+        if reader.by_ref().take(MAX_LINE + 1).read_until(b'\n', &mut line).map_err(file)? == 0 {
             break;
         }
         let usage = |what: &str| Error::Usage(format!("--control {}: line {number} {what}", path.display()));
+        if line.len() as u64 > MAX_LINE {
+            return Err(usage(&format!("is longer than {} MiB", MAX_LINE >> 20)));
+        }
         let is_whole = line.ends_with(b"\n");
         let text = line.trim_ascii();
         if text.is_empty() {
@@ -251,5 +258,19 @@ mod tests {
             let error = orders(text).unwrap_err().to_string();
             assert!(error.contains(said), "{text:?}: {error}");
         }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_line_without_end_is_refused_at_its_limit_and_a_long_record_is_read() {
+        let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(error.ends_with("/dev/zero: line 1 is longer than 1 MiB"), "{error}");
+        let record = |length: usize| {
+            let [front, back] = ["{\"type\":\"frame\",\"text\":\"", "\"}\n"];
+            format!("{{\"type\":\"run\"}}\n{front}{}{back}", "x".repeat(length - front.len() - back.len()))
+        };
+        assert_eq!(orders(&record(MAX_LINE as usize)).unwrap(), []);
+        let error = orders(&record(MAX_LINE as usize + 1)).unwrap_err().to_string();
+        assert!(error.contains("line 2 is longer than 1 MiB"), "{error}");
     }
 }
