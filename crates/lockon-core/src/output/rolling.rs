@@ -8,7 +8,7 @@
 //! Each line is handed to the system as soon as it is there, so a process that is killed leaves half a line
 //! at most, and only if it was killed while it wrote. Before such a file is continued its half line becomes a
 //! record of its own, `torn`, in JSON Lines, or is removed and logged in CSV. A file is locked while it is
-//! written, so that two processes do not mix their lines.
+//! written, so that two processes do not mix their lines, and `--keep` of one removes no file of the other.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
@@ -300,6 +300,10 @@ impl Files {
         }
         let mut file = OpenOptions::new().append(true).read(true).open(&path)?;
         lock(&file)?;
+        // `--keep` of another process removes files under their lock.
+        if path.symlink_metadata().is_err() {
+            return Err(io::Error::other("another process has just removed it: start the run again"));
+        }
         let length = file.metadata()?.len();
         if length > 0
             && !begins_with(&path, self.kind.beginning())
@@ -335,13 +339,20 @@ impl Files {
         self.current = Some(Current { path, file, length, period: self.period(now) });
     }
 
-    /// Removes the oldest files of the naming, but never the current one. A file that cannot be removed is
-    /// reported: it costs space, and an error would cost the results that follow.
+    /// Removes the oldest files of the naming, but never the current one nor one that another process writes.
+    /// A file that cannot be removed is reported: it costs space, and an error would cost the results that
+    /// follow.
     fn remove_oldest(&mut self, mut existing: Vec<(Key, PathBuf)>) {
         let Some(keep) = self.rolling.keep else { return };
         existing.retain(|(_, path)| self.current.as_ref().is_none_or(|current| current.path != *path));
         let too_many = (existing.len() + 1).saturating_sub(keep.max(1) as usize);
         for (_, path) in existing.iter().take(too_many) {
+            // Held until the file is removed, so that no process continues it meanwhile.
+            let file = OpenOptions::new().read(true).write(true).open(path);
+            if file.as_ref().is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock))) {
+                tracing::debug!("--keep {keep}: another process writes {}", text::path(path));
+                continue;
+            }
             match std::fs::remove_file(path) {
                 Ok(()) => tracing::info!("removed {}: {keep} are kept", text::path(path)),
                 // Another program removed it, such as logrotate.
@@ -649,6 +660,26 @@ mod tests {
         assert_eq!(names(folder.path()), ["a.0002.jsonl", "a.jsonl"]);
         files.write_all(RUN).unwrap();
         assert_eq!(std::fs::read(at("a.jsonl")).unwrap(), RUN.repeat(2));
+    }
+
+    #[test]
+    fn a_file_that_another_process_writes_is_not_removed_until_it_is_complete() {
+        NOW.set(EVENING);
+        let folder = tempfile::tempdir().unwrap();
+        let rolling = Rolling { rotate: Some(Rotate::Size(1)), keep: Some(1), ..Rolling::default() };
+        let [mut other, mut files] = [0; 2].map(|_| files(folder.path(), "a.jsonl", rolling));
+        other.write_all(RUN).unwrap();
+        for _ in 0..3 {
+            files.write_all(RUN).unwrap();
+            files.roll().unwrap();
+        }
+        files.write_all(RUN).unwrap();
+        other.write_all(b"{}\n").unwrap();
+        assert_eq!(std::fs::read(folder.path().join("a.jsonl")).unwrap(), [RUN, b"{}\n"].concat());
+        assert_eq!(names(folder.path()), ["a.0005.jsonl", "a.jsonl"]);
+        drop(other);
+        files.roll().unwrap();
+        assert_eq!(names(folder.path()), ["a.0006.jsonl"]);
     }
 
     #[test]
