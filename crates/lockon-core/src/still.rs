@@ -22,6 +22,7 @@ use jpeg::Completed;
 
 mod gif;
 mod jpeg;
+mod webp;
 
 /// A decoded still picture.
 #[derive(Debug)]
@@ -151,6 +152,7 @@ pub fn decode(bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
         }
         _ => bytes,
     };
+    webp::check(bytes).map_err(undecodable)?;
     let mut reader =
         ImageReader::new(Cursor::new(whole)).with_guessed_format().map_err(Error::file("read", path))?;
     let format = reader.format();
@@ -530,6 +532,7 @@ pub fn animation(
             decoder.into_frames()
         }
         Some(ImageFormat::WebP) => {
+            webp::check(bytes.get_ref()).map_err(undecodable)?;
             let mut decoder = WebPDecoder::new(bytes).map_err(undecodable)?;
             decoder.set_limits(limits_of(decoder.dimensions())?).map_err(undecodable)?;
             decoder.into_frames()
