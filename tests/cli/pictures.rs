@@ -115,6 +115,20 @@ fn every_command_reads_a_picture_to_the_same_luma() {
 }
 
 #[test]
+fn the_error_of_a_picture_that_is_too_large_has_its_name_once() {
+    let place = place();
+    let mut bytes = encoded(&coloured(9, 7).to_rgba8().into(), ImageFormat::Gif);
+    bytes[6..10].fill(0xFF);
+    std::fs::write(place.path("large.gif"), bytes).unwrap();
+    for words in ["info large.gif", "run large.gif --threshold mean:3:1", "match large.gif large.gif"] {
+        let said = stderr(&place.lockon(words));
+        let expected =
+            "error: large.gif: the picture has 65535x65535 pixels: the maximum is 134217728 pixels\n";
+        assert!(said.ends_with(expected), "{words}: {said}");
+    }
+}
+
+#[test]
 fn a_cut_picture_is_refused_by_every_command() {
     let place = place();
     let scene = coloured(61, 43);

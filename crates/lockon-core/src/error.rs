@@ -55,7 +55,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// A still picture with more pixels than are taken.
-    #[error("{} has {size} pixels: the maximum is {max} pixels", text::path(path))]
+    #[error("{}: the picture has {size} pixels: the maximum is {max} pixels", text::path(path))]
     PictureTooLarge {
         /// The file.
         path: PathBuf,

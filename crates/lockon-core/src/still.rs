@@ -793,7 +793,7 @@ mod tests {
         let said = |bytes: &[u8], max| decode(bytes, Path::new("bomb.png"), max).unwrap_err().to_string();
         assert_eq!(
             said(&declared(60_000, 60_000), u64::MAX),
-            "bomb.png has 60000x60000 pixels: the maximum is 134217728 pixels"
+            "bomb.png: the picture has 60000x60000 pixels: the maximum is 134217728 pixels"
         );
         assert!(said(&declared(u32::MAX >> 1, u32::MAX >> 1), u64::MAX).contains("bomb.png"));
         assert!(said(&declared(2049, 2048), 1 << 22).contains("2049x2048 pixels: the maximum is 4194304"));
