@@ -6,13 +6,17 @@
 //! parts were asked for, clips are encoded from the frames of the run. For that the last frames are kept in
 //! memory, as many as the padding and the gap need.
 //!
-//! Clips replace only files that existed when the run began, which `-y` allows. They skip the numbers of
-//! files that appear later.
+//! Clips replace only files that existed when the run began and are as they were then, which `-y` allows.
+//! They skip the numbers of other files. A name is reserved while its clip is written: a new file is created
+//! at once, and the file is locked, so two runs of one pattern write different files.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::SystemTime;
 
 use crossbeam_channel::Sender;
 
@@ -111,17 +115,14 @@ fn harmless(name: &str) -> String {
 /// A [`Sink`] that writes clips.
 pub struct Clips {
     wanted: Wanted,
-    /// Files that were there before the run, which may be replaced.
-    replaceable: HashSet<PathBuf>,
+    /// Shared with the thread that copies.
+    names: Arc<Mutex<Names>>,
     watch: Appearances,
     gap_ns: u64,
     interval_ns: u64,
     format: Option<VideoFormat>,
     run: Option<RunRecord>,
     control: Control,
-    /// The last number of each name.
-    numbers: BTreeMap<String, u64>,
-    written: Vec<PathBuf>,
     copier: Option<Copier>,
     kept: VecDeque<Kept>,
     kept_bytes: usize,
@@ -151,12 +152,41 @@ struct Clip {
     next: u64,
     is_over: bool,
     sink: VideoSink,
+    place: Place,
 }
 
 /// The thread that copies.
 struct Copier {
-    jobs: Sender<copying::Job>,
+    cuts: Sender<Cut>,
     thread: JoinHandle<Result<()>>,
+}
+
+/// An appearance that is to be copied.
+struct Cut {
+    label: String,
+    from_ns: u64,
+    to_ns: u64,
+}
+
+/// The names of a run's clips.
+struct Names {
+    pattern: String,
+    /// Files that may be replaced, as they were when the run began.
+    replaceable: HashMap<PathBuf, Option<Seen>>,
+    /// The last number of each name.
+    numbers: BTreeMap<String, u64>,
+    written: Vec<PathBuf>,
+}
+
+/// When a file was last changed, or the link that it is, and its length.
+type Seen = (SystemTime, u64);
+
+/// The file of a clip, reserved as long as this exists. Removes a file that it created and that stayed empty.
+struct Place {
+    path: PathBuf,
+    is_new: bool,
+    /// Its lock is the reservation.
+    _file: Option<File>,
 }
 
 /// A picture in the host's memory: what a decoder lends is not kept.
@@ -166,6 +196,84 @@ impl Picture for Copy {
     fn plane(&self, index: usize) -> PlaneRef<'_> {
         self.0[index].as_ref()
     }
+}
+
+impl Names {
+    fn of(pattern: &str) -> Self {
+        let replaceable = existing(pattern).into_iter().map(|path| {
+            let seen = seen(&path);
+            (path, seen)
+        });
+        let replaceable = replaceable.collect();
+        Self { pattern: pattern.into(), replaceable, numbers: BTreeMap::new(), written: Vec::new() }
+    }
+
+    /// Reserves the file of the next clip of an appearance.
+    fn reserve(&mut self, label: &str) -> Place {
+        let name = harmless(label);
+        let key = if self.pattern.contains("{name}") { name.clone() } else { String::new() };
+        let number = self.numbers.entry(key).or_default();
+        loop {
+            *number += 1;
+            // One after the other: a name may have braces of its own.
+            let (front, rest) = self.pattern.split_once("{n}").expect("checked when it was opened");
+            let part = |text: &str| text.replace("{name}", &name);
+            let path = PathBuf::from(format!("{}{number}{}", part(front), part(rest)));
+            if self.written.contains(&path) {
+                continue;
+            }
+            let is_as_before = self.replaceable.get(&path).is_some_and(|before| seen(&path) == *before);
+            if let Some(place) = Place::take(&path, is_as_before) {
+                self.written.push(path);
+                return place;
+            }
+        }
+    }
+}
+
+fn seen(path: &Path) -> Option<Seen> {
+    let about = path.symlink_metadata().ok()?;
+    Some((about.modified().ok()?, about.len()))
+}
+
+impl Place {
+    /// Reserves a file, a new one or one that may be replaced; `None` if it is another's. What prevents
+    /// writing there is left to the writer, which has the words for it.
+    fn take(path: &Path, may_be_replaced: bool) -> Option<Self> {
+        let mut options = File::options();
+        options.write(true);
+        let created = options.clone().create_new(true).open(path);
+        let is_new = created.is_ok();
+        let file = match created {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                if !may_be_replaced {
+                    return None;
+                }
+                // Opening a named pipe would wait for its reader.
+                if path.is_file() { options.open(path).ok() } else { None }
+            }
+            created => created.ok(),
+        };
+        // Some file systems have no locks.
+        let is_locked = |file: &File| matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+        if file.as_ref().is_some_and(is_locked) {
+            return None;
+        }
+        Some(Self { path: path.into(), is_new, _file: file })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_new && self.path.metadata().is_ok_and(|about| about.is_file() && about.len() == 0) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn lock(names: &Mutex<Names>) -> MutexGuard<'_, Names> {
+    // It is whole at every moment.
+    names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Clips {
@@ -183,18 +291,16 @@ impl Clips {
             tracing::warn!("--cut: clips are encoded, not copied from {}: {reason}", text::path(file));
             wanted.file = None;
         }
-        let replaceable = existing(&wanted.pattern).into_iter().collect();
+        let names = Arc::new(Mutex::new(Names::of(&wanted.pattern)));
         Ok(Self {
             wanted,
-            replaceable,
+            names,
             watch: Appearances::default(),
             gap_ns: 0,
             interval_ns: USUAL_INTERVAL_NS,
             format: None,
             run: None,
             control: Control::new(),
-            numbers: BTreeMap::new(),
-            written: Vec::new(),
             copier: None,
             kept: VecDeque::new(),
             kept_bytes: 0,
@@ -206,25 +312,6 @@ impl Clips {
         })
     }
 
-    /// The name of the next clip of an appearance. No other clip gets it.
-    fn reserve(&mut self, appearance: &Appearance) -> PathBuf {
-        let name = harmless(&appearance.label());
-        let key = if self.wanted.pattern.contains("{name}") { name.clone() } else { String::new() };
-        let number = self.numbers.entry(key).or_default();
-        loop {
-            *number += 1;
-            // One after the other: a name may have braces of its own.
-            let (front, rest) = self.wanted.pattern.split_once("{n}").expect("checked when it was opened");
-            let part = |text: &str| text.replace("{name}", &name);
-            let path = PathBuf::from(format!("{}{number}{}", part(front), part(rest)));
-            let is_free = path.symlink_metadata().is_err() || self.replaceable.contains(&path);
-            if is_free && !self.written.contains(&path) {
-                self.written.push(path.clone());
-                return path;
-            }
-        }
-    }
-
     fn time(&self, record: &FrameRecord) -> u64 {
         record.pts_ns.unwrap_or(record.frame.saturating_mul(self.interval_ns))
     }
@@ -232,22 +319,24 @@ impl Clips {
     /// Copies the packets of an appearance that has ended.
     fn copy(&mut self, appearance: &Appearance) -> Result<()> {
         let Some(file) = self.wanted.file.clone() else { return Ok(()) };
-        let to = self.reserve(appearance);
         let padding = self.wanted.padding.ns;
         let start = appearance.start.pts_ns.unwrap_or(appearance.start.frame * self.interval_ns);
         let end = appearance.end.pts_ns.unwrap_or(appearance.end.frame * self.interval_ns);
-        let job = copying::Job {
-            file,
-            to,
+        let cut = Cut {
+            label: appearance.label(),
             from_ns: start.saturating_sub(padding),
             to_ns: end.saturating_add(padding),
-            has_sound: self.wanted.sound.is_some(),
         };
         if self.copier.is_none() {
-            let (jobs, waiting) = crossbeam_channel::unbounded::<copying::Job>();
+            let (cuts, waiting) = crossbeam_channel::unbounded::<Cut>();
+            let (names, has_sound) = (self.names.clone(), self.wanted.sound.is_some());
             let work = move || {
                 let mut outcome = Ok(());
-                for job in waiting {
+                for Cut { label, from_ns, to_ns } in waiting {
+                    // Reserved here: clips that wait keep no file open.
+                    let place = lock(&names).reserve(&label);
+                    let (file, to) = (file.clone(), place.path.clone());
+                    let job = copying::Job { file, to, from_ns, to_ns, has_sound };
                     if let Err(error) = copying::copy(&job) {
                         tracing::error!("{error}");
                         outcome = outcome.and(Err(error));
@@ -257,10 +346,10 @@ impl Clips {
             };
             let thread = std::thread::Builder::new().name("lockon-clips".to_owned()).spawn(work);
             let thread = thread.map_err(|error| self.failure(&error.to_string()))?;
-            self.copier = Some(Copier { jobs, thread });
+            self.copier = Some(Copier { cuts, thread });
         }
         let copier = self.copier.as_ref().expect("it was started above");
-        copier.jobs.send(job).map_err(|_| self.failure("the thread that copies has ended"))
+        copier.cuts.send(cut).map_err(|_| self.failure("the thread that copies has ended"))
     }
 
     fn failure(&self, reason: &str) -> Error {
@@ -325,28 +414,28 @@ impl Clips {
             }
             let from_ns = start_ns.saturating_sub(padding);
             let first = self.kept.iter().find(|kept| kept.ns >= from_ns).map(|kept| kept.frame.meta.index);
-            let sink = match self.start(&appearance) {
-                Ok(sink) => sink,
+            let (sink, place) = match self.start(&appearance) {
+                Ok(begun) => begun,
                 Err(error) => {
                     self.fail(error);
                     continue;
                 }
             };
             let next = first.unwrap_or(appearance.start.frame);
-            self.open.push(Clip { appearance, limit_ns, next, is_over: false, sink });
+            self.open.push(Clip { appearance, limit_ns, next, is_over: false, sink, place });
         }
     }
 
     /// Begins the file of a clip.
-    fn start(&mut self, appearance: &Appearance) -> Result<VideoSink> {
-        let path = self.reserve(appearance);
-        let sink = VideoSink::file(&path, View::Overlay, self.wanted.sound.clone())?;
+    fn start(&mut self, appearance: &Appearance) -> Result<(VideoSink, Place)> {
+        let place = lock(&self.names).reserve(&appearance.label());
+        let sink = VideoSink::file(&place.path, View::Overlay, self.wanted.sound.clone())?;
         let mut sink = sink.from_zero().plain();
         sink.belong_to(&self.control);
         if let (Some(run), Some(format)) = (&self.run, &self.format) {
             sink.begin(run, format)?;
         }
-        Ok(sink)
+        Ok((sink, place))
     }
 
     /// Reports the error of a clip. The first one is the run's.
@@ -375,8 +464,12 @@ impl Clips {
 
     /// Completes the file of a clip, on a thread: an encoder takes a while for its last frames.
     fn end(&mut self, clip: Clip) {
-        let mut sink = clip.sink;
-        let complete = move || sink.finish(&Summary::default());
+        let Clip { mut sink, place, .. } = clip;
+        let complete = move || {
+            let finished = sink.finish(&Summary::default());
+            drop(place);
+            finished
+        };
         match std::thread::Builder::new().name("lockon-clip".to_owned()).spawn(complete) {
             Ok(thread) => self.ending.push_back(thread),
             Err(error) => self.fail(self.failure(&error.to_string())),
@@ -418,7 +511,7 @@ impl Sink for Clips {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        self.written.clone()
+        lock(&self.names).written.clone()
     }
 
     fn begin(&mut self, run: &RunRecord, format: &VideoFormat) -> Result<()> {
@@ -457,8 +550,8 @@ impl Sink for Clips {
             self.hand_over(u64::MAX);
             Ok(())
         };
-        if let Some(Copier { jobs, thread }) = self.copier.take() {
-            drop(jobs);
+        if let Some(Copier { cuts, thread }) = self.copier.take() {
+            drop(cuts);
             let copied =
                 thread.join().unwrap_or_else(|_| Err(self.failure("the thread that copies has failed")));
             outcome = outcome.and(copied);
@@ -558,6 +651,53 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/dev/full", dir.path().join("b-1.mkv")).unwrap();
         assert_eq!(frames_of_the_first_of_two_clips(dir.path(), 60), 60);
+    }
+
+    #[test]
+    fn two_runs_of_one_pattern_write_different_files_and_replace_what_was_there_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("a-1.mkv"), "old").unwrap();
+        let mut both = [0; 2].map(|_| clips(dir.path(), Hiding::default()));
+        let format = format("I420", 160, 120, (25, 1));
+        for index in 0..7 {
+            let record = FrameRecord {
+                frame: index as u64,
+                pts_ns: stripes(index, &format).meta.pts_ns,
+                tracks: vec![named(1, "a")],
+                ..FrameRecord::default()
+            };
+            let record = Arc::new(record);
+            for clips in &mut both {
+                let delivery = Delivery { frame: &stripes(index, &format), record: &record, mask: None };
+                clips.deliver(&delivery).unwrap();
+            }
+        }
+        for clips in &mut both {
+            clips.finish(&Summary::default()).unwrap();
+        }
+        assert_eq!(both.map(|clips| clips.files()), [vec![at("a-1.mkv")], vec![at("a-2.mkv")]]);
+        assert_eq!(["a-1.mkv", "a-2.mkv"].map(|name| decode(&at(name)).len()), [7, 7]);
+    }
+
+    #[test]
+    fn a_name_is_reserved_by_one_run_alone_and_an_unused_one_is_free_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let pattern = dir.path().join("{n}.mkv").to_str().unwrap().to_owned();
+        let runs = [0; 4].map(|_| Names::of(&pattern));
+        let places: Vec<_> = std::thread::scope(|scope| {
+            let reserve = |mut names: Names| move || (0..20).map(|_| names.reserve("a")).collect::<Vec<_>>();
+            let threads = runs.map(|names| scope.spawn(reserve(names)));
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let paths: std::collections::BTreeSet<_> = places.iter().map(|place| &place.path).collect();
+        assert_eq!(paths.len(), 80);
+        let mut names = Names::of(&pattern);
+        // A file that has changed since the run began is another's.
+        std::fs::write(&places[0].path, "whole").unwrap();
+        drop(places);
+        assert_eq!(existing(&pattern).len(), 1);
+        assert!((0..90).all(|_| names.reserve("a").path.metadata().unwrap().len() == 0));
     }
 
     #[test]
