@@ -4,11 +4,15 @@
 //! One pipeline reads the file up to packets of its video, a second one up to those of its sound, so neither
 //! waits for the other, however far apart they are stored. A third one puts them into a container. Between
 //! them packets go by hand, in the order of their times, which are counted from the first one.
+//!
+//! A slow disk holds the reading up, so that few packets wait in memory ([`MOST_WAITING`]). It never does so
+//! where the muxer may need a packet of one stream before it takes more of the other.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 
@@ -20,6 +24,16 @@ use lockon_core::text;
 
 /// How long the demuxer may take to find a place, and a muxer to complete its file.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Bytes of packets that may wait to be written before reading stops.
+const MOST_WAITING: u64 = 16 << 20;
+
+/// How often it is looked whether the disk has taken some.
+const POLL: Duration = Duration::from_millis(5);
+
+/// Sound that begins so long after a frame is pushed at once, or ended: the muxer would keep all frames
+/// until then.
+const SILENCE: gst::ClockTime = gst::ClockTime::from_seconds(1);
 
 /// A clip that is copied.
 #[derive(Debug, Clone)]
@@ -109,30 +123,43 @@ fn try_copy(job: &Job, container: &Container, is_created: &mut bool) -> Result<(
     // Both go to the same key frame.
     let mut sound = hearing.as_ref().map_or(Ok(None), |hearing| hearing.seek(job.from_ns))?;
     let next_sound = || hearing.as_ref().map_or(Ok(None), Reading::next);
-    let mut video = Some(first);
-    let mut last = base;
-    while let Some(packet) = video {
-        // Frames are stored in the order in which they are decoded, and none is shown before it is decoded.
+    // Frames are stored in the order in which they are decoded, and none is shown before it is decoded.
+    let is_in = |packet: &Packet| {
         let is_behind = |ns: Option<u64>| ns.is_none_or(|ns| ns > job.to_ns);
-        if is_behind(packet.shown_ns) && is_behind(packet.decoded_ns.or(packet.shown_ns)) {
-            break;
-        }
-        let at = packet.decoded.or(packet.pts()).unwrap_or(last);
+        !(is_behind(packet.shown_ns) && is_behind(packet.decoded_ns.or(packet.shown_ns)))
+    };
+    let mut next = Some(first).filter(is_in);
+    let mut last = base;
+    while let Some(packet) = next {
+        let time_of = |packet: &Packet| packet.decoded.or(packet.pts());
+        let at = time_of(&packet).unwrap_or(last);
         last = last.max(at + packet.buffer.duration().unwrap_or_default());
-        while let Some(heard) = sound.take_if(|heard| heard.pts().is_none_or(|heard| heard <= at)) {
+        writing.push_video(packet, base)?;
+        next = reading.next()?.filter(is_in);
+        let until = next.as_ref().map_or(last, |next| time_of(next).unwrap_or(last));
+        let is_last = next.is_none();
+        let is_due = |heard: &mut Packet| match heard.pts() {
+            Some(heard) if is_last => heard < until,
+            Some(heard) => heard <= until,
+            None => !is_last,
+        };
+        while let Some(heard) = sound.take_if(is_due) {
             if heard.pts().is_some_and(|heard| heard >= base) {
                 writing.push_sound(heard, base)?;
             }
             sound = next_sound()?;
         }
-        writing.push_video(packet, base)?;
-        video = reading.next()?;
-    }
-    while let Some(heard) = sound.take_if(|heard| heard.pts().is_some_and(|heard| heard < last)) {
-        if heard.pts().is_some_and(|heard| heard >= base) {
-            writing.push_sound(heard, base)?;
+        let is_far = |heard: &mut Packet| heard.pts().is_some_and(|heard| heard > until + SILENCE);
+        match sound.take_if(is_far) {
+            Some(heard) if !is_last && heard.shown_ns.is_some_and(|ns| ns <= job.to_ns) => {
+                writing.push_sound(heard, base)?;
+                sound = next_sound()?;
+            }
+            // None belongs to the clip any more.
+            Some(_) => writing.end_sound(),
+            None if sound.is_none() => writing.end_sound(),
+            None => {}
         }
-        sound = next_sound()?;
     }
     writing.finish()
 }
@@ -301,8 +328,37 @@ impl Drop for Pipeline {
 struct Writing {
     pipeline: Pipeline,
     file: gst::Element,
-    video: gst_app::AppSrc,
-    sound: Option<gst_app::AppSrc>,
+    video: Feed,
+    sound: Option<Feed>,
+}
+
+/// The way of one stream's packets into a container.
+struct Feed {
+    source: gst_app::AppSrc,
+    /// The latest time of its packets, and whether they have ended.
+    pushed: Cell<Option<gst::ClockTime>>,
+    has_ended: Cell<bool>,
+}
+
+impl Feed {
+    fn of(source: gst_app::AppSrc) -> Self {
+        Self { source, pushed: Cell::default(), has_ended: Cell::default() }
+    }
+
+    fn end(&self) {
+        if !self.has_ended.replace(true) {
+            let _ = self.source.end_of_stream();
+        }
+    }
+
+    fn waiting(&self) -> u64 {
+        self.source.current_level_bytes()
+    }
+
+    /// True if the muxer needs no packet of this stream to take all that the other one got so far.
+    fn lets_go_on(&self, other: &Self) -> bool {
+        self.has_ended.get() || self.waiting() > 0 || self.pushed.get() > other.pushed.get()
+    }
 }
 
 impl Writing {
@@ -358,7 +414,7 @@ impl Writing {
             Some(Ok(sound)) => Some(sound),
             None => None,
         };
-        Ok(Self { pipeline: guarded, file, video, sound })
+        Ok(Self { pipeline: guarded, file, video: Feed::of(video), sound: sound.map(Feed::of) })
     }
 
     /// Creates the file, or empties the one of that name.
@@ -373,11 +429,56 @@ impl Writing {
     }
 
     fn push_video(&self, packet: Packet, base: gst::ClockTime) -> Result<(), String> {
-        push(&self.video, packet, base).map_err(|()| self.reason())
+        self.push(&self.video, self.sound.as_ref(), packet, base)
     }
 
     fn push_sound(&self, packet: Packet, base: gst::ClockTime) -> Result<(), String> {
-        self.sound.as_ref().map_or(Ok(()), |sound| push(sound, packet, base)).map_err(|()| self.reason())
+        self.sound.as_ref().map_or(Ok(()), |sound| self.push(sound, Some(&self.video), packet, base))
+    }
+
+    /// Tells the muxer that no sound follows: it waits for none then.
+    fn end_sound(&self) {
+        self.sound.iter().for_each(Feed::end);
+    }
+
+    fn push(
+        &self,
+        feed: &Feed,
+        other: Option<&Feed>,
+        packet: Packet,
+        base: gst::ClockTime,
+    ) -> Result<(), String> {
+        self.make_room(feed, other)?;
+        let Packet { mut buffer, .. } = packet;
+        let moved = buffer.make_mut();
+        moved.set_pts(moved.pts().map(|at| at.saturating_sub(base)));
+        moved.set_dts(moved.dts().map(|at| at.saturating_sub(base)));
+        feed.pushed.set(feed.pushed.get().max(moved.pts()).max(moved.dts()));
+        feed.source.push_buffer(buffer).map(|_| ()).map_err(|_| self.reason())
+    }
+
+    /// Waits while too many packets are not written yet, unless the muxer may be waiting for this stream's.
+    fn make_room(&self, feed: &Feed, other: Option<&Feed>) -> Result<(), String> {
+        let waiting = || feed.waiting() + other.map_or(0, Feed::waiting);
+        let is_full = || {
+            let can_be_written = other.is_none_or(|other| other.lets_go_on(feed));
+            feed.waiting() > 0 && waiting() > MOST_WAITING && can_be_written
+        };
+        let (mut before, mut since) = (waiting(), Instant::now());
+        while is_full() {
+            if let Some(reason) = reported(&self.pipeline.0) {
+                return Err(reason);
+            }
+            if since.elapsed() > PATIENCE {
+                return Err(format!("nothing was written within {} s", PATIENCE.as_secs()));
+            }
+            std::thread::sleep(POLL);
+            let now = waiting();
+            if now != before {
+                (before, since) = (now, Instant::now());
+            }
+        }
+        Ok(())
     }
 
     /// Returns the reason why the pipeline takes no more packets.
@@ -386,8 +487,8 @@ impl Writing {
     }
 
     fn finish(&self) -> Result<(), String> {
-        let _ = self.video.end_of_stream();
-        let _ = self.sound.as_ref().map(gst_app::AppSrc::end_of_stream);
+        self.video.end();
+        self.end_sound();
         let bus = self.pipeline.0.bus().ok_or("the pipeline has no bus")?;
         let wanted = [gst::MessageType::Eos, gst::MessageType::Error];
         let message = bus.timed_pop_filtered(gst::ClockTime::try_from(PATIENCE).ok(), &wanted);
@@ -397,13 +498,6 @@ impl Writing {
             _ => Err(format!("its end was not written within {} s", PATIENCE.as_secs())),
         }
     }
-}
-
-fn push(source: &gst_app::AppSrc, Packet { mut buffer, .. }: Packet, base: gst::ClockTime) -> Result<(), ()> {
-    let moved = buffer.make_mut();
-    moved.set_pts(moved.pts().map(|at| at.saturating_sub(base)));
-    moved.set_dts(moved.dts().map(|at| at.saturating_sub(base)));
-    source.push_buffer(buffer).map(|_| ()).map_err(|_| ())
 }
 
 /// The element that cuts packets of that kind as a container wants them.
@@ -476,6 +570,104 @@ mod tests {
         copy(&job).unwrap();
         assert_eq!(packets(&to, Kind::Video), 4);
         assert_eq!(packets(&to, Kind::Sound), packets(&file, Kind::Sound));
+    }
+
+    fn stream(caps: &str) -> Stream {
+        launch::init().unwrap();
+        Stream { sink: gst_app::AppSink::builder().build(), caps: caps.parse().unwrap() }
+    }
+
+    /// A packet of so many MiB at a time in milliseconds.
+    fn packet(mebibytes: usize, ms: u64) -> Packet {
+        let mut buffer = gst::Buffer::from_slice(vec![7; (mebibytes << 20).max(160)]);
+        let at = gst::ClockTime::from_mseconds(ms);
+        buffer.get_mut().unwrap().set_pts(at);
+        Packet { buffer, decoded: Some(at), shown_ns: Some(at.nseconds()), decoded_ns: Some(at.nseconds()) }
+    }
+
+    const PICTURES: &str = "video/x-raw,format=GRAY8,width=1024,height=1024,framerate=25/1";
+    const SOUND: &str = "audio/x-mulaw,rate=8000,channels=1";
+
+    /// Starts to write a Matroska file of pictures, and of sound if asked for.
+    fn writing(to: &Path, has_sound: bool) -> Writing {
+        let (video, sound) = (stream(PICTURES), stream(SOUND));
+        let container = Container::of(Path::new("a.mkv")).unwrap();
+        let writing = Writing::build(container, to, &video, has_sound.then_some(&sound)).unwrap();
+        writing.create().unwrap();
+        writing.start().unwrap();
+        writing
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_slow_disk_holds_a_copy_up_and_the_clip_is_whole_in_the_end() {
+        const PACKETS: usize = 64;
+        let dir = tempfile::tempdir().unwrap();
+        let to = dir.path().join("slow.mkv");
+        assert!(std::process::Command::new("mkfifo").arg(&to).status().unwrap().success());
+        let (go, may_read) = std::sync::mpsc::channel::<()>();
+        let path = to.clone();
+        let reader = std::thread::spawn(move || {
+            let mut file = std::fs::File::open(path).unwrap();
+            may_read.recv().unwrap();
+            std::io::copy(&mut file, &mut std::io::sink()).unwrap()
+        });
+        let pushed = Arc::new(AtomicUsize::new(0));
+        let counted = pushed.clone();
+        let writer = std::thread::spawn(move || {
+            let writing = writing(&to, true);
+            for index in 0..PACKETS {
+                let at = index as u64 * 40;
+                writing.push_video(packet(1, at), gst::ClockTime::ZERO).unwrap();
+                writing.push_sound(packet(0, at + 20), gst::ClockTime::ZERO).unwrap();
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+            writing.finish().unwrap();
+        });
+        std::thread::sleep(Duration::from_secs(2));
+        let waiting = pushed.load(Ordering::Relaxed);
+        go.send(()).unwrap();
+        writer.join().unwrap();
+        let written = reader.join().unwrap();
+        // Some packets are on their way through the muxer.
+        assert!((8..=24).contains(&waiting), "{waiting} MiB");
+        assert!(written > (PACKETS << 20) as u64, "{written} bytes");
+    }
+
+    #[test]
+    fn frames_behind_the_end_of_the_sound_do_not_pile_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let to = dir.path().join("a.mkv");
+        let writing = writing(&to, true);
+        writing.push_sound(packet(0, 0), gst::ClockTime::ZERO).unwrap();
+        writing.end_sound();
+        for index in 0..64 {
+            writing.push_video(packet(1, index * 40), gst::ClockTime::ZERO).unwrap();
+            let waiting = writing.video.waiting();
+            assert!(waiting <= MOST_WAITING + (1 << 20), "{waiting} bytes");
+        }
+        writing.finish().unwrap();
+        assert!(to.metadata().unwrap().len() > 64 << 20);
+    }
+
+    #[test]
+    fn packets_of_one_stream_never_wait_for_those_of_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        for is_video_first in [true, false] {
+            let writing = writing(&dir.path().join("a.mkv"), true);
+            let push = |is_video: bool, index: u64| {
+                let packet = packet(1, index * 40);
+                let pushed = if is_video {
+                    writing.push_video(packet, gst::ClockTime::ZERO)
+                } else {
+                    writing.push_sound(packet, gst::ClockTime::ZERO)
+                };
+                pushed.unwrap();
+            };
+            (0..40).for_each(|index| push(is_video_first, index));
+            (0..40).for_each(|index| push(!is_video_first, index));
+            writing.finish().unwrap();
+        }
     }
 
     #[test]
