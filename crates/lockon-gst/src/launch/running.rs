@@ -88,12 +88,11 @@ impl Running {
         let (sender, news) = crossbeam_channel::unbounded();
         let heard = Arc::new(Heard::default());
         let of_bus = heard.clone();
-        let pool = reserve::pool(sender.clone());
         if let Some(bus) = pipeline.bus() {
             // The bus is not read, so nothing may stay on it.
             bus.set_sync_handler(move |_, message| {
                 if let gst::MessageView::StreamStatus(status) = message.view() {
-                    reserve::attend(status, &pool);
+                    reserve::attend(status, &sender);
                 }
                 if let Err(said) = catch_panic(|| sort(message, &of_bus, &sender)) {
                     let what = "the bus handler".to_owned();
