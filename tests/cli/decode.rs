@@ -210,6 +210,24 @@ fn a_run_without_memory_for_its_threads_ends_with_an_error_and_does_not_hang() {
     }
 }
 
+/// With this little memory GStreamer cannot load its decoders, and ignores them as if they were not there.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_decoder_that_cannot_be_loaded_for_want_of_memory_is_not_called_missing() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    place.gst("videotestsrc num-buffers=20 ! video/x-raw,width=96,height=64 ! x264enc ! mp4mux ! filesink location=a.mp4");
+    let out = Command::new("sh")
+        .args(["-c", "ulimit -v 400000; exec \"$0\" info a.mp4"])
+        .arg(program())
+        .env_remove("G_DEBUG")
+        .current_dir(place.path(""))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    fails(&out, 1, "there is too little memory (ulimit -v, now 409600000 bytes");
+    assert!(!stderr(&out).contains("no decoder"), "{}", stderr(&out));
+}
+
 #[test]
 fn fragments_without_an_index_are_not_read_for_ever() {
     let place = Place { dir: tempfile::tempdir().unwrap() };

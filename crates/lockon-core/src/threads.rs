@@ -1,4 +1,4 @@
-//! The error where the system gives no thread.
+//! The errors where the system gives no thread, or no memory for a plugin.
 
 use std::io;
 
@@ -11,14 +11,27 @@ pub fn refused(of: &str, error: &io::Error) -> Error {
     Error::Resource { element: of.into(), message, debug: String::new() }
 }
 
+/// The error of something that cannot be loaded, which is installed.
+pub fn not_loaded(of: &str, what: &str) -> Error {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let message = format!(
+        "{what} cannot be loaded: there is too little memory (ulimit -v, now {} bytes; a container's limit), or its file \
+         is damaged",
+        limit(&limits, "Max address space")
+    );
+    Error::Resource { element: of.into(), message, debug: String::new() }
+}
+
+/// A limit of the process, as `/proc/self/limits` has it.
+fn limit<'a>(limits: &'a str, name: &str) -> &'a str {
+    let words = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    words.split_whitespace().next().unwrap_or("unknown")
+}
+
 fn refusal(error: &io::Error, status: &str, limits: &str) -> String {
     let count = status.lines().find_map(|line| line.strip_prefix("Threads:"));
     let count = count.map_or_else(String::new, |count| format!(" beside its {}", count.trim()));
-    let limit = |name: &str| {
-        let words = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
-        words.split_whitespace().next().unwrap_or("unknown").to_owned()
-    };
-    let (threads, bytes) = (limit("Max processes"), limit("Max address space"));
+    let (threads, bytes) = (limit(limits, "Max processes"), limit(limits, "Max address space"));
     format!(
         "the system gives this process no thread{count} ({error}): raise the limit of threads (ulimit -u, now {threads}; a \
          container's limit of processes) or of memory (ulimit -v, now {bytes} bytes), or do fewer things at a time"

@@ -1,10 +1,17 @@
-//! Names the element that is not installed, and its package.
+//! Names the element that is not installed, and its package; and the installed one that cannot be loaded.
+
+use gst::prelude::*;
 
 use crate::doctor;
 use lockon_core::error::Error;
+use lockon_core::threads;
 
-/// `MissingElement`, if it is known which package has the element.
+/// `MissingElement`, if it is known which package has the element; `Resource` if the element is installed
+/// and cannot be loaded.
 pub(super) fn missing_element(element: &str) -> Option<Error> {
+    if let Some(factory) = gst::ElementFactory::find(element).filter(cannot_be_loaded) {
+        return Some(threads::not_loaded("pipeline", &factory.name()));
+    }
     let package = doctor::package_of(element)?;
     Some(Error::MissingElement { element: element.to_owned(), package })
 }
@@ -23,6 +30,9 @@ pub(super) fn missing_plugin(structure: &gst::StructureRef) -> Option<Error> {
         },
         "decoder" => {
             let caps = structure.get::<gst::Caps>("detail").ok()?;
+            if let Some(error) = not_loaded(&caps) {
+                return Some(error);
+            }
             let media = caps.structure(0)?.name();
             let element = match media.as_str() {
                 "video/quicktime" => "qtdemux".to_owned(),
@@ -46,6 +56,22 @@ pub(super) fn missing_plugin(structure: &gst::StructureRef) -> Option<Error> {
         _ => return None,
     };
     missing_element(&element)
+}
+
+/// True for an element whose plugin is installed and does not load. GStreamer passes over it as if it were
+/// not there.
+fn cannot_be_loaded(factory: &gst::ElementFactory) -> bool {
+    factory.load().is_err()
+}
+
+/// The error of an installed element that takes such a stream and cannot be loaded.
+fn not_loaded(caps: &gst::Caps) -> Option<Error> {
+    let all =
+        gst::ElementFactory::factories_with_type(gst::ElementFactoryType::DECODABLE, gst::Rank::MARGINAL);
+    let of_stream = all.into_iter().filter(|factory| factory.can_sink_any_caps(caps));
+    let factory = of_stream.into_iter().find(cannot_be_loaded)?;
+    let media = caps.structure(0)?.name();
+    Some(threads::not_loaded("decodebin", &format!("{}, which takes {media},", factory.name())))
 }
 
 /// No installed decoder takes such a stream.
