@@ -162,3 +162,45 @@ fn a_login_goes_to_no_server_that_an_http_server_redirects_to() {
     let requests = requests.lock().unwrap();
     assert!(requests.iter().any(|head| head.starts_with("GET /moved?x ") && has_login(head)), "{requests:?}");
 }
+
+#[test]
+fn a_playlist_behind_a_redirection_is_waited_for_with_its_login() {
+    load_plugins();
+    let (evil, asked) = stranger();
+    let (port, requests) = serve(move |request| {
+        let moved = |to: &str| answer(request, "302 Found", &format!("location: {to}\r\n"), "");
+        let list = |body: &str| answer(request, "200 OK", "", &format!("#EXTM3U\n{body}\n"));
+        match request {
+            request if !has_login(request) => asks_for_login(request),
+            request if request.starts_with("GET /cam ") => moved("there/all.m3u8"),
+            // Relative to where it is, not to what was typed.
+            request if request.starts_with("GET /there/all.m3u8 ") => {
+                list("#EXT-X-STREAM-INF:BANDWIDTH=1\nlow.m3u8")
+            }
+            request if request.starts_with("GET /there/low.m3u8 ") => list("#EXT-X-TARGETDURATION:1"),
+            _ => moved(&format!("http://127.0.0.1:{evil}/cam")),
+        }
+    });
+    let control = Control::new();
+    let (stop, seen) = (control.clone(), Arc::clone(&requests));
+    let asked_for = move |path: &str| {
+        let requests = seen.lock().unwrap();
+        requests.iter().filter(|head| head.starts_with(path) && has_login(head)).count()
+    };
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| await_renewal(&with_login(uri("http", port, "cam")), &control));
+        let begun = std::time::Instant::now();
+        while asked_for("GET /there/low.m3u8 ") < 3 {
+            assert!(begun.elapsed().as_secs() < 60 && !waits.is_finished(), "{:?}", requests.lock().unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        stop.stop();
+    });
+    await_renewal(&with_login(uri("http", port, "elsewhere")), &Control::new());
+    got_no_login(&asked);
+    // Only the address itself may be opened.
+    let confined = SourceSpec { is_confined: true, ..with_login(uri("http", port, "cam")) };
+    let before = asked_for("GET /there/");
+    await_renewal(&confined, &Control::new());
+    assert_eq!(asked_for("GET /there/"), before);
+}

@@ -52,7 +52,7 @@ const MOST_OPENINGS: u32 = 5;
 const OURS: &str = "lockon";
 
 /// How many redirections are followed, one after the other.
-const MOST_REDIRECTIONS: u32 = 8;
+pub(super) const MOST_REDIRECTIONS: u32 = 8;
 
 impl VideoSource {
     /// Opens the input and waits until the first frame's format is known.
@@ -508,7 +508,7 @@ fn is_address(spec: &SourceSpec, address: &str) -> bool {
 
 /// The source at the address that the server of `typed` redirects to. It gets the login if it is the same
 /// server.
-fn redirected(typed: &SourceSpec, to: String) -> Result<SourceSpec> {
+pub(super) fn redirected(typed: &SourceSpec, to: String) -> Result<SourceSpec> {
     let Input::Uri(uri) = &typed.input else { return Ok(typed.clone()) };
     let to = Uri::from(to);
     if typed.is_confined {

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 
-use super::login::give_login;
-use super::{Input, SourceSpec};
-use crate::launch::{self, Running};
+use super::login::{Login, give_login};
+use super::open::{MOST_REDIRECTIONS, redirected};
+use super::{Input, SourceSpec, Uri};
+use crate::launch::{self, Redirection, Running};
 use lockon_core::control::{Control, STOP_CHECK};
 
 /// A playlist is renewed about once in its target duration (RFC 8216, 6.3.4). Networks and cameras are late.
@@ -105,19 +106,23 @@ pub(super) fn await_renewal(spec: &SourceSpec, control: &Control) {
 
 /// The text of the playlist with segments; of the first variant where the address has several.
 fn fetch(spec: &SourceSpec, control: &Control) -> Option<String> {
-    let Input::Uri(uri) = &spec.input else { return None };
-    let (address, _) = uri.with_login(spec.login.clone()).ok()?;
-    let text = fetch_text(spec, &address, control)?;
+    let Input::Uri(typed) = &spec.input else { return None };
+    let (text, address) = fetch_text(spec, spec.clone(), control)?;
     let mut lines = text.lines().map(str::trim);
     if !lines.any(|line| line.starts_with("#EXT-X-STREAM-INF")) {
         return Some(text);
     }
     let variant = lines.find(|line| !line.is_empty() && !line.starts_with('#'))?;
-    let variant = resolved(&address, variant);
+    let variant = Uri::from(resolved(&address, variant));
     // A playlist must not choose what else is opened.
-    let scheme = super::Uri::from(variant.as_str()).scheme();
-    let is_read = matches!(scheme.as_str(), "http" | "https") || scheme == uri.scheme();
-    if is_read { fetch_text(spec, &variant, control) } else { None }
+    let scheme = variant.scheme();
+    if !matches!(scheme.as_str(), "http" | "https") && scheme != typed.scheme() {
+        return None;
+    }
+    // It may name another server than the one that was typed.
+    let login = typed.with_login(spec.login.clone()).ok()?.1.filter(|_| typed.lends_login_to(&variant));
+    let variant = SourceSpec { input: Input::Uri(variant), login, ..spec.clone() };
+    fetch_text(spec, variant, control).map(|(text, _)| text)
 }
 
 /// The address of what a playlist or a redirection at `base` names.
@@ -137,28 +142,65 @@ pub(super) fn resolved(base: &str, named: &str) -> String {
     format!("{}{slash}{named}", &base[..end])
 }
 
-fn fetch_text(spec: &SourceSpec, address: &str, control: &Control) -> Option<String> {
-    let Input::Uri(uri) = &spec.input else { return None };
+/// The answer of a server.
+enum Fetched {
+    Text(String),
+    /// It redirects to this address.
+    Moved(String),
+}
+
+/// Returns a playlist and the address that it is at, behind the redirections that a source may follow.
+fn fetch_text(typed: &SourceSpec, mut at: SourceSpec, control: &Control) -> Option<(String, String)> {
+    for _ in 0..MOST_REDIRECTIONS {
+        let Input::Uri(uri) = &at.input else { return None };
+        let (address, login) = uri.with_login(at.login.clone()).ok()?;
+        match fetch_once(uri, &address, login, control)? {
+            Fetched::Text(text) => return Some((text, address)),
+            Fetched::Moved(to) => at = redirected(typed, to).ok()?,
+        }
+    }
+    None
+}
+
+fn fetch_once(uri: &Uri, address: &str, login: Option<Login>, control: &Control) -> Option<Fetched> {
     let source = gst::Element::make_from_uri(gst::URIType::Src, address, None).ok()?;
+    if source.has_property("automatic-redirect") {
+        // The names in a playlist are relative to its last address.
+        source.set_property("automatic-redirect", false);
+    }
     let sink = gst_app::AppSink::builder().sync(false).max_buffers(8).build();
     let pipeline = gst::Pipeline::new();
     pipeline.add_many([&source, sink.upcast_ref()]).ok()?;
     source.link(&sink).ok()?;
-    if let Some(login) = uri.with_login(spec.login.clone()).ok()?.1 {
-        // The playlist may name another server than the one that was typed.
+    if let Some(login) = login {
         give_login(&pipeline, login, Some(uri));
     }
     let running = Running::new(pipeline);
-    running.set_state(gst::State::Playing).ok()?;
+    let moved = || {
+        let Redirection { from, to } = running.redirection()?;
+        (from == address).then(|| Fetched::Moved(resolved(&from, &to)))
+    };
+    if running.set_state(gst::State::Playing).is_err() {
+        return moved();
+    }
     let deadline = Instant::now() + PATIENCE;
     let mut text = Vec::new();
     while text.len() < MOST_BYTES {
+        // An error is followed by an end of the stream.
+        if running.wait(Duration::ZERO).is_err() {
+            return moved();
+        }
         if let Some(sample) = sink.try_pull_sample(gst::ClockTime::try_from(STOP_CHECK).ok()) {
             text.extend_from_slice(&sample.buffer()?.map_readable().ok()?);
         } else if sink.is_eos() {
-            return String::from_utf8(text).ok().filter(|text| text.starts_with("#EXTM3U"));
+            return match moved() {
+                Some(moved) => Some(moved),
+                None => {
+                    String::from_utf8(text).ok().filter(|text| text.starts_with("#EXTM3U")).map(Fetched::Text)
+                }
+            };
         }
-        if Instant::now() > deadline || control.is_stopped() || running.wait(Duration::ZERO).is_err() {
+        if Instant::now() > deadline || control.is_stopped() {
             return None;
         }
     }
