@@ -274,10 +274,16 @@ impl Committed {
     /// Removes the outputs of a job that this worker lost, except those that replaced other files. Files that
     /// another worker placed under the same names stay.
     pub(super) fn undo(&self) {
-        for placed in self.placed.iter().filter(|placed| placed.is_there()) {
-            let _ = std::fs::remove_file(&placed.name);
+        for (number, placed) in self.placed.iter().enumerate().filter(|(_, placed)| placed.is_there()) {
+            let hidden = if placed.hidden.is_dir() { &placed.hidden } else { folder_of(&placed.hidden) };
+            take_away(&placed.name, hidden, number);
         }
         self.keep();
+    }
+
+    /// True if a worker that takes over the job may remove outputs: all but those that replaced other files.
+    pub(super) fn can_be_removed(&self) -> bool {
+        !self.placed.is_empty()
     }
 }
 
@@ -341,16 +347,27 @@ pub(super) fn sweep_all(job: &Job, request: &Request) {
     for path in request.output_files() {
         let folder = folder_of(&path);
         let left = hidden_of(job, folder);
-        let ours: Vec<_> = left.iter().flat_map(|hidden| identities(hidden)).collect();
-        if !ours.is_empty() {
-            for entry in folder.read_dir().into_iter().flatten().flatten() {
+        for hidden in &left {
+            let ours = identities(hidden);
+            if ours.is_empty() {
+                continue;
+            }
+            for (number, entry) in folder.read_dir().into_iter().flatten().flatten().enumerate() {
                 if identity(&entry.path()).is_some_and(|it| ours.contains(&it)) {
-                    let _ = std::fs::remove_file(entry.path());
+                    take_away(&entry.path(), hidden, number);
                 }
             }
         }
         remove_folders(&left);
     }
+}
+
+/// Moves a file of a try into the try's hidden folder, which is removed next. A worker that takes over the
+/// job removes that folder before it gives any file its name. So a worker that was held up since it looked
+/// takes nothing from that one: the folder is not there any more.
+fn take_away(name: &Path, hidden: &Path, number: usize) {
+    // Under its own name there it would be the same file, and stay.
+    let _ = std::fs::rename(name, hidden.join(format!(".removed-{number}")));
 }
 
 /// True if an earlier try of the job gave this file its name.
@@ -556,6 +573,24 @@ mod tests {
             committed.undo();
             assert_eq!(name.exists(), is_taken);
         }
+    }
+
+    #[test]
+    fn a_worker_that_was_held_up_takes_no_name_from_the_one_that_took_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let (job, request) = job(folder.path());
+        let first = place(&job, &request, "first");
+        let hidden = first.folders[0].path.clone();
+        let written = write(&first);
+        let first = first.commit(&written).unwrap();
+        // It has looked: the name is its own. Then it is held up, and another worker does the whole job.
+        let name = first.placed[0].name.clone();
+        let second = place(&job, &request, "second");
+        let written = write(&second);
+        let second = second.commit(&written).unwrap();
+        second.keep();
+        take_away(&name, &hidden, 0);
+        assert_eq!(names(folder.path()), ["a-2.mkv", "a.jsonl", "a.mkv"]);
     }
 
     #[test]

@@ -121,6 +121,30 @@ fn a_worker_that_is_back_after_another_one_did_its_job_again_keeps_the_results_o
     farm.wait("nothing else is left", || farm.leftovers().is_empty());
 }
 
+/// The other worker says that it has the job, and is held up before it removes the files of earlier tries.
+#[test]
+fn a_worker_that_is_back_does_not_report_files_that_another_one_is_about_to_remove() {
+    let Some(farm) = Farm::start() else { return };
+    let first = Unheard::on(&farm);
+    let mut claimed = farm.jobs().remove(0);
+    let id = claimed["job"]["id"].as_str().unwrap().to_owned();
+    (claimed["worker"], claimed["instance"]) = ("second".into(), "5ec0d5ec".into());
+    farm.tell_server(&format!("lockon.main.state.{id}"), &claimed.to_string());
+    let Unheard { worker, link, slow } = first;
+    link.restore();
+    farm.wait("it hears of the other worker", || farm.log().contains("another worker has it"));
+    farm.wait("a job that is not done has no results", || !farm.path("slow.csv").exists());
+    // It may have got the job again by now.
+    worker.kill();
+    assert!(all_are(&farm.jobs(), "running"), "{:?}", farm.jobs());
+    slow.go_on();
+    let _third = farm.worker("third", &[]);
+    let jobs = farm.until("it is done", |jobs| all_are(jobs, "done"));
+    assert_eq!(jobs[0]["worker"], "third");
+    slow.are_results(&farm);
+    farm.wait("nothing else is left", || farm.leftovers().is_empty());
+}
+
 #[test]
 fn a_job_whose_worker_was_killed_is_done_by_another() {
     let Some(farm) = Farm::start() else { return };

@@ -429,8 +429,11 @@ impl Shared {
             }
             is_anothers = !found.is_held_by(&self.instance);
             if is_anothers {
-                // Finished results count while another worker still does the job, if it has not removed them.
-                let is_done = record.status == Status::Done && !found.status.is_final();
+                // Finished results count, unless another worker has begun the job: it removes files of
+                // earlier tries, at a moment that nobody else knows.
+                let may_go = found.status == Status::Running
+                    && outputs.is_some_and(|outputs| outputs.can_be_removed());
+                let is_done = record.status == Status::Done && !found.status.is_final() && !may_go;
                 if !is_done || !are_whole(outputs).await {
                     return Ok(Said::NotOurs);
                 }
