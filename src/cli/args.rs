@@ -252,7 +252,8 @@ pub(super) struct MatchArgs {
     #[command(flatten)]
     pub(super) overwrite: OverwriteArgs,
     /// Also explain on standard error how well each template stands out from the rest of the picture: the
-    /// best right places, the best wrong ones, and a --min-score between them
+    /// best right places, the best wrong ones, a --min-score between them, and the limits that decided which
+    /// places are reported
     #[arg(long)]
     pub(super) explain: bool,
 }

@@ -7,8 +7,9 @@ use lockon::results::Match;
 use lockon::template::Template;
 use lockon::text;
 
-/// Places that are looked at.
-const PLACES: usize = 20;
+/// Places that are looked at. A template may occur some hundred times in a picture, and the right places end
+/// only where the first wrong one is seen.
+const PLACES: usize = 1000;
 /// Places that are listed of each kind.
 const LISTED: usize = 5;
 /// What scores less is nothing like the template.
@@ -23,9 +24,18 @@ pub(super) fn limits(asked: Limits) -> Limits {
     Limits { min_score: asked.min_score.min(LEAST), max_matches: PLACES, ..asked }
 }
 
-/// The best places of a template, best first, parted where their scores fall most, and the `--min-score` that
-/// does so. Those with less than `least` were not looked for.
-pub(super) fn describe(template: &Template, places: &[&Match], least: f64) -> String {
+/// A search whose results are explained.
+pub(super) struct Search {
+    /// The limits that were asked for.
+    pub(super) limits: Limits,
+    /// How many matches of the template it reported.
+    pub(super) reported: usize,
+}
+
+/// The best places of a template, best first, parted where their scores fall most, the `--min-score` that
+/// does so, and the limits that decided which places were reported. Those with less than `least` were not
+/// looked for.
+pub(super) fn describe(template: &Template, places: &[&Match], least: f64, search: &Search) -> String {
     let scores: Vec<_> = places.iter().map(|place| place.score).collect();
     let (name, size) = (text::in_one_line(template.name()), template.size());
     let Some(&best) = scores.first() else {
@@ -55,8 +65,9 @@ pub(super) fn describe(template: &Template, places: &[&Match], least: f64) -> St
             }
             text.push(')');
         }
-        if places.len() > LISTED {
-            let _ = write!(text, "\n         and {} more", places.len() - LISTED);
+        if let Some(last) = places.get(LISTED..).and_then(<[_]>::last) {
+            let more = places.len() - LISTED;
+            let _ = write!(text, "\n         and {more} more, down to {:.3}", last.score);
         }
     };
     list(first, &places[..right]);
@@ -83,7 +94,61 @@ pub(super) fn describe(template: &Template, places: &[&Match], least: f64) -> St
             f64::midpoint(high, low)
         )
     };
+    for line in decided(&scores, is_clear.then_some(right), search) {
+        let _ = write!(text, "\n  {line}");
+    }
     text
+}
+
+/// Which limits left places out, or let wrong ones pass, and what decided between places of the same score.
+/// `right` is how many of these scores, which fall, are right, where that is clear.
+fn decided(scores: &[f64], right: Option<usize>, search: &Search) -> Vec<String> {
+    let Limits { min_score, max_matches, .. } = search.limits;
+    let mut lines = Vec::new();
+    let passing = scores.iter().filter(|score| **score >= min_score).count();
+    if let Some(right) = right {
+        if passing < right {
+            let (high, low) = (scores[passing], scores[right - 1]);
+            let range =
+                if right - passing == 1 { format!("{low:.3}") } else { format!("{high:.3} to {low:.3}") };
+            let all = if right == 1 { "right place".to_owned() } else { format!("{right} right places") };
+            lines.push(match (passing, right) {
+                (0, 1) => format!("--min-score {min_score} leaves out the {all}: it scores {range}"),
+                (0, _) => format!("--min-score {min_score} leaves out the {all}: they score {range}"),
+                _ => {
+                    format!(
+                        "--min-score {min_score} reports {passing} of the {all}: the others score {range}"
+                    )
+                }
+            });
+        }
+        let wrong = search.reported.saturating_sub(passing.min(right));
+        if wrong > 0 {
+            lines.push(if wrong == 1 {
+                format!("1 wrong place is reported: --min-score {min_score} lets it pass")
+            } else {
+                format!("{wrong} wrong places are reported: --min-score {min_score} lets them pass")
+            });
+        }
+    }
+    // Of places that all could be right, or of those that are.
+    let (pool, kind) = match right {
+        Some(right) => (passing.min(right), "right places"),
+        None => (passing, "places that pass --min-score"),
+    };
+    if search.reported >= max_matches && max_matches < pool {
+        let all = if pool == PLACES { format!("{pool} or more") } else { pool.to_string() };
+        let (last, next) = (scores[max_matches - 1], scores[max_matches]);
+        let why = if last == next {
+            "equal scores are reported from the top down, then from left to right".to_owned()
+        } else if max_matches == 1 {
+            format!("its score decided, {last:.4} before {next:.4}")
+        } else {
+            format!("their scores decided, {last:.4} before {next:.4}")
+        };
+        lines.push(format!("--max-matches {max_matches} reports {max_matches} of {all} {kind}: {why}"));
+    }
+    lines
 }
 
 fn counted(places: usize) -> String {
@@ -110,6 +175,11 @@ mod tests {
     use lockon::frame::{Plane, Size};
 
     fn described(scores: &[f64]) -> String {
+        explained(scores, scores.len(), 0.8)
+    }
+
+    /// What is said of a search with these limits, which reports all that pass them.
+    fn explained(scores: &[f64], max_matches: usize, min_score: f64) -> String {
         let luma = Plane::from_vec((0..12).collect(), Size::new(4, 3));
         let template = Template::new("part", luma, None).expect("it is not flat");
         let places: Vec<_> = scores
@@ -128,7 +198,49 @@ mod tests {
                 cy: 0.0,
             })
             .collect();
-        describe(&template, &places.iter().collect::<Vec<_>>(), LEAST)
+        let limits = Limits { min_score, max_matches, ..Limits::default() };
+        let passing = scores.iter().filter(|score| **score >= min_score).count();
+        let search = Search { limits, reported: passing.min(max_matches) };
+        describe(&template, &places.iter().collect::<Vec<_>>(), LEAST, &search)
+    }
+
+    #[test]
+    fn many_right_places_are_counted_and_the_limit_that_leaves_some_out_is_named() {
+        let scores: Vec<_> = [1.0; 30].into_iter().chain([0.97, 0.95, 0.41, 0.40]).collect();
+        let said = explained(&scores, 1, 0.8);
+        for expected in [
+            "part (4x3): 32 places stand out\n",
+            "         and 27 more, down to 0.950\n  wrong  0.410 ",
+            "\n  --min-score 0.68 separates them: scores fall from 0.95 to 0.41\n",
+            "\n  --max-matches 1 reports 1 of 32 right places: equal scores are reported from the top down, then from \
+             left to right",
+        ] {
+            assert!(said.contains(expected), "{said}");
+        }
+        let said = explained(&scores, 31, 0.8);
+        let expected =
+            "--max-matches 31 reports 31 of 32 right places: their scores decided, 0.9700 before 0.9500";
+        assert!(said.ends_with(expected), "{said}");
+        let said = explained(&scores, 100, 0.96);
+        assert!(
+            said.ends_with("--min-score 0.96 reports 31 of the 32 right places: the others score 0.950"),
+            "{said}"
+        );
+        let said = explained(&scores, 100, 0.35);
+        assert!(said.ends_with("2 wrong places are reported: --min-score 0.35 lets them pass"), "{said}");
+        // All of them, and nothing else.
+        assert!(explained(&scores, 100, 0.8).ends_with("from 0.95 to 0.41"));
+        let said = explained(&[0.79, 0.4], 5, 0.8);
+        assert!(said.ends_with("--min-score 0.8 leaves out the right place: it scores 0.790"), "{said}");
+    }
+
+    #[test]
+    fn places_that_nothing_tells_apart_are_reported_in_the_order_that_is_named() {
+        let said = explained(&[1.0; PLACES], 3, 0.8);
+        assert!(said.contains("no place stands out\n  best   1.000"), "{said}");
+        let expected = "--max-matches 3 reports 3 of 1000 or more places that pass --min-score: equal scores are \
+                        reported from the top down, then from left to right";
+        assert!(said.ends_with(expected), "{said}");
     }
 
     #[test]
@@ -155,7 +267,7 @@ mod tests {
         for scores in [&[0.91, 0.9, 0.88, 0.86][..], &[0.45, 0.31], &[]] {
             // The last of many falls to what is not known.
             let many: Vec<_> =
-                scores.iter().copied().chain((0..PLACES).map(|i| 0.85 - 0.01 * i as f64)).collect();
+                scores.iter().copied().chain((0..PLACES).map(|i| 0.85 - 0.0005 * i as f64)).collect();
             let said = described(if scores.len() == 4 { &many } else { scores });
             assert!(!said.contains("separates them"), "{said}");
             // Nor is any of them called right.

@@ -57,7 +57,9 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
         for NamedTemplate { template, .. } in &job.templates {
             let of_template = |m: &&Match| m.template == *template.name();
             let places: Vec<_> = found.matches.iter().filter(of_template).collect();
-            log::say(&explain::describe(template, &places, limits.min_score));
+            let reported = record.matches.iter().filter(of_template).count();
+            let search = explain::Search { limits: request.limits(), reported };
+            log::say(&explain::describe(template, &places, limits.min_score, &search));
         }
     }
     Ok(if record.matches.is_empty() { Outcome::NoMatch } else { Outcome::Done })

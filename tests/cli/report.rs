@@ -189,6 +189,29 @@ fn explain_tells_right_places_from_wrong_ones_and_leaves_standard_output_alone()
     let found =
         succeeds(place.lockon(&format!("match scene.png patch.png --max-matches 20 --min-score {score}")));
     assert_eq!(matches(&found).as_array().unwrap().len(), 1, "{said}");
+    // Something that is there twenty-five times.
+    let (tile, size) = (noise(3, Size::new(20, 16)), Size::new(200, 160));
+    let mut many = noise(4, size);
+    for copy in 0..25 {
+        let (left, top) = (copy % 5 * 40 + 7, copy / 5 * 32 + 5);
+        for y in 0..16 {
+            many.data_mut()[(top + y) * size.width + left..][..20]
+                .copy_from_slice(&tile.data()[y * 20..][..20]);
+        }
+    }
+    lockon::still::save(&place.path("many.png"), many.as_ref()).unwrap();
+    lockon::still::save(&place.path("tile.png"), tile.as_ref()).unwrap();
+    let out = succeeds(place.lockon("match many.png tile.png --max-matches 7 --explain"));
+    let said = stderr(&out);
+    for expected in [
+        "tile (20x16): 25 places stand out\n",
+        "--max-matches 7 reports 7 of 25 right places: equal scores are reported from the top down",
+    ] {
+        assert!(said.contains(expected), "{said}");
+    }
+    let places: Vec<_> =
+        matches(&out).as_array().unwrap().iter().map(|m| (m["y"].clone(), m["x"].clone())).collect();
+    assert_eq!(places[..6].iter().map(|(y, _)| y.as_u64().unwrap()).collect::<Vec<_>>(), [5, 5, 5, 5, 5, 37]);
     // Something that is not there.
     let out = place.lockon("match scene.png missing.png --explain");
     assert_eq!(out.status.code(), Some(1));
