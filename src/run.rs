@@ -86,7 +86,8 @@ impl Request {
     /// written.
     ///
     /// # Errors
-    /// As [`Self::check`] and [`job::load_templates`]; `File` if the video is a file that cannot be read.
+    /// As [`Self::check`] and [`job::load_templates`]; `Usage` if the folder of an output does not exist;
+    /// `File` if the video is a file that cannot be read.
     pub fn prepare(&self) -> Result<Prepared> {
         self.prepare_for(Share::WHOLE)
     }
@@ -99,6 +100,7 @@ impl Request {
         launch::init()?;
         let spec = self.source_spec_for(share)?;
         self.check_with(&spec)?;
+        files::check_folders(&self.written_paths())?;
         let templates = job::load_templates(&self.template)?;
         if let Input::File(path) = &spec.input {
             path.metadata().map_err(Error::file("read", path))?;

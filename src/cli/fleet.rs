@@ -11,6 +11,7 @@ use anyhow::{Result, bail};
 use indicatif::ProgressBar;
 
 use lockon::Error;
+use lockon::files;
 use lockon::fleet::{self, Completion, Ended, Fleet, Order};
 use lockon::frame::VideoFormat;
 use lockon::job;
@@ -103,6 +104,9 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
         .iter()
         .try_for_each(|(name, request)| run::check(request).map_err(|error| in_front(name, error)))?;
     fleet::check(&videos)?;
+    // Of all videos at once: else each of them would fail by itself.
+    let written: Vec<_> = videos.iter().flat_map(|(_, request)| request.written_paths()).collect();
+    files::check_folders(&written)?;
     let all = videos.len();
     let may_be_lost = if args.several.skip_done {
         leave_out_done(&mut videos, args.overwrite.no_overwrite)?

@@ -37,6 +37,7 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
     if let Some(output) = &args.output {
         still::check_extension(output)?;
         let taken = if args.overwrite.overwrite { args.boxes.len() } else { 1 };
+        files::check_folders(std::slice::from_ref(output))?;
         files::check_distinct(&inputs, &numbered(output, taken))?;
         args.overwrite.allow(std::slice::from_ref(output))?;
         files::check_writable(output)?;
@@ -175,7 +176,7 @@ fn command(input: &Input, boxes: &[Rect], frame: Option<u64>) -> String {
 fn templates(pictures: &[PathBuf]) -> String {
     let mut options = String::new();
     for picture in pictures {
-        let _ = write!(options, " --template {}", word(&picture.to_string_lossy()));
+        let _ = write!(options, " --template {}", shell::path(&picture.to_string_lossy()));
     }
     options
 }
@@ -195,12 +196,7 @@ fn quoted(input: &Input) -> String {
         Input::Uri(uri) => uri.without_login().0,
         input => input.to_string(),
     };
-    if text == "-" { text } else { word(&text) }
-}
-
-/// A name as a word for a shell that no program takes for an option.
-fn word(name: &str) -> String {
-    if name.starts_with('-') { shell::quoted(&format!("./{name}")) } else { shell::quoted(name) }
+    if text == "-" { text } else { shell::path(&text) }
 }
 
 /// What a file about an input is called, without its extension.

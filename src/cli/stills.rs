@@ -99,6 +99,7 @@ pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
 /// Refuses, before any work, a picture that could not be written.
 fn check_output(inputs: &[PathBuf], output: &PathBuf) -> lockon::Result<()> {
     still::check_extension(output)?;
+    files::check_folders(std::slice::from_ref(output))?;
     files::check_distinct(inputs, std::slice::from_ref(output))?;
     files::check_writable(output).map(|_| ())
 }

@@ -182,6 +182,12 @@ impl Request {
         self.output.iter().cloned().chain(results).collect()
     }
 
+    /// The files that are written, and the pattern of those that --cut writes: all lie in folders that must
+    /// exist.
+    pub fn written_paths(&self) -> Vec<PathBuf> {
+        self.output_files().into_iter().chain(self.cut.iter().map(PathBuf::from)).collect()
+    }
+
     /// The files that are written, and those there that clips of --cut may replace.
     pub fn files_at_risk(&self) -> Vec<PathBuf> {
         let clips = self.cut.iter().flat_map(|pattern| clips::existing(pattern));

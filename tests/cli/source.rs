@@ -484,10 +484,15 @@ fn a_template_whose_name_has_line_breaks_and_colours_forges_no_line() {
     let said = stderr(&out);
     assert!(said.contains("e\\u{1b}[8mvil\\u{a}car: found in 60"), "{said}");
     assert!(!said.contains('\u{1b}') && !said.contains("\ncar:"), "{said}");
-    let output = format!("nowhere/{evil}.csv");
-    let out = place.lockon_args(&["run", "ball.mp4", "-t", "ball.png", "--results", &output]);
-    fails(&out, 1, "vil\\u{a}car");
-    assert!(!stderr(&out).contains("\ncar:"), "{}", stderr(&out));
+    let folder = format!("{evil}/out.csv");
+    let file = format!("{evil}.csv");
+    std::fs::create_dir(place.path(&file)).unwrap();
+    for (output, code) in [(folder, 2), (file, 1)] {
+        let out = place.lockon_args(&["run", "ball.mp4", "-t", "ball.png", "--results", &output]);
+        fails(&out, code, "vil\\u{a}car");
+        assert!(!stderr(&out).contains(['\u{1b}', '\r']), "{}", stderr(&out));
+        assert!(!stderr(&out).contains("\ncar:"), "{}", stderr(&out));
+    }
     let out = place.lockon_args(&["match", "ball.png", &template, "--explain"]);
     assert!(!stderr(&succeeds(out)).contains(['\u{1b}', '\r']));
 }

@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::control::{Control, STOP_CHECK};
 use crate::error::{Error, Result};
+use crate::shell;
 use crate::text;
 
 /// Most bytes of a file that says something secret.
@@ -87,6 +88,36 @@ pub fn text_of<R: Read>(mut from: R) -> io::Result<impl BufRead> {
         start.clear();
     }
     Ok(BufReader::new(Cursor::new(start).chain(from)))
+}
+
+/// Refuses outputs in folders that do not exist. One error names all of these folders, and the command that
+/// makes them.
+///
+/// Folders are never made for an output: a mistyped name, or a disk that is not mounted, would get files that
+/// nobody looks for.
+///
+/// # Errors
+/// `Usage`.
+pub fn check_folders(outputs: &[PathBuf]) -> Result<()> {
+    let mut missing: Vec<&Path> = Vec::new();
+    for folder in outputs.iter().filter_map(|path| path.parent()) {
+        match folder.metadata() {
+            _ if folder.as_os_str().is_empty() || missing.contains(&folder) => {}
+            Ok(found) if found.is_dir() => {}
+            // `a.mp4/out.mkv`: there is no folder to make.
+            Ok(_) => return Err(Error::Usage(format!("{} is not a folder", text::path(folder)))),
+            Err(error) if error.kind() == ErrorKind::NotFound => missing.push(folder),
+            // A folder that cannot be looked into, or lies below a file: the system says why.
+            Err(_) => {}
+        }
+    }
+    let words: Vec<_> = missing.iter().map(|folder| shell::path(&folder.to_string_lossy())).collect();
+    let named = match &missing[..] {
+        [] => return Ok(()),
+        [folder] => format!("folder {} does not exist", text::path(folder)),
+        folders => format!("{} folders for outputs do not exist", folders.len()),
+    };
+    Err(Error::Usage(format!("{named} (fix: mkdir -p {})", text::in_one_line(&words.join(" ")))))
 }
 
 /// True if nothing is at `path` yet. Leaves everything as it was.
@@ -544,5 +575,28 @@ mod tests {
         assert!(!check_writable(&dir.path().join("old")).unwrap());
         assert_eq!(std::fs::read_to_string(dir.path().join("old")).unwrap(), "kept");
         assert!(check_writable(&dir.path().join("no/where")).is_err());
+    }
+
+    #[test]
+    fn folders_that_do_not_exist_are_named_together_with_the_command_that_makes_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let said = |names: &[&str]| {
+            let outputs: Vec<_> = names.iter().map(|name| at(name)).collect();
+            let error = check_folders(&outputs).err().filter(Error::is_usage)?.to_string();
+            Some(error.replace(&format!("{}/", dir.path().display()), ""))
+        };
+        std::fs::create_dir(at("there")).unwrap();
+        std::fs::write(at("file"), "").unwrap();
+        assert_eq!(said(&["a.mkv", "there/a.mkv", "there/b.jsonl"]), None);
+        let one = "folder no does not exist (fix: mkdir -p no)";
+        assert_eq!(said(&["no/a.mkv", "there/a.mkv", "no/b.jsonl"]).as_deref(), Some(one));
+        let several = "2 folders for outputs do not exist (fix: mkdir -p no 'it is/far')";
+        assert_eq!(said(&["no/a.mkv", "it is/far/a.mkv", "no/b.jsonl"]).as_deref(), Some(several));
+        assert_eq!(said(&["file/a.mkv"]).as_deref(), Some("file is not a folder"));
+        // Files of this folder, and those that are open, have no folder to look for.
+        check_folders(&["a.mkv".into(), "-".into(), "/dev/stdout".into()]).unwrap();
+        let dashed = check_folders(&["-no/a.mkv".into()]).unwrap_err().to_string();
+        assert!(dashed.ends_with("(fix: mkdir -p ./-no)"), "{dashed}");
     }
 }

@@ -11,6 +11,11 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
+/// The name of a file or folder as a word that no program takes for an option.
+pub fn path(name: &str) -> String {
+    if name.starts_with('-') { quoted(&format!("./{name}")) } else { quoted(name) }
+}
+
 /// A line of which a shell makes these words.
 pub fn line<T: AsRef<str>>(words: &[T]) -> String {
     words.iter().map(|word| quoted(word.as_ref())).collect::<Vec<_>>().join(" ")
