@@ -26,6 +26,7 @@ mod range;
 mod repeat;
 mod report;
 mod results;
+mod scrub;
 mod search;
 mod source;
 mod typed;

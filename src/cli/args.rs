@@ -259,14 +259,28 @@ pub(super) struct MatchArgs {
 }
 
 const PICK_KEYS: &str = "\
-In the window:
+To find the frame, in the window:
+  Left, Right             one frame back or ahead
+  Shift+Left, Shift+Right 1 s back or ahead
+  Page Up, Page Down      10 s ahead or back; a tenth of a video shorter than 100 s
+  Up, Down                1 min ahead or back
+  Home, End               the first or the last frame
+  bar below the picture   click or drag: that place in the video
+Then draw boxes. They may be on different frames, and the printed command names the frame of each:
   drag the mouse          draw a box
   arrows                  move it by a pixel
   Shift+arrows            resize it by a pixel, at its right and lower edge
+  , .                     keep the box and move by a frame, with Shift by 1 s
   Enter, space            accept it and finish
   A                       accept it and draw another
   Backspace               remove the box, or the last accepted one
   Esc, q, c               cancel, as does closing the window: exit code 1
+
+A camera, a stream or a pipe cannot be seeked: Right moves to the next frame, and Left back to some that were shown. A frame whose number \
+is not known after seeking is named by its time.
+
+The first frame that is not empty is shown first: without --frame and --at, frames are skipped whose darkest and brightest pixel differ \
+by less than 16 of 255 levels of luma (black, or one flat colour). At most 1500 frames are skipped, of a camera those of 3 s.
 
 Without a screen the frame is written as a PNG file with a grid of coordinates, from which to read a box for --box; the exit \
 code is then 1.
@@ -282,7 +296,7 @@ pub(super) struct PickArgs {
     /// standard input
     #[arg(value_parser = OsStringValueParser::new().try_map(|typed| input(&typed)))]
     pub(super) input: Input,
-    /// Use this frame, counted from 0 (default: the first)
+    /// Use this frame, counted from 0 (default: the first that is not empty)
     #[arg(long, value_name = "N", conflicts_with = "at")]
     pub(super) frame: Option<u64>,
     /// Use the first frame at or after this time: 12.5s, 1:02.5, 1:02:03.5

@@ -7,14 +7,13 @@ use anyhow::{Result, bail};
 
 use lockon::Error;
 use lockon::colour::{self, Conversion};
-use lockon::config::{Moment, Part, TrackSpec};
+use lockon::config::{Moment, TrackSpec};
 use lockon::control::Control;
-use lockon::excerpt::Excerpt;
 use lockon::files;
 use lockon::frame::{Frame, PixelFormat, Plane, Rect};
 use lockon::media::launch;
-use lockon::media::pick::{KEYS, Picker};
-use lockon::media::source::{Decoder, Input, SourceSpec, VideoSource};
+use lockon::media::pick::{FORWARD_KEYS, Film, KEYS, Opening, Picked, Picker, Reach, SCRUB_KEYS};
+use lockon::media::source::{Decoder, Input, SourceSpec};
 use lockon::overlay::{self, Canvas};
 use lockon::request::login;
 use lockon::{shell, still, text};
@@ -42,7 +41,6 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
         args.overwrite.allow(std::slice::from_ref(output))?;
         files::check_writable(output)?;
     }
-    let moment = args.frame.map(Moment::Frame).or(args.at).unwrap_or_default();
     let signals = Signals::watch()?;
     // Held open, so that nobody has to be waited for when the picture is there.
     let _reader = match args.output.as_deref().filter(|output| files::is_pipe(output)) {
@@ -52,51 +50,59 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
         },
         None => None,
     };
-    let source = match VideoSource::open(&spec, signals.control()) {
+    let start = args.frame.map(Moment::Frame).or(args.at);
+    let film = match Film::open(&spec, start, signals.control()) {
         Err(_) if signals.exit_code().is_some() => return Ok(signals.outcome()),
         opened => opened?,
     };
-    let mut excerpt = Excerpt::new(source, Part { start: moment, ..Part::default() });
-    let Some(frame) = excerpt.first(signals.control())? else {
-        if signals.exit_code().is_some() {
-            return Ok(signals.outcome());
+    let Some(film) = film else { return Ok(signals.outcome()) };
+    match film.opening() {
+        Opening::Asked => {}
+        Opening::NotEmpty(1) => log::say("frame 0 is empty (black, or one flat colour): starting at frame 1"),
+        Opening::NotEmpty(count) => log::say(&format!(
+            "frames 0 to {} are empty (black, or one flat colour): starting at frame {count}",
+            count - 1
+        )),
+        Opening::AllEmpty(count) => {
+            log::say(&format!("the first {count} frames are all empty (black, or one flat colour)"));
         }
-        let reason = match excerpt.missed().and_then(|last| Some((last.index, last.pts_ns?))) {
-            Some((index, ns)) => {
-                let last = Moment::Time(ns);
-                format!("it ends before {}: its last frame is {index}, at {last}", moment.in_words())
-            }
-            None => format!("it ended before {}", moment.in_words()),
-        };
-        return Err(Error::NoVideo { input: spec.input.to_string(), reason }.into());
-    };
-    let boxes = if args.boxes.is_empty() {
-        match ask(&frame, &args.input, signals.control())? {
-            Some(boxes) => boxes,
+    }
+    let picked = if args.boxes.is_empty() {
+        match ask(film, &args.input, signals.control())? {
+            Some(picked) => picked,
             None => return Ok(signals.outcome()),
         }
     } else {
-        args.boxes.clone()
+        let (frame, from) = (film.shown().clone(), film.moment());
+        args.boxes.iter().map(|&rect| Picked { rect, frame: frame.clone(), from }).collect()
     };
-    let size = frame.format.size;
-    if let Some(rect) = boxes.iter().copied().find(|rect| !rect.is_inside(size)) {
-        return Err(Error::Outside { what: "box", rect, frame: size }.into());
+    for Picked { rect, frame, .. } in &picked {
+        let size = frame.format.size;
+        if !rect.is_inside(size) {
+            return Err(Error::Outside { what: "box", rect: *rect, frame: size }.into());
+        }
     }
     let mut saved = Vec::new();
     if let Some(path) = &args.output {
         // The first was allowed by name. What may not be overwritten is not in the way of the others.
-        let names = numbered(path, boxes.len());
+        let names = numbered(path, picked.len());
         if args.overwrite.overwrite {
             files::check_distinct(&inputs, &names)?;
         }
-        for (index, (rect, name)) in boxes.iter().zip(names).enumerate() {
+        for (index, (Picked { rect, frame, from }, name)) in picked.iter().zip(names).enumerate() {
             let name = if index == 0 || args.overwrite.overwrite { name } else { free_name(path) };
-            still::save_rgb(&name, &colour::rgb(&frame, *rect), rect.size())?;
-            log::say(&format!("{}: {rect} of frame {}", text::path(&name), frame.meta.index));
+            still::save_rgb(&name, &colour::rgb(frame, *rect), rect.size())?;
+            let frame = match from {
+                Moment::Frame(index) => format!("frame {index}"),
+                Moment::Time(_) => format!("the frame at {from}"),
+            };
+            log::say(&format!("{}: {rect} of {frame}", text::path(&name)));
             saved.push(name);
         }
     }
-    let mut lines = command(&args.input, &boxes, (!spec.is_real_time()?).then_some(frame.meta.index));
+    let is_real_time = spec.is_real_time()?;
+    let boxes = picked.iter().map(|picked| (picked.rect, Some(picked.from).filter(|_| !is_real_time)));
+    let mut lines = command(&args.input, &boxes.collect::<Vec<_>>());
     // What went through a pipe or to a device cannot be read again.
     saved.retain(|name| name.is_file());
     if !saved.is_empty() {
@@ -116,26 +122,29 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
 /// If nothing is picked: because that was said, or because no window can be had. Then the frame is written as
 /// a picture.
 pub(super) fn tracks(frame: &Frame, input: &Input, control: &Control) -> Result<Option<Vec<TrackSpec>>> {
-    let from = Moment::Frame(frame.meta.index);
-    let Some(boxes) = ask(frame, input, control)? else { return Ok(None) };
-    let tracks: Vec<_> = boxes.into_iter().map(|rect| TrackSpec::new(rect, from)).collect();
+    let Some(picked) = ask(Film::of(frame.clone()), input, control)? else { return Ok(None) };
+    let tracks: Vec<_> = picked.iter().map(|picked| TrackSpec::new(picked.rect, picked.from)).collect();
     for track in &tracks {
         log::say(&format!("picked: --track {track}"));
     }
     Ok(Some(tracks))
 }
 
-/// The boxes that somebody draws on a frame, one at least; `None` if a signal says that the program is to
-/// end.
-fn ask(frame: &Frame, input: &Input, control: &Control) -> Result<Option<Vec<Rect>>> {
+/// The boxes that somebody draws on frames of a video, one at least; `None` if a signal says that the program
+/// is to end.
+fn ask(film: Film, input: &Input, control: &Control) -> Result<Option<Vec<Picked>>> {
+    let (frame, reach) = (film.shown().clone(), film.reach());
     let index = frame.meta.index;
-    let title = format!("{}, frame {index}", input.title());
-    let picker = match Picker::open(frame.clone(), &title, control) {
+    let title = match reach {
+        Reach::Nothing => format!("{}, frame {index}", input.title()),
+        _ => input.title(),
+    };
+    let picker = match Picker::open(film, &title, control) {
         Ok(picker) => picker,
         Err(error) => {
             let path = PathBuf::from(format!("{}-frame-{index}.png", stem(input)));
             let path = if path.symlink_metadata().is_ok() { free_name(&path) } else { path };
-            still::save_rgb(&path, &with_grid(frame), frame.format.size)?;
+            still::save_rgb(&path, &with_grid(&frame), frame.format.size)?;
             let mut words = format!("no window to pick in: {error}\n");
             let _ = write!(
                 words,
@@ -152,21 +161,26 @@ fn ask(frame: &Frame, input: &Input, control: &Control) -> Result<Option<Vec<Rec
         }
     };
     log::say(KEYS);
+    match reach {
+        Reach::Nothing => {}
+        Reach::Forward => log::say(FORWARD_KEYS),
+        Reach::Recount | Reach::Seek => log::say(SCRUB_KEYS),
+    }
     match picker.pick(control)? {
-        Some(boxes) => Ok(Some(boxes)),
+        Some(picked) => Ok(Some(picked)),
         None if control.is_stopped() => Ok(None),
         None => bail!("nothing was picked"),
     }
 }
 
-/// The command that follows these boxes from a frame on, as a line for a shell. Frames of a camera have no
-/// numbers that say anything later.
-fn command(input: &Input, boxes: &[Rect], frame: Option<u64>) -> String {
+/// The command that follows these boxes, each from its frame on, as a line for a shell. Frames of a camera
+/// have no name that says anything later.
+fn command(input: &Input, boxes: &[(Rect, Option<Moment>)]) -> String {
     let mut tracks = String::new();
-    for rect in boxes {
+    for (rect, from) in boxes {
         let _ = write!(tracks, " --track {rect}");
-        if let Some(frame) = frame {
-            let _ = write!(tracks, "@{frame}");
+        if let Some(from) = from {
+            let _ = write!(tracks, "@{from}");
         }
     }
     command_of(input, &tracks)
@@ -246,14 +260,15 @@ mod tests {
 
     #[test]
     fn the_command_can_be_pasted_into_a_shell() {
-        let line = |input: &str, frame| {
-            let boxes = [Rect::new(1, 2, 30, 40), Rect::new(5, 6, 7, 8)];
-            command(&Input::File(input.into()), &boxes, frame)
+        let line = |input: &str, from| {
+            let boxes = [(Rect::new(1, 2, 30, 40), from), (Rect::new(5, 6, 7, 8), from)];
+            command(&Input::File(input.into()), &boxes)
         };
         assert_eq!(
-            line("cars.mp4", Some(18)),
+            line("cars.mp4", Some(Moment::Frame(18))),
             "lockon run cars.mp4 --track 1,2,30,40@18 --track 5,6,7,8@18\n"
         );
+        assert!(line("cars.mp4", Some(Moment::Time(62_480_000_000))).contains("40@62.48s --track"));
         assert!(
             line("it's a clip.mp4", None).starts_with(r"lockon run 'it'\''s a clip.mp4' --track 1,2,30,40 ")
         );
@@ -263,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_command_for_an_address_has_neither_its_password_nor_stars_in_its_place() {
-        let line = command(&Input::Uri("rtsp://me:s3cret@host/x".into()), &[Rect::new(1, 2, 30, 40)], None);
+        let line = command(&Input::Uri("rtsp://me:s3cret@host/x".into()), &[(Rect::new(1, 2, 30, 40), None)]);
         assert_eq!(line, "lockon run rtsp://host/x --track 1,2,30,40\n");
     }
 

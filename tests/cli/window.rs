@@ -268,9 +268,9 @@ x.XSync(display, 0)
 ";
 
 /// An X server without a screen to see, and what is done on it.
-struct Screen {
+pub(super) struct Screen {
     server: Child,
-    name: String,
+    pub(super) name: String,
 }
 
 /// Says that a test is skipped for want of a screen, which is a failure if `LOCKON_REQUIRE_SCREEN` is set.
@@ -283,7 +283,7 @@ fn no_screen(why: &str) -> Option<Screen> {
 
 impl Screen {
     /// `None`, which is said, where Xvfb and xdotool are not installed.
-    fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         let mut command = Command::new("Xvfb");
         // Without -noreset it begins anew when its last client leaves, and drops one that comes just then.
         command.args(["-displayfd", "1", "-screen", "0", "800x600x24", "-nolisten", "tcp", "-noreset"]);
@@ -305,14 +305,14 @@ impl Screen {
         Some(Self { server, name: format!(":{}", number.trim()) })
     }
 
-    fn lockon(&self, place: &Place, words: &str) -> Child {
+    pub(super) fn lockon(&self, place: &Place, words: &str) -> Child {
         let mut command = Command::new(program());
         command.args(words.split_whitespace()).current_dir(place.dir.path()).stdin(Stdio::null());
         command.env("DISPLAY", &self.name).env_remove("WAYLAND_DISPLAY");
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    fn xdotool(&self, words: &str) -> String {
+    pub(super) fn xdotool(&self, words: &str) -> String {
         let mut command = Command::new("xdotool");
         let done = command.args(words.split_whitespace()).env("DISPLAY", &self.name).output().unwrap();
         String::from_utf8(done.stdout).unwrap().trim().to_owned()
@@ -326,7 +326,7 @@ impl Screen {
     }
 
     /// The window with that in its name, once there is one.
-    fn window(&self, name: &str) -> String {
+    pub(super) fn window(&self, name: &str) -> String {
         let mut found = String::new();
         wait_until("the window", || {
             found = self.xdotool(&format!("search --onlyvisible --name {name}"));
@@ -344,7 +344,7 @@ impl Drop for Screen {
 }
 
 /// What a program says at its end, which must come within a minute.
-fn ends(mut child: Child) -> Output {
+pub(super) fn ends(mut child: Child) -> Output {
     wait_until("the end of the program", || child.try_wait().unwrap().is_some());
     child.wait_with_output().unwrap()
 }
@@ -427,7 +427,7 @@ fn space_pauses_a_run_and_a_full_stop_goes_on_by_one_frame() {
 }
 
 /// Drags the mouse over a window from one place to another.
-fn drag(screen: &Screen, window: &str, (x, y): (u32, u32), (to_x, to_y): (u32, u32)) {
+pub(super) fn drag(screen: &Screen, window: &str, (x, y): (u32, u32), (to_x, to_y): (u32, u32)) {
     for words in [
         format!("mousemove --window {window} {x} {y}"),
         "mousedown 1".to_owned(),

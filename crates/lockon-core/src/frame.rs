@@ -217,6 +217,15 @@ impl<'a> PlaneMut<'a> {
         &mut self.data[y * self.stride..][..self.size.width]
     }
 
+    /// Its first rows, as a plane of that size.
+    ///
+    /// # Panics
+    /// If they lie outside of it.
+    pub fn top(&mut self, size: Size) -> PlaneMut<'_> {
+        assert!(size.width <= self.size.width && size.height <= self.size.height, "more than the plane");
+        PlaneMut::new(self.data, size, self.stride)
+    }
+
     /// Copies a plane of the same size, row by row, since strides differ between allocators.
     ///
     /// # Panics

@@ -9,8 +9,8 @@
 //! [`detections`] reads what a detector in front has found. [`doctor`] says what is installed and what is
 //! not, [`log`] joins GStreamer's log to ours, [`truncated`] tells files that were cut off, `stuck` those
 //! from which nothing comes any more. [`window`] hears keys and the mouse in a window, and [`pick`] asks for
-//! boxes there. [`cuda`] knows pictures that lie on a device, `pinned` those that a device takes from the
-//! host without a copy.
+//! boxes there, on any frame of a video. [`cuda`] knows pictures that lie on a device, `pinned` those that a
+//! device takes from the host without a copy.
 
 pub mod cameras;
 pub mod clips;

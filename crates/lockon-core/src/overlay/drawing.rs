@@ -12,8 +12,8 @@ use crate::frame::{Rect, Size};
 /// Its numbers are whole and its areas lie in the picture, so that painters on all devices leave the same
 /// bytes: [`Canvas::paint`](super::Canvas::paint) in the host's memory, that of the CUDA backend in a
 /// device's. It is made to be used again: each of [`results`](Self::results), [`selection`](Self::selection),
-/// [`grid`](Self::grid) and [`divider`](Self::divider) starts anew, and after the first few frames none
-/// allocates.
+/// [`grid`](Self::grid), [`strip`](Self::strip) and [`divider`](Self::divider) starts anew, and after the
+/// first few frames none allocates.
 pub struct Drawing {
     size: Size,
     steps: Vec<Step>,

@@ -22,6 +22,7 @@ mod drawing;
 mod hide;
 mod layers;
 mod look;
+mod strip;
 mod style;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ pub use layers::{Layer, layers};
 pub(crate) use look::rgb_of_state;
 #[cfg(feature = "report")]
 pub(crate) use look::{NAMES, rgb_of_name};
+pub use strip::{Strip, StripLayout};
 pub use trails::Trails;
 
 use canvas::WHITE;
@@ -130,10 +132,10 @@ impl Drawing {
         self.fill(area, WHITE, 255);
     }
 
-    /// What somebody selects in a picture of `size`: the boxes that are `kept`, numbered, and the `current`
-    /// one, around which the picture is darker. `hint` is written along the edge that is farther from the
-    /// current box: the lower one, or the upper one.
-    pub fn selection(&mut self, kept: &[Rect], current: Option<Rect>, hint: &str, size: Size) {
+    /// What somebody selects in a picture of `size`: the boxes that are `kept`, each with its number, and the
+    /// `current` one, around which the picture is darker. `hint` is written along the edge that is farther
+    /// from the current box: the lower one, or the upper one.
+    pub fn selection(&mut self, kept: &[(usize, Rect)], current: Option<Rect>, hint: &str, size: Size) {
         self.start(size);
         let style = Style::for_height(size.height);
         let whole = Area::of(Rect::whole(size));
@@ -147,7 +149,7 @@ impl Drawing {
                 self.shade(area, 110);
             }
         }
-        for rect in kept {
+        for (_, rect) in kept {
             style.draw_box(self, Area::of(*rect), KEPT, Line::Solid);
         }
         let mut taken = Vec::with_capacity(kept.len() + 1);
@@ -157,8 +159,8 @@ impl Drawing {
             let label = format!("{},{} {}x{}", rect.x, rect.y, rect.w, rect.h);
             style.draw_label(self, area, SELECTED, &label, &mut taken);
         }
-        for (number, rect) in kept.iter().enumerate() {
-            style.draw_label(self, Area::of(*rect), KEPT, &(number + 1).to_string(), &mut taken);
+        for (number, rect) in kept {
+            style.draw_label(self, Area::of(*rect), KEPT, &number.to_string(), &mut taken);
         }
         let is_low = current.is_some_and(|rect| 2 * rect.y + rect.h > size.height);
         style.write_at(self, (0, if is_low { 0 } else { size.height }), hint);
@@ -226,8 +228,13 @@ pub fn draw_split(canvas: &mut Canvas<'_>, mask: PlaneRef<'_>) {
 }
 
 /// Draws [`Drawing::selection`] into a picture.
-pub fn draw_selection(canvas: &mut Canvas<'_>, kept: &[Rect], current: Option<Rect>, hint: &str) {
+pub fn draw_selection(canvas: &mut Canvas<'_>, kept: &[(usize, Rect)], current: Option<Rect>, hint: &str) {
     draw(canvas, |drawing, size| drawing.selection(kept, current, hint, size));
+}
+
+/// Draws [`Drawing::strip`] below a picture.
+pub fn draw_strip(canvas: &mut Canvas<'_>, layout: &StripLayout, picture: Size, strip: &Strip<'_>) {
+    draw(canvas, |drawing, _| drawing.strip(layout, picture, strip));
 }
 
 /// Draws [`Drawing::grid`] into a picture.

@@ -191,17 +191,28 @@ impl Style {
 
     /// White text on a dark plate that has room for it and lies in the picture.
     fn write(&self, drawing: &mut Drawing, plate: Area, colour: Colour, text: &str) {
-        let advance = get_raster_width(WEIGHT, self.font) as i64 * self.zoom;
         drawing.fill(plate, BLACK, 200);
         drawing.fill(Area { right: plate.left + self.line, ..plate }, colour, 255);
-        let mut x = plate.left + self.line + self.padding;
-        for letter in text.chars() {
-            let y = plate.top + self.padding / 2;
-            drawing.write(letter, self.font, (x as usize, y as usize), self.zoom as usize, || {
-                self.glyph(letter)
-            });
-            x += advance;
+        let left = plate.left + self.line + self.padding;
+        self.write_letters(drawing, (left as usize, (plate.top + self.padding / 2) as usize), text);
+    }
+
+    /// White text without a plate from (`left`, `top`) on: the letters that lie in the picture.
+    pub(super) fn write_letters(&self, drawing: &mut Drawing, (left, top): (usize, usize), text: &str) {
+        let (zoom, Size { width, height }) = (self.zoom as usize, drawing.size());
+        let advance = get_raster_width(WEIGHT, self.font) * zoom;
+        if top + self.font.val() * zoom > height {
+            return;
         }
+        let places = (left..).step_by(advance).take_while(|x| x + advance <= width);
+        for (x, letter) in places.zip(text.chars()) {
+            drawing.write(letter, self.font, (x, top), zoom, || self.glyph(letter));
+        }
+    }
+
+    /// Empty space around the text of a label.
+    pub(super) fn padding(&self) -> i64 {
+        self.padding
     }
 
     /// The glyph of a letter, or of `?` if the font lacks it.

@@ -412,7 +412,10 @@ fn hash_of_all(format: PixelFormat) -> u64 {
                 take(&picture);
             }
         });
-        let kept = [Rect::new(0, 0, width.min(40), height.min(30)), Rect::new(width / 2, height / 2, 9, 7)];
+        let kept = [
+            (1, Rect::new(0, 0, width.min(40), height.min(30))),
+            (2, Rect::new(width / 2, height / 2, 9, 7)),
+        ];
         for current in [None, Some(Rect::new(width / 3, height / 3, width / 4, height / 5))] {
             let mut picture = uneven(format, size);
             picture.draw(|canvas| draw_selection(canvas, &kept, current, "Enter: done, Esc: stop"));

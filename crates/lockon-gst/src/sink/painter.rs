@@ -43,10 +43,6 @@ pub(crate) struct Painter {
 }
 
 impl Painter {
-    pub(crate) fn new(format: &VideoFormat, view: View, even: bool) -> Result<Self, gst::glib::BoolError> {
-        Self::with(format, view, even, &Shows::default())
-    }
-
     /// A painter for what an output shows of the frames.
     pub(super) fn with(
         format: &VideoFormat,
@@ -54,8 +50,23 @@ impl Painter {
         even: bool,
         shows: &Shows,
     ) -> Result<Self, gst::glib::BoolError> {
+        let shown = shows.crop.as_ref().map_or(format.size, Crop::shown);
+        Self::sized(format, view, even, shows, shown)
+    }
+
+    /// A painter for the frames above a strip: pictures of that size, which is theirs but for the height.
+    pub(crate) fn with_strip(format: &VideoFormat, size: Size) -> Result<Self, gst::glib::BoolError> {
+        Self::sized(format, View::Overlay, false, &Shows::default(), size)
+    }
+
+    fn sized(
+        format: &VideoFormat,
+        view: View,
+        even: bool,
+        shows: &Shows,
+        shown: Size,
+    ) -> Result<Self, gst::glib::BoolError> {
         let Shows { crop, is_plain } = shows.clone();
-        let shown = crop.as_ref().map_or(format.size, Crop::shown);
         let is_grey = format.pixels.chroma == Chroma::None;
         let pixels =
             if is_grey { PixelFormat::from_name("I420").unwrap_or(format.pixels) } else { format.pixels };
@@ -85,7 +96,7 @@ impl Painter {
     }
 
     /// True if such frames can be painted.
-    pub(super) fn is_for(&self, format: &VideoFormat) -> bool {
+    pub(crate) fn is_for(&self, format: &VideoFormat) -> bool {
         self.format == *format
     }
 
@@ -145,6 +156,29 @@ impl Painter {
             }
             without_colour(views.iter_mut().skip(planes));
             draw(&mut overlay::Canvas::new(views, self.pixels, self.shown));
+        })
+    }
+
+    /// A buffer with the frame, on which `on_frame` draws, above a strip that `on_all` draws, due at `times`.
+    pub(crate) fn paint_above_strip(
+        &self,
+        frame: &Frame,
+        times: Timestamps,
+        on_frame: impl FnOnce(&mut overlay::Canvas<'_>),
+        on_all: impl FnOnce(&mut overlay::Canvas<'_>),
+    ) -> Result<gst::Buffer, String> {
+        let size = frame.format.size;
+        self.fill(frame, times, |mut views| {
+            let planes = frame.format.pixels.planes();
+            without_colour(views.iter_mut().skip(planes));
+            let parts = views.iter_mut().enumerate();
+            let mut parts: Vec<_> =
+                parts.map(|(index, view)| view.top(self.pixels.plane_size(index, size))).collect();
+            for (index, view) in parts.iter_mut().enumerate().take(planes) {
+                view.copy_from(frame.picture.plane(index));
+            }
+            on_frame(&mut overlay::Canvas::new(parts, self.pixels, size));
+            on_all(&mut overlay::Canvas::new(views, self.pixels, self.shown));
         })
     }
 
