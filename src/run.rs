@@ -11,11 +11,8 @@ use crate::control::Control;
 use crate::devices::Devices;
 use crate::engine::{Engine, Purpose};
 use crate::error::{Error, Result};
-#[cfg(feature = "events")]
-use crate::events::EventsSink;
 use crate::excerpt::Excerpt;
 use crate::files;
-use crate::fleet;
 use crate::frame::{Frame, FrameMeta, Size, VideoFormat};
 use crate::job::{self, Job, NamedTemplate};
 use crate::media::clips::{self, Clips};
@@ -24,19 +21,19 @@ use crate::media::launch;
 use crate::media::sink::{Shown, VideoSink};
 use crate::media::source::{Input, SourceSpec, VideoSource};
 use crate::media::window;
-use crate::metrics::{MetricsServer, MetricsSink};
 use crate::output::{self, report};
 use crate::overlay::Crop;
 use crate::paced::Paced;
 use crate::ports::Sink;
-use crate::request::{Request, Share, shown_receiver};
+use crate::request::{self, Request, Share, shown_receiver};
 use crate::results::{CommandRecord, RunRecord, Summary};
-#[cfg(feature = "serve")]
-use crate::serve::{self, Page};
 use crate::surface::Traffic;
 use crate::text;
 
+mod outlet;
 mod playback;
+
+pub use outlet::{Opening, Outlet};
 
 use playback::Playback;
 
@@ -48,7 +45,6 @@ pub struct Prepared {
     /// The input as it was typed.
     typed: Input,
     templates: Vec<NamedTemplate>,
-    metrics: Option<MetricsServer>,
     traffic: Traffic,
 }
 
@@ -77,8 +73,6 @@ pub struct Run {
     command: Option<CommandRecord>,
     /// Held until the end, so that whoever reads a pipe stays for all of it.
     readers: Vec<File>,
-    /// Serves as long as the run goes on.
-    metrics: Option<MetricsServer>,
 }
 
 impl Request {
@@ -107,7 +101,7 @@ impl Request {
         }
         let (request, traffic, typed) =
             (self.dated(SystemTime::now()), Traffic::default(), spec.input.clone());
-        Ok(Prepared { request, share, spec, typed, templates, metrics: None, traffic })
+        Ok(Prepared { request, share, spec, typed, templates, traffic })
     }
 }
 
@@ -139,24 +133,13 @@ impl Prepared {
         self
     }
 
-    /// Serves the metrics that were asked for, from now on, and tells where.
-    ///
-    /// # Errors
-    /// `Output` if nothing can be served there.
-    pub fn serve_metrics(&mut self) -> Result<Option<String>> {
-        let Some(address) = &self.request.metrics else { return Ok(None) };
-        if self.metrics.is_none() {
-            self.metrics = Some(MetricsServer::start(address)?);
-        }
-        Ok(self.metrics.as_ref().map(MetricsServer::url))
-    }
-
     /// Opens everything, outputs before the video: what cannot be written is refused before a camera is
-    /// asked.
+    /// asked. `outlets` open outputs of other crates; they get each frame after those of the run itself.
     ///
     /// # Errors
-    /// `Stopped` if `control` was; whatever cannot be opened.
-    pub fn start(mut self, control: &Control) -> Result<Run> {
+    /// `Stopped` if `control` was; `Usage` if the request needs an outlet that is missing; whatever cannot be
+    /// opened.
+    pub fn start(mut self, control: &Control, outlets: &[Arc<dyn Outlet>]) -> Result<Run> {
         control.repeat(self.request.orders()?);
         control.begin_with_zones(self.request.zone.clone());
         if self.request.display {
@@ -176,17 +159,10 @@ impl Prepared {
         }
         let readers = await_readers(&self.request, control)?.ok_or(Error::Stopped)?;
         let mut sinks = file_sinks(&self.request, &self.spec)?;
-        #[cfg(feature = "events")]
-        let receivers = match &self.request.events[..] {
-            [] => None,
-            _ => Some(EventsSink::open(&self.request, &fleet::name_of(&self.typed))?),
-        };
-        self.serve_metrics()?;
-        let watch = |server: &MetricsServer| {
-            Box::new(server.watch(&fleet::name_of(&self.typed), &self.traffic)) as Box<dyn Sink>
-        };
-        sinks.extend(self.metrics.as_ref().map(watch));
-        let Self { request, spec, typed, metrics, .. } = self;
+        let name = request::name_of(&self.typed);
+        let opening = Opening { request: &self.request, name: &name, traffic: &self.traffic };
+        let joined = outlet::open_all(&opening, outlets)?;
+        let Self { request, spec, typed, .. } = self;
         let source = match VideoSource::open(&spec, control) {
             Err(_) if control.is_stopped() => return Err(Error::Stopped),
             opened => opened?,
@@ -195,26 +171,12 @@ impl Prepared {
         let (watched, shown) = pipeline_sinks(&request, &spec.input, source.is_live(), control)?;
         sinks.extend(watched);
         // Sinks end in the reverse order: nobody waits for a video's end to hear that a track is gone.
-        #[cfg(feature = "events")]
-        sinks.extend(receivers.map(|sink| Box::new(sink) as Box<dyn Sink>));
+        sinks.extend(joined);
         warn_of_zones_outside(&request, source.format().size);
         let frames = Excerpt::new(source, request.part()).refusing_earlier(&request.track);
         let control = control.clone();
         control.begin(job.tracks.len() as u32);
-        Ok(Run {
-            request,
-            spec,
-            typed,
-            job,
-            devices,
-            frames,
-            sinks,
-            shown,
-            control,
-            command: None,
-            readers,
-            metrics,
-        })
+        Ok(Run { request, spec, typed, job, devices, frames, sinks, shown, control, command: None, readers })
     }
 }
 
@@ -224,7 +186,7 @@ impl Run {
     /// # Errors
     /// As [`Request::prepare`] and [`Prepared::start`].
     pub fn start(request: &Request, control: &Control) -> Result<Self> {
-        request.prepare()?.start(control)
+        request.prepare()?.start(control, &[])
     }
 
     /// Notes the command line in the run's record, without what is secret in it.
@@ -282,46 +244,9 @@ impl Run {
         self.sinks.push(sink);
     }
 
-    /// What counts this run for a server of several, under a name.
-    pub fn metrics(&self, server: &MetricsServer, video: &str) -> MetricsSink {
-        server.watch(video, &self.devices.traffic())
-    }
-
-    /// Shows this run on a page, under a name, from now on; gives the number that it has there.
-    #[cfg(feature = "serve")]
-    pub fn show(&mut self, page: &Page, name: &str) -> usize {
-        let Self { request, devices, control, frames, .. } = &*self;
-        let is_live = frames.source().is_live();
-        if !is_live {
-            control.set_speed(request.speed.times());
-        }
-        let shown = serve::Shown {
-            name: text::for_people(name),
-            title: text::for_people(&title(request, &self.spec.input, name)),
-            zones: request.zone.clone(),
-            start_ns: self.time_of(request.start).unwrap_or(0),
-            can_jump: self.can_jump(),
-            control: control.clone(),
-            traffic: devices.traffic(),
-            is_live,
-            every: request.every,
-            length_ns: self.length_ns(),
-            limits: request.limits(),
-            roi: request.roi,
-            waits: request.is_idle() && !request.display && !is_live,
-            kept: if request.display { window::KEPT } else { 0 },
-            frame_bytes: frames.source().format().bytes(),
-        };
-        let sink = page.watch(shown);
-        let number = sink.number();
-        self.sinks.push(Box::new(sink));
-        number
-    }
-
     /// True if the run can jump to another place of the video. Outputs contain each frame once, in order, so
     /// only a run that writes nothing can jump.
-    #[cfg(feature = "serve")]
-    fn can_jump(&self) -> bool {
+    pub fn can_jump(&self) -> bool {
         let Self { request, .. } = self;
         let is_seen_alone = request.output_files().is_empty()
             && request.results.is_empty()
@@ -376,6 +301,31 @@ impl Run {
         self.shown.clone()
     }
 
+    /// What is asked for.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Counts the bytes that the run moves.
+    pub fn traffic(&self) -> Traffic {
+        self.devices.traffic()
+    }
+
+    /// True if frames come in their own time, from a camera or a stream.
+    pub fn is_live(&self) -> bool {
+        self.frames.source().is_live()
+    }
+
+    /// The format of the first frames.
+    pub fn format(&self) -> Arc<VideoFormat> {
+        self.frames.source().format()
+    }
+
+    /// The time of the first frame of the processed part in nanoseconds, if it is known.
+    pub fn start_ns(&self) -> Option<u64> {
+        self.time_of(self.request.start)
+    }
+
     /// The time of a moment in nanoseconds; `None` for a frame's number in a video without a frame rate.
     fn time_of(&self, moment: Moment) -> Option<u64> {
         match moment {
@@ -390,7 +340,7 @@ impl Run {
     /// Length of the processed part in nanoseconds, if it is known.
     pub fn length_ns(&self) -> Option<u64> {
         let Self { request, .. } = self;
-        let start = self.time_of(request.start).unwrap_or(0);
+        let start = self.start_ns().unwrap_or(0);
         let end = request.end.and_then(|end| self.time_of(end));
         let end = self.frames.source().duration_ns().into_iter().chain(end).min();
         let asked = request.max_frames.map(|max| Moment::Frame(max.saturating_mul(request.every)));
@@ -401,24 +351,8 @@ impl Run {
     /// Processes the video to its end, or until the run is stopped. Outputs are complete then, whatever
     /// happened: the summary tells what was done, the result whether something went wrong.
     pub fn finish(self) -> (Summary, Result<()>) {
-        #[cfg(feature = "serve")]
         let jumps = self.can_jump();
-        #[cfg(not(feature = "serve"))]
-        let jumps = false;
-        let Self {
-            request,
-            spec,
-            typed,
-            job,
-            devices,
-            frames,
-            sinks,
-            control,
-            command,
-            readers,
-            metrics,
-            ..
-        } = self;
+        let Self { request, spec, typed, job, devices, frames, sinks, control, command, readers, .. } = self;
         let open_backend = |purpose: &Purpose<'_>| devices.open(|options| job::open(options, purpose));
         let open_spare = |purpose: &Purpose<'_>, error: Option<&Error>| {
             devices.open_spare(error, |options| job::open(options, purpose))
@@ -446,7 +380,7 @@ impl Run {
         };
         let (summary, outcome) = engine.run();
         devices.note(&outcome);
-        drop((readers, metrics));
+        drop(readers);
         if outcome.is_ok() && summary.frames == 0 && !summary.interrupted {
             let reason = match frames.source().missed() {
                 Some(last) => none_in(request.part(), last),
@@ -465,32 +399,6 @@ fn warn_of_zones_outside(request: &Request, picture: Size) {
         tracing::warn!("zone {name} lies outside of the {picture} picture: no track can enter it");
     }
 }
-
-/// The name of a run in the title of its page, by which people tell it from others: of an address its host
-/// too, of a pipeline the beginning of its text.
-#[cfg(feature = "serve")]
-fn title(request: &Request, input: &Input, name: &str) -> String {
-    match input {
-        Input::Uri(uri) => {
-            let uri = uri.to_string();
-            let place = uri.split_once("://").map_or(&*uri, |(_, place)| place);
-            let host = place.split(['/', '?', '#']).next().unwrap_or_default();
-            let host = host.rsplit('@').next().unwrap_or_default();
-            if host.is_empty() || name.contains(host) { name.to_owned() } else { format!("{host} {name}") }
-        }
-        Input::Launch(_) if name == fleet::name_of(input) => {
-            let text = text::without_secrets(request.source.as_deref().unwrap_or_default()).into_owned();
-            let first: String = text.chars().take(MOST_TITLE).collect();
-            let more = if first.len() < text.len() { "\u{2026}" } else { "" };
-            format!("{name}: {first}{more}")
-        }
-        _ => name.to_owned(),
-    }
-}
-
-/// Letters of a pipeline's text in a title.
-#[cfg(feature = "serve")]
-const MOST_TITLE: usize = 60;
 
 /// Why no frame of a video was processed, the last of which was `last`.
 fn none_in(part: Part, last: FrameMeta) -> String {
@@ -587,38 +495,4 @@ fn sound_of(request: &Request, spec: &SourceSpec) -> Option<PathBuf> {
         tracing::warn!("no audio in -o: only audio of files is copied (--no-audio silences this)");
     }
     file
-}
-
-#[cfg(all(test, feature = "serve"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_whose_videos_have_the_same_name_have_different_titles() {
-        launch::init().unwrap();
-        let title_of = |request: &Request| {
-            let input = request.parsed_input().unwrap();
-            title(request, &input, &fleet::name_of(&input))
-        };
-        for (typed, expected) in [
-            ("rtsp://me:s3cret@cam1:554/stream", "cam1:554 stream"),
-            ("rtsp://cam2/stream?user=me", "cam2 stream"),
-            ("match.mp4", "match.mp4"),
-        ] {
-            assert_eq!(title_of(&Request::new(typed).unwrap()), expected);
-        }
-        for (pattern, expected) in [("ball", "ball"), ("snow", "snow")] {
-            let source =
-                format!("videotestsrc pattern={pattern} ! videoconvert ! appsink name=frames sync=true");
-            let title = title_of(&Request { source: Some(source), ..Request::default() });
-            assert_eq!(
-                title,
-                format!("source: videotestsrc pattern={expected} ! videoconvert ! appsink name=fram\u{2026}")
-            );
-        }
-        // Each of several has a name of its own already.
-        let request =
-            Request { source: Some("videotestsrc ! appsink name=frames".into()), ..Request::default() };
-        assert_eq!(title(&request, &request.parsed_input().unwrap(), "source (2)"), "source (2)");
-    }
 }

@@ -12,7 +12,7 @@ use lockon::config::{
 };
 use lockon::frame::{Rect, Size};
 use lockon::media::source::{Decoder, Input};
-use lockon::metrics::Address;
+use lockon::request::ListenAddress;
 
 /// Parsed, printed and parsed again it is what it was.
 fn comes_back<T: FromStr + Display + PartialEq + Debug>(text: &str) {
@@ -29,7 +29,7 @@ fuzz_target!(|text: &str| {
     comes_back::<Rect>(text);
     comes_back::<Size>(text);
     comes_back::<Kernel>(text);
-    comes_back::<Address>(text);
+    comes_back::<ListenAddress>(text);
     if let Ok(Scales(scales)) = text.parse() {
         assert!(scales.contains(&1.0) && scales.is_sorted(), "{text:?}");
         assert!(scales.iter().all(|scale| (0.009..=101.0).contains(scale)), "{text:?}");

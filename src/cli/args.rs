@@ -10,22 +10,15 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueHint};
 use lockon::config::{BackendChoice, Kernel, Moment, ThresholdSpec};
 use lockon::frame::{Rect, Size};
 use lockon::media::source::Input;
-#[cfg(feature = "serve")]
-use lockon::metrics::Address;
-#[cfg(feature = "serve")]
-use lockon::request::Field;
+use lockon::request::{Field, ListenAddress};
 use lockon::text;
 
 use super::UNREAD;
-#[cfg(feature = "events")]
 use super::events::EventsArgs;
-#[cfg(feature = "farm")]
 use super::farm::{JobsArgs, SubmitArgs, WorkerArgs, WorkersArgs};
 use super::log::{self, LogFormat};
 use super::overwrite::OverwriteArgs;
-#[cfg(feature = "serve")]
-use super::request::Selection;
-use super::request::{All, OfDevice, StillSearch, Typed};
+use super::request::{All, OfDevice, Selection, StillSearch, Typed};
 use super::values::{offering, read};
 
 /// Finds and follows known patterns in live or recorded video.
@@ -51,23 +44,17 @@ pub(super) enum Command {
     /// Search, follow and threshold a video or a camera
     Run(Box<RunArgs>),
     /// Start a web page to open and track this machine's cameras and a folder's videos
-    #[cfg(feature = "serve")]
     #[command(after_long_help = SERVE_EXAMPLES)]
     Serve(Box<ServeArgs>),
     /// Submit videos and cameras to a farm of workers
-    #[cfg(feature = "farm")]
     Submit(Box<SubmitArgs>),
     /// Process jobs of a farm
-    #[cfg(feature = "farm")]
     Worker(WorkerArgs),
     /// List the jobs of a farm; cancel, retry and purge them
-    #[cfg(feature = "farm")]
     Jobs(JobsArgs),
     /// List the workers of a farm and their jobs
-    #[cfg(feature = "farm")]
     Workers(WorkersArgs),
     /// Remove what runs left at an MQTT broker
-    #[cfg(feature = "events")]
     Events(EventsArgs),
     /// Find templates in a still picture; prints one `frame` record, best match first; exit code 1 if nothing
     /// matches
@@ -96,11 +83,9 @@ pub(super) enum Command {
 impl Command {
     /// True if it processes videos, and so starts what libraries take down badly.
     pub(super) fn may_run(&self) -> bool {
-        #[cfg(feature = "farm")]
         if matches!(self, Self::Worker(_)) {
             return true;
         }
-        #[cfg(feature = "serve")]
         if matches!(self, Self::Serve(_)) {
             return true;
         }
@@ -130,7 +115,6 @@ writing outputs. Latency is the time from a frame's arrival to its results.
 Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP \
 (outputs are closed properly; a second signal ends at once), 141 if the reader of standard output closed it (| head).";
 
-#[cfg(feature = "serve")]
 const SERVE_EXAMPLES: &str = "\
 Examples:
   Cameras and the videos of a folder, at http://127.0.0.1:8080/:
@@ -154,7 +138,7 @@ Exit codes, as grep: 0 a template was found, 1 none was found, 2 an error.";
 
 #[derive(ClapArgs)]
 #[command(after_long_help = RUN_EXAMPLES)]
-#[cfg_attr(feature = "serve", expect(clippy::struct_excessive_bools, reason = "one for each flag"))]
+#[expect(clippy::struct_excessive_bools, reason = "one for each flag")]
 pub(super) struct RunArgs {
     #[command(flatten)]
     pub(super) typed: Typed<All>,
@@ -175,7 +159,6 @@ pub(super) struct RunArgs {
     pub(super) no_progress: bool,
     /// With --serve: end when all videos have ended. Without this the page stays, on a terminal until Ctrl-C
     /// or Close on the page, elsewhere while a browser shows it
-    #[cfg(feature = "serve")]
     #[arg(long, help_heading = "How")]
     pub(super) exit_at_end: bool,
     #[command(flatten, next_help_heading = "Several videos")]
@@ -198,10 +181,8 @@ pub(super) struct SeveralArgs {
 }
 
 /// Which options of a run each of those has that are opened on a page.
-#[cfg(feature = "serve")]
 pub(super) struct Opened;
 
-#[cfg(feature = "serve")]
 impl Selection for Opened {
     fn has(field: &Field) -> bool {
         // What names a video, or is about one that is known; and what is shown elsewhere.
@@ -211,7 +192,6 @@ impl Selection for Opened {
     }
 }
 
-#[cfg(feature = "serve")]
 #[derive(ClapArgs)]
 pub(super) struct ServeArgs {
     /// Offer the videos in this folder; without it only cameras
@@ -219,8 +199,8 @@ pub(super) struct ServeArgs {
     pub(super) folder: Option<PathBuf>,
     /// Address of the page: a PORT alone is on 127.0.0.1; with a HOST that others can reach, the printed
     /// address contains a token
-    #[arg(long, value_name = "[HOST:]PORT", default_value = "8080", value_parser = read::<Address>)]
-    pub(super) address: Address,
+    #[arg(long, value_name = "[HOST:]PORT", default_value = "8080", value_parser = read::<ListenAddress>)]
+    pub(super) address: ListenAddress,
     #[command(flatten)]
     pub(super) typed: Typed<Opened>,
     #[command(flatten, next_help_heading = "Output")]

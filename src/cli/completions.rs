@@ -126,12 +126,10 @@ mod tests {
     #[test]
     fn zsh_completes_files_behind_names_and_a_camera() {
         let text = script(Shell::Zsh);
-        // `submit` and `serve` have the options of `run`, `submit` its input too.
-        let (farm, serve) = (usize::from(cfg!(feature = "farm")), usize::from(cfg!(feature = "serve")));
-        // --template and -t of `run`, the templates of `match`.
-        assert_eq!(text.matches(":_lockon_template'").count(), 2 * (1 + farm + serve) + 1);
-        // The input of `run`, and those of `pick` and `info`.
-        assert_eq!(text.matches(":_lockon_input'").count(), 1 + farm + 2);
+        // --template and -t of `run`, `submit` and `serve`; the templates of `match`.
+        assert_eq!(text.matches(":_lockon_template'").count(), 2 * 3 + 1);
+        // The inputs of `run`, `submit`, `pick` and `info`.
+        assert_eq!(text.matches(":_lockon_input'").count(), 4);
         assert_eq!(text.matches(":(run ").count(), 1, "the command of `man`");
         let (functions, end) = text.split_once("_lockon_input() {").unwrap();
         assert!(functions.contains("_lockon_template() {"));

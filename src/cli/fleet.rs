@@ -16,10 +16,10 @@ use lockon::fleet::{self, Completion, Ended, Fleet, Order};
 use lockon::frame::VideoFormat;
 use lockon::job;
 use lockon::media::source::Input;
-use lockon::metrics::MetricsServer;
 use lockon::ports::{Delivery, Sink};
-use lockon::request::Request;
+use lockon::request::{self, Request};
 use lockon::results::{RunRecord, Summary};
+use lockon::serve::MetricsServer;
 use lockon::text;
 
 use super::args::RunArgs;
@@ -28,7 +28,7 @@ use super::page::Page;
 use super::progress::{Progress, bar_of_all};
 use super::request::{All, Typed};
 use super::signals::Signals;
-use super::{Outcome, closing, run, system};
+use super::{Outcome, closing, run, system, wiring};
 
 /// Between two lines about all videos in a log.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
@@ -70,18 +70,18 @@ pub(super) fn named(typed: &Typed<All>, list: Option<&Path>) -> Result<Vec<Named
     let inputs = requests.iter().map(Request::parsed_input);
     let inputs = inputs.collect::<lockon::Result<Vec<_>>>()?;
     let address = |input: &Input| match input {
-        Input::Launch(_) => fleet::name_of(input),
+        Input::Launch(_) => request::name_of(input),
         input => input.to_string(),
     };
     let (mut names, mut addresses) = (HashMap::<String, usize>::new(), HashMap::<String, usize>::new());
     for input in &inputs {
-        *names.entry(fleet::name_of(input)).or_default() += 1;
+        *names.entry(request::name_of(input)).or_default() += 1;
         *addresses.entry(address(input)).or_default() += 1;
     }
     let mut videos = Vec::with_capacity(requests.len());
     for (index, (mut request, input)) in requests.into_iter().zip(&inputs).enumerate() {
-        let name = fleet::name_of(input);
-        fleet::expand(&mut request, &name, index + 1)?;
+        let name = request::name_of(input);
+        request::expand(&mut request, &name, index + 1)?;
         let whole = address(input);
         // Videos of one name are listed by their addresses, and videos of one address by their places.
         let name = match (names[&name], addresses[&whole]) {
@@ -130,10 +130,7 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
         "--jobs takes fewer files at a time; cameras and streams all run at once",
     )?;
     let signals = Signals::watch()?;
-    let metrics = videos[0].1.metrics.as_ref().map(MetricsServer::start).transpose()?.map(Arc::new);
-    if let Some(metrics) = &metrics {
-        log::say(&format!("metrics: {}", metrics.url()));
-    }
+    let metrics = wiring::metrics(&videos[0].1)?;
     let page = Page::of(&videos[0].1)?.map(Arc::new);
     if let Some(page) = &page {
         page.announce(videos.iter().map(|(name, _)| name.clone()).collect());
@@ -166,26 +163,19 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
 /// The order for one of several videos. They share one metrics server and one page.
 fn order(
     name: String,
-    mut request: Request,
+    request: Request,
     shows: bool,
     total: &Arc<Total>,
-    metrics: Option<&Arc<MetricsServer>>,
+    metrics: Option<&MetricsServer>,
     page: Option<&Arc<Page>>,
 ) -> Order {
-    let line = ["lockon".to_owned(), "run".to_owned()].into_iter();
-    let line: Vec<_> =
-        line.chain(request.words().iter().map(|word| word.to_string_lossy().into_owned())).collect();
-    request.metrics = None;
-    let (total, metrics, page, video) = (total.clone(), metrics.cloned(), page.cloned(), name.clone());
-    Order::new(name, request).when_opened(move |run| {
+    let (line, outlets) = (request.command_line(), wiring::outlets_with(metrics, &name));
+    let (total, page, video) = (total.clone(), page.cloned(), name.clone());
+    Order::new(name, request).with_outlets(outlets).when_opened(move |run| {
         run.note_command(line);
         run.add_sink(Box::new(Counting(total)));
         if shows && log::is_terminal() {
             run.add_sink(Box::new(Progress::of_one(&video, run.length_ns())));
-        }
-        if let Some(metrics) = metrics {
-            let sink = run.metrics(&metrics, &video);
-            run.add_sink(Box::new(sink));
         }
         if let Some(page) = page {
             page.show(run, &video);

@@ -14,10 +14,8 @@ mod args;
 mod closing;
 mod completions;
 mod doctor;
-#[cfg(feature = "events")]
 mod events;
 mod explain;
-#[cfg(feature = "farm")]
 mod farm;
 mod fleet;
 mod info;
@@ -29,13 +27,13 @@ mod pick;
 mod progress;
 mod request;
 mod run;
-#[cfg(feature = "serve")]
 mod serve;
 mod signals;
 mod speed;
 mod stills;
 mod system;
 mod values;
+mod wiring;
 mod words;
 
 use lockon::shell;
@@ -94,17 +92,11 @@ pub(crate) fn main() -> ExitCode {
     let has_run = args.command.may_run();
     let outcome = match args.command {
         Command::Run(args) => run::run(&args),
-        #[cfg(feature = "serve")]
         Command::Serve(args) => serve::serve(&args),
-        #[cfg(feature = "farm")]
         Command::Submit(args) => farm::submit(&args),
-        #[cfg(feature = "farm")]
         Command::Worker(args) => farm::worker(&args),
-        #[cfg(feature = "farm")]
         Command::Jobs(args) => farm::jobs(&args),
-        #[cfg(feature = "farm")]
         Command::Workers(args) => farm::workers(&args),
-        #[cfg(feature = "events")]
         Command::Events(args) => events::events(&args),
         Command::Match(args) => stills::find(&args),
         Command::Threshold(args) => stills::threshold(&args),

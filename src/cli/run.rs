@@ -8,13 +8,13 @@ use anyhow::Result;
 use lockon::Error;
 use lockon::job;
 use lockon::media::launch;
-use lockon::request::Request;
+use lockon::request::{self, Request};
 
 use super::args::{JobFormat, RunArgs};
 use super::page::Page;
 use super::progress::Progress;
 use super::signals::Signals;
-use super::{Outcome, closing, code_of, fleet, log, pick, print, report, system};
+use super::{Outcome, closing, code_of, fleet, log, pick, print, report, system, wiring};
 
 pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     launch::init()?;
@@ -39,19 +39,18 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         return print_pipelines(&request, args.as_element);
     }
     let request = request.dated(SystemTime::now());
-    let mut prepared = request.prepare()?;
+    let prepared = request.prepare()?;
     request.check_work()?;
     args.overwrite.allow(&request.files_at_risk())?;
     let signals = Signals::watch()?;
-    if let Some(url) = prepared.serve_metrics()? {
-        log::say(&format!("metrics: {url}"));
-    }
+    let metrics = wiring::metrics(&request)?;
     let page = Page::of(&request)?;
-    let name = lockon::fleet::name_of(&request.parsed_input()?);
+    let name = request::name_of(&request.parsed_input()?);
     if let Some(page) = &page {
         page.announce(vec![name.clone()]);
     }
-    let mut run = match prepared.start(signals.control()) {
+    let outlets = wiring::outlets_with(metrics.as_ref(), &name);
+    let mut run = match prepared.start(signals.control(), &outlets) {
         Err(Error::Stopped) => return Ok(signals.outcome()),
         started => started?,
     };
@@ -97,23 +96,13 @@ pub(super) fn stay(
 ) -> Result<Outcome> {
     let Some(page) = page else { return outcome };
     let mut is_printed = false;
-    page.stay(signals, exits_at_end(args), || {
+    page.stay(signals, args.exit_at_end, || {
         is_printed = true;
         if let Err(error) = &outcome {
             report(error);
         }
     });
     outcome.or_else(|error| if is_printed { Ok(Outcome::Failed(code_of(&error))) } else { Err(error) })
-}
-
-#[cfg(feature = "serve")]
-fn exits_at_end(args: &RunArgs) -> bool {
-    args.exit_at_end
-}
-
-#[cfg(not(feature = "serve"))]
-fn exits_at_end(_: &RunArgs) -> bool {
-    true
 }
 
 /// True if there is one video, of which more can be said and shown than of several.

@@ -11,14 +11,14 @@ use lockon::fleet::{self, Ended, Fleet, Order, RunId};
 use lockon::job;
 use lockon::media::launch;
 use lockon::media::source::Input;
-use lockon::request::Request;
+use lockon::request::{self, Request};
 use lockon::serve::Chosen;
 use lockon::text;
 
 use super::args::ServeArgs;
 use super::page::Page;
 use super::signals::Signals;
-use super::{Outcome, closing, log, run, system};
+use super::{Outcome, closing, log, run, system, wiring};
 
 /// Videos that are open at the same time.
 const MOST_OPEN: usize = 16;
@@ -85,8 +85,8 @@ fn request(
     let input = request.parsed_input()?;
     // A file is not lost.
     request.reconnect &= !matches!(input, Input::File(_));
-    let name = fleet::name_of(&input);
-    fleet::expand(&mut request, &name, index)?;
+    let name = request::name_of(&input);
+    request::expand(&mut request, &name, index)?;
     request = request.dated(std::time::SystemTime::now());
     run::check(&request)?;
     let mut runs: Vec<_> = open.values().map(|open| open.asked.clone()).collect();
@@ -100,13 +100,11 @@ fn request(
 
 /// The run that is asked for.
 fn order(name: String, request: Request, chosen: Chosen, page: &Arc<Page>) -> Order {
-    let words = request.words();
-    let line = ["lockon", "run"].map(str::to_owned).into_iter();
-    let line: Vec<_> = line.chain(words.iter().map(|word| word.to_string_lossy().into_owned())).collect();
+    let line = request.command_line();
     let (page, video, file) = (page.clone(), name.clone(), chosen.file.clone());
-    let order = Order::new(name, request).when_opened(move |run| {
+    let order = Order::new(name, request).with_outlets(wiring::outlets()).when_opened(move |run| {
         run.note_command(line);
-        chosen.answer(Ok(page.number(run, &video)));
+        chosen.answer(Ok(page.show(run, &video)));
         log::say(&format!("{}: opened", text::in_one_line(&video)));
         Ok(())
     });

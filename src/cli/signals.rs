@@ -46,7 +46,6 @@ impl Signals {
     }
 
     /// All work is done, and only a signal is waited for.
-    #[cfg(feature = "serve")]
     pub(super) fn expect_end(&self) {
         self.is_end_expected.store(true, Ordering::Relaxed);
     }

@@ -9,12 +9,10 @@
 //! | file | job |
 //! |---|---|
 //! | `mod.rs` | the sink: events as JSON, receivers started and ended |
-//! | `address.rs` | addresses of receivers, as they are typed |
 //! | `queue.rs` | the events that wait for a receiver |
 //! | `outage.rs` | retries of a receiver that does not answer |
 //! | `webhook.rs`, `mqtt/`, `tls.rs` | the receivers in the network |
 
-mod address;
 mod mqtt;
 mod outage;
 mod queue;
@@ -41,14 +39,14 @@ use crate::error::{Error, Result};
 use crate::frame::{Frame, VideoFormat};
 use crate::output;
 use crate::ports::{Delivery, Sink};
-use crate::request::Request;
+use crate::request::{ReceiverAddress, Request};
 use crate::results::{self, EventsSummary, FrameRecord, RunRecord, Summary, Track};
+use crate::run::{Opening, Outlet};
 use crate::still;
 use crate::surface::Surface;
 use crate::text;
 
 pub use crate::watch;
-use address::Address;
 pub use mqtt::Forgotten;
 use mqtt::Home;
 use queue::Queue;
@@ -67,47 +65,13 @@ const THUMBNAIL_SIDE: usize = 160;
 /// A thumbnail that would make an event longer than this, in bytes, is left out.
 const MOST_BYTES: usize = 128 << 10;
 
-/// Refuses receivers that cannot be parsed, and options that need another one.
-///
-/// # Errors
-/// `Value`, `Usage`, or `File` if a file with an address cannot be read.
-pub fn check(request: &Request) -> Result<()> {
-    let usage = |text: String| Err(Error::Usage(text));
-    let addresses = addresses(request)?;
-    if addresses.contains(&Address::Stdout)
-        && (request.results.iter().any(|path| path == "-")
-            || addresses.iter().filter(|address| **address == Address::Stdout).count() > 1)
-    {
-        return usage("--events -: standard output is given twice".into());
-    }
-    if request.home_assistant && !addresses.iter().any(|address| matches!(address, Address::Mqtt(_))) {
-        return usage(
-            "--home-assistant needs --events mqtt://...: Home Assistant listens to a broker".into(),
-        );
-    }
-    Ok(())
-}
-
-/// Returns the topics of a run, each with its broker: no other run may have the same.
-pub(crate) fn topics(request: &Request) -> Result<Vec<String>> {
-    let topic = |address: Address| match address {
-        Address::Mqtt(broker) => Some(broker.name),
-        _ => None,
-    };
-    Ok(addresses(request)?.into_iter().filter_map(topic).collect())
-}
-
-fn addresses(request: &Request) -> Result<Vec<Address>> {
-    request.events.iter().map(Address::of).collect()
-}
-
 /// Removes what lockon retains at a broker under a topic: tracks, state, status and what it announced to Home
 /// Assistant. `typed` is an address as `--events` takes it. For a run that is online, only if `is_forced`.
 ///
 /// # Errors
 /// `Value`, `Usage` or `File` if it is no address of a broker; `Output` if not all could be removed.
 pub fn forget(typed: &str, is_forced: bool) -> Result<Forgotten> {
-    let Address::Mqtt(broker) = Address::of(&typed.into())? else {
+    let ReceiverAddress::Mqtt(broker) = ReceiverAddress::of(&typed.into())? else {
         return Err(Error::Usage("only a broker retains something: give mqtt://HOST/TOPIC".into()));
     };
     let failure = |reason: String| Error::Output { name: format!("{NAME} at {}", broker.name), reason };
@@ -201,6 +165,20 @@ impl When {
     }
 }
 
+/// Adds the receivers that a request names to its run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Receivers;
+
+impl Outlet for Receivers {
+    fn option(&self) -> &'static str {
+        "events"
+    }
+
+    fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn Sink>> {
+        Ok(Box::new(EventsSink::open(opening.request, opening.name)?))
+    }
+}
+
 /// Sends what happens to the tracks of a run to receivers.
 pub struct EventsSink {
     watch: Watch,
@@ -216,7 +194,7 @@ impl EventsSink {
     /// Starts the receivers that a request names, for a video of that name. None of them has to be reachable.
     ///
     /// # Errors
-    /// As [`check`]; `Output` if the system gives no thread.
+    /// As [`Request::receivers`]; `Output` if the system gives no thread.
     pub fn open(request: &Request, source: &str) -> Result<Self> {
         let source = text::for_people(source);
         let home = || {
@@ -230,7 +208,7 @@ impl EventsSink {
         let mut when = When { source: source.clone(), ..When::default() };
         when.set_time(Duration::ZERO);
         let state = json(&AllNow::of(&watch, &when))?;
-        let addresses = addresses(request)?;
+        let addresses = request.receivers()?;
         let receivers = addresses.into_iter().map(|address| Receiving::start(address, home(), state.clone()));
         Ok(Self {
             receivers: receivers.collect::<Result<_>>()?,
@@ -392,9 +370,9 @@ struct Receiving {
 
 impl Receiving {
     /// Starts to deliver what is pushed. `state` is the state before that.
-    fn start(address: Address, home: Option<Home>, state: Bytes) -> Result<Self> {
+    fn start(address: ReceiverAddress, home: Option<Home>, state: Bytes) -> Result<Self> {
         let name = address.name().to_owned();
-        if matches!(&address, Address::Mqtt(broker) if broker.is_replaced) {
+        if matches!(&address, ReceiverAddress::Mqtt(broker) if broker.is_replaced) {
             tracing::warn!(
                 "events: {name}: MQTT does not allow the topic as it was typed; _ replaces what it does not allow"
             );
@@ -412,9 +390,11 @@ impl Receiving {
         let work = move || {
             let work = async {
                 match address {
-                    Address::Stdout => print(&waiting, &count, &fault).await,
-                    Address::Webhook(webhook) => webhook::post(webhook, &waiting, &count).await,
-                    Address::Mqtt(broker) => mqtt::publish(broker, home, state, &waiting, &count).await,
+                    ReceiverAddress::Stdout => print(&waiting, &count, &fault).await,
+                    ReceiverAddress::Webhook(webhook) => webhook::post(webhook, &waiting, &count).await,
+                    ReceiverAddress::Mqtt(broker) => {
+                        mqtt::publish(broker, home, state, &waiting, &count).await
+                    }
                 }
             };
             runtime.block_on(async {

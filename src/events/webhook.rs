@@ -20,10 +20,10 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::time::timeout;
 
-use super::address::Webhook;
 use super::outage::Outage;
 use super::queue::Queue;
 use super::{Letter, tls};
+use crate::request::Webhook;
 
 /// Maximum time until a response begins.
 const ANSWER: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 10_000 });
@@ -259,7 +259,7 @@ mod tests {
         let (queue, sent) = (Queue::new(), AtomicU64::new(0));
         (0..events).for_each(|number| queue.push(letter(number), 1));
         queue.close();
-        let login = super::super::address::Login { user: "me".into(), password: "s3cret".into() };
+        let login = crate::request::Login { user: "me".into(), password: "s3cret".into() };
         let to = Webhook { url, login: Some(login), name: "hook".into() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(post(to, &queue, &sent));

@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::names::has_words;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::media::source::Input;
-use crate::request::Request;
+use crate::request::{Request, has_words};
 
 /// Reads a list of videos: a line each, an INPUT as it is typed, or a job as `--print-job=json` writes it;
 /// what a line does not say is as in `base`. Empty lines, and those that begin with `#`, say nothing. `-`
@@ -86,16 +85,13 @@ pub fn check(runs: &[(String, Request)]) -> Result<()> {
             ));
         }
     }
-    #[cfg(feature = "events")]
-    {
-        let mut topics: HashMap<String, &str> = HashMap::new();
-        for (name, request) in runs {
-            for topic in crate::events::topics(request)? {
-                if let Some(other) = topics.insert(topic.clone(), name) {
-                    return usage(format!(
-                        "{other} and {name} would both be told of at {topic}: put {{stem}} or {{index}} into it"
-                    ));
-                }
+    let mut topics: HashMap<String, &str> = HashMap::new();
+    for (name, request) in runs {
+        for topic in request.topics()? {
+            if let Some(other) = topics.insert(topic.clone(), name) {
+                return usage(format!(
+                    "{other} and {name} would both be told of at {topic}: put {{stem}} or {{index}} into it"
+                ));
             }
         }
     }

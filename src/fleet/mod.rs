@@ -26,7 +26,6 @@
 
 mod done;
 mod list;
-mod names;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -45,12 +44,11 @@ use crate::job;
 use crate::media::launch;
 use crate::request::{Request, Share};
 use crate::results::Summary;
-use crate::run::{Run, Video};
+use crate::run::{Outlet, Run, Video};
 use lockon_core::threads;
 
 pub use done::{Completion, completion};
 pub use list::{check, read_list};
-pub use names::{expand, name_of};
 
 /// A run that is to be done.
 pub struct Order {
@@ -58,6 +56,8 @@ pub struct Order {
     pub name: String,
     /// What is asked for.
     pub request: Request,
+    /// See [`Order::with_outlets`].
+    outlets: Vec<Arc<dyn Outlet>>,
     /// Called when the run is open, before its first frame: to add outputs, for example.
     opened: Option<Box<Opened>>,
     /// Begin to decode at `--start`: see [`Order::seeking`].
@@ -73,7 +73,21 @@ type Opened = dyn FnOnce(&mut Run) -> Result<()> + Send;
 impl Order {
     /// A run under a name.
     pub fn new(name: impl Into<String>, request: Request) -> Self {
-        Self { name: name.into(), request, opened: None, seeks: false, file: None, video: None }
+        Self {
+            name: name.into(),
+            request,
+            outlets: Vec::new(),
+            opened: None,
+            seeks: false,
+            file: None,
+            video: None,
+        }
+    }
+
+    /// Opens outputs of other crates with it: see [`crate::run::Prepared::start`].
+    #[must_use]
+    pub fn with_outlets(self, outlets: Vec<Arc<dyn Outlet>>) -> Self {
+        Self { outlets, ..self }
     }
 
     /// The same, whose video is a file that is open already: see [`crate::run::Prepared::reading`].
@@ -353,7 +367,7 @@ impl Shared {
 impl Task {
     fn run(self, share: Share) -> Ended {
         let Self { id, order, control, .. } = self;
-        let Order { name, request, opened, seeks, file, video } = order;
+        let Order { name, request, outlets, opened, seeks, file, video } = order;
         let _said_of_it = tracing::error_span!("video", name).entered();
         let run = || -> Result<(Summary, Result<()>)> {
             control.check()?;
@@ -367,7 +381,7 @@ impl Task {
                 Some(video) => prepared.confined_to(video),
                 None => prepared,
             };
-            let mut run = prepared.start(&control)?;
+            let mut run = prepared.start(&control, &outlets)?;
             opened.map_or(Ok(()), |opened| opened(&mut run))?;
             Ok(run.finish())
         };

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{FIELDS, Field, Request, Share, login};
+use super::{FIELDS, Field, ReceiverAddress, Request, Share, login};
 use crate::backend::cuda;
 use crate::config::{BackendChoice, Moment, OnDeviceLoss, Part, SearchMethod, View};
 use crate::error::{Error, Result};
@@ -71,20 +71,49 @@ impl Request {
         if !self.zone.is_empty() && self.events.is_empty() && self.serve.is_none() && !is_drawn {
             return usage("--zone needs --events, --serve, -o, --display or --sink");
         }
-        #[cfg(feature = "events")]
-        crate::events::check(self)?;
-        if cfg!(not(feature = "events")) && !self.events.is_empty() {
-            return usage("--events: this lockon was built without its feature `events`");
-        }
-        if cfg!(not(feature = "serve")) && self.serve.is_some() {
-            return usage("--serve: this lockon was built without its feature `serve`");
-        }
+        self.check_receivers()?;
         let search = (!self.template.is_empty()).then_some(self.search);
         job::check_device(&self.kernel, self.backend, search, self.threshold)?;
         if self.threshold.is_none() && self.shown_view() != View::Overlay {
             return usage("--view mask and --view split show the thresholded picture: add --threshold");
         }
         Ok(())
+    }
+
+    /// Refuses receivers of events that cannot be parsed, and options that need another one.
+    fn check_receivers(&self) -> Result<()> {
+        let receivers = self.receivers()?;
+        let on_stdout = receivers.iter().filter(|receiver| **receiver == ReceiverAddress::Stdout).count();
+        if on_stdout + self.results.iter().filter(|path| *path == "-").count() > 1 && on_stdout > 0 {
+            return Err(Error::Usage("--events -: standard output is given twice".into()));
+        }
+        let has_broker = receivers.iter().any(|receiver| matches!(receiver, ReceiverAddress::Mqtt(_)));
+        if self.home_assistant && !has_broker {
+            return Err(Error::Usage(
+                "--home-assistant needs --events mqtt://...: Home Assistant listens to a broker".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns the addresses of the receivers of events, in their order.
+    ///
+    /// # Errors
+    /// `Value` if one cannot be parsed, `File` if a file with an address cannot be read.
+    pub fn receivers(&self) -> Result<Vec<ReceiverAddress>> {
+        self.events.iter().map(ReceiverAddress::of).collect()
+    }
+
+    /// Returns the MQTT topics of the run, each with its broker. No other run may have the same.
+    ///
+    /// # Errors
+    /// As [`Self::receivers`].
+    pub fn topics(&self) -> Result<Vec<String>> {
+        let topic = |receiver| match receiver {
+            ReceiverAddress::Mqtt(broker) => Some(broker.name),
+            _ => None,
+        };
+        Ok(self.receivers()?.into_iter().filter_map(topic).collect())
     }
 
     /// Refuses a run in which nothing is ever found, unless a program gives it orders.

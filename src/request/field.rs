@@ -14,7 +14,7 @@ use crate::config::{
 use crate::error::{Bytes, Error, Result};
 use crate::frame::{Rect, Size};
 use crate::media::source::{Decoder, Input};
-use crate::metrics::Address;
+use crate::request::ListenAddress;
 
 /// One thing that can be asked for.
 #[derive(Debug)]
@@ -96,6 +96,8 @@ pub struct Spec {
     pub takes_hyphens: bool,
     /// Help does not tell the default.
     pub hides_default: bool,
+    /// An outlet that is handed to the run fulfils it: see [`crate::run::Outlet`].
+    pub needs_outlet: bool,
     /// Few people need it: the short help (`-h`) leaves it out.
     pub is_rare: bool,
     /// What it makes no sense without.
@@ -118,6 +120,7 @@ pub(super) const SPEC: Spec = Spec {
     is_positional: false,
     takes_hyphens: false,
     hides_default: false,
+    needs_outlet: false,
     is_rare: false,
     needs: &[],
     excludes: &[],
@@ -281,7 +284,7 @@ text_of_values!(
     Zone,
     Kernel,
     Decoder,
-    Address,
+    ListenAddress,
     FrameRate,
     Typed<Scales>,
     Typed<Angles>,

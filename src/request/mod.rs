@@ -24,14 +24,19 @@ mod control;
 mod element;
 mod field;
 mod job_file;
+mod listen_address;
 mod login;
+mod names;
 mod receiver;
 mod share;
 
 pub use field::{Field, FrameRate, InElement, InputText, Number, Shape, Spec, Text};
+pub use listen_address::ListenAddress;
 pub use login::login;
-pub use receiver::ReceiverText;
+pub(crate) use names::has_words;
+pub use names::{expand, name_of};
 pub(crate) use receiver::shown as shown_receiver;
+pub use receiver::{Broker, Login, ReceiverAddress, ReceiverText, Webhook};
 pub use share::Share;
 
 use std::ffi::OsString;
@@ -51,7 +56,6 @@ use crate::frame::{Rect, Size};
 use crate::job::{self, Job, NamedTemplate};
 use crate::media::detections::Wanted;
 use crate::media::source::Decoder;
-use crate::metrics::Address;
 use crate::output::{self, Rolling};
 use crate::overlay::{Hiding, Way};
 use crate::search::Search;
@@ -229,7 +233,7 @@ request! {
     /// broker at mqtt://HOST:PORT/TOPIC or mqtts://HOST:PORT/TOPIC, with USER:PASSWORD@ before the host if
     /// needed; @FILE reads the address from a file, which hides it from the list of processes; may be given
     /// several times. The run never waits for a receiver
-    events: Vec<ReceiverText> = Vec::new(), Spec { value: "-|URL|@FILE", group: OUTPUT, ..SPEC };
+    events: Vec<ReceiverText> = Vec::new(), Spec { value: "-|URL|@FILE", group: OUTPUT, needs_outlet: true, ..SPEC };
     /// A polygon in the picture that tracks can enter and leave, corners in pixels; a track is inside if the
     /// middle of its box's lower edge is. Drawn in -o, --display and --sink and on the page of --serve; may
     /// be given several times
@@ -300,11 +304,12 @@ request! {
     max_frames: Option<u64> = None,
         Spec { value: "N", group: HOW, range: Some((1.0, f64::INFINITY)), element: InElement::Ready, ..SPEC };
     /// Serve metrics for Prometheus over HTTP at /metrics; a PORT alone is on 127.0.0.1
-    metrics: Option<Address> = None, Spec { value: "[HOST:]PORT", group: HOW, ..SPEC };
+    metrics: Option<ListenAddress> = None,
+        Spec { value: "[HOST:]PORT", group: HOW, needs_outlet: true, ..SPEC };
     /// Show and control the run in a browser: the address to open is printed. A PORT alone is on 127.0.0.1;
     /// with a HOST that others can reach, the address contains a token. If nothing is to be searched or
     /// followed, a file waits at its first frame until a box is drawn
-    serve: Option<Address> = None, Spec { value: "[HOST:]PORT", group: OUTPUT, ..SPEC };
+    serve: Option<ListenAddress> = None, Spec { value: "[HOST:]PORT", group: OUTPUT, ..SPEC };
     /// Speed of files with --serve: 1 as recorded, 0.5 half, 4 four times, or max; can be changed on the
     /// page. It changes no results
     speed: Speed = Speed::default(),
@@ -344,6 +349,12 @@ impl Request {
             }
         }
         words
+    }
+
+    /// The command that asks for it, as records show it.
+    pub fn command_line(&self) -> Vec<String> {
+        let words = self.words().into_iter().map(|word| word.to_string_lossy().into_owned());
+        ["lockon", "run"].map(str::to_owned).into_iter().chain(words).collect()
     }
 
     /// A number of what is asked, as SHA-256 in hexadecimal digits: requests that have the same, with these

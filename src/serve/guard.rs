@@ -12,7 +12,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri};
 use subtle::ConstantTimeEq;
 
-use crate::metrics::Address;
+use crate::request::ListenAddress;
 
 /// Browsers report in these headers where a request comes from.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -44,7 +44,7 @@ impl Guard {
     ///
     /// # Errors
     /// If the system has no random numbers.
-    pub(super) fn of(asked: &Address, at: SocketAddr) -> std::io::Result<Self> {
+    pub(super) fn of(asked: &ListenAddress, at: SocketAddr) -> std::io::Result<Self> {
         let token = if at.ip().is_loopback() { None } else { Some(token()?) };
         let cookie = format!("lockon-{}", at.port());
         Ok(Self { token, name: asked.host().to_ascii_lowercase(), cookie })

@@ -8,6 +8,7 @@
 //! | file | job |
 //! |---|---|
 //! | `mod.rs` | a page: start it, show runs on it, end it |
+//! | `metrics.rs` | the server of `--metrics`, for Prometheus |
 //! | `listen.rs` | connections: their number and time limits |
 //! | `guard.rs` | access control: token, host, origin |
 //! | `api.rs` | the HTTP API: addresses, JSON, answers |
@@ -20,6 +21,7 @@
 //! | `feed.rs` | pictures, made once for all browsers that show the same |
 //! | `picture.rs` | makes a JPEG of the requested size from a frame |
 //! | `resize.rs` | scales planes |
+//! | `shown.rs` | a run as it is given to the page |
 //! | `video.rs` | the current state of a run |
 //! | `happenings.rs` | the last events of its tracks |
 //! | `searched.rs` | the current search, after all changes |
@@ -39,12 +41,14 @@ mod listen;
 mod live;
 mod lobby;
 mod memory;
+mod metrics;
 mod offers;
 mod orders;
 mod picture;
 mod rehearsal;
 mod resize;
 mod searched;
+mod shown;
 mod sink;
 mod video;
 mod work;
@@ -59,23 +63,22 @@ use crossbeam_channel::Receiver;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 
-use crate::config::{Limits, Zone};
-use crate::control::Control;
 use crate::error::{Error, Result};
-use crate::frame::Rect;
 use crate::media::cameras;
-use crate::metrics::{Address, Registry};
-use crate::surface::Traffic;
+use crate::metrics::Registry;
+use crate::request::ListenAddress;
 
 use guard::Guard;
 use lobby::Lobby;
 use memory::Memory;
 use offers::Offers;
+use sink::PageSink;
 use video::Video;
 
+pub use metrics::MetricsServer;
 pub use offers::Chosen;
 pub use rehearsal::Rehearsal;
-pub use sink::PageSink;
+pub use shown::Shown;
 
 /// Frames that a run keeps while a browser shows it, so that a box drawn on an earlier frame can be followed.
 pub const KEPT: usize = 16;
@@ -98,41 +101,6 @@ const MOST_ORDERS: usize = 64;
 
 /// Maximum template pictures received at the same time.
 const MOST_SENT: usize = 8;
-
-/// A run, as it is given to the page.
-#[derive(Debug, Clone)]
-pub struct Shown {
-    /// The video's name: metrics and lists use it.
-    pub name: String,
-    /// The name in titles, which differs from those of other runs with the same `name`.
-    pub title: String,
-    /// Controls the run.
-    pub control: Control,
-    /// Counts the bytes that it moves.
-    pub traffic: Traffic,
-    /// True if frames come in their own time, from a camera or a stream.
-    pub is_live: bool,
-    /// Every Nth frame is processed.
-    pub every: u64,
-    /// Length of the processed part in nanoseconds, if it is known.
-    pub length_ns: Option<u64>,
-    /// Time of its first frame, in nanoseconds.
-    pub start_ns: u64,
-    /// True if the run can jump to another place of the video.
-    pub can_jump: bool,
-    /// The zones that it begins with.
-    pub zones: Vec<Zone>,
-    /// The limits of matches at its start.
-    pub limits: Limits,
-    /// The box searched at its start; `None` is the whole frame.
-    pub roi: Option<Rect>,
-    /// True if the run has nothing to do until a box is drawn: it pauses at its first frame.
-    pub waits: bool,
-    /// Frames that it always keeps.
-    pub kept: usize,
-    /// Size of its first frame in bytes.
-    pub frame_bytes: usize,
-}
 
 /// A page, served until this is dropped.
 pub struct Page {
@@ -240,7 +208,7 @@ impl Page {
     /// # Errors
     /// `Listen` if the address is in use or is not an address of this machine, or if the system gives no
     /// threads.
-    pub fn start(address: &Address) -> Result<Self> {
+    pub fn start(address: &ListenAddress) -> Result<Self> {
         Self::serve(address, None)
     }
 
@@ -249,7 +217,7 @@ impl Page {
     ///
     /// # Errors
     /// As [`Self::start`]; `File` if the folder cannot be read.
-    pub fn offering(address: &Address, folder: Option<&Path>) -> Result<(Self, Receiver<Chosen>)> {
+    pub fn offering(address: &ListenAddress, folder: Option<&Path>) -> Result<(Self, Receiver<Chosen>)> {
         // Bounded by `MOST_ORDERS`: each request waits for an answer.
         let (chosen, is_chosen) = crossbeam_channel::unbounded();
         let offers = Offers::new(folder, chosen, Box::new(cameras::cameras))?;
@@ -257,7 +225,7 @@ impl Page {
         Ok((page, is_chosen))
     }
 
-    fn serve(address: &Address, offers: Option<Offers>) -> Result<Self> {
+    fn serve(address: &ListenAddress, offers: Option<Offers>) -> Result<Self> {
         let failed = |cause| Error::Listen { address: address.to_string(), cause };
         let listener = address.listen()?;
         listener.set_nonblocking(true).map_err(failed)?;
@@ -285,12 +253,6 @@ impl Page {
     /// The address to open in a browser, with the token if there is one.
     pub fn url(&self) -> String {
         self.url.clone()
-    }
-
-    /// Shows a run. If its name is taken, a number is appended. Add the sink to the run's outputs.
-    pub fn watch(&self, shown: Shown) -> PageSink {
-        self.shared.lobby.withdraw(&shown.name, None);
-        self.shared.watch(shown)
     }
 
     /// Names the page in its titles.

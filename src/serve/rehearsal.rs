@@ -13,8 +13,8 @@ use crate::control::Control;
 use crate::error::Result;
 use crate::frame::{Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, Size, VideoFormat};
 use crate::media::cameras::Camera;
-use crate::metrics::Address;
 use crate::ports::Delivery;
+use crate::request::ListenAddress;
 use crate::results::{FrameRecord, Track};
 use crate::surface::Traffic;
 
@@ -67,7 +67,7 @@ impl Rehearsal {
     /// # Errors
     /// `Listen` if the system gives no threads, or no random numbers.
     pub fn new() -> Result<Self> {
-        let address: Address = "127.0.0.1:80".parse()?;
+        let address: ListenAddress = "127.0.0.1:80".parse()?;
         let failed = |cause| crate::Error::Listen { address: address.to_string(), cause };
         let (over, is_over) = watch::channel(false);
         let guard = Guard::of(&address, ([127, 0, 0, 1], 80).into()).map_err(failed)?;

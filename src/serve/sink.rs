@@ -13,7 +13,7 @@ use super::video::Video;
 
 /// Shows a run on a [`Page`](super::Page). It never waits: it keeps the newest frame, and other threads make
 /// pictures.
-pub struct PageSink {
+pub(super) struct PageSink {
     video: Arc<Video>,
     metrics: MetricsSink,
 }
@@ -26,7 +26,7 @@ impl PageSink {
 
 impl PageSink {
     /// The run's number on the page.
-    pub fn number(&self) -> usize {
+    pub(super) fn number(&self) -> usize {
         self.video.id
     }
 }

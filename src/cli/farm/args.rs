@@ -6,7 +6,7 @@ use clap::{Args as ClapArgs, Subcommand, ValueHint};
 
 use lockon::Error;
 use lockon::farm::{Access, Allowed, Namespace, Split, TRIES};
-use lockon::metrics::Address;
+use lockon::request::ListenAddress;
 
 use super::super::overwrite::OverwriteArgs;
 use super::super::request::{All, Typed};
@@ -158,8 +158,8 @@ pub(in crate::cli) struct WorkerArgs {
     pub(super) lease: Option<u16>,
     /// Serve metrics of the worker, its jobs and the queue for Prometheus over HTTP at /metrics; a PORT alone
     /// is on 127.0.0.1
-    #[arg(long, value_name = "[HOST:]PORT", value_parser = read::<Address>)]
-    pub(super) metrics: Option<Address>,
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = read::<ListenAddress>)]
+    pub(super) metrics: Option<ListenAddress>,
 }
 
 /// How a worker that is stopped treats its running jobs.

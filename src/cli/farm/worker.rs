@@ -7,10 +7,13 @@ use lockon::farm::{self, Drain, News, Options, Roots};
 use lockon::fleet;
 use lockon::job;
 use lockon::media::launch;
+use lockon::metrics::Registry;
 use lockon::request::Request;
+use lockon::serve::MetricsServer;
 use lockon::text;
 
 use super::super::signals::Signals;
+use super::super::wiring::outlets;
 use super::super::words::counted;
 use super::super::{Outcome, closing, log, system};
 use super::args::{DrainHow, WorkerArgs};
@@ -29,6 +32,10 @@ pub(in crate::cli) fn worker(args: &WorkerArgs) -> Result<Outcome> {
     system::allow_files();
     let threads = job::threads(None) + system::THREADS_EACH * (jobs + cameras);
     system::check_threads(threads, "--jobs and --cameras take fewer at a time")?;
+    let registry = args.metrics.is_some().then(Registry::default);
+    let metrics = args.metrics.as_ref().zip(registry.as_ref());
+    let metrics = metrics.map(|(address, registry)| MetricsServer::start(address, registry));
+    let metrics: Option<MetricsServer> = metrics.transpose()?;
     let options = Options {
         name: args.name.clone().unwrap_or_else(own_name),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -40,19 +47,21 @@ pub(in crate::cli) fn worker(args: &WorkerArgs) -> Result<Outcome> {
             DrainHow::GiveBack => Drain::GiveBack,
         },
         roots: Roots::new(&args.root, &args.allow)?,
-        metrics: args.metrics.clone(),
+        metrics: registry,
+        outlets: outlets(),
     };
     let signals = Signals::watch_saying(DRAINING)?;
     let (name, server, is_bound) = (options.name.clone(), access.name(), options.roots.is_bound());
+    let url = metrics.as_ref().map(|server| server.url().to_owned());
     let tell = move |news| match news {
-        News::Ready { metrics, .. } => {
+        News::Ready { .. } => {
             let places =
                 [counted(jobs as u64, "file", "files"), counted(cameras as u64, "camera", "cameras")];
             log::say(&format!("worker {name} of {server}: {} at a time", places.join(" and ")));
             if !is_bound {
                 log::say("jobs read and write whatever this user may: --root DIR bounds that");
             }
-            if let Some(url) = metrics {
+            if let Some(url) = &url {
                 log::say(&format!("metrics: {url}"));
             }
         }

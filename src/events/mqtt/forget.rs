@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
-use super::super::address::Broker;
 use super::line::{Access, Answer, Ended, Line, Message};
 use super::{client_id, home, track_of};
+use crate::request::Broker;
 
 /// Maximum number of topics that are found and removed in one connection.
 const MAX_FOUND: usize = if cfg!(test) { 50 } else { 10_000 };

@@ -23,8 +23,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::super::address::Broker;
 use super::super::{MOST_BYTES, tls};
+use crate::request::Broker;
 
 /// Maximum number of messages that were sent and not acknowledged.
 const MAX_UNANSWERED: usize = 50;

@@ -33,9 +33,9 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::Letter;
-use super::address::Broker;
 use super::outage::Outage;
 use super::queue::Queue;
+use crate::request::Broker;
 use line::{Access, Answer, Ended, Line, Message};
 
 pub use forget::Forgotten;

@@ -251,12 +251,12 @@ impl Attempt<'_> {
             Some(segment) => segment.results.clone(),
             None => place.outputs().collect(),
         };
-        let line = ["lockon".to_owned(), "run".to_owned()].into_iter();
-        let line: Vec<_> = line.chain(words(&asked)).collect();
-        let metrics = self.shared.page.as_ref().map(|page| (page.runs(), record.job.name.clone()));
+        let line = asked.command_line();
+        let (registry, name) = (self.shared.options.metrics.clone(), record.job.name.clone());
         let (count, moved) = (self.count.clone(), self.claimed.moved.clone());
         let digest = record.job.digest.clone();
-        let order = Order::new(record.job.name.clone(), place.request.clone());
+        let order = Order::new(record.job.name.clone(), place.request.clone())
+            .with_outlets(self.shared.options.outlets.clone());
         let order = if record.job.segment.is_some() { order.seeking() } else { order };
         let order = match video {
             Some(video) => order.confined_to(video),
@@ -274,9 +274,8 @@ impl Attempt<'_> {
             }
             count.set_length(run.length_ns());
             run.add_sink(Box::new(Counting(count)));
-            if let Some((server, video)) = metrics {
-                let sink = run.metrics(&server, &video);
-                run.add_sink(Box::new(sink));
+            if let Some(registry) = registry {
+                run.add_sink(Box::new(registry.watch(&name, &run.traffic())));
             }
             Ok(())
         })
@@ -477,11 +476,6 @@ async fn tidy(what: impl FnOnce() + Send + 'static) {
 /// The submitted request: that of the whole, if the job is a segment.
 fn asked(job: &Job, request: &Request) -> Request {
     job.segment.as_ref().map_or_else(|| request.clone(), |segment| segment.of_whole(request))
-}
-
-/// The words behind `lockon run` that ask for the same.
-fn words(request: &Request) -> impl Iterator<Item = String> {
-    request.words().into_iter().map(|word| word.to_string_lossy().into_owned())
 }
 
 /// Templates are not those that were there when the job was submitted; another worker may have them.

@@ -26,12 +26,13 @@ use super::runs::Runs;
 use super::store::Store;
 use crate::control::Control;
 use crate::error::{Error, Result};
-use crate::metrics::Address;
+use crate::metrics::Registry;
 use crate::results::Summary;
+use crate::run::Outlet;
 use attempt::Attempt;
 use claim::Claim;
 use lockon_core::threads;
-use telling::Page;
+use telling::describe;
 
 pub use telling::News;
 
@@ -78,8 +79,10 @@ pub struct Options {
     pub drain: Drain,
     /// The files that its jobs may use.
     pub roots: Roots,
-    /// Where Prometheus may ask.
-    pub metrics: Option<Address>,
+    /// Counts the jobs that run, and gets the counts of the worker and the farm.
+    pub metrics: Option<Registry>,
+    /// Open outputs of other crates for each job: see [`crate::run::Prepared::start`].
+    pub outlets: Vec<Arc<dyn Outlet>>,
 }
 
 /// A worker that is at it.
@@ -89,7 +92,6 @@ struct Shared {
     instance: String,
     runs: Runs,
     state: Mutex<State>,
-    page: Option<Page>,
     drains: watch::Receiver<bool>,
     tell: Box<dyn Fn(News) + Send + Sync>,
 }
@@ -130,7 +132,7 @@ impl State {
 ///
 /// # Errors
 /// `Refused` if the server does not want this user, or cannot keep jobs; `Usage` or `File` if the farm's
-/// address or a file of it is wrong; `Listen` if there is no place for metrics.
+/// address or a file of it is wrong.
 pub fn work(
     access: &Access,
     options: Options,
@@ -157,14 +159,10 @@ async fn serve(
 ) -> Result<()> {
     let (drain, drains) = watch::channel(false);
     let Some(store) = connect(access, &options, control, &tell).await? else { return Ok(()) };
-    let page = options.metrics.as_ref().map(Page::serve).transpose()?;
     let runs = Runs::start(options.jobs)?;
     let (instance, state) = (instance(), Mutex::default());
-    let shared = Arc::new(Shared { store, options, instance, runs, state, page, drains, tell });
-    (shared.tell)(News::Ready {
-        instance: shared.instance.clone(),
-        metrics: shared.page.as_ref().map(Page::url),
-    });
+    let shared = Arc::new(Shared { store, options, instance, runs, state, drains, tell });
+    (shared.tell)(News::Ready { instance: shared.instance.clone() });
     let beating = tokio::spawn(shared.clone().beat());
     let mut places = JoinSet::new();
     for _ in 0..shared.options.jobs {
@@ -339,8 +337,9 @@ impl Shared {
             if let Ok(Err(error)) = tokio::time::timeout(BEAT, self.store.beat(&self.describe())).await {
                 tracing::debug!("farm: {error}");
             }
-            if let Some(page) = &self.page {
-                page.tell(&self.describe(), self.store.queues().await.ok().as_deref());
+            if let Some(registry) = &self.options.metrics {
+                let queues = self.store.queues().await.ok();
+                registry.set_more(describe(&self.describe(), queues.as_deref()));
             }
             tokio::time::sleep(BEAT).await;
         }

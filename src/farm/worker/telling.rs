@@ -1,13 +1,11 @@
 //! Reports of a worker, for people and for Prometheus.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::super::job::Worker;
 use super::super::store::Queue;
-use crate::error::{Error, Result};
-use crate::metrics::{Address, MetricsServer};
+use crate::error::Error;
 use crate::results::Summary;
 
 /// An event on a worker.
@@ -17,8 +15,6 @@ pub enum News {
     Ready {
         /// Its instance, which no other worker has.
         instance: String,
-        /// Where Prometheus may ask.
-        metrics: Option<String>,
     },
     /// The server does not answer; it is waited for.
     Away(Error),
@@ -76,36 +72,8 @@ pub enum News {
     },
 }
 
-/// A page for Prometheus: the runs of this worker, the worker, and the farm's queues as it sees them.
-pub(super) struct Page {
-    server: Arc<MetricsServer>,
-    text: Arc<Mutex<String>>,
-}
-
-impl Page {
-    pub(super) fn serve(address: &Address) -> Result<Self> {
-        let text = Arc::<Mutex<String>>::default();
-        let told = text.clone();
-        let more = move || told.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Self { server: Arc::new(MetricsServer::start_with(address, more)?), text })
-    }
-
-    pub(super) fn url(&self) -> String {
-        self.server.url()
-    }
-
-    pub(super) fn runs(&self) -> Arc<MetricsServer> {
-        self.server.clone()
-    }
-
-    /// Sets the worker's metrics, and those of the queues if the server answers.
-    pub(super) fn tell(&self, worker: &Worker, queues: Option<&[Queue]>) {
-        let text = describe(worker, queues);
-        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = text;
-    }
-}
-
-fn describe(worker: &Worker, queues: Option<&[Queue]>) -> String {
+/// Returns the metrics of the worker, and those of the farm's queues if the server answers.
+pub(super) fn describe(worker: &Worker, queues: Option<&[Queue]>) -> String {
     let mut text = String::new();
     let mut series = |name: &str, kind: &str, help: &str, lines: &[(String, u64)]| {
         let _ = writeln!(text, "# HELP lockon_{name} {help}\n# TYPE lockon_{name} {kind}");

@@ -1,4 +1,4 @@
-//! A run's counts and states as Prometheus reads them: a sink that counts, and a small server that tells.
+//! A run's counts and states as Prometheus reads them: a sink that counts, and the text of all runs.
 //!
 //! The text is Prometheus' exposition format 0.0.4. Names and units follow its conventions: seconds,
 //! `_total` for what only grows. Each series has the name of its video as a label, not its whole address,
@@ -12,10 +12,6 @@ use crate::frame::VideoFormat;
 use crate::ports::{Delivery, Sink};
 use crate::results::{Event, RunRecord, Summary, Track, TrackState};
 use crate::surface::Traffic;
-
-mod http;
-
-pub use http::{Address, Server, status_of};
 
 /// Upper ends of the latency buckets in microseconds: from half a millisecond, which a GPU needs, to a stall.
 const BUCKETS_US: [u64; 14] = [
@@ -67,32 +63,46 @@ impl Metrics {
     }
 }
 
-/// The runs whose counts are told, each with what its video is called. Clones are of the same runs.
+/// The counted runs, each with the name of its video. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Registry(Arc<Mutex<Vec<(String, Metrics)>>>);
+pub struct Registry(Arc<Mutex<Counted>>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    runs: Vec<(String, Metrics)>,
+    more: String,
+}
 
 impl Registry {
-    /// What counts a run, and the bytes that `traffic` counts, under the name of its video. The run is told
-    /// of as long as this lives.
+    /// Returns a sink that counts a run, and the bytes that `traffic` counts, under the name of its video. The
+    /// run is in the text as long as the sink lives.
     pub fn watch(&self, video: &str, traffic: &Traffic) -> MetricsSink {
         let metrics = Metrics::default();
         metrics.state().traffic = traffic.clone();
-        self.lock().push((video.to_owned(), metrics.clone()));
+        self.lock().runs.push((video.to_owned(), metrics.clone()));
         MetricsSink { metrics, registry: self.clone() }
+    }
+
+    /// Sets text in the same format that follows that of the runs.
+    pub fn set_more(&self, text: String) {
+        self.lock().more = text;
     }
 
     /// The text of all runs, each of one moment.
     pub fn text(&self) -> String {
         // Copied, so that no engine ever waits while text is written.
         let copy = |(video, metrics): &(String, Metrics)| (quoted(video), metrics.state().clone());
-        let runs: Vec<_> = self.lock().iter().map(copy).collect();
+        let (runs, more) = {
+            let counted = self.lock();
+            (counted.runs.iter().map(copy).collect::<Vec<_>>(), counted.more.clone())
+        };
         let mut text = String::new();
         // Writing into a String cannot fail.
         let _ = write_text(&mut text, &runs);
-        text
+        text + &more
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(String, Metrics)>> {
+    fn lock(&self) -> MutexGuard<'_, Counted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -217,44 +227,6 @@ fn quoted(value: &str) -> String {
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
-/// Serves the counts of any number of runs at one address, until it is dropped.
-#[derive(Debug)]
-pub struct MetricsServer {
-    registry: Registry,
-    server: Server,
-}
-
-impl MetricsServer {
-    /// Serves from now on.
-    ///
-    /// # Errors
-    /// `Listen` if the address is taken, or is none of this machine's.
-    pub fn start(address: &Address) -> Result<Self> {
-        Self::start_with(address, String::new)
-    }
-
-    /// The same, with what `more` gives behind the counts, in the same format.
-    ///
-    /// # Errors
-    /// As [`Self::start`].
-    pub fn start_with(address: &Address, more: impl Fn() -> String + Send + 'static) -> Result<Self> {
-        let registry = Registry::default();
-        let told = registry.clone();
-        let server = Server::start(address, move || told.text() + &more())?;
-        Ok(Self { registry, server })
-    }
-
-    /// Where it serves: with the port that was chosen, if 0 was asked for.
-    pub fn url(&self) -> String {
-        self.server.url()
-    }
-
-    /// As [`Registry::watch`].
-    pub fn watch(&self, video: &str, traffic: &Traffic) -> MetricsSink {
-        self.registry.watch(video, traffic)
-    }
-}
-
 /// Counts what the engine tells, for a [`Registry`].
 #[derive(Debug)]
 pub struct MetricsSink {
@@ -264,7 +236,7 @@ pub struct MetricsSink {
 
 impl Drop for MetricsSink {
     fn drop(&mut self) {
-        self.registry.lock().retain(|(_, metrics)| !Arc::ptr_eq(&metrics.0, &self.metrics.0));
+        self.registry.lock().runs.retain(|(_, metrics)| !Arc::ptr_eq(&metrics.0, &self.metrics.0));
     }
 }
 
@@ -348,7 +320,9 @@ mod tests {
         let track = Track { id: 3, state: TrackState::Lost, score: 0.25, ..Track::default() };
         let metrics = Metrics::default();
         metrics.state().tracks.push(track);
-        let text = Registry(Arc::new(Mutex::new(vec![("v".into(), metrics)]))).text();
+        let registry = Registry::default();
+        registry.lock().runs.push(("v".into(), metrics));
+        let text = registry.text();
         assert_eq!(text.matches("lockon_track_state{video=\"v\",track=\"3\"").count(), 4);
         assert!(text.contains("lockon_track_state{video=\"v\",track=\"3\",state=\"lost\"} 1\n"), "{text}");
         assert!(text.contains("lockon_track_state{video=\"v\",track=\"3\",state=\"tracked\"} 0\n"), "{text}");
@@ -357,17 +331,17 @@ mod tests {
 
     #[test]
     fn each_run_has_a_line_of_each_series_as_long_as_it_is_watched() {
-        let server = MetricsServer::start(&"0".parse().unwrap()).unwrap();
-        let sinks = ["a", "b"].map(|video| server.watch(video, &Traffic::default()));
+        let registry = Registry::default();
+        let sinks = ["a", "b"].map(|video| registry.watch(video, &Traffic::default()));
         sinks[1].metrics.state().frames = 7;
-        let said = server.registry.text();
+        let said = registry.text();
         assert!(said.contains("lockon_videos 2\n"), "{said}");
         let lines = "lockon_frames_total{video=\"a\"} 0\nlockon_frames_total{video=\"b\"} 7\n";
         assert!(said.contains(lines), "{said}");
         assert_eq!(said.matches("# TYPE lockon_frames_total counter").count(), 1);
         let [first, _second] = sinks;
         drop(first);
-        let said = server.registry.text();
+        let said = registry.text();
         assert!(said.contains("lockon_videos 1\n") && !said.contains("video=\"a\""), "{said}");
     }
 }

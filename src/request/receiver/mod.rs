@@ -1,5 +1,7 @@
 //! Where events go, as it is typed, and what of that may be shown.
 
+mod address;
+
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -11,6 +13,8 @@ use super::Text;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::text::{self, HIDDEN};
+
+pub use address::{Broker, Login, ReceiverAddress, Webhook};
 
 /// A receiver of events as it is typed: `-`, an address, or `@FILE` with an address in it.
 #[derive(Clone)]

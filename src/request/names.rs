@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use super::{Field, Request};
 use crate::error::Result;
 use crate::media::launch;
 use crate::media::source::Input;
-use crate::request::{Field, Request};
 
 /// Fields in which words in braces stand for what a video is called.
 const EXPANDED: [&str; 5] = ["output", "results", "report", "sink", "events"];
@@ -85,7 +85,7 @@ fn in_address(name: &str) -> String {
 }
 
 /// True if a word of these stands in a name.
-pub(super) fn has_words(text: &str) -> bool {
+pub(crate) fn has_words(text: &str) -> bool {
     ["{name}", "{stem}", "{index}"].iter().any(|word| text.contains(word))
 }
 

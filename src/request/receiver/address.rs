@@ -1,11 +1,11 @@
-//! Addresses of receivers of events, as they are typed.
+//! Addresses of receivers of events: parsed, with what may be shown of them.
 
 use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 use url::Url;
 
+use super::ReceiverText;
 use crate::error::{Error, Result};
-use crate::request::ReceiverText;
 use crate::text;
 
 /// Maximum length of the topic that all topics of a run begin with, in bytes. MQTT allows 65535, many brokers
@@ -17,7 +17,7 @@ const MAX_LEVELS: usize = 100;
 
 /// Where events go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Address {
+pub enum ReceiverAddress {
     /// Lines on standard output.
     Stdout,
     /// A web server; events are posted there.
@@ -26,40 +26,50 @@ pub(super) enum Address {
     Mqtt(Broker),
 }
 
+/// A web server to which events are posted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Webhook {
-    /// Without a login.
-    pub(super) url: String,
-    pub(super) login: Option<Login>,
+pub struct Webhook {
+    /// The whole address, without the login.
+    pub url: String,
+    /// The login that was typed in the address.
+    pub login: Option<Login>,
     /// The address in messages, without the path: that can be a secret.
-    pub(super) name: String,
+    pub name: String,
 }
 
+/// An MQTT broker, and the topic there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Broker {
-    pub(super) host: String,
-    pub(super) port: u16,
-    pub(super) is_secure: bool,
-    pub(super) login: Option<Login>,
+pub struct Broker {
+    /// The host's name or address; IPv6 without brackets.
+    pub host: String,
+    /// The port: 1883, or 8883 for mqtts, unless another was typed.
+    pub port: u16,
+    /// True for mqtts.
+    pub is_secure: bool,
+    /// The login that was typed in the address.
+    pub login: Option<Login>,
     /// All topics begin with this.
-    pub(super) topic: String,
+    pub topic: String,
     /// True if that is not the topic that was typed, which MQTT does not allow.
-    pub(super) is_replaced: bool,
+    pub is_replaced: bool,
     /// The address in messages.
-    pub(super) name: String,
+    pub name: String,
 }
 
 impl Broker {
     /// A topic below that of the broker.
-    pub(super) fn below(&self, name: &str) -> String {
+    pub fn below(&self, name: &str) -> String {
         format!("{}/{name}", self.topic)
     }
 }
 
+/// User and password of a receiver. `Debug` shows neither.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Login {
-    pub(super) user: String,
-    pub(super) password: String,
+pub struct Login {
+    /// The user, without escapes.
+    pub user: String,
+    /// The password, without escapes.
+    pub password: String,
 }
 
 impl std::fmt::Debug for Login {
@@ -68,13 +78,13 @@ impl std::fmt::Debug for Login {
     }
 }
 
-impl Address {
+impl ReceiverAddress {
     /// Parses `-`, `http[s]://[USER:PASSWORD@]HOST[:PORT][/PATH]`,
     /// `mqtt[s]://[USER:PASSWORD@]HOST[:PORT]/TOPIC`, or `@FILE` with one of the latter in its one line.
     ///
     /// # Errors
     /// `Value` if it is none of these, without what is secret in it; `File` if a file cannot be read.
-    pub(super) fn of(typed: &ReceiverText) -> Result<Self> {
+    pub fn of(typed: &ReceiverText) -> Result<Self> {
         let address = typed.address()?;
         let parsed = match (typed.file(), address) {
             (None, "-") => Ok(Self::Stdout),
@@ -127,7 +137,7 @@ impl Address {
     }
 
     /// The address in messages, without secrets.
-    pub(super) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         match self {
             Self::Stdout => "stdout",
             Self::Webhook(webhook) => &webhook.name,
@@ -182,20 +192,21 @@ mod tests {
         Login { user: user.into(), password: password.into() }
     }
 
-    fn of(typed: &str) -> Result<Address> {
-        Address::of(&typed.into())
+    fn of(typed: &str) -> Result<ReceiverAddress> {
+        ReceiverAddress::of(&typed.into())
     }
 
     #[test]
     fn addresses_are_taken_apart_and_their_names_have_no_secret() {
-        assert_eq!(of("-").unwrap(), Address::Stdout);
-        let Address::Webhook(hook) = of("https://me:p%40ss@hooks.example:8443/T0/s3cret?a=b#c").unwrap()
+        assert_eq!(of("-").unwrap(), ReceiverAddress::Stdout);
+        let ReceiverAddress::Webhook(hook) =
+            of("https://me:p%40ss@hooks.example:8443/T0/s3cret?a=b#c").unwrap()
         else {
             panic!("a webhook")
         };
         assert_eq!(hook.url, "https://hooks.example:8443/T0/s3cret?a=b");
         assert_eq!((hook.login, &*hook.name), (Some(someone("me", "p@ss")), "https://hooks.example:8443"));
-        let Address::Mqtt(broker) = of("mqtt://me:s3cret@broker/home/front%20door/").unwrap() else {
+        let ReceiverAddress::Mqtt(broker) = of("mqtt://me:s3cret@broker/home/front%20door/").unwrap() else {
             panic!("a broker")
         };
         let expected = Broker {
@@ -209,7 +220,7 @@ mod tests {
         };
         assert_eq!(broker, expected);
         assert!(!format!("{broker:?}").contains("s3cret"));
-        let Address::Mqtt(broker) = of("mqtts://[::1]/a").unwrap() else { panic!("a broker") };
+        let ReceiverAddress::Mqtt(broker) = of("mqtts://[::1]/a").unwrap() else { panic!("a broker") };
         assert_eq!((&*broker.host, broker.port, broker.login), ("::1", 8883, None));
     }
 
@@ -223,19 +234,20 @@ mod tests {
             ("mqtt://b/a%00b%1Fc%C2%9Fd%EF%BF%BFe", "a_b_c_d_e"),
             ("mqtt://b/%C3%BC", "\u{fc}"),
         ] {
-            let Address::Mqtt(broker) = of(typed).unwrap() else { panic!("a broker") };
+            let ReceiverAddress::Mqtt(broker) = of(typed).unwrap() else { panic!("a broker") };
             let is_replaced = expected.contains('_');
             assert_eq!((&*broker.topic, broker.is_replaced), (expected, is_replaced), "{typed}");
         }
         let long = |end: &str| {
-            let Address::Mqtt(broker) = of(&format!("mqtt://b/{}{end}", "%C3%BC".repeat(300))).unwrap()
+            let ReceiverAddress::Mqtt(broker) =
+                of(&format!("mqtt://b/{}{end}", "%C3%BC".repeat(300))).unwrap()
             else {
                 panic!("a broker")
             };
             broker.topic
         };
         assert!(long("a").len() <= MAX_TOPIC && long("a") != long("b"), "{}", long("a"));
-        let Address::Mqtt(broker) = of(&format!("mqtt://b/{}a", "a/".repeat(150))).unwrap() else {
+        let ReceiverAddress::Mqtt(broker) = of(&format!("mqtt://b/{}a", "a/".repeat(150))).unwrap() else {
             panic!("a broker")
         };
         assert_eq!(broker.topic.split('/').count(), MAX_LEVELS);
