@@ -39,30 +39,19 @@
 //! # Ok::<(), lockon::Error>(())
 //! ```
 
-pub mod backend;
-pub mod devices;
-#[cfg(feature = "events")]
-pub mod events;
-#[cfg(feature = "farm")]
-pub mod farm;
-#[cfg(feature = "gst")]
-pub mod fleet;
-mod hardware;
-pub mod job;
-#[cfg(feature = "gst")]
-pub mod request;
-#[cfg(feature = "gst")]
-pub mod run;
-#[cfg(test)]
-#[path = "../tests/say.rs"]
-mod say;
-#[cfg(feature = "serve")]
-pub mod serve;
-
 pub use lockon_core::{
     Error, Result, appearances, change, colour, config, control, device_memory, engine, error, excerpt,
     files, frame, judge, kept, memory, metrics, orders, output, overlay, paced, ports, recycle, reference,
     results, search, shell, simd, stats, still, surface, tally, template, text, tracker, watch, workers,
 };
+#[cfg(feature = "events")]
+pub use lockon_events as events;
+#[cfg(feature = "farm")]
+pub use lockon_farm as farm;
 #[cfg(feature = "gst")]
 pub use lockon_gst as media;
+#[cfg(feature = "page")]
+pub use lockon_page as page;
+pub use lockon_run::{backend, devices, job};
+#[cfg(feature = "gst")]
+pub use lockon_run::{fleet, request, run};

@@ -1544,7 +1544,8 @@ fn all_that_the_api_is_said_to_have_is_there() {
     }
     assert!(asked > 10);
     // And what the page uses is said.
-    let page = std::fs::read_to_string(root().join(Path::new("src/serve/page/page.js"))).unwrap();
+    let page =
+        std::fs::read_to_string(root().join(Path::new("crates/lockon-page/src/page/page.js"))).unwrap();
     for part in [
         "/offers",
         "/templates",

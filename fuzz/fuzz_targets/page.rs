@@ -7,7 +7,7 @@ use std::cell::LazyCell;
 
 use libfuzzer_sys::fuzz_target;
 use lockon::media::launch;
-use lockon::serve::Rehearsal;
+use lockon::page::Rehearsal;
 
 thread_local! {
     static PAGE: LazyCell<Rehearsal> = const {

@@ -24,7 +24,7 @@ use gst::glib::value::ToValue;
 use gst::prelude::*;
 use gst_check::Harness;
 use gst_video::prelude::*;
-use lockon::frame::{PixelFormat, Plane, Size};
+use lockon_core::frame::{PixelFormat, Plane, Size};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -108,7 +108,7 @@ impl Place {
     fn new() -> Self {
         init();
         let place = Self(tempfile::tempdir().unwrap());
-        lockon::still::save(&place.path("pattern.png"), pattern().as_ref()).unwrap();
+        lockon_core::still::save(&place.path("pattern.png"), pattern().as_ref()).unwrap();
         place
     }
 
@@ -812,7 +812,7 @@ fn a_new_size_or_format_is_searched_from_its_first_frame_on() {
 #[test]
 fn what_is_searched_can_be_changed_while_frames_pass() {
     let here = Place::new();
-    lockon::still::save(&here.path("other.png"), noise(7, Size::new(9, 9)).as_ref()).unwrap();
+    lockon_core::still::save(&here.path("other.png"), noise(7, Size::new(9, 9)).as_ref()).unwrap();
     let element = here.element();
     let (x, y) = place(0);
     element.set_property("depth", 4u32);
@@ -881,7 +881,7 @@ fn a_value_without_meaning_is_told_and_taken_back_alone() {
 #[test]
 fn what_no_device_can_be_opened_for_is_taken_back_and_does_not_block_later_changes() {
     let here = Place::new();
-    lockon::still::save(&here.path("wall.png"), noise(3, Size::new(200, 9)).as_ref()).unwrap();
+    lockon_core::still::save(&here.path("wall.png"), noise(3, Size::new(200, 9)).as_ref()).unwrap();
     let element = here.element();
     element.set_property("min-score", 0.1);
     element.set_property("max-matches", 9u32);
@@ -1631,7 +1631,7 @@ fn printed(record: &Value) -> Vec<String> {
 
 #[test]
 fn on_a_gpu_the_element_finds_what_it_finds_on_the_cpu() {
-    if let Err(error) = lockon::backend::cuda::device(0) {
+    if let Err(error) = lockon_run::backend::cuda::device(0) {
         let is_required = std::env::var_os("LOCKON_REQUIRE_GPU").is_some_and(|value| value == "1");
         assert!(!is_required, "LOCKON_REQUIRE_GPU is set: {error}");
         return say::skipped(&format!("no GPU: {error}"));
@@ -1670,7 +1670,7 @@ fn frames_that_lie_on_a_gpu_have_the_results_and_the_drawings_of_those_on_the_ho
     let is_required = std::env::var_os("LOCKON_REQUIRE_GPU").is_some_and(|value| value == "1");
     let here = Place::new();
     let is_there = |name: &str| gst::ElementFactory::find(name).is_some();
-    if !is_there("cudaupload") || !lockon::media::cuda::is_usable() {
+    if !is_there("cudaupload") || !lockon_gst::cuda::is_usable() {
         assert!(!is_required, "LOCKON_REQUIRE_GPU is set, and GStreamer has no CUDA");
         return say::skipped("GStreamer has no CUDA here");
     }
@@ -1921,7 +1921,7 @@ fn what_is_searched_can_be_changed_by_signals_and_properties_and_repeated_from_t
             let map = pushed.map_readable().unwrap();
             let luma: Vec<u8> = map.chunks(100).flat_map(|row| row[..SIZE.width].to_vec()).collect();
             let path = here.path(&format!("{n:04}.png"));
-            lockon::still::save(&path, Plane::from_vec(luma, SIZE).as_ref()).unwrap();
+            lockon_core::still::save(&path, Plane::from_vec(luma, SIZE).as_ref()).unwrap();
             drop(map);
             harness.push_and_pull(pushed).unwrap();
             n += 1;
@@ -2152,7 +2152,7 @@ fn a_change_of_one_setting_reads_no_file_again() {
     let mut harness = harness(&element, PixelFormat::GRAY8);
     harness.push_and_pull(frame(0, PixelFormat::GRAY8)).unwrap();
     // Another picture has the name by now, and then none.
-    lockon::still::save(&here.path("pattern.png"), noise(7, Size::new(9, 9)).as_ref()).unwrap();
+    lockon_core::still::save(&here.path("pattern.png"), noise(7, Size::new(9, 9)).as_ref()).unwrap();
     element.set_property("min-score", 0.7);
     harness.push_and_pull(frame(1, PixelFormat::GRAY8)).unwrap();
     std::fs::remove_file(here.path("pattern.png")).unwrap();

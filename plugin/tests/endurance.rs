@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 use held::{Held, Pulse, asked, backend_name, lives, rounds, watch};
-use lockon::frame::{Plane, Size};
+use lockon_core::frame::{Plane, Size};
 
 /// Longer than anything here takes, unless it hangs.
 const LONG: gst::ClockTime = gst::ClockTime::from_seconds(60);
@@ -33,7 +33,7 @@ fn pipeline(dir: &Path, number: u64, source: &str) -> gst::Pipeline {
     if !pattern.exists() {
         let pixels = (0..15 * 13).map(|n: u32| (n * 97 % 251) as u8).collect();
         let plane = Plane::from_vec(pixels, Size::new(15, 13));
-        lockon::still::save(&pattern, plane.as_ref()).unwrap();
+        lockon_core::still::save(&pattern, plane.as_ref()).unwrap();
     }
     let text = format!(
         "{source} ! lockon name=l threads=2 min-score=-1 track=40,40,64,64 threshold=mean:15:5 ! fakesink name=end sync=false"

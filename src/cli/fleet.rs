@@ -16,10 +16,10 @@ use lockon::fleet::{self, Completion, Ended, Fleet, Order};
 use lockon::frame::VideoFormat;
 use lockon::job;
 use lockon::media::source::Input;
+use lockon::page::MetricsServer;
 use lockon::ports::{Delivery, Sink};
 use lockon::request::{self, Request};
 use lockon::results::{RunRecord, Summary};
-use lockon::serve::MetricsServer;
 use lockon::text;
 
 use super::args::RunArgs;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use crossbeam_channel::Receiver;
 
+use lockon::page;
 use lockon::request::ListenAddress;
 use lockon::request::Request;
 use lockon::run::Run;
-use lockon::serve;
 
 use super::log;
 use super::signals::Signals;
@@ -24,13 +24,13 @@ const TICK: Duration = Duration::from_millis(50);
 const MOST_NAMES: usize = 2;
 
 /// The page of a run, or of several.
-pub(super) struct Page(serve::Page);
+pub(super) struct Page(page::Page);
 
 impl Page {
     /// Starts the requested page and prints its address.
     pub(super) fn of(request: &Request) -> Result<Option<Self>> {
         let Some(address) = &request.serve else { return Ok(None) };
-        let page = serve::Page::start(address)?;
+        let page = page::Page::start(address)?;
         log::say(&format!("page: {}", page.url()));
         Ok(Some(Self(page)))
     }
@@ -40,8 +40,8 @@ impl Page {
     pub(super) fn offering(
         address: &ListenAddress,
         folder: Option<&Path>,
-    ) -> Result<(Self, Receiver<serve::Chosen>)> {
-        let (page, chosen) = serve::Page::offering(address, folder)?;
+    ) -> Result<(Self, Receiver<page::Chosen>)> {
+        let (page, chosen) = page::Page::offering(address, folder)?;
         let name = folder.and_then(|folder| folder.file_name()).map(|name| name.to_string_lossy());
         page.call(&name.unwrap_or_default());
         log::say(&format!("page: {}", page.url()));

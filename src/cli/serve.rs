@@ -11,8 +11,8 @@ use lockon::fleet::{self, Ended, Fleet, Order, RunId};
 use lockon::job;
 use lockon::media::launch;
 use lockon::media::source::Input;
+use lockon::page::Chosen;
 use lockon::request::{self, Request};
-use lockon::serve::Chosen;
 use lockon::text;
 
 use super::args::ServeArgs;

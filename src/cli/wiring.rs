@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use lockon::events::Receivers;
 use lockon::metrics::Registry;
+use lockon::page::MetricsServer;
 use lockon::request::Request;
 use lockon::run::Outlet;
-use lockon::serve::MetricsServer;
 
 use super::log;
 

@@ -34,17 +34,17 @@ pub enum View {
 
 impl View {
     /// As lockon names it; `None` leaves frames as they are.
-    pub(super) fn drawn(self) -> Option<lockon::config::View> {
+    pub(super) fn drawn(self) -> Option<lockon_core::config::View> {
         match self {
             Self::None => None,
-            Self::Overlay | Self::Composition => Some(lockon::config::View::Overlay),
-            Self::Mask => Some(lockon::config::View::Mask),
-            Self::Split => Some(lockon::config::View::Split),
+            Self::Overlay | Self::Composition => Some(lockon_core::config::View::Overlay),
+            Self::Mask => Some(lockon_core::config::View::Mask),
+            Self::Split => Some(lockon_core::config::View::Split),
         }
     }
 
     pub(super) fn has_mask(self) -> bool {
-        self.drawn().is_some_and(lockon::config::View::has_mask)
+        self.drawn().is_some_and(lockon_core::config::View::has_mask)
     }
 }
 
@@ -167,7 +167,7 @@ pub(super) fn property(
 
 #[cfg(test)]
 mod tests {
-    use lockon::request::{Field, Request};
+    use lockon_run::request::{Field, Request};
 
     use super::*;
 

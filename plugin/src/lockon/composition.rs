@@ -3,9 +3,9 @@
 
 use gst::glib;
 use gst_video::{VideoOverlayComposition, VideoOverlayCompositionMeta, VideoOverlayRectangle};
-use lockon::config::View;
-use lockon::frame::{Picture, PlaneRef};
-use lockon::overlay::{Drawing, Layer, layers};
+use lockon_core::config::View;
+use lockon_core::frame::{Picture, PlaneRef};
+use lockon_core::overlay::{Drawing, Layer, layers};
 
 /// What a view shows over a frame, whose thresholded frame is `mask` if there is one; `None` if that is
 /// nothing.
@@ -63,7 +63,7 @@ pub(super) fn attach(
 
 #[cfg(test)]
 mod tests {
-    use lockon::frame::{Plane, Size};
+    use lockon_core::frame::{Plane, Size};
 
     use super::*;
 

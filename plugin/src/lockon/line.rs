@@ -12,8 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use lockon::frame::{Picture, VideoFormat};
-use lockon::results::FrameRecord;
+use lockon_core::frame::{Picture, VideoFormat};
+use lockon_core::results::FrameRecord;
 
 /// Frames that wait for the engine: one keeps it busy, the other the decoder.
 pub(super) const WAITING: usize = 2;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use lockon::frame::{Rect, Size, iou};
-use lockon::media::detections::OWN_FIELD;
-use lockon::results::{Detection, FrameRecord, Match, Track, TrackState};
+use lockon_core::frame::{Rect, Size, iou};
+use lockon_core::results::{Detection, FrameRecord, Match, Track, TrackState};
+use lockon_gst::detections::OWN_FIELD;
 
 use super::line::BufferTimes;
 
@@ -232,7 +232,7 @@ pub(super) fn add_analytics(
 ) -> Result<(), gst::glib::BoolError> {
     use gst::glib::Quark;
     use gst_analytics::prelude::*;
-    use lockon::media::detections::analytics::{Entry, entries};
+    use lockon_gst::detections::analytics::{Entry, entries};
 
     let mut detections = Owned::of(record);
     let detected = entries(buffer).into_iter().filter_map(|Entry { id, label, rect, .. }| {

@@ -73,7 +73,7 @@
 //! | `tracks` | list of `track` | `id` (guint), `name` (string; of boxes that were given one), `template` (string; of tracks of matches), `state` (string), `x`, `y`, `w`, `h`, `score`, `second-peak-ratio` (double), `roi-id` (gint) |
 //! | `foreground` | double | share of the pixels above the threshold; missing without one |
 //!
-//! They mean what they mean in results files: see `lockon::results`. The crate `lockon-messages` reads the
+//! They mean what they mean in results files: see `lockon_core::results`. The crate `lockon-messages` reads the
 //! structures as values of Rust; the element makes them of these. `state` is `tracked`, `uncertain`,
 //! `lost` or `reacquired`.
 //!

@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 use gst::subclass::prelude::*;
-use lockon::backend::Options;
-use lockon::control::Control;
-use lockon::devices::Devices;
-use lockon::engine::{Engine, Purpose};
-use lockon::error::{Error, Result};
-use lockon::frame::{Circumstances, Frame, FrameMeta, VideoFormat};
-use lockon::media::cuda::Surfaces;
-use lockon::media::detections::{Detected, Wanted};
-use lockon::media::source::{Mapper, PtsInterpolator};
-use lockon::orders::Order;
-use lockon::output;
-use lockon::ports::{Delivery, Next, Sink, Source};
-use lockon::results::{Detection, Event, RunRecord, Summary};
+use lockon_core::control::Control;
+use lockon_core::engine::{Engine, Purpose};
+use lockon_core::error::{Error, Result};
+use lockon_core::frame::{Circumstances, Frame, FrameMeta, VideoFormat};
+use lockon_core::orders::Order;
+use lockon_core::output;
+use lockon_core::ports::{Delivery, Next, Sink, Source};
+use lockon_core::results::{Detection, Event, RunRecord, Summary};
+use lockon_gst::cuda::Surfaces;
+use lockon_gst::detections::{Detected, Wanted};
+use lockon_gst::source::{Mapper, PtsInterpolator};
+use lockon_run::backend::Options;
+use lockon_run::devices::Devices;
 
 use super::line::{Arrival, Layout, Outcome, Step};
 use super::settings::Device;
@@ -49,7 +49,7 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
     // Frames that wait for a device which a change asks for stay for longer; frames of a size wait once.
     let size = Cell::new(None);
     let open = |options: &Options, purpose: &Purpose<'_>| {
-        let open = || lockon::job::open(options, purpose);
+        let open = || lockon_run::job::open(options, purpose);
         if size.get() == Some(purpose.format.size) {
             return open();
         }

@@ -9,16 +9,16 @@ use std::ffi::OsString;
 
 use gst::glib;
 use gst::prelude::*;
-use lockon::backend::{self, Options};
-use lockon::change::Change;
-use lockon::config::OnDeviceLoss;
-use lockon::control::Control;
-use lockon::error::Result;
-use lockon::job::{self, Job};
-use lockon::media::detections::Wanted;
-use lockon::orders::Repeated;
-use lockon::output;
-use lockon::request::{Field, InElement, Number, Request, Shape};
+use lockon_core::change::Change;
+use lockon_core::config::OnDeviceLoss;
+use lockon_core::control::Control;
+use lockon_core::error::Result;
+use lockon_core::orders::Repeated;
+use lockon_core::output;
+use lockon_gst::detections::Wanted;
+use lockon_run::backend::{self, Options};
+use lockon_run::job::{self, Job};
+use lockon_run::request::{Field, InElement, Number, Request, Shape};
 
 use super::choices::{self, PostMessages, View};
 

@@ -1,7 +1,7 @@
 //! What can go wrong, in GStreamer's terms: domains and codes for errors, and texts that name properties.
 
-use lockon::Error;
-use lockon::error::DeviceFault;
+use lockon_core::Error;
+use lockon_core::error::DeviceFault;
 
 /// An error as the bus carries it: its domain and code say whose fault it is, its text what happened and what
 /// fixes it.

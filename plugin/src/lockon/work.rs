@@ -10,12 +10,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use lockon::change::Change;
-use lockon::control::Control;
-use lockon::error::{Error, Result};
-use lockon::job::Job;
-use lockon::orders::Reply;
-use lockon::search::Search;
+use lockon_core::change::Change;
+use lockon_core::control::Control;
+use lockon_core::error::{Error, Result};
+use lockon_core::orders::Reply;
+use lockon_core::search::Search;
+use lockon_run::job::Job;
 
 use super::settings::Settings;
 

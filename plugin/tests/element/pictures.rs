@@ -1,7 +1,7 @@
 //! Formats of frames, and what is drawn into them or lies over them.
 
 use gst_video::VideoOverlayCompositionMeta;
-use lockon::media::source;
+use lockon_gst::source;
 
 use super::*;
 

@@ -8,8 +8,8 @@ use lockon::fleet;
 use lockon::job;
 use lockon::media::launch;
 use lockon::metrics::Registry;
+use lockon::page::MetricsServer;
 use lockon::request::Request;
-use lockon::serve::MetricsServer;
 use lockon::text;
 
 use super::super::signals::Signals;

@@ -13,20 +13,20 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
-use lockon::backend::{self, Ahead};
-use lockon::change::Change;
-use lockon::config::{BackendChoice, OnDeviceLoss};
-use lockon::control::Control;
-use lockon::devices::Place;
-use lockon::error::{Error, Result};
-use lockon::files;
-use lockon::frame::PixelFormat;
-use lockon::media::cuda::{self, Surfaces};
-use lockon::media::source;
-use lockon::media::window::{self, Steering};
-use lockon::output;
-use lockon::overlay::{Drawing, Trails};
-use lockon::surface::Traffic;
+use lockon_core::change::Change;
+use lockon_core::config::{BackendChoice, OnDeviceLoss};
+use lockon_core::control::Control;
+use lockon_core::error::{Error, Result};
+use lockon_core::files;
+use lockon_core::frame::PixelFormat;
+use lockon_core::output;
+use lockon_core::overlay::{Drawing, Trails};
+use lockon_core::surface::Traffic;
+use lockon_gst::cuda::{self, Surfaces};
+use lockon_gst::source;
+use lockon_gst::window::{self, Steering};
+use lockon_run::backend::{self, Ahead};
+use lockon_run::devices::Place;
 
 use super::audience::Audience;
 use super::latency::{ExcludedTime, Stay};
@@ -364,7 +364,8 @@ impl Lockon {
             written.push(path.into());
         }
         let request = settings.request()?;
-        let read: Vec<_> = request.template.iter().map(|text| lockon::job::name_and_path(text).1).collect();
+        let read: Vec<_> =
+            request.template.iter().map(|text| lockon_run::job::name_and_path(text).1).collect();
         files::check_distinct(&read, &written)?;
         if !settings.has_work() {
             gst::element_imp_warning!(

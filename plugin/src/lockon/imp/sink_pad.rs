@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use gst::prelude::*;
 use gst::subclass::prelude::*;
-use lockon::media::{crop, source};
+use lockon_gst::{crop, source};
 
 use super::super::CAT;
 use super::super::line::{Arrival, BufferTimes, Layout, WAITING};

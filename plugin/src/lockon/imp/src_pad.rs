@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
-use lockon::config;
-use lockon::control::Control;
-use lockon::media::window::{self, Steering};
-use lockon::media::{sink, source};
-use lockon::results::FrameRecord;
+use lockon_core::config;
+use lockon_core::control::Control;
+use lockon_core::results::FrameRecord;
+use lockon_gst::window::{self, Steering};
+use lockon_gst::{sink, source};
 
 use super::super::line::{Ahead, Arrival, BufferTimes, Departure, Layout, Outcome};
 use super::super::{CAT, PostMessages, composition, marks, run, trouble};

@@ -1,0 +1,256 @@
+//! Where a farm's server is, and who one is there.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, ServerError};
+
+use lockon_core::error::{Error, Result};
+use lockon_core::files;
+use lockon_core::text;
+
+/// The default namespace.
+const NAMESPACE: &str = "main";
+
+/// How long one server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The server's last refusal of a user's message.
+pub(super) type Denied = Arc<Mutex<Option<String>>>;
+
+/// A farm: its servers, what it is called there, and who one is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    /// `nats://HOST[:PORT]` or `tls://HOST[:PORT]`, of a cluster several with commas between them; with
+    /// `USER:PASSWORD@` or `TOKEN@` in front of the host if the server asks for that.
+    pub servers: String,
+    /// It separates farms on one server.
+    pub namespace: Namespace,
+    /// A file with one line, `USER:PASSWORD` or a token, or one that `nsc` wrote (`.creds`).
+    pub credentials: Option<PathBuf>,
+    /// Certificates (PEM) of the authority that the server's is from, where the system does not know it.
+    pub authority: Option<PathBuf>,
+    /// The client's own certificate and its key (PEM).
+    pub certificate: Option<(PathBuf, PathBuf)>,
+}
+
+/// The name of a farm: letters, digits, `-` and `_`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Namespace(String);
+
+impl Default for Namespace {
+    fn default() -> Self {
+        Self(NAMESPACE.into())
+    }
+}
+
+impl FromStr for Namespace {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let is_harmless = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if text.is_empty() || text.len() > 32 || !text.chars().all(is_harmless) {
+            return Err(Error::value("namespace", text, "expected up to 32 letters, digits, - and _"));
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl std::fmt::Display for Namespace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The login that a server requires.
+#[derive(Debug, PartialEq, Eq)]
+enum Secret {
+    None,
+    Login(String, String),
+    Token(String),
+    /// The text of a `.creds` file.
+    Creds(String),
+}
+
+impl Access {
+    /// The default farm of these servers.
+    pub fn new(servers: impl Into<String>) -> Self {
+        let (namespace, credentials, authority, certificate) = Default::default();
+        Self { servers: servers.into(), namespace, credentials, authority, certificate }
+    }
+
+    /// The servers without passwords, as messages have them.
+    pub fn name(&self) -> String {
+        text::without_secrets(&self.servers).into_owned()
+    }
+
+    /// Connects. A connection that is lost later is made again, however long that takes.
+    ///
+    /// # Errors
+    /// `Usage` if the address is none; `File` if a file cannot be read; `Refused` if the server does not
+    /// want this user; `Unreachable` if no server answers.
+    pub(super) async fn connect(&self, client: &str, denied: &Denied) -> Result<Client> {
+        let addresses = self.addresses()?;
+        let denied = denied.clone();
+        let mut options = ConnectOptions::new()
+            .name(client)
+            .connection_timeout(PATIENCE)
+            .request_timeout(Some(PATIENCE))
+            .ping_interval(Duration::from_secs(5))
+            .max_reconnects(None)
+            .reconnect_delay_callback(delay)
+            .event_callback(move |event| {
+                // The server does not answer a forbidden message; it reports the refusal as an event.
+                if let Event::ServerError(ServerError::Other(said)) = &event
+                    && said.to_ascii_lowercase().contains("permissions violation")
+                {
+                    *denied.lock().unwrap_or_else(PoisonError::into_inner) = Some(said.clone());
+                }
+                async move { tracing::debug!("farm: {event}") }
+            });
+        options = match self.secret(&addresses)? {
+            Secret::None => options,
+            Secret::Login(user, password) => options.user_and_password(user, password),
+            Secret::Token(token) => options.token(token),
+            Secret::Creds(text) => options.credentials(&text).map_err(|error| {
+                Error::Usage(format!("the farm's credentials are no file that nsc writes: {error}"))
+            })?,
+        };
+        if let Some(path) = &self.authority {
+            options = options.add_root_certificates(readable(path)?);
+        }
+        if let Some((certificate, key)) = &self.certificate {
+            options = options.add_client_certificate(readable(certificate)?, readable(key)?);
+        }
+        options.connect(addresses).await.map_err(|error| self.in_words(&error))
+    }
+
+    fn addresses(&self) -> Result<Vec<ServerAddr>> {
+        let parse = |address: &str| {
+            let usage = |what: &dyn std::fmt::Display| {
+                let address = text::address_without_secrets(address).into_owned();
+                Error::Usage(format!("--farm {address}: {what}; expected nats://HOST[:PORT]"))
+            };
+            if text::has_raw_login(address) {
+                return Err(usage(&text::ESCAPES));
+            }
+            match address.split_once("://") {
+                None | Some(("nats" | "tls", _)) => {}
+                Some((scheme, _)) => return Err(usage(&format!("{scheme}:// is not known"))),
+            }
+            address.parse::<ServerAddr>().map_err(|error| usage(&error))
+        };
+        self.servers.split(',').map(str::trim).filter(|address| !address.is_empty()).map(parse).collect()
+    }
+
+    fn secret(&self, addresses: &[ServerAddr]) -> Result<Secret> {
+        if let Some(path) = &self.credentials {
+            let text = files::read_text(path)?;
+            let line = text.trim();
+            return match line.split_once(':') {
+                _ if line.contains("BEGIN NATS USER JWT") => Ok(Secret::Creds(text)),
+                _ if line.is_empty() || line.lines().count() > 1 => Err(Error::Usage(format!(
+                    "{}: expected one line, USER:PASSWORD or a token, or a file that nsc writes",
+                    text::path(path)
+                ))),
+                Some((user, password)) => Ok(Secret::Login(user.into(), password.into())),
+                None => Ok(Secret::Token(line.into())),
+            };
+        }
+        let named = addresses.iter().find_map(|address| Some((address.username()?, address.password())));
+        Ok(match named {
+            None => Secret::None,
+            Some((user, Some(password))) => Secret::Login(user.into(), password.into()),
+            Some((token, None)) => Secret::Token(token.into()),
+        })
+    }
+
+    fn in_words(&self, error: &ConnectError) -> Error {
+        let input = self.name();
+        let source = std::error::Error::source(error);
+        let why = source.map_or_else(|| error.to_string(), ToString::to_string);
+        // What is wrong with a certificate comes as data that are.
+        let is_of_tls = |source: &io::Error| source.kind() == io::ErrorKind::InvalidData;
+        let kind = match source.and_then(|source| source.downcast_ref()) {
+            Some(source) if is_of_tls(source) => ConnectErrorKind::Tls,
+            _ => error.kind(),
+        };
+        match kind {
+            ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => Error::Refused {
+                input,
+                reason: "the farm's server wants another user, password or token: give --farm-credentials \
+                         FILE, or USER:PASSWORD@ in front of the host"
+                    .into(),
+            },
+            ConnectErrorKind::Tls => Error::Refused {
+                input,
+                reason: format!("no TLS with the farm's server: {why} (--farm-ca, --farm-cert, --farm-key)"),
+            },
+            _ => Error::Unreachable {
+                input,
+                reason: format!("the farm's server does not answer: {why}; is nats-server running there?"),
+            },
+        }
+    }
+}
+
+/// How long to wait before a try to connect. The first one counts, too.
+fn delay(tries: usize) -> Duration {
+    if tries <= 1 { Duration::ZERO } else { Duration::from_millis((50 << tries.min(5)).min(1000)) }
+}
+
+fn readable(path: &Path) -> Result<PathBuf> {
+    std::fs::File::open(path).map_err(Error::file("read", path))?;
+    Ok(path.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(servers: &str, file: Option<&str>) -> Result<Secret> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut access = Access::new(servers);
+        if let Some(text) = file {
+            let path = folder.path().join("login");
+            std::fs::write(&path, text).unwrap();
+            access.credentials = Some(path);
+        }
+        access.secret(&access.addresses()?)
+    }
+
+    #[test]
+    fn who_one_is_stands_in_the_address_or_in_a_file_which_counts_more() {
+        let login = |user: &str, password: &str| Secret::Login(user.into(), password.into());
+        for (servers, file, expected) in [
+            ("nats://a", None, Secret::None),
+            ("a:4222,b", None, Secret::None),
+            ("nats://me:pw@a", None, login("me", "pw")),
+            ("nats://a,nats://me:pw@b", None, login("me", "pw")),
+            ("tls://t0ken@a", None, Secret::Token("t0ken".into())),
+            ("nats://me:pw@a", Some("you:p:w\n"), login("you", "p:w")),
+            ("nats://a", Some("t0ken\n"), Secret::Token("t0ken".into())),
+        ] {
+            assert_eq!(secret(servers, file).unwrap(), expected, "{servers} {file:?}");
+        }
+        assert!(matches!(secret("a", Some("-----BEGIN NATS USER JWT-----\nx:y")), Ok(Secret::Creds(_))));
+        for file in ["", "a\nb\n"] {
+            assert!(secret("a", Some(file)).unwrap_err().to_string().contains("expected one line"));
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_without_its_password() {
+        for servers in ["http://me:secret@a", "nats://me:secret@a:port"] {
+            let said = Access::new(servers).addresses().unwrap_err().to_string();
+            assert!(said.contains("nats://HOST[:PORT]") && !said.contains("secret"), "{said}");
+        }
+        for name in ["", "a.b", "a b", "a*", &"x".repeat(33)] {
+            assert!(name.parse::<Namespace>().is_err(), "{name}");
+        }
+        assert_eq!("night_2-b".parse::<Namespace>().unwrap().to_string(), "night_2-b");
+    }
+}

@@ -1,0 +1,329 @@
+//! A farm: jobs that many machines share, over a NATS server with its `JetStream`.
+//!
+//! A job is a [`Request`](lockon_run::request::Request) as data, under a number that is the hash of what is asked
+//! and of where results go. Whoever submits puts it into a queue; a worker takes it, holds it by a lease that
+//! it renews, and does it in a [`Fleet`](lockon_run::fleet::Fleet) like any run. Outputs have another name until
+//! they are whole. A job may be done twice, when a worker was thought dead; since results are the same to
+//! the bit wherever they are made, that does no harm.
+//!
+//! The engine knows nothing of this. What waits for the server runs on a small runtime of its own; what
+//! decodes and searches runs on the fleet's threads; `runs` is the seam between the two.
+//!
+//! File by file: `access` says where the server is, `job` what it keeps, `names` under which names, `store`
+//! asks it; `place` and `roots` are the files that a job reads and writes; `lease`, `count`, `runs` and
+//! `worker` do jobs.
+
+mod access;
+mod count;
+mod job;
+mod join;
+mod lease;
+mod names;
+mod place;
+mod roots;
+mod runs;
+mod split;
+mod store;
+mod worker;
+
+use std::collections::HashSet;
+
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use tokio::runtime::Runtime;
+
+use lockon_core::error::{Error, Result};
+use lockon_core::threads;
+use store::{Found, Numbered, Store};
+
+pub use access::{Access, Namespace};
+pub use job::{Content, Job, Kept, Kind, Progress, Record, Status, TRIES, Terms, Try, Worker};
+pub use roots::{Allowed, Roots};
+pub use split::{Segment, Split, split};
+pub use store::{Queue, Unreadable, counts};
+pub use worker::{Drain, News, Options, work};
+
+/// Jobs that are changed at a time: a server that is slow has to answer each in time.
+const CHANGES: usize = 64;
+
+/// So many jobs' results are looked for one by one.
+const FEW: usize = 16;
+
+/// Whether videos that are cut are changed before their segments or after them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    WholesFirst,
+    PartsFirst,
+}
+
+/// A farm, asked from a program that waits for the answers.
+pub struct Farm {
+    store: Store,
+    runtime: Runtime,
+}
+
+/// The result of submitting a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Submitted {
+    /// It waits now.
+    New,
+    /// It was submitted before, and is that far.
+    Known(Status),
+    /// Its record in the farm cannot be read, so nothing was done.
+    Unreadable,
+}
+
+/// All jobs that a farm has.
+#[derive(Debug, Default)]
+pub struct Records {
+    /// In the order in which they last changed.
+    pub readable: Vec<Record>,
+    /// Records that another version wrote, or that are damaged.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A file that came back through the farm: its name and its bytes.
+pub type NamedFile = (String, Vec<u8>);
+
+/// The number of jobs that [`Farm::cancel`] and others changed.
+pub type Changed = usize;
+
+impl Farm {
+    /// Connects to a farm, whose streams are made if they are not there.
+    ///
+    /// # Errors
+    /// `Unreachable` if no server answers, `Refused` if it does not want this user, or keeps nothing;
+    /// `Usage` or `File` if the address or a file of it is wrong.
+    pub fn connect(access: &Access) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("lockon-farm")
+            .enable_all()
+            .build()
+            .map_err(|error| threads::refused("the farm", &error))?;
+        let store = runtime.block_on(Store::open(access, "lockon"))?;
+        Ok(Self { store, runtime })
+    }
+
+    /// The servers, as messages name them.
+    pub fn server(&self) -> &str {
+        self.store.server()
+    }
+
+    /// Puts jobs into the queue, those that are not known there. Told of each, in their order. A job that is
+    /// known is left as it is, unless it was cancelled; one whose submitter died in the middle is completed.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away; what was submitted before that stays, and submitting all again
+    /// does nothing twice.
+    pub fn submit(&self, jobs: &[Job]) -> Result<Vec<Submitted>> {
+        let mut submitted = self.submit_new(jobs)?;
+        // They were cancelled, and are wanted again.
+        let is_back = |told: &Submitted| *told == Submitted::Known(Status::Cancelled);
+        let back = jobs.iter().zip(&submitted).filter(|(_, told)| is_back(told));
+        let back: Vec<_> = back.map(|(job, _)| job.id.clone()).collect();
+        if !back.is_empty() && self.retry(&back)? > 0 {
+            submitted.iter_mut().filter(|told| is_back(told)).for_each(|told| *told = Submitted::New);
+        }
+        Ok(submitted)
+    }
+
+    fn submit_new(&self, jobs: &[Job]) -> Result<Vec<Submitted>> {
+        self.runtime.block_on(async {
+            let mut versions: Vec<(Kind, &str)> = Vec::new();
+            for job in jobs {
+                if !versions.contains(&(job.kind(), &job.version)) {
+                    versions.push((job.kind(), &job.version));
+                }
+            }
+            // `lockon jobs` shows waiting jobs by these, also of versions that never had a worker.
+            for (kind, version) in versions {
+                self.store.consumer(kind, version, None).await?;
+            }
+            let records: Vec<_> = jobs.iter().cloned().map(Record::new).collect();
+            let is_new = self.store.create(&records).await?;
+            let known = jobs.iter().zip(is_new).map(async |(job, is_new)| {
+                let known = if is_new { None } else { self.store.found(&job.id).await? };
+                Ok::<_, Error>(match known {
+                    None => Submitted::New,
+                    Some(Found::Record(known)) => Submitted::Known(known.record.status),
+                    Some(Found::Unreadable(_)) => Submitted::Unreadable,
+                })
+            });
+            let submitted: Vec<_> = stream::iter(known).buffered(store::IN_FLIGHT).try_collect().await?;
+            let waits = |told: &Submitted| matches!(told, Submitted::New | Submitted::Known(Status::Queued));
+            let is_done = |id: &str| {
+                let known = jobs.iter().zip(&submitted).find(|(job, _)| job.id == id);
+                known.is_some_and(|(_, told)| *told == Submitted::Known(Status::Done))
+            };
+            // The job that joins segments waits for them.
+            let is_next = |job: &Job| job.segments == 0 || job.parts().all(|part| is_done(&part));
+            let to_queue = jobs.iter().zip(&submitted).filter(|(job, told)| waits(told) && is_next(job));
+            let to_queue: Vec<_> = to_queue.map(|(job, _)| job).collect();
+            self.store.enqueue_all(&to_queue).await?;
+            Ok(submitted)
+        })
+    }
+
+    /// The records of all jobs.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away.
+    pub fn records(&self) -> Result<Records> {
+        let mut records = Records::default();
+        for found in self.runtime.block_on(self.store.records())? {
+            match found {
+                Found::Record(found) => records.readable.push(found.record),
+                Found::Unreadable(bad) => records.unreadable.push(bad),
+            }
+        }
+        Ok(records)
+    }
+
+    /// The record of a job; nothing if it is not known or cannot be read.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away.
+    pub fn record(&self, id: &str) -> Result<Option<Record>> {
+        Ok(self.runtime.block_on(self.store.record(id))?.map(|found| found.record))
+    }
+
+    /// The last report of each worker, and the reports that cannot be read.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away.
+    pub fn workers(&self) -> Result<(Vec<Worker>, Vec<Unreadable>)> {
+        self.runtime.block_on(self.store.workers())
+    }
+
+    /// The open jobs, by kind and version.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away.
+    pub fn queues(&self) -> Result<Vec<Queue>> {
+        self.runtime.block_on(self.store.queues())
+    }
+
+    /// Takes back jobs that are not done. A worker that has one hears of it in some seconds; nothing of it
+    /// stays.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away.
+    pub fn cancel(&self, ids: &[String]) -> Result<Changed> {
+        self.change(
+            ids,
+            Order::WholesFirst,
+            |record| !record.status.is_final(),
+            async |mut record, number| {
+                record.status = Status::Cancelled;
+                // A later submit of the same job has another message, which stays.
+                let queued = self.store.queued(&record.job).await?;
+                if self.store.replace(&record, number).await?.is_none() {
+                    return Ok(false);
+                }
+                self.store.dequeue(queued).await?;
+                Ok(true)
+            },
+        )
+    }
+
+    /// Puts jobs into the queue again that failed or were cancelled, as if they had not been tried.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away.
+    pub fn retry(&self, ids: &[String]) -> Result<Changed> {
+        let can = |record: &Record| matches!(record.status, Status::Failed | Status::Cancelled);
+        // A segment that ends meanwhile finds none any more that has failed.
+        self.change(ids, Order::PartsFirst, can, async |mut record, number| {
+            record.status = Status::Queued;
+            record.tries.clear();
+            let queued = self.store.queued(&record.job).await?;
+            if self.store.replace(&record, number).await?.is_none() {
+                return Ok(false);
+            }
+            for part in record.job.parts() {
+                if self.store.record(&part).await?.is_some_and(|part| part.record.status != Status::Done) {
+                    // The worker that does the last of them queues the whole.
+                    return Ok(true);
+                }
+            }
+            // What is there was given out, and is taken back by whoever has just given the job up.
+            self.store.dequeue(queued).await?;
+            self.store.enqueue(&record.job).await?;
+            Ok(true)
+        })
+    }
+
+    /// Forgets jobs of which nothing more will come, and results that are kept of them in the farm; segments
+    /// only if their whole is one. Jobs whose records cannot be read are forgotten too. Files are left as
+    /// they are.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away.
+    pub fn purge(&self, ids: &[String]) -> Result<Changed> {
+        let Records { readable: records, unreadable } = self.records()?;
+        let bad = unreadable.iter().filter(|bad| ids.contains(&bad.id));
+        let forgotten = self.runtime.block_on(async {
+            let mut forgotten = 0;
+            for bad in bad {
+                forgotten += usize::from(self.store.forget_unreadable(bad).await?);
+            }
+            Ok::<_, Error>(forgotten)
+        })?;
+        let open = records.iter().filter(|record| !record.status.is_final());
+        let needed: HashSet<String> = open.flat_map(|record| record.job.parts()).collect();
+        let named: HashSet<&String> = ids.iter().collect();
+        let wholes = records.iter().filter(|record| named.contains(&record.job.id));
+        let count: usize = wholes.map(|record| 1 + record.job.segments).sum();
+        let pieces = if count > FEW { Some(self.runtime.block_on(self.store.pieces())?) } else { None };
+        let can = |record: &Record| record.status.is_final() && !needed.contains(&record.job.id);
+        let forget = async |record: Record, number| self.store.forget(&record, number, pieces.as_ref()).await;
+        Ok(forgotten + self.change(ids, Order::WholesFirst, can, forget)?)
+    }
+
+    /// Changes each job of these that is as it must be, once more if somebody else changes it meanwhile, and
+    /// the segments of those that are cut.
+    fn change(
+        &self,
+        ids: &[String],
+        order: Order,
+        is_for: impl Fn(&Record) -> bool,
+        change: impl AsyncFn(Record, u64) -> Result<bool>,
+    ) -> Result<Changed> {
+        let read = async |id: String| Ok::<_, Error>((self.store.record(&id).await?, id));
+        let read_all = |ids| stream::iter(ids).map(&read).buffered(CHANGES).try_collect::<Vec<_>>();
+        let change_one = async |(mut found, id): (Option<Numbered>, String)| {
+            while let Some(Numbered { record, number, .. }) = found.filter(|found| is_for(&found.record)) {
+                if change(record, number).await? {
+                    return Ok(true);
+                }
+                found = self.store.record(&id).await?;
+            }
+            Ok::<_, Error>(false)
+        };
+        self.runtime.block_on(async {
+            let wholes = read_all(ids.to_vec()).await?;
+            let parts = wholes.iter().filter_map(|(found, _)| found.as_ref());
+            let parts = read_all(parts.flat_map(|found| found.record.job.parts()).collect()).await?;
+            let in_order = match order {
+                Order::WholesFirst => [wholes, parts],
+                Order::PartsFirst => [parts, wholes],
+            };
+            let mut changed = 0;
+            for jobs in in_order {
+                let changes = stream::iter(jobs).map(&change_one).buffer_unordered(CHANGES);
+                changed += changes.try_collect::<Vec<_>>().await?.into_iter().filter(|it| *it).count();
+            }
+            Ok(changed)
+        })
+    }
+
+    /// The results that came back through the farm of a job that is done: names and bytes; nothing if they
+    /// are not there, each of them whole.
+    ///
+    /// # Errors
+    /// `Unreachable` if the server is away.
+    pub fn results(&self, record: &Record) -> Result<Option<Vec<NamedFile>>> {
+        let contents = self.runtime.block_on(self.store.results(record))?;
+        Ok(contents.map(|contents| record.files.iter().cloned().zip(contents).collect()))
+    }
+}

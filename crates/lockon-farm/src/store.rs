@@ -1,0 +1,726 @@
+//! The data on the farm's server, and all requests to it.
+//!
+//! Nothing here compares clocks: what is too old the server throws away by its own.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use async_nats::Client;
+use async_nats::jetstream::ErrorCode;
+use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, PullConsumer, pull, push};
+use async_nats::jetstream::context::{
+    Context, CreateStreamError, CreateStreamErrorKind, PublishError, PublishErrorKind,
+};
+use async_nats::jetstream::message::{PublishMessage, StreamMessage};
+use async_nats::jetstream::stream::{
+    Config, DeleteMessageErrorKind, DirectGetErrorKind, DiscardPolicy, LastRawMessageErrorKind,
+    RetentionPolicy, StorageType, Stream,
+};
+use async_nats::jetstream::{self, Message};
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::access::{Access, Denied};
+use super::job::{Content, Job, Kind, Record, Status, Worker};
+use super::lease;
+use super::names::Names;
+use lockon_core::error::{Error, Result};
+use lockon_core::text;
+
+/// Reports of workers expire after this time.
+pub(super) const FORGOTTEN: Duration = Duration::from_secs(15);
+
+/// How long a question for the next job waits at the server.
+const PULL: Duration = Duration::from_secs(5);
+
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// How long a list continues behind the message that was the last when it began.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// Messages on their way to the server at a time.
+pub(super) const IN_FLIGHT: usize = 512;
+
+/// Most bytes of a piece of a results file; less where the server takes no messages of that size.
+const PIECE: usize = 512 << 10;
+
+/// How long a list may be silent until the server is asked whether anything is left of it.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// Maximum tries to create a reader of a stream.
+const READER_TRIES: u32 = 5;
+
+/// Copies of every stream in a cluster, so that one server of three may be lost.
+const COPIES: usize = 3;
+
+/// The client's error for messages that are larger than the server accepts.
+const TOO_LARGE: &str = "max payload size exceeded";
+
+/// Permanent errors: the server's storage is full or too small, or it stores nothing.
+const REFUSALS: [ErrorCode; 14] = [
+    ErrorCode::ACCOUNT_RESOURCES_EXCEEDED,
+    ErrorCode::INSUFFICIENT_RESOURCES,
+    ErrorCode::MAXIMUM_CONSUMERS_LIMIT,
+    ErrorCode::MAXIMUM_STREAMS_LIMIT,
+    ErrorCode::MEMORY_RESOURCES_EXCEEDED,
+    ErrorCode::NO_LIMITS,
+    ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT,
+    ErrorCode::JETSTREAM_NOT_ENABLED,
+    ErrorCode::STORAGE_RESOURCES_EXCEEDED,
+    ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM,
+    ErrorCode::STREAM_LIMITS,
+    ErrorCode::STREAM_MAX_STREAM_BYTES_EXCEEDED,
+    ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM,
+    ErrorCode::STREAM_STORE_FAILED,
+];
+
+/// A farm's streams.
+pub(super) struct Store {
+    client: Client,
+    /// The server's last refusal of a message.
+    denied: Denied,
+    context: Context,
+    names: Names,
+    /// The servers, as messages name them.
+    server: String,
+}
+
+/// A record and its number, which is needed to replace it.
+pub(super) struct Numbered {
+    pub(super) record: Record,
+    pub(super) number: u64,
+    /// When it was written, by the server's clock, in nanoseconds; 0 if that is not known.
+    pub(super) at_ns: i128,
+}
+
+/// A record that this version of lockon cannot read: another version wrote it, or it was damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The number of its job, or a worker's.
+    pub id: String,
+    /// Why it cannot be read.
+    pub reason: String,
+    pub(super) number: u64,
+}
+
+/// The newest record of a job.
+pub(super) enum Found {
+    Record(Box<Numbered>),
+    Unreadable(Unreadable),
+}
+
+/// The part of each message that a list needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    All,
+    Subject,
+}
+
+/// Jobs of one kind and version that are not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queue {
+    /// Cameras and streams, or files.
+    pub is_live: bool,
+    /// lockon's version.
+    pub version: String,
+    /// Jobs that wait.
+    pub waiting: u64,
+    /// Jobs that workers hold.
+    pub held: u64,
+}
+
+impl Store {
+    /// Connects, and makes the streams that are not there yet.
+    pub(super) async fn open(access: &Access, client: &str) -> Result<Self> {
+        let server = access.name();
+        let denied = Denied::default();
+        let client = access.connect(client, &denied).await?;
+        if !client.server_info().jetstream {
+            return Err(Error::Refused {
+                input: server,
+                reason: "the server keeps nothing: start one with JetStream (nats-server -js -sd DIR), on another \
+                         port (-p) if a system's service has this one"
+                    .into(),
+            });
+        }
+        let mut context = jetstream::new(client.clone());
+        context.set_timeout(ANSWER);
+        let names = Names::new(&access.namespace);
+        let store = Self { client, denied, context, names, server };
+        store.ensure().await?;
+        Ok(store)
+    }
+
+    /// The servers, as messages name them.
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The error of a request to the server: `Refused`, with the server's own words, if it answers
+    /// that it will not do what it was asked for; `Unreachable` if the same may work later.
+    fn away(&self, error: impl std::error::Error + 'static) -> Error {
+        let said = error.to_string();
+        // Requests and messages have errors of different types for that, with the same words.
+        if said.contains(TOO_LARGE) {
+            return self.refused(format!("{said}: raise max_payload in the server's configuration"));
+        }
+        match source::<jetstream::Error>(&error) {
+            Some(answer) => self.answered(answer),
+            None => match self.denied.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                Some(denied) => self.refused(denied),
+                None => self.silent(said),
+            },
+        }
+    }
+
+    /// The error for an answer of the server.
+    fn answered(&self, answer: &jetstream::Error) -> Error {
+        if REFUSALS.contains(&answer.error_code()) { self.refused(answer) } else { self.silent(answer) }
+    }
+
+    fn refused(&self, said: impl Display) -> Error {
+        Error::Refused { input: self.server.clone(), reason: format!("the farm's server: {said}") }
+    }
+
+    fn silent(&self, said: impl Display) -> Error {
+        Error::Unreachable { input: self.server.clone(), reason: format!("the farm's server: {said}") }
+    }
+
+    /// Makes the streams that are not there, as after the server has lost its disk.
+    pub(super) async fn ensure(&self) -> Result<()> {
+        // A server of a cluster says so; there may be too few of them.
+        let copies = if self.client.server_info().cluster.is_some() { COPIES } else { 1 };
+        for config in self.streams() {
+            let copied = Config { num_replicas: copies, ..config.clone() };
+            match self.context.get_or_create_stream(copied).await {
+                Ok(_) => {}
+                Err(error) if copies > 1 && has_too_few_servers(&error) => {
+                    let made = self.context.get_or_create_stream(config).await;
+                    made.map_err(|error| self.not_made(error))?;
+                }
+                // The server reports a stream that another client creates just now as an error.
+                Err(error) => {
+                    let made = self.context.get_stream(&config.name).await;
+                    made.map_err(|_| self.not_made(error))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn not_made(&self, error: CreateStreamError) -> Error {
+        match error.kind() {
+            CreateStreamErrorKind::JetStream(answer) => self.answered(&answer),
+            _ => self.away(error),
+        }
+    }
+
+    fn streams(&self) -> [Config; 4] {
+        let of = |what: &str| Config {
+            name: self.names.stream(what),
+            subjects: vec![self.names.all(what)],
+            num_replicas: 1,
+            ..Config::default()
+        };
+        let newest = |what: &str| Config { max_messages_per_subject: 1, allow_direct: true, ..of(what) };
+        let queue = Config {
+            retention: RetentionPolicy::WorkQueue,
+            max_messages_per_subject: 1,
+            discard: DiscardPolicy::New,
+            discard_new_per_subject: true,
+            ..of("queue")
+        };
+        let workers = Config { max_age: FORGOTTEN, storage: StorageType::Memory, ..newest("workers") };
+        [queue, newest("state"), workers, of("results")]
+    }
+
+    async fn stream(&self, what: &str) -> Result<Stream> {
+        self.context.get_stream(self.names.stream(what)).await.map_err(|error| self.away(error))
+    }
+
+    /// As [`Self::stream`], without asking for its state.
+    async fn unseen(&self, what: &str) -> Result<Stream<()>> {
+        let stream = self.context.get_stream_no_info(self.names.stream(what)).await;
+        stream.map_err(|error| self.away(error))
+    }
+
+    /// The consumer of the jobs of a kind and version, whose leases have this length, or what they had if
+    /// nobody says.
+    pub(super) async fn consumer(
+        &self,
+        kind: Kind,
+        version: &str,
+        lease: Option<Duration>,
+    ) -> Result<PullConsumer> {
+        let name = Names::consumer(kind, version);
+        let config = pull::Config {
+            durable_name: Some(name.clone()),
+            filter_subject: self.names.queue_of(kind, version),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: lease.unwrap_or_else(|| lease::usual(kind)),
+            max_ack_pending: -1,
+            max_waiting: 1 << 16,
+            ..pull::Config::default()
+        };
+        let stream = self.stream("queue").await?;
+        let consumer = match lease {
+            Some(_) => stream.create_consumer(config).await,
+            None => match stream.get_consumer(&name).await {
+                Ok(consumer) => Ok(consumer),
+                Err(_) => stream.create_consumer(config).await,
+            },
+        };
+        consumer.map_err(|error| self.away(error))
+    }
+
+    /// The next job, if one comes within a few seconds.
+    pub(super) async fn pull(&self, consumer: &PullConsumer) -> Result<Option<Message>> {
+        let batch = consumer.batch().max_messages(1).expires(PULL).messages().await;
+        match batch.map_err(|error| self.away(error))?.next().await {
+            None => Ok(None),
+            Some(message) => message.map(Some).map_err(|error| self.silent(error)),
+        }
+    }
+
+    /// The open jobs, by kind and version.
+    pub(super) async fn queues(&self) -> Result<Vec<Queue>> {
+        let stream = self.stream("queue").await?;
+        let mut consumers = stream.consumers();
+        let mut queues = Vec::new();
+        while let Some(info) = consumers.next().await {
+            let info = info.map_err(|error| self.away(error))?;
+            if let Some((kind, version)) = Names::of_consumer(&info.name) {
+                let (waiting, held) = (info.num_pending, info.num_ack_pending as u64);
+                queues.push(Queue { is_live: kind == Kind::Live, version, waiting, held });
+            }
+        }
+        Ok(queues)
+    }
+
+    /// The record of a job. One that cannot be read is as good as none.
+    pub(super) async fn record(&self, id: &str) -> Result<Option<Numbered>> {
+        Ok(match self.found(id).await? {
+            Some(Found::Record(found)) => Some(*found),
+            Some(Found::Unreadable(Unreadable { reason, .. })) => {
+                tracing::warn!("farm: the record of job {id} cannot be read: {reason}");
+                None
+            }
+            None => None,
+        })
+    }
+
+    /// The record of a job, readable or not.
+    pub(super) async fn found(&self, id: &str) -> Result<Option<Found>> {
+        let Some(message) = self.last("state", self.names.state(id)).await? else { return Ok(None) };
+        let at_ns = message.time.unix_timestamp_nanos();
+        Ok(Some(Found::read(id, &message.payload, message.sequence, at_ns)))
+    }
+
+    async fn last(&self, what: &str, subject: String) -> Result<Option<StreamMessage>> {
+        let stream = self.unseen(what).await?;
+        match stream.direct_get_last_for_subject(subject).await {
+            Ok(message) => Ok(Some(message)),
+            Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.away(error)),
+        }
+    }
+
+    /// Replaces the record of that number, or makes the first one if that is 0; its new number, or nothing
+    /// if somebody else has replaced it meanwhile.
+    pub(super) async fn replace(&self, record: &Record, number: u64) -> Result<Option<u64>> {
+        let message = PublishMessage::build().payload(bytes(record)).expected_last_subject_sequence(number);
+        let sent = self.context.send_publish(self.names.state(&record.job.id), message).await;
+        let acknowledged = match sent {
+            Ok(sent) => sent.await,
+            Err(error) => Err(error),
+        };
+        match acknowledged {
+            Ok(done) => Ok(Some(done.sequence)),
+            Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => Ok(None),
+            Err(error) => Err(self.away(error)),
+        }
+    }
+
+    /// Makes the first record of each job; true for those that had none.
+    pub(super) async fn create(&self, records: &[Record]) -> Result<Vec<bool>> {
+        let create = |record| async move { Ok(self.replace(record, 0).await?.is_some()) };
+        stream::iter(records).map(create).buffered(IN_FLIGHT).try_collect().await
+    }
+
+    /// Queues a job; one that waits or is held already stays as it is.
+    pub(super) async fn enqueue(&self, job: &Job) -> Result<()> {
+        let sent = self.context.publish(self.names.queued(job), bytes(job)).await;
+        match sent.map_err(|error| self.away(error))?.await {
+            Err(error) if is_there_already(&error) => Ok(()),
+            Err(error) => Err(self.away(error)),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Queues many jobs.
+    pub(super) async fn enqueue_all(&self, jobs: &[&Job]) -> Result<()> {
+        stream::iter(jobs).map(|job| self.enqueue(job)).buffered(IN_FLIGHT).try_collect().await
+    }
+
+    /// The number of a job's message in the queue, whether or not a worker holds it.
+    pub(super) async fn queued(&self, job: &Job) -> Result<Option<u64>> {
+        let stream = self.unseen("queue").await?;
+        match stream.get_last_raw_message_by_subject(&self.names.queued(job)).await {
+            Ok(message) => Ok(Some(message.sequence)),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(error) => Err(self.away(error)),
+        }
+    }
+
+    /// Takes a message out of the queue. A newer one of the same job stays.
+    pub(super) async fn dequeue(&self, number: Option<u64>) -> Result<()> {
+        match number {
+            Some(number) => self.delete("queue", number).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Forgets a job, whose record has this number, and its results; false if the record has changed.
+    /// `pieces` are those of all jobs, if the caller has asked for them.
+    pub(super) async fn forget(
+        &self,
+        record: &Record,
+        number: u64,
+        pieces: Option<&HashMap<String, Vec<u64>>>,
+    ) -> Result<bool> {
+        // A worker that gave it up may have left its message. A newer record has a newer message: so this one
+        // is looked for first, and the record is the same after that.
+        let left = self.queued(&record.job).await?;
+        let is_same = self.record(&record.job.id).await?.is_some_and(|found| found.number == number);
+        if !is_same {
+            return Ok(false);
+        }
+        self.dequeue(left).await?;
+        if record.job.collect {
+            match pieces {
+                Some(pieces) => {
+                    for piece in pieces.get(&record.job.id).into_iter().flatten() {
+                        self.delete("results", *piece).await?;
+                    }
+                }
+                None => self.forget_results(&record.job.id).await?,
+            }
+        }
+        self.delete("state", number).await
+    }
+
+    /// Forgets a job whose record cannot be read: its messages in all queues, its results and the record.
+    pub(super) async fn forget_unreadable(&self, bad: &Unreadable) -> Result<bool> {
+        // The number of a job has no `*`, but what stands here may be anything.
+        let is_plain = !bad.id.contains(['*', '>', '.']) && !bad.id.is_empty();
+        if !self.delete("state", bad.number).await? {
+            return Ok(false);
+        }
+        if is_plain {
+            self.purge("queue", self.names.queued_anywhere(&bad.id)).await?;
+            self.forget_results(&bad.id).await?;
+        }
+        Ok(true)
+    }
+
+    /// The numbers of the pieces that are kept of each job's results. To purge a job's alone a server looks
+    /// at all of them, so whoever forgets many jobs asks for them once.
+    pub(super) async fn pieces(&self) -> Result<HashMap<String, Vec<u64>>> {
+        let read =
+            |message: &Message| Ok(message.info().map_err(|error| self.silent(error))?.stream_sequence);
+        let found = self.list("results", self.names.all("results"), Part::Subject, read).await?;
+        let mut pieces = HashMap::<_, Vec<_>>::new();
+        for (subject, number) in found {
+            if let Some(id) = self.names.job_of_piece(&subject) {
+                pieces.entry(id.to_owned()).or_default().push(number);
+            }
+        }
+        Ok(pieces)
+    }
+
+    /// Deletes a message; false if it was not there. Of many, this is much faster than to purge their
+    /// subjects, for which a server looks at all messages.
+    async fn delete(&self, what: &str, number: u64) -> Result<bool> {
+        let stream = self.unseen(what).await?;
+        match stream.delete_message(number).await {
+            Ok(is_deleted) => Ok(is_deleted),
+            Err(error) if matches!(error.kind(), DeleteMessageErrorKind::JetStream(_)) => Ok(false),
+            Err(error) => Err(self.away(error)),
+        }
+    }
+
+    async fn purge(&self, what: &str, subject: String) -> Result<()> {
+        let stream = self.unseen(what).await?;
+        stream.purge().filter(subject).await.map(drop).map_err(|error| self.away(error))
+    }
+
+    /// The records of all jobs, in the order in which they last changed.
+    pub(super) async fn records(&self) -> Result<Vec<Found>> {
+        let all = self.names.all("state");
+        let read = |message: &Message| {
+            let number = message.info().map_err(|error| self.silent(error))?.stream_sequence;
+            Ok(Found::read(last_word(&message.subject), &message.payload, number, 0))
+        };
+        self.newest("state", all, read).await
+    }
+
+    /// The last report of each worker, and the reports that cannot be read.
+    pub(super) async fn workers(&self) -> Result<(Vec<Worker>, Vec<Unreadable>)> {
+        let all = self.names.all("workers");
+        let read = |message: &Message| {
+            let id = || text::in_one_line(last_word(&message.subject)).into_owned();
+            Ok(serde_json::from_slice::<Worker>(&message.payload).map_err(|error| Unreadable {
+                id: id(),
+                reason: error.to_string(),
+                number: 0,
+            }))
+        };
+        let (mut workers, mut unreadable) = (Vec::new(), Vec::new());
+        for found in self.newest("workers", all, read).await? {
+            match found {
+                Ok(worker) if worker.gone => {}
+                Ok(worker) => workers.push(worker),
+                Err(bad) => unreadable.push(bad),
+            }
+        }
+        Ok((workers, unreadable))
+    }
+
+    /// The last report of a worker and its number: a newer report has a higher one.
+    pub(super) async fn worker(&self, instance: &str) -> Result<Option<(Worker, u64)>> {
+        let Some(message) = self.last("workers", self.names.worker(instance)).await? else { return Ok(None) };
+        let worker = serde_json::from_slice(&message.payload);
+        if let Err(error) = &worker {
+            tracing::warn!("farm: a worker's report cannot be read: {error}");
+        }
+        Ok(worker.ok().map(|worker| (worker, message.sequence)))
+    }
+
+    /// The last message of each of some subjects of a stream.
+    async fn newest<T>(
+        &self,
+        what: &str,
+        subject: String,
+        read: impl Fn(&Message) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let found = self.list(what, subject, Part::All, read).await?;
+        // Messages that were replaced meanwhile came twice.
+        let mut subjects = HashSet::with_capacity(found.len());
+        let newest =
+            found.into_iter().rev().filter_map(|(subject, it)| subjects.insert(subject).then_some(it));
+        let mut newest: Vec<_> = newest.collect();
+        newest.reverse();
+        Ok(newest)
+    }
+
+    /// Everything that a stream holds of some subjects, each read as it comes, with its subject.
+    async fn list<T>(
+        &self,
+        what: &str,
+        subject: String,
+        part: Part,
+        read: impl Fn(&Message) -> Result<T>,
+    ) -> Result<Vec<(String, T)>> {
+        let stream = self.stream(what).await?;
+        let consumer = self.reader(&stream, subject, part).await?;
+        let name = consumer.cached_info().name.clone();
+        let found = self.read_all(&stream, consumer, read).await;
+        // A server keeps it for a while otherwise, and each list makes one.
+        let _ = stream.delete_consumer(&name).await;
+        found
+    }
+
+    async fn read_all<T>(
+        &self,
+        stream: &Stream,
+        consumer: Consumer<push::OrderedConfig>,
+        read: impl Fn(&Message) -> Result<T>,
+    ) -> Result<Vec<(String, T)>> {
+        let last = stream.cached_info().state.last_sequence;
+        let name = consumer.cached_info().name.clone();
+        let (mut left, mut end) = (consumer.cached_info().num_pending, None);
+        let (mut heard, mut delivered) = (Instant::now(), 0);
+        let mut found = Vec::with_capacity(left as usize);
+        let mut messages = consumer.messages().await.map_err(|error| self.away(error))?;
+        // What is replaced meanwhile comes with its new number: for ever, if that goes on, and not at all if
+        // the server counts both.
+        while left > 0 && end.is_none_or(|end| Instant::now() < end) {
+            let patience = end.unwrap_or_else(|| Instant::now() + SILENCE);
+            let next = match tokio::time::timeout_at(patience, messages.next()).await {
+                Ok(next) => next,
+                Err(_) if end.is_some() => break,
+                Err(_) => {
+                    // The rest may have been deleted meanwhile, or may have expired: then nothing comes.
+                    let about = stream.consumer_info(&name).await;
+                    let is_all = about
+                        .is_ok_and(|it| it.num_pending == 0 && it.delivered.consumer_sequence <= delivered);
+                    if is_all {
+                        break;
+                    }
+                    if heard.elapsed() < ANSWER {
+                        continue;
+                    }
+                    return Err(self.silent("it stopped in the middle of a list"));
+                }
+            };
+            let Some(message) = next else { break };
+            let message = message.map_err(|error| self.away(error))?;
+            let info = message.info().map_err(|error| self.silent(error))?;
+            (left, heard, delivered) = (info.pending, Instant::now(), info.consumer_sequence);
+            if info.stream_sequence >= last {
+                end.get_or_insert_with(|| Instant::now() + QUIET);
+            }
+            found.push((message.subject.to_string(), read(&message)?));
+        }
+        Ok(found)
+    }
+
+    /// Something that reads a stream from its beginning. A cluster may give that to a server which is away,
+    /// and says nothing then: asked again, it gives it to another.
+    async fn reader(
+        &self,
+        stream: &Stream,
+        subject: String,
+        part: Part,
+    ) -> Result<Consumer<push::OrderedConfig>> {
+        let mut tries = 0;
+        loop {
+            let config = push::OrderedConfig {
+                deliver_subject: self.client.new_inbox(),
+                filter_subject: subject.clone(),
+                deliver_policy: DeliverPolicy::All,
+                headers_only: part == Part::Subject,
+                ..push::OrderedConfig::default()
+            };
+            tries += 1;
+            match tokio::time::timeout(Duration::from_secs(2), stream.create_consumer(config)).await {
+                Ok(Ok(consumer)) => return Ok(consumer),
+                Ok(Err(error)) if tries == READER_TRIES => return Err(self.away(error)),
+                Err(_) if tries == READER_TRIES => return Err(self.silent("no answer")),
+                Ok(Err(_)) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Publishes this worker's report.
+    pub(super) async fn beat(&self, worker: &Worker) -> Result<()> {
+        let sent = self.context.publish(self.names.worker(&worker.instance), bytes(worker)).await;
+        let sent = sent.map_err(|error| self.away(error))?;
+        sent.await.map(drop).map_err(|error| self.away(error))
+    }
+
+    /// Keeps the results files of a try of a job. Done again it changes nothing.
+    pub(super) async fn keep_results(&self, id: &str, by: u64, files: &[Vec<u8>]) -> Result<()> {
+        for (file, content) in files.iter().enumerate() {
+            // No message may be larger than the server says.
+            let size = PIECE.min(self.client.max_payload()).max(1);
+            for (piece, part) in content.chunks(size).enumerate() {
+                let subject = self.names.piece(id, by, (file, piece));
+                let sent = self.context.publish(subject, Bytes::copy_from_slice(part)).await;
+                let sent = sent.map_err(|error| self.away(error))?;
+                sent.await.map_err(|error| self.away(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The results files that are kept of a job; nothing if they are not there, each of them whole.
+    pub(super) async fn results(&self, record: &Record) -> Result<Option<Vec<Vec<u8>>>> {
+        let Some(kept) = &record.kept else { return Ok(None) };
+        let stream = self.unseen("results").await?;
+        let mut files = Vec::with_capacity(kept.files.len());
+        for (file, content) in kept.files.iter().enumerate() {
+            let mut bytes = Vec::new();
+            // Servers differ in how large pieces are.
+            for piece in 0.. {
+                if bytes.len() as u64 == content.bytes {
+                    break;
+                }
+                let subject = self.names.piece(&record.job.id, kept.by, (file, piece));
+                match stream.get_last_raw_message_by_subject(&subject).await {
+                    Ok(message) if message.payload.is_empty() => return Ok(None),
+                    Ok(message) => bytes.extend_from_slice(&message.payload),
+                    Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => return Ok(None),
+                    Err(error) => return Err(self.away(error)),
+                }
+                if bytes.len() as u64 > content.bytes {
+                    return Ok(None);
+                }
+            }
+            files.push(bytes);
+        }
+        let are_whole = files.iter().zip(&kept.files).all(|(file, content)| Content::of(file) == *content);
+        Ok(are_whole.then_some(files))
+    }
+
+    /// Forgets the results that are kept of a try of a job.
+    pub(super) async fn forget_results_by(&self, id: &str, by: u64) -> Result<()> {
+        self.purge("results", self.names.pieces_by(id, by)).await
+    }
+
+    /// Forgets all results that are kept of a job.
+    pub(super) async fn forget_results(&self, id: &str) -> Result<()> {
+        self.purge("results", self.names.pieces(id)).await
+    }
+}
+
+impl Found {
+    /// Reads the record of a job.
+    fn read(id: &str, payload: &[u8], number: u64, at_ns: i128) -> Self {
+        let unreadable =
+            |reason| Self::Unreadable(Unreadable { id: text::in_one_line(id).into_owned(), reason, number });
+        match serde_json::from_slice::<Record>(payload) {
+            Ok(record) if record.job.id == id => Self::Record(Numbered { record, number, at_ns }.into()),
+            Ok(record) => unreadable(format!("it is the record of job {:?}", record.job.id)),
+            Err(error) => unreadable(error.to_string()),
+        }
+    }
+}
+
+/// The last word of a subject.
+fn last_word(subject: &str) -> &str {
+    subject.rsplit('.').next().unwrap_or(subject)
+}
+
+/// The first error of a chain of causes that has this type.
+fn source<'a, T: std::error::Error + 'static>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a T> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// The number of jobs of each status.
+pub fn counts<'a>(records: impl IntoIterator<Item = &'a Record>) -> [u64; Status::ALL.len()] {
+    let mut counts = [0; Status::ALL.len()];
+    for record in records {
+        counts[record.status as usize] += 1;
+    }
+    counts
+}
+
+/// True if a cluster has not as many servers as copies are asked for. One that is only busy is asked again.
+fn has_too_few_servers(error: &CreateStreamError) -> bool {
+    let CreateStreamErrorKind::JetStream(said) = error.kind() else { return false };
+    [ErrorCode::CLUSTER_NO_PEERS, ErrorCode::INSUFFICIENT_RESOURCES].contains(&said.error_code())
+}
+
+/// True if the queue has a message of that subject, and so refuses a second one. The server has no number of
+/// its own for that.
+fn is_there_already(error: &PublishError) -> bool {
+    let said = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    said.contains("maximum messages per subject")
+}
+
+fn bytes(value: &impl Serialize) -> Bytes {
+    serde_json::to_vec(value).expect("what the farm keeps has names that are text").into()
+}

@@ -1,0 +1,141 @@
+//! The last events of a run's tracks and its zones, for the page. They need no `--events`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use lockon_core::config::Zone;
+use lockon_core::frame::Size;
+use lockon_core::orders::Order;
+use lockon_core::results::FrameRecord;
+use lockon_core::watch::{Happening, Watch};
+
+/// Events that are kept.
+const MOST: usize = 30;
+
+/// The events so far, and the zones now.
+#[derive(Default)]
+pub(super) struct Happenings {
+    watch: Watch,
+    last: VecDeque<Happened>,
+    count: u64,
+    /// Events of the current frame.
+    now: Vec<Happening>,
+}
+
+/// An event: `Event` in `openapi.json`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Happened {
+    /// Counts the events of a run from 1.
+    seq: u64,
+    frame: u64,
+    time_s: Option<f64>,
+    event: &'static str,
+    track: u32,
+    /// The track's name in the results.
+    name: Option<Arc<str>>,
+    template: Option<Arc<str>>,
+    zone: Option<Arc<str>>,
+    /// x, y, width and height of the track's box in pixels.
+    #[serde(rename = "box")]
+    rect: [f64; 4],
+}
+
+/// A zone: `Zone` in `openapi.json`.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct ShownZone {
+    name: Arc<str>,
+    corners: Vec<[f64; 2]>,
+    /// How many tracks are in it.
+    inside: usize,
+    /// The zone as `--zone` takes it.
+    text: String,
+}
+
+impl Happenings {
+    pub(super) fn new(zones: Vec<Zone>) -> Self {
+        Self { watch: Watch::new(zones), ..Self::default() }
+    }
+
+    /// Adds the events of a frame; true if there are any.
+    pub(super) fn step(&mut self, record: &FrameRecord, size: Size) -> bool {
+        self.watch.step(record, size, &mut self.now);
+        self.keep(record.frame, record.pts_ns)
+    }
+
+    /// Adds, moves or removes a zone.
+    pub(super) fn obey(&mut self, frame: u64, order: &Order) {
+        self.watch.obey(order, &mut self.now);
+        self.keep(frame, None);
+    }
+
+    fn keep(&mut self, frame: u64, pts_ns: Option<u64>) -> bool {
+        let has_any = !self.now.is_empty();
+        for Happening { kind, track, zone, .. } in self.now.drain(..) {
+            self.count += 1;
+            if self.last.len() >= MOST {
+                self.last.pop_front();
+            }
+            self.last.push_back(Happened {
+                seq: self.count,
+                frame,
+                time_s: pts_ns.map(|ns| ns as f64 / 1e9),
+                event: kind.name(),
+                track: track.id,
+                name: track.name.clone(),
+                template: track.template.clone(),
+                zone,
+                rect: [track.x, track.y, track.w, track.h],
+            });
+        }
+        has_any
+    }
+
+    /// The last events, oldest first.
+    pub(super) fn last(&self) -> Vec<Happened> {
+        self.last.iter().cloned().collect()
+    }
+
+    pub(super) fn zones(&self) -> Vec<ShownZone> {
+        let inside = self.watch.occupied().map(|(_, inside)| inside);
+        let shown = |(zone, inside): (&Zone, usize)| ShownZone {
+            name: zone.name().clone(),
+            corners: zone.corners().to_vec(),
+            inside,
+            text: zone.to_string(),
+        };
+        self.watch.zones().iter().zip(inside).map(shown).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockon_core::results::Track;
+
+    fn record(frame: u64, ids: impl Iterator<Item = u32>) -> FrameRecord {
+        let track = |id| Track { id, x: 10.0, y: 10.0, w: 20.0, h: 20.0, ..Track::default() };
+        let pts_ns = Some(frame * 40_000_000);
+        FrameRecord { frame, pts_ns, tracks: ids.map(track).collect(), ..FrameRecord::default() }
+    }
+
+    #[test]
+    fn the_last_events_are_kept_with_their_times_and_zones() {
+        let size = Size::new(64, 48);
+        let mut happenings = Happenings::new(vec!["a=0,0,40,0,40,48,0,48".parse().unwrap()]);
+        assert!(happenings.step(&record(25, 7..8), size));
+        assert!(!happenings.step(&record(26, 7..8), size));
+        let told: Vec<_> = happenings.last().iter().map(|event| (event.event, event.track)).collect();
+        assert_eq!(told, [("appeared", 7), ("entered", 7)]);
+        let entered = &happenings.last()[1];
+        assert_eq!((entered.time_s, entered.zone.as_deref(), entered.seq), (Some(1.0), Some("a"), 2));
+        assert_eq!((happenings.zones()[0].inside, happenings.zones().len()), (1, 1));
+        happenings.obey(27, &Order::RemoveZone { name: "a".into() });
+        assert_eq!(happenings.last().last().map(|event| event.event), Some("left"));
+        assert!(happenings.zones().is_empty());
+        happenings.step(&record(27, 1..100), size);
+        let last = happenings.last();
+        assert_eq!((last.len(), last.last().unwrap().seq), (MOST, 3 + 99 - 1));
+    }
+}

@@ -1,0 +1,709 @@
+//! Which device does a run's work: what was asked for or what `auto` takes, and what takes over when it is
+//! lost.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::backend::{Backend, Options, Standing, cpu, cuda};
+use crate::hardware::may_have_gpu;
+use lockon_core::config::{BackendChoice, Gpus, Kernels, OnDeviceLoss};
+use lockon_core::error::{DeviceFault, Error, Result};
+use lockon_core::surface::Traffic;
+
+/// What this process knows of its GPUs.
+static LOAD: Mutex<Load> = Mutex::new(Load { runs: BTreeMap::new(), failed: BTreeMap::new() });
+
+/// What is known of GPUs, by their numbers.
+struct Load {
+    /// How many runs are on each.
+    runs: BTreeMap<usize, usize>,
+    /// When GPUs could not be opened, or a run lost them: for a while others are used first.
+    failed: BTreeMap<usize, Instant>,
+}
+
+/// How long others are used before a GPU that failed. A driver that was reset is back within seconds.
+const AVOIDED: Duration = Duration::from_mins(1);
+
+impl Load {
+    fn get() -> MutexGuard<'static, Self> {
+        // It is whole at every moment.
+        LOAD.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A run's place on a GPU, which it has until this is dropped.
+#[derive(Debug)]
+pub struct Place(usize);
+
+impl Place {
+    /// A place for a run that nobody moves, and the choice that is left: of several GPUs it is the one with
+    /// the fewest runs.
+    ///
+    /// # Errors
+    /// `Backend` if one of several is not there.
+    pub fn of(choice: BackendChoice) -> Result<(BackendChoice, Option<Self>)> {
+        let place = Self::take(eligible(choice, false)?);
+        let left = match (choice, &place) {
+            (BackendChoice::CudaOf(_), Some(place)) => BackendChoice::Cuda(place.0),
+            _ => choice,
+        };
+        Ok((left, place))
+    }
+
+    /// One on the GPU with the fewest runs, the first of several.
+    fn take(gpus: impl IntoIterator<Item = usize>) -> Option<Self> {
+        Self::take_at(Instant::now(), gpus)
+    }
+
+    fn take_at(now: Instant, gpus: impl IntoIterator<Item = usize>) -> Option<Self> {
+        let mut load = Load::get();
+        let order = |gpu: &usize| {
+            let runs = load.runs.get(gpu).copied().unwrap_or(0);
+            let failed = load.failed.get(gpu);
+            let is_avoided = failed.is_some_and(|at| now.saturating_duration_since(*at) < AVOIDED);
+            (is_avoided, runs, *gpu)
+        };
+        let gpu = gpus.into_iter().min_by_key(order)?;
+        *load.runs.entry(gpu).or_default() += 1;
+        Some(Self(gpu))
+    }
+
+    /// Makes later runs use other GPUs for a while, if there are any. This is logged once.
+    fn has_failed(&self, why: &dyn fmt::Display) {
+        let now = Instant::now();
+        let before = Load::get().failed.insert(self.0, now);
+        let is_new = before.is_none_or(|at| now.saturating_duration_since(at) >= AVOIDED);
+        if is_new && cuda::devices().is_ok_and(|gpus| gpus.len() > 1) {
+            let seconds = AVOIDED.as_secs();
+            tracing::warn!("for {seconds} s runs use other GPUs than cuda:{}: {why}", self.0);
+        }
+    }
+
+    /// Makes later runs use this GPU like any other.
+    fn has_worked(&self) {
+        Load::get().failed.remove(&self.0);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        Load::get().runs.entry(self.0).and_modify(|count| *count -= 1);
+    }
+}
+
+/// The GPUs that a choice leaves open: `auto` means the first, and for one of several runs all that the
+/// kernels run on; `cuda:all` means those too.
+fn eligible(choice: BackendChoice, is_one_of_several: bool) -> Result<Vec<usize>> {
+    Ok(match choice {
+        BackendChoice::Cpu => Vec::new(),
+        BackendChoice::Cuda(number) => vec![number],
+        BackendChoice::Auto if is_one_of_several => {
+            let count = cuda::devices().map_or(0, |devices| devices.len());
+            usable(0..count)
+        }
+        BackendChoice::Auto => vec![AUTO_GPU],
+        BackendChoice::CudaOf(gpus) => {
+            let count = cuda::devices()?.len();
+            let is_empty = gpus.among(count).next().is_none();
+            // What is said of one that is not there.
+            let missing = gpus.beyond(count).or_else(|| is_empty.then(|| gpus.first()));
+            missing.map_or(Ok(()), |number| cuda::device(number).map(drop))?;
+            let usable = usable(gpus.among(count));
+            // Those that were named are all meant, as one that is not there is.
+            let unusable = gpus.among(count).find(|number| !usable.contains(number));
+            match unusable {
+                Some(number) if gpus != Gpus::ALL || usable.is_empty() => {
+                    return cuda::device(number).map(|_| vec![number]);
+                }
+                _ => usable,
+            }
+        }
+    })
+}
+
+/// Those on which the kernels run.
+fn usable(gpus: impl Iterator<Item = usize>) -> Vec<usize> {
+    gpus.filter(|&number| cuda::device(number).is_ok()).collect()
+}
+
+/// The devices of one run.
+///
+/// What `auto` took for the first frame stays for the run, whatever sizes frames have later.
+pub struct Devices {
+    options: RefCell<Options>,
+    on_loss: OnDeviceLoss,
+    /// GPUs that have not been tried.
+    untried: RefCell<Vec<usize>>,
+    place: RefCell<Option<Place>>,
+    /// What took over when the device was lost.
+    spare: Cell<Option<BackendChoice>>,
+    has_opened: Cell<bool>,
+    ahead: RefCell<Option<Ahead>>,
+}
+
+impl Devices {
+    /// Those that `options` ask for, none of which is open yet. Of several GPUs it is decided here which the
+    /// run takes: the one with the fewest runs of this process.
+    ///
+    /// # Errors
+    /// `Backend` if one of them is not there.
+    pub fn new(options: Options, on_loss: OnDeviceLoss, is_one_of_several: bool) -> Result<Self> {
+        let eligible = eligible(options.choice, is_one_of_several)?;
+        Ok(Self::among(eligible, options, on_loss))
+    }
+
+    fn among(gpus: Vec<usize>, options: Options, on_loss: OnDeviceLoss) -> Self {
+        let devices = Self {
+            options: RefCell::new(options),
+            on_loss,
+            untried: RefCell::new(gpus),
+            place: RefCell::new(None),
+            spare: Cell::new(None),
+            has_opened: Cell::new(false),
+            ahead: RefCell::new(None),
+        };
+        devices.take_place();
+        devices
+    }
+
+    /// Takes a place on a GPU that has not been tried; false if there is none.
+    fn take_place(&self) -> bool {
+        let mut untried = self.untried.borrow_mut();
+        let Some(place) = Place::take(untried.iter().copied()) else { return false };
+        untried.retain(|gpu| *gpu != place.0);
+        let mut options = self.options.borrow_mut();
+        options.auto_gpu = place.0;
+        if options.choice != BackendChoice::Auto {
+            options.choice = BackendChoice::Cuda(place.0);
+        }
+        self.place.replace(Some(place));
+        true
+    }
+
+    /// Leaves a GPU that could not be opened for the next one, until one is open or there is no other.
+    fn leave_unopened(&self) {
+        while !self.has_opened.get() && !self.untried.borrow().is_empty() {
+            let ahead = self.ahead.borrow().clone();
+            let Some(ahead) = ahead else { return };
+            let Some(why) = ahead.failure() else { return };
+            let left = self.options.borrow().auto_gpu;
+            // One that has no room may have it for the next run.
+            let has_no_room = matches!(
+                why,
+                Error::Backend {
+                    fault: DeviceFault::OutOfMemory { .. } | DeviceFault::OutOfHostMemory { .. },
+                    ..
+                }
+            );
+            if !has_no_room {
+                self.place.borrow().iter().for_each(|place| place.has_failed(why));
+            }
+            self.take_place();
+            tracing::warn!(
+                "cuda:{left} cannot be opened, cuda:{} is taken: {why}",
+                self.options.borrow().auto_gpu
+            );
+            self.open_ahead();
+        }
+    }
+
+    /// Tells, without opening it, that the device is not to be had that was asked for, or that the kernels
+    /// need which were.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn probe(&self) -> Result<()> {
+        let options = self.options.borrow();
+        let has_kernels = options.kernels != Kernels::default();
+        match options.choice {
+            BackendChoice::Cpu => Ok(()),
+            choice if !has_kernels => probe(choice),
+            choice => cuda::device(gpu_of(choice, options.auto_gpu)).map(drop).map_err(without_kernels),
+        }
+    }
+
+    /// Begins to open a GPU, which takes a while, so that the first call of [`Self::open`] finds it open.
+    pub fn open_ahead(&self) -> Ahead {
+        let options = self.options.borrow();
+        let ahead = Ahead::on(options.choice, options.auto_gpu, &options.traffic);
+        self.ahead.replace(Some(ahead.clone()));
+        ahead
+    }
+
+    /// Opens a device by `open`, which is told the options. Where several GPUs may be taken, one that cannot
+    /// be opened leaves the run to the next.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn open(&self, open: impl Fn(&Options) -> Result<Box<dyn Backend>>) -> Result<Box<dyn Backend>> {
+        self.leave_unopened();
+        let options = self.options.borrow().clone();
+        let backend = open(&options)?;
+        self.has_opened.set(true);
+        drop(self.ahead.take());
+        let device = backend.describe();
+        if device.backend == GPU {
+            self.place.borrow().iter().for_each(Place::has_worked);
+        }
+        let mut options = self.options.borrow_mut();
+        options.settle(&device);
+        Ok(backend)
+    }
+
+    /// How the run ended: one that lost its GPU makes others take another.
+    pub fn note(&self, outcome: &Result<()>) {
+        if let Err(error) = outcome {
+            self.note_error(error);
+        }
+    }
+
+    /// A GPU that has failed is marked; one that has no room may have it for the next run.
+    fn note_error(&self, error: &Error) {
+        if let Error::Backend { fault: fault @ DeviceFault::Lost { .. }, .. } = error {
+            self.place.borrow().iter().for_each(|place| place.has_failed(fault));
+        }
+    }
+
+    /// True if another device is to take over when this one is lost.
+    pub fn has_spare(&self) -> bool {
+        self.on_loss != OnDeviceLoss::End
+    }
+
+    /// Opens the device that takes over when one is lost by an `error`, by `open`, and the same when it is
+    /// opened again.
+    ///
+    /// # Errors
+    /// Those of `open`, on the CPU.
+    pub fn open_spare(
+        &self,
+        error: Option<&Error>,
+        open: impl Fn(&Options) -> Result<Box<dyn Backend>>,
+    ) -> Result<Box<dyn Backend>> {
+        let options = self.options.borrow().clone();
+        let on = |choice| match choice {
+            BackendChoice::Cpu => options.on_cpu(),
+            choice => Options { choice, ..options.clone() },
+        };
+        if let Some(spare) = self.spare.get() {
+            return open(&on(spare));
+        }
+        if let Some(error) = error {
+            self.note_error(error);
+        }
+        let lost = self.place.take().map(|place| place.0);
+        let mut others = self.other_gpus(lost);
+        while let Some(place) = Place::take(others.iter().copied()) {
+            let choice = BackendChoice::Cuda(place.0);
+            match open(&on(choice)) {
+                Ok(opened) => {
+                    place.has_worked();
+                    self.spare.set(Some(choice));
+                    self.place.replace(Some(place));
+                    return Ok(opened);
+                }
+                Err(error) => {
+                    tracing::warn!("{choice} cannot take over: {error}");
+                    others.retain(|other| *other != place.0);
+                }
+            }
+        }
+        self.spare.set(Some(BackendChoice::Cpu));
+        open(&on(BackendChoice::Cpu))
+    }
+
+    /// The GPUs that may take over.
+    fn other_gpus(&self, lost: Option<usize>) -> Vec<usize> {
+        if self.on_loss != OnDeviceLoss::Gpu {
+            return Vec::new();
+        }
+        let count = cuda::devices().map_or(0, |devices| devices.len());
+        (0..count).filter(|gpu| Some(*gpu) != lost).collect()
+    }
+
+    /// What counts the bytes that are moved.
+    pub fn traffic(&self) -> Traffic {
+        self.options.borrow().traffic.clone()
+    }
+
+    /// The same with so many frames in flight.
+    #[must_use]
+    pub fn with_depth(mut self, depth: usize) -> Self {
+        self.options.get_mut().depth = depth;
+        self
+    }
+
+    /// Frames in flight.
+    pub fn depth(&self) -> usize {
+        self.options.borrow().depth
+    }
+
+    /// Threads of the CPU.
+    pub fn threads(&self) -> usize {
+        self.options.borrow().threads
+    }
+}
+
+/// The GPU that a choice means, unless that is the CPU.
+fn gpu_of(choice: BackendChoice, auto_gpu: usize) -> usize {
+    match choice {
+        BackendChoice::Cpu | BackendChoice::Auto => auto_gpu,
+        BackendChoice::Cuda(number) => number,
+        BackendChoice::CudaOf(gpus) => gpus.first(),
+    }
+}
+
+/// Tells, without opening it, that a device is not to be had, to whoever names no kernels; others ask
+/// [`Devices::probe`].
+///
+/// # Errors
+/// As [`open`].
+pub fn probe(choice: BackendChoice) -> Result<()> {
+    match choice {
+        BackendChoice::Auto | BackendChoice::Cpu => Ok(()),
+        BackendChoice::Cuda(number) => cuda::device(number).map(drop),
+        BackendChoice::CudaOf(gpus) => cuda::device(gpus.first()).map(drop),
+    }
+}
+
+/// The backend name of a device that is a GPU.
+const GPU: &str = "cuda";
+
+/// The GPU that `auto` takes for a run that is alone.
+const AUTO_GPU: usize = 0;
+
+/// A device that is being opened on a thread of its own, so that it is there when [`open`] asks for it. It
+/// stays open as long as a clone of this lives; to drop the last one waits for the driver.
+#[derive(Clone)]
+pub struct Ahead(Arc<Opening>);
+
+struct Opening {
+    thread: Mutex<Option<JoinHandle<Result<cuda::Opened>>>>,
+    /// `None` if nobody opens anything.
+    device: OnceLock<Option<Result<Arc<cuda::Opened>>>>,
+}
+
+impl Ahead {
+    /// Begins to open the device that will be asked for, where that takes its time: a GPU takes a few tenths
+    /// of a second. What goes wrong is for [`open`] to say. `traffic` counts the bytes of frames that are
+    /// fetched from there.
+    pub fn open(choice: BackendChoice, traffic: &Traffic) -> Self {
+        Self::on(choice, AUTO_GPU, traffic)
+    }
+
+    fn on(choice: BackendChoice, auto_gpu: usize, traffic: &Traffic) -> Self {
+        let number = (choice != BackendChoice::Cpu).then(|| gpu_of(choice, auto_gpu));
+        #[cfg(feature = "gst")]
+        lockon_gst::cuda::forget_lost();
+        let open = |number| {
+            let thread = std::thread::Builder::new().name("lockon-open".into());
+            let traffic = traffic.clone();
+            thread.spawn(move || cuda::Opened::counting(number, &traffic)).ok()
+        };
+        Self(Arc::new(Opening { thread: Mutex::new(number.and_then(open)), device: OnceLock::new() }))
+    }
+
+    /// The device, once it is open; `None` if there is none.
+    pub fn device(&self) -> Option<Arc<cuda::Opened>> {
+        self.0.wait().and_then(|opened| opened.as_ref().ok().cloned())
+    }
+
+    /// Why it could not be opened, if that was tried.
+    fn failure(&self) -> Option<&Error> {
+        self.0.wait().and_then(|opened| opened.as_ref().err())
+    }
+}
+
+impl Opening {
+    fn wait(&self) -> Option<&Result<Arc<cuda::Opened>>> {
+        let join = || {
+            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            thread.and_then(|thread| thread.join().ok()).map(|opened| opened.map(Arc::new))
+        };
+        self.device.get_or_init(join).as_ref()
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        // The driver is not left in the middle of it.
+        self.wait();
+    }
+}
+
+/// Opens a GPU for what `standing` makes, if one was asked for, or if `Auto` can have one; otherwise the CPU
+/// is to do the work.
+///
+/// # Errors
+/// As [`open`], and those of `standing` that are not about how much there is to search.
+pub fn open_gpu(
+    options: &Options,
+    standing: impl FnOnce() -> Result<Standing>,
+) -> Result<Option<Box<dyn Backend>>> {
+    let has_kernels = options.kernels != Kernels::default();
+    if options.choice == BackendChoice::Cpu {
+        return Ok(None);
+    }
+    let number = gpu_of(options.choice, options.auto_gpu);
+    // Kernels that were chosen are meant to run.
+    let is_asked_for = options.choice != BackendChoice::Auto || has_kernels;
+    if !is_asked_for && let Err(why) = cuda::device(number) {
+        tell_cpu(&why);
+        return Ok(None);
+    }
+    let open = |standing| cuda::open(standing, options, number);
+    match standing().and_then(open) {
+        Ok(opened) => Ok(Some(opened)),
+        Err(why) if has_kernels => Err(without_kernels(why)),
+        Err(why) if is_asked_for || !may_suit_the_cpu(&why) => Err(why),
+        Err(why) => {
+            tell_cpu(&why);
+            Ok(None)
+        }
+    }
+}
+
+/// True for what a GPU cannot do and the CPU perhaps can: it makes the templates of a pyramid as it needs
+/// them, where a GPU needs all of them (`MemoryLimit`, or `Usage` if there are too many for any bank).
+fn may_suit_the_cpu(why: &Error) -> bool {
+    matches!(
+        why,
+        Error::Backend { .. } | Error::MemoryLimit { .. } | Error::NoMemory { .. } | Error::Usage(_)
+    )
+}
+
+/// The error with a remedy that helps whoever chose kernels: the CPU has none of them.
+fn without_kernels(why: Error) -> Error {
+    let remedy = "use --backend cpu";
+    match why {
+        Error::Backend { backend, fault } if !fault.is_lost() && fault.to_string().ends_with(remedy) => {
+            Error::Backend { backend, fault: DeviceFault::Other(format!("{fault} and no --kernel")) }
+        }
+        why => why,
+    }
+}
+
+/// Says why `Auto` takes the CPU: a warning where there is a GPU, since without one the CPU is what everybody
+/// expects.
+fn tell_cpu(why: &dyn fmt::Display) {
+    if may_have_gpu(Path::new("/")) {
+        tracing::warn!("the CPU does the work: {why}");
+    } else {
+        tracing::debug!("the CPU does the work, there is no NVIDIA GPU here: {why}");
+    }
+}
+
+/// Opens the device that was asked for. `Auto` takes the first GPU, or the CPU, with a warning that says why
+/// if there is a GPU.
+///
+/// # Errors
+/// `Backend` if it is not to be had; `Usage` if kernels were chosen for a device that has none; those of
+/// [`Standing::check`].
+pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> {
+    let open_cpu =
+        || -> Result<Box<dyn Backend>> { Ok(Box::new(cpu::Cpu::open(standing.clone(), options)?)) };
+    if standing.pyramid.is_some() {
+        return match options.choice {
+            BackendChoice::Cuda(_) | BackendChoice::CudaOf(_) => {
+                Err(Error::Usage("--search pyramid is the CPU backend's: it needs --backend cpu".into()))
+            }
+            BackendChoice::Auto => {
+                tell_cpu(&"--search pyramid is the CPU backend's");
+                open_cpu()
+            }
+            BackendChoice::Cpu => open_cpu(),
+        };
+    }
+    if options.choice == BackendChoice::Cpu && options.kernels != Kernels::default() {
+        return Err(Error::Usage(
+            "--kernel chooses among the CUDA backend's: it needs --backend cuda".into(),
+        ));
+    }
+    match open_gpu(options, || Ok(standing.clone()))? {
+        Some(gpu) => Ok(gpu),
+        None => open_cpu(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockon_core::error::Bytes;
+    use lockon_core::frame::Size;
+
+    #[test]
+    fn whoever_chose_kernels_is_not_sent_to_a_device_that_has_none() {
+        let of = |fault| without_kernels(Error::Backend { backend: "cuda", fault });
+        let said = of(DeviceFault::NoDriver { library: "libcuda.so.1" }).to_string();
+        assert!(said.ends_with("or use --backend cpu and no --kernel"), "{said}");
+        // What a spare device can take over stays what it is.
+        let lost = of(DeviceFault::OutOfHostMemory { what: "a test", wanted: 1 });
+        assert!(lost.is_device_lost() && lost.to_string().contains("no 1 byte of page-locked"), "{lost}");
+    }
+
+    #[test]
+    fn auto_leaves_templates_that_are_too_many_for_a_bank_to_the_cpu() {
+        let limit = || Error::MemoryLimit {
+            what: "a bank".into(),
+            wanted: Bytes(2),
+            limit: Bytes(1),
+            remedy: "more memory",
+        };
+        let too_many = || Error::Usage("templates in all sizes and directions have too many pixels".into());
+        let smaller = || Error::NothingFits { smallest: Size::new(9, 9), area: Size::new(8, 8) };
+        assert!(may_suit_the_cpu(&limit()) && may_suit_the_cpu(&too_many()));
+        assert!(!may_suit_the_cpu(&smaller()) && !may_suit_the_cpu(&Error::Stopped));
+        // With a GPU and without: on one that was asked for it is an error.
+        let open = |choice, why: Error| {
+            let options = Options { choice, depth: 1, threads: 1, ..Options::default() };
+            open_gpu(&options, || Err(why)).map(|opened| opened.is_some())
+        };
+        assert!(!open(BackendChoice::Auto, limit()).unwrap());
+        assert!(!open(BackendChoice::Auto, too_many()).unwrap());
+        assert!(open(BackendChoice::Cuda(0), limit()).is_err());
+    }
+
+    #[test]
+    fn runs_take_the_gpu_with_the_fewest_and_give_it_back() {
+        // Numbers that no other test takes.
+        let gpus = [901, 902, 903];
+        let mut places: Vec<_> = (0..5).map(|_| Place::take(gpus).unwrap()).collect();
+        assert_eq!(places.iter().map(|place| place.0).collect::<Vec<_>>(), [901, 902, 903, 901, 902]);
+        drop(places.remove(0));
+        drop(places.remove(2));
+        assert_eq!(Place::take(gpus).unwrap().0, 901);
+        assert_eq!(Place::take([902]).unwrap().0, 902);
+        assert!(Place::take([]).is_none());
+    }
+
+    #[test]
+    fn a_run_takes_the_next_gpu_if_one_cannot_be_opened_and_later_runs_take_that_first() {
+        // Numbers that no other test takes, and no machine has.
+        let options = |choice| Options { choice, depth: 1, threads: 1, ..Options::default() };
+        let among = |gpus: &[usize], choice| Devices::among(gpus.into(), options(choice), OnDeviceLoss::End);
+        let standing = Standing::new(Size::new(8, 8));
+        let open = |devices: &Devices| devices.open(|options| open(options, &standing));
+        let has_failed = |gpu| Load::get().failed.contains_key(&gpu);
+        // All are tried; then `auto` takes the CPU, and whoever asked for a GPU is told.
+        let auto = among(&[911, 912, 913], BackendChoice::Auto);
+        auto.open_ahead();
+        assert_eq!(open(&auto).unwrap().describe().backend, "cpu");
+        assert!(auto.untried.borrow().is_empty());
+        assert_eq!([911, 912, 913].map(has_failed), [true, true, false], "the last one is left to nobody");
+        let asked = among(&[914, 915], BackendChoice::Cuda(914));
+        asked.open_ahead();
+        assert!(matches!(open(&asked), Err(Error::Backend { .. })));
+        assert_eq!(asked.options.borrow().choice, BackendChoice::Cuda(915));
+        // Nothing was opened ahead: it is not the GPU that failed.
+        let pyramid = among(&[916, 917], BackendChoice::Auto);
+        assert_eq!(open(&pyramid).unwrap().describe().backend, "cpu");
+        assert!(!has_failed(916));
+        // A GPU that has failed comes after those with runs.
+        let later = among(&[911, 918], BackendChoice::Auto);
+        let last = among(&[911, 918], BackendChoice::Auto);
+        assert_eq!([later, last].map(|devices| devices.options.borrow().auto_gpu), [918, 918]);
+        if cuda::device(AUTO_GPU).is_ok() {
+            // Runs on the one that is there make the other one the first.
+            let _held = Place::take([AUTO_GPU]);
+            let devices = among(&[919, AUTO_GPU], BackendChoice::Auto);
+            assert_eq!(devices.options.borrow().auto_gpu, 919);
+            devices.open_ahead();
+            assert_eq!(open(&devices).unwrap().describe().backend, "cuda");
+        }
+    }
+
+    #[test]
+    fn a_gpu_that_was_lost_is_left_by_later_runs_and_one_without_room_is_not() {
+        let options = Options { depth: 1, threads: 1, ..Options::default() };
+        let among = |gpus: &[usize]| Devices::among(gpus.into(), options.clone(), OnDeviceLoss::Cpu);
+        let failed = |fault| Err(Error::Backend { backend: "cuda", fault });
+        let full = || DeviceFault::OutOfMemory { what: "a test", wanted: 1, free: 0, total: 1 };
+        let lost = || DeviceFault::Lost { reason: "a test".into() };
+        let taken = |gpus: &[usize]| among(gpus).options.borrow().auto_gpu;
+        among(&[921]).note(&failed(full()));
+        assert_eq!(taken(&[921, 922]), 921);
+        among(&[921]).note(&failed(lost()));
+        assert_eq!(taken(&[921, 922]), 922);
+        // The same where another device takes over.
+        let standing = Standing::new(Size::new(8, 8));
+        for (fault, next) in [(full(), 923), (lost(), 924)] {
+            let error = failed(fault).unwrap_err();
+            let devices = among(&[923]);
+            let open = |options: &Options| open(options, &standing);
+            assert_eq!(devices.open_spare(Some(&error), open).unwrap().describe().backend, "cpu");
+            assert_eq!(taken(&[923, 924]), next);
+        }
+    }
+
+    #[test]
+    fn a_gpu_that_failed_is_used_again_after_a_while_and_at_once_when_it_was_opened() {
+        let gpus = [931, 932];
+        let failed = Place::take([931]).unwrap();
+        failed.has_failed(&"a test");
+        let number = failed.0;
+        drop(failed);
+        let taken = |at| Place::take_at(at, gpus).unwrap().0;
+        let now = Instant::now();
+        assert_eq!([taken(now), taken(now + AVOIDED / 2), taken(now + AVOIDED)], [932, 932, 931]);
+        Place::take([number]).unwrap().has_worked();
+        assert_eq!(taken(now), 931);
+    }
+
+    #[test]
+    fn a_spare_device_is_the_same_when_it_is_opened_again() {
+        let options = Options { choice: BackendChoice::Cpu, depth: 1, threads: 1, ..Options::default() };
+        let open = |options: &Options| open(options, &Standing::new(Size::new(8, 8)));
+        for (on_loss, has_spare) in
+            [(OnDeviceLoss::End, false), (OnDeviceLoss::Cpu, true), (OnDeviceLoss::Gpu, true)]
+        {
+            let devices = Devices::new(options.clone(), on_loss, false).unwrap();
+            assert_eq!(devices.has_spare(), has_spare);
+            if has_spare {
+                let opened = [(); 2].map(|()| devices.open_spare(None, open).unwrap().describe());
+                assert_eq!(opened[0].name, opened[1].name, "{on_loss}");
+            }
+        }
+        let gone = BackendChoice::CudaOf(
+            "cuda:5,63"
+                .parse::<BackendChoice>()
+                .map(|choice| match choice {
+                    BackendChoice::CudaOf(gpus) => gpus,
+                    other => panic!("{other}"),
+                })
+                .unwrap(),
+        );
+        assert!(Devices::new(Options { choice: gone, ..options }, OnDeviceLoss::End, true).is_err());
+    }
+
+    #[test]
+    fn opening_ahead_leaves_what_goes_wrong_to_opening() {
+        // There is no such device, or no driver at all; and one that may be there is opened again while it is
+        // held.
+        for choice in [BackendChoice::Cuda(999), BackendChoice::Auto, BackendChoice::Cpu] {
+            let ahead = Ahead::open(choice, &Traffic::default());
+            let options = Options { choice, depth: 1, threads: 1, ..Options::default() };
+            let opened = open(&options, &Standing::new(Size::new(8, 8)));
+            assert_eq!(opened.is_ok(), choice != BackendChoice::Cuda(999), "{choice:?}");
+            drop(ahead);
+        }
+    }
+
+    #[test]
+    fn auto_takes_the_first_gpu() {
+        let gpu = match cuda::device(AUTO_GPU) {
+            Ok(gpu) => gpu,
+            Err(error) if std::env::var("LOCKON_REQUIRE_GPU").is_ok_and(|value| value == "1") => {
+                panic!("no GPU: {error}")
+            }
+            Err(error) => return crate::say::skipped(&format!("no GPU: {error}")),
+        };
+        let options = Options { depth: 1, threads: 1, ..Options::default() };
+        let device = open(&options, &Standing::new(Size::new(8, 8))).unwrap().describe();
+        assert_eq!(device.backend, "cuda");
+        assert!(device.name.contains(&gpu.name));
+    }
+}

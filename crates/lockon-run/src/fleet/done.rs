@@ -1,0 +1,170 @@
+//! Whether the results of a run are there already, so that a batch that was interrupted can go on.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::job;
+use crate::request::Request;
+use lockon_core::error::{Error, Result};
+use lockon_core::output::Format;
+
+/// How far a run has come that may have been done before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Completion {
+    /// None of its results are there.
+    None,
+    /// A part is there, what a run of the same request left that was stopped or failed: these files are its.
+    Part(Vec<PathBuf>),
+    /// All is there.
+    Done,
+    /// What is there is the answer to another question, or no results of lockon.
+    Other,
+}
+
+/// How far a run has come, by its JSON Lines: they end with a summary when all other outputs are complete,
+/// and tell in their first line what was asked ([`Request::digest`]).
+///
+/// # Errors
+/// `Usage` if it writes no JSON Lines to a file; `File` if what is there cannot be read; those of
+/// [`job::load_templates`].
+pub fn completion(request: &Request) -> Result<Completion> {
+    let is_lines =
+        |path: &&String| *path != "-" && Format::of(path).is_ok_and(|format| format == Format::JsonLines);
+    let Some(lines) = request.results.iter().find(is_lines) else {
+        return Err(Error::Usage(
+            "--skip-done needs --results FILE.jsonl, whose last line shows whether a run is complete".into(),
+        ));
+    };
+    let lines = Path::new(lines);
+    let file = match lines.metadata() {
+        // Whatever goes through a pipe is not kept there, and to open one waits for its writer.
+        Ok(found) if !found.is_file() => return Ok(Completion::None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Completion::None),
+        found => found.and_then(|_| File::open(lines)).map_err(Error::file("read", lines))?,
+    };
+    let (first, last) = ends(&file).map_err(Error::file("read", lines))?;
+    if first.is_null() && file.metadata().is_ok_and(|file| file.len() == 0) {
+        // Whoever wrote it was stopped before the first frame: there is nothing in it to lose. Nothing is
+        // known of the other files.
+        return Ok(Completion::Part(vec![lines.into()]));
+    }
+    let asked = request.digest(&job::load_templates(&request.template)?);
+    if first["type"] != "run" || first["command"]["job"] != asked {
+        return Ok(Completion::Other);
+    }
+    let is_complete = last["type"] == "summary" && last["interrupted"] == false && last["error"].is_null();
+    let (outputs, written) = (request.output_files(), &first["command"]["outputs"]);
+    if is_complete && outputs.iter().all(|path| path.exists()) {
+        return Ok(Completion::Done);
+    }
+    let has_written = |path: &PathBuf| {
+        let is_named = |name: &Value| name.as_str().is_some_and(|name| Path::new(name) == path);
+        path == lines || written.as_array().is_some_and(|names| names.iter().any(is_named))
+    };
+    Ok(Completion::Part(outputs.into_iter().filter(has_written).collect()))
+}
+
+/// The first record of a file and the last one, if that has its line break; null where there is none.
+fn ends(mut file: &File) -> std::io::Result<(Value, Value)> {
+    /// A summary of very many tracks and templates.
+    const LONGEST: u64 = 16 << 20;
+    let parsed = |line: &[u8]| serde_json::from_slice(line).unwrap_or(Value::Null);
+    let mut first = Vec::new();
+    BufReader::new(file).take(LONGEST).read_until(b'\n', &mut first)?;
+    let length = file.metadata()?.len();
+    let mut size = 4096;
+    loop {
+        let start = length.saturating_sub(size);
+        file.seek(SeekFrom::Start(start))?;
+        let mut end = Vec::new();
+        file.take(length - start).read_to_end(&mut end)?;
+        let Some((b'\n', line)) = end.split_last() else { return Ok((parsed(&first), Value::Null)) };
+        let begin = line.iter().rposition(|&byte| byte == b'\n').map(|at| at + 1);
+        match begin {
+            Some(begin) => return Ok((parsed(&first), parsed(&line[begin..]))),
+            None if start == 0 => return Ok((parsed(&first), parsed(line))),
+            None if size > LONGEST => return Ok((parsed(&first), Value::Null)),
+            None => size *= 8,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use lockon_core::config::View;
+
+    #[test]
+    fn results_are_done_if_they_end_with_the_summary_of_a_whole_run_of_the_same_request() {
+        let folder = tempfile::tempdir().unwrap();
+        let [lines, video] = ["a.jsonl", "a.mkv"].map(|name| folder.path().join(name));
+        let mut request = Request::new("a.mp4").unwrap();
+        request.track.push("1,2,30,40".parse().unwrap());
+        assert!(completion(&request).unwrap_err().to_string().contains("needs --results FILE.jsonl"));
+        request.results = vec![lines.to_str().unwrap().into()];
+        assert_eq!(completion(&request).unwrap(), Completion::None);
+        let run_of = |request: &Request| {
+            let command = json!({ "job": request.digest(&[]), "outputs": request.output_files() });
+            format!("{}\n", json!({ "type": "run", "command": command }))
+        };
+        let part = || Completion::Part(vec![lines.clone()]);
+        let run = run_of(&request);
+        // Longer than what is read at first.
+        let frame = format!("{{\"type\":\"frame\",\"n\":\"{}\"}}\n", "x".repeat(9000));
+        let summary = "{\"type\":\"summary\",\"interrupted\":false,\"frames\":1}\n";
+        let whole_of = |request: &Request| format!("{}{frame}{summary}", run_of(request));
+        let whole = whole_of(&request);
+        let stopped = whole.replace("false", "true");
+        let failed = whole.replace("\"frames\":1", "\"error\":\"no\"");
+        let torn = whole.trim_end();
+        let long =
+            format!("{run}{}", summary.replace("\"frames\":1", &format!("\"n\":\"{}\"", "x".repeat(9000))));
+        for (text, expected) in [
+            (&*whole, Completion::Done),
+            (&long, Completion::Done),
+            (&stopped, part()),
+            (&failed, part()),
+            (torn, part()),
+            (&format!("{run}{frame}"), part()),
+            ("no JSON\n", Completion::Other),
+            ("{\"type\":\"run\"}\n", Completion::Other),
+        ] {
+            std::fs::write(&lines, text).unwrap();
+            assert_eq!(completion(&request).unwrap(), expected, "{text:.200}");
+        }
+        // An empty file is nobody's, and tells nothing of the others.
+        std::fs::write(&lines, "").unwrap();
+        let with_video = Request { output: vec![video.clone()], ..request.clone() };
+        assert_eq!(completion(&with_video).unwrap(), part());
+        #[cfg(unix)]
+        {
+            // A pipe keeps nothing, and is not opened: that would wait for a writer.
+            let pipe = folder.path().join("pipe.jsonl");
+            assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            let piped = Request { results: vec![pipe.to_str().unwrap().into()], ..request.clone() };
+            assert_eq!(completion(&piped).unwrap(), Completion::None);
+        }
+        std::fs::write(&lines, &whole).unwrap();
+        let other = Request { min_score: 0.5, ..request.clone() };
+        assert_eq!(completion(&other).unwrap(), Completion::Other);
+        // Where and how it is done changes nothing.
+        let same = Request { threads: Some(3), depth: Some(7), ..request.clone() };
+        assert_eq!(completion(&same).unwrap(), Completion::Done);
+        // Files that the run did not write are not its.
+        request.output = vec![video.clone()];
+        assert_eq!(completion(&request).unwrap(), part());
+        std::fs::write(&lines, whole_of(&request).replace("false", "true")).unwrap();
+        let both = Completion::Part(vec![video.clone(), lines.clone()]);
+        assert_eq!(completion(&request).unwrap(), both);
+        let masked = Request { view: Some(View::Split), ..request.clone() };
+        assert_eq!(completion(&masked).unwrap(), Completion::Other, "the picture would be another one");
+        std::fs::write(&lines, whole_of(&request)).unwrap();
+        std::fs::write(video, "").unwrap();
+        assert_eq!(completion(&request).unwrap(), Completion::Done);
+    }
+}

@@ -1,0 +1,415 @@
+//! Many videos at once: a run of its own for each, in one process.
+//!
+//! Runs share what the process has once: the devices that are open, the kernels that are loaded, the pools
+//! of threads. Each has its own thread for the engine, its own pipeline, and its own results, which are
+//! those of a run that is alone, to the bit. One that fails leaves the others as they are.
+//!
+//! ```no_run
+//! use lockon_run::fleet::{Fleet, Order};
+//! use lockon_run::request::Request;
+//!
+//! let mut fleet = Fleet::new(4);
+//! for name in ["a", "b", "c"] {
+//!     let mut request = Request::new(format!("{name}.mp4"))?;
+//!     request.track.push("310,120,64,128".parse()?);
+//!     request.results.push(format!("{name}.jsonl"));
+//!     fleet.add(Order::new(name, request));
+//! }
+//! while let Some(ended) = fleet.wait() {
+//!     match ended.outcome {
+//!         Ok(()) => println!("{}: {} frames", ended.name, ended.summary.frames),
+//!         Err(error) => println!("{}: {error}", ended.name),
+//!     }
+//! }
+//! # Ok::<(), lockon_core::Error>(())
+//! ```
+
+mod done;
+mod list;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender};
+
+use crate::backend::cuda;
+use crate::job;
+use crate::request::{Request, Share};
+use crate::run::{Outlet, Run, Video};
+use lockon_core::config::BackendChoice;
+use lockon_core::control::Control;
+use lockon_core::error::{Error, Result, catch_panic};
+use lockon_core::results::Summary;
+use lockon_core::threads;
+use lockon_gst::launch;
+
+pub use done::{Completion, completion};
+pub use list::{check, read_list};
+
+/// A run that is to be done.
+pub struct Order {
+    /// What messages and metrics call it.
+    pub name: String,
+    /// What is asked for.
+    pub request: Request,
+    /// See [`Order::with_outlets`].
+    outlets: Vec<Arc<dyn Outlet>>,
+    /// Called when the run is open, before its first frame: to add outputs, for example.
+    opened: Option<Box<Opened>>,
+    /// Begin to decode at `--start`: see [`Order::seeking`].
+    seeks: bool,
+    /// The video's file: see [`Order::reading`].
+    file: Option<Arc<File>>,
+    /// The only video that may be opened: see [`Order::confined_to`].
+    video: Option<Video>,
+}
+
+type Opened = dyn FnOnce(&mut Run) -> Result<()> + Send;
+
+impl Order {
+    /// A run under a name.
+    pub fn new(name: impl Into<String>, request: Request) -> Self {
+        Self {
+            name: name.into(),
+            request,
+            outlets: Vec::new(),
+            opened: None,
+            seeks: false,
+            file: None,
+            video: None,
+        }
+    }
+
+    /// Opens outputs of other crates with it: see [`crate::run::Prepared::start`].
+    #[must_use]
+    pub fn with_outlets(self, outlets: Vec<Arc<dyn Outlet>>) -> Self {
+        Self { outlets, ..self }
+    }
+
+    /// The same, whose video is a file that is open already: see [`crate::run::Prepared::reading`].
+    #[must_use]
+    pub fn reading(self, file: Arc<File>) -> Self {
+        Self { file: Some(file), ..self }
+    }
+
+    /// Lets it open nothing but this for its video: see [`crate::run::Prepared::confined_to`].
+    #[must_use]
+    pub fn confined_to(self, video: Video) -> Self {
+        Self { video: Some(video), ..self }
+    }
+
+    /// The same, which begins to decode where `--start` is: see [`crate::run::Prepared::seeking`].
+    #[must_use]
+    pub fn seeking(self) -> Self {
+        Self { seeks: true, ..self }
+    }
+
+    /// The same; `opened` is called when the run is open, on its thread, and its error is the run's.
+    #[must_use]
+    pub fn when_opened(self, opened: impl FnOnce(&mut Run) -> Result<()> + Send + 'static) -> Self {
+        Self { opened: Some(Box::new(opened)), ..self }
+    }
+}
+
+/// Tells the runs of a fleet apart: the number of each, in the order in which they were added.
+pub type RunId = u64;
+
+/// A run that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its number.
+    pub id: RunId,
+    /// Its name.
+    pub name: String,
+    /// What was asked for.
+    pub request: Request,
+    /// What was done; nothing if it did not begin.
+    pub summary: Summary,
+    /// What went wrong.
+    pub outcome: Result<()>,
+}
+
+/// How many runs there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Those that wait for others to end.
+    pub waiting: usize,
+    /// Those that go on.
+    pub running: usize,
+    /// Those that have ended.
+    pub ended: usize,
+}
+
+/// Runs, of which up to so many files are processed at the same time. Sources that are live do not wait for
+/// others. What is dropped ends all runs and waits for that.
+pub struct Fleet {
+    shared: Arc<Shared>,
+    ended: Receiver<Ended>,
+    threads: Vec<JoinHandle<Option<()>>>,
+    next: RunId,
+    /// Ends of runs that nobody was told yet.
+    untold: usize,
+}
+
+struct Shared {
+    /// Files at a time.
+    jobs: usize,
+    control: Control,
+    state: Mutex<State>,
+    tell: Sender<Ended>,
+}
+
+#[derive(Default)]
+struct State {
+    line: VecDeque<(RunId, Order)>,
+    running: BTreeMap<RunId, Control>,
+    /// How many of them are files.
+    files: usize,
+    ended: usize,
+}
+
+impl Fleet {
+    /// An empty fleet that processes so many files at a time, one or more.
+    pub fn new(jobs: usize) -> Self {
+        Self::under(jobs, &Control::new())
+    }
+
+    /// The same, and all runs end with `control`.
+    pub fn under(jobs: usize, control: &Control) -> Self {
+        let (tell, ended) = crossbeam_channel::unbounded();
+        let shared = Shared { jobs: jobs.max(1), control: control.clone(), state: Mutex::default(), tell };
+        Self { shared: Arc::new(shared), ended, threads: Vec::new(), next: 0, untold: 0 }
+    }
+
+    /// Adds a run, which starts as soon as there is a place for it.
+    pub fn add(&mut self, order: Order) -> RunId {
+        let ids = self.add_all([order]);
+        ids.start
+    }
+
+    /// Adds runs that start together, as far as there are places: each is told how many there are, so that it
+    /// takes its share of the processor.
+    pub fn add_all(&mut self, orders: impl IntoIterator<Item = Order>) -> Range<RunId> {
+        let first = self.next;
+        let orders = (first..).zip(orders).map(|(id, order)| (is_live(&order.request), (id, order)));
+        let orders: Vec<_> = orders.collect();
+        self.next += orders.len() as RunId;
+        self.untold += orders.len();
+        let mut state = self.shared.state();
+        let mut tasks = Vec::new();
+        for (is_live, order) in orders {
+            if is_live || state.files < self.shared.jobs {
+                tasks.push(self.shared.begin(&mut state, order, !is_live));
+            } else {
+                state.line.push_back(order);
+            }
+        }
+        let share = Share::among(state.running.len());
+        drop(state);
+        self.threads.retain(|thread| !thread.is_finished());
+        for task in tasks {
+            let (shared, name) = (self.shared.clone(), format!("run-{}", task.id));
+            let thread = std::thread::Builder::new().name(name);
+            // Without a thread the run is told as failed.
+            let task = Arc::new(Mutex::new(Some(task)));
+            let taken = task.clone();
+            let take =
+                |task: &Mutex<Option<Task>>| task.lock().unwrap_or_else(PoisonError::into_inner).take();
+            match thread.spawn(move || take(&taken).map(|task| shared.work(task, share))) {
+                Ok(thread) => self.threads.push(thread),
+                Err(error) => take(&task).into_iter().for_each(|task| self.shared.refuse(task, &error)),
+            }
+        }
+        first..self.next
+    }
+
+    /// Ends a run, whose outputs are closed properly. One that waits does not begin.
+    pub fn remove(&self, id: RunId) {
+        let mut state = self.shared.state();
+        if let Some(control) = state.running.get(&id) {
+            control.stop();
+        } else if let Some(at) = state.line.iter().position(|(other, _)| *other == id) {
+            let order = state.line.remove(at).expect("it was just found");
+            self.shared.leave_out(&mut state, order);
+        }
+    }
+
+    /// Ends all runs.
+    pub fn stop(&self) {
+        let mut state = self.shared.state();
+        for control in state.running.values() {
+            control.stop();
+        }
+        self.shared.leave_out_all(&mut state);
+    }
+
+    /// Waits for the next run to end; `None` if there is none that has not been told.
+    pub fn wait(&mut self) -> Option<Ended> {
+        if self.untold == 0 {
+            return None;
+        }
+        let ended = self.ended.recv().ok()?;
+        self.untold -= 1;
+        Some(ended)
+    }
+
+    /// The next run that ends, if one does within `timeout`.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Ended> {
+        let ended = self.ended.recv_timeout(timeout).ok()?;
+        self.untold -= 1;
+        Some(ended)
+    }
+
+    /// True if all ends were told.
+    pub fn is_done(&self) -> bool {
+        self.untold == 0
+    }
+
+    /// How many runs there are now.
+    pub fn counts(&self) -> Counts {
+        let state = self.shared.state();
+        Counts { waiting: state.line.len(), running: state.running.len(), ended: state.ended }
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.stop();
+        for thread in self.threads.drain(..) {
+            // What panics has been told as its run's error.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A run that has begun.
+struct Task {
+    id: RunId,
+    order: Order,
+    control: Control,
+    is_file: bool,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // It is whole at every moment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, state: &mut State, (id, order): (RunId, Order), is_file: bool) -> Task {
+        let control = self.control.child();
+        state.running.insert(id, control.clone());
+        state.files += usize::from(is_file);
+        Task { id, order, control, is_file }
+    }
+
+    /// Does a run, and, in the place of a file, those that wait for one.
+    fn work(&self, task: Task, share: Share) {
+        let mut next = Some(task);
+        while let Some(task) = next {
+            let (id, is_file) = (task.id, task.is_file);
+            let ended = task.run(share);
+            let mut state = self.end(id, is_file);
+            next = if is_file {
+                state.line.pop_front().map(|order| self.begin(&mut state, order, true))
+            } else {
+                None
+            };
+            drop(state);
+            // Nobody listens any more while the fleet is dropped.
+            let _ = self.tell.send(ended);
+        }
+    }
+
+    /// A run has ended. After the end of all no other begins.
+    fn end(&self, id: RunId, is_file: bool) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        state.running.remove(&id);
+        state.files -= usize::from(is_file);
+        state.ended += 1;
+        if self.control.is_stopped() {
+            self.leave_out_all(&mut state);
+        }
+        state
+    }
+
+    fn leave_out_all(&self, state: &mut State) {
+        while let Some(order) = state.line.pop_front() {
+            self.leave_out(state, order);
+        }
+    }
+
+    /// Tells that a run that waits will not begin.
+    fn leave_out(&self, state: &mut State, (id, Order { name, request, .. }): (RunId, Order)) {
+        state.ended += 1;
+        let summary = Summary { interrupted: true, ..Summary::default() };
+        let _ = self.tell.send(Ended { id, name, request, summary, outcome: Err(Error::Stopped) });
+    }
+
+    /// Ends a run that gets no thread.
+    fn refuse(&self, Task { id, order, is_file, .. }: Task, error: &std::io::Error) {
+        let mut state = self.end(id, is_file);
+        // Those who wait are begun by those who end.
+        if state.files == 0 {
+            self.leave_out_all(&mut state);
+        }
+        drop(state);
+        let Order { name, request, .. } = order;
+        let outcome = Err(threads::refused(&format!("the run of {name}"), error));
+        let _ = self.tell.send(Ended { id, name, request, summary: Summary::default(), outcome });
+    }
+}
+
+impl Task {
+    fn run(self, share: Share) -> Ended {
+        let Self { id, order, control, .. } = self;
+        let Order { name, request, outlets, opened, seeks, file, video } = order;
+        let _said_of_it = tracing::error_span!("video", name).entered();
+        let run = || -> Result<(Summary, Result<()>)> {
+            control.check()?;
+            let prepared = request.prepare_for(share)?;
+            let prepared = if seeks { prepared.seeking() } else { prepared };
+            let prepared = match file {
+                Some(file) => prepared.reading(file),
+                None => prepared,
+            };
+            let prepared = match video {
+                Some(video) => prepared.confined_to(video),
+                None => prepared,
+            };
+            let mut run = prepared.start(&control, &outlets)?;
+            opened.map_or(Ok(()), |opened| opened(&mut run))?;
+            Ok(run.finish())
+        };
+        let done = catch_panic(run)
+            .unwrap_or_else(|message| Err(Error::Panicked { what: format!("the run of {name}"), message }));
+        let (summary, outcome) = done.unwrap_or_else(|error| {
+            let interrupted = matches!(error, Error::Stopped);
+            (Summary { interrupted, ..Summary::default() }, Err(error))
+        });
+        Ended { id, name, request, summary, outcome }
+    }
+}
+
+/// How many files are processed at a time where nobody says: as many as there are cores, and twice as many
+/// where a GPU does the work.
+pub fn usual_jobs(request: &Request) -> usize {
+    let on_gpu = match request.backend {
+        BackendChoice::Cpu => false,
+        BackendChoice::Cuda(_) | BackendChoice::CudaOf(_) => true,
+        BackendChoice::Auto => cuda::device(0).is_ok(),
+    };
+    job::threads(None) * if on_gpu { 2 } else { 1 }
+}
+
+/// True if frames come whether or not anybody takes them, so that the run cannot wait for another to end.
+pub fn is_live(request: &Request) -> bool {
+    let is_real_time = || {
+        launch::init().is_ok() && request.source_spec().and_then(|spec| spec.is_real_time()).unwrap_or(false)
+    };
+    request.live || !request.lossless && is_real_time()
+}

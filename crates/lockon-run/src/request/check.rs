@@ -1,0 +1,320 @@
+//! What a request must not ask for.
+
+use std::path::{Path, PathBuf};
+
+use super::{FIELDS, Field, ReceiverAddress, Request, Share, login};
+use crate::backend::cuda;
+use crate::job;
+use lockon_core::config::{BackendChoice, Moment, OnDeviceLoss, Part, SearchMethod, View};
+use lockon_core::error::{Error, Result};
+use lockon_core::files;
+use lockon_core::output::{self, report};
+use lockon_core::text;
+use lockon_gst;
+use lockon_gst::clips;
+use lockon_gst::cuda::Surfaces;
+use lockon_gst::launch::Launch;
+use lockon_gst::sink::{self, VideoSink};
+use lockon_gst::source::{CameraMode, DEFAULT_JITTER_MS, Decoder, Input, SourceSpec};
+
+impl Request {
+    /// Refuses what cannot mean anything, before any file but a login's is touched.
+    ///
+    /// # Errors
+    /// `Usage` or `Value`, which name the option; `Launch` if pipeline text is wrong; `File` if the login
+    /// cannot be read.
+    pub fn check(&self) -> Result<()> {
+        let spec = self.source_spec()?;
+        self.check_with(&spec)
+    }
+
+    /// The same, for whoever has the source's description already.
+    pub(crate) fn check_with(&self, spec: &SourceSpec) -> Result<()> {
+        let usage = |text: &str| Err(Error::Usage(text.into()));
+        self.check_fields()?;
+        output::check(&self.results)?;
+        if let Some(path) = &self.report {
+            report::check_name(path)?;
+        }
+        for path in &self.output {
+            sink::file_launch(path)?;
+        }
+        for text in &self.sink {
+            VideoSink::user(text, self.shown_view(), false)?;
+        }
+        files::check_distinct(&self.input_files(&spec.input), &self.output_files())?;
+        self.check_part()?;
+        self.check_names()?;
+        self.results.iter().try_for_each(|path| output::check_rolling(path, self.rolling()))?;
+        if self.no_audio && self.output.is_empty() && self.cut.is_none() {
+            return usage("--no-audio needs --output");
+        }
+        let shows = !self.output.is_empty() || !self.sink.is_empty() || self.display || self.cut.is_some();
+        if self.hides() && !shows {
+            return usage(
+                "--blur and --pixelate hide parts of written pictures: give -o, --cut, --sink or --display",
+            );
+        }
+        if let Some(pattern) = &self.cut {
+            clips::check(pattern)?;
+        }
+        if self.start != Moment::default() && spec.is_real_time()? {
+            return usage("--start is for files: a camera or stream has no frames from before it was opened");
+        }
+        for (index, zone) in self.zone.iter().enumerate() {
+            if self.zone[..index].iter().any(|other| other.name() == zone.name()) {
+                let name = text::in_one_line(zone.name());
+                return Err(Error::Usage(format!("--zone: two zones are called {name}")));
+            }
+        }
+        let is_drawn = self.display || !self.output.is_empty() || !self.sink.is_empty();
+        if !self.zone.is_empty() && self.events.is_empty() && self.serve.is_none() && !is_drawn {
+            return usage("--zone needs --events, --serve, -o, --display or --sink");
+        }
+        self.check_receivers()?;
+        let search = (!self.template.is_empty()).then_some(self.search);
+        job::check_device(&self.kernel, self.backend, search, self.threshold)?;
+        if self.threshold.is_none() && self.shown_view() != View::Overlay {
+            return usage("--view mask and --view split show the thresholded picture: add --threshold");
+        }
+        Ok(())
+    }
+
+    /// Refuses receivers of events that cannot be parsed, and options that need another one.
+    fn check_receivers(&self) -> Result<()> {
+        let receivers = self.receivers()?;
+        let on_stdout = receivers.iter().filter(|receiver| **receiver == ReceiverAddress::Stdout).count();
+        if on_stdout + self.results.iter().filter(|path| *path == "-").count() > 1 && on_stdout > 0 {
+            return Err(Error::Usage("--events -: standard output is given twice".into()));
+        }
+        let has_broker = receivers.iter().any(|receiver| matches!(receiver, ReceiverAddress::Mqtt(_)));
+        if self.home_assistant && !has_broker {
+            return Err(Error::Usage(
+                "--home-assistant needs --events mqtt://...: Home Assistant listens to a broker".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns the addresses of the receivers of events, in their order.
+    ///
+    /// # Errors
+    /// `Value` if one cannot be parsed, `File` if a file with an address cannot be read.
+    pub fn receivers(&self) -> Result<Vec<ReceiverAddress>> {
+        self.events.iter().map(ReceiverAddress::of).collect()
+    }
+
+    /// Returns the MQTT topics of the run, each with its broker. No other run may have the same.
+    ///
+    /// # Errors
+    /// As [`Self::receivers`].
+    pub fn topics(&self) -> Result<Vec<String>> {
+        let topic = |receiver| match receiver {
+            ReceiverAddress::Mqtt(broker) => Some(broker.name),
+            _ => None,
+        };
+        Ok(self.receivers()?.into_iter().filter_map(topic).collect())
+    }
+
+    /// Refuses a run in which nothing is ever found, unless a program gives it orders.
+    ///
+    /// # Errors
+    /// `Usage`.
+    pub fn check_work(&self) -> Result<()> {
+        if self.track_matches && self.template.is_empty() && self.control.is_none() {
+            return Err(Error::Usage("--track-matches needs --template".into()));
+        }
+        let is_driven = self.display || self.serve.is_some() || self.control.is_some();
+        let follows = !self.track.is_empty() || self.pick || self.track_matches || self.track_detections;
+        let of_tracks = [("--events", !self.events.is_empty()), ("--follow", self.follow.is_some())];
+        if let Some((option, _)) = of_tracks.iter().find(|(_, is_given)| *is_given && !follows && !is_driven)
+        {
+            return Err(Error::Usage(format!(
+                "{option} needs tracks: use --track, --pick or --track-matches"
+            )));
+        }
+        // In a window and on a page boxes can be drawn later.
+        if !self.is_idle() || self.display || self.serve.is_some() {
+            return Ok(());
+        }
+        let text = "nothing to do: use --template, --track, --pick, --threshold, --display or --serve";
+        Err(Error::Usage(text.into()))
+    }
+
+    /// Ranges, and what the declarations say about fields that need or exclude each other.
+    fn check_fields(&self) -> Result<()> {
+        for field in FIELDS.iter().filter(|field| field.is_set(self)) {
+            let texts = field.texts(self);
+            field.check_range(&texts).map_err(|what| {
+                let text = texts.iter().map(|text| text.to_string_lossy()).collect::<Vec<_>>().join(" ");
+                Error::Usage(format!("{} {text}: {what}", field.option()))
+            })?;
+            let is_set = |name: &&str| Field::named(name).is_some_and(|other| other.is_set(self));
+            if let Some(missing) = field.spec.needs.iter().find(|name| !is_set(name)) {
+                return Err(Error::Usage(format!("{} needs --{missing}", field.option())));
+            }
+            if let Some(other) = field.spec.excludes.iter().find(|name| is_set(name)) {
+                let other = Field::named(other).expect("it is set").option();
+                return Err(Error::Usage(format!("{} cannot be used with {other}", field.option())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses names that stand for two tracks.
+    fn check_names(&self) -> Result<()> {
+        let mut names = std::collections::BTreeSet::new();
+        match self.track.iter().filter_map(|track| track.name.as_ref()).find(|name| !names.insert(*name)) {
+            Some(name) => {
+                Err(Error::Usage(format!("--track: two tracks are named {}", text::in_one_line(name))))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a part without frames, and boxes that lie outside of it.
+    fn check_part(&self) -> Result<()> {
+        let part = self.part();
+        part.check()?;
+        for track in &self.track {
+            // Nobody says 0 in so many words.
+            if part.begins_after(track.from) && track.from != Moment::default() {
+                return Err(Error::Usage(format!(
+                    "--track {track} starts before --start {}: {}",
+                    part.start,
+                    Part::EARLIER_BOX
+                )));
+            }
+            if part.ends_before(track.from, self.max_frames) {
+                let end = part.end.map(|end| format!("--end {end}"));
+                let max = self.max_frames.map(|max| format!("--max-frames {max}"));
+                let ends: Vec<_> = end.into_iter().chain(max).collect();
+                return Err(Error::Usage(format!(
+                    "--track {track} starts after the last of {}",
+                    ends.join(", ")
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The files that are read: the video or its pictures, the templates, the login, an earlier run's orders.
+    pub(crate) fn input_files(&self, input: &Input) -> Vec<PathBuf> {
+        let templates = self.template.iter().map(|text| job::name_and_path(text).1);
+        let others = [&self.credentials, &self.control].into_iter().flatten().cloned();
+        input.files().into_iter().chain(templates).chain(others).collect()
+    }
+
+    /// The files that are written.
+    pub fn output_files(&self) -> Vec<PathBuf> {
+        let results = self.results.iter().filter(|path| *path != "-").chain(&self.report).map(PathBuf::from);
+        self.output.iter().cloned().chain(results).collect()
+    }
+
+    /// The files that are written, and the pattern of those that --cut writes: all lie in folders that must
+    /// exist.
+    pub fn written_paths(&self) -> Vec<PathBuf> {
+        self.output_files().into_iter().chain(self.cut.iter().map(PathBuf::from)).collect()
+    }
+
+    /// The files that are written, and those there that clips of --cut may replace.
+    pub fn files_at_risk(&self) -> Vec<PathBuf> {
+        let clips = self.cut.iter().flat_map(|pattern| clips::existing(pattern));
+        // Files that are continued, or get names that no file has, lose nothing.
+        let is_kept = |path: &PathBuf| {
+            self.rolling().keeps_files() && self.results.iter().any(|name| Path::new(name) == path)
+        };
+        self.output_files().into_iter().filter(|path| !is_kept(path)).chain(clips).collect()
+    }
+
+    /// True if decoders may leave frames where a GPU searches them. Those that are lost with the device
+    /// cannot be given to another, and pyramids are the CPU's.
+    pub fn keeps_frames_on_gpu(&self) -> bool {
+        let has_gpu = || match self.backend {
+            BackendChoice::Cpu => false,
+            BackendChoice::Cuda(_) | BackendChoice::CudaOf(_) => true,
+            BackendChoice::Auto => cuda::device(0).is_ok(),
+        };
+        let is_asked = self.on_device_loss == OnDeviceLoss::End && self.search != SearchMethod::Pyramid;
+        is_asked && has_gpu()
+    }
+
+    /// Where the video comes from.
+    ///
+    /// # Errors
+    /// `Usage` if nothing is said of it; `Launch` if pipeline text is wrong.
+    pub fn parsed_input(&self) -> Result<Input> {
+        match (&self.source, &self.input) {
+            (Some(text), _) => Ok(Input::Launch(Launch::user("--source", text)?.with_appsink())),
+            (None, Some(input)) => input.input(),
+            (None, None) => Err(Error::Usage("no input: name a file, a URI, camera, or use --source".into())),
+        }
+    }
+
+    /// What is opened, and how.
+    ///
+    /// # Errors
+    /// `Usage` if there is none, or an option is for another kind of source; `Launch` if pipeline text is
+    /// wrong; `File` if the login cannot be read.
+    pub fn source_spec(&self) -> Result<SourceSpec> {
+        self.source_spec_for(Share::WHOLE)
+    }
+
+    /// The same for a run that has a share of the machine.
+    ///
+    /// # Errors
+    /// As [`Self::source_spec`].
+    pub fn source_spec_for(&self, share: Share) -> Result<SourceSpec> {
+        let input = self.parsed_input()?;
+        let live = if self.live || self.lossless { Some(self.live) } else { None };
+        let usage = |text: &str| Err(Error::Usage(text.into()));
+        let is_network = matches!(input, Input::Uri(_)) && input.file().is_none();
+        if self.jitter.is_some() && !is_network {
+            return usage(
+                "--jitter is for rtsp:// and srt://: other sources have none that could be evened out",
+            );
+        }
+        let frame_rate = self.fps.map(|rate| (rate.frames, rate.seconds));
+        let camera = CameraMode { size: self.size, frame_rate };
+        let is_rate_alone = matches!(input, Input::Pictures(_)) && self.size.is_none();
+        if camera != CameraMode::default() && !is_rate_alone && !matches!(input, Input::Camera(_)) {
+            return usage("--size and --fps are a camera's: other sources say themselves what they send");
+        }
+        if self.video_stream.is_some() && !matches!(input, Input::File(_) | Input::Stdin | Input::Uri(_)) {
+            return usage("--video-stream is for files and streams: other sources have one video stream");
+        }
+        let jitter_ms = self.jitter.unwrap_or(DEFAULT_JITTER_MS);
+        let login = login(self.credentials.as_deref(), &input)?;
+        let reconnect = self.reconnect;
+        let surfaces = Surfaces::default();
+        let decoder = self.decoder;
+        let decoder_threads = share.decoder_threads();
+        let spec = SourceSpec {
+            input,
+            decoder,
+            live,
+            reconnect,
+            video_stream: self.video_stream,
+            camera,
+            login,
+            jitter_ms,
+            detections: self.detections(),
+            surfaces,
+            decoder_threads,
+            seek_ns: None,
+            wanted_from: Some(self.start).filter(|start| *start != Moment::default()),
+            opened: None,
+            opened_pictures: None,
+            is_confined: false,
+        };
+        if reconnect && !spec.can_reconnect() {
+            return usage("--reconnect is for cameras and streams: a file is not lost");
+        }
+        if self.decoder != Decoder::Auto {
+            return Ok(spec);
+        }
+        let searches_on_gpu = self.keeps_frames_on_gpu() && lockon_gst::cuda::is_usable();
+        let is_real_time = searches_on_gpu && (spec.live == Some(true) || spec.is_real_time()?);
+        Ok(SourceSpec { decoder: self.decoder.settled(searches_on_gpu, is_real_time, share.cores()), ..spec })
+    }
+}

@@ -1,0 +1,489 @@
+//! How one thing that can be asked for is declared, read and written.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::LazyLock;
+
+use super::Request;
+use crate::request::ListenAddress;
+use lockon_core::config::{
+    Angles, BackendChoice, Kernel, LumaRange, Moment, OnDeviceLoss, Rotate, Scales, SearchMethod, Shot,
+    Speed, Subject, ThresholdSpec, TimeSpan, TrackSpec, Typed, View, Zone,
+};
+use lockon_core::error::{Bytes, Error, Result};
+use lockon_core::frame::{Rect, Size};
+use lockon_gst::source::{Decoder, Input};
+
+/// One thing that can be asked for.
+#[derive(Debug)]
+pub struct Field {
+    /// Its name, such as `min-score`: on the command line behind `--`, in the element a property's, in job
+    /// files a key.
+    pub name: &'static str,
+    /// What it does, in one paragraph.
+    pub help: &'static str,
+    /// How often it can be given.
+    pub shape: Shape,
+    /// Whether its value is a number.
+    pub number: Number,
+    /// The rest of its declaration.
+    pub spec: Spec,
+    pub(super) put: fn(&mut Request, &[OsString]) -> Result<(), String>,
+    pub(super) texts: fn(&Request) -> Vec<OsString>,
+}
+
+/// How often something can be given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// It is on or off.
+    Switch,
+    /// It always has a value.
+    One,
+    /// It may have a value.
+    Maybe,
+    /// Any number of times.
+    List,
+}
+
+/// Whether a value is a number, for those who have types of their own for these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Number {
+    /// It is text.
+    No,
+    /// A real number.
+    Real,
+    /// A whole number of up to 32 bits.
+    Whole,
+    /// A whole number of up to 64 bits.
+    Long,
+}
+
+/// Whether the GStreamer element has a property of that name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InElement {
+    /// It has none.
+    No,
+    /// It has, and the value counts from the next start on.
+    Ready,
+    /// It has, and a change counts from the next frame on.
+    Playing,
+}
+
+/// What a declaration says beside name, type, default and help.
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each says another thing of a field")]
+pub struct Spec {
+    /// What the value is called in help texts; nothing for a switch.
+    pub value: &'static str,
+    /// The letter that does the same on the command line.
+    pub short: Option<char>,
+    /// Under which heading help tells of it.
+    pub group: &'static str,
+    /// Least and greatest number.
+    pub range: Option<(f64, f64)>,
+    /// What completions offer. Other values may be understood too.
+    pub offers: &'static [&'static str],
+    /// Help lists what is offered.
+    pub lists_offers: bool,
+    /// The value is the name of a file that is written.
+    pub is_file: bool,
+    /// On the command line it stands without a name.
+    pub is_positional: bool,
+    /// The value may begin with `-`, as negative numbers do: an error about the value says more than one
+    /// about an option that does not exist.
+    pub takes_hyphens: bool,
+    /// Help does not tell the default.
+    pub hides_default: bool,
+    /// An outlet that is handed to the run fulfils it: see [`crate::run::Outlet`].
+    pub needs_outlet: bool,
+    /// Few people need it: the short help (`-h`) leaves it out.
+    pub is_rare: bool,
+    /// What it makes no sense without.
+    pub needs: &'static [&'static str],
+    /// What it cannot be given with.
+    pub excludes: &'static [&'static str],
+    /// Whether the element has it.
+    pub element: InElement,
+}
+
+/// What a declaration says if it says nothing.
+pub(super) const SPEC: Spec = Spec {
+    value: "",
+    short: None,
+    group: "",
+    range: None,
+    offers: &[],
+    lists_offers: false,
+    is_file: false,
+    is_positional: false,
+    takes_hyphens: false,
+    hides_default: false,
+    needs_outlet: false,
+    is_rare: false,
+    needs: &[],
+    excludes: &[],
+    element: InElement::No,
+};
+
+/// Makes [`Request`], its default and [`FIELDS`] of the declarations.
+macro_rules! request {
+    ($($(#[doc = $help:literal])+ $field:ident: $type:ty = $default:expr, $spec:expr;)+) => {
+        /// Everything that can be asked of a run. What is declared is in the module's source;
+        /// `lockon run --help` tells it to people.
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct Request {
+            $($(#[doc = $help])+ pub $field: $type,)+
+        }
+
+        impl Default for Request {
+            fn default() -> Self {
+                Self { $($field: $default,)+ }
+            }
+        }
+
+        /// All that can be asked for, in the order of the declarations.
+        pub static FIELDS: std::sync::LazyLock<Vec<Field>> = std::sync::LazyLock::new(|| {
+            vec![$(field::declared::<$type>(
+                stringify!($field),
+                concat!($($help),+),
+                $spec,
+                |request, texts| field::FieldType::put(&mut request.$field, texts),
+                |request| field::FieldType::texts(&request.$field),
+            )),+]
+        });
+    };
+}
+pub(super) use request;
+
+pub(super) fn declared<T: FieldType>(
+    field: &'static str,
+    help: &'static str,
+    spec: Spec,
+    put: fn(&mut Request, &[OsString]) -> Result<(), String>,
+    texts: fn(&Request) -> Vec<OsString>,
+) -> Field {
+    // Once for each field of the program: no leak that grows.
+    let name = String::leak(field.replace('_', "-"));
+    Field { name, help: help.trim_start(), shape: T::SHAPE, number: T::NUMBER, spec, put, texts }
+}
+
+impl Field {
+    /// The field of that name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        super::FIELDS.iter().find(|field| field.name == name)
+    }
+
+    /// Sets it in `request` to what these texts say: one of a value, any number of a list, `true` or `false`
+    /// of a switch, none to leave it out.
+    ///
+    /// # Errors
+    /// What is wrong with a text, without the text itself.
+    pub fn put(&self, request: &mut Request, texts: &[OsString]) -> Result<(), String> {
+        (self.put)(request, texts)?;
+        self.check_range(texts)
+    }
+
+    /// The same with an error that names the field and the text.
+    ///
+    /// # Errors
+    /// `Value`.
+    pub fn give(&self, request: &mut Request, texts: &[OsString], typed: &str) -> Result<()> {
+        self.put(request, texts).map_err(|what| Error::value(self.name, typed, what))
+    }
+
+    pub(super) fn check_range(&self, texts: &[OsString]) -> Result<(), String> {
+        let Some((least, most)) = self.spec.range else { return Ok(()) };
+        let number = |text: &OsString| text.to_str().and_then(|text| text.parse::<f64>().ok());
+        match texts.iter().filter_map(number).find(|number| !(least..=most).contains(number)) {
+            None => Ok(()),
+            Some(_) if most.is_infinite() => Err(format!("not {least} or more")),
+            Some(_) => Err(format!("not between {least} and {most}")),
+        }
+    }
+
+    /// What [`Self::put`] takes to give a request the value that this one has.
+    pub fn texts(&self, request: &Request) -> Vec<OsString> {
+        (self.texts)(request)
+    }
+
+    /// True if the request does not say what it would say by itself.
+    pub fn is_set(&self, request: &Request) -> bool {
+        self.texts(request) != self.default_texts()
+    }
+
+    /// The texts of a request of which nothing is asked.
+    pub fn default_texts(&self) -> Vec<OsString> {
+        static DEFAULT: LazyLock<Request> = LazyLock::new(Request::default);
+        self.texts(&DEFAULT)
+    }
+
+    /// As it is typed: `--min-score`, `INPUT`.
+    pub fn option(&self) -> String {
+        if self.spec.is_positional { self.spec.value.to_owned() } else { format!("--{}", self.name) }
+    }
+}
+
+/// A value that has a text form.
+pub trait Text: Sized {
+    /// Whether it is a number.
+    const NUMBER: Number = Number::No;
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What is wrong with the text, without the text.
+    fn read(text: &OsStr) -> Result<Self, String>;
+
+    /// The text that is read as this value.
+    fn text(&self) -> OsString;
+}
+
+fn utf8(text: &OsStr) -> Result<&str, String> {
+    text.to_str().ok_or_else(|| "not UTF-8".to_owned())
+}
+
+/// What is wrong, without the value, which whoever asked names.
+fn reason(error: Error) -> String {
+    match error {
+        Error::Value { expected, .. } => expected,
+        other => other.to_string(),
+    }
+}
+
+macro_rules! text_of_values {
+    ($($type:ty),+) => {$(
+        impl Text for $type {
+            fn read(text: &OsStr) -> Result<Self, String> {
+                utf8(text)?.parse().map_err(reason)
+            }
+
+            fn text(&self) -> OsString {
+                self.to_string().into()
+            }
+        }
+    )+};
+}
+text_of_values!(
+    ThresholdSpec,
+    TrackSpec,
+    TimeSpan,
+    Subject,
+    Rotate,
+    Rect,
+    Size,
+    Moment,
+    SearchMethod,
+    BackendChoice,
+    OnDeviceLoss,
+    LumaRange,
+    View,
+    Shot,
+    Speed,
+    Zone,
+    Kernel,
+    Decoder,
+    ListenAddress,
+    FrameRate,
+    Typed<Scales>,
+    Typed<Angles>,
+    Typed<Bytes>
+);
+
+macro_rules! text_of_numbers {
+    ($($type:ty: $number:ident),+) => {$(
+        impl Text for $type {
+            const NUMBER: Number = Number::$number;
+
+            fn read(text: &OsStr) -> Result<Self, String> {
+                utf8(text)?.trim().parse().map_err(|error: <$type as FromStr>::Err| error.to_string())
+            }
+
+            fn text(&self) -> OsString {
+                self.to_string().into()
+            }
+        }
+    )+};
+}
+text_of_numbers!(f64: Real, u8: Whole, u16: Whole, u32: Whole, u64: Long);
+
+impl Text for String {
+    fn read(text: &OsStr) -> Result<Self, String> {
+        utf8(text).map(str::to_owned)
+    }
+
+    fn text(&self) -> OsString {
+        self.into()
+    }
+}
+
+impl Text for PathBuf {
+    fn read(text: &OsStr) -> Result<Self, String> {
+        if text.is_empty() { Err("a file has a name".into()) } else { Ok(text.into()) }
+    }
+
+    fn text(&self) -> OsString {
+        self.into()
+    }
+}
+
+/// An input as it is typed, which can be read as one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InputText(OsString);
+
+impl InputText {
+    /// The text of an input: see [`Input::typed`].
+    ///
+    /// # Errors
+    /// `Value` if it is none.
+    pub fn new(text: &OsStr) -> Result<Self> {
+        Input::typed(text).map(|_| Self(text.to_owned()))
+    }
+
+    /// The input, as it is now: a name can be that of a file once there is one.
+    ///
+    /// # Errors
+    /// `Value` if it is none.
+    pub fn input(&self) -> Result<Input> {
+        Input::typed(&self.0)
+    }
+}
+
+impl Text for InputText {
+    fn read(text: &OsStr) -> Result<Self, String> {
+        Self::new(text).map_err(reason)
+    }
+
+    fn text(&self) -> OsString {
+        self.0.clone()
+    }
+}
+
+/// Frames a second: `30`, `30000/1001`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameRate {
+    /// So many frames...
+    pub frames: i32,
+    /// ...in so many seconds.
+    pub seconds: i32,
+}
+
+impl FromStr for FrameRate {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (frames, seconds) = text.split_once('/').unwrap_or((text, "1"));
+        let part = |text: &str| text.parse::<i32>().ok().filter(|number| *number > 0);
+        match (part(frames), part(seconds)) {
+            (Some(frames), Some(seconds)) => Ok(Self { frames, seconds }),
+            _ => Err(Error::value("fps", text, "expected frames a second, such as 30 or 30000/1001")),
+        }
+    }
+}
+
+impl fmt::Display for FrameRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self { frames, seconds: 1 } => frames.fmt(f),
+            Self { frames, seconds } => write!(f, "{frames}/{seconds}"),
+        }
+    }
+}
+
+/// A field's place in the request: a switch, a value, perhaps a value, or a list of them.
+pub(super) trait FieldType: Sized {
+    const SHAPE: Shape;
+    const NUMBER: Number;
+
+    fn put(&mut self, texts: &[OsString]) -> Result<(), String>;
+    fn texts(&self) -> Vec<OsString>;
+}
+
+impl FieldType for bool {
+    const SHAPE: Shape = Shape::Switch;
+    const NUMBER: Number = Number::No;
+
+    fn put(&mut self, texts: &[OsString]) -> Result<(), String> {
+        *self = match texts {
+            [] => false,
+            [text] if text == "true" => true,
+            [text] if text == "false" => false,
+            _ => return Err("expected true or false".into()),
+        };
+        Ok(())
+    }
+
+    fn texts(&self) -> Vec<OsString> {
+        if *self { vec!["true".into()] } else { Vec::new() }
+    }
+}
+
+impl<T: Text> FieldType for Option<T> {
+    const SHAPE: Shape = Shape::Maybe;
+    const NUMBER: Number = T::NUMBER;
+
+    fn put(&mut self, texts: &[OsString]) -> Result<(), String> {
+        *self = match texts {
+            [] => None,
+            [text] => Some(T::read(text)?),
+            _ => return Err("it can be given once".into()),
+        };
+        Ok(())
+    }
+
+    fn texts(&self) -> Vec<OsString> {
+        self.iter().map(T::text).collect()
+    }
+}
+
+impl<T: Text> FieldType for Vec<T> {
+    const SHAPE: Shape = Shape::List;
+    const NUMBER: Number = T::NUMBER;
+
+    fn put(&mut self, texts: &[OsString]) -> Result<(), String> {
+        *self = texts.iter().map(|text| T::read(text)).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    fn texts(&self) -> Vec<OsString> {
+        self.iter().map(T::text).collect()
+    }
+}
+
+macro_rules! slots_of_values {
+    ($($type:ty),+) => {$(
+        impl FieldType for $type {
+            const SHAPE: Shape = Shape::One;
+            const NUMBER: Number = <$type as Text>::NUMBER;
+
+            fn put(&mut self, texts: &[OsString]) -> Result<(), String> {
+                match texts {
+                    [text] => *self = <$type as Text>::read(text)?,
+                    _ => return Err("it has one value".into()),
+                }
+                Ok(())
+            }
+
+            fn texts(&self) -> Vec<OsString> {
+                vec![Text::text(self)]
+            }
+        }
+    )+};
+}
+slots_of_values!(
+    f64,
+    u8,
+    u32,
+    u64,
+    SearchMethod,
+    BackendChoice,
+    OnDeviceLoss,
+    LumaRange,
+    Decoder,
+    Moment,
+    Speed,
+    TimeSpan,
+    Typed<Scales>,
+    Typed<Angles>
+);

@@ -1,0 +1,178 @@
+//! Where events go, as it is typed, and what of that may be shown.
+
+mod address;
+
+use std::convert::Infallible;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
+
+use super::Text;
+use lockon_core::error::{Error, Result};
+use lockon_core::files;
+use lockon_core::text::{self, HIDDEN};
+
+pub use address::{Broker, Login, ReceiverAddress, Webhook};
+
+/// A receiver of events as it is typed: `-`, an address, or `@FILE` with an address in it.
+#[derive(Clone)]
+pub struct ReceiverText {
+    typed: String,
+    /// What the file says, once it was read. Copies share it.
+    line: Arc<OnceLock<String>>,
+}
+
+impl ReceiverText {
+    /// What was typed.
+    pub fn as_str(&self) -> &str {
+        &self.typed
+    }
+
+    /// The file that has the address in it, if one was named.
+    pub fn file(&self) -> Option<&str> {
+        self.typed.strip_prefix('@')
+    }
+
+    /// The address. A file that has it is read once, also for all copies.
+    ///
+    /// # Errors
+    /// `File` if the file cannot be read, `Value` if it has not just one line.
+    pub fn address(&self) -> Result<&str> {
+        let Some(file) = self.file() else { return Ok(&self.typed) };
+        if let Some(line) = self.line.get() {
+            return Ok(line);
+        }
+        let said = files::secret(Path::new(file))?;
+        let lines = said.lines().filter(|line| !line.trim().is_empty()).count();
+        if lines != 1 {
+            let what = format!("expected one line with an address in that file, and it has {lines}");
+            return Err(Error::value("events", &self.typed, what));
+        }
+        Ok(self.line.get_or_init(|| said.trim().to_owned()))
+    }
+
+    /// This receiver, with its file open under another name: the address is read there, now.
+    ///
+    /// # Errors
+    /// As [`Self::address`].
+    pub fn read_from(&self, opened: &Path) -> Result<Self> {
+        let line = Self::from(format!("@{}", opened.display()));
+        line.address()?;
+        Ok(Self { typed: self.typed.clone(), line: line.line })
+    }
+
+    /// What may be shown of it: the file's name, or the address without its login, and without path and query
+    /// if it is one of the web, where these can be secrets.
+    pub fn shown(&self) -> String {
+        shown(&self.typed)
+    }
+}
+
+/// As [`ReceiverText::shown`], of any text that was typed for a receiver.
+pub(crate) fn shown(typed: &str) -> String {
+    let open = text::address_without_secrets(typed).into_owned();
+    let Some((scheme, rest)) = open.split_once("://").filter(|_| !typed.starts_with('@')) else {
+        return open;
+    };
+    let is_web = ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web));
+    let ends_host: &[char] = if is_web { &['/', '?', '#', '\\'] } else { &['?', '#'] };
+    match rest.find(ends_host) {
+        Some(end) if &rest[end..] != "/" => {
+            let slash = if is_web { "/" } else { "?" };
+            format!("{scheme}://{}{slash}{HIDDEN}", &rest[..end])
+        }
+        _ => open,
+    }
+}
+
+impl From<&str> for ReceiverText {
+    fn from(typed: &str) -> Self {
+        Self { typed: typed.to_owned(), line: Arc::default() }
+    }
+}
+
+impl From<String> for ReceiverText {
+    fn from(typed: String) -> Self {
+        Self { typed, line: Arc::default() }
+    }
+}
+
+impl FromStr for ReceiverText {
+    type Err = Infallible;
+
+    fn from_str(typed: &str) -> Result<Self, Infallible> {
+        Ok(typed.into())
+    }
+}
+
+impl PartialEq for ReceiverText {
+    fn eq(&self, other: &Self) -> bool {
+        self.typed == other.typed
+    }
+}
+
+impl Eq for ReceiverText {}
+
+impl fmt::Debug for ReceiverText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shown().fmt(f)
+    }
+}
+
+impl Text for ReceiverText {
+    fn read(text: &OsStr) -> Result<Self, String> {
+        String::read(text).map(Self::from)
+    }
+
+    fn text(&self) -> OsString {
+        self.typed.clone().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_what_can_be_secret_in_it() {
+        for (typed, expected) in [
+            ("-", "-"),
+            ("@/etc/hook", "@/etc/hook"),
+            ("https://hooks.example:8443/T0/s3cret?a=b#c", "https://hooks.example:8443/***"),
+            ("HTTPS://me:p@hooks.example/{stem}/s3cret", "HTTPS://***@hooks.example/***"),
+            ("http://hooks.example?s3cret", "http://hooks.example/***"),
+            ("http://hooks.example/", "http://hooks.example/"),
+            ("http://me:p/a@host/s3cret", "http://***@host/***"),
+            ("mqtt://cam:p@s3cret:w#r/d%1?x@127.0.0.1/yard", "mqtt://***@127.0.0.1/yard"),
+            ("mqtts://me:p@broker/home/{stem}", "mqtts://***@broker/home/{stem}"),
+            ("mqtt://broker/home?auth=s3cret", "mqtt://broker/home?***"),
+            ("https://host:x/s3cret", "https://host:x/***"),
+        ] {
+            assert_eq!(shown(typed), expected);
+            assert_eq!(shown(expected), expected, "what is hidden stays so");
+            assert!(!format!("{:?}", ReceiverText::from(typed)).contains("s3cret"));
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_once_and_has_one_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hook");
+        let typed = format!("@{}", path.display());
+        for (text, lines) in [("", "it has 0"), ("http://a/s3cret\nhttp://b/\n", "it has 2")] {
+            std::fs::write(&path, text).unwrap();
+            let error = ReceiverText::from(&*typed).address().unwrap_err();
+            let words = error.to_string();
+            assert!(error.is_usage() && words.contains(lines) && !words.contains("s3cret"), "{words}");
+        }
+        std::fs::write(&path, "http://a/s3cret\r\n").unwrap();
+        let (one, other) = (ReceiverText::from(&*typed), ReceiverText::from(&*typed));
+        let copy = one.clone();
+        assert_eq!(one.address().unwrap(), "http://a/s3cret");
+        std::fs::write(&path, "http://b/").unwrap();
+        assert_eq!((copy.address().unwrap(), other.address().unwrap()), ("http://a/s3cret", "http://b/"));
+        assert_eq!(one, other);
+    }
+}

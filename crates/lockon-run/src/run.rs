@@ -1,0 +1,498 @@
+//! A run, from a request to its summary: source, job, devices, sinks, engine.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::backend::{Device, Options};
+use crate::devices::Devices;
+use crate::job::{self, Job, NamedTemplate};
+use crate::request::{self, Request, Share, shown_receiver};
+use lockon_core::config::{Moment, Part, SearchMethod, TrackSpec};
+use lockon_core::control::Control;
+use lockon_core::engine::{Engine, Purpose};
+use lockon_core::error::{Error, Result};
+use lockon_core::excerpt::Excerpt;
+use lockon_core::files;
+use lockon_core::frame::{Frame, FrameMeta, Size, VideoFormat};
+use lockon_core::output::{self, report};
+use lockon_core::overlay::Crop;
+use lockon_core::paced::Paced;
+use lockon_core::ports::Sink;
+use lockon_core::results::{CommandRecord, RunRecord, Summary};
+use lockon_core::surface::Traffic;
+use lockon_core::text;
+use lockon_gst::clips::{self, Clips};
+use lockon_gst::cuda::Surfaces;
+use lockon_gst::launch;
+use lockon_gst::sink::{Shown, VideoSink};
+use lockon_gst::source::{Input, SourceSpec, VideoSource};
+use lockon_gst::window;
+
+mod outlet;
+mod playback;
+
+pub use outlet::{Opening, Outlet};
+
+use playback::Playback;
+
+/// A request that was checked, with the files that it reads. Nothing is written yet, and no video open.
+pub struct Prepared {
+    request: Request,
+    share: Share,
+    spec: SourceSpec,
+    /// The input as it was typed.
+    typed: Input,
+    templates: Vec<NamedTemplate>,
+    traffic: Traffic,
+}
+
+/// The video of a run that may open nothing else for it.
+pub struct Video {
+    /// A file, pictures, an address or a camera.
+    pub input: Input,
+    /// The file, if the input is one.
+    pub file: Option<Arc<File>>,
+    /// The pictures in their order, if the input is pictures, with the names that messages use.
+    pub pictures: Option<Arc<Vec<(PathBuf, File)>>>,
+}
+
+/// A run whose source and outputs are open.
+pub struct Run {
+    request: Request,
+    spec: SourceSpec,
+    /// The input as it was typed.
+    typed: Input,
+    job: Job,
+    devices: Devices,
+    frames: Excerpt<VideoSource>,
+    sinks: Vec<Box<dyn Sink>>,
+    shown: Option<Arc<Shown>>,
+    control: Control,
+    command: Option<CommandRecord>,
+    /// Held until the end, so that whoever reads a pipe stays for all of it.
+    readers: Vec<File>,
+}
+
+impl Request {
+    /// Checks the request and reads its templates: all that can be refused before a video is opened or a file
+    /// written.
+    ///
+    /// # Errors
+    /// As [`Self::check`] and [`job::load_templates`]; `Usage` if the folder of an output does not exist;
+    /// `File` if the video is a file that cannot be read.
+    pub fn prepare(&self) -> Result<Prepared> {
+        self.prepare_for(Share::WHOLE)
+    }
+
+    /// The same for a run that has a share of the machine.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`].
+    pub fn prepare_for(&self, share: Share) -> Result<Prepared> {
+        launch::init()?;
+        let spec = self.source_spec_for(share)?;
+        self.check_with(&spec)?;
+        files::check_folders(&self.written_paths())?;
+        let templates = job::load_templates(&self.template)?;
+        if let Input::File(path) = &spec.input {
+            path.metadata().map_err(Error::file("read", path))?;
+        }
+        let (request, traffic, typed) =
+            (self.dated(SystemTime::now()), Traffic::default(), spec.input.clone());
+        Ok(Prepared { request, share, spec, typed, templates, traffic })
+    }
+}
+
+impl Prepared {
+    /// Begins to decode where `--start` is instead of at the video's beginning; frames are numbered from the
+    /// key frame before it. Does nothing where `--start` is a frame's number.
+    #[must_use]
+    pub fn seeking(mut self) -> Self {
+        if let Moment::Time(ns) = self.request.start {
+            self.spec.seek_ns = Some(ns);
+        }
+        self
+    }
+
+    /// Reads the video, which must be a file, from one that is open already: whatever lies under its name
+    /// later is another's. What that names is not opened, so that playlists are refused.
+    #[must_use]
+    pub fn reading(mut self, opened: Arc<File>) -> Self {
+        self.spec.opened = Some(opened);
+        self
+    }
+
+    /// Reads this video, whatever the request's input means by now, and opens nothing else for it: playlists
+    /// are refused, also at addresses, and HTTP redirects are not followed.
+    #[must_use]
+    pub fn confined_to(mut self, Video { input, file, pictures }: Video) -> Self {
+        (self.spec.input, self.spec.opened, self.spec.opened_pictures) = (input, file, pictures);
+        self.spec.is_confined = true;
+        self
+    }
+
+    /// Opens everything, outputs before the video: what cannot be written is refused before a camera is
+    /// asked. `outlets` open outputs of other crates; they get each frame after those of the run itself.
+    ///
+    /// # Errors
+    /// `Stopped` if `control` was; `Usage` if the request needs an outlet that is missing; whatever cannot be
+    /// opened.
+    pub fn start(mut self, control: &Control, outlets: &[Arc<dyn Outlet>]) -> Result<Run> {
+        control.repeat(self.request.orders()?);
+        control.begin_with_zones(self.request.zone.clone());
+        if self.request.display {
+            control.keep_frames(window::KEPT);
+        }
+        let job = self.request.checked_job(std::mem::take(&mut self.templates), control)?;
+        let threads = self.share.threads(self.request.threads);
+        let options = Options { threads, traffic: self.traffic.clone(), ..self.request.options(control) };
+        let devices = Devices::new(options, self.request.on_device_loss, self.share.is_one_of_several())?;
+        devices.probe()?;
+        // While the video is opened. Pyramids are the CPU's.
+        if self.request.search != SearchMethod::Pyramid {
+            let ahead = devices.open_ahead();
+            if self.request.keeps_frames_on_gpu() {
+                self.spec.surfaces = Surfaces::new(move || Some(ahead.device()?));
+            }
+        }
+        let readers = await_readers(&self.request, control)?.ok_or(Error::Stopped)?;
+        let mut sinks = file_sinks(&self.request, &self.spec)?;
+        let name = request::name_of(&self.typed);
+        let opening = Opening { request: &self.request, name: &name, traffic: &self.traffic };
+        let joined = outlet::open_all(&opening, outlets)?;
+        let Self { request, spec, typed, .. } = self;
+        let source = match VideoSource::open(&spec, control) {
+            Err(_) if control.is_stopped() => return Err(Error::Stopped),
+            opened => opened?,
+        };
+        let devices = devices.with_depth(request.depth_for(source.is_live()));
+        let (watched, shown) = pipeline_sinks(&request, &spec.input, source.is_live(), control)?;
+        sinks.extend(watched);
+        // Sinks end in the reverse order: nobody waits for a video's end to hear that a track is gone.
+        sinks.extend(joined);
+        warn_of_zones_outside(&request, source.format().size);
+        let frames = Excerpt::new(source, request.part()).refusing_earlier(&request.track);
+        let control = control.clone();
+        control.begin(job.tracks.len() as u32);
+        Ok(Run { request, spec, typed, job, devices, frames, sinks, shown, control, command: None, readers })
+    }
+}
+
+impl Run {
+    /// Opens all that a request asks for. `control` stops it, and pauses it later.
+    ///
+    /// # Errors
+    /// As [`Request::prepare`] and [`Prepared::start`].
+    pub fn start(request: &Request, control: &Control) -> Result<Self> {
+        request.prepare()?.start(control, &[])
+    }
+
+    /// Notes the command line in the run's record, without what is secret in it.
+    pub fn note_command(&mut self, line: impl IntoIterator<Item = String>) {
+        let Self { request, spec, .. } = self;
+        let mut is_receiver = false;
+        let shown = |word: String| {
+            let shown = match word.strip_prefix("--events=") {
+                _ if is_receiver => shown_receiver(&word),
+                Some(receiver) => format!("--events={}", shown_receiver(receiver)),
+                None => text::address_without_secrets(&word).into_owned(),
+            };
+            is_receiver = word == "--events";
+            shown
+        };
+        self.command = Some(CommandRecord {
+            job: request.digest(&self.job.templates),
+            outputs: request.output_files().iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+            line: line.into_iter().map(shown).collect(),
+            view: request.shown_view().name(),
+            decoders: spec.decoder.name(),
+            live: self.frames.source().is_live(),
+            start: request.start.to_string(),
+            end: request.end.map(|end| end.to_string()),
+            every: request.every,
+            max_frames: request.max_frames,
+            threads: self.devices.threads(),
+            depth: self.devices.depth(),
+            kernels: request.kernel.iter().map(ToString::to_string).collect(),
+            on_device_loss: request.on_device_loss.name(),
+        });
+    }
+
+    /// Notes in the run's record what was asked, where the run itself does a part of it, or writes under
+    /// other names until all is there. `outputs` are the names that there will be.
+    ///
+    /// The digest of what was asked, with the templates that this run has read.
+    pub fn note_asked(&mut self, asked: &Request, outputs: impl IntoIterator<Item = String>) -> String {
+        let digest = asked.digest(&self.job.templates);
+        let Some(command) = &mut self.command else { return digest };
+        command.job.clone_from(&digest);
+        command.outputs = outputs.into_iter().collect();
+        command.start = asked.start.to_string();
+        command.end = asked.end.map(|end| end.to_string());
+        digest
+    }
+
+    /// Tells outputs, before the first frame, that somebody else had the source and lost it.
+    pub fn note_gap(&mut self, away: Duration, reason: impl Into<String>) {
+        self.frames.follow_gap(away, reason.into());
+    }
+
+    /// Adds an output. It gets every frame that is processed.
+    pub fn add_sink(&mut self, sink: Box<dyn Sink>) {
+        self.sinks.push(sink);
+    }
+
+    /// True if the run can jump to another place of the video. Outputs contain each frame once, in order, so
+    /// only a run that writes nothing can jump.
+    pub fn can_jump(&self) -> bool {
+        let Self { request, .. } = self;
+        let is_seen_alone = request.output_files().is_empty()
+            && request.results.is_empty()
+            && request.cut.is_none()
+            && request.sink.is_empty()
+            && request.events.is_empty()
+            && !request.display;
+        let is_whole = request.control.is_none()
+            && !request.pick
+            && request.max_frames.is_none()
+            && !matches!(request.end, Some(Moment::Frame(_)));
+        let source = self.frames.source();
+        is_seen_alone
+            && is_whole
+            && !source.is_live()
+            && source.duration_ns().is_some()
+            && matches!(self.spec.input, Input::File(_))
+    }
+
+    /// The first frame that will be processed, before it is; `None` if there is none, or if the run was
+    /// stopped.
+    ///
+    /// # Errors
+    /// The source's.
+    pub fn first_frame(&mut self) -> Result<Option<Frame>> {
+        self.frames.first(&self.control)
+    }
+
+    /// The element that decodes the video, such as `nvh264dec`; `None` for raw video.
+    pub fn decoder(&self) -> Option<&str> {
+        self.frames.source().decoder_name()
+    }
+
+    /// Follows these boxes too.
+    pub fn follow(&mut self, tracks: impl IntoIterator<Item = TrackSpec>) {
+        self.job.tracks.extend(tracks);
+        self.control.begin(self.job.tracks.len() as u32);
+    }
+
+    /// A handle on it, to drive it from elsewhere.
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// Where the video comes from.
+    pub fn input(&self) -> &Input {
+        &self.spec.input
+    }
+
+    /// How a screen keeps up with a live source, if there is one.
+    pub fn shown(&self) -> Option<Arc<Shown>> {
+        self.shown.clone()
+    }
+
+    /// What is asked for.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Counts the bytes that the run moves.
+    pub fn traffic(&self) -> Traffic {
+        self.devices.traffic()
+    }
+
+    /// True if frames come in their own time, from a camera or a stream.
+    pub fn is_live(&self) -> bool {
+        self.frames.source().is_live()
+    }
+
+    /// The format of the first frames.
+    pub fn format(&self) -> Arc<VideoFormat> {
+        self.frames.source().format()
+    }
+
+    /// The time of the first frame of the processed part in nanoseconds, if it is known.
+    pub fn start_ns(&self) -> Option<u64> {
+        self.time_of(self.request.start)
+    }
+
+    /// The time of a moment in nanoseconds; `None` for a frame's number in a video without a frame rate.
+    fn time_of(&self, moment: Moment) -> Option<u64> {
+        match moment {
+            Moment::Time(ns) => Some(ns),
+            Moment::Frame(index) => {
+                let rate = job::frame_rate(&self.frames.source().format());
+                (rate > 0.0).then(|| (index as f64 / rate * 1e9) as u64)
+            }
+        }
+    }
+
+    /// Length of the processed part in nanoseconds, if it is known.
+    pub fn length_ns(&self) -> Option<u64> {
+        let Self { request, .. } = self;
+        let start = self.start_ns().unwrap_or(0);
+        let end = request.end.and_then(|end| self.time_of(end));
+        let end = self.frames.source().duration_ns().into_iter().chain(end).min();
+        let asked = request.max_frames.map(|max| Moment::Frame(max.saturating_mul(request.every)));
+        let asked = asked.and_then(|length| self.time_of(length));
+        end.map(|end| end.saturating_sub(start)).into_iter().chain(asked).min()
+    }
+
+    /// Processes the video to its end, or until the run is stopped. Outputs are complete then, whatever
+    /// happened: the summary tells what was done, the result whether something went wrong.
+    pub fn finish(self) -> (Summary, Result<()>) {
+        let jumps = self.can_jump();
+        let Self { request, spec, typed, job, devices, frames, sinks, control, command, readers, .. } = self;
+        let open_backend = |purpose: &Purpose<'_>| devices.open(|options| job::open(options, purpose));
+        let open_spare = |purpose: &Purpose<'_>, error: Option<&Error>| {
+            devices.open_spare(error, |options| job::open(options, purpose))
+        };
+        let decoder = frames.source().decoder_name().map(str::to_owned);
+        let pictures = frames.source().has_pictures();
+        let describe = |format: &VideoFormat, device: &Device| {
+            let input = request.source.clone().unwrap_or_else(|| typed.to_string());
+            let (command, hides) = (command.clone(), request.hides());
+            RunRecord { command, hides, pictures, ..job.describe(&input, decoder.clone(), format, device) }
+        };
+        let playback = Playback::new(frames, jumps.then(|| (spec.clone(), request.part())), &control);
+        let mut frames = Paced::new(playback, &control);
+        let engine = Engine {
+            source: &mut frames,
+            search: job.search.clone(),
+            open_backend: &open_backend,
+            open_spare: devices.has_spare().then_some(&open_spare as _),
+            describe: &describe,
+            tracker: job.tracker(devices.threads()),
+            sinks,
+            max_frames: request.max_frames,
+            control,
+            traffic: devices.traffic(),
+        };
+        let (summary, outcome) = engine.run();
+        devices.note(&outcome);
+        drop(readers);
+        if outcome.is_ok() && summary.frames == 0 && !summary.interrupted {
+            let reason = match frames.source().missed() {
+                Some(last) => none_in(request.part(), last),
+                None => "it ended without a single frame".into(),
+            };
+            return (summary, Err(Error::NoVideo { input: spec.input.to_string(), reason }));
+        }
+        (summary, outcome)
+    }
+}
+
+/// Warns of zones that no track can enter. A zone that is partly outside is one that the picture's edge cuts.
+fn warn_of_zones_outside(request: &Request, picture: Size) {
+    for zone in request.zone.iter().filter(|zone| zone.is_outside(picture)) {
+        let name = text::in_one_line(zone.name());
+        tracing::warn!("zone {name} lies outside of the {picture} picture: no track can enter it");
+    }
+}
+
+/// Why no frame of a video was processed, the last of which was `last`.
+fn none_in(part: Part, last: FrameMeta) -> String {
+    let at = last.pts_ns.map_or_else(String::new, |ns| format!(" at {}", Moment::Time(ns)));
+    match part.end {
+        Some(end) if end.is_reached(&last) => {
+            format!("no frame lies between --start {} and --end {end}", part.start)
+        }
+        _ if last.pts_ns.is_none() && matches!(part.start, Moment::Time(_)) => {
+            format!("its frames have no times, so --start {} finds none: use a frame number", part.start)
+        }
+        _ => format!("--start {} is after its last frame, {}{at}", part.start, last.index),
+    }
+}
+
+/// Waits until somebody reads each output that is a named pipe, and holds these open so that nobody has to
+/// wait for them later; nothing if the run was stopped first.
+fn await_readers(request: &Request, control: &Control) -> Result<Option<Vec<File>>> {
+    let texts = request.results.iter().chain(&request.report).map(Path::new);
+    let named = texts.chain(request.output.iter().map(PathBuf::as_path));
+    let named = named.filter(|path| files::is_pipe(path));
+    named.map(|path| files::open_pipe(path, files::End::Writing, control)).collect::<Result<Option<_>, _>>()
+}
+
+/// The outputs that are files. Whatever cannot be written is refused here, before the video is opened.
+/// Results come first, so that they are kept if a video output fails.
+fn file_sinks(request: &Request, spec: &SourceSpec) -> Result<Vec<Box<dyn Sink>>> {
+    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    for path in &request.results {
+        sinks.push(output::open_rolling(path, request.rolling())?);
+    }
+    if let Some(path) = &request.report {
+        sinks.push(report::open(path)?);
+    }
+    let sound = if request.output.is_empty() { None } else { sound_of(request, spec) };
+    for path in &request.output {
+        let sink = of_part(request, VideoSink::file(path, request.shown_view(), sound.clone())?);
+        let sink = sink.hiding(request.hiding());
+        sinks.push(Box::new(match request.follow {
+            Some(shot) => sink.following(Crop::new(shot, request.follow_zoom)),
+            None => sink,
+        }));
+    }
+    if let Some(pattern) = &request.cut {
+        let file = spec.input.file().filter(|path| spec.opened.is_none() && !files::is_pipe(path));
+        let wanted = clips::Wanted {
+            pattern: pattern.clone(),
+            padding: request.cut_padding,
+            sound: file.clone().filter(|_| !request.no_audio),
+            file: file.filter(|_| !request.cut_exact && !request.hides()),
+            hiding: request.hiding(),
+        };
+        sinks.push(Box::new(Clips::open(wanted)?));
+    }
+    Ok(sinks)
+}
+
+/// Nobody waits for the time before `--start`, in a file or in front of a screen.
+fn of_part(request: &Request, sink: VideoSink) -> VideoSink {
+    let sink = sink.with_zones(request.zone.clone());
+    if request.start == Moment::default() { sink } else { sink.from_zero() }
+}
+
+/// Sinks, and how the last of them, the screen if there is one, keeps up with a live source.
+type PipelineSinks = (Vec<Box<dyn Sink>>, Option<Arc<Shown>>);
+
+/// The outputs that have to know whether the source is live.
+fn pipeline_sinks(
+    request: &Request,
+    input: &Input,
+    is_live: bool,
+    control: &Control,
+) -> Result<PipelineSinks> {
+    let mut sinks = Vec::new();
+    for text in &request.sink {
+        let sink = of_part(request, VideoSink::user(text, request.shown_view(), is_live)?);
+        sinks.push(sink.hiding(request.hiding()).steering(control));
+    }
+    if request.display {
+        let window = VideoSink::display(request.shown_view(), is_live, &input.title())?;
+        sinks.push(window.hiding(request.hiding()).with_zones(request.zone.clone()).steering(control));
+    }
+    let shown = sinks.last().filter(|_| is_live).map(VideoSink::shown);
+    Ok((sinks.into_iter().map(|sink| Box::new(sink) as Box<dyn Sink>).collect(), shown))
+}
+
+/// The file whose sound goes into `-o`.
+fn sound_of(request: &Request, spec: &SourceSpec) -> Option<PathBuf> {
+    if request.no_audio {
+        return None;
+    }
+    let file = spec.opened.as_ref().map_or_else(|| spec.input.file(), |_| spec.file());
+    if file.is_none() {
+        tracing::warn!("no audio in -o: only audio of files is copied (--no-audio silences this)");
+    }
+    file
+}
