@@ -12,10 +12,9 @@ use std::sync::{Arc, Mutex};
 
 use lockon::Result;
 use lockon::control::Control;
-use lockon::frame::VideoFormat;
 use lockon::ports::{Delivery, Sink};
 use lockon::request::Request;
-use lockon::results::{Match, RunRecord, Summary};
+use lockon::results::Match;
 use lockon::run::Run;
 
 /// What was found so far; the sink belongs to the run, so whoever wants to know afterwards shares this.
@@ -32,10 +31,6 @@ impl Sink for Count {
         "count"
     }
 
-    fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> Result<()> {
-        Ok(())
-    }
-
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
         // Matches of one template come best first.
         let Some(first) = delivery.record.matches.first() else { return Ok(()) };
@@ -44,10 +39,6 @@ impl Sink for Count {
         if found.best.as_ref().is_none_or(|(_, best)| best.score < first.score) {
             found.best = Some((delivery.record.frame, first.clone()));
         }
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &Summary) -> Result<()> {
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ mod util;
 
 use lockon::frame::Size;
 use lockon::ports::{Delivery, Sink};
-use lockon::results::{RunRecord, Summary};
+use lockon::results::RunRecord;
 use lockon::template::Template;
 
 struct Counting;
@@ -70,10 +70,6 @@ impl Sink for Meter {
             }
             _ => {}
         }
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &Summary) -> lockon::Result<()> {
         Ok(())
     }
 }

@@ -80,6 +80,63 @@ fn the_reference_leans_on_plain_data_and_nobody_leans_on_it() {
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }
 
+/// Modules that lie in a folder of another one, and are known by its name.
+const KNOWN_AS: [(&str, &str); 1] = [("surface", "frame")];
+
+#[test]
+fn modules_of_the_core_use_the_rows_below_their_own() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md can be read");
+    let table = text.split("| modules of `lockon-core` |").nth(1).expect("the table is there");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let mut row_of = BTreeMap::new();
+    for (row, line) in rows.enumerate() {
+        for module in line.split('|').nth(1).expect("a first cell").split('`').skip(1).step_by(2) {
+            assert!(row_of.insert(module, row).is_none(), "{module} stands in two rows");
+        }
+    }
+    let mut broken = String::new();
+    for (path, text) in &sources() {
+        let Some(file) = path.strip_prefix("crates/lockon-core/src/").filter(|file| *file != "lib.rs") else {
+            continue;
+        };
+        if file.ends_with("tests.rs") {
+            continue;
+        }
+        let module = match file.split(['/', '.']).next().expect("it has a name") {
+            "backend" if file.starts_with("backend/cpu") => "backend::cpu",
+            module => module,
+        };
+        let Some(row) = row_of.get(module) else {
+            let _ = writeln!(broken, "{path}:1: `{module}` is in no row of the table in ARCHITECTURE.md");
+            continue;
+        };
+        for (line, used) in uses_of_crate(&bare(text)) {
+            let known_as = KNOWN_AS.iter().find(|(name, _)| *name == used);
+            let used = known_as.map_or(&*used, |(_, module)| *module);
+            let is_below = row_of.get(used).is_none_or(|other| other > row);
+            if used != module && !(module == "backend::cpu" && used == "backend") && !is_below {
+                let _ =
+                    writeln!(broken, "{path}:{line}: `{module}` uses `{used}`, which is not in a row below");
+            }
+        }
+    }
+    assert!(row_of.len() > 30, "only {} modules are in the table", row_of.len());
+    assert!(broken.is_empty(), "\n{broken}");
+}
+
+/// The modules that a text names behind `crate::`, with their lines. `backend::cpu` counts as one.
+fn uses_of_crate(bare: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (at, _) in bare.match_indices("crate::") {
+        let line = 1 + bare[..at].matches('\n').count();
+        let rest = &bare[at + "crate::".len()..];
+        let module = &rest[..word_length(rest)];
+        let is_cpu = module == "backend" && rest[module.len()..].starts_with("::cpu");
+        found.push((line, if is_cpu { "backend::cpu".to_owned() } else { module.to_owned() }));
+    }
+    found
+}
+
 /// Tables cannot be broken, and nor can what is pasted into a shell.
 #[test]
 fn comment_lines_are_no_wider_than_code_lines() {

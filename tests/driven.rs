@@ -9,11 +9,11 @@ use lockon::Result;
 use lockon::change::Change;
 use lockon::config::{BackendChoice, Limits, SearchMethod};
 use lockon::control::Control;
-use lockon::frame::{Plane, Rect, Size, VideoFormat};
+use lockon::frame::{Plane, Rect, Size};
 use lockon::orders::{Order, Repeated, Reply};
 use lockon::ports::{Delivery, Sink};
 use lockon::request::Request;
-use lockon::results::{Event, FrameRecord, RunRecord, Summary, Track, TrackState};
+use lockon::results::{Event, FrameRecord, Summary, Track, TrackState};
 use lockon::run::Run;
 use lockon::search::Search;
 use lockon::template::Template;
@@ -45,10 +45,6 @@ impl Sink for Driver {
         false
     }
 
-    fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> Result<()> {
-        Ok(())
-    }
-
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
         for words in self.script.get(&delivery.record.frame).into_iter().flatten() {
             self.replies.lock().unwrap().push(words(&self.control)?);
@@ -56,10 +52,6 @@ impl Sink for Driver {
         for (_, change) in self.changes.iter().filter(|(at, _)| *at == delivery.record.frame) {
             self.replies.lock().unwrap().push(self.control.change(change.clone())?);
         }
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &Summary) -> Result<()> {
         Ok(())
     }
 }

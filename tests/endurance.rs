@@ -13,14 +13,13 @@ use lockon::config::{BackendChoice, View};
 use lockon::control::Control;
 use lockon::engine::Engine;
 use lockon::fleet::{Fleet, Order};
-use lockon::frame::VideoFormat;
 use lockon::job;
 use lockon::media::cuda::Surfaces;
 use lockon::media::sink::VideoSink;
 use lockon::media::source::{Decoder, Input, SourceSpec, VideoSource};
 use lockon::ports::{Delivery, Sink};
 use lockon::request::Request;
-use lockon::results::{RunRecord, Summary};
+use lockon::results::Summary;
 use lockon::search::Search;
 use lockon::tracker::Tracker;
 
@@ -60,10 +59,6 @@ struct Heart {
 impl Sink for Heart {
     fn name(&self) -> &'static str {
         "heart"
-    }
-
-    fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> lockon::Result<()> {
-        Ok(())
     }
 
     fn deliver(&mut self, _: &Delivery<'_>) -> lockon::Result<()> {

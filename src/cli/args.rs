@@ -185,10 +185,8 @@ pub(super) struct Opened;
 
 impl Selection for Opened {
     fn has(field: &Field) -> bool {
-        // What names a video, or is about one that is known; and what is shown elsewhere.
-        let is_of_one =
-            ["input", "source", "track", "control", "start", "end", "size", "fps", "credentials", "jitter"];
-        !is_of_one.contains(&field.name) && !["pick", "display", "serve", "metrics"].contains(&field.name)
+        // The page is where it is shown.
+        !field.spec.is_of_one && !["pick", "display", "serve", "metrics"].contains(&field.name)
     }
 }
 

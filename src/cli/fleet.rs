@@ -13,13 +13,11 @@ use indicatif::ProgressBar;
 use lockon::Error;
 use lockon::files;
 use lockon::fleet::{self, Completion, Ended, Fleet, Order};
-use lockon::frame::VideoFormat;
 use lockon::job;
 use lockon::media::source::Input;
 use lockon::page::MetricsServer;
 use lockon::ports::{Delivery, Sink};
 use lockon::request::{self, Request};
-use lockon::results::{RunRecord, Summary};
 use lockon::text;
 
 use super::args::RunArgs;
@@ -235,16 +233,8 @@ impl Sink for Counting {
         false
     }
 
-    fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> lockon::Result<()> {
-        Ok(())
-    }
-
     fn deliver(&mut self, _: &Delivery<'_>) -> lockon::Result<()> {
         self.0.frames.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &Summary) -> lockon::Result<()> {
         Ok(())
     }
 }

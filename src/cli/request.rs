@@ -30,18 +30,7 @@ pub(super) struct StillSearch;
 
 impl Selection for StillSearch {
     fn has(field: &Field) -> bool {
-        let of_search = [
-            "min-score",
-            "max-matches",
-            "max-overlap",
-            "scales",
-            "angles",
-            "search",
-            "roi",
-            "memory",
-            "threads",
-        ];
-        OfDevice::has(field) || of_search.contains(&field.name)
+        field.spec.in_still
     }
 }
 

@@ -10,8 +10,8 @@ use lockon::control::Control;
 use lockon::engine::Engine;
 use lockon::frame::{Circumstances, Frame, FrameMeta, Picture, PixelFormat, Rect, Size, VideoFormat};
 use lockon::job::{self, Job};
+use lockon::locks::lock;
 use lockon::ports::{Delivery, Next, Sink, Source};
-use lockon::results::{RunRecord, Summary};
 use lockon::search::Search;
 use lockon::template::Template;
 use lockon::{Error, Result};
@@ -147,7 +147,7 @@ fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Devic
         open_backend: &|purpose| job::open(&options, purpose),
         open_spare: None,
         describe: &|format, device| {
-            *used.lock().unwrap_or_else(PoisonError::into_inner) = Some(device.clone());
+            *lock(&used) = Some(device.clone());
             job.describe("bench", None, format, device)
         },
         tracker: job.tracker(threads),
@@ -158,7 +158,7 @@ fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Devic
     };
     engine.run().1?;
     let device = used.into_inner().unwrap_or_else(PoisonError::into_inner).expect("frames were done");
-    let seen = *seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = *lock(&seen);
     let (began, ended) = seen.began.zip(seen.ended).expect("more frames were done than warm it up");
     Ok((seen.frames as f64 / (ended - began).as_secs_f64(), device))
 }
@@ -189,7 +189,7 @@ struct Panorama {
 
 impl Source for Panorama {
     fn try_next(&mut self) -> Result<Next> {
-        if self.seen.lock().unwrap_or_else(PoisonError::into_inner).is_enough() {
+        if lock(&self.seen).is_enough() {
             return Ok(Next::End);
         }
         let index = self.next;
@@ -225,12 +225,8 @@ impl Sink for Watch {
         "bench"
     }
 
-    fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> Result<()> {
-        Ok(())
-    }
-
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.0);
         let now = Instant::now();
         if delivery.record.frame == WARM_UP {
             seen.began = Some(now);
@@ -238,10 +234,6 @@ impl Sink for Watch {
             seen.frames += 1;
             seen.ended = Some(now);
         }
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &Summary) -> Result<()> {
         Ok(())
     }
 }

@@ -8,40 +8,9 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
-
 use crate::frame::USUAL_INTERVAL_NS;
+pub use crate::results::Appearance;
 use crate::results::{FrameRecord, FrameTime, RunRecord, TrackState};
-
-/// One appearance of a template or a track.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Appearance {
-    /// The template's name, or the track's name or template; none for a box without a name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<Arc<str>>,
-    /// The track's number; none for matches that are not followed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub track: Option<u32>,
-    /// The first frame in which it was in sight.
-    pub start: FrameTime,
-    /// The last one.
-    pub end: FrameTime,
-    /// The number of processed frames between these, both included, in which it was surely in sight.
-    pub frames: u64,
-    /// The best score in these.
-    pub best: f64,
-}
-
-impl Appearance {
-    /// The name, or `track3` for a box without one.
-    pub fn label(&self) -> String {
-        match (&self.name, self.track) {
-            (Some(name), _) => name.to_string(),
-            (None, Some(track)) => format!("track{track}"),
-            (None, None) => String::new(),
-        }
-    }
-}
 
 /// Finds appearances during a run.
 #[derive(Debug, Clone, Default)]

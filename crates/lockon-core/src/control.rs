@@ -1,7 +1,7 @@
 //! What a run is told from outside while it goes on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::change::Change;
@@ -9,6 +9,7 @@ use crate::config::Zone;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Rect};
 use crate::kept::Kept;
+use crate::locks::lock;
 use crate::orders::{Order, Orders, Repeated, Reply, WatchedZones};
 
 /// How long at most anything waits before it looks whether the run was stopped.
@@ -252,7 +253,7 @@ impl Control {
     /// Those that are kept. Nobody else gets at them as long as what comes back lives.
     pub(crate) fn kept(&self) -> MutexGuard<'_, Kept> {
         // What is not whole is never told of.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 
     /// Gives the orders of an earlier run again, at the same frames. To be called before the run begins.
@@ -262,7 +263,7 @@ impl Control {
 
     fn pace(&self) -> MutexGuard<'_, Pace> {
         // It is whole at every moment.
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pace)
     }
 }
 

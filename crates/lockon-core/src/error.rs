@@ -6,8 +6,11 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::frame::{Rect, Size};
+use crate::geometry::{Rect, Size};
 use crate::text;
+
+/// The kinds of still pictures that are read.
+pub const PICTURE_KINDS: &str = "PNG, JPEG, WebP, TIFF, GIF, BMP and PNM";
 
 /// The library's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -41,7 +44,7 @@ pub enum Error {
     },
     /// A still picture could not be decoded.
     #[cfg(feature = "pictures")]
-    #[error("{}: {cause} ({} are read)", text::path(path), crate::still::KINDS)]
+    #[error("{}: {cause} ({} are read)", text::path(path), PICTURE_KINDS)]
     Picture {
         /// The file.
         path: PathBuf,

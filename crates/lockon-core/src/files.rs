@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Mutex, PoisonError};
 
 use crate::control::{Control, STOP_CHECK};
 use crate::error::{Error, Result};
+use crate::locks::lock;
 use crate::shell;
 use crate::text;
 
@@ -40,7 +41,7 @@ pub fn secret(path: &Path) -> Result<String> {
         Ok(said)
     };
     if !about.is_file() {
-        let mut said = SAID_ONCE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = lock(&SAID_ONCE);
         if let Some(secret) = said.get(path) {
             return Ok(secret.clone());
         }

@@ -22,8 +22,10 @@ pub mod excerpt;
 #[cfg(feature = "files")]
 pub mod files;
 pub mod frame;
+mod geometry;
 pub mod judge;
 pub mod kept;
+pub mod locks;
 pub mod memory;
 pub mod metrics;
 pub mod orders;
@@ -41,7 +43,6 @@ pub mod simd;
 pub mod stats;
 #[cfg(feature = "pictures")]
 pub mod still;
-pub mod surface;
 pub mod tally;
 pub mod template;
 pub mod text;
@@ -51,3 +52,4 @@ pub mod watch;
 pub mod workers;
 
 pub use error::{Error, Result};
+pub use frame::surface;

@@ -5,12 +5,13 @@
 //! which may hold a password.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::error::Result;
 use crate::frame::VideoFormat;
+use crate::locks::lock;
 use crate::ports::{Delivery, Sink};
-use crate::results::{Event, RunRecord, Summary, Track, TrackState};
+use crate::results::{Event, RunRecord, Track, TrackState};
 use crate::surface::Traffic;
 
 /// Upper ends of the latency buckets in microseconds: from half a millisecond, which a GPU needs, to a stall.
@@ -59,7 +60,7 @@ struct Metrics(Arc<Mutex<State>>);
 impl Metrics {
     fn state(&self) -> MutexGuard<'_, State> {
         // Counts that a panic left behind are still counts.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -103,7 +104,7 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Counted> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -282,10 +283,6 @@ impl Sink for MetricsSink {
             Event::Caps { .. } => state.changes += 1,
             Event::Control { .. } => {}
         }
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &Summary) -> Result<()> {
         Ok(())
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -18,6 +18,7 @@ use crate::change::Change;
 use crate::config::{Zone, Zones};
 use crate::error::{Error, Result};
 use crate::frame::{Rect, Size};
+use crate::locks::lock;
 
 /// Orders that wait at most: far more than any frame should have to carry out.
 const MOST_WAITING: usize = 4096;
@@ -116,7 +117,7 @@ pub(crate) struct WatchedZones(Arc<Mutex<Zones>>);
 
 impl WatchedZones {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Zones> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Carries an order about zones out, before a frame of that size; `None` for an order about something
@@ -259,7 +260,7 @@ impl Numbers {
     }
 
     fn lock(&self) -> MutexGuard<'_, Numbering> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -441,7 +442,7 @@ impl Orders {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -217,7 +217,9 @@ pub trait Sink: Send {
     ///
     /// # Errors
     /// `Output` or another error that makes the run end.
-    fn begin(&mut self, run: &RunRecord, format: &VideoFormat) -> Result<()>;
+    fn begin(&mut self, _run: &RunRecord, _format: &VideoFormat) -> Result<()> {
+        Ok(())
+    }
 
     /// Takes one frame and its results. It may wait: that is how a slow output holds back a file.
     ///
@@ -254,5 +256,7 @@ pub trait Sink: Send {
     ///
     /// # Errors
     /// If the output could not be completed.
-    fn finish(&mut self, summary: &Summary) -> Result<()>;
+    fn finish(&mut self, _summary: &Summary) -> Result<()> {
+        Ok(())
+    }
 }

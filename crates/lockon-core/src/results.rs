@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::appearances::Appearance;
 use crate::config::TimeSpan;
 use crate::frame::Rect;
 use crate::orders::Order;
@@ -565,6 +564,36 @@ pub struct FrameTime {
     pub frame: u64,
     /// Its presentation time in nanoseconds, as in its record.
     pub pts_ns: Option<u64>,
+}
+
+/// One appearance of a template or a track.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Appearance {
+    /// The template's name, or the track's name or template; none for a box without a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<Arc<str>>,
+    /// The track's number; none for matches that are not followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub track: Option<u32>,
+    /// The first frame in which it was in sight.
+    pub start: FrameTime,
+    /// The last one.
+    pub end: FrameTime,
+    /// The number of processed frames between these, both included, in which it was surely in sight.
+    pub frames: u64,
+    /// The best score in these.
+    pub best: f64,
+}
+
+impl Appearance {
+    /// The name, or `track3` for a box without one.
+    pub fn label(&self) -> String {
+        match (&self.name, self.track) {
+            (Some(name), _) => name.to_string(),
+            (None, Some(track)) => format!("track{track}"),
+            (None, None) => String::new(),
+        }
+    }
 }
 
 /// From one frame to another, both included.

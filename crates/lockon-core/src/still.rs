@@ -54,7 +54,7 @@ pub struct DeepSamples {
 pub const MAX_PIXELS: u64 = 1 << 27;
 
 /// The kinds of pictures that are read, for messages.
-pub const KINDS: &str = "PNG, JPEG, WebP, TIFF, GIF, BMP and PNM";
+pub use crate::error::PICTURE_KINDS as KINDS;
 
 /// The kinds of pictures that are read.
 const FORMATS: [ImageFormat; 7] = [

@@ -1,7 +1,8 @@
 //! Threads that many runs of a process share.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
+use crate::locks::lock;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 /// Pools that somebody has.
@@ -18,7 +19,7 @@ pub fn pool(name: &'static str, threads: usize) -> Result<Arc<ThreadPool>, Threa
     if threads == 1 {
         return build().build().map(Arc::new);
     }
-    let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut pools = lock(&POOLS);
     pools.retain(|(.., pool)| pool.strong_count() > 0);
     let same = pools.iter().find(|(other, count, _)| (*other, *count) == (name, threads));
     if let Some(pool) = same.and_then(|(.., pool)| pool.upgrade()) {

@@ -7,7 +7,7 @@
 #![expect(unsafe_code, reason = "launching a kernel: what it reads and writes are addresses without lengths")]
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::driver::{
     self, DeviceBuffer, Event, Gpu, Kernel, Pinned, PinnedBuffer, Priority, Rows, Stream, arg,
@@ -18,6 +18,7 @@ use super::shared::{constant, pod_structure};
 use lockon_core::device_memory::{DeviceMemory, DevicePlane, PinnedMemory, SurfaceDevice};
 use lockon_core::error::{DeviceFault, Error, Result};
 use lockon_core::frame::{Picture, Plane, PlaneRef, Rect, Size, VideoFormat};
+use lockon_core::locks::lock;
 use lockon_core::overlay::Drawing;
 use lockon_core::surface::{self, Surface, Traffic, Turn};
 
@@ -156,7 +157,7 @@ impl SurfaceDevice for Opened {
             }
             return Ok(false);
         }
-        let mut painter = painter.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut painter = lock(painter);
         let painter = match &mut *painter {
             Some(painter) => painter,
             none => none.insert(Painter::new(gpu)?),
@@ -219,7 +220,7 @@ impl Shared {
         ask: impl FnOnce(&Stream, &mut PinnedBuffer<u8>) -> Result<()>,
         take: impl FnOnce(&[u8]) -> T,
     ) -> Result<T> {
-        let lock = || self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || lock(&self.rooms);
         let free = lock().pop();
         let mut room = match free {
             Some(room) if room.answer.len() >= length => room,
@@ -439,7 +440,7 @@ impl DevicePicture {
     fn try_plane(&self, index: usize) -> Result<PinnedBuffer<u8>> {
         let Rectangle { rows, size } = self.planes[index];
         let free = {
-            let mut free = self.device.planes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut free = lock(&self.device.planes);
             let fitting = free.iter().position(|plane| plane.len() == size.area());
             fitting.map(|index| free.swap_remove(index))
         };
@@ -463,7 +464,7 @@ impl DevicePicture {
             Error::Backend { fault, .. } => fault,
             other => DeviceFault::Other(other.to_string()),
         };
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
+        lock(&self.failure).get_or_insert(fault);
     }
 }
 
@@ -484,7 +485,7 @@ impl Copied {
         let gpu = &device.gpu;
         let pitch = |size: &Size| size.width.next_multiple_of(256);
         let length = sizes.iter().map(|size| pitch(size) * size.height).sum();
-        let mut copier = device.copier.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut copier = lock(&device.copier);
         let Copier { stream, spare } = match &mut *copier {
             Some(copier) => copier,
             none => none.insert(Copier { stream: gpu.stream(Priority::High)?, spare: Vec::new() }),
@@ -558,7 +559,7 @@ impl Copied {
 
 impl Drop for Copied {
     fn drop(&mut self) {
-        let mut copier = self.device.copier.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut copier = lock(&self.device.copier);
         if let (Some(copier), Some(bytes)) = (&mut *copier, self.bytes.take()) {
             copier.spare.push(bytes);
         }
@@ -567,7 +568,7 @@ impl Drop for Copied {
 
 impl Drop for DevicePicture {
     fn drop(&mut self) {
-        let mut free = self.device.planes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = lock(&self.device.planes);
         // Sinks have a few at a time; what has another size is of no use any more.
         let sizes: Vec<_> = self.planes.iter().map(|plane| plane.size.area()).collect();
         free.retain(|plane| sizes.contains(&plane.len()));
@@ -627,7 +628,7 @@ impl Surface for DevicePicture {
 
     fn check(&self) -> Result<()> {
         // Told to each who asks: planes that are black are so for all.
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let failure = lock(&self.failure);
         failure.as_ref().map_or(Ok(()), |fault| Err(driver::fault(fault.clone())))
     }
 }

@@ -36,10 +36,10 @@ use tokio::sync::watch as signal;
 use lockon_core::colour;
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
-use lockon_core::frame::{Frame, VideoFormat};
+use lockon_core::frame::Frame;
 use lockon_core::output;
 use lockon_core::ports::{Delivery, Sink};
-use lockon_core::results::{self, EventsSummary, FrameRecord, RunRecord, Summary, Track};
+use lockon_core::results::{self, EventsSummary, FrameRecord, Summary, Track};
 use lockon_core::still;
 use lockon_core::surface::Surface;
 use lockon_core::text;
@@ -314,10 +314,6 @@ impl Sink for EventsSink {
         self.run = run.clone();
     }
 
-    fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> Result<()> {
-        Ok(())
-    }
-
     /// Never waits.
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
         let (frame, record) = (delivery.frame, delivery.record);
@@ -393,7 +389,7 @@ impl Receiving {
                     ReceiverAddress::Stdout => print(&waiting, &count, &fault).await,
                     ReceiverAddress::Webhook(webhook) => webhook::post(webhook, &waiting, &count).await,
                     ReceiverAddress::Mqtt(broker) => {
-                        mqtt::publish(broker, home, state, &waiting, &count).await
+                        mqtt::publish(broker, home, state, &waiting, &count).await;
                     }
                 }
             };

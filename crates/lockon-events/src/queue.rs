@@ -1,8 +1,9 @@
 //! The events that wait for a receiver. Adding one never waits.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use lockon_core::locks::lock;
 use tokio::sync::Notify;
 
 /// Maximum number and bytes of events that wait; beyond that the oldest are dropped.
@@ -38,7 +39,7 @@ impl<T> Queue<T> {
 
     fn state(&self) -> MutexGuard<'_, State<T>> {
         // The state is consistent whenever the lock is free.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Adds an item of so many bytes. Drops the oldest ones if too many wait, never the new one.

@@ -3,13 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, ServerError};
 
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
+use lockon_core::locks::lock;
 use lockon_core::text;
 
 /// The default namespace.
@@ -107,7 +108,7 @@ impl Access {
                 if let Event::ServerError(ServerError::Other(said)) = &event
                     && said.to_ascii_lowercase().contains("permissions violation")
                 {
-                    *denied.lock().unwrap_or_else(PoisonError::into_inner) = Some(said.clone());
+                    *lock(&denied) = Some(said.clone());
                 }
                 async move { tracing::debug!("farm: {event}") }
             });

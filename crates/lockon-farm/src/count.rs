@@ -6,9 +6,7 @@ use std::time::Instant;
 
 use super::job::Progress;
 use lockon_core::error::Result;
-use lockon_core::frame::VideoFormat;
 use lockon_core::ports::{Delivery, Sink};
-use lockon_core::results::{RunRecord, Summary};
 
 /// A time that is not known.
 const UNKNOWN: u64 = u64::MAX;
@@ -65,20 +63,12 @@ impl Sink for Counting {
         false
     }
 
-    fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> Result<()> {
-        Ok(())
-    }
-
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
         self.0.frames.fetch_add(1, Ordering::Relaxed);
         if let Some(ns) = delivery.record.pts_ns {
             let _ = self.0.first_ns.compare_exchange(UNKNOWN, ns, Ordering::Relaxed, Ordering::Relaxed);
             self.0.last_ns.store(ns, Ordering::Relaxed);
         }
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &Summary) -> Result<()> {
         Ok(())
     }
 }

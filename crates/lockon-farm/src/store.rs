@@ -4,7 +4,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use async_nats::Client;
@@ -29,6 +28,7 @@ use super::job::{Content, Job, Kind, Record, Status, Worker};
 use super::lease;
 use super::names::Names;
 use lockon_core::error::{Error, Result};
+use lockon_core::locks::lock;
 use lockon_core::text;
 
 /// Reports of workers expire after this time.
@@ -171,7 +171,7 @@ impl Store {
         }
         match source::<jetstream::Error>(&error) {
             Some(answer) => self.answered(answer),
-            None => match self.denied.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            None => match lock(&self.denied).take() {
                 Some(denied) => self.refused(denied),
                 None => self.silent(said),
             },

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
@@ -27,6 +27,7 @@ use lockon_core::config::{TimeSpan, View};
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::{Frame, Picture, Plane, PlaneRef, USUAL_INTERVAL_NS, VideoFormat};
+use lockon_core::locks::lock;
 use lockon_core::overlay::{Hidden, Hiding};
 use lockon_core::ports::{Delivery, Sink};
 use lockon_core::results::{FrameRecord, RunRecord, Summary};
@@ -269,11 +270,6 @@ impl Drop for Place {
             let _ = std::fs::remove_file(&self.path);
         }
     }
-}
-
-fn lock(names: &Mutex<Names>) -> MutexGuard<'_, Names> {
-    // It is whole at every moment.
-    names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Clips {

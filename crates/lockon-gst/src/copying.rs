@@ -11,7 +11,7 @@
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
@@ -20,6 +20,7 @@ use crate::launch;
 use crate::sink::Container;
 use crate::source::presentation_time;
 use lockon_core::error::{Error, Result};
+use lockon_core::locks::lock;
 use lockon_core::text;
 
 /// How long the demuxer may take to find a place, and a muxer to complete its file.
@@ -246,7 +247,7 @@ impl Reading {
                 counted[found as usize].fetch_add(1, Ordering::Relaxed);
             }
             let is_wanted = found == Some(kind);
-            let place = free.lock().unwrap_or_else(PoisonError::into_inner).take_if(|_| is_wanted);
+            let place = lock(&free).take_if(|_| is_wanted);
             if let Some(place) = place {
                 let _ = pad.link(&place);
                 return;

@@ -15,7 +15,7 @@
 use std::any::Any;
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use gst::ffi;
 use gst::glib;
@@ -26,6 +26,7 @@ use crate::pinned::PinnedAllocator;
 use lockon_core::device_memory::{DeviceMemory, DevicePlane, SurfaceDevice};
 use lockon_core::error::Result;
 use lockon_core::frame::{Picture, VideoFormat};
+use lockon_core::locks::lock;
 use lockon_core::overlay::Drawing;
 
 /// The type of context that CUDA elements ask for.
@@ -231,14 +232,14 @@ static KNOWN: Mutex<Vec<(Arc<dyn SurfaceDevice>, gst::Context)>> = Mutex::new(Ve
 
 /// Lets go of devices that have failed for good, so that they can be opened anew.
 pub fn forget_lost() {
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).retain(|(device, _)| !device.is_lost());
+    lock(&KNOWN).retain(|(device, _)| !device.is_lost());
 }
 
 /// GStreamer's context of a device: one for all pipelines.
 fn context_of(device: &Arc<dyn SurfaceDevice>) -> Option<gst::Context> {
     let functions = library()?;
     let (handle, number) = device.context();
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = lock(&KNOWN);
     if let Some((_, context)) = known.iter().find(|(device, _)| device.context().0 == handle) {
         return Some(context.clone());
     }

@@ -9,6 +9,7 @@ use gst::prelude::*;
 use crate::launch;
 use crate::source::presentation_time;
 use lockon_core::error::{Error, Result};
+use lockon_core::locks::lock;
 
 /// How long the demuxer may take to find one place.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -58,7 +59,7 @@ impl Reading {
         parser.connect_pad_added(move |_, pad| {
             let caps = pad.current_caps().unwrap_or_else(|| pad.query_caps(None));
             let is_video = caps.structure(0).is_some_and(|it| it.name().starts_with("video/"));
-            let mut free = target.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut free = lock(&target);
             if is_video && let Some(sink) = free.take() {
                 let _ = pad.link(&sink);
                 return;

@@ -4,7 +4,7 @@
 //! are met, one for each category and level; there are some hundred categories.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use tracing::callsite::{Callsite, Identifier};
 use tracing::field::{FieldSet, Value};
@@ -13,6 +13,7 @@ use tracing::metadata::Kind;
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata};
 
+use lockon_core::locks::lock;
 use lockon_core::text::without_secrets;
 
 /// Before the name of a category, in a target.
@@ -89,7 +90,7 @@ struct Callsites(Mutex<HashMap<(String, Level), &'static Site>>);
 
 impl Callsites {
     fn get(&self, category: &str, level: Level) -> &'static Site {
-        let mut sites = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sites = lock(&self.0);
         let key = (category.to_owned(), level);
         sites.entry(key).or_insert_with(|| Site::new(category, level))
     }

@@ -34,13 +34,14 @@ impl PinnedAllocator {
 mod imp {
     use std::ffi::CStr;
     use std::ptr;
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::Mutex;
 
     use super::{Arc, OnceLock, SurfaceDevice, glib};
     use gst::ffi;
     use gst::glib::object::ObjectType;
     use gst::subclass::prelude::*;
     use lockon_core::device_memory::PinnedMemory;
+    use lockon_core::locks::lock;
 
     /// What this memory is called.
     const MEMORY: &CStr = c"lockon.pinned";
@@ -115,7 +116,7 @@ mod imp {
             // SAFETY: it is one of `memory` or `share`, which boxed it, and nobody has it any more.
             let memory = unsafe { Box::from_raw(memory.cast::<Memory>()) };
             if let Some(block) = memory.block {
-                let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut spare = lock(&self.spare);
                 spare.retain(|other| fits(other, length(&block)) || fits(&block, length(other)));
                 spare.push(block);
             }
@@ -129,7 +130,7 @@ mod imp {
 
         /// Page-locked bytes, if there are some.
         fn block(&self, bytes: usize) -> Option<Block> {
-            let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut spare = lock(&self.spare);
             if let Some(index) = spare.iter().position(|block| fits(block, bytes)) {
                 return Some(spare.swap_remove(index));
             }

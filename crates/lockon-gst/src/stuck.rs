@@ -7,12 +7,13 @@
 //! over. Whatever else there may be is noticed by the time in which nothing moves.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 
 use lockon_core::control::STOP_CHECK;
+use lockon_core::locks::lock;
 
 /// How long a pipeline may be at rest before it is given up. Its threads pause one after the other, so a
 /// moment means nothing.
@@ -185,11 +186,6 @@ impl Watchdog {
         }
         (self.resting.look(now) > AT_REST).then_some(Stuck::AtRest)
     }
-}
-
-fn lock(reads: &Mutex<Reads>) -> std::sync::MutexGuard<'_, Reads> {
-    // Numbers are whole at every moment.
-    reads.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// True if the pipeline has threads and none of them runs, so that nothing will ever come.

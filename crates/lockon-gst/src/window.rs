@@ -4,13 +4,14 @@
 //! that scale the picture on the way turn places in the window into places in it. That a window was closed
 //! they tell as an error, which [`launch`] sorts out.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gst::prelude::*;
 
 use super::launch;
 use lockon_core::control::Control;
 use lockon_core::frame::{Rect, Size};
+use lockon_core::locks::lock;
 use lockon_core::results::{FrameRecord, Track};
 
 /// What somebody did in a window. Places are in pixels of the frames that it shows, and may lie beside them.
@@ -180,10 +181,6 @@ fn boxed(from: (f64, f64), to: (f64, f64), size: Size) -> Option<Rect> {
     let (x, y) = (whole(left), whole(top));
     (right - left >= LEAST_SIDE && bottom - top >= LEAST_SIDE)
         .then(|| Rect::new(x, y, whole(right) - x, whole(bottom) - y))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Names the window where the pipeline behind `appsrc` ends: a video output takes its name from the title of

@@ -56,7 +56,7 @@ mod work;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
@@ -64,6 +64,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 
 use lockon_core::error::{Error, Result};
+use lockon_core::locks::lock;
 use lockon_core::metrics::Registry;
 use lockon_gst::cameras;
 use lockon_run::request::ListenAddress;
@@ -190,7 +191,7 @@ impl Shared {
     }
 
     fn videos(&self) -> MutexGuard<'_, Videos> {
-        self.videos.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.videos)
     }
 
     fn all(&self) -> Vec<Arc<Video>> {

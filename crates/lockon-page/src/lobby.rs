@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use serde::Serialize;
 
+use lockon_core::locks::lock;
 use lockon_core::text;
 
 /// Most names of waiting videos in an answer.
@@ -54,7 +55,7 @@ pub(super) struct About {
 
 impl Lobby {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(super) fn call(&self, name: &str) {

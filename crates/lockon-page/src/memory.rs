@@ -1,6 +1,7 @@
 //! The memory limit for kept frames, over all videos of a page.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use lockon_core::locks::lock;
+use std::sync::{Arc, Mutex};
 
 /// Bytes for all videos together.
 const BYTES: usize = 512 << 20;
@@ -29,7 +30,7 @@ impl Part {
     /// video gets at most half of the free memory, so that the next one gets some too, and at least one frame
     /// if it asks for any: the first box is drawn on it.
     pub(super) fn take(&mut self, frames: usize, bytes: usize) -> usize {
-        let mut left = self.memory.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = lock(&self.memory.0);
         *left += self.bytes;
         // A video never has to give back what it has.
         let most = (*left / 2).max(self.bytes);

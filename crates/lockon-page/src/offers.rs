@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, oneshot};
 
 use lockon_core::error::Result;
+use lockon_core::locks::lock;
 use lockon_core::text;
 use lockon_gst::cameras::Camera;
 
@@ -97,7 +98,7 @@ impl Chosen {
     /// Answers the client with the video's number on the page, or why it cannot be opened. The first answer
     /// counts. The folder's place is removed from it.
     pub fn answer(&self, answer: Opened) {
-        let to = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let to = lock(&self.answer).take();
         let hide = |why: String| self.folder.as_ref().map_or_else(|| why.clone(), |folder| folder.hide(&why));
         // The client may be gone.
         let _ = to.map(|to| to.send(answer.map_err(hide)));
@@ -138,7 +139,7 @@ impl Offers {
     }
 
     fn found(&self) -> std::sync::MutexGuard<'_, Option<Found>> {
-        self.cameras.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.cameras)
     }
 
     /// The current offers. Takes as long as reading the folder.

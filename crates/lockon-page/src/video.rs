@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tokio::sync::watch;
 
 use lockon_core::frame::{Frame, Picture, VideoFormat};
+use lockon_core::locks::lock;
 use lockon_core::orders::Order;
 use lockon_core::ports::Delivery;
 use lockon_core::results::{Event, FrameRecord, RunRecord, Summary};
@@ -193,12 +194,12 @@ impl Video {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The feeds that browsers show.
     pub(super) fn feeds(&self) -> MutexGuard<'_, HashMap<Look, Arc<Feed>>> {
-        self.feeds.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.feeds)
     }
 
     /// A text as the page may show it. The folder's place is removed first: in escaped text it is not found.
@@ -506,7 +507,7 @@ impl Video {
     }
 
     fn viewers(&self) -> MutexGuard<'_, Viewers> {
-        self.viewers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.viewers)
     }
 
     /// Keeps as many frames as are needed now.

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use crate::backend::{Backend, Options, Standing, cpu, cuda};
 use crate::hardware::may_have_gpu;
 use lockon_core::config::{BackendChoice, Gpus, Kernels, OnDeviceLoss};
 use lockon_core::error::{DeviceFault, Error, Result};
+use lockon_core::locks::lock;
 use lockon_core::surface::Traffic;
 
 /// What this process knows of its GPUs.
@@ -32,7 +33,7 @@ const AVOIDED: Duration = Duration::from_mins(1);
 impl Load {
     fn get() -> MutexGuard<'static, Self> {
         // It is whole at every moment.
-        LOAD.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&LOAD)
     }
 }
 
@@ -421,7 +422,7 @@ impl Ahead {
 impl Opening {
     fn wait(&self) -> Option<&Result<Arc<cuda::Opened>>> {
         let join = || {
-            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let thread = lock(&self.thread).take();
             thread.and_then(|thread| thread.join().ok()).map(|opened| opened.map(Arc::new))
         };
         self.device.get_or_init(join).as_ref()

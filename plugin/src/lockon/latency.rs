@@ -4,7 +4,8 @@
 //! takes, a sink that waits for the clock, is the sink's; what it takes to open a device for frames of a size
 //! happens once, not to every frame.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use lockon_core::locks::lock;
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Stays are told in steps of this where neither caps nor buffers say how long a frame is shown.
@@ -103,7 +104,7 @@ struct Stopwatch {
 impl ExcludedTime {
     fn lock(&self) -> MutexGuard<'_, Stopwatch> {
         // Nothing panics while it holds the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Runs `work`, which is not the search.

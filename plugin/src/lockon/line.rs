@@ -13,6 +13,7 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use lockon_core::frame::{Picture, VideoFormat};
+use lockon_core::locks::lock;
 use lockon_core::results::FrameRecord;
 
 /// Frames that wait for the engine: one keeps it busy, the other the decoder.
@@ -141,7 +142,7 @@ impl Default for Line {
 impl Line {
     fn lock(&self) -> MutexGuard<'_, LineState> {
         // Nothing panics while it holds the lock, and a line that was left half-way is emptied by `open`.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn wait<'a>(&'a self, state: MutexGuard<'a, LineState>) -> MutexGuard<'a, LineState> {

@@ -1,9 +1,10 @@
 //! Results as GStreamer carries them: a message's structure, and metadata of a buffer.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use lockon_core::frame::{Rect, Size, iou};
+use lockon_core::locks::lock;
 use lockon_core::results::{Detection, FrameRecord, Match, Track, TrackState};
 use lockon_gst::detections::OWN_FIELD;
 
@@ -26,7 +27,7 @@ pub(super) struct Ids(u32);
 
 impl Ids {
     pub(super) fn new() -> Self {
-        let mut elements = ELEMENTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut elements = lock(&ELEMENTS);
         let index = (0..=u32::MAX).find(|index| !elements.contains(index)).unwrap_or_default();
         elements.insert(index);
         Self(index)
@@ -48,7 +49,7 @@ impl Ids {
 
 impl Drop for Ids {
     fn drop(&mut self) {
-        ELEMENTS.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+        lock(&ELEMENTS).remove(&self.0);
     }
 }
 

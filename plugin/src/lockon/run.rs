@@ -256,10 +256,6 @@ impl Sink for ResultsToLine {
         "src"
     }
 
-    fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> Result<()> {
-        Ok(())
-    }
-
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
         let outcome = Outcome { record: delivery.record.clone(), mask: delivery.mask.cloned() };
         self.element.imp().line.found(delivery.record.frame, outcome);
@@ -276,10 +272,6 @@ impl Sink for ResultsToLine {
         if let (Some(reason), false) = (refused, is_taken_back) {
             self.element.imp().refuse(&format!("frame {frame}: cannot {order}: {reason}"));
         }
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &Summary) -> Result<()> {
         Ok(())
     }
 }

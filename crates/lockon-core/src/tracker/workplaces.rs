@@ -1,12 +1,13 @@
 //! The threads that follow targets, and what each of them needs for that.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use rayon::prelude::*;
 
 use super::eye::Eyes;
 use super::sample::Window;
+use crate::locks::lock;
 use crate::workers;
 
 /// What one thread needs to follow a target.
@@ -103,7 +104,7 @@ impl Default for Idle {
 
 impl Idle {
     fn on(&self, processor: usize) -> MutexGuard<'_, Vec<Workplace>> {
-        self.of_processors[processor % PROCESSORS].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.of_processors[processor % PROCESSORS])
     }
 
     /// One that was left on this processor; else one of any other; else a new one.
@@ -151,7 +152,7 @@ pub(super) struct Workplaces {
 impl Workplaces {
     /// For so many threads.
     pub(super) fn new(threads: usize) -> Self {
-        let mut shared = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&IDLE);
         let idle = shared.upgrade().unwrap_or_default();
         *shared = Arc::downgrade(&idle);
         Self { threads: Threads::new(threads), idle }

@@ -7,7 +7,7 @@
 
 use std::ffi::c_int;
 use std::ops::Deref;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::result::{self, DriverError};
@@ -15,6 +15,7 @@ use cudarc::driver::sys::{self, CUresult};
 
 use lockon_core::backend::Device;
 use lockon_core::error::{CudaVersion, DeviceFault, Result};
+use lockon_core::locks::lock;
 
 use super::Attribute;
 use super::error::{failed, failed_to_open, fault, is_fatal};
@@ -163,7 +164,7 @@ impl Gpu {
     /// Opens the device of that number. While somebody has it open, all have the same: kernels are loaded
     /// once.
     pub(crate) fn open(number: usize) -> Result<Self> {
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&OPEN);
         let same = open.iter().find(|(other, _)| *other == number).and_then(|(_, context)| context.upgrade());
         if let Some(gpu) = same.map(Self) {
             let reason = || "another run of this process lost it".into();

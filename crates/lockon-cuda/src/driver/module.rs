@@ -7,12 +7,13 @@
 
 use std::collections::HashMap;
 use std::ffi::c_int;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use cudarc::driver::{CudaFunction, CudaModule, result, sys};
 use cudarc::nvrtc::Ptx;
 
 use lockon_core::error::Result;
+use lockon_core::locks::lock;
 
 use super::device::Gpu;
 use super::error::failed;
@@ -37,7 +38,7 @@ impl Gpu {
     pub(crate) fn share(&self, ptx: &'static str) -> Result<Module> {
         // Before the other lock, as whoever captures takes them.
         let _captures_wait = hold_captures_up();
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&self.shared);
         let module = if let Some(module) = shared.get(ptx) {
             module.clone()
         } else {

@@ -9,7 +9,7 @@ mod telling;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::Message;
@@ -28,6 +28,7 @@ use attempt::Attempt;
 use claim::Claim;
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
+use lockon_core::locks::lock;
 use lockon_core::metrics::Registry;
 use lockon_core::results::Summary;
 use lockon_core::threads;
@@ -235,7 +236,7 @@ fn instance() -> String {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         // It is whole at every moment.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn drains(&self) -> bool {

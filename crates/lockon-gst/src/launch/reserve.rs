@@ -7,7 +7,7 @@
 //! Before that it must not run there: a task that is paused, or that waits for another one without a thread,
 //! would hold the thread for ever. A pool does not know which task it is asked for, so each task has its own.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -17,6 +17,7 @@ use gst::subclass::prelude::*;
 
 use super::News;
 use lockon_core::error::{Error, Result};
+use lockon_core::locks::lock;
 use lockon_core::threads;
 
 /// As much stack as the system usually gives: codecs may need it.
@@ -37,7 +38,7 @@ struct Waiting {
 static RESERVE: Mutex<Option<Sender<Waiting>>> = Mutex::new(None);
 
 fn reserve() -> Result<Sender<Waiting>> {
-    let mut reserve = RESERVE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut reserve = lock(&RESERVE);
     if let Some(sender) = &*reserve {
         return Ok(sender.clone());
     }
@@ -101,7 +102,8 @@ mod imp {
     use crossbeam_channel::Sender;
     use gst::subclass::TaskPoolFunction;
     use gst::subclass::prelude::*;
-    use std::sync::{Arc, Mutex, PoisonError};
+    use lockon_core::locks::lock;
+    use std::sync::{Arc, Mutex};
 
     #[derive(Default)]
     pub struct Pool {
@@ -132,7 +134,7 @@ mod imp {
             let task = Arc::new(Mutex::new(Some(task)));
             let taken = task.clone();
             let work = move || {
-                let task = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let task = lock(&taken).take();
                 if let Some(task) = task {
                     task.call();
                 }

@@ -16,7 +16,7 @@
 //! `timeline`; `progress` tells whether it still moves, `shown` how it keeps up.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use gst::prelude::*;
 
@@ -26,6 +26,7 @@ use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
 use lockon_core::frame::VideoFormat;
+use lockon_core::locks::lock;
 use lockon_core::orders::Order;
 use lockon_core::overlay::{Crop, Hidden, Hiding};
 use lockon_core::ports::{Delivery, Sink};
@@ -415,9 +416,4 @@ fn named(name: &str, error: Error) -> Error {
 /// A failure of the output's own, named by [`named`].
 fn fault(reason: impl Into<String>) -> Error {
     Error::Output { name: String::new(), reason: reason.into() }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The data are whole at every moment: a panic elsewhere leaves nothing half done.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

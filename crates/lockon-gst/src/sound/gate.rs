@@ -8,6 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use gst::prelude::*;
 
 use super::POLL;
+use lockon_core::locks::lock;
 
 /// Lets sound pass as far as the video has come.
 #[derive(Default)]
@@ -115,7 +116,7 @@ impl Gate {
 
     fn lock(&self) -> MutexGuard<'_, GateState> {
         // The state is whole at every moment: a panic elsewhere leaves nothing half done.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

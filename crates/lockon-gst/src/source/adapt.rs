@@ -4,7 +4,7 @@
 //! for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gst::prelude::*;
 
@@ -16,6 +16,7 @@ use super::{Input, LOG, SourceSpec};
 use crate::cuda::FEATURE;
 use crate::launch;
 use lockon_core::error::Result;
+use lockon_core::locks::lock;
 
 /// Formats that a conversion may produce: 8-bit luma with its chroma, as planes that `videoflip` and
 /// `deinterlace` accept.
@@ -148,7 +149,7 @@ pub(super) fn adapt_in_place(
         };
         linked(before.link(&entry))?;
         linked(exit.link(&after))?;
-        *put_in.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        *lock(&put_in) = Some(text);
         Ok(())
     };
     let adapt = Arc::new(adapt);

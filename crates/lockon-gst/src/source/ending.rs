@@ -15,10 +15,11 @@
 //! A closed connection is reported by a warning on the bus, which [`super::VideoSource`] handles before this.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
+use lockon_core::locks::lock;
 
 /// An end that comes so long after the last frame is one of waiting, not of the stream. Shorter than the
 /// time-outs of GStreamer's network sources, longer than a sender takes from its last frame to its goodbye.
@@ -136,7 +137,7 @@ impl Ending {
     }
 
     fn last_frame(&self) -> std::sync::MutexGuard<'_, LastFrame> {
-        self.last_frame.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.last_frame)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
@@ -13,6 +13,7 @@ use super::multipart::Multipart;
 use super::reconnect::ResumePoint;
 use crate::cuda::Surfaces;
 use crate::launch;
+use lockon_core::locks::lock;
 
 /// Samples that wait in the channel of a file. Two keep the decoder busy while the engine takes one; pools
 /// are small.
@@ -127,7 +128,7 @@ impl Feed {
         self.is_real_time.store(is_real_time, Ordering::Relaxed);
         let (sender, receiver) =
             crossbeam_channel::bounded(if is_live { LIVE_WAITING } else { LOSSLESS_WAITING });
-        let mut outlet = self.outlet.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outlet = lock(&self.outlet);
         match *outlet {
             Outlet::Ended => {}
             _ if is_live => *outlet = Outlet::Live(sender, receiver.clone()),
@@ -139,7 +140,7 @@ impl Feed {
     /// Hands over one sample; on the streaming thread.
     pub(super) fn push(&self, arrival: NumberedSample) -> Result<gst::FlowSuccess, gst::FlowError> {
         // Cloned, so that the lock is not held while the channel is full.
-        let outlet = self.outlet.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let outlet = lock(&self.outlet).clone();
         match outlet {
             Outlet::Lossless(sender) => {
                 // The receiver is gone: the pipeline is about to be stopped.
@@ -161,7 +162,7 @@ impl Feed {
 
     /// No sample will follow; on the streaming thread.
     pub(super) fn end(&self) {
-        *self.outlet.lock().unwrap_or_else(PoisonError::into_inner) = Outlet::Ended;
+        *lock(&self.outlet) = Outlet::Ended;
     }
 }
 

@@ -8,13 +8,14 @@
 //!   video.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gst::prelude::*;
 
 use super::orientation::Orientation;
 use super::{Input, LOG, SourceSpec};
 use crate::launch;
+use lockon_core::locks::lock;
 
 /// Access units that are looked at for a display orientation. It comes with the first key frame.
 const LOOKED_AT: u32 = 32;
@@ -61,7 +62,7 @@ impl Head {
 
     /// How the video says that it is turned.
     pub(super) fn orientation(&self) -> Option<Orientation> {
-        *self.orientation.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.orientation)
     }
 
     /// Looks at a raw stream before its parser, which drops what comes before the parameter sets: messages,
@@ -70,7 +71,7 @@ impl Head {
         let (head, raw) = (Arc::clone(self), Mutex::new(RawBeginning::default()));
         pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
             launch::guarded(pad, gst::PadProbeReturn::Ok, || {
-                let mut raw = raw.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut raw = lock(&raw);
                 let layout = pad.current_caps().and_then(|caps| Layout::of(&caps));
                 if layout.is_some_and(|layout| layout.length_bytes.is_some()) {
                     return gst::PadProbeReturn::Remove;
@@ -96,7 +97,7 @@ impl Head {
     /// Keeps the first orientation.
     fn keep(&self, said: Said) {
         if let Some(orientation) = said.orientation {
-            self.orientation.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(orientation);
+            lock(&self.orientation).get_or_insert(orientation);
         }
     }
 
@@ -105,7 +106,7 @@ impl Head {
         let beginning = Mutex::new(Beginning::default());
         pad.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM, move |pad, info| {
             launch::guarded(pad, gst::PadProbeReturn::Ok, || {
-                let mut beginning = beginning.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut beginning = lock(&beginning);
                 match (info.buffer(), info.event()) {
                     (Some(buffer), _) => beginning.judge(pad, buffer, &head, &input),
                     (None, Some(event)) if event.type_() == gst::EventType::Eos => {

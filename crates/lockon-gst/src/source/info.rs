@@ -8,6 +8,7 @@ use crate::launch::{Launch, Milestone, Running};
 use lockon_core::control::{Control, STOP_CHECK};
 use lockon_core::error::Result;
 use lockon_core::frame::{Size, VideoFormat};
+use lockon_core::locks::lock;
 use lockon_core::ports::{Next, Source};
 
 use super::errors::{in_words_of_the_input, no_video};
@@ -180,7 +181,7 @@ fn count_packets(
     control: &Control,
 ) -> Result<Option<u64>> {
     use std::sync::atomic::{AtomicU64, Ordering};
-    use std::sync::{Arc, Mutex, PoisonError};
+    use std::sync::{Arc, Mutex};
     let mut launch = Launch::new("count", "filesrc name=input ! parsebin name=parse");
     launch.set("input", "location", path.display());
     let pipeline = launch.build()?;
@@ -198,7 +199,7 @@ fn count_packets(
             return;
         }
         let count = Arc::new(AtomicU64::new(0));
-        found.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&count));
+        lock(&found).push(Arc::clone(&count));
         pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
             if info.buffer().is_some_and(|buffer| is_shown(pad, buffer)) {
                 count.fetch_add(1, Ordering::Relaxed);
@@ -217,7 +218,7 @@ fn count_packets(
             break;
         }
     }
-    let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+    let counts = lock(&counts);
     let count = counts.get(used).ok_or_else(|| no_video(input, "its video stream is gone"))?;
     Ok(Some(count.load(Ordering::Relaxed)))
 }

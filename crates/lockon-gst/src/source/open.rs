@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
@@ -41,6 +41,7 @@ use crate::stuck::{Stillness, Stuck, Watchdog};
 use crate::truncated;
 use lockon_core::control::{Control, STOP_CHECK};
 use lockon_core::error::{Error, Result};
+use lockon_core::locks::lock;
 
 /// How long the first frame may take: a network camera needs seconds. A pipe may take as long as its writer.
 pub(super) const FIRST_FRAME: Duration = Duration::from_secs(if cfg!(test) { 6 } else { 30 });
@@ -123,7 +124,7 @@ impl VideoSource {
             launch.insert_before("frames", &chain)?;
             opened = start(&mut launch)?;
         }
-        let put_in = opened.put_in.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let put_in = lock(&opened.put_in).take();
         if let Some(chain) = put_in {
             launch.insert_before("frames", &chain)?;
         }

@@ -5,7 +5,7 @@
 //! lost. Opened again it would play the same segments: [`await_renewal`] waits for others first.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
@@ -15,6 +15,7 @@ use super::open::{MOST_REDIRECTIONS, redirected};
 use super::{Input, SourceSpec, Uri};
 use crate::launch::{self, Redirection, Running};
 use lockon_core::control::{Control, STOP_CHECK};
+use lockon_core::locks::lock;
 
 /// A playlist is renewed about once in its target duration (RFC 8216, 6.3.4). Networks and cameras are late.
 const TARGETS: u32 = 4;
@@ -57,7 +58,7 @@ impl Playlist {
         let playlist = Arc::clone(self);
         pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
             launch::guarded(pad, gst::PadProbeReturn::Ok, || {
-                let mut text = playlist.text.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut text = lock(&playlist.text);
                 if let Some(data) = info.buffer().and_then(|buffer| buffer.map_readable().ok()) {
                     let room = MOST_BYTES - text.len();
                     text.extend(data.iter().take(room));
@@ -72,7 +73,7 @@ impl Playlist {
         if !self.is_read.load(Ordering::Relaxed) {
             return None;
         }
-        let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = lock(&self.text);
         bound(&String::from_utf8_lossy(&text))
     }
 }

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gst::prelude::*;
@@ -22,6 +22,7 @@ use super::{SourceSpec, presentation_time};
 use crate::launch::{self, Running};
 use lockon_core::config::Moment;
 use lockon_core::control::{Control, STOP_CHECK};
+use lockon_core::locks::lock;
 
 /// No codec reorders more frames than this: so many packets behind a moment, all frames before it have come.
 const REORDERED: usize = 32;
@@ -125,9 +126,7 @@ fn count(path: &Path, moment: Moment, control: &Control) -> Option<Vec<Packet>> 
     pad.add_probe(types, {
         let (counter, done) = (counter.clone(), done.clone());
         move |pad, info| {
-            let result = launch::guarded(pad, Err(Uncountable), || {
-                counter.lock().unwrap_or_else(PoisonError::into_inner).see(pad, info)
-            });
+            let result = launch::guarded(pad, Err(Uncountable), || lock(&counter).see(pad, info));
             match result {
                 Ok(false) => return gst::PadProbeReturn::Ok,
                 Ok(true) => drop(done.try_send(true)),
@@ -158,7 +157,7 @@ fn count(path: &Path, moment: Moment, control: &Control) -> Option<Vec<Packet>> 
         }
     };
     drop(running);
-    let packets = std::mem::take(&mut counter.lock().unwrap_or_else(PoisonError::into_inner).packets);
+    let packets = std::mem::take(&mut lock(&counter).packets);
     is_counted.then_some(packets)
 }
 

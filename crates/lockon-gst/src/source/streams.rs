@@ -1,13 +1,14 @@
 //! Chooses one of several video streams: the requested one, else the one flagged as default, else the first.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gst::prelude::*;
 
 use super::spec::decoding_element;
 use super::{Input, LOG, SourceSpec};
 use crate::launch::Launch;
+use lockon_core::locks::lock;
 
 /// The choice among the video streams of a pipeline.
 #[derive(Debug, Default)]
@@ -51,7 +52,7 @@ impl Streams {
 
     /// Why no stream can be used.
     pub(super) fn refusal(&self) -> Option<String> {
-        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.refusal).clone()
     }
 
     fn choose(&self, decode: &gst::Element, sink: &gst::Pad, spec: &SourceSpec, is_told: &AtomicBool) {
@@ -75,7 +76,7 @@ impl Streams {
             let streams =
                 if pads.len() == 1 { "1 video stream" } else { &format!("{} video streams", pads.len()) };
             let reason = format!("there is no video stream {chosen}: it has {streams}: {}", described());
-            *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.clone());
+            *lock(&self.refusal) = Some(reason.clone());
             gst::element_error!(decode, gst::StreamError::Failed, ("{}", reason));
             return;
         };

@@ -30,7 +30,7 @@ mod list;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -43,6 +43,7 @@ use crate::run::{Outlet, Run, Video};
 use lockon_core::config::BackendChoice;
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result, catch_panic};
+use lockon_core::locks::lock;
 use lockon_core::results::Summary;
 use lockon_core::threads;
 use lockon_gst::launch;
@@ -217,8 +218,7 @@ impl Fleet {
             // Without a thread the run is told as failed.
             let task = Arc::new(Mutex::new(Some(task)));
             let taken = task.clone();
-            let take =
-                |task: &Mutex<Option<Task>>| task.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let take = |task: &Mutex<Option<Task>>| lock(task).take();
             match thread.spawn(move || take(&taken).map(|task| shared.work(task, share))) {
                 Ok(thread) => self.threads.push(thread),
                 Err(error) => take(&task).into_iter().for_each(|task| self.shared.refuse(task, &error)),
@@ -297,7 +297,7 @@ struct Task {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         // It is whole at every moment.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn begin(&self, state: &mut State, (id, order): (RunId, Order), is_file: bool) -> Task {

@@ -96,6 +96,16 @@ pub struct Spec {
     pub takes_hyphens: bool,
     /// Help does not tell the default.
     pub hides_default: bool,
+    /// What its value decides: requests that differ in nothing that decides get the same.
+    pub decides: Decides,
+    /// `{name}`, `{stem}` and `{index}` in the value stand for the name of the video.
+    pub expands: bool,
+    /// The part of the value that nobody may see.
+    pub secret: Option<Secret>,
+    /// It is about one video, and means nothing to a run whose video is chosen later.
+    pub is_of_one: bool,
+    /// A search in a still picture has it.
+    pub in_still: bool,
     /// An outlet that is handed to the run fulfils it: see [`crate::run::Outlet`].
     pub needs_outlet: bool,
     /// Few people need it: the short help (`-h`) leaves it out.
@@ -106,6 +116,28 @@ pub struct Spec {
     pub excludes: &'static [&'static str],
     /// Whether the element has it.
     pub element: InElement,
+}
+
+/// What a field decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decides {
+    /// Neither what is found nor what is shown.
+    Nothing,
+    /// What is found.
+    Found,
+    /// What is found, where it is set. For fields that came later: results of earlier versions stay valid.
+    FoundIfSet,
+    /// What an encoded output shows, where it is set.
+    Shown,
+}
+
+/// The part of a value that nobody may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Secret {
+    /// The login in an address, or in a pipeline's text.
+    Login,
+    /// That of a receiver of events: of web addresses the path too.
+    Receiver,
 }
 
 /// What a declaration says if it says nothing.
@@ -120,6 +152,11 @@ pub(super) const SPEC: Spec = Spec {
     is_positional: false,
     takes_hyphens: false,
     hides_default: false,
+    decides: Decides::Nothing,
+    expands: false,
+    secret: None,
+    is_of_one: false,
+    in_still: false,
     needs_outlet: false,
     is_rare: false,
     needs: &[],

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::ser::{Error as _, Serialize, SerializeMap, Serializer};
 
-use super::{FIELDS, Field, Number, Request, Shape, shown_receiver};
+use super::{FIELDS, Field, Number, Request, Secret, Shape, shown_receiver};
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
 use lockon_core::text;
@@ -73,12 +73,10 @@ impl Request {
     pub fn without_secrets(&self) -> (Self, bool) {
         let mut open = self.clone();
         let mut had_any = false;
-        for field in
-            FIELDS.iter().filter(|field| matches!(field.name, "input" | "source" | "sink" | "events"))
-        {
-            let shown = |typed: &str| match field.name {
-                "events" => shown_receiver(typed),
-                _ => text::address_without_secrets(typed).into_owned(),
+        for (field, secret) in FIELDS.iter().filter_map(|field| Some((field, field.spec.secret?))) {
+            let shown = |typed: &str| match secret {
+                Secret::Receiver => shown_receiver(typed),
+                Secret::Login => text::address_without_secrets(typed).into_owned(),
             };
             let hide = |typed: OsString| match typed.to_str().map(shown) {
                 Some(hidden) if Some(&*hidden) != typed.to_str() => {

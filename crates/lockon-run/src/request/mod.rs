@@ -30,7 +30,7 @@ mod names;
 mod receiver;
 mod share;
 
-pub use field::{Field, FrameRate, InElement, InputText, Number, Shape, Spec, Text};
+pub use field::{Decides, Field, FrameRate, InElement, InputText, Number, Secret, Shape, Spec, Text};
 pub use listen_address::ListenAddress;
 pub use login::login;
 pub(crate) use names::has_words;
@@ -61,28 +61,11 @@ use lockon_core::search::Search;
 use lockon_gst::detections::Wanted;
 use lockon_gst::source::Decoder;
 
-const TO_DO: &str = "What to do";
-const SEARCH: &str = "Search of templates (tracks have their own)";
-const OUTPUT: &str = "Output";
-const HOW: &str = "How";
-
-/// Fields besides what to do and how to search that decide what is found.
-const DECISIVE: [&str; 11] = [
-    "input",
-    "source",
-    "live",
-    "lossless",
-    "video-stream",
-    "size",
-    "fps",
-    "start",
-    "end",
-    "every",
-    "max-frames",
-];
-
-/// Fields that decide what an encoded output shows.
-const SHOWN: [&str; 7] = ["view", "follow", "follow-zoom", "no-audio", "zone", "blur", "pixelate"];
+const TO_DO: Spec = Spec { group: "What to do", decides: Decides::Found, ..SPEC };
+const SEARCH: Spec =
+    Spec { group: "Search of templates (tracks have their own)", decides: Decides::Found, ..SPEC };
+const OUTPUT: Spec = Spec { group: "Output", ..SPEC };
+const HOW: Spec = Spec { group: "How", ..SPEC };
 
 /// Most threads.
 const MOST_THREADS: f64 = 1024.0;
@@ -91,229 +74,229 @@ request! {
     /// A file, a URI, `camera[:/dev/videoN]`, pictures (`seq/%04d.jpg`, a folder, a quoted glob), - for
     /// standard input, or @JOB: a file with the options of a run, as --print-job writes it; several inputs
     /// are processed at once, each as a run of its own
-    input: Option<InputText> = None, Spec { value: "INPUT", is_positional: true, ..SPEC };
+    input: Option<InputText> = None, Spec { value: "INPUT", is_positional: true, decides: Decides::Found, secret: Some(Secret::Login), is_of_one: true, ..SPEC };
     /// A source of your own: gst-launch text that ends in `appsink name=frames` (optional), or @FILE with
     /// such text
-    source: Option<String> = None, Spec { value: "TEXT|@FILE", excludes: &["input"], ..SPEC };
+    source: Option<String> = None, Spec { value: "TEXT|@FILE", excludes: &["input"], decides: Decides::Found, secret: Some(Secret::Login), is_of_one: true, ..SPEC };
 
     /// Search for a picture (PNG, JPEG, WebP, TIFF, GIF, BMP, PNM; an alpha channel is the mask); may be
     /// given several times
     template: Vec<String> = Vec::new(),
-        Spec { value: "[NAME=]PATH", short: Some('t'), group: TO_DO, element: InElement::Playing, ..SPEC };
+        Spec { value: "[NAME=]PATH", short: Some('t'), element: InElement::Playing, ..TO_DO };
     /// Follow the object in this box (0,0 is the top left pixel), from this frame or time on: 18, 12.5s,
     /// 1:02.5 (default: the first frame). A NAME stands in all results beside the track's number; may be
     /// given several times
     track: Vec<TrackSpec> = Vec::new(),
-        Spec { value: "[NAME=]X,Y,W,H[@WHEN]", group: TO_DO, takes_hyphens: true, element: InElement::Ready, ..SPEC };
+        Spec { value: "[NAME=]X,Y,W,H[@WHEN]", takes_hyphens: true, element: InElement::Ready, is_of_one: true, ..TO_DO };
     /// Draw the box to follow in a window, on the first frame (of --start if given; the newest of a camera):
     /// drag a box, arrows move it by a pixel, Shift+arrows resize it, Enter or space accepts it, A adds
     /// another, Backspace removes the last one, Esc, q and c cancel. Without a screen the frame is written as
     /// a picture with a grid to read boxes from
-    pick: bool = false, Spec { group: TO_DO, ..SPEC };
+    pick: bool = false, TO_DO;
     /// Follow the matches of --template: each match that lasts becomes a track with its own number, until it
     /// is lost for long. --max-matches limits the matches of each template
     track_matches: bool = false,
-        Spec { group: TO_DO, element: InElement::Ready, ..SPEC };
+        Spec { element: InElement::Ready, ..TO_DO };
     /// Follow the objects of a detector upstream: regions of interest (`GstVideoRegionOfInterestMeta`) that
     /// an element of --source puts on some or all frames; each object becomes a track with its own number,
     /// until it is lost for long
     track_detections: bool = false,
-        Spec { group: TO_DO, excludes: &["track-matches"], element: InElement::Ready, ..SPEC };
+        Spec { excludes: &["track-matches"], element: InElement::Ready, ..TO_DO };
     /// Follow only detections of this class, as the detector names it; may be given several times
     detection_type: Vec<String> = Vec::new(),
-        Spec { is_rare: true, value: "CLASS", group: TO_DO, needs: &["track-detections"], element: InElement::Ready, ..SPEC };
+        Spec { is_rare: true, value: "CLASS", needs: &["track-detections"], element: InElement::Ready, ..TO_DO };
     /// Minimum score of a detection, from 0 to 1: the field `confidence` of a region's parameters
     min_detection_score: f64 = 0.0,
-        Spec { is_rare: true, value: "SCORE", group: TO_DO, needs: &["track-detections"], range: Some((0.0, 1.0)), element: InElement::Ready, ..SPEC };
+        Spec { is_rare: true, value: "SCORE", needs: &["track-detections"], range: Some((0.0, 1.0)), element: InElement::Ready, ..TO_DO };
     /// End a track that has been lost for this long: 10s, 500ms, 1:30 [default: boxes of --track are searched
     /// for until the video ends; tracks of matches and detections end after 2 s]
     lost_for: Option<TimeSpan> = None,
-        Spec { value: "TIME", group: TO_DO, element: InElement::Ready, ..SPEC };
+        Spec { value: "TIME", element: InElement::Ready, ..TO_DO };
     /// Replay the interactive changes stored in an earlier results file (JSON Lines), at the same frames
     control: Option<PathBuf> = None,
-        Spec { value: "FILE.jsonl", group: TO_DO, element: InElement::Ready, ..SPEC };
+        Spec { value: "FILE.jsonl", element: InElement::Ready, is_of_one: true, ..TO_DO };
     /// Binarise: `mean:BLOCK:C`, `gaussian:BLOCK:C`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`; `:inv` inverts
     threshold: Option<ThresholdSpec> = None,
-        Spec { value: "METHOD:BLOCK:VALUE[:inv]", group: TO_DO, element: InElement::Playing, ..SPEC };
+        Spec { value: "METHOD:BLOCK:VALUE[:inv]", element: InElement::Playing, ..TO_DO };
     /// Luma that is searched and thresholded: as-is (as decoded) or full (limited-range video, 16 to 235, is
     /// expanded to 0 to 255, so that it gives what full-range video and pictures give)
     range: LumaRange = LumaRange::default(),
-        Spec { value: "RANGE", group: TO_DO, offers: &["as-is", "full"], element: InElement::Ready, ..SPEC };
+        Spec { value: "RANGE", offers: &["as-is", "full"], element: InElement::Ready, decides: Decides::FoundIfSet, ..TO_DO };
 
     /// Minimum score of a match, from -1 to 1
     min_score: f64 = Limits::default().min_score,
-        Spec { value: "SCORE", group: SEARCH, takes_hyphens: true, range: Some((-1.0, 1.0)), element: InElement::Playing, ..SPEC };
+        Spec { value: "SCORE", takes_hyphens: true, range: Some((-1.0, 1.0)), element: InElement::Playing, in_still: true, ..SEARCH };
     /// Maximum matches of each template in a frame
     max_matches: u32 = Limits::default().max_matches as u32,
-        Spec { value: "N", group: SEARCH, range: Some((1.0, f64::INFINITY)), element: InElement::Playing, ..SPEC };
+        Spec { value: "N", range: Some((1.0, f64::INFINITY)), element: InElement::Playing, in_still: true, ..SEARCH };
     /// Maximum overlap of two matches of one template: intersection over union, from 0 to 1
     max_overlap: f64 = Limits::default().max_overlap,
-        Spec { value: "IOU", group: SEARCH, range: Some((0.0, 1.0)), element: InElement::Playing, ..SPEC };
+        Spec { value: "IOU", range: Some((0.0, 1.0)), element: InElement::Playing, in_still: true, ..SEARCH };
     /// Search at every power of FACTOR (default 1.05) in the range, and at 1; a single number is that scale
     /// alone
     scales: Typed<Scales> = Typed::of("1..1/2"),
-        Spec { value: "FROM..TO[/FACTOR]", group: SEARCH, hides_default: true, element: InElement::Playing, ..SPEC };
+        Spec { value: "FROM..TO[/FACTOR]", hides_default: true, element: InElement::Playing, in_still: true, ..SEARCH };
     /// Search at angles in degrees, counter-clockwise positive, every STEP (default 5); a single number is
     /// that angle alone
     angles: Typed<Angles> = Typed::of("0..0/1"),
-        Spec { value: "FROM..TO[/STEP]", group: SEARCH, takes_hyphens: true, hides_default: true, element: InElement::Playing, ..SPEC };
+        Spec { value: "FROM..TO[/STEP]", takes_hyphens: true, hides_default: true, element: InElement::Playing, in_still: true, ..SEARCH };
     /// Search method: exhaustive (every position, scale and angle), pyramid (coarse to fine on the CPU: much
     /// faster with many scales and angles; scores are exact, but a match can be missed) or auto (pyramid
     /// where exhaustive takes long on the CPU, by the counted work; also from a later frame on)
     search: SearchMethod = SearchMethod::default(),
-        Spec { value: "METHOD", group: SEARCH, offers: &["auto", "exhaustive", "pyramid"], element: InElement::Playing, ..SPEC };
+        Spec { value: "METHOD", offers: &["auto", "exhaustive", "pyramid"], element: InElement::Playing, in_still: true, ..SEARCH };
     /// Search for templates only inside this box; 0,0 is the top left pixel
     roi: Option<Rect> = None,
-        Spec { value: "X,Y,W,H", group: SEARCH, takes_hyphens: true, element: InElement::Playing, ..SPEC };
+        Spec { value: "X,Y,W,H", takes_hyphens: true, element: InElement::Playing, in_still: true, ..SEARCH };
 
     /// Write the video with the results drawn into it: .mp4, .mkv, .avi or .webm; may be given several times.
     /// If lockon is killed, .mkv keeps everything; .mp4 loses at most the last half second (all of it in the
     /// first second). Through a named pipe: .mkv or .webm
     output: Vec<PathBuf> = Vec::new(),
-        Spec { value: "FILE", short: Some('o'), group: OUTPUT, is_file: true, ..SPEC };
+        Spec { value: "FILE", short: Some('o'), is_file: true, expands: true, ..OUTPUT };
     /// Crop -o to this size and pan smoothly to keep a track in view; no boxes drawn. Follows the first track
     /// that is found, or the one with that number; stands still while the track is lost
     follow: Option<Shot> = None,
-        Spec { value: "WxH[@TRACK]", group: OUTPUT, needs: &["output"], excludes: &["view"], ..SPEC };
+        Spec { value: "WxH[@TRACK]", needs: &["output"], excludes: &["view"], decides: Decides::Shown, ..OUTPUT };
     /// Magnify the crop of --follow, from 1 to 16 times
     follow_zoom: f64 = 1.0,
-        Spec { is_rare: true, value: "TIMES", group: OUTPUT, needs: &["follow"], range: Some((1.0, 16.0)), hides_default: true, ..SPEC };
+        Spec { is_rare: true, value: "TIMES", needs: &["follow"], range: Some((1.0, 16.0)), hides_default: true, decides: Decides::Shown, ..OUTPUT };
     /// Blur these in -o, --cut, --sink and --display: all, the number of a track, or the name of a track,
     /// template or class. They stay hidden while they are uncertain or lost; a report has no pictures then;
     /// may be given several times
     blur: Vec<Subject> = Vec::new(),
-        Spec { value: "all|NAME|NUMBER", group: OUTPUT, excludes: &["serve", "event-thumbnails"], ..SPEC };
+        Spec { value: "all|NAME|NUMBER", excludes: &["serve", "event-thumbnails"], decides: Decides::Shown, ..OUTPUT };
     /// As --blur, with large squares
     pixelate: Vec<Subject> = Vec::new(),
-        Spec { value: "all|NAME|NUMBER", group: OUTPUT, excludes: &["serve", "event-thumbnails"], ..SPEC };
+        Spec { value: "all|NAME|NUMBER", excludes: &["serve", "event-thumbnails"], decides: Decides::Shown, ..OUTPUT };
     /// Write a clip for each appearance (see --gap), without boxes: in the file's name n in braces is the
     /// clip's number, and {name} the track or template. Copied from a file, beginning at a key frame; encoded
     /// from everything else
-    cut: Option<String> = None, Spec { value: "{name}-{n}.mp4", group: OUTPUT, is_file: true, ..SPEC };
+    cut: Option<String> = None, Spec { value: "{name}-{n}.mp4", is_file: true, ..OUTPUT };
     /// Time before and after each appearance in the clips of --cut
     cut_padding: TimeSpan = TimeSpan::seconds(1),
-        Spec { is_rare: true, value: "TIME", group: OUTPUT, ..SPEC };
+        Spec { is_rare: true, value: "TIME", ..OUTPUT };
     /// Encode the clips of --cut, so that they begin and end at the exact frame
-    cut_exact: bool = false, Spec { group: OUTPUT, needs: &["cut"], ..SPEC };
+    cut_exact: bool = false, Spec { needs: &["cut"], ..OUTPUT };
     /// Do not copy the input's sound into -o and --cut
-    no_audio: bool = false, Spec { group: OUTPUT, ..SPEC };
+    no_audio: bool = false, Spec { decides: Decides::Shown, ..OUTPUT };
     /// Show the results in a window. Drag a box to follow an object, click a track to forget it; space pauses
     /// and resumes, `.` steps by one frame; q, Esc and closing the window end the run as if the video had
     /// ended. A camera's frames are dropped while paused
-    display: bool = false, Spec { group: OUTPUT, ..SPEC };
+    display: bool = false, OUTPUT;
     /// Send the results into a pipeline of your own: gst-launch text that begins with `appsrc name=results`
     /// (optional), or @FILE with such text
-    sink: Vec<String> = Vec::new(), Spec { value: "TEXT|@FILE", group: OUTPUT, ..SPEC };
+    sink: Vec<String> = Vec::new(), Spec { value: "TEXT|@FILE", expands: true, secret: Some(Secret::Login), ..OUTPUT };
     /// Picture of -o, --display and --sink: `overlay` (boxes over the picture), `mask` (the thresholded
     /// picture) or `split` (half of each) [default: overlay; mask if only --threshold is given]
     view: Option<View> = None,
-        Spec { value: "VIEW", group: OUTPUT, offers: &["overlay", "mask", "split"], ..SPEC };
+        Spec { value: "VIEW", offers: &["overlay", "mask", "split"], decides: Decides::Shown, ..OUTPUT };
     /// Write results: .jsonl, .csv, .mot.txt (MOTChallenge), .cvat.xml (tracks for CVAT), .coco.json (COCO),
     /// .intervals.csv or .intervals.jsonl (from when to when each template and track was in sight), or - for
     /// JSON Lines on standard output; may be given several times
     results: Vec<String> = Vec::new(),
-        Spec { value: "FILE", group: OUTPUT, is_file: true, element: InElement::Ready, ..SPEC };
+        Spec { value: "FILE", is_file: true, element: InElement::Ready, expands: true, ..OUTPUT };
     /// Continue --results files that exist (.jsonl and .csv) instead of overwriting them: with another `run`
     /// record, no second header, and a last line that was cut off repaired
-    append: bool = false, Spec { group: OUTPUT, needs: &["results"], ..SPEC };
+    append: bool = false, Spec { needs: &["results"], ..OUTPUT };
     /// Begin the next --results file (.jsonl and .csv) at this size, or when the hour or the day ends (UTC):
     /// 100M, hour, day. {date} and {time} in the name are those of its beginning, and names that exist get a
     /// number: nothing is overwritten
     rotate: Option<Rotate> = None,
-        Spec { value: "SIZE|hour|day", group: OUTPUT, needs: &["results"], offers: &["hour", "day"], ..SPEC };
+        Spec { value: "SIZE|hour|day", needs: &["results"], offers: &["hour", "day"], ..OUTPUT };
     /// Keep the newest N files of each --results with --rotate, and remove older ones
     keep: Option<u32> = None,
-        Spec { value: "N", group: OUTPUT, needs: &["rotate"], range: Some((1.0, f64::INFINITY)), ..SPEC };
+        Spec { value: "N", needs: &["rotate"], range: Some((1.0, f64::INFINITY)), ..OUTPUT };
     /// Longest time out of sight within one appearance of --results NAME.intervals.csv and .jsonl, the report
     /// and the summary; after a longer one a new appearance begins
     gap: TimeSpan = TimeSpan::seconds(1),
-        Spec { is_rare: true, value: "TIME", group: OUTPUT, element: InElement::Ready, ..SPEC };
+        Spec { is_rare: true, value: "TIME", element: InElement::Ready, ..OUTPUT };
     /// Report events of tracks (appeared, uncertain, lost, found, gone; entered or left a --zone): as lines
     /// of JSON on standard output (-), posted to an http:// or https:// address, or published to an MQTT
     /// broker at mqtt://HOST:PORT/TOPIC or mqtts://HOST:PORT/TOPIC, with USER:PASSWORD@ before the host if
     /// needed; @FILE reads the address from a file, which hides it from the list of processes; may be given
     /// several times. The run never waits for a receiver
-    events: Vec<ReceiverText> = Vec::new(), Spec { value: "-|URL|@FILE", group: OUTPUT, needs_outlet: true, ..SPEC };
+    events: Vec<ReceiverText> = Vec::new(), Spec { value: "-|URL|@FILE", needs_outlet: true, expands: true, secret: Some(Secret::Receiver), ..OUTPUT };
     /// A polygon in the picture that tracks can enter and leave, corners in pixels; a track is inside if the
     /// middle of its box's lower edge is. Drawn in -o, --display and --sink and on the page of --serve; may
     /// be given several times
     zone: Vec<Zone> = Vec::new(),
-        Spec { value: "NAME=X,Y,X,Y,X,Y", group: OUTPUT, ..SPEC };
+        Spec { value: "NAME=X,Y,X,Y,X,Y", decides: Decides::Shown, ..OUTPUT };
     /// Put a small picture of the track into each event: JPEG, in base64
-    event_thumbnails: bool = false, Spec { is_rare: true, group: OUTPUT, needs: &["events"], ..SPEC };
+    event_thumbnails: bool = false, Spec { is_rare: true, needs: &["events"], ..OUTPUT };
     /// Announce the run to Home Assistant through the MQTT broker: a count of tracks, the state of each
     /// --zone, and the events
-    home_assistant: bool = false, Spec { is_rare: true, group: OUTPUT, needs: &["events"], ..SPEC };
+    home_assistant: bool = false, Spec { is_rare: true, needs: &["events"], ..OUTPUT };
     /// Write a page about the run when it ends: trajectories, score and state over time, latency
-    report: Option<String> = None, Spec { value: "FILE.html", group: OUTPUT, is_file: true, ..SPEC };
+    report: Option<String> = None, Spec { value: "FILE.html", is_file: true, expands: true, ..OUTPUT };
 
     /// Device that does the work: auto, cpu, cuda, cuda:N; of several GPUs (`cuda:0,1`, `cuda:all`) each run
     /// uses the one with the fewest runs
     backend: BackendChoice = BackendChoice::default(),
-        Spec { value: "BACKEND", group: HOW, offers: &["auto", "cpu", "cuda"], element: InElement::Ready, ..SPEC };
+        Spec { value: "BACKEND", offers: &["auto", "cpu", "cuda"], element: InElement::Ready, in_still: true, ..HOW };
     /// Threads of the CPU backend, and for several tracks
     threads: Option<u16> = None,
-        Spec { value: "N", group: HOW, range: Some((1.0, MOST_THREADS)), element: InElement::Ready, ..SPEC };
+        Spec { value: "N", range: Some((1.0, MOST_THREADS)), element: InElement::Ready, in_still: true, ..HOW };
     /// Use this kernel of the CUDA backend instead of the one chosen automatically; may be given several
     /// times
     kernel: Vec<Kernel> = Vec::new(),
-        Spec { is_rare: true, value: "NAME", group: HOW, offers: &Kernel::NAMES, lists_offers: true, element: InElement::Ready, ..SPEC };
+        Spec { is_rare: true, value: "NAME", offers: &Kernel::NAMES, lists_offers: true, element: InElement::Ready, in_still: true, ..HOW };
     /// Memory limit of the search on the CPU: 2G, 500M; less is slower [default: half of the free memory]
     memory: Option<Typed<Bytes>> = None,
-        Spec { is_rare: true, value: "SIZE", group: HOW, element: InElement::Ready, ..SPEC };
+        Spec { is_rare: true, value: "SIZE", element: InElement::Ready, in_still: true, ..HOW };
     /// Frames in flight on the device; 2 is a double buffer [default: 4, for a live source 2]
     depth: Option<u8> = None,
-        Spec { is_rare: true, value: "N", group: HOW, range: Some((1.0, 32.0)), element: InElement::Ready, ..SPEC };
+        Spec { is_rare: true, value: "N", range: Some((1.0, 32.0)), element: InElement::Ready, ..HOW };
     /// If the GPU fails during a run: end (with an error; written results are kept), gpu (continue on another
     /// GPU, or the CPU), or cpu (continue there)
     on_device_loss: OnDeviceLoss = OnDeviceLoss::default(),
-        Spec { is_rare: true, value: "WHAT", group: HOW, offers: &["end", "gpu", "cpu"], element: InElement::Ready, ..SPEC };
+        Spec { is_rare: true, value: "WHAT", offers: &["end", "gpu", "cpu"], element: InElement::Ready, ..HOW };
     /// Allowed decoders: auto, software, hardware; auto uses hardware where a GPU searches, unless the video
     /// is a file and 12 cores or more decode it faster
     decoder: Decoder = Decoder::Auto,
-        Spec { is_rare: true, value: "DECODER", group: HOW, offers: &["auto", "software", "hardware"], ..SPEC };
+        Spec { is_rare: true, value: "DECODER", offers: &["auto", "software", "hardware"], ..HOW };
     /// Keep up with the source: newest frame first, older ones are dropped and counted (default for live
     /// sources)
-    live: bool = false, Spec { group: HOW, excludes: &["lossless"], ..SPEC };
+    live: bool = false, Spec { excludes: &["lossless"], decides: Decides::Found, ..HOW };
     /// Process every frame, however long it takes (default for files)
-    lossless: bool = false, Spec { group: HOW, ..SPEC };
+    lossless: bool = false, Spec { decides: Decides::Found, ..HOW };
     /// Wait and reconnect when a camera or stream is lost or not available yet; without this the run ends
     /// with an error
-    reconnect: bool = false, Spec { group: HOW, ..SPEC };
+    reconnect: bool = false, HOW;
     /// Use this video stream of several, counted from 0 [default: the one flagged as default, or the first]
-    video_stream: Option<u32> = None, Spec { is_rare: true, value: "N", group: HOW, ..SPEC };
+    video_stream: Option<u32> = None, Spec { is_rare: true, value: "N", decides: Decides::Found, ..HOW };
     /// Frame size of the camera
-    size: Option<Size> = None, Spec { value: "WxH", group: HOW, ..SPEC };
+    size: Option<Size> = None, Spec { value: "WxH", decides: Decides::Found, is_of_one: true, ..HOW };
     /// Frame rate of the camera: 30, 30000/1001; of pictures, how many make a second (default 25)
-    fps: Option<FrameRate> = None, Spec { value: "N[/D]", group: HOW, ..SPEC };
+    fps: Option<FrameRate> = None, Spec { value: "N[/D]", decides: Decides::Found, is_of_one: true, ..HOW };
     /// File with one line `user:password` for the server of an rtsp://, http:// or srt:// address, which
     /// hides it from the list of processes; the variable `LOCKON_CREDENTIALS` can hold the same line
-    credentials: Option<PathBuf> = None, Spec { value: "FILE", group: HOW, ..SPEC };
+    credentials: Option<PathBuf> = None, Spec { value: "FILE", is_of_one: true, ..HOW };
     /// Jitter buffer of rtsp:// and srt:// in milliseconds: less is sooner, more is smoother [default: 200]
-    jitter: Option<u32> = None, Spec { is_rare: true, value: "MS", group: HOW, range: Some((0.0, 60_000.0)), ..SPEC };
+    jitter: Option<u32> = None, Spec { is_rare: true, value: "MS", range: Some((0.0, 60_000.0)), is_of_one: true, ..HOW };
     /// Start at this frame, or at the first frame at or after this time: 120, 12.5s, 1:02.5, 1:02:03.5.
     /// Earlier frames are decoded only; numbers and times stay those of the whole video
-    start: Moment = Moment::default(), Spec { value: "WHEN", group: HOW, takes_hyphens: true, hides_default: true, ..SPEC };
+    start: Moment = Moment::default(), Spec { value: "WHEN", takes_hyphens: true, hides_default: true, decides: Decides::Found, is_of_one: true, ..HOW };
     /// End before this frame, or before the first frame at or after this time; of a camera or stream, counted
     /// from its start
-    end: Option<Moment> = None, Spec { value: "WHEN", group: HOW, takes_hyphens: true, ..SPEC };
+    end: Option<Moment> = None, Spec { value: "WHEN", takes_hyphens: true, decides: Decides::Found, is_of_one: true, ..HOW };
     /// Process only every Nth frame, starting with the first; written videos play at the same speed
     every: u64 = 1,
-        Spec { value: "N", group: HOW, range: Some((1.0, f64::INFINITY)), hides_default: true, ..SPEC };
+        Spec { value: "N", range: Some((1.0, f64::INFINITY)), hides_default: true, decides: Decides::Found, ..HOW };
     /// End after N processed frames
     max_frames: Option<u64> = None,
-        Spec { value: "N", group: HOW, range: Some((1.0, f64::INFINITY)), element: InElement::Ready, ..SPEC };
+        Spec { value: "N", range: Some((1.0, f64::INFINITY)), element: InElement::Ready, decides: Decides::Found, ..HOW };
     /// Serve metrics for Prometheus over HTTP at /metrics; a PORT alone is on 127.0.0.1
     metrics: Option<ListenAddress> = None,
-        Spec { value: "[HOST:]PORT", group: HOW, needs_outlet: true, ..SPEC };
+        Spec { value: "[HOST:]PORT", needs_outlet: true, ..HOW };
     /// Show and control the run in a browser: the address to open is printed. A PORT alone is on 127.0.0.1;
     /// with a HOST that others can reach, the address contains a token. If nothing is to be searched or
     /// followed, a file waits at its first frame until a box is drawn
-    serve: Option<ListenAddress> = None, Spec { value: "[HOST:]PORT", group: OUTPUT, ..SPEC };
+    serve: Option<ListenAddress> = None, Spec { value: "[HOST:]PORT", ..OUTPUT };
     /// Speed of files with --serve: 1 as recorded, 0.5 half, 4 four times, or max; can be changed on the
     /// page. It changes no results
     speed: Speed = Speed::default(),
-        Spec { value: "TIMES|max", group: OUTPUT, needs: &["serve"], ..SPEC };
+        Spec { value: "TIMES|max", needs: &["serve"], ..OUTPUT };
 }
 
 impl Request {
@@ -362,14 +345,14 @@ impl Request {
     /// outputs are not in it, nor what does the work, and passwords are not either.
     pub fn digest(&self, templates: &[NamedTemplate]) -> String {
         let (open, _) = self.without_secrets();
-        // Fields that came later count only where they are set: results of earlier versions stay valid.
         let mut hash = Sha256::new();
-        for field in FIELDS.iter().filter(|field| {
-            DECISIVE.contains(&field.name)
-                || [TO_DO, SEARCH].contains(&field.spec.group)
-                    && (field.name != "range" || field.is_set(&open))
-                || !self.output.is_empty() && SHOWN.contains(&field.name) && field.is_set(&open)
-        }) {
+        let decides = |field: &&Field| match field.spec.decides {
+            Decides::Nothing => false,
+            Decides::Found => true,
+            Decides::FoundIfSet => field.is_set(&open),
+            Decides::Shown => !self.output.is_empty() && field.is_set(&open),
+        };
+        for field in FIELDS.iter().filter(decides) {
             match (field.name, &self.control) {
                 ("template", _) => {}
                 // Its contents count, not its name. A pipe was read already, for the run.

@@ -3,13 +3,10 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::{Field, Request};
+use super::{FIELDS, Request};
 use lockon_core::error::Result;
 use lockon_gst::launch;
 use lockon_gst::source::Input;
-
-/// Fields in which words in braces stand for what a video is called.
-const EXPANDED: [&str; 5] = ["output", "results", "report", "sink", "events"];
 
 /// What a video's file is called, or else what tells it best, without anything that a file's name cannot
 /// have.
@@ -51,10 +48,10 @@ fn stem(name: &str) -> &str {
 /// In a pipeline's text each becomes part of one literal value.
 ///
 /// # Errors
-/// As [`Field::give`] and [`launch::fill`].
+/// As [`give`](super::Field::give) and [`launch::fill`].
 pub fn expand(request: &mut Request, name: &str, index: usize) -> Result<()> {
     let in_address = in_address(name);
-    for field in EXPANDED.into_iter().filter_map(Field::named) {
+    for field in FIELDS.iter().filter(|field| field.spec.expands) {
         let texts = field.texts(request);
         let name = if field.name == "events" { &in_address } else { name };
         let put_in = |text: &OsString| match text.to_str() {

@@ -8,7 +8,7 @@
 //! pipeline how long live frames stay.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
 
 use gst::glib;
 use gst::prelude::*;
@@ -19,6 +19,7 @@ use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
 use lockon_core::frame::PixelFormat;
+use lockon_core::locks::lock;
 use lockon_core::output;
 use lockon_core::overlay::{Drawing, Trails};
 use lockon_core::surface::Traffic;
@@ -95,11 +96,6 @@ struct InputStream {
     segment: Option<gst::Segment>,
     /// A frame before the next was dropped.
     has_gap: bool,
-}
-
-/// For locks whose holders leave nothing half-done.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[glib::object_subclass]

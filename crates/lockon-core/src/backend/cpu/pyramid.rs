@@ -10,7 +10,7 @@
 //! way leads to them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
 
@@ -23,6 +23,7 @@ use crate::config::Limits;
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result};
 use crate::frame::{Plane, PlaneRef, Rect, Size};
+use crate::locks::lock;
 use crate::results::Match;
 use crate::template::{Bank, Template};
 
@@ -333,7 +334,7 @@ impl Pyramid {
 
     /// A variant, halved `times` times, made now if it is new.
     fn made(&self, times: usize, variant: usize) -> Option<Template> {
-        let lock = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || lock(&self.made);
         if let Some(made) = lock().variants.get(&(times, variant)) {
             return made.clone();
         }

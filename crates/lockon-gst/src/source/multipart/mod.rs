@@ -15,7 +15,7 @@
 //! decoder is slower, older pictures are dropped and counted, before they are decoded.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use gst::glib;
 use gst::prelude::*;
@@ -24,6 +24,7 @@ use gst::subclass::prelude::ObjectSubclassIsExt;
 use super::reconnect::ResumePoint;
 use super::{Input, LOG, SourceSpec};
 use crate::launch;
+use lockon_core::locks::lock;
 
 mod jpeg_end;
 mod parser;
@@ -91,7 +92,7 @@ impl Multipart {
                     && let Some(boundary) = boundary_of(event)
                 {
                     // Caps that are pushed from here bring this event along once more.
-                    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).replace(event.seqnum());
+                    let seen = lock(&seen).replace(event.seqnum());
                     if seen != Some(event.seqnum()) {
                         multipart.begin(pad, &boundary);
                     }
@@ -159,7 +160,7 @@ mod imp {
     use std::sync::{LazyLock, MutexGuard};
 
     use super::parser::Parser;
-    use super::{Arc, AtomicU64, Multipart, Mutex, OnceLock, Ordering, PoisonError, RESPONSE, glib};
+    use super::{Arc, AtomicU64, Multipart, Mutex, OnceLock, Ordering, RESPONSE, glib, lock};
     use gst::prelude::*;
     use gst::subclass::prelude::*;
 
@@ -274,7 +275,7 @@ mod imp {
 
     impl MultipartBin {
         fn reading(&self) -> MutexGuard<'_, Reading> {
-            self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+            lock(&self.reading)
         }
 
         fn inner(&self) -> Option<gst::Pad> {

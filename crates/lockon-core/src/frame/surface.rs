@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::{Plane, Rect};
 use crate::error::Result;
-use crate::frame::{Plane, Rect};
 
 /// A picture in the memory of a device.
 ///
